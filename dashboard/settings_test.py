@@ -1,0 +1,13 @@
+"""Settings of the tests: a state folder of their own, gone when the process ends."""
+
+import os
+import tempfile
+
+_home = tempfile.TemporaryDirectory(prefix="opatlas-test-")
+os.environ["OPATLAS_HOME"] = _home.name
+os.environ.setdefault("OPATLAS_SECRET_KEY", "only-for-tests-" + "x" * 40)
+
+from dashboard.settings import *  # noqa: E402, F403
+
+ALLOWED_HOSTS = ["*"]
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

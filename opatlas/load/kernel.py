@@ -1,0 +1,38 @@
+"""What every loaded artifact looks like to its caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+
+class Bound(Protocol):
+    """A kernel tied to its input buffers; calling it is one run, nothing else."""
+
+    def __call__(self) -> None: ...
+
+    def outputs(self) -> Sequence[np.ndarray]:
+        """Outputs of the latest call, in the operator's order, as NumPy arrays (views, not copies)."""
+        ...
+
+    def poison(self) -> None:
+        """Overwrite (NaN, or the type's extreme) every output buffer that outlives a call."""
+        ...
+
+
+class Kernel(Protocol):
+    """A loaded implementation. Inputs are addressed by their number in the canonical operator."""
+
+    def prepare(self, constants: Mapping[int, np.ndarray]) -> None:
+        """Take the constant inputs once, packing them if it helps. Never part of a timed run."""
+        ...
+
+    def bind(self, inputs: Mapping[int, np.ndarray]) -> Bound:
+        """Tie the runtime inputs (NumPy arrays with the operator's dtype, shape and strides)."""
+        ...
+
+    def close(self) -> None:
+        """Give back memory and threads."""
+        ...

@@ -1,0 +1,69 @@
+"""The manifest: everything needed to know, before loading, what an artifact is and what it needs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from opatlas.identity.operator import canonical_json
+
+Kind = Literal["c-abi", "package", "recipe"]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Content-addressed description of one artifact; JSON only, no pickle anywhere.
+
+    ``operator`` and ``setting`` are their canonical JSON. ``files`` maps a file's plain name to its SHA-256
+    (hexadecimal). ``needs`` maps a distribution to the exact version that must be installed
+    (``{"torch": "2.13.0"}``). ``features`` are CPU features that the code uses. ``recipe`` is the call, for
+    kind ``recipe``: ``{"library": "torch", "call": …, parameters}``.
+    """
+
+    kind: Kind
+    route: str
+    operator: Mapping[str, Any]
+    setting: Mapping[str, Any]
+    files: Mapping[str, str] = field(default_factory=dict)
+    needs: Mapping[str, str] = field(default_factory=dict)
+    features: tuple[str, ...] = ()
+    alignment: int = 64
+    recipe: Mapping[str, Any] | None = None
+
+    @property
+    def sha256(self) -> str:
+        """The artifact's address: SHA-256 of :meth:`to_bytes`."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes that are hashed and signed."""
+        return canonical_json(self.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "route": self.route,
+            "operator": dict(self.operator),
+            "setting": dict(self.setting),
+            "files": dict(self.files),
+            "needs": dict(self.needs),
+            "features": list(self.features),
+            "alignment": self.alignment,
+            "recipe": None if self.recipe is None else dict(self.recipe),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Manifest:
+        return cls(
+            kind=document["kind"],
+            route=document["route"],
+            operator=document["operator"],
+            setting=document["setting"],
+            files=document["files"],
+            needs=document["needs"],
+            features=tuple(document["features"]),
+            alignment=document["alignment"],
+            recipe=document["recipe"],
+        )

@@ -1,0 +1,147 @@
+"""How it is learned: explorations, trials, workers, and the leases that keep them apart."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from catalog.models import Environment, Implementation, Method, ScopedKey, Target
+
+
+class Stage(models.IntegerChoices):
+    """What a slice of an exploration does; a lower stage always runs first."""
+
+    FIRST = 0, "first result"  # the default, checked and timed: something to serve within seconds
+    CONTEST = 1, "contest"  # every library route and each compiler's untuned output
+    TUNE = 2, "tuning"  # searching compilers, in slices of at most 20 s
+
+
+class Priority(models.IntegerChoices):
+    """The explore queues. 0 is the most urgent."""
+
+    URGENT = 0  # somebody waits, or an operator said so
+    HIGH = 1
+    NORMAL = 2
+    LOW = 3  # related operators, never asked for themselves
+
+
+class State(models.TextChoices):
+    QUEUED = "queued"
+    RUNNING = "running"
+    PAUSED = "paused"
+    DONE = "done"
+    UNSUPPORTED = "unsupported"
+    DISCARDED = "discarded"
+    DEAD = "dead"  # gave up after max_tries; the error is kept
+
+
+class Exploration(ScopedKey):
+    """The decision to explore, in the explore queue of its priority.
+
+    A worker runs it slice by slice: claims it by compare-and-swap (``fence`` + 1, ``lease_owner``), renews the
+    lease while it works, and every write it makes names its fence. ``lease_expires_at`` is on the database's
+    clock.
+    """
+
+    stage = models.PositiveSmallIntegerField(choices=Stage, default=Stage.FIRST)
+    priority = models.PositiveSmallIntegerField(choices=Priority, default=Priority.NORMAL)
+    worth = models.FloatField(default=0)  # calls × time × expected gain, in µs
+    state = models.CharField(max_length=20, choices=State, default=State.QUEUED)
+    reason = models.CharField(max_length=500, blank=True)
+    capability = models.CharField(max_length=80)
+    lease_owner = models.CharField(max_length=100, blank=True)
+    lease_expires_at = models.DateTimeField(null=True, blank=True)
+    fence = models.PositiveBigIntegerField(default=0)
+    tries = models.PositiveSmallIntegerField(default=0)  # claims since the last slice that ended well
+    max_tries = models.PositiveSmallIntegerField(default=3)
+    error = models.TextField(blank=True)  # of the last try that failed
+    doing = models.CharField(max_length=200, blank=True)  # "tvm: building", for the pages
+    steps_done = models.PositiveIntegerField(default=0)
+    steps_total = models.PositiveIntegerField(default=0)
+    tuning_slices = models.PositiveIntegerField(default=0)
+    max_tuning_slices = models.PositiveIntegerField(default=0)  # 0: nothing left worth tuning
+    spent_s = models.FloatField(default=0)
+    asked_at = models.DateTimeField()  # the miss's arrival
+    first_result_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["operator", "target", "setting", "scope"], name="one_exploration_per_key"
+            )
+        ]
+        indexes = [models.Index(fields=["state", "capability", "stage", "priority", "-worth"], name="claim_order")]
+
+
+class Trial(models.Model):
+    """One (route, candidate) built, checked and timed; failures are kept."""
+
+    exploration = models.ForeignKey(Exploration, models.CASCADE, related_name="trials")
+    route = models.CharField(max_length=40)
+    method = models.CharField(max_length=20, choices=Method)
+    label = models.CharField(max_length=200, blank=True)
+    candidate = models.JSONField(default=dict)
+    stage = models.PositiveSmallIntegerField(choices=Stage)
+    status = models.CharField(max_length=20)  # tuning.measure.outcome.Status
+    detail = models.TextField(blank=True)
+    median_us = models.FloatField(null=True)
+    ratio_to_default = models.FloatField(null=True)
+    ratio_low = models.FloatField(null=True)
+    ratio_high = models.FloatField(null=True)
+    max_error = models.FloatField(null=True)
+    tolerance = models.FloatField(null=True)
+    build_s = models.FloatField(null=True)
+    took_s = models.FloatField(default=0)
+    tier = models.CharField(max_length=4, blank=True)
+    log_tail = models.TextField(blank=True)
+    implementation = models.ForeignKey(Implementation, models.SET_NULL, null=True, related_name="trials")
+    environment = models.ForeignKey(Environment, models.PROTECT, null=True, related_name="+")
+    worker = models.CharField(max_length=100, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+
+class Worker(models.Model):
+    """A Celery worker and what it can do; alive while ``last_seen_at`` is recent."""
+
+    name = models.CharField(max_length=100, unique=True)
+    host = models.CharField(max_length=200)
+    pid = models.PositiveIntegerField()
+    target = models.ForeignKey(Target, models.CASCADE, related_name="workers")
+    routes = models.JSONField(default=dict)  # route → {"available": bool, "reason": "", "versions": {}}
+    tier = models.CharField(max_length=4, blank=True)
+    doing = models.CharField(max_length=200, blank=True)
+    warm = models.BooleanField(default=False)
+    started_at = models.DateTimeField(auto_now_add=True)
+    last_seen_at = models.DateTimeField()
+    stopped_at = models.DateTimeField(null=True, blank=True)
+
+
+class DeclaredEnvironment(models.Model):
+    """The one environment whose evidence moves a best, per target and route."""
+
+    target = models.ForeignKey(Target, models.CASCADE, related_name="+")
+    route = models.CharField(max_length=40)
+    environment = models.ForeignKey(Environment, models.PROTECT, related_name="+")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["target", "route"], name="one_declared_environment_per_route")
+        ]
+
+
+class Lease(models.Model):
+    """A named lease on the database's clock: who does the periodic work."""
+
+    name = models.CharField(max_length=50, unique=True)
+    owner = models.CharField(max_length=100)
+    expires_at = models.DateTimeField()
+
+
+class Pause(models.Model):
+    """A capability (or ``*``) whose queues are paused by hand."""
+
+    capability = models.CharField(max_length=80, unique=True)
+    reason = models.CharField(max_length=300, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)

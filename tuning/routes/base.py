@@ -1,0 +1,117 @@
+"""What a route is: one way to make an implementation of an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from opatlas.identity import Operator, Setting, Target
+from opatlas.load import Manifest
+
+Method = Literal["library", "compiler", "manual"]
+
+
+@dataclass(frozen=True, slots=True)
+class Yes:
+    """The route can."""
+
+    detail: str = ""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class No:
+    """The route cannot, and says why in one sentence."""
+
+    reason: str
+
+    def __bool__(self) -> bool:
+        return False
+
+
+Answer = Yes | No
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a route may spend on one operator's untuned candidates."""
+
+    seconds: float
+    candidates: int = 16
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to try: plain JSON data, enough to build it again."""
+
+    route: str
+    parameters: Mapping[str, Any]
+    label: str  # a few words for people: "channels-last, packed weights"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a build left in its work folder: a manifest, and the files it names, side by side in ``folder``."""
+
+    manifest: Manifest
+    folder: Path
+    schedule: str = ""  # the compiler's schedule: text that can be turned into code again
+    source: str = ""  # generated or hand-written code, for people to read
+    facts: Mapping[str, Any] = field(default_factory=dict)  # compile seconds, versions, workspace bytes
+
+
+class Route(Protocol):
+    """One library, compiler or source of hand-written kernels.
+
+    A route imports what is heavy only inside ``build`` (and ``tune``); both run in a child process, forked
+    from a zygote that has imported ``preload`` already. The other methods are cheap and run in the worker.
+    """
+
+    name: str
+    method: Method
+    zygote: str  # which warm zygote its children are forked from: "library" or "tvm"
+    preload: tuple[str, ...]  # modules that zygote imports before it forks
+
+    def versions(self) -> Mapping[str, str]:
+        """Distribution → version: this route's part of the environment. Empty where it is not installed."""
+        ...
+
+    def available(self, target: Target) -> Answer:
+        """Whether it works on this machine for this target. Reads versions, imports nothing heavy."""
+        ...
+
+    def supports(self, operator: Operator, setting: Setting) -> Answer:
+        """Whether it can express this operator."""
+        ...
+
+    def candidates(
+        self, operator: Operator, target: Target, setting: Setting, budget: Budget
+    ) -> Iterator[Candidate]:
+        """Untuned candidates, the most promising first."""
+        ...
+
+    def build(
+        self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
+    ) -> Artifact:
+        """Make the candidate. Runs in the child; raises RouteError (or anything) when it cannot."""
+        ...
+
+
+@runtime_checkable
+class Tunable(Protocol):
+    """A route that can search further in slices (stage 2)."""
+
+    def tune(
+        self, operator: Operator, target: Target, setting: Setting, workdir: Path, seconds: float
+    ) -> Iterator[Candidate]:
+        """Search for at most ``seconds``, keeping what it learnt in ``workdir`` so that the next slice goes
+        on from there; yields candidates worth measuring, the best first. Runs in the child."""
+        ...
+
+
+class RouteError(Exception):
+    """A candidate that cannot be built; the message becomes the trial's detail."""
