@@ -79,6 +79,7 @@ class Target(models.Model):
     arch = models.CharField(max_length=50)
     capability = models.CharField(max_length=80, db_index=True)  # its Celery queue: "cpu.zen5"
     description = models.JSONField()
+    served_until = models.DateTimeField(null=True, blank=True)  # moved on by every live worker's heartbeat
     created_at = models.DateTimeField(auto_now_add=True)
 
     def __str__(self) -> str:
