@@ -75,6 +75,7 @@ class Route(Protocol):
     method: Method
     zygote: str  # which warm zygote its children are forked from: "library" or "tvm"
     preload: tuple[str, ...]  # modules that zygote imports before it forks
+    builds_in_process: bool  # True where a build only writes a manifest (recipes): no child is needed
 
     def versions(self) -> Mapping[str, str]:
         """Distribution → version: this route's part of the environment. Empty where it is not installed."""
