@@ -1,0 +1,63 @@
+# Two commands are enough: `make run` and `make test`. Both set up what they need in .venv.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install
+export PORT ?= 8000
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-fast lint types imports migrations-check demo bench screenshots clean
+
+help:  ## What there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys, venv, ensurepip; assert sys.version_info >= (3, 11)' 2>/dev/null || \
+	  { echo "Python 3.11 with its venv module is needed (Debian: apt-get install python3-venv)."; exit 1; }
+	@echo "Making $(VENV) …"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/worker.stamp: requirements.txt requirements-worker.txt | $(BIN)/python
+	@echo "Installing the service, its compilers and libraries (about 1 GB the first time) …"
+	@$(PIP) --progress-bar on -r requirements-worker.txt | grep -vE '^(Requirement already|Looking in)' || true
+	@$(BIN)/python -c 'import django, torch, onnxruntime, tvm' 2>/dev/null || \
+	  { echo "The installation is not complete: run the line above again to see why."; exit 1; }
+	@touch $@
+
+$(VENV)/dev.stamp: requirements-dev.txt $(VENV)/worker.stamp
+	@echo "Installing what the tests need …"
+	@$(PIP) -r requirements-dev.txt | grep -vE '^(Requirement already|Looking in)' || true
+	@$(BIN)/python -c 'import pytest, schemathesis, mypy' || exit 1
+	@touch $@
+
+run: $(VENV)/worker.stamp  ## The whole service on http://127.0.0.1:$PORT (8000), until Ctrl-C
+	@exec $(BIN)/python manage.py serve --port $(PORT)
+
+test: $(VENV)/dev.stamp  ## Every test: the parallel part first, then what needs the cores to itself
+	@$(BIN)/python -m tests
+
+test-fast: $(VENV)/dev.stamp  ## Only quick tests without services or a browser
+	@$(BIN)/python -m pytest -n 2 -m "not slow and not services and not browser and not timing" -q
+
+lint: $(VENV)/dev.stamp  ## ruff, mypy and the import rules
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+migrations-check: $(VENV)/dev.stamp  ## No model change without its migration
+	@$(BIN)/python manage.py makemigrations --check --dry-run
+
+demo: export OPATLAS_HOME := $(CURDIR)/var/demo/state
+demo: $(VENV)/worker.stamp  ## MODEL=x.onnx|resnet50 BUDGET_S=300 KEEP=1: look up, explore, look up again
+	@$(if $(KEEP),,rm -rf var/demo)
+	@$(BIN)/python manage.py demo "$(or $(MODEL),resnet50)" --budget-s $(or $(BUDGET_S),300) --report var/demo/report.json
+
+bench: $(VENV)/worker.stamp  ## ONLY=lookup: measured side by side, written to var/bench/NAME.json
+	@$(BIN)/python -m bench $(ONLY)
+
+screenshots: $(VENV)/dev.stamp  ## Every page, light and dark, wide and narrow, into var/screenshots
+	@$(BIN)/python -m tests.dashboard.screenshots
+
+clean:  ## Remove the virtual environment and all state
+	rm -rf $(VENV) var

@@ -1,0 +1,61 @@
+"""``manage.py serve``: the whole service on this machine, until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import sys
+import time
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from catalog import services
+from catalog.models import ApiKey
+from dashboard.stack import Stack, StackError
+
+
+class Command(BaseCommand):
+    help = "Migrate, make a first administrator and API key, and run the web server and workers."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--port", type=int, default=int(os.environ.get("PORT") or 8000))
+        parser.add_argument("--workers", type=int, default=1)
+
+    def handle(self, *args: Any, port: int, workers: int, **options: Any) -> None:
+        started = time.monotonic()
+        # Terminal services stop a process with SIGTERM; treat it like Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        self.stdout.write(f"State in {settings.OPATLAS_HOME}")
+        call_command("migrate", verbosity=0, interactive=False)
+        self.first_run()
+        try:
+            with Stack(port=port, workers=workers) as stack:
+                stack.wait_until_up()
+                took = time.monotonic() - started
+                self.stdout.write(self.style.SUCCESS(f"Opatlas is up after {took:.1f} s: {stack.url}"))
+                self.stdout.write("The worker warms its compilers in the background. Ctrl-C stops everything.")
+                stack.watch(lambda name: self.stderr.write(f"{name} ended; starting it again."))
+        except StackError as error:
+            raise CommandError(str(error)) from error
+        except KeyboardInterrupt:
+            self.stdout.write("Stopped.")
+            sys.exit(0)
+        raise CommandError("The web server ended.")
+
+    def first_run(self) -> None:
+        """Make the first administrator and key, and show their secrets this one time."""
+        users = get_user_model()
+        if not users.objects.exists():
+            password = secrets.token_urlsafe(12)
+            users.objects.create_superuser("admin", password=password)
+            self.stdout.write(f"First administrator: admin / {password}   (shown once)")
+        if not ApiKey.objects.exists():
+            _, secret = services.create_api_key(
+                services.default_organisation(), "first key", ["lookup", "models", "operate", "admin"]
+            )
+            self.stdout.write(f"First API key: {secret}   (shown once)")

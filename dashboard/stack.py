@@ -1,0 +1,181 @@
+"""The service's processes on one machine: a web server and workers, started, watched and stopped together.
+
+Used by ``manage.py serve`` (what ``make run`` starts), by ``manage.py demo``, by the benches and by tests.
+Knows no Django: processes are configured by their environment alone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).resolve().parent.parent
+STOP_GRACE_S = 15.0
+
+
+class StackError(RuntimeError):
+    """A process that did not come up, with the end of what it said."""
+
+
+def free_port() -> int:
+    """A TCP port on 127.0.0.1 that nobody listens on at present."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Process:
+    """One child in a session of its own, so that signals to it reach all its descendants."""
+
+    name: str
+    command: list[str]
+    popen: subprocess.Popen[bytes]
+
+    @property
+    def alive(self) -> bool:
+        return self.popen.poll() is None
+
+    def signal(self, number: int) -> None:
+        """Send to the main process only: it knows how to stop its own children."""
+        if self.alive:
+            self.popen.send_signal(number)
+
+    def kill_group(self) -> None:
+        """Kill it and every descendant that stayed in its session."""
+        try:
+            os.killpg(self.popen.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.popen.wait()
+
+
+@dataclass
+class Stack(AbstractContextManager["Stack"]):
+    """A web server and ``workers`` Celery workers over one state folder.
+
+    ``environment`` overrides the process environment (OPATLAS_HOME, DATABASE_URL, BROKER_URL, …). ``logs`` is
+    a folder for the processes' output, or None to let them write to the terminal.
+    """
+
+    environment: dict[str, str] = field(default_factory=dict)
+    port: int = 0
+    workers: int = 1
+    logs: Path | None = None
+    processes: list[Process] = field(default_factory=list)
+
+    def __enter__(self) -> Stack:
+        self.port = self.port or free_port()
+        try:
+            self.start_web()
+            for number in range(self.workers):
+                self.start_worker(number)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start_web(self) -> Process:
+        return self._start("web", [
+            sys.executable, "-m", "granian", "--interface", "wsgi", "--host", "127.0.0.1",
+            "--port", str(self.port), "--workers", "1", "--blocking-threads", "16", "--no-ws",
+            "--log-level", "warning", "dashboard.wsgi:application",
+        ])  # fmt: skip
+
+    def start_worker(self, number: int = 0) -> Process:
+        name = f"worker{number}-{os.getpid()}-{self.port}"
+        return self._start(f"worker{number}", [
+            sys.executable, "-m", "celery", "-A", "tuning", "worker", "--loglevel", "warning",
+            "--hostname", f"{name}@%h",
+        ])  # fmt: skip
+
+    def wait_until_up(self, timeout_s: float = 30.0) -> None:
+        """Return once the web server answers; raises StackError when it ends or stays silent."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            self.check_alive()
+            try:
+                with urllib.request.urlopen(f"{self.url}/healthz", timeout=2):
+                    return
+            except (urllib.error.URLError, ConnectionError, TimeoutError):
+                time.sleep(0.1)
+        raise StackError(f"The web server did not answer on {self.url} within {timeout_s:.0f} s.{self._said('web')}")
+
+    def check_alive(self) -> None:
+        """Raise StackError when a process has ended that should be running."""
+        for process in self.processes:
+            if not process.alive:
+                code = process.popen.returncode
+                raise StackError(f"The {process.name} process ended with code {code}.{self._said(process.name)}")
+
+    def stop(self) -> None:
+        """Ask every process to end, the workers first; kill what has not after the grace period."""
+        for process in reversed(self.processes):
+            process.signal(signal.SIGTERM)
+        deadline = time.monotonic() + STOP_GRACE_S
+        for process in reversed(self.processes):
+            try:
+                process.popen.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                pass
+            process.kill_group()
+        self.processes.clear()
+
+    def watch(self, on_restart: Callable[[str], None]) -> None:
+        """Block, starting a worker again when it dies; returns when the web server ends."""
+        while True:
+            for process in list(self.processes):
+                if process.alive:
+                    continue
+                process.kill_group()
+                self.processes.remove(process)
+                if process.name == "web":
+                    return
+                on_restart(process.name)
+                self.start_worker(int(process.name.removeprefix("worker")))
+            time.sleep(0.5)
+
+    def _start(self, name: str, command: list[str]) -> Process:
+        output: IO[bytes] | None = None
+        if self.logs is not None:
+            self.logs.mkdir(parents=True, exist_ok=True)
+            output = (self.logs / f"{name}.log").open("ab")
+        popen = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "DJANGO_SETTINGS_MODULE": "dashboard.settings", **self.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT if output else None,
+            # A session of its own: Ctrl-C in the terminal reaches us only, and we stop them in order.
+            start_new_session=True,
+        )
+        if output:
+            output.close()
+        process = Process(name, command, popen)
+        self.processes.append(process)
+        return process
+
+    def _said(self, name: str) -> str:
+        if self.logs is None:
+            return ""
+        lines = (self.logs / f"{name}.log").read_text(errors="replace").strip().splitlines()[-12:]
+        return "\n" + "\n".join(lines)

@@ -1,0 +1,5 @@
+"""How a job talks to the service. The cache and the prefetching of related operators will join it here."""
+
+from opatlas.client.rest import Answer, Client, ServiceError
+
+__all__ = ["Answer", "Client", "ServiceError"]
