@@ -1,0 +1,24 @@
+"""``python -m bench [NAME]``: measure, print, write var/bench/NAME.json."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from bench import lookup
+
+BENCHES: dict[str, Callable[[], None]] = {"lookup": lookup.main}
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in BENCHES]
+    if unknown:
+        print(f"There is no bench {unknown[0]!r}; there are: {', '.join(BENCHES)}.")
+        return 2
+    for name in names or list(BENCHES):
+        BENCHES[name]()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

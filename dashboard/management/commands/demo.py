@@ -1,0 +1,58 @@
+"""``manage.py demo``: one finite run of the main job on a real model (``make demo``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from catalog import services
+from dashboard import demo
+from dashboard.stack import Stack, StackError
+from opatlas.client import Client
+from opatlas.errors import OpatlasError
+from opatlas.identity import default_setting, detect_target
+from tuning import ingest, queues
+from tuning.graph import extract, sample_model
+
+
+class Command(BaseCommand):
+    help = "Look a model's operators up, explore them within a budget, look them up again, and report."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("model", help="an ONNX file, or the name of a sample such as resnet50")
+        parser.add_argument("--budget-s", type=float, default=300.0, help="seconds of exploration")
+        parser.add_argument("--report", type=Path, default=Path("var/demo/report.json"))
+
+    def handle(self, *args: Any, model: str, budget_s: float, report: Path, **options: Any) -> None:
+        try:
+            data = Path(model).read_bytes() if Path(model).exists() else sample_model(model)
+            extraction = extract(data)
+            self.run(Path(model).stem, data, extraction, budget_s, report)
+        except (OpatlasError, StackError, TimeoutError) as error:
+            raise CommandError(str(error)) from error
+
+    def run(self, name: str, data: bytes, extraction: Any, budget_s: float, report: Path) -> None:
+        call_command("migrate", verbosity=0, interactive=False)
+        home = Path(settings.OPATLAS_HOME)
+        organisation = services.default_organisation()
+        _, secret = services.create_api_key(organisation, "demo", ["lookup", "models", "operate"])
+        queues.resume("*")
+        target = detect_target()
+        with Stack(logs=home / "logs") as stack:
+            self.stdout.write(f"{name}: {len(extraction.operators)} operators. Pages while it runs: {stack.url}")
+            stack.wait_until_up()
+            with Client(stack.url, secret, job=f"demo {name}", target=target) as client:
+                course = demo.Demo(name, extraction.operators, client, stack, budget_s, self.stdout.write)
+                result = course.run()
+            ingest.add_model(
+                data, name, organisation=organisation, target=target, setting=default_setting(target.cores)
+            )
+        result["unmapped"] = extraction.unmapped
+        demo.write(result, report)
+        self.stdout.write(demo.table(result))
+        self.stdout.write(self.style.SUCCESS(demo.summary(result)))
+        self.stdout.write(f"Written to {report}")
