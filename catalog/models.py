@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.db import models
 
+from catalog.fields import ExactJSONField
+
 SHARED = "shared"
 """The scope of everything common; a private entry's scope is ``org:<id>``."""
 
@@ -59,7 +61,7 @@ class Operator(models.Model):
     """A canonical ONNX graph, by key. ``graph`` is ``opatlas.identity.Operator.to_json()``."""
 
     key = models.CharField(max_length=80, unique=True)
-    graph = models.JSONField()
+    graph = ExactJSONField()
     op_type = models.CharField(max_length=100, db_index=True)  # "Conv"; "Conv+Relu" where fused
     summary = models.CharField(max_length=300)  # "Conv 1×64×56×56, 64×64×3×3 float32"
     dtype = models.CharField(max_length=20)
@@ -78,7 +80,7 @@ class Target(models.Model):
     kind = models.CharField(max_length=20)
     arch = models.CharField(max_length=50)
     capability = models.CharField(max_length=80, db_index=True)  # its Celery queue: "cpu.zen5"
-    description = models.JSONField()
+    description = ExactJSONField()
     served_until = models.DateTimeField(null=True, blank=True)  # moved on by every live worker's heartbeat
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -92,7 +94,7 @@ class Setting(models.Model):
     key = models.CharField(max_length=80, unique=True)
     threads = models.PositiveIntegerField()
     cache = models.CharField(max_length=10)
-    description = models.JSONField()
+    description = ExactJSONField()
 
     def __str__(self) -> str:
         return f"{self.threads} threads, {self.cache} cache"
@@ -102,7 +104,7 @@ class Environment(models.Model):
     """Versions that produced a result. Kept with every result; in no key."""
 
     digest = models.CharField(max_length=64, unique=True)
-    versions = models.JSONField()  # {"torch": "2.13.0", …}
+    versions = ExactJSONField()  # {"torch": "2.13.0", …}
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {version}" for name, version in sorted(self.versions.items()))
@@ -113,7 +115,7 @@ class Artifact(models.Model):
 
     sha256 = models.CharField(max_length=64, unique=True)
     kind = models.CharField(max_length=20)
-    manifest = models.JSONField()
+    manifest = ExactJSONField()
     signature = models.CharField(max_length=128, blank=True)  # Ed25519 over the manifest's bytes, hexadecimal
     signer = models.CharField(max_length=64, blank=True)  # the public key's SHA-256
     size_bytes = models.BigIntegerField(default=0)
@@ -142,7 +144,7 @@ class Implementation(ScopedKey):
     route = models.CharField(max_length=40)
     method = models.CharField(max_length=20, choices=Method)
     label = models.CharField(max_length=200)
-    candidate = models.JSONField()
+    candidate = ExactJSONField()
     candidate_sha256 = models.CharField(max_length=64)
     schedule = models.TextField(blank=True)
     source = models.TextField(blank=True)
@@ -174,7 +176,7 @@ class Measurement(models.Model):
     ratio_to_default = models.FloatField()
     ratio_low = models.FloatField()
     ratio_high = models.FloatField()
-    samples_us = models.JSONField(default=list)
+    samples_us = ExactJSONField(default=list)
     max_error = models.FloatField(null=True)
     tolerance = models.FloatField(null=True)
     prepare_us = models.FloatField(null=True)
@@ -190,7 +192,8 @@ class Measurement(models.Model):
 class Best(ScopedKey):
     """The best verified implementation of one route; a lookup takes the fastest that it can load.
 
-    Ratios and times repeat the measurement's, so that a lookup reads one table.
+    What a lookup answers (times, ratios, label, the artifact's address and needs) is repeated here, so that it
+    reads one table and parses no JSON. ``needs`` is ``catalog.needs.needs_text``: "onnxruntime==1.31.1".
     """
 
     route = models.CharField(max_length=40)
@@ -198,9 +201,16 @@ class Best(ScopedKey):
     kind = models.CharField(max_length=20)  # artifact kind
     implementation = models.ForeignKey(Implementation, models.CASCADE, related_name="+")
     measurement = models.ForeignKey(Measurement, models.PROTECT, related_name="+")
+    label = models.CharField(max_length=200)
+    artifact_sha256 = models.CharField(max_length=64)
+    needs = models.CharField(max_length=500, blank=True)
     median_us = models.FloatField()
+    spread_us = models.FloatField()
     default_us = models.FloatField()
     ratio_to_default = models.FloatField()
+    ratio_low = models.FloatField()
+    ratio_high = models.FloatField()
+    measured_at = models.DateTimeField()
     rank = models.PositiveIntegerField(default=0)  # 0 is the winner among all routes
     published_at = models.DateTimeField(auto_now=True)
 
@@ -246,12 +256,18 @@ class Miss(ScopedKey):
     job = models.ForeignKey(Job, models.SET_NULL, null=True, related_name="+")
     first_asked_at = models.DateTimeField(auto_now_add=True)
     last_asked_at = models.DateTimeField(auto_now=True)
+    waited_until = models.DateTimeField(null=True, blank=True)  # somebody waits for the answer until then
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["operator", "target", "setting", "scope"], name="one_miss_per_key")
+            models.UniqueConstraint(
+                fields=["operator", "target", "setting", "scope"], name="one_miss_per_key"
+            )
         ]
-        indexes = [models.Index(fields=["state", "related", "first_asked_at"])]
+        indexes = [
+            models.Index(fields=["state", "related", "first_asked_at"], name="collect_order"),
+            models.Index(fields=["api_key", "state"], name="queued_per_key"),
+        ]
 
 
 class JobOperator(models.Model):
@@ -264,7 +280,9 @@ class JobOperator(models.Model):
     last_at = models.DateTimeField(auto_now=True)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["job", "operator"], name="one_row_per_job_and_operator")]
+        constraints = [
+            models.UniqueConstraint(fields=["job", "operator"], name="one_row_per_job_and_operator")
+        ]
 
 
 class Usage(models.Model):
@@ -287,7 +305,9 @@ class Usage(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["node", "segment", "offset", "item"], name="one_usage_per_journal_item")
+            models.UniqueConstraint(
+                fields=["node", "segment", "offset", "item"], name="one_usage_per_journal_item"
+            )
         ]
 
 
@@ -354,4 +374,6 @@ class ModelOperator(models.Model):
     example = models.CharField(max_length=300)  # the name of one node it came from
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["model", "operator"], name="one_row_per_model_operator")]
+        constraints = [
+            models.UniqueConstraint(fields=["model", "operator"], name="one_row_per_model_operator")
+        ]

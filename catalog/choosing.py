@@ -1,0 +1,63 @@
+"""Who is the best: pure decisions over measured ratios. Services act on them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MARGIN = 0.02
+"""Two runs of the same code differ by about this much between days; less is no difference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ratios:
+    """Default ÷ candidate with its 95 % interval; above 1 is faster than the default."""
+
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def confirmed_slower(self) -> bool:
+        """Even the upper bound is below the default."""
+        return self.high < 1.0
+
+
+def beats(newcomer: Ratios, incumbent: Ratios, margin: float = MARGIN) -> bool:
+    """Whether the newcomer is faster beyond the noise; a tie keeps the incumbent.
+
+    Both ratios carry an error of their own: the difference of their logarithms must exceed both half-widths
+    taken together (as independent errors add), and the margin. What is confirmed slower than the default never
+    beats anything that is not.
+    """
+    if newcomer.confirmed_slower and not incumbent.confirmed_slower:
+        return False
+    difference = _log(newcomer.ratio) - _log(incumbent.ratio)
+    below = max(_log(newcomer.ratio) - _log(newcomer.low), 0.0)
+    above = max(_log(incumbent.high) - _log(incumbent.ratio), 0.0)
+    return difference > max(math.hypot(below, above), math.log1p(margin))
+
+
+def rank(entries: Mapping[str, Ratios], incumbent: str | None, margin: float = MARGIN) -> list[str]:
+    """Routes, the winner first.
+
+    The incumbent stays first unless another beats it, or it is confirmed slower than the default while another
+    is not. The others follow by ratio, those confirmed slower last.
+    """
+    order = sorted(entries, key=lambda name: (entries[name].confirmed_slower, -entries[name].ratio, name))
+    if incumbent not in entries:
+        return order
+    held = entries[incumbent]
+    winner = next((name for name in order if _replaces(entries[name], held, margin)), incumbent)
+    return [winner, *(name for name in order if name != winner)]
+
+
+def _replaces(challenger: Ratios, held: Ratios, margin: float) -> bool:
+    if held.confirmed_slower and not challenger.confirmed_slower:
+        return True
+    return beats(challenger, held, margin)
+
+
+def _log(value: float) -> float:
+    return math.log(max(value, 1e-12))

@@ -1,0 +1,39 @@
+"""The catalogue's errors, in the two families of :mod:`opatlas.errors`."""
+
+from __future__ import annotations
+
+from opatlas.errors import CallerError, OpatlasError
+
+
+class RequestError(CallerError):
+    """A request that cannot be answered. ``where`` points into its JSON: ``operators[3].graph``."""
+
+    status = 400
+
+    def __init__(self, message: str, where: str = "") -> None:
+        super().__init__(message)
+        self.where = where
+
+
+class Unknown(RequestError):
+    """Something named by a key or an id that the catalogue does not have."""
+
+    status = 404
+
+
+class TooLarge(RequestError):
+    """A body beyond what the API takes."""
+
+    status = 413
+
+
+class SystemFault(OpatlasError):
+    """The service's own fault (a full disk, a lost folder): nothing of the caller's is lost, try again."""
+
+
+class StoreError(SystemFault):
+    """An artifact's files could not be stored or read."""
+
+
+class JournalError(SystemFault):
+    """A served hit could not be journalled, so it was not served."""

@@ -1,0 +1,31 @@
+"""A JSON column that gives back exactly what was put in."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.db import models
+
+
+class ExactJSONField(models.TextField):
+    """JSON kept as its canonical text (sorted keys, no spaces).
+
+    PostgreSQL's ``jsonb`` rewrites numbers (``1e22`` comes back as an integer, ``-0.0`` as ``0.0``) and refuses
+    ``Infinity``: a graph or a manifest read back from it could have another key than the one it was stored
+    under. Nothing searches inside these documents, so text loses nothing.
+    """
+
+    description = "JSON document, kept as canonical text"
+
+    def from_db_value(self, value: str | None, expression: object, connection: object) -> Any:
+        return None if value is None else json.loads(value)
+
+    def get_prep_value(self, value: Any) -> str | None:
+        return None if value is None else json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+    def to_python(self, value: Any) -> Any:
+        return json.loads(value) if isinstance(value, str) else value
+
+    def value_to_string(self, obj: models.Model) -> Any:
+        return self.get_prep_value(self.value_from_object(obj))

@@ -1,0 +1,1 @@
+"""Reads of the catalogue, by what they are for."""

@@ -1,0 +1,121 @@
+"""What a lookup reads: the best implementations for a batch of operators, in one or two statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from catalog import models
+from catalog.needs import are_met
+
+
+@dataclass(frozen=True, slots=True)
+class Accepts:
+    """What a caller can load: artifact kinds, and the exact versions it has. None: everything."""
+
+    kinds: frozenset[str] | None = None
+    versions: Mapping[str, str] | None = None
+
+
+class Hit(NamedTuple):
+    """One best implementation. Times in microseconds; ratios are default ÷ candidate with their interval."""
+
+    key: str
+    operator_id: int
+    scope: str
+    implementation_id: int
+    route: str
+    method: str
+    label: str
+    kind: str
+    artifact_sha256: str
+    needs: str
+    median_us: float
+    spread_us: float
+    default_us: float
+    ratio_to_default: float
+    ratio_low: float
+    ratio_high: float
+    measured_at: datetime
+    rank: int
+
+
+_COLUMNS = ("operator__key", *(name for name in Hit._fields if name != "key"))
+
+
+def scopes_of(organisation: models.Organisation | None) -> tuple[str, ...]:
+    """The scopes that an organisation's jobs see, the one to look in first coming first."""
+    return (models.SHARED,) if organisation is None else (f"org:{organisation.pk}", models.SHARED)
+
+
+def find_bests(
+    keys: Sequence[str],
+    target: models.Target,
+    setting: models.Setting,
+    scopes: Sequence[str],
+    accepts: Accepts | None = None,
+) -> dict[str, Hit]:
+    """The fastest acceptable implementation by operator key; what is missing is no hit.
+
+    An organisation's own entry comes before the shared one. One statement asks for the winners; only where a
+    caller cannot load one, a second asks for what the other routes have.
+    """
+    if not keys:
+        return {}
+    rows = _rows(keys, target, setting, scopes, rank=0)
+    if accepts is None:
+        return _first_by_scope(rows, scopes)
+    checked: dict[tuple[str, str], bool] = {}
+    acceptable = [hit for hit in rows if _accepted(hit, accepts, checked)]
+    refused = {hit.key for hit in rows} - {hit.key for hit in acceptable if hit.scope == scopes[0]}
+    if len(acceptable) < len(rows) and refused:
+        others = (hit for hit in _rows(sorted(refused), target, setting, scopes) if hit.rank > 0)
+        acceptable += sorted(
+            (hit for hit in others if _accepted(hit, accepts, checked)), key=lambda hit: hit.rank
+        )
+    return _first_by_scope(acceptable, scopes)
+
+
+def operators_with_bests(
+    operator_ids: Iterable[int], target: models.Target, setting: models.Setting, scopes: Sequence[str]
+) -> set[int]:
+    """Which of these have any best at all, loadable or not."""
+    return set(
+        models.Best.objects.filter(
+            operator__in=list(operator_ids), target=target, setting=setting, scope__in=scopes, rank=0
+        ).values_list("operator_id", flat=True)
+    )
+
+
+def _rows(
+    keys: Sequence[str],
+    target: models.Target,
+    setting: models.Setting,
+    scopes: Sequence[str],
+    **conditions: Any,
+) -> list[Hit]:
+    query = models.Best.objects.filter(
+        operator__key__in=keys, target=target, setting=setting, scope__in=scopes, **conditions
+    )
+    return [Hit._make(row) for row in query.values_list(*_COLUMNS)]
+
+
+def _accepted(hit: Hit, accepts: Accepts, checked: dict[tuple[str, str], bool]) -> bool:
+    """Few different (kind, needs) come up in a batch: each is compared once."""
+    what = (hit.kind, hit.needs)
+    if what not in checked:
+        kind_is_fine = accepts.kinds is None or hit.kind in accepts.kinds
+        checked[what] = kind_is_fine and (accepts.versions is None or are_met(hit.needs, accepts.versions))
+    return checked[what]
+
+
+def _first_by_scope(hits: Sequence[Hit], scopes: Sequence[str]) -> dict[str, Hit]:
+    """By key, the earliest hit of the first scope that has one."""
+    found: dict[str, Hit] = {}
+    for scope in scopes:
+        for hit in hits:
+            if hit.scope == scope:
+                found.setdefault(hit.key, hit)
+    return found

@@ -1,0 +1,118 @@
+"""The artifact store: files by their SHA-256, below ``settings.OPATLAS_STORE/aa/bb/<sha256>``.
+
+A file appears under its address whole or not at all: it is written beside, flushed to the disk, and renamed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from catalog import conf, models
+from catalog.errors import StoreError
+from opatlas.load import Manifest
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+_CHUNK_BYTES = 1 << 20
+
+
+def store_artifact(
+    manifest: Manifest, folder: Path | str, signing_key: Ed25519PrivateKey | None = None
+) -> models.Artifact:
+    """Keep a manifest and the files it names (they lie in ``folder``); the same artifact twice is one row.
+
+    Raises :class:`StoreError` when a file is not what the manifest says, or the disk is full: then nothing that
+    was stored before is touched, and nothing half-written stays.
+    """
+    sizes = [store_file(Path(folder), name, sha256) for name, sha256 in sorted(manifest.files.items())]
+    signature, signer = _sign(manifest, signing_key)
+    row, made = models.Artifact.objects.get_or_create(
+        sha256=manifest.sha256,
+        defaults={
+            "kind": manifest.kind,
+            "manifest": manifest.to_json(),
+            "signature": signature,
+            "signer": signer,
+            "size_bytes": sum(sizes) + len(manifest.to_bytes()),
+        },
+    )
+    if not made and signature and not row.signature:
+        row.signature, row.signer = signature, signer
+        row.save(update_fields=["signature", "signer"])
+    return row
+
+
+def file_path(sha256: str) -> Path:
+    """Where the file with this content lies, or would lie."""
+    return conf.store() / sha256[:2] / sha256[2:4] / sha256
+
+
+def artifact_files(artifact: models.Artifact) -> dict[str, Path]:
+    """Plain file name → where its bytes lie; raises :class:`StoreError` when one is gone."""
+    paths = {name: file_path(sha256) for name, sha256 in artifact.manifest["files"].items()}
+    for name, path in paths.items():
+        if not path.is_file():
+            raise StoreError(f"The store has lost the file {name} of artifact {artifact.sha256}.")
+    return paths
+
+
+def store_file(folder: Path, name: str, sha256: str) -> int:
+    """Copy one file to its address (once) and give its size in bytes."""
+    if not PLAIN_NAME.fullmatch(name):
+        raise StoreError(f"An artifact's file must have a plain name, not {name!r}.")
+    address = file_path(sha256)
+    if address.is_file():
+        return address.stat().st_size
+    beside = conf.store() / "tmp" / uuid.uuid4().hex
+    try:
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        digest, size = _copy(folder / name, beside)
+        if digest != sha256:
+            raise StoreError(f"{name} has the SHA-256 {digest}, but the manifest says {sha256}.")
+        address.parent.mkdir(parents=True, exist_ok=True)
+        beside.rename(address)
+        _flush_folder(address.parent)
+    except OSError as error:
+        raise StoreError(
+            f"The artifact store cannot keep {name} ({os.strerror(error.errno or 0)}): nothing was changed."
+        ) from error
+    finally:
+        beside.unlink(missing_ok=True)
+    return size
+
+
+def _copy(source: Path, destination: Path) -> tuple[str, int]:
+    digest, size = hashlib.sha256(), 0
+    with source.open("rb") as reader, destination.open("xb") as writer:
+        while chunk := reader.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            size += writer.write(chunk)
+        writer.flush()
+        os.fsync(writer.fileno())
+    return digest.hexdigest(), size
+
+
+def _flush_folder(folder: Path) -> None:
+    """A renamed file is durable only once its folder is."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sign(manifest: Manifest, key: Ed25519PrivateKey | None) -> tuple[str, str]:
+    """Signature (hexadecimal) and the signer: the SHA-256 of its raw public key."""
+    if key is None:
+        return "", ""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    public = key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+    return key.sign(manifest.to_bytes()).hex(), hashlib.sha256(public).hexdigest()

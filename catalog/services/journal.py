@@ -1,0 +1,110 @@
+"""The journal: what was served, on disk before the answer leaves.
+
+Append-only files below ``OPATLAS_HOME/journal``, one per process, rotated by size. A line is one lookup. A
+writer keeps its file locked for as long as it lives, so that who drains knows which files will not grow again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import threading
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from catalog import conf
+from catalog.errors import JournalError
+
+SUFFIX = ".jsonl"
+
+
+class Journal:
+    """One process's writer. Thread-safe; a forked child begins a file of its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._descriptor = -1
+        self._folder: Path | None = None
+        self._pid = 0
+        self._written_bytes = 0
+
+    def append(self, entry: Mapping[str, Any]) -> None:
+        """Write one line; when this returns, killing the process cannot lose it.
+
+        Raises :class:`JournalError` when the disk is full or gone. (Only a crash of the machine itself can lose
+        lines that the system had not yet flushed: a lookup does not wait for the disk's platter.)
+        """
+        line = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+        with self._lock:
+            try:
+                self._ready()
+                written = os.write(self._descriptor, line)
+            except OSError as error:
+                self._leave()
+                raise JournalError(f"The journal cannot be written ({error.strerror}).") from error
+            if written != len(
+                line
+            ):  # a full disk: what was written is a torn line, ended by closing the file
+                self._leave()
+                raise JournalError("The journal cannot be written (no space left).")
+            self._written_bytes += written
+
+    def close(self) -> None:
+        """End the current file; the next line begins a new one."""
+        with self._lock:
+            self._leave()
+
+    def unlock_after_fork(self) -> None:
+        self._lock = threading.Lock()
+
+    def _ready(self) -> None:
+        folder = conf.journal_folder()
+        if self._pid != os.getpid() or folder != self._folder:
+            self._leave()
+        if self._written_bytes >= conf.journal_segment_bytes():
+            self._leave()
+        if self._descriptor < 0:
+            folder.mkdir(parents=True, exist_ok=True)
+            name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}-{uuid.uuid4().hex[:12]}{SUFFIX}"
+            hidden = folder / f".{name}"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL
+            self._descriptor = os.open(hidden, flags, 0o640)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            # Seen by who drains only once it is locked: an unlocked file is taken for a dead writer's.
+            hidden.rename(folder / name)
+            self._folder, self._pid, self._written_bytes = folder, os.getpid(), 0
+
+    def _leave(self) -> None:
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                os.close(self._descriptor)
+        self._descriptor, self._written_bytes = -1, 0
+
+
+_journal = Journal()
+# A fork while another thread writes would leave the child's lock held for ever.
+os.register_at_fork(after_in_child=_journal.unlock_after_fork)
+append = _journal.append
+close = _journal.close
+
+
+def segments() -> list[Path]:
+    """The files that lie there, the oldest first."""
+    return sorted(conf.journal_folder().glob(f"*{SUFFIX}"))
+
+
+def is_closed(path: Path) -> bool:
+    """Whether nobody writes to this file any more."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True

@@ -1,0 +1,93 @@
+"""API keys: random, shown once, kept as a SHA-256, scoped, revocable."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.utils import timezone
+
+from catalog import models
+from catalog.errors import RequestError
+
+SCOPES = ("lookup", "models", "operate", "admin")
+"""``lookup`` asks, ``models`` uploads models, ``operate`` steers queues, ``admin`` may do all of it."""
+
+_LAST_USED_EVERY = timedelta(minutes=1)
+_PREFIX_CHARACTERS = "abcdefghjkmnpqrstuvwxyz23456789"
+
+
+class KeyRefused(RequestError):
+    """A key that opens nothing: missing, malformed, unknown or revoked."""
+
+    status = 401
+
+
+def create_api_key(
+    organisation: models.Organisation,
+    name: str,
+    scopes: Sequence[str],
+    *,
+    max_queued_misses: int = 10_000,
+) -> tuple[models.ApiKey, str]:
+    """A new key and its text ``opk_<prefix>_<secret>``, which cannot be had a second time."""
+    unknown = sorted(set(scopes) - set(SCOPES))
+    if unknown or not scopes:
+        raise RequestError(f"Scopes must be some of {', '.join(SCOPES)}, not {', '.join(unknown) or 'none'}.")
+    prefix = "".join(secrets.choice(_PREFIX_CHARACTERS) for _ in range(12))
+    secret = secrets.token_urlsafe(32)
+    key = models.ApiKey.objects.create(
+        organisation=organisation,
+        name=name[:200],
+        prefix=prefix,
+        secret_sha256=_digest(secret),
+        scopes=sorted(set(scopes)),
+        max_queued_misses=max_queued_misses,
+    )
+    return key, f"opk_{prefix}_{secret}"
+
+
+def authenticate(text: str) -> models.ApiKey:
+    """The key that this text opens (one statement); raises :class:`KeyRefused`."""
+    parts = text.split("_", 2)
+    if len(parts) != 3 or parts[0] != "opk" or not parts[1].isascii() or not 0 < len(parts[1]) <= 16:
+        raise KeyRefused("This is no API key: one looks like opk_<prefix>_<secret>.")
+    key = (
+        models.ApiKey.objects.select_related("organisation").filter(prefix=parts[1].replace("\0", "")).first()
+    )
+    # Compared in constant time, and for an unknown prefix too, so that time tells nothing.
+    expected = key.secret_sha256 if key else "0" * 64
+    matches = hmac.compare_digest(_digest(parts[2]), expected)
+    if key is None or not matches:
+        raise KeyRefused("This API key is not known: ask your administrator for one.")
+    if key.revoked_at is not None:
+        raise KeyRefused(f"This API key was revoked on {key.revoked_at:%Y-%m-%d}: use another one.")
+    _touch(key)
+    return key
+
+
+def revoke_api_key(prefix: str) -> models.ApiKey:
+    """Close a key at once; closing it twice changes nothing."""
+    models.ApiKey.objects.filter(prefix=prefix, revoked_at=None).update(revoked_at=timezone.now())
+    key = models.ApiKey.objects.filter(prefix=prefix).first()
+    if key is None:
+        raise RequestError(f"No API key has the prefix {prefix!r}.")
+    return key
+
+
+def has_scope(key: models.ApiKey, scope: str) -> bool:
+    return scope in key.scopes or "admin" in key.scopes
+
+
+def _touch(key: models.ApiKey) -> None:
+    """Note that the key was used, once a minute at most: a lookup stays free of writes."""
+    now = timezone.now()
+    if key.last_used_at is None or now - key.last_used_at > _LAST_USED_EVERY:
+        models.ApiKey.objects.filter(pk=key.pk).update(last_used_at=now)
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,193 @@
+"""The lookup: hits with their evidence, misses recorded before the answer leaves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Literal
+
+from django.utils import timezone
+
+from catalog import conf, models
+from catalog.models import MissState
+from catalog.selectors.served import Accepts, Hit, find_bests, operators_with_bests, scopes_of
+from catalog.services.misses import MissAnswer, Wanted, Where, record_misses
+from catalog.services.usage import journal_lookup
+from opatlas import identity
+
+Status = Literal["hit", "miss", "need_graph"]
+
+_UNLOADABLE = "Implementations exist, but none of the kinds and versions that the request accepts."
+_waiters = threading.Semaphore(conf.max_waiters())
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One operator of a lookup: by key, with its graph where the caller has it."""
+
+    key: str
+    calls: float = 1.0
+    graph: identity.Operator | None = None
+
+
+@dataclass(frozen=True)
+class LookupRequest:
+    """A checked request. ``organisation`` decides which private entries are seen."""
+
+    target: models.Target
+    setting: models.Setting
+    operators: Sequence[Asked]
+    related: Sequence[Asked] = ()
+    organisation: models.Organisation | None = None
+    api_key: models.ApiKey | None = None
+    job: str = ""
+    accepts: Accepts | None = None
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    key: str
+    status: Status
+    best: Hit | None = None
+    state: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class LookupAnswer:
+    target: models.Target
+    setting: models.Setting
+    served: bool  # a live worker serves the target
+    results: tuple[Result, ...]  # one for each operator that was asked for, in its order
+
+    @property
+    def hits(self) -> int:
+        return sum(result.status == "hit" for result in self.results)
+
+
+def is_served(target: models.Target) -> bool:
+    """Whether a live worker explores for this target now."""
+    return target.served_until is not None and target.served_until > timezone.now()
+
+
+def lookup(request: LookupRequest) -> LookupAnswer:
+    """Answer a batch.
+
+    Hits come with their evidence. What is not known is committed as a miss before this returns and answered
+    with its state; a key whose graph was never seen is answered ``need_graph``. With ``wait_s`` the answer
+    waits (bounded, in no transaction) for misses that are being explored.
+    """
+    asked = _merged(request.operators)
+    found = _find(request, list(asked))
+    misses: dict[str, MissAnswer] = {}
+    if len(found) < len(asked) or request.related:
+        misses = _miss(request, {key: item for key, item in asked.items() if key not in found})
+        late = [key for key, miss in misses.items() if miss.state == MissState.EXPLORED]
+        found |= _find(request, late)  # published while we asked
+        if request.wait_s > 0:
+            found |= _wait(
+                request, [key for key, miss in misses.items() if key not in found and _is_open(miss)]
+            )
+    results = {key: _result(key, found.get(key), misses.get(key)) for key in asked}
+    _write_journal(request, asked, found, misses)
+    return LookupAnswer(
+        target=request.target,
+        setting=request.setting,
+        served=is_served(request.target),
+        results=tuple(results[item.key] for item in request.operators),
+    )
+
+
+def _merged(operators: Sequence[Asked]) -> dict[str, Asked]:
+    """By key; an operator that is named twice is asked for once, with its calls added up."""
+    merged: dict[str, Asked] = {}
+    for item in operators:
+        seen = merged.get(item.key)
+        merged[item.key] = (
+            item
+            if seen is None
+            else replace(seen, calls=seen.calls + item.calls, graph=seen.graph or item.graph)
+        )
+    return merged
+
+
+def _find(request: LookupRequest, keys: Sequence[str]) -> dict[str, Hit]:
+    return find_bests(keys, request.target, request.setting, scopes_of(request.organisation), request.accepts)
+
+
+def _miss(request: LookupRequest, missing: dict[str, Asked]) -> dict[str, MissAnswer]:
+    """Record what is missing and what is related. A key without row and graph has no part in the answer."""
+    related = {key: item for key, item in _merged(request.related).items() if key not in missing}
+    ids = dict(models.Operator.objects.filter(key__in=[*missing, *related]).values_list("key", "id"))
+    scopes = scopes_of(request.organisation)
+    have_bests = operators_with_bests(ids.values(), request.target, request.setting, scopes) if ids else set()
+    unloadable = {
+        key: MissAnswer("explored", _UNLOADABLE, ids[key])
+        for key in missing
+        if ids.get(key) in have_bests and request.accepts is not None
+    }
+    wanted = [
+        Wanted(key, item.calls, ids.get(key), item.graph, related=item.key in related)
+        for key, item in (missing | related).items()
+        if key not in unloadable
+        and (key in ids or item.graph is not None)
+        and not (key in related and ids.get(key) in have_bests)
+    ]
+    waited_until = timezone.now() + timedelta(seconds=request.wait_s) if request.wait_s > 0 else None
+    where = Where(
+        target=request.target,
+        setting=request.setting,
+        api_key=request.api_key,
+        organisation=request.organisation,
+        job=request.job,
+        waited_until=waited_until,
+    )
+    answers = record_misses(wanted, where)
+    return unloadable | {key: answer for key, answer in answers.items() if key in missing}
+
+
+def _is_open(miss: MissAnswer) -> bool:
+    return miss.state in (MissState.WAITING, MissState.PROMOTED)
+
+
+def _wait(request: LookupRequest, keys: Sequence[str]) -> dict[str, Hit]:
+    """Poll until all of these are found or the time is up. Few requests may wait at a time: a process whose
+    every thread waits would answer nobody."""
+    found: dict[str, Hit] = {}
+    if not keys or not _waiters.acquire(blocking=False):
+        return found
+    try:
+        deadline = time.monotonic() + min(request.wait_s, conf.MAX_WAIT_S)
+        while len(found) < len(keys) and (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(conf.WAIT_POLL_S, left))
+            found |= _find(request, [key for key in keys if key not in found])
+    finally:
+        _waiters.release()
+    return found
+
+
+def _result(key: str, hit: Hit | None, miss: MissAnswer | None) -> Result:
+    if hit is not None:
+        return Result(key, "hit", best=hit)
+    if miss is not None:
+        return Result(key, "miss", state=miss.state, reason=miss.reason)
+    return Result(key, "need_graph")
+
+
+def _write_journal(
+    request: LookupRequest, asked: dict[str, Asked], found: dict[str, Hit], misses: dict[str, MissAnswer]
+) -> None:
+    if request.organisation is None:
+        return
+    missed = [
+        (miss.operator_id, asked[key].calls)
+        for key, miss in misses.items()
+        if key not in found and miss.operator_id is not None
+    ]
+    journal_lookup(
+        request.organisation.pk, request.job, [(hit, asked[key].calls) for key, hit in found.items()], missed
+    )

@@ -1,0 +1,90 @@
+"""Rows for what is named by a key: operators, targets, settings, environments, and the default tenant."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from catalog import models
+from catalog.errors import RequestError
+from opatlas import identity
+from opatlas.identity.operator import canonical_json
+
+DEFAULT_ORGANISATION = "default"
+
+
+def default_organisation() -> models.Organisation:
+    """The tenant of a service that nobody divided into tenants."""
+    return models.Organisation.objects.get_or_create(name=DEFAULT_ORGANISATION)[0]
+
+
+def operator_fields(operator: identity.Operator) -> dict[str, object]:
+    """A row's columns for an operator, beside its key."""
+    described = identity.describe(operator)
+    return {
+        "graph": operator.to_json(),
+        "op_type": described.op_type[:100],
+        "summary": described.summary[:300],
+        "dtype": described.dtype[:20],
+        "flops": described.flops,
+        "bytes_moved": described.bytes_moved,
+    }
+
+
+def register_operator(operator: identity.Operator) -> models.Operator:
+    """The operator's row, made on its first sight."""
+    row, _ = models.Operator.objects.get_or_create(key=operator.key, defaults=operator_fields(operator))
+    return row
+
+
+def register_operators(operators: Mapping[str, identity.Operator]) -> dict[str, models.Operator]:
+    """Rows of many operators (by key) in two or three statements."""
+    rows = models.Operator.objects.in_bulk(list(operators), field_name="key")
+    new = [
+        models.Operator(key=key, **operator_fields(operator))
+        for key, operator in sorted(operators.items())
+        if key not in rows
+    ]
+    if new:
+        # Another request may register the same operator right now: its row is as good as ours.
+        models.Operator.objects.bulk_create(new, ignore_conflicts=True)
+        rows |= models.Operator.objects.in_bulk([row.key for row in new], field_name="key")
+    return rows
+
+
+def register_target(target: identity.Target) -> models.Target:
+    row, _ = models.Target.objects.get_or_create(
+        key=target.key,
+        defaults={
+            "kind": target.kind[:20],
+            "arch": target.arch[:50],
+            "capability": target.capability[:80],
+            "description": target.to_json(),
+        },
+    )
+    return row
+
+
+def register_setting(setting: identity.Setting) -> models.Setting:
+    row, _ = models.Setting.objects.get_or_create(
+        key=setting.key,
+        defaults={"threads": setting.threads, "cache": setting.cache, "description": setting.to_json()},
+    )
+    return row
+
+
+def register_environment(versions: Mapping[str, str]) -> models.Environment:
+    document = dict(versions)
+    digest = hashlib.sha256(canonical_json(document)).hexdigest()
+    row, _ = models.Environment.objects.get_or_create(digest=digest, defaults={"versions": document})
+    return row
+
+
+def check_setting(setting: identity.Setting, target: identity.Target) -> None:
+    """Refuse a setting that this hardware cannot offer."""
+    if setting.threads > target.cores:
+        raise RequestError(
+            f"The setting asks for {setting.threads} threads, but the target has {target.cores} cores: "
+            f"ask for 1 to {target.cores} threads.",
+            where="setting.threads",
+        )

@@ -1,0 +1,51 @@
+"""Insert-or-add in one statement, the same on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db import connection, models
+
+_BATCH_PARAMETERS = 900
+"""SQLite builds of long ago take 999 parameters a statement."""
+
+
+def insert_or(
+    model: type[models.Model],
+    rows: Sequence[Mapping[str, Any]],
+    unique: Sequence[str],
+    updates: Mapping[str, str],
+) -> None:
+    """``INSERT … ON CONFLICT (unique) DO UPDATE``: safe when many ask for the same row at once.
+
+    ``rows`` map field names (all rows the same ones) to values, foreign keys by ``…_id``. ``updates`` maps a
+    column to an SQL expression over ``old`` (the row there is) and ``new`` (the row that was given); it is
+    written in the code, never by a caller. Rows must differ in ``unique``, and must be sorted by it where two
+    transactions could meet on several rows.
+    """
+    if not rows:
+        return
+    meta, quote = model._meta, connection.ops.quote_name
+    names = list(rows[0])
+    fields = [meta.get_field(name.removesuffix("_id")) for name in names]
+    columns = ", ".join(quote(field.column) for field in fields)
+    assignments = ", ".join(
+        f"{quote(column)} = {expression.replace('new.', 'excluded.')}"
+        for column, expression in updates.items()
+    )
+    one = f"({', '.join(['%s'] * len(names))})"
+    step = max(1, _BATCH_PARAMETERS // len(names))
+    with connection.cursor() as cursor:
+        for start in range(0, len(rows), step):
+            batch = rows[start : start + step]
+            sql = (
+                f"INSERT INTO {quote(meta.db_table)} AS old ({columns}) VALUES {', '.join([one] * len(batch))} "
+                f"ON CONFLICT ({', '.join(quote(column) for column in unique)}) DO UPDATE SET {assignments}"
+            )
+            parameters = [
+                field.get_db_prep_save(row[name], connection)
+                for row in batch
+                for name, field in zip(names, fields, strict=True)
+            ]
+            cursor.execute(sql, parameters)
