@@ -1,0 +1,163 @@
+"""What runs in a forked child: one request, then the parent's commands until the socket closes.
+
+Requests come in a memory file (descriptor 0 of the rest), large answers go to another (descriptor 1).
+Nothing in here is trusted by the parent: native code of the candidate shares this process.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tuning.measure import wire
+
+RUN = b"R"
+DONE = b"D"
+
+
+def serve(channel: socket.socket, fds: Sequence[int]) -> None:
+    """Do what the request asks for."""
+    gc.disable()  # a collection in the middle of a timed batch would be charged to the kernel
+    request = wire.read_json(fds[0])
+    work = REQUESTS[request["do"]]
+    try:
+        work(channel, request, fds[1:])
+    except (ConnectionError, EOFError):
+        raise
+    except MemoryError as error:
+        wire.send(channel, {"error": f"out of memory: {error}"[:2000], "family": "memory"})
+    except Exception as error:
+        traceback.print_exc()
+        wire.send(channel, {"error": _sentence(error), "family": _family(error)})
+
+
+def build(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) -> None:
+    """``route.build`` in the work folder; the artifact's description goes to the reply file."""
+    from opatlas.identity import Operator, Setting, Target
+    from tuning.routes.base import Candidate
+
+    route = _route(request)
+    workdir = _enter(request)
+    started = time.perf_counter()
+    artifact = route.build(
+        Operator.from_json(request["operator"]),
+        Target.from_json(request["target"]),
+        Setting.from_json(request["setting"]),
+        Candidate(**request["candidate"]),
+        workdir,
+    )
+    answer = {
+        "manifest": artifact.manifest.to_json(),
+        "folder": str(Path(artifact.folder).resolve().relative_to(workdir.resolve())),
+        "schedule": artifact.schedule,
+        "source": artifact.source,
+        "facts": dict(artifact.facts),
+        "build_s": time.perf_counter() - started,
+    }
+    wire.write_json(fds[0], answer)
+    wire.send(channel, {"ok": True})
+
+
+def tune(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) -> None:
+    """One slice of ``route.tune``; its candidates go to the reply file, those so far after each."""
+    from opatlas.identity import Operator, Setting, Target
+
+    route = _route(request)
+    found: list[dict[str, Any]] = []
+    for candidate in route.tune(
+        Operator.from_json(request["operator"]),
+        Target.from_json(request["target"]),
+        Setting.from_json(request["setting"]),
+        _enter(request),
+        request["seconds"],
+    ):
+        found.append(
+            {"route": candidate.route, "parameters": dict(candidate.parameters), "label": candidate.label}
+        )
+        wire.write_json(fds[0], found)
+    wire.write_json(fds[0], found)
+    wire.send(channel, {"ok": True})
+
+
+def reference(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) -> None:
+    """Reference outputs of every input set, in float64 where the method allows."""
+    from tuning.measure import reference as references
+
+    references.compute(request, fds[0], fds[1])
+    wire.send(channel, {"ok": True})
+
+
+def kernel(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) -> None:
+    """Load an artifact and obey: a :class:`tuning.measure.bound_kernel.BoundKernel` on the socket."""
+    from tuning.measure.bound_kernel import BoundKernel
+
+    subject = BoundKernel(request, fds[0], fds[1])
+    while True:
+        message = channel.recv(wire.MAX_PACKET_BYTES)
+        if message[:1] == RUN:
+            subject.run(int.from_bytes(message[1:9], "little"))
+            channel.send(DONE)
+        elif not message:
+            return
+        else:
+            wire.send(channel, _obey(subject.obey, message))
+
+
+def _obey(command: Callable[[bytes], dict[str, Any]], message: bytes) -> dict[str, Any]:
+    try:
+        return command(message)
+    except MemoryError as error:
+        return {"error": f"out of memory: {error}"[:2000], "family": "memory"}
+    except Exception as error:
+        traceback.print_exc()
+        return {"error": _sentence(error), "family": _family(error)}
+
+
+def _route(request: dict[str, Any]) -> Any:
+    """The registry's route, or an instance of the class that the parent names (tests bring their own)."""
+    import importlib
+
+    from tuning.routes.registry import ROUTES
+
+    module, _, name = request["factory"].partition(":")
+    for known in ROUTES:
+        if known.name == request["route"] and type(known).__qualname__ == name:
+            return known
+    return getattr(importlib.import_module(module), name)()
+
+
+def _enter(request: dict[str, Any]) -> Path:
+    workdir = Path(request["workdir"])
+    os.chdir(workdir)
+    temporary = workdir.parent / "tmp"
+    temporary.mkdir(exist_ok=True)
+    os.environ["TMPDIR"] = str(temporary)
+    return workdir
+
+
+def _family(error: Exception) -> str:
+    from opatlas.errors import LoadError
+    from tuning.routes.base import RouteError
+
+    if isinstance(error, LoadError):
+        return "load"
+    return "route" if isinstance(error, RouteError) else "other"
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return (text if _family(error) != "other" else f"{type(error).__name__}: {text}")[:2000]
+
+
+REQUESTS: dict[str, Callable[[socket.socket, dict[str, Any], Sequence[int]], None]] = {
+    "build": build,
+    "tune": tune,
+    "reference": reference,
+    "kernel": kernel,
+}

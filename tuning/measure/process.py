@@ -1,0 +1,271 @@
+"""The parent's handle on one child: ask, time, watch, stop. Whatever the child does ends in ChildFailed."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuning.measure import procfs, wire
+from tuning.measure.child import DONE, RUN
+from tuning.measure.outcome import Status
+
+TICK_S = 0.02
+SCAN_EVERY_TICKS = 5
+MAX_PROCESSES = 64
+MAX_LOG_BYTES = 16 << 20
+LOG_TAIL_BYTES = 4000
+MEMORY_RESERVE = 1 / 32
+"""Part of the machine's memory that must stay free: memory files and tmpfs count for no process."""
+
+
+class ChildFailed(Exception):
+    """A child that cannot answer any more, or answered that it cannot: status and one sentence."""
+
+    def __init__(self, status: Status, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What one child may use. Bytes beyond what it shares with its zygote."""
+
+    memory_bytes: int
+    disk_bytes: int
+
+
+class Child:
+    """One forked child. Not thread-safe: the calling thread waits and watches at once."""
+
+    def __init__(
+        self,
+        channel: socket.socket,
+        log_path: Path,
+        folder: Path,
+        bounds: Bounds,
+        wait_status: Callable[[float], int | None],
+        break_all: Callable[[str], None],
+    ) -> None:
+        self.channel = channel
+        self.log_path = log_path
+        self.folder = folder  # its writable work folder; the parent removes it
+        self.bounds = bounds
+        self._wait_status = wait_status
+        self._break_all = break_all
+        self.pid = 0
+        self.pidfd = -1
+        self.base_bytes = 0
+        self.peak_bytes = 0
+        self.paused = False
+
+    def greet(self, deadline: float) -> None:
+        """Wait for the child's first word, from which the kernel tells its pid outside the sandbox."""
+        while True:
+            packet = self._packet(deadline)
+            if packet.body and "hello" in packet.body and packet.pid > 0:
+                break
+        self.pid = packet.pid
+        try:
+            self.pidfd = os.pidfd_open(self.pid)
+        except OSError as error:
+            raise ChildFailed(Status.CRASHED, "ended while it started") from error
+        self.base_bytes = procfs.resident_bytes(self.pid)
+
+    def ask(self, command: Mapping[str, Any] | None, timeout_s: float) -> dict[str, Any]:
+        """Send a command (None: only wait for the next answer) and return the answer.
+
+        Raises :class:`ChildFailed` for a crash, a timeout, too much memory or disk. An answer with
+        ``error`` is returned as it is: what it means depends on what was asked.
+        """
+        deadline = time.monotonic() + timeout_s
+        if command is not None:
+            self._send(json.dumps(command).encode())
+        packet = self._packet(deadline)
+        if packet.body is None:
+            raise ChildFailed(Status.CRASHED, "answered something that is no message")
+        if packet.body.get("family") == "memory":
+            raise ChildFailed(Status.OUT_OF_MEMORY, str(packet.body.get("error", "")))
+        return packet.body
+
+    def run_ns(self, calls: int, timeout_s: float) -> int:
+        """Time ``calls`` runs from out here, the handshake included: nanoseconds."""
+        message = RUN + calls.to_bytes(8, "little")
+        deadline = time.monotonic() + timeout_s
+        poll = self._poller().poll
+        started = time.perf_counter_ns()
+        self._send(message)
+        # The usual batch ends before the first tick: nothing is looked at meanwhile.
+        if not poll(TICK_S * 1e3):
+            self._watch_until(deadline)
+        elapsed = time.perf_counter_ns() - started
+        try:
+            answer = self.channel.recv(wire.MAX_PACKET_BYTES, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            answer = b""
+        except OSError as error:
+            raise self._ended() from error
+        if not answer:
+            raise self._ended()
+        if answer != DONE:
+            raise ChildFailed(Status.CRASHED, "answered something else than the end of its runs")
+        return elapsed
+
+    def pause(self) -> None:
+        """Stop it where it is: threads that spin for work would disturb whoever runs next."""
+        if not self.paused:
+            self._signal(signal.SIGSTOP)
+            self.paused = True
+
+    def resume(self) -> None:
+        if self.paused:
+            self._signal(signal.SIGCONT)
+            self.paused = False
+
+    def relatives(self) -> int:
+        """Processes that it started and that still live."""
+        return len(procfs.family(self.pid))
+
+    def log_tail(self) -> str:
+        """The end of what it printed."""
+        try:
+            with self.log_path.open("rb") as log:
+                log.seek(max(0, os.fstat(log.fileno()).st_size - LOG_TAIL_BYTES))
+                return log.read(LOG_TAIL_BYTES).decode(errors="replace")
+        except OSError:
+            return ""
+
+    def close(self) -> None:
+        """Kill it with its descendants and forget it."""
+        for pid in procfs.family(self.pid) if self.pid else ():
+            _kill(pid)
+        self._signal(signal.SIGKILL)
+        if self._wait_status(2.0) is None and self.pidfd >= 0 and not _readable(self.pidfd):
+            self._break_all("a child that could not be killed")
+        self.channel.close()
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
+
+    def _send(self, message: bytes) -> None:
+        try:
+            self.channel.send(message)
+        except OSError as error:
+            raise self._ended() from error
+
+    def _packet(self, deadline: float) -> wire.Packet:
+        self._watch_until(deadline)
+        try:
+            packet = wire.receive(self.channel)
+        except OSError as error:
+            raise self._ended() from error
+        for fd in packet.fds:
+            os.close(fd)  # nobody asked for descriptors
+        if packet.closed:
+            raise self._ended()
+        return packet
+
+    def _poller(self) -> select.poll:
+        poller = select.poll()
+        poller.register(self.channel, select.POLLIN)
+        if self.pidfd >= 0:
+            poller.register(self.pidfd, select.POLLIN)
+        return poller
+
+    def _watch_until(self, deadline: float) -> None:
+        """Return when the channel can be read; raise when the child ended or broke a bound."""
+        poller = self._poller()
+        tick = 0
+        while True:
+            events = poller.poll(TICK_S * 1e3)
+            if any(fd == self.channel.fileno() for fd, _ in events):
+                return
+            if events:
+                raise self._ended()
+            if time.monotonic() > deadline:
+                raise ChildFailed(Status.TIMED_OUT, "took longer than it may")
+            self._check_memory()
+            if tick % SCAN_EVERY_TICKS == 0:
+                self._check_rest()
+            if self.pidfd < 0 and (status := self._wait_status(0.0)) is not None:
+                raise _died(status)
+            tick += 1
+
+    def _check_memory(self, others_bytes: int = 0) -> None:
+        if not self.pid:
+            return
+        used = procfs.resident_bytes(self.pid) - self.base_bytes + others_bytes
+        self.peak_bytes = max(self.peak_bytes, used)
+        if used > self.bounds.memory_bytes:
+            self._signal(signal.SIGKILL)
+            raise ChildFailed(
+                Status.OUT_OF_MEMORY, f"used {used >> 20} MiB; at most {self.bounds.memory_bytes >> 20} MiB"
+            )
+        if procfs.available_bytes() < procfs.total_bytes() * MEMORY_RESERVE:
+            self._signal(signal.SIGKILL)
+            raise ChildFailed(Status.OUT_OF_MEMORY, "left the machine with too little memory")
+
+    def _check_rest(self) -> None:
+        """The bounds that cost a scan: processes, their memory, files, output."""
+        if not self.pid:
+            return
+        relatives = procfs.family(self.pid)
+        if len(relatives) > MAX_PROCESSES:
+            self._break_all("a child that started too many processes")
+            raise ChildFailed(Status.CRASHED, f"started more than {MAX_PROCESSES} processes")
+        self._check_memory(sum(resident for _, resident in relatives.values()))
+        disk = self.bounds.disk_bytes
+        if procfs.folder_bytes(self.folder, disk) > disk:
+            self._signal(signal.SIGKILL)
+            raise ChildFailed(Status.CRASHED, f"wrote more than {disk >> 20} MiB of files")
+        try:
+            written = self.log_path.stat().st_size
+        except OSError:
+            return
+        if written > MAX_LOG_BYTES:
+            self._signal(signal.SIGKILL)
+            raise ChildFailed(Status.CRASHED, f"printed more than {MAX_LOG_BYTES >> 20} MiB")
+
+    def _ended(self) -> ChildFailed:
+        status = self._wait_status(1.0)
+        if status is None:
+            self._signal(signal.SIGKILL)
+            return ChildFailed(Status.CRASHED, "closed its channel")
+        return _died(status)
+
+    def _signal(self, number: int) -> None:
+        if self.pidfd < 0:
+            return
+        try:
+            signal.pidfd_send_signal(self.pidfd, number)
+        except ProcessLookupError:
+            return
+
+
+def _died(status: int) -> ChildFailed:
+    if status == -1:
+        return ChildFailed(Status.CRASHED, "its zygote ended with it")
+    if os.WIFSIGNALED(status):
+        name = signal.Signals(os.WTERMSIG(status)).name
+        detail = "wrote a file larger than it may" if name == "SIGXFSZ" else f"ended by {name}"
+        return ChildFailed(Status.CRASHED, detail)
+    return ChildFailed(Status.CRASHED, f"exited with code {os.waitstatus_to_exitcode(status)}")
+
+
+def _readable(fd: int) -> bool:
+    return bool(select.select([fd], [], [], 0)[0])
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return

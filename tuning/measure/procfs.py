@@ -1,0 +1,85 @@
+"""What /proc tells about processes and the host; a process that just ended is no error."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident memory of one process; 0 where it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
+    except (OSError, IndexError):
+        return 0
+
+
+def cpu_ns(pid: int) -> int | None:
+    """CPU time of all threads of a process, ended ones included; None where the process is gone."""
+    try:
+        # The kernel's clock id of another process's CPU clock: see clock_getcpuclockid(3).
+        return int(time.clock_gettime((~pid << 3) | 2) * 1e9)
+    except OSError:
+        return None
+
+
+def family(root: int) -> dict[int, tuple[int, int]]:
+    """All descendants of ``root``, itself left out: pid -> (parent, resident bytes)."""
+    parents: dict[int, tuple[int, int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - half the time of iterdir
+        try:
+            fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields[0] != "Z":
+            parents[int(name)] = (int(fields[1]), int(fields[21]) * PAGE_BYTES)
+    found: dict[int, tuple[int, int]] = {}
+    frontier = {root}
+    while frontier:
+        frontier = {pid for pid, (parent, _) in parents.items() if parent in frontier and pid not in found}
+        found.update((pid, parents[pid]) for pid in frontier)
+    return found
+
+
+def available_bytes() -> int:
+    """Memory that the machine can still give without swapping."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) << 10
+    return 1 << 62
+
+
+def total_bytes() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * PAGE_BYTES
+
+
+def waiting_us() -> int:
+    """Microseconds since boot in which some task waited for a CPU (pressure); 0 where not reported."""
+    try:
+        first = Path("/proc/pressure/cpu").read_text().split("\n", 1)[0]
+    except OSError:
+        return 0
+    return int(first.rpartition("total=")[2])
+
+
+def stolen_us() -> int:
+    """CPU time that the hypervisor gave to others, summed over CPUs (10 ms steps)."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return int(fields[8]) * (1_000_000 // os.sysconf("SC_CLK_TCK")) if len(fields) > 8 else 0
+
+
+def folder_bytes(folder: Path, stop_above: int) -> int:
+    """Bytes below a folder; stops counting above ``stop_above``."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(Path(path) / name).st_blocks * 512
+            except OSError:
+                continue
+            if total > stop_above:
+                return total
+    return total

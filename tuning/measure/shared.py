@@ -1,0 +1,124 @@
+"""Tensors in shared memory: how inputs, constants, outputs and references lie in a memory file.
+
+A tensor's *span* is the flat run of elements that its strides reach; spans cross between processes as they
+are, so that a strided input arrives strided. Offsets are in bytes and aligned to 64.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+ALIGNMENT = 64
+_F_SEAL_FUTURE_WRITE = 0x10
+_F_ADD_SEALS, _F_SEAL_SEAL, _F_SEAL_SHRINK, _F_SEAL_GROW = 1033, 1, 2, 4
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """NumPy's dtype, ml_dtypes' (bfloat16, float8…) included; raises TypeError for what is no number."""
+    try:
+        return np.dtype(getattr(np, name) if name != "bool" else np.bool_)
+    except (AttributeError, TypeError):
+        import ml_dtypes
+
+        found = getattr(ml_dtypes, name, None)
+        if found is None:
+            raise TypeError(f"tensors of {name} cannot be measured") from None
+        return np.dtype(found)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One tensor's place. ``strides`` are in elements, None where dense and row-major."""
+
+    offset: int
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+
+    @property
+    def elements(self) -> int:
+        """Length of the span."""
+        return span(self.shape, self.strides)
+
+    @property
+    def nbytes(self) -> int:
+        return self.elements * numpy_dtype(self.dtype).itemsize
+
+    def flat(self, memory: Any) -> np.ndarray:
+        """The span in ``memory`` as a flat array (a view)."""
+        return np.frombuffer(memory, numpy_dtype(self.dtype), self.elements, self.offset)
+
+    def view(self, flat: np.ndarray) -> np.ndarray:
+        """The tensor over a span."""
+        if self.strides is None:
+            return flat.reshape(self.shape)
+        strides = tuple(stride * flat.itemsize for stride in self.strides)
+        return np.lib.stride_tricks.as_strided(flat, self.shape, strides, subok=False)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Slot:
+        strides = document["strides"]
+        return cls(
+            offset=document["offset"],
+            dtype=document["dtype"],
+            shape=tuple(document["shape"]),
+            strides=None if strides is None else tuple(strides),
+        )
+
+
+def span(shape: Sequence[int], strides: Sequence[int] | None) -> int:
+    """Elements between the first and the last that a tensor touches, both included."""
+    count = 1
+    for extent in shape:
+        count *= extent
+    if strides is None or count == 0:
+        return count
+    return 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
+
+
+class Planner:
+    """Hands out aligned places one after another."""
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+
+    def place(self, dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None) -> Slot:
+        slot = Slot(self.nbytes, dtype, tuple(shape), None if strides is None else tuple(strides))
+        self.nbytes += -(-slot.nbytes // ALIGNMENT) * ALIGNMENT
+        return slot
+
+
+class SharedMemory:
+    """A sealed memory file: it cannot be shrunk under us, nor written by others where ``ours_only``."""
+
+    def __init__(self, name: str, nbytes: int, *, ours_only: bool) -> None:
+        self.nbytes = max(nbytes, 1)
+        self.fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.fd, self.nbytes)
+        self.map = mmap.mmap(self.fd, self.nbytes)
+        seals = _F_SEAL_SHRINK | _F_SEAL_GROW | (_F_SEAL_FUTURE_WRITE if ours_only else 0) | _F_SEAL_SEAL
+        fcntl.fcntl(self.fd, _F_ADD_SEALS, seals)
+
+    def close(self) -> None:
+        os.close(self.fd)
+        try:
+            self.map.close()
+        except BufferError:
+            return  # arrays still look at it; the mapping goes with them
+
+
+def aligned_empty(elements: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """A flat private array, aligned as PyTorch's allocator aligns (64 bytes)."""
+    raw = np.empty(elements * dtype.itemsize + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + elements * dtype.itemsize].view(dtype)

@@ -1,0 +1,197 @@
+"""The parent's handle on a zygote: start it in a sandbox, let it fork, start it again when it dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tuning.measure import procfs, sandbox, wire
+from tuning.measure.outcome import Status
+from tuning.measure.process import Bounds, Child, ChildFailed
+
+START_S = 120.0
+"""Importing TVM's MetaSchedule can take a minute on a loaded machine."""
+FORK_S = 10.0
+PROCESSES = 512
+
+
+class Zygote:
+    """One warm process that forks children. ``folder`` is the only place where they can write."""
+
+    def __init__(
+        self, name: str, preload: Sequence[str], tier: str, folder: Path, readable: Sequence[Path] = ()
+    ) -> None:
+        self.name = name
+        self.preload = tuple(preload)
+        self.tier = tier
+        self.folder = folder
+        self.readable = tuple(readable)
+        self.ready: Mapping[str, Any] = {}
+        self.starts = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._died: dict[int, int] = {}
+        self._number = 0
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start without waiting; :meth:`wait_ready` waits."""
+        self.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        control, theirs = wire.pair()
+        inner = [
+            sys.executable,
+            "-m",
+            "tuning.measure.zygote_main",
+            str(theirs.fileno()),
+            json.dumps(self.preload),
+        ]
+        try:
+            with (self.folder.parent / f"{self.name}.log").open("wb") as log:
+                self._process = subprocess.Popen(
+                    sandbox.command(self.tier, inner, self.folder, self.readable),
+                    env=sandbox.environment(self.tier, self.folder),
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd=self.folder,
+                    start_new_session=True,
+                )
+        finally:
+            theirs.close()
+        self._control, self.ready = control, {}
+        self.starts += 1
+
+    def wait_ready(self, timeout_s: float = START_S) -> None:
+        """Raises :class:`ChildFailed` where it does not come up."""
+        deadline = time.monotonic() + timeout_s
+        while not self.ready:
+            if self._control is None:
+                raise ChildFailed(Status.CRASHED, f"zygote {self.name} is not running")
+            if not select.select([self._control], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                self.close()
+                raise ChildFailed(Status.TIMED_OUT, f"zygote {self.name} took longer than {timeout_s:.0f} s")
+            packet = wire.receive(self._control)
+            if packet.closed:
+                self.close()
+                raise ChildFailed(Status.CRASHED, f"zygote {self.name} did not start: {self._last_words()}")
+            if packet.body and packet.body.get("ready"):
+                self.ready = {**packet.body, "pid": packet.pid}
+
+    def spawn(self, request: Mapping[str, Any], fds: Sequence[int], bounds: Bounds) -> Child:
+        """Fork a child for ``request``; a dead zygote is started again first.
+
+        ``fds`` are handed to the child after its request. Raises :class:`ChildFailed`.
+        """
+        if not self.alive:
+            self.start()
+        self.wait_ready()
+        assert self._control is not None
+        self._number += 1
+        number = self._number
+        folder = self.folder / str(number)
+        (folder / "work").mkdir(parents=True)
+        log_path = self.folder.parent / f"{self.name}.{number}.log"
+        request_fd = wire.memory_file(
+            "request", json.dumps({"workdir": str(folder / "work"), **request}).encode()
+        )
+        ours, theirs = wire.pair()
+        log_fd = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        limits = {
+            "disk_bytes": bounds.disk_bytes,
+            "data_bytes": 3 * bounds.memory_bytes + (4 << 30),
+            "processes": PROCESSES,
+        }
+        child = Child(
+            ours, log_path, folder, bounds, lambda wait_s: self._status_of(number, wait_s), self.break_down
+        )
+        try:
+            wire.send(
+                self._control,
+                {"spawn": number, "limits": limits},
+                [theirs.fileno(), log_fd, request_fd, *fds],
+            )
+            theirs.close()
+            child.greet(time.monotonic() + FORK_S)
+        except OSError as error:
+            self.forget(child)
+            self.break_down("it takes no requests")
+            raise ChildFailed(Status.CRASHED, f"zygote {self.name} takes no requests") from error
+        except ChildFailed:
+            self.forget(child)
+            raise
+        finally:
+            theirs.close()
+            os.close(log_fd)
+            os.close(request_fd)
+        return child
+
+    def forget(self, child: Child) -> None:
+        """End a child and remove what it wrote."""
+        child.close()
+        shutil.rmtree(child.folder, ignore_errors=True)
+        child.log_path.unlink(missing_ok=True)
+        if self.alive and len(procfs.family(self.ready.get("pid", 0) or -1)) > 64:
+            self.break_down("strays that do not end")
+
+    def break_down(self, reason: str) -> None:
+        """Kill the sandbox with everything in it (its PID namespace dies at once); it starts again when
+        it is needed."""
+        self.close()
+
+    def close(self) -> None:
+        if self._process is not None:
+            strays = () if self.tier == "T2" else tuple(procfs.family(self._process.pid))
+            self._process.kill()
+            for pid in strays:
+                _kill(pid)
+            self._process.wait()
+            self._process = None
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+
+    def _status_of(self, number: int, wait_s: float) -> int | None:
+        """The wait status of a child, -1 where its zygote is gone, None where it lives."""
+        deadline = time.monotonic() + wait_s
+        while number not in self._died:
+            if self._control is None:
+                return -1
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([self._control], [], [], left)[0]:
+                return None
+            packet = wire.receive(self._control)
+            if packet.closed:
+                self.close()
+                return -1
+            if packet.body and "died" in packet.body:
+                self._died[packet.body["died"]] = packet.body.get("status", -1)
+        return self._died[number]
+
+    def _last_words(self) -> str:
+        try:
+            lines = (self.folder.parent / f"{self.name}.log").read_text(errors="replace").strip().splitlines()
+        except OSError:
+            return "no message"
+        return lines[-1][:500] if lines else "no message"
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, 9)
+    except (ProcessLookupError, PermissionError):
+        return
