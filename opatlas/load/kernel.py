@@ -7,6 +7,12 @@ from typing import Protocol
 
 import numpy as np
 
+from opatlas.errors import OpatlasError
+
+
+class KernelFailed(OpatlasError):
+    """A kernel that reported an error while it ran; says what it said."""
+
 
 class Bound(Protocol):
     """A kernel tied to its input buffers; calling it is one run, nothing else."""

@@ -1,0 +1,80 @@
+"""Checks and allocation of the arrays that go into and come out of kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from opatlas.errors import LoadError
+from opatlas.identity.operator import Operator, Value
+from opatlas.load.dtypes import numpy_dtype
+
+
+def check_arrays(operator: Operator, numbers: tuple[int, ...], arrays: Mapping[int, np.ndarray]) -> None:
+    """Every input in ``numbers`` must be there with the operator's dtype, shape and strides, and no other."""
+    if set(arrays) != set(numbers):
+        raise LoadError(f"inputs {sorted(arrays)} were given, the operator takes {sorted(numbers)} here")
+    for number in numbers:
+        check_array(arrays[number], operator.inputs[number], f"input {number}")
+
+
+def check_array(array: np.ndarray, value: Value, name: str) -> None:
+    """Raise :class:`LoadError` unless the array is exactly what the operator states."""
+    if array.dtype != numpy_dtype(value.dtype):
+        raise LoadError(f"{name} has element type {array.dtype}, the operator says {value.dtype}")
+    if array.shape != value.shape:
+        raise LoadError(f"{name} has shape {list(array.shape)}, the operator says {list(value.shape)}")
+    if not same_strides(array, value):
+        found = [stride // array.itemsize for stride in array.strides]
+        raise LoadError(f"{name} has strides {found}, the operator says {list(element_strides(value))}")
+
+
+def element_strides(value: Value) -> tuple[int, ...]:
+    """Strides in elements; row-major and dense where the value states none."""
+    return value.strides if value.strides is not None else dense_strides(value.shape)
+
+
+def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def same_strides(array: np.ndarray, value: Value) -> bool:
+    """Whether the array lies in memory as the value says; the stride of a dimension of 1 means nothing."""
+    if array.size == 0:
+        return True
+    wanted = element_strides(value)
+    return all(
+        size == 1 or stride == want * array.itemsize
+        for size, stride, want in zip(array.shape, array.strides, wanted, strict=True)
+    )
+
+
+def empty(value: Value, alignment: int) -> np.ndarray:
+    """An uninitialised array with the value's dtype, shape and strides, aligned to ``alignment`` bytes."""
+    dtype = numpy_dtype(value.dtype)
+    strides = element_strides(value)
+    if math.prod(value.shape) == 0:
+        elements = 0
+    else:
+        elements = 1 + sum((size - 1) * stride for size, stride in zip(value.shape, strides, strict=True))
+    raw = np.empty(elements * dtype.itemsize + alignment, np.uint8)
+    start = -raw.ctypes.data % alignment
+    flat = raw[start : start + elements * dtype.itemsize].view(dtype)
+    byte_strides = tuple(stride * dtype.itemsize for stride in strides)
+    return np.lib.stride_tricks.as_strided(flat, value.shape, byte_strides)
+
+
+def is_aligned(array: np.ndarray, alignment: int) -> bool:
+    return array.size == 0 or array.ctypes.data % alignment == 0
+
+
+def aligned(array: np.ndarray, value: Value, alignment: int) -> np.ndarray:
+    """The array itself, or a copy of it where it starts at an address that is not aligned."""
+    if is_aligned(array, alignment):
+        return array
+    copy = empty(value, alignment)
+    copy[...] = array
+    return copy

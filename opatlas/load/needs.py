@@ -1,0 +1,65 @@
+"""What an artifact asks of the machine and the environment it is loaded in."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import platform
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from opatlas.errors import LoadError
+
+
+def check_versions(needs: Mapping[str, str]) -> None:
+    """Every distribution must be installed in exactly the version named.
+
+    A build label (``+cpu``) counts only where the need has one: ``2.13.0`` accepts ``2.13.0+cpu``.
+    """
+    for distribution, wanted in needs.items():
+        found = installed_version(distribution)
+        if found is None:
+            raise LoadError(f"needs {distribution} {wanted}, which is not installed")
+        if found != wanted and ("+" in wanted or found.partition("+")[0] != wanted):
+            raise LoadError(f"needs {distribution} {wanted}, but {found} is installed")
+
+
+def installed_version(distribution: str) -> str | None:
+    """The installed version of a distribution, its build label included; None where there is none."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def check_features(features: Iterable[str]) -> None:
+    """Every CPU feature that the code uses must be one that this machine has."""
+    lacking = sorted(set(features) - machine_features())
+    if lacking:
+        raise LoadError(f"needs CPU features that this machine lacks: {', '.join(lacking)}")
+
+
+@functools.cache
+def machine_features() -> frozenset[str]:
+    """This machine's CPU features under the kernel's names and archspec's."""
+    features = set(_kernel_features())
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        import archspec.cpu
+
+        # archspec adds its own names for what the kernel calls otherwise (sse3 for pni).
+        aliases = ("sse3", "avx512", "altivec", "fma")
+        host = archspec.cpu.host()
+        features |= set(host.features) | {name for name in aliases if name in host}
+    return frozenset(features)
+
+
+def _kernel_features() -> list[str]:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return []
+    for line in text.splitlines():
+        label, _, value = line.partition(":")
+        if label.strip().lower() in ("flags", "features"):
+            return value.split()
+    return []

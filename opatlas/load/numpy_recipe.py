@@ -1,0 +1,142 @@
+"""Recipes of library ``numpy``: matrix products through the OpenBLAS that NumPy carries."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from opatlas.errors import LoadError
+from opatlas.identity.operator import Node, Operator
+from opatlas.load.buffers import check_arrays, empty
+from opatlas.load.dtypes import extreme
+from opatlas.load.kernel import KernelFailed
+
+_ALIGNMENT = 64
+
+
+def open_kernel(operator: Operator, recipe: Mapping[str, Any]) -> NumpyKernel:
+    """The kernel of an allowed numpy recipe."""
+    if reason := missing(operator):
+        raise LoadError(reason)
+    return NumpyKernel(operator, recipe)
+
+
+def missing(operator: Operator) -> str | None:
+    """Why OpenBLAS cannot do the operator, or None if it can."""
+    if operator.op_types not in (("MatMul",), ("Gemm",)):
+        return "OpenBLAS does single matrix products (MatMul, Gemm) only"
+    if operator.inputs[0].dtype not in ("float32", "float64"):
+        return f"OpenBLAS has no {operator.inputs[0].dtype} product"
+    if any(0 in value.shape for value in operator.inputs):
+        return "OpenBLAS is not called for empty operands"
+    return None
+
+
+class NumpyKernel:
+    """One matrix product written into a preallocated output."""
+
+    def __init__(self, operator: Operator, recipe: Mapping[str, Any]) -> None:
+        self.operator, self.recipe = operator, recipe
+        self._constants: dict[int, np.ndarray] | None = {} if not operator.constant_inputs else None
+
+    def prepare(self, constants: Mapping[int, np.ndarray]) -> None:
+        """Take the constants; a constant second operand is stored transposed where the recipe says so."""
+        check_arrays(self.operator, self.operator.constant_inputs, constants)
+        kept = {number: np.array(array, order="C") for number, array in constants.items()}
+        second = self.operator.nodes[0].inputs[1]
+        if self.recipe["transposed"] and second in kept and kept[second].ndim > 1:
+            kept[second] = np.ascontiguousarray(kept[second].swapaxes(-1, -2)).swapaxes(-1, -2)
+        self._constants = kept
+
+    def bind(self, inputs: Mapping[int, np.ndarray]) -> NumpyBound:
+        if self._constants is None:
+            raise LoadError("the operator has constant inputs: call prepare before bind")
+        check_arrays(self.operator, self.operator.runtime_inputs, inputs)
+        output = empty(self.operator.output_values[0], _ALIGNMENT)
+        arrays = {**inputs, **self._constants}
+        node = self.operator.nodes[0]
+        arguments = [arrays[number] if number >= 0 else None for number in node.inputs]
+        call = functools.partial(np.matmul, *arguments, out=output)
+        if node.op == "Gemm":
+            call = _gemm(node, arguments, output)
+        return NumpyBound(call, output, int(self.recipe["threads"]))
+
+    def close(self) -> None:
+        self._constants = None
+
+
+def _gemm(node: Node, arguments: Sequence[Any], output: np.ndarray) -> Callable[[], Any]:
+    """alpha · A' · B' + beta · C in as few passes as NumPy allows."""
+    attributes = node.attributes
+    alpha, beta = attributes.get("alpha", 1.0), attributes.get("beta", 1.0)
+    a, b, c = (*arguments, None)[:3]
+    a = a.T if attributes.get("transA", 0) else a
+    b = b.T if attributes.get("transB", 0) else b
+    product = functools.partial(np.matmul, a, b, out=output)
+    passes: list[Callable[[], Any]] = [product]
+    if alpha != 1:
+        passes.append(functools.partial(np.multiply, output, output.dtype.type(alpha), out=output))
+    if c is not None and beta == 1:
+        passes.append(functools.partial(np.add, output, c, out=output))
+    elif c is not None and beta != 0:
+        factor = output.dtype.type(beta)
+        passes.append(lambda: np.add(output, c * factor, out=output))
+
+    def run() -> None:
+        for one in passes:
+            one()
+
+    return product if len(passes) == 1 else run
+
+
+class NumpyBound:
+    """A product of these very arrays."""
+
+    def __init__(self, call: Callable[[], Any], output: np.ndarray, threads: int) -> None:
+        self._call, self._output, self._threads = call, output, threads
+
+    def __call__(self) -> None:
+        if _threads_now != self._threads:
+            _set_threads(self._threads)
+        try:
+            self._call()
+        except (ValueError, MemoryError) as error:
+            raise KernelFailed(f"NumPy failed: {error}") from error
+
+    def outputs(self) -> Sequence[np.ndarray]:
+        return [self._output]
+
+    def poison(self) -> None:
+        self._output[...] = extreme(self._output.dtype)
+
+
+_threads_now = 0
+
+
+def _set_threads(threads: int) -> None:
+    global _threads_now
+    library, prefix, suffix = openblas()
+    getattr(library, f"{prefix}openblas_set_num_threads{suffix}")(threads)
+    _threads_now = threads
+
+
+@functools.cache
+def openblas() -> tuple[ctypes.CDLL, str, str]:
+    """NumPy's own OpenBLAS with the prefix and suffix of its symbols; LoadError where it has another BLAS."""
+    import numpy.linalg  # noqa: F401  loads the library
+
+    mapped = {
+        line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "openblas" in line
+    }
+    for path in sorted(mapped):
+        library = ctypes.CDLL(path)
+        for prefix in ("scipy_", ""):
+            for suffix in ("64_", ""):
+                if hasattr(library, f"{prefix}openblas_set_num_threads{suffix}"):
+                    return library, prefix, suffix
+    raise LoadError("this NumPy carries no OpenBLAS")

@@ -1,0 +1,126 @@
+"""Recipes of library ``onnxruntime``: the operator as an ONNX model in a session of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+from opatlas.errors import LoadError
+from opatlas.identity.operator import Operator
+from opatlas.load.buffers import check_arrays, empty, same_strides
+from opatlas.load.dtypes import ONNX_NUMBER, extreme
+from opatlas.load.kernel import KernelFailed
+
+_ALIGNMENT = 64
+
+_LEVELS = {
+    "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+    "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "disabled": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+}
+
+
+def open_kernel(operator: Operator, recipe: Mapping[str, Any]) -> OrtKernel:
+    """The kernel of an allowed onnxruntime recipe."""
+    return OrtKernel(operator, recipe)
+
+
+class OrtKernel:
+    """An operator as one ONNX Runtime session; constants become initializers (prepacked) or stay inputs."""
+
+    def __init__(self, operator: Operator, recipe: Mapping[str, Any]) -> None:
+        self.operator, self.recipe = operator, recipe
+        self._session: Any = None
+        self._constants: dict[int, np.ndarray] = {}
+        if not operator.constant_inputs:
+            self.prepare({})
+
+    def prepare(self, constants: Mapping[int, np.ndarray]) -> None:
+        from opatlas.identity import to_onnx
+
+        check_arrays(self.operator, self.operator.constant_inputs, constants)
+        dense = {number: np.ascontiguousarray(array) for number, array in constants.items()}
+        packed = dense if self.recipe["constants"] == "initializers" else {}
+        self._constants = {} if packed else dense
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = int(self.recipe["threads"])
+        options.inter_op_num_threads = 1
+        options.graph_optimization_level = _LEVELS[self.recipe["graph_optimization"]]
+        options.log_severity_level = 4
+        try:
+            model = to_onnx(self.operator, packed).SerializeToString()
+            self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
+            raise LoadError(f"ONNX Runtime refuses the operator: {_first_line(error)}") from error
+
+    def bind(self, inputs: Mapping[int, np.ndarray]) -> OrtBound:
+        if self._session is None:
+            raise LoadError("the operator has constant inputs: call prepare before bind")
+        check_arrays(self.operator, self.operator.runtime_inputs, inputs)
+        return OrtBound(self._session, self.operator, {**inputs, **self._constants})
+
+    def close(self) -> None:
+        self._session = None
+
+
+class OrtBound:
+    """A session with its inputs and its own output buffers bound; a call is one run."""
+
+    def __init__(self, session: Any, operator: Operator, inputs: Mapping[int, np.ndarray]) -> None:
+        self._binding = session.io_binding()
+        self._copies: list[tuple[np.ndarray, np.ndarray]] = []
+        self._inputs = []
+        for number, array in inputs.items():
+            value = operator.inputs[number]
+            dense = _dense(array)
+            if dense is not array and number in operator.runtime_inputs:
+                # ONNX Runtime takes row-major tensors only: the conversion is part of every run.
+                self._copies.append((dense, array))
+            self._inputs.append(dense)
+            _bind(self._binding.bind_input, f"in{number}", dense, value.dtype)
+        self._outputs = []
+        self._strided: list[tuple[np.ndarray, np.ndarray]] = []
+        for index, value in enumerate(operator.output_values):
+            made = output = empty(replace(value, strides=None), _ALIGNMENT)
+            if not same_strides(made, value):
+                output = empty(value, _ALIGNMENT)
+                self._strided.append((output, made))
+            self._outputs.append(output)
+            _bind(self._binding.bind_output, f"out{index}", made, value.dtype)
+        self._run = session._sess.run_with_iobinding
+        self._io = self._binding._iobinding
+
+    def __call__(self) -> None:
+        for dense, source in self._copies:
+            dense[...] = source
+        try:
+            self._run(self._io, None)
+        except Exception as error:
+            raise KernelFailed(f"ONNX Runtime failed: {_first_line(error)}") from error
+        for output, made in self._strided:
+            output[...] = made
+
+    def outputs(self) -> Sequence[np.ndarray]:
+        return self._outputs
+
+    def poison(self) -> None:
+        for output in self._outputs:
+            output[...] = extreme(output.dtype)
+
+
+def _bind(bind: Any, name: str, array: np.ndarray, dtype: str) -> None:
+    bind(name, "cpu", 0, ONNX_NUMBER[dtype], array.shape, array.ctypes.data)
+
+
+def _dense(array: np.ndarray) -> np.ndarray:
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

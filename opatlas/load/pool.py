@@ -1,0 +1,73 @@
+"""The process's one thread pool (``pool.c``), built once per machine and shared by every C kernel."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+from pathlib import Path
+
+from opatlas.errors import LoadError
+from opatlas.load.toolchain import INCLUDE_FOLDER, compile_shared
+
+_SOURCES = (INCLUDE_FOLDER / "pool.c", INCLUDE_FOLDER / "opatlas_abi.h")
+
+
+class ThreadsStruct(ctypes.Structure):
+    """``opatlas_threads`` of opatlas_abi.h."""
+
+    _fields_ = [("count", ctypes.c_int32), ("parallel_for", ctypes.c_void_p), ("pool", ctypes.c_void_p)]
+
+
+class Threads:
+    """The ``opatlas_threads`` that a kernel gets: ``count`` threads of the process's pool."""
+
+    def __init__(self, count: int) -> None:
+        library = pool_library()
+        self._library = library
+        self._handle = library.opatlas_pool_open(count)
+        if not self._handle:
+            raise LoadError("no memory for a thread pool's handle")
+        entry = ctypes.cast(library.opatlas_pool_parallel_for, ctypes.c_void_p)
+        self.struct = ThreadsStruct(count, entry.value, self._handle)
+
+    def close(self) -> None:
+        """Give the handle back; the pool's threads sleep until the next kernel."""
+        if self._handle:
+            self._library.opatlas_pool_close(self._handle)
+            self._handle = None
+
+
+@functools.cache
+def pool_library() -> ctypes.CDLL:
+    """The pool, loaded; built first where no library made from this very source exists yet."""
+    library = ctypes.CDLL(str(ensure_built()))
+    library.opatlas_pool_open.restype = ctypes.c_void_p
+    library.opatlas_pool_open.argtypes = [ctypes.c_int32]
+    library.opatlas_pool_close.argtypes = [ctypes.c_void_p]
+    library.opatlas_pool_close.restype = None
+    library.opatlas_pool_stop.restype = None
+    library.opatlas_pool_workers.restype = ctypes.c_int32
+    return library
+
+
+def ensure_built() -> Path:
+    """Path of the pool's library. One that ships beside ``pool.c`` is taken, else the cache's, else it is
+    compiled into the cache (about 0.3 s). The name holds the source's hash, so an old one is never used."""
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()[:16]
+    name = f"opatlas_pool-{digest}.so"
+    for folder in (INCLUDE_FOLDER, cache_folder()):
+        if (folder / name).is_file():
+            return folder / name
+    built = cache_folder() / name
+    compile_shared([INCLUDE_FOLDER / "pool.c"], built)
+    return built
+
+
+def cache_folder() -> Path:
+    """``$OPATLAS_CACHE``, else ``opatlas`` below the user's cache folder."""
+    if chosen := os.environ.get("OPATLAS_CACHE"):
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "opatlas"

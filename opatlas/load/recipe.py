@@ -1,0 +1,76 @@
+"""Kind ``recipe``: a library call from an allow-list, with its parameters."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from opatlas.errors import LoadError
+from opatlas.identity.operator import Operator
+from opatlas.load.kernel import Kernel
+from opatlas.load.manifest import Manifest
+
+Allowed = Mapping[str, tuple[Any, ...] | type[int]]
+
+ALLOWED: Mapping[tuple[str, str], Allowed] = {
+    ("torch", "eager"): {
+        "layout": ("contiguous", "channels_last"),
+        "pack_weights": (False, True),
+        "onednn": (True, False),
+        "threads": int,
+    },
+    ("onnxruntime", "session"): {
+        "graph_optimization": ("all", "extended", "basic", "disabled"),
+        "constants": ("initializers", "inputs"),
+        "threads": int,
+    },
+    ("numpy", "matmul"): {"transposed": (False, True), "threads": int},
+}
+"""(library, call) → the parameters it may have and their values, the default first; ``int``: 1 to 1024.
+
+A recipe that names anything else is refused: a manifest must never choose what Python runs."""
+
+_LOADERS = {
+    "torch": "opatlas.load.torch_recipe",
+    "onnxruntime": "opatlas.load.onnxruntime_recipe",
+    "numpy": "opatlas.load.numpy_recipe",
+}
+
+
+def check_recipe(recipe: Mapping[str, Any] | None, threads: int) -> dict[str, Any]:
+    """The recipe with its defaults filled in; :class:`LoadError` for anything that is not on the list."""
+    if not recipe:
+        raise LoadError("a recipe artifact states its call under 'recipe'")
+    name = (str(recipe.get("library")), str(recipe.get("call")))
+    allowed = ALLOWED.get(name)
+    if allowed is None:
+        known = ", ".join(f"{library} {call}" for library, call in ALLOWED)
+        raise LoadError(f"call {' '.join(name)!r} is not on the list of allowed calls: {known}")
+    parameters = {key: value for key, value in recipe.items() if key not in ("library", "call")}
+    for key, value in parameters.items():
+        if key not in allowed:
+            raise LoadError(f"call {' '.join(name)!r} has no parameter {key!r}; it has {', '.join(allowed)}")
+        _check_value(key, value, allowed[key])
+    defaults = {key: threads if rule is int else rule[0] for key, rule in allowed.items()}  # type: ignore[index]
+    return {"library": name[0], "call": name[1], **defaults, **parameters}
+
+
+def _check_value(key: str, value: Any, rule: tuple[Any, ...] | type[int]) -> None:
+    if isinstance(rule, tuple):
+        if not any(value is choice or (isinstance(choice, str) and value == choice) for choice in rule):
+            raise LoadError(f"parameter {key!r} is {value!r}; it can be {', '.join(map(str, rule))}")
+    elif not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1024:
+        raise LoadError(f"parameter {key!r} is {value!r}; it is a number from 1 to 1024")
+
+
+def load_recipe(manifest: Manifest) -> Kernel:
+    """The kernel that makes the manifest's library call."""
+    recipe = check_recipe(manifest.recipe, int(manifest.setting["threads"]))
+    operator = Operator.from_json(manifest.operator)
+    try:
+        module = importlib.import_module(_LOADERS[recipe["library"]])
+    except ImportError as error:
+        raise LoadError(f"needs {recipe['library']}, which cannot be imported: {error}") from error
+    kernel: Kernel = module.open_kernel(operator, recipe)
+    return kernel

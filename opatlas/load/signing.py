@@ -1,0 +1,66 @@
+"""Ed25519 signatures over manifests: who vouches for an artifact."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+from opatlas.errors import LoadError
+from opatlas.load.manifest import Manifest
+
+_DOMAIN = b"opatlas manifest 1\n"  # a signature made for something else can never pass for a manifest's
+
+
+def new_key(path: Path) -> Ed25519PrivateKey:
+    """Make a private key and keep it at ``path`` (PEM, mode 0600); never overwrites one."""
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+        stream.write(pem)
+    return key
+
+
+def read_key(path: Path) -> Ed25519PrivateKey:
+    """The private key kept at ``path``; :class:`LoadError` where there is none or it is of another kind."""
+    try:
+        key = load_pem_private_key(path.read_bytes(), None)
+    except OSError as error:
+        raise LoadError(f"signing key cannot be read: {error.strerror}") from error
+    except (ValueError, TypeError) as error:
+        raise LoadError("signing key is not an unencrypted PEM private key") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise LoadError("signing key is not an Ed25519 key")
+    return key
+
+
+def public_bytes(key: Ed25519PrivateKey) -> bytes:
+    """The public half as 32 raw bytes: what verifiers are given."""
+    return key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+
+
+def sign(manifest: Manifest, private_key: Ed25519PrivateKey) -> bytes:
+    """The 64-byte signature over the manifest's canonical bytes."""
+    return private_key.sign(_DOMAIN + manifest.to_bytes())
+
+
+def verify(manifest: Manifest, signature: bytes, public_keys: Iterable[bytes]) -> None:
+    """Raise :class:`LoadError` unless one of the trusted keys (32 raw bytes each) made the signature."""
+    for public_key in public_keys:
+        try:
+            Ed25519PublicKey.from_public_bytes(public_key).verify(signature, _DOMAIN + manifest.to_bytes())
+            return
+        except (InvalidSignature, ValueError):
+            continue
+    raise LoadError("the manifest's signature was made by none of the trusted keys")

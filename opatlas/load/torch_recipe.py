@@ -1,0 +1,184 @@
+"""Recipes of library ``torch``: an operator's nodes as eager calls, in one of several layouts."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from opatlas.errors import LoadError
+from opatlas.identity.operator import Operator, Value
+from opatlas.load.buffers import check_arrays, element_strides
+from opatlas.load.dtypes import extreme
+from opatlas.load.kernel import KernelFailed
+from opatlas.load.torch_graph import Plan, Unsupported, missing
+from opatlas.load.torch_ops.types import to_array, to_tensor
+
+
+def open_kernel(operator: Operator, recipe: Mapping[str, Any]) -> TorchKernel:
+    """The kernel of an allowed torch recipe."""
+    if reason := missing(operator):
+        raise LoadError(reason)
+    return TorchKernel(operator, recipe)
+
+
+class TorchKernel:
+    """An operator run by PyTorch as its users would: eager calls, weights as plain contiguous parameters."""
+
+    def __init__(self, operator: Operator, recipe: Mapping[str, Any]) -> None:
+        self.operator, self.recipe = operator, recipe
+        self._plan: Plan | None = None
+        self._wrap: Callable[[Callable], Callable] = _wrapper(recipe)
+
+    def prepare(self, constants: Mapping[int, np.ndarray]) -> None:
+        check_arrays(self.operator, self.operator.constant_inputs, constants)
+        # Tensors made in inference mode carry no autograd keys: every call on them later, in whatever mode
+        # the process is, takes the way that a user's call under inference_mode takes.
+        with torch.inference_mode():
+            known = {number: to_tensor(array).clone() for number, array in constants.items()}
+            self._plan = self._build(known)
+
+    def _build(self, known: Mapping[int, torch.Tensor]) -> Plan:
+        from opatlas.load import torch_variants
+
+        try:
+            return torch_variants.plan(self.operator, known, self.recipe)
+        except Unsupported as error:
+            raise LoadError(str(error)) from error
+
+    def bind(self, inputs: Mapping[int, np.ndarray]) -> TorchBound:
+        if self._plan is None:
+            if self.operator.constant_inputs:
+                raise LoadError("the operator has constant inputs: call prepare before bind")
+            self.prepare({})
+        check_arrays(self.operator, self.operator.runtime_inputs, inputs)
+        with torch.inference_mode():
+            tensors = {number: to_tensor(array).view_as(to_tensor(array)) for number, array in inputs.items()}
+        call = self._wrap(self._plan.bind(tensors))
+        return TorchBound(self.operator, call, tensors)
+
+    def close(self) -> None:
+        self._plan = None
+
+
+class TorchBound:
+    """Eager calls on tensors that share the inputs' memory."""
+
+    def __init__(
+        self, operator: Operator, call: Callable[[], list[Any]], inputs: Mapping[int, torch.Tensor]
+    ) -> None:
+        self._call = _fix_layouts(operator, call)
+        self._values = operator.output_values
+        self._inputs = {tensor.untyped_storage().data_ptr() for tensor in inputs.values()}
+        self._result: list[torch.Tensor] | None = None
+
+    def __call__(self) -> None:
+        # Give the last outputs back first, so that the allocator can hand the same, warm memory out again:
+        # in a model, too, an activation is gone by the time its operator runs again.
+        self._result = None
+        self._result = self._call()
+
+    def outputs(self) -> Sequence[np.ndarray]:
+        if self._result is None:
+            raise KernelFailed("the kernel was not called yet")
+        return [
+            to_array(tensor, value.dtype) for tensor, value in zip(self._result, self._values, strict=True)
+        ]
+
+    def poison(self) -> None:
+        # An output that is a view of an input is not the kernel's to overwrite.
+        for tensor, value in zip(self._result or (), self._values, strict=False):
+            if tensor.untyped_storage().data_ptr() not in self._inputs and tensor.numel():
+                array = to_array(tensor, value.dtype)
+                array[...] = extreme(array.dtype)
+        self._result = None
+
+
+def _fix_layouts(operator: Operator, call: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
+    """Make outputs leave in the layout that the operator states, where PyTorch's own would be another.
+
+    Tried once, now: a call whose outputs already lie as they should stays as it is. Where an activation
+    arrives strided and nothing is said about the output, PyTorch's own layout stands.
+    """
+    values = operator.output_values
+    strided = any(operator.inputs[number].strides is not None for number in operator.runtime_inputs)
+    first = call()
+    wrong = [
+        index
+        for index, (tensor, value) in enumerate(zip(first, values, strict=True))
+        if not (strided and value.strides is None) and not _lies_as(tensor, value)
+    ]
+    for tensor, value in zip(first, values, strict=True):
+        if tuple(tensor.shape) != value.shape:
+            raise LoadError(f"PyTorch makes shape {list(tensor.shape)} where {list(value.shape)} is stated")
+    if not wrong:
+        return call
+    fixes = {index: _relayout(values[index]) for index in wrong}
+
+    def run() -> list[Any]:
+        results = call()
+        for index, fix in fixes.items():
+            results[index] = fix(results[index])
+        return results
+
+    return run
+
+
+def _lies_as(tensor: torch.Tensor, value: Value) -> bool:
+    if tensor.numel() == 0:
+        return True
+    return all(
+        size == 1 or stride == want
+        for size, stride, want in zip(tensor.shape, tensor.stride(), element_strides(value), strict=True)
+    )
+
+
+def _relayout(value: Value) -> Callable[[torch.Tensor], torch.Tensor]:
+    if value.strides is None:
+        return torch.Tensor.contiguous
+    shape, strides = value.shape, value.strides
+
+    def fix(tensor: torch.Tensor) -> torch.Tensor:
+        return torch.empty_strided(shape, strides, dtype=tensor.dtype).copy_(tensor)
+
+    return fix
+
+
+_threads_now = 0
+
+
+def _wrapper(recipe: Mapping[str, Any]) -> Callable[[Callable], Callable]:
+    """Put the recipe's process-wide switches around a call: number of threads, oneDNN on or off."""
+    threads = int(recipe["threads"])
+    wrapped = functools.partial(_with_threads, threads)
+    if recipe["onednn"]:
+        return wrapped
+    return lambda call: wrapped(_without_onednn(call))
+
+
+def _with_threads(threads: int, call: Callable[[], Any]) -> Callable[[], Any]:
+    def run() -> Any:
+        global _threads_now
+        # One process runs kernels of several settings; changing the number is too dear to do every time.
+        if _threads_now != threads:
+            torch.set_num_threads(threads)
+            _threads_now = threads
+        return call()
+
+    return run
+
+
+def _without_onednn(call: Callable[[], Any]) -> Callable[[], Any]:
+    switch = torch._C._set_mkldnn_enabled
+
+    def run() -> Any:
+        switch(False)
+        try:
+            return call()
+        finally:
+            switch(True)
+
+    return run
