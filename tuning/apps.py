@@ -4,3 +4,9 @@ from django.apps import AppConfig
 class TuningConfig(AppConfig):
     name = "tuning"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from catalog.signals import misses_recorded
+        from tuning.bell import ring_for_misses
+
+        misses_recorded.connect(ring_for_misses, dispatch_uid="tuning.bell")

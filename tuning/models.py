@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
+from catalog.fields import ExactJSONField
 from catalog.models import Environment, Implementation, Method, ScopedKey, Target
 
 
@@ -37,9 +38,9 @@ class State(models.TextChoices):
 class Exploration(ScopedKey):
     """The decision to explore, in the explore queue of its priority.
 
-    A worker runs it slice by slice: claims it by compare-and-swap (``fence`` + 1, ``lease_owner``), renews the
-    lease while it works, and every write it makes names its fence. ``lease_expires_at`` is on the database's
-    clock.
+    A worker runs it slice by slice: claims it by compare-and-swap (``fence`` + 1, ``lease_owner``), renews
+    the lease while it works, and every write it makes names its fence. ``lease_expires_at`` is on the
+    database's clock.
     """
 
     stage = models.PositiveSmallIntegerField(choices=Stage, default=Stage.FIRST)
@@ -51,15 +52,17 @@ class Exploration(ScopedKey):
     lease_owner = models.CharField(max_length=100, blank=True)
     lease_expires_at = models.DateTimeField(null=True, blank=True)
     fence = models.PositiveBigIntegerField(default=0)
-    tries = models.PositiveSmallIntegerField(default=0)  # claims since the last slice that ended well
+    tries = models.PositiveSmallIntegerField(default=0)  # slices begun since the last one that ended well
     max_tries = models.PositiveSmallIntegerField(default=3)
     error = models.TextField(blank=True)  # of the last try that failed
     doing = models.CharField(max_length=200, blank=True)  # "tvm: building", for the pages
     steps_done = models.PositiveIntegerField(default=0)
     steps_total = models.PositiveIntegerField(default=0)
+    round = models.PositiveSmallIntegerField(default=0)  # + 1 when somebody asks to explore it afresh
     tuning_slices = models.PositiveIntegerField(default=0)
     max_tuning_slices = models.PositiveIntegerField(default=0)  # 0: nothing left worth tuning
     spent_s = models.FloatField(default=0)
+    calls = models.FloatField(default=1)  # of the miss, when it was last weighed
     asked_at = models.DateTimeField()  # the miss's arrival
     first_result_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -72,7 +75,9 @@ class Exploration(ScopedKey):
                 fields=["operator", "target", "setting", "scope"], name="one_exploration_per_key"
             )
         ]
-        indexes = [models.Index(fields=["state", "capability", "stage", "priority", "-worth"], name="claim_order")]
+        indexes = [
+            models.Index(fields=["state", "capability", "stage", "priority", "-worth"], name="claim_order")
+        ]
 
 
 class Trial(models.Model):
@@ -82,8 +87,12 @@ class Trial(models.Model):
     route = models.CharField(max_length=40)
     method = models.CharField(max_length=20, choices=Method)
     label = models.CharField(max_length=200, blank=True)
-    candidate = models.JSONField(default=dict)
+    candidate = ExactJSONField(default=dict)
     stage = models.PositiveSmallIntegerField(choices=Stage)
+    round = models.PositiveSmallIntegerField(
+        default=0
+    )  # the exploration's; a resumed one skips what it tried
+    fence = models.PositiveBigIntegerField(default=0)  # the claim under which it ran
     status = models.CharField(max_length=20)  # tuning.measure.outcome.Status
     detail = models.TextField(blank=True)
     median_us = models.FloatField(null=True)
@@ -99,19 +108,21 @@ class Trial(models.Model):
     implementation = models.ForeignKey(Implementation, models.SET_NULL, null=True, related_name="trials")
     environment = models.ForeignKey(Environment, models.PROTECT, null=True, related_name="+")
     worker = models.CharField(max_length=100, blank=True)
+    started_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
 
 class Worker(models.Model):
     """A Celery worker and what it can do; alive while ``last_seen_at`` is recent."""
 
-    name = models.CharField(max_length=100, unique=True)
+    name = models.CharField(max_length=100, unique=True)  # Celery's node name and the process id
     host = models.CharField(max_length=200)
     pid = models.PositiveIntegerField()
     target = models.ForeignKey(Target, models.CASCADE, related_name="workers")
     routes = models.JSONField(default=dict)  # route → {"available": bool, "reason": "", "versions": {}}
     tier = models.CharField(max_length=4, blank=True)
-    doing = models.CharField(max_length=200, blank=True)
+    memory_bytes = models.BigIntegerField(default=0)
+    doing = models.CharField(max_length=200, blank=True)  # empty: idle
     warm = models.BooleanField(default=False)
     started_at = models.DateTimeField(auto_now_add=True)
     last_seen_at = models.DateTimeField()

@@ -1,0 +1,68 @@
+"""Celery's application. Messages are doorbells: they carry nothing, and losing one is harmless.
+
+``celery -A tuning worker`` starts a worker for this machine: one pool child, which serves the queue of the
+machine's capability (``cpu.zen5``). Without BROKER_URL the broker is a folder below OPATLAS_HOME.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from celery import Celery
+from django.conf import settings
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
+
+BELL_EXPIRES_S = 30  # a doorbell older than this wakes nobody: the leader has rung again since
+
+
+def broker_options(broker_url: str, home: Path) -> dict[str, Any]:
+    """Celery settings for a broker URL; an empty one means the embedded file-system broker below ``home``."""
+    if broker_url:
+        options: dict[str, Any] = {}
+        if broker_url.startswith(("redis", "rediss", "unix")):
+            # A wake-up can outlast the default of an hour; a bell rung twice would be harmless, though.
+            options = {"visibility_timeout": 24 * 3600, "socket_connect_timeout": 5, "socket_keepalive": True}
+        return {"broker_url": broker_url, "broker_transport_options": options}
+    folder = home / "broker"
+    for name in ("bells", "control", "taken"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    return {
+        "broker_url": "filesystem://",
+        "broker_transport": "tuning.broker.Transport",
+        "broker_transport_options": {
+            "data_folder_in": str(folder / "bells"),
+            "data_folder_out": str(folder / "bells"),
+            "control_folder": str(folder / "control"),
+            "taken_folder": str(folder / "taken"),
+            "polling_interval": 0.1,
+        },
+    }
+
+
+app = Celery("opatlas")
+app.conf.update(
+    **broker_options(settings.BROKER_URL, settings.OPATLAS_HOME),
+    accept_content=["json"],
+    task_serializer="json",
+    result_serializer="json",
+    task_ignore_result=True,
+    task_store_errors_even_if_ignored=False,
+    result_backend=None,
+    task_acks_late=True,  # with prefetch 1: no second bell is hoarded while the first one's work goes on
+    task_publish_retry=False,
+    worker_concurrency=1,  # one measurement at a time per machine
+    worker_prefetch_multiplier=1,
+    worker_enable_remote_control=False,
+    worker_hijack_root_logger=False,
+    worker_proc_alive_timeout=300,  # the pool child warms its compilers before it says that it is up
+    worker_cancel_long_running_tasks_on_connection_loss=False,
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    broker_connection_timeout=2,
+    task_create_missing_queues=True,
+    enable_utc=True,
+)
+app.conf.include = ["tuning.tasks", "tuning.worker_signals"]

@@ -1,0 +1,189 @@
+"""Claims: who works on what. Compare-and-swap, leases on the database's clock, and a fence on every write.
+
+Nothing here reads, decides and saves: every change is one UPDATE that names the state it expects, and counts
+only if it changed a row.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F, QuerySet
+from django.db.models.functions import Now
+
+from catalog.models import Best, Miss, MissState
+from tuning.clock import now_in
+from tuning.conf import conf
+from tuning.models import Exploration, Stage, State
+
+logger = logging.getLogger(__name__)
+
+ORDER = ("stage", "priority", "-worth", "asked_at", "pk")
+"""What is claimed first: a lower stage, a more urgent queue, what is worth more, who asked first."""
+
+
+class StaleLease(Exception):
+    """The claim is no longer ours: it expired and was swept, or the exploration was paused or discarded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One exploration held by one worker process. Every write of that worker goes through it."""
+
+    exploration_id: int
+    fence: int
+
+    def row(self) -> QuerySet[Exploration]:
+        return Exploration.objects.filter(pk=self.exploration_id, fence=self.fence, state=State.RUNNING)
+
+    def update(self, **values: Any) -> None:
+        """Write to the exploration; raises StaleLease, and writes nothing, when the claim was lost."""
+        if self.row().update(**values) != 1:
+            raise StaleLease(f"Exploration {self.exploration_id} is no longer held under fence {self.fence}.")
+
+    @contextmanager
+    def writing(self, **values: Any) -> Iterator[None]:
+        """A transaction that commits only while the claim holds: its row stays locked until the end."""
+        with transaction.atomic():
+            self.update(updated_at=Now(), **values)
+            yield
+
+    def load(self) -> Exploration:
+        """The row with its operator, target and setting; raises StaleLease."""
+        found = self.row().select_related("operator", "target", "setting", "owner").first()
+        if found is None:
+            raise StaleLease(f"Exploration {self.exploration_id} is no longer held under fence {self.fence}.")
+        return found
+
+
+def pack_size(stage: int, waiting: int, workers: int) -> int:
+    """How many explorations of one stage a worker takes at once: its share of what waits, within bounds."""
+    most = {Stage.FIRST: conf().pack_first, Stage.CONTEST: conf().pack_contest, Stage.TUNE: 1}[Stage(stage)]
+    share = -(-waiting // max(1, workers))
+    return max(1, min(most, share))
+
+
+def claimable(target_id: int) -> QuerySet[Exploration]:
+    """What a worker on this target may claim, the best first."""
+    return Exploration.objects.filter(state=State.QUEUED, target_id=target_id).order_by(*ORDER)
+
+
+def claim(owner: str, target_id: int, workers: int = 1, tuning: bool = True) -> list[Claim]:
+    """Take a pack of the best explorations that wait, all of one stage; empty when none waits.
+
+    ``owner`` names the worker process; ``workers`` is how many live ones share this target's work.
+    """
+    rows = claimable(target_id) if tuning else claimable(target_id).filter(stage__lt=Stage.TUNE)
+    for _attempt in range(5):  # another worker can take what we have just seen: look again
+        best = rows.values_list("stage", flat=True).first()
+        if best is None:
+            return []
+        same_stage = rows.filter(stage=best)
+        wanted = pack_size(best, same_stage.count(), workers)
+        seen = list(same_stage.values_list("pk", "fence")[: wanted * 2])
+        won: list[Claim] = []
+        for pk, fence in seen:
+            if len(won) < wanted and _take(pk, fence, best, owner):
+                won.append(Claim(pk, fence + 1))
+        if won:
+            return won
+    return []
+
+
+def _take(pk: int, fence: int, stage: int, owner: str) -> bool:
+    taken = Exploration.objects.filter(pk=pk, fence=fence, state=State.QUEUED, stage=stage).update(
+        state=State.RUNNING,
+        fence=F("fence") + 1,
+        lease_owner=owner,
+        lease_expires_at=now_in(conf().lease_s),
+        doing="claimed",
+        updated_at=Now(),
+    )
+    return taken == 1
+
+
+def renew(claims: Sequence[Claim]) -> list[Claim]:
+    """Extend the leases; returns the claims that turned out to be lost."""
+    return [claim for claim in claims if claim.row().update(lease_expires_at=now_in(conf().lease_s)) != 1]
+
+
+def begin(claim: Claim, doing: str) -> None:
+    """Start a slice: counted as a try only now, so that a crash is not blamed on the rest of a pack."""
+    claim.update(tries=F("tries") + 1, doing=doing, updated_at=Now())
+
+
+def release(claim: Claim, *, begun: bool) -> bool:
+    """Give a claim back undone (the worker stops); a slice that had begun does not count as a try."""
+    tries = {"tries": F("tries") - 1} if begun else {}
+    return (
+        claim.row().update(
+            state=State.QUEUED, lease_owner="", lease_expires_at=None, doing="", updated_at=Now(), **tries
+        )
+        == 1
+    )
+
+
+def fail(claim: Claim, error: str) -> None:
+    """A slice that broke: queued again, or dead when it had its tries."""
+    row = claim.load()
+    _requeue_or_bury(row, error, {"pk": row.pk, "fence": claim.fence, "state": State.RUNNING})
+
+
+def sweep(owner_prefix: str = "", but_not: str = "") -> int:
+    """Put back what silent workers held; returns how many explorations that were.
+
+    An exploration whose lease has run out on the database's clock is queued again, or dead when it has had
+    all its tries. With ``owner_prefix``, what was held under such a name (except by ``but_not``) is put back
+    at once: a pool child that takes another one's place knows that the other is dead.
+    """
+    expired = Exploration.objects.filter(state=State.RUNNING)
+    if owner_prefix:
+        expired = expired.filter(lease_owner__startswith=owner_prefix).exclude(lease_owner=but_not)
+    else:
+        expired = expired.filter(lease_expires_at__lt=Now())
+    swept = 0
+    for row in expired.select_related("operator")[:500]:
+        doing = f" while {row.doing}" if row.doing else ""
+        error = f"Worker {row.lease_owner} fell silent{doing} (try {row.tries} of {row.max_tries})."
+        unchanged: dict[str, Any] = {"pk": row.pk, "fence": row.fence, "state": State.RUNNING}
+        if not owner_prefix:
+            unchanged["lease_expires_at__lt"] = Now()  # it may have been renewed since we looked
+        swept += _requeue_or_bury(row, error, unchanged)
+    return swept
+
+
+def _requeue_or_bury(row: Exploration, error: str, unchanged: dict[str, Any]) -> int:
+    """Compare-and-swap; the fence moves on, so that whoever held the row can write no more."""
+    dead = row.tries >= row.max_tries
+    values: dict[str, Any] = {
+        "state": State.DEAD if dead else State.QUEUED,
+        "fence": F("fence") + 1,
+        "lease_owner": "",
+        "lease_expires_at": None,
+        "doing": "",
+        "error": error[-4000:],
+        "updated_at": Now(),
+    }
+    if dead:
+        values |= {"reason": f"Gave up after {row.tries} tries."[:500], "finished_at": Now()}
+    with transaction.atomic():
+        changed = Exploration.objects.filter(**unchanged).update(**values)
+        if changed and dead:
+            settle_miss(row, MissState.FAILED, f"Gave up after {row.tries} tries: {error}")
+    if changed:
+        logger.warning("Exploration %s of %s: %s", row.pk, row.operator, error)
+    return changed
+
+
+def settle_miss(row: Exploration, otherwise: MissState, reason: str) -> None:
+    """Tell the miss how its exploration ended: explored when something is served, else ``otherwise``."""
+    key = {"operator_id": row.operator_id, "target_id": row.target_id, "setting_id": row.setting_id}
+    served = Best.objects.filter(scope=row.scope, **key).exists()
+    Miss.objects.filter(scope=row.scope, **key).update(
+        state=MissState.EXPLORED if served else otherwise, reason="" if served else reason[:500]
+    )

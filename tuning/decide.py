@@ -1,0 +1,127 @@
+"""The decider: what of the collect queue is explored, how urgently, and what is not. Pure.
+
+Worth is expected saving: calls × time of one run × the share of it that exploring is expected to save, in
+microseconds. It orders every queue and decides how much tuning an operator deserves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tuning.models import Priority
+
+FLOPS_PER_US = 50_000.0  # 50 GFLOP/s: what one desktop core or two reach without being tuned
+BYTES_PER_US = 10_000.0  # 10 GB/s
+CALL_US = 5.0  # a framework's own cost of one call
+GAIN = 0.3  # share of an operator's time that exploring saves, before anything is known about its kind
+EXPLORE_S = 25.0  # what exploring one operator takes, first result and contest together
+RELATED_SHARE = 0.1  # how likely an operator that was only named as related is to be met, cautiously
+TRIVIAL = frozenset({
+    "Cast", "Concat", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape", "Shape", "Slice", "Split",
+    "Squeeze", "Transpose", "Unsqueeze",
+})  # fmt: skip
+"""Operators that move data or nothing at all: a tuned schedule has nothing to win there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One miss, as far as the decision depends on it."""
+
+    op_type: str
+    flops: float
+    bytes_moved: float
+    peak_bytes: float
+    calls: float = 1.0
+    related: bool = False
+    somebody_waits: bool = False
+    age_s: float = 0.0
+    measured_us: float | None = None  # the default's time, where it was measured before
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What the service has to give, for one target."""
+
+    workers: int  # live ones that serve the target
+    memory_bytes: int  # of the largest of them; 0: unknown
+    queued: int = 0  # explorations that wait or run
+    paused: str = ""  # why the queue is paused; empty: it is not
+    capability: str = ""
+    max_backlog_s: float = 6 * 3600.0
+    floor_us: float = 1.0  # related operators below this worth are dropped once they are old
+    old_s: float = 24 * 3600.0
+    gains: Mapping[str, float] = field(default_factory=dict)  # op type → share saved so far
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of a miss. ``reason`` is one sentence, empty only where it is promoted."""
+
+    verdict: Literal["promote", "wait", "postpone", "discard"]
+    worth: float
+    priority: Priority = Priority.NORMAL
+    reason: str = ""
+
+
+def estimate_us(flops: float, bytes_moved: float) -> float:
+    """Roughly how long one run takes: arithmetic or memory, whichever is longer, and the call itself."""
+    return max(flops / FLOPS_PER_US, bytes_moved / BYTES_PER_US) + CALL_US
+
+
+def worth_us(ask: Ask, gains: Mapping[str, float]) -> float:
+    """Calls × time × expected gain."""
+    time_us = ask.measured_us or estimate_us(ask.flops, ask.bytes_moved)
+    certainty = RELATED_SHARE if ask.related else 1.0
+    return ask.calls * time_us * gains.get(ask.op_type, GAIN) * certainty
+
+
+def decide(ask: Ask, situation: Situation) -> Decision:
+    """Promote, let wait, postpone or discard one miss."""
+    worth = worth_us(ask, situation.gains)
+    if situation.memory_bytes and ask.peak_bytes > situation.memory_bytes:
+        needs, has = ask.peak_bytes / 2**30, situation.memory_bytes / 2**30
+        return Decision(
+            "discard", worth, reason=f"It needs {needs:.1f} GiB of memory; the largest worker has {has:.1f}."
+        )
+    if not situation.workers:
+        return Decision("wait", worth, reason=f"No live worker serves this target ({situation.capability}).")
+    if situation.paused:
+        return Decision("postpone", worth, reason=situation.paused)
+    if ask.related and worth < situation.floor_us and ask.age_s > situation.old_s:
+        return Decision(
+            "discard", worth, reason="Only ever named as related, long ago, and worth too little."
+        )
+    backlog_s = situation.queued * EXPLORE_S / situation.workers
+    if ask.related and backlog_s > situation.max_backlog_s:
+        hours = backlog_s / 3600
+        return Decision(
+            "postpone", worth, reason=f"Named as related only, and {hours:.1f} h of work wait before it."
+        )
+    return Decision("promote", worth, priority_of(ask))
+
+
+def priority_of(ask: Ask) -> Priority:
+    """Somebody waiting comes first, what was only named as related last."""
+    if ask.somebody_waits:
+        return Priority.URGENT
+    return Priority.LOW if ask.related else Priority.NORMAL
+
+
+def tuning_slices(op_type: str, default_us: float, calls: float, gain: float | None, most: int) -> int:
+    """How many slices of tuning an operator deserves, given the default's time and the calls made of it.
+
+    ``gain`` is the share of time that tuning has saved on this type of operator so far (None: not tried
+    often enough to say); ``most`` is what an operator of middling worth gets. Big ones get up to three times
+    that, operators that take less than a framework's own call nothing.
+    """
+    if most <= 0 or all(part in TRIVIAL for part in op_type.split("+")) or default_us < 2 * CALL_US:
+        return 0
+    if gain is not None and gain < 0.01:
+        return 1  # hopeless so far; one slice keeps that belief honest
+    total_us = default_us * calls
+    scale = 0.5 if total_us < 100 else 1.0 if total_us < 2_000 else 2.0 if total_us < 20_000 else 3.0
+    if gain is not None and gain < 0.05:
+        scale = min(scale, 1.0)
+    return max(1, round(most * scale))

@@ -1,0 +1,251 @@
+"""Exploring: one slice of one exploration, stage by stage.
+
+*First result*: the default, checked, timed and served. *Contest*: every route's untuned candidates, each
+built, checked and timed in turns with the default; who would win is timed again on fresh samples first.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from django.db import DatabaseError
+from django.db.models import F
+from django.db.models.functions import Now
+
+from catalog.models import MissState
+from tuning import claims
+from tuning.claims import Claim, StaleLease, settle_miss
+from tuning.conf import conf
+from tuning.decide import tuning_slices
+from tuning.measure.laboratory import Bench
+from tuning.measure.outcome import Outcome, Status
+from tuning.models import Exploration, Stage, State, Trial
+from tuning.results import artifact_from_catalogue, publish_trial, winner_of, would_win
+from tuning.routes.base import Artifact, Budget, Candidate, Route, Tunable
+from tuning.shop import Attempt, Shop, Slice, Stopping
+
+logger = logging.getLogger(__name__)
+
+
+class Yielding(Exception):
+    """Something more urgent waits: this slice gives its exploration back and goes on later where it was."""
+
+
+def run_slice(shop: Shop, claim: Claim) -> bool:
+    """Work on a claimed exploration until its stage ends or must make room; False when the claim was lost.
+
+    Whatever a candidate does is an outcome; an error in here is kept with the exploration, which is tried
+    again, or dead after its tries. Raises Stopping (the claim was given back) and DatabaseError.
+    """
+    began = time.monotonic()
+    try:
+        row = claim.load()
+        claims.begin(claim, f"{Stage(row.stage).label}: beginning")
+        scratch = shop.home / "work"
+        scratch.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=scratch, prefix=f"{row.pk}-") as folder:
+            end = _STAGES[Stage(row.stage)](Slice(shop, claim, row, Path(folder)))
+        spent = F("spent_s") + (time.monotonic() - began)
+        claim.update(**_RELEASED, tries=0, spent_s=spent, updated_at=Now(), **end)
+        if end["state"] != State.QUEUED:
+            _settle(row, end)
+    except (Stopping, Yielding) as reason:
+        claims.release(claim, begun=True)
+        if isinstance(reason, Stopping):
+            raise
+    except StaleLease as error:
+        logger.warning("%s", error)
+        return False
+    except DatabaseError:
+        raise
+    except Exception as error:
+        logger.exception("Exploration %s broke.", claim.exploration_id)
+        return _give_up(claim, "".join(traceback.format_exception(error)))
+    return True
+
+
+_RELEASED: dict[str, Any] = {"lease_owner": "", "lease_expires_at": None, "doing": ""}
+
+
+def _give_up(claim: Claim, error: str) -> bool:
+    try:
+        claims.fail(claim, error)
+    except StaleLease:
+        return False
+    return True
+
+
+def _settle(row: Exploration, end: dict[str, Any]) -> None:
+    unsupported = end["state"] == State.UNSUPPORTED
+    reason = end.get("reason") or "Explored, and nothing that may be served came of it."
+    settle_miss(row, MissState.UNSUPPORTED if unsupported else MissState.FAILED, reason)
+
+
+class NothingWorked(Exception):
+    """Every way to a default failed here and now; it may work at the next try."""
+
+
+def first(work: Slice) -> dict[str, Any]:
+    """Check and time the default and publish it: something to serve within seconds."""
+    failures: list[str] = []
+    reasons: list[str] = []
+    for route, candidate in _default_choices(work, reasons):
+        attempt = Attempt(route, candidate)
+        work.doing(f"{attempt.name}: checking and timing", steps_done=0, steps_total=1)
+        outcome, artifact = _try_default(work, attempt)
+        if outcome.ok and artifact is not None:
+            publish_trial(work.tried_with(attempt, outcome, artifact), "default")
+            return {"state": State.QUEUED, "stage": Stage.CONTEST, "steps_done": 1, "error": ""}
+        work.keep(attempt, outcome)
+        failures.append(f"{attempt.name}: {outcome.status} ({outcome.detail})")
+    if failures:
+        raise NothingWorked("; ".join(failures))
+    reason = "; ".join(reasons) or "No route is available."
+    return {"state": State.UNSUPPORTED, "reason": reason[:500], "finished_at": Now()}
+
+
+def _try_default(work: Slice, attempt: Attempt) -> tuple[Outcome, Artifact | None]:
+    assert attempt.candidate is not None
+    built = work.build(attempt.route, attempt.candidate)
+    attempt.build_s = time.monotonic() - attempt.began
+    if isinstance(built, Outcome):
+        return built, None
+    with work.bench(built) as bench:
+        return bench.default, built
+
+
+def _default_choices(work: Slice, reasons: list[str]) -> Iterator[tuple[Route, Candidate]]:
+    """The default, then, where it fails, each other route's most promising candidate.
+
+    ``reasons`` collects why routes cannot; they are kept as trials too.
+    """
+    given = work.shop.default_candidate(work.operator, work.shop.target, work.setting)
+    if given is not None:
+        yield given
+    for route in work.shop.routes:
+        if given is not None and route.name == given[0].name:
+            continue
+        if reason := work.supports(route):
+            reasons.append(f"{route.name}: {reason}")
+            work.keep_absent(route, reason)
+            continue
+        candidate = next(_candidates(work, route), None)
+        if candidate is not None:
+            yield route, candidate
+
+
+def contest(work: Slice) -> dict[str, Any]:
+    """Try every route's untuned candidates that this round has not tried yet."""
+    default_route, default = default_of(work)
+    built = work.build(default_route, default)
+    if isinstance(built, Outcome):
+        raise NothingWorked(f"The default could not be built again: {built.status} ({built.detail})")
+    default_digest = Attempt(default_route, default).digest
+    work.doing("contest: setting up", steps_total=len(work.shop.routes))
+    with work.bench(built) as bench:
+        if not bench.default.ok:
+            raise NothingWorked(f"The default failed: {bench.default.status} ({bench.default.detail})")
+        for number, route in enumerate(work.shop.routes):
+            if reason := work.supports(route):
+                if Attempt(route, None).digest not in work.tried:
+                    work.keep_absent(route, reason)
+                continue
+            for candidate in _candidates(work, route):
+                attempt = Attempt(route, candidate)
+                if attempt.digest in work.tried or attempt.digest == default_digest:
+                    continue
+                make_room(work)
+                work.doing(attempt.name, steps_done=number)
+                try_candidate(work, bench, attempt)
+    slices = _slices_deserved(work, bench.default)
+    all_steps = {"steps_done": len(work.shop.routes)}
+    if not slices:
+        return {"state": State.DONE, "max_tuning_slices": 0, "finished_at": Now(), "error": "", **all_steps}
+    return {**all_steps, "state": State.QUEUED, "stage": Stage.TUNE, "max_tuning_slices": slices, "error": ""}
+
+
+def default_of(work: Slice) -> tuple[Route, Candidate]:
+    """What served as the default in this round's first result."""
+    trial = (
+        Trial.objects.filter(exploration=work.row, round=work.row.round, stage=Stage.FIRST, status=Status.OK)
+        .order_by("-pk")
+        .first()
+    )
+    for route in work.shop.routes:
+        if trial is not None and route.name == trial.route:
+            return route, Candidate(route.name, trial.candidate, trial.label)
+    given = work.shop.default_candidate(work.operator, work.shop.target, work.setting)
+    if given is None:
+        raise NothingWorked("This worker does not have the route that made the default.")
+    return given
+
+
+def try_candidate(work: Slice, bench: Bench, attempt: Attempt) -> None:
+    """Build, check and time one candidate; confirm it if it would win; publish it or keep its failure."""
+    assert attempt.candidate is not None
+    artifact = work.build(attempt.route, attempt.candidate)
+    attempt.build_s = time.monotonic() - attempt.began
+    if isinstance(artifact, Outcome):
+        work.keep(attempt, artifact)
+        return
+    outcome = bench.measure(artifact, work.shop.limits)
+    purpose = "contest"
+    winner = winner_of(work.row)
+    if outcome.ok and would_win(outcome, winner):
+        # The luckiest of many must not win by its luck: once more, on fresh inputs and samples.
+        work.doing(f"{attempt.name}: confirming")
+        held = None
+        if winner is not None:
+            held = artifact_from_catalogue(
+                winner.implementation.artifact, work.workdir / f"held-{attempt.digest[:12]}"
+            )
+        outcome, purpose = bench.confirm(artifact, held, work.shop.limits), "confirm"
+    if outcome.ok and outcome.timing is not None:
+        publish_trial(work.tried_with(attempt, outcome, artifact), purpose)
+    else:
+        work.keep(attempt, outcome)
+
+
+def make_room(work: Slice) -> None:
+    """Stop here when an exploration of a lower stage waits: first results before everything else."""
+    if claims.claimable(work.row.target_id).filter(stage__lt=work.row.stage).exists():
+        raise Yielding
+
+
+def _candidates(work: Slice, route: Route) -> Iterator[Candidate]:
+    """A route's candidates; an error of the route is kept as a trial, and the other routes go on."""
+    budget = Budget(seconds=conf().candidates_s)
+    try:
+        yield from route.candidates(work.operator, work.shop.target, work.setting, budget)
+    except (DatabaseError, StaleLease, Stopping, Yielding):
+        raise
+    except Exception as error:
+        logger.exception("Route %s broke while naming candidates.", route.name)
+        work.keep(Attempt(route, None), Outcome(Status.BUILD_FAILED, f"It named no candidates: {error!r}"))
+
+
+def _slices_deserved(work: Slice, default: Outcome) -> int:
+    from tuning.tune import tuning_gain
+
+    tunable = any(isinstance(route, Tunable) and not work.supports(route) for route in work.shop.routes)
+    if not conf().tuning or not tunable or default.timing is None:
+        return 0
+    op_type = work.row.operator.op_type
+    return tuning_slices(
+        op_type, default.timing.median_us, work.row.calls, tuning_gain(op_type), conf().tuning_slices
+    )
+
+
+def _tune(work: Slice) -> dict[str, Any]:
+    from tuning.tune import tune
+
+    return tune(work)
+
+
+_STAGES = {Stage.FIRST: first, Stage.CONTEST: contest, Stage.TUNE: _tune}

@@ -1,0 +1,82 @@
+"""The heartbeat of a worker's claims, in a thread of its own.
+
+Compilers and libraries run in child processes, so that nothing holds Python's lock for long here.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable
+
+from django.db import DatabaseError, close_old_connections
+
+from tuning import claims
+from tuning.claims import Claim, StaleLease
+from tuning.conf import conf
+
+logger = logging.getLogger(__name__)
+
+
+class Keeper:
+    """Renews the leases of what a worker holds, and notices when one was lost."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[int, Claim] = {}
+        self._lost: set[int] = set()
+        self._renewed_at = time.monotonic()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Keeper:
+        self._thread = threading.Thread(target=self._run, name="lease-keeper", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5)
+
+    def hold(self, held: Iterable[Claim]) -> None:
+        with self._lock:
+            self._held.update({claim.exploration_id: claim for claim in held})
+            self._renewed_at = time.monotonic()
+
+    def drop(self, claim: Claim) -> None:
+        with self._lock:
+            self._held.pop(claim.exploration_id, None)
+            self._lost.discard(claim.exploration_id)
+
+    @property
+    def held(self) -> list[Claim]:
+        with self._lock:
+            return list(self._held.values())
+
+    def check(self, claim: Claim) -> None:
+        """Raise StaleLease when this claim is known to be lost, or could not be renewed for too long."""
+        with self._lock:
+            silent_s = time.monotonic() - self._renewed_at
+            lost = claim.exploration_id in self._lost or silent_s > conf().lease_s
+        if lost:
+            raise StaleLease(f"Exploration {claim.exploration_id} was lost under fence {claim.fence}.")
+
+    def _run(self) -> None:
+        while not self._stop.wait(conf().lease_s / 4):
+            held = self.held
+            if not held:
+                continue
+            try:
+                lost = claims.renew(held)
+            except DatabaseError as error:
+                logger.warning("Leases could not be renewed (%s); trying again.", error)
+                close_old_connections()
+                continue
+            with self._lock:
+                self._renewed_at = time.monotonic()
+                self._lost.update(
+                    claim.exploration_id for claim in lost if claim.exploration_id in self._held
+                )
+            close_old_connections()

@@ -1,0 +1,238 @@
+"""From the collect queue to the explore queues: asks the decider about every waiting miss, and acts on it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models import F, Q
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from catalog.models import Best, Miss, MissState, Target
+from tuning.clock import now_in
+from tuning.conf import conf
+from tuning.decide import Ask, Decision, Situation, decide, priority_of, worth_us
+from tuning.models import Exploration, Pause, Stage, State, Worker
+
+MEMORY_FACTOR = 4.0
+"""Memory of an exploration ÷ bytes of one run: reference in float64, default and candidate each hold them."""
+
+_GAINS_FOR_S = 60.0
+_gains: tuple[float, dict[str, float]] = (-math.inf, {})
+
+LIVE = (State.QUEUED, State.RUNNING, State.PAUSED)
+
+
+def promote_misses(limit: int = 500, *, postponed: bool = False) -> int:
+    """Decide about waiting misses (and postponed ones, if asked); returns how many were promoted.
+
+    Any number of processes may do this at the same time: a miss is promoted by one transaction that changes
+    it from the state it was read in, and (operator, target, setting, scope) is unique among explorations.
+    """
+    states = [MissState.WAITING, MissState.POSTPONED] if postponed else [MissState.WAITING]
+    # A miss that already waits for a worker is looked at again only once its target has one.
+    worth_looking = Q(target__served_until__gt=Now()) | Q(reason="")
+    misses = list(
+        Miss.objects.filter(worth_looking, state__in=states)
+        .select_related("operator", "target")
+        .order_by("related", "first_asked_at", "pk")[:limit]
+    )
+    promoted = 0
+    by_target: dict[int, list[Miss]] = defaultdict(list)
+    for miss in misses:
+        by_target[miss.target_id].append(miss)
+    for rows in by_target.values():
+        promoted += _decide_for_target(rows[0].target, rows)
+    return promoted
+
+
+def situation_of(target: Target) -> Situation:
+    """What the service can do for a target right now."""
+    workers = live_workers(target.pk)
+    pause = Pause.objects.filter(capability__in=["*", target.capability]).first()
+    return Situation(
+        workers=len(workers),
+        memory_bytes=max((worker.memory_bytes for worker in workers), default=0),
+        queued=Exploration.objects.filter(target=target, state__in=[State.QUEUED, State.RUNNING])
+        .exclude(stage=Stage.TUNE)
+        .count(),
+        paused=f"The queue {pause.capability} is paused: {pause.reason or 'no reason given'}."
+        if pause
+        else "",
+        capability=target.capability,
+        max_backlog_s=conf().max_backlog_s,
+        gains=gains_by_type(),
+    )
+
+
+def live_workers(target_id: int) -> list[Worker]:
+    """Workers of this target that gave a sign of life lately."""
+    return list(
+        Worker.objects.filter(target_id=target_id, stopped_at=None, last_seen_at__gt=now_in(-conf().served_s))
+    )
+
+
+def gains_by_type() -> dict[str, float]:
+    """Operator type → mean share of the default's time that exploring has saved, over recent winners."""
+    global _gains
+    if time.monotonic() - _gains[0] > _GAINS_FOR_S:
+        saved: dict[str, list[float]] = defaultdict(list)
+        recent = (
+            Best.objects.filter(rank=0).order_by("-pk").values_list("operator__op_type", "ratio_to_default")
+        )
+        for op_type, ratio in recent[:2000]:
+            saved[op_type].append(max(0.0, 1 - 1 / max(ratio, 1e-9)))
+        # Three results are too few to call a kind of operator hopeless; and hope never ends entirely.
+        learnt = {
+            name: max(0.02, sum(values) / len(values)) for name, values in saved.items() if len(values) >= 3
+        }
+        _gains = (time.monotonic(), learnt)
+    return _gains[1]
+
+
+def ask_of(miss: Miss) -> Ask:
+    now = timezone.now()
+    return Ask(
+        op_type=miss.operator.op_type,
+        flops=miss.operator.flops,
+        bytes_moved=miss.operator.bytes_moved,
+        peak_bytes=miss.operator.bytes_moved * MEMORY_FACTOR,
+        calls=miss.calls,
+        related=miss.related,
+        somebody_waits=miss.waited_until is not None and miss.waited_until > now,
+        age_s=(now - miss.first_asked_at).total_seconds(),
+    )
+
+
+def _decide_for_target(target: Target, misses: Sequence[Miss]) -> int:
+    situation = situation_of(target)
+    promote: list[tuple[Miss, Decision]] = []
+    for miss in misses:
+        decision = decide(ask_of(miss), situation)
+        if decision.verdict == "promote":
+            promote.append((miss, decision))
+        else:
+            _set_aside(miss, decision)
+    return _promote(promote)
+
+
+def _set_aside(miss: Miss, decision: Decision) -> None:
+    """Write the decision down where it says something new."""
+    state = {
+        "wait": MissState.WAITING,
+        "postpone": MissState.POSTPONED,
+        "discard": MissState.DISCARDED,
+    }[decision.verdict]
+    if (miss.state, miss.reason) != (state, decision.reason):
+        Miss.objects.filter(pk=miss.pk, state=miss.state).update(state=state, reason=decision.reason[:500])
+
+
+def _promote(decided: Sequence[tuple[Miss, Decision]]) -> int:
+    if not decided:
+        return 0
+    with transaction.atomic():
+        mine = _take_misses([miss for miss, _ in decided])
+        wanted = {_key(miss): (miss, decision) for miss, decision in decided if miss.pk in mine}
+        existing = {_key(row): row for row in _explorations_of(miss for miss, _ in wanted.values())}
+        Exploration.objects.bulk_create(
+            [_new_exploration(miss, d) for key, (miss, d) in wanted.items() if key not in existing],
+            ignore_conflicts=True,
+        )
+        for key, row in existing.items():
+            miss, decision = wanted[key]
+            if row.state in LIVE:
+                reweigh(row, decision.worth, decision.priority, miss.calls)
+            else:
+                start_again(row, decision.worth, decision.priority, miss)
+    return len(mine)
+
+
+def _take_misses(misses: Sequence[Miss]) -> set[int]:
+    """Move misses on to promoted, each from the state it was read in; the ids that this process won."""
+    won = set()
+    for miss in misses:
+        changed = Miss.objects.filter(pk=miss.pk, state=miss.state).update(
+            state=MissState.PROMOTED, reason=""
+        )
+        if changed:
+            won.add(miss.pk)
+    return won
+
+
+def _key(row: Miss | Exploration) -> tuple[int, int, int, str]:
+    return row.operator_id, row.target_id, row.setting_id, row.scope
+
+
+def _explorations_of(misses: Iterable[Miss]) -> list[Exploration]:
+    """Explorations of the same keys (a few more may match a mixture of them: dropped here)."""
+    rows = list(misses)
+    keys = {_key(miss) for miss in rows}
+    found = Exploration.objects.filter(
+        operator__in={row.operator_id for row in rows}, target__in={row.target_id for row in rows}
+    )
+    return [row for row in found if _key(row) in keys]
+
+
+def _new_exploration(miss: Miss, decision: Decision) -> Exploration:
+    return Exploration(
+        operator_id=miss.operator_id,
+        target_id=miss.target_id,
+        setting_id=miss.setting_id,
+        scope=miss.scope,
+        owner_id=miss.owner_id,
+        priority=decision.priority,
+        worth=decision.worth,
+        calls=miss.calls,
+        capability=miss.target.capability,
+        asked_at=miss.first_asked_at,
+    )
+
+
+def reweigh(row: Exploration, worth: float, priority: int, calls: float) -> None:
+    """More is known about how much it is wanted. It moves to a more urgent queue only, never to a lesser."""
+    Exploration.objects.filter(pk=row.pk).update(worth=worth, calls=calls)
+    Exploration.objects.filter(pk=row.pk, priority__gt=priority).update(priority=priority)
+
+
+def start_again(row: Exploration, worth: float, priority: int, miss: Miss) -> None:
+    """An exploration that had ended is asked for again (its best was revoked, say): a new round."""
+    Exploration.objects.filter(pk=row.pk, state=row.state, fence=row.fence).update(
+        state=State.QUEUED,
+        stage=Stage.FIRST,
+        round=F("round") + 1,
+        tries=0,
+        tuning_slices=0,
+        priority=priority,
+        worth=worth,
+        calls=miss.calls,
+        reason="",
+        error="",
+        asked_at=miss.last_asked_at,
+        first_result_at=None,
+        finished_at=None,
+        updated_at=Now(),
+    )
+
+
+def reweigh_asked_again(within_s: float) -> int:
+    """Follow misses that were asked for again after their promotion: more calls, or somebody who waits."""
+    since = timezone.now() - timedelta(seconds=within_s)
+    asked = list(
+        Miss.objects.filter(state=MissState.PROMOTED, last_asked_at__gt=since).select_related(
+            "operator", "target"
+        )[:500]
+    )
+    misses = {_key(miss): miss for miss in asked}
+    changed = 0
+    for row in _explorations_of(asked):
+        miss = misses[_key(row)]
+        ask = ask_of(miss)
+        if row.calls != miss.calls or row.priority > priority_of(ask):
+            reweigh(row, worth_us(ask, gains_by_type()), priority_of(ask), miss.calls)
+            changed += 1
+    return changed

@@ -1,0 +1,130 @@
+"""What people do to the queues: pause, resume, retry, discard, prioritise. Each says why in a reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Now
+
+from catalog.models import Miss, MissState
+from opatlas.errors import CallerError
+from tuning.bell import bell
+from tuning.claims import settle_miss
+from tuning.models import Exploration, Pause, Priority, Stage, State
+
+EVERYTHING = "*"
+
+ENDED = (State.DONE, State.UNSUPPORTED, State.DISCARDED, State.DEAD)
+
+
+class NotPossible(CallerError):
+    """The exploration's state does not allow it, or there is no such one; says what would be possible."""
+
+
+def pause(capability: str = EVERYTHING, reason: str = "") -> Pause:
+    """Let no more work of a capability (``*``: any) be claimed or promoted; what runs ends its slice."""
+    row, _ = Pause.objects.update_or_create(capability=capability[:80], defaults={"reason": reason[:300]})
+    return row
+
+
+def resume(capability: str = EVERYTHING) -> bool:
+    """End a pause; False where there was none. ``*`` ends that of everything, not those of single queues."""
+    removed, _ = Pause.objects.filter(capability=capability).delete()
+    if removed:
+        # Misses postponed for the pause are weighed again at once.
+        Miss.objects.filter(state=MissState.POSTPONED).update(state=MissState.WAITING, reason="")
+        bell.ring(_waiting_capabilities())
+    return bool(removed)
+
+
+def pause_exploration(pk: int, reason: str = "") -> Exploration:
+    """Take one exploration out of its queue. One that runs is taken away from its worker."""
+    return _move(pk, (State.QUEUED, State.RUNNING), "pause", state=State.PAUSED, reason=reason[:500], **_FREE)
+
+
+def resume_exploration(pk: int) -> Exploration:
+    """Put a paused one back."""
+    return _ring(_move(pk, (State.PAUSED,), "resume", state=State.QUEUED, reason=""))
+
+
+def retry(pk: int) -> Exploration:
+    """Explore one that has ended afresh, from its first stage: a new round, with new tries."""
+    with transaction.atomic():
+        row = _move(
+            pk,
+            ENDED,
+            "retry",
+            state=State.QUEUED,
+            stage=Stage.FIRST,
+            round=F("round") + 1,
+            tries=0,
+            tuning_slices=0,
+            reason="",
+            error="",
+            asked_at=Now(),
+            first_result_at=None,
+            finished_at=None,
+        )
+        _misses_of(row).exclude(state=MissState.EXPLORED).update(state=MissState.PROMOTED, reason="")
+    return _ring(row)
+
+
+def discard(pk: int, reason: str) -> Exploration:
+    """Give one up, with a reason that whoever asks for the operator will read."""
+    with transaction.atomic():
+        live = (State.QUEUED, State.RUNNING, State.PAUSED, State.DEAD)
+        reason = reason[:500] or "Discarded by hand."
+        row = _move(pk, live, "discard", state=State.DISCARDED, reason=reason, finished_at=Now(), **_FREE)
+        settle_miss(row, MissState.DISCARDED, reason)
+    return row
+
+
+def prioritise(pk: int, priority: int) -> Exploration:
+    """Move one that has not ended to another explore queue (0 is the most urgent)."""
+    if priority not in Priority.values:
+        raise NotPossible(
+            f"A priority is one of {', '.join(map(str, Priority.values))} (0 is the most urgent)."
+        )
+    rows = Exploration.objects.filter(pk=pk).exclude(state__in=ENDED)
+    if not rows.update(priority=priority, updated_at=Now()):
+        raise NotPossible(_why_not(pk, "prioritise", (State.QUEUED, State.RUNNING, State.PAUSED)))
+    return Exploration.objects.get(pk=pk)
+
+
+# The fence moves on: a worker that holds the exploration can write no more, and notices at its next write.
+_FREE: dict[str, Any] = {"lease_owner": "", "lease_expires_at": None, "doing": "", "fence": F("fence") + 1}
+
+
+def _move(pk: int, allowed: tuple[State, ...], verb: str, **values: Any) -> Exploration:
+    """Compare-and-swap from one of the allowed states; raises NotPossible."""
+    moved = Exploration.objects.filter(pk=pk, state__in=allowed).update(updated_at=Now(), **values)
+    if not moved:
+        raise NotPossible(_why_not(pk, verb, allowed))
+    return Exploration.objects.select_related("operator", "target", "setting").get(pk=pk)
+
+
+def _why_not(pk: int, verb: str, allowed: tuple[State, ...]) -> str:
+    state = Exploration.objects.filter(pk=pk).values_list("state", flat=True).first()
+    if state is None:
+        return f"There is no exploration {pk}."
+    return f"Cannot {verb} exploration {pk}: it is {state}, and must be {' or '.join(allowed)}."
+
+
+def _ring(row: Exploration) -> Exploration:
+    capability = row.capability
+    transaction.on_commit(lambda: bell.ring({capability}))
+    return row
+
+
+def _misses_of(row: Exploration):  # type: ignore[no-untyped-def]
+    return Miss.objects.filter(
+        operator=row.operator_id, target=row.target_id, setting=row.setting_id, scope=row.scope
+    )
+
+
+def _waiting_capabilities() -> set[str]:
+    explorations = Exploration.objects.filter(state=State.QUEUED).values_list("capability", flat=True)
+    misses = Miss.objects.filter(state=MissState.WAITING).values_list("target__capability", flat=True)
+    return set(explorations.distinct()) | set(misses.distinct())

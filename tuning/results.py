@@ -1,0 +1,197 @@
+"""From outcomes to rows: trials kept, evidence published. Every write names its claim's fence."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from django.db.models.functions import Coalesce, Now
+
+from catalog.choosing import Ratios, beats
+from catalog.models import Artifact as ArtifactRow
+from catalog.models import Best, Environment
+from catalog.services import (
+    Evidence,
+    NewResult,
+    Published,
+    artifact_files,
+    publish,
+    register_environment,
+    store_artifact,
+)
+from opatlas.identity.operator import canonical_json
+from opatlas.load import Manifest
+from tuning.claims import Claim
+from tuning.measure.outcome import Outcome
+from tuning.models import DeclaredEnvironment, Exploration, Trial
+from tuning.routes.base import Artifact, Candidate, Route
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One candidate that was tried: what it was, what came of it, and under which claim."""
+
+    claim: Claim
+    row: Exploration
+    worker: str
+    route: Route
+    candidate: Candidate | None  # None: the route has none for this operator
+    outcome: Outcome
+    started_at: datetime
+    took_s: float
+    artifact: Artifact | None = None
+
+
+def keep_trial(tried: Tried) -> Trial:
+    """Keep what came of a candidate that is not published. Raises StaleLease when the claim was lost."""
+    with tried.claim.writing():
+        return _insert_trial(tried, None, None)
+
+
+def publish_trial(tried: Tried, purpose: str) -> Published:
+    """Publish a verified candidate and keep its trial, in one transaction under the claim's fence.
+
+    ``purpose`` is "default", "contest" or "confirm". The evidence leads only where it comes from the declared
+    environment of this route and target. Raises StaleLease, and then nothing was published.
+    """
+    artifact, timing = tried.artifact, tried.outcome.timing
+    assert artifact is not None and timing is not None and tried.candidate is not None
+    # Copied and flushed to the disk before the transaction, which holds SQLite's only write lock.
+    store_artifact(artifact.manifest, artifact.folder, signing_key())
+    versions = dict(tried.route.versions())
+    environment = register_environment(versions)
+    new = NewResult(
+        operator=tried.row.operator,
+        target=tried.row.target,
+        setting=tried.row.setting,
+        scope=tried.row.scope,
+        owner=tried.row.owner,
+        route=tried.route.name,
+        method=tried.route.method,
+        label=tried.candidate.label,
+        candidate=dict(tried.candidate.parameters),
+        manifest=artifact.manifest,
+        folder=artifact.folder,
+        schedule=artifact.schedule,
+        source=artifact.source,
+        versions=versions,
+        build_s=tried.outcome.build_s or 0.0,
+        evidence=evidence_of(tried.outcome),
+        purpose=purpose,
+        may_lead=declared_environment(tried.row.target_id, tried.route.name, environment).pk
+        == environment.pk,
+        signing_key=signing_key(),
+    )
+    with tried.claim.writing():
+        published = publish(new)
+        _insert_trial(tried, published, environment)
+        # Last, so that it is the moment of the commit as nearly as a statement can tell.
+        tried.claim.update(first_result_at=Coalesce("first_result_at", Now()))
+    return published
+
+
+def evidence_of(outcome: Outcome) -> Evidence:
+    timing = outcome.timing
+    assert timing is not None
+    return Evidence(
+        median_us=timing.median_us,
+        spread_us=timing.spread_us,
+        default_us=timing.default_us,
+        ratio_to_default=timing.ratio_to_default,
+        ratio_low=timing.ratio_low,
+        ratio_high=timing.ratio_high,
+        samples_us=timing.samples_us,
+        max_error=outcome.max_error,
+        tolerance=outcome.tolerance,
+        prepare_us=outcome.prepare_us,
+        prepare_bytes=outcome.prepare_bytes,
+        tier=outcome.tier,
+    )
+
+
+def declared_environment(target_id: int, route: str, mine: Environment) -> Environment:
+    """The environment whose evidence counts for this route and target: the first that a worker brings."""
+    row, _ = DeclaredEnvironment.objects.select_related("environment").get_or_create(
+        target_id=target_id, route=route, defaults={"environment": mine}
+    )
+    return row.environment
+
+
+def winner_of(row: Exploration) -> Best | None:
+    """Who is served at present for an exploration's key."""
+    return (
+        Best.objects.filter(
+            operator=row.operator_id, target=row.target_id, setting=row.setting_id, scope=row.scope, rank=0
+        )
+        .select_related("implementation__artifact")
+        .first()
+    )
+
+
+def would_win(outcome: Outcome, winner: Best | None) -> bool:
+    """Whether this evidence would make a candidate the winner."""
+    if winner is None or outcome.timing is None:
+        return True
+    timing = outcome.timing
+    held = Ratios(winner.ratio_to_default, winner.ratio_low, winner.ratio_high)
+    return beats(Ratios(timing.ratio_to_default, timing.ratio_low, timing.ratio_high), held)
+
+
+def artifact_from_catalogue(row: ArtifactRow, folder: Path) -> Artifact:
+    """A published artifact, its files copied from the store into ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, path in artifact_files(row).items():
+        shutil.copyfile(path, folder / name)
+    return Artifact(Manifest.from_json(row.manifest), folder)
+
+
+def candidate_digest(route: str, parameters: Mapping[str, Any]) -> str:
+    """What tells two candidates apart."""
+    return hashlib.sha256(canonical_json([route, dict(parameters)])).hexdigest()
+
+
+@cache
+def signing_key() -> Any:
+    """The key that signs manifests: made on first use, below OPATLAS_HOME, readable by its owner only."""
+    from django.conf import settings
+
+    from opatlas.load import signing
+
+    path = Path(settings.OPATLAS_HOME) / "signing_key.pem"
+    return signing.read_key(path) if path.exists() else signing.new_key(path)
+
+
+def _insert_trial(tried: Tried, published: Published | None, environment: Environment | None) -> Trial:
+    outcome, timing = tried.outcome, tried.outcome.timing
+    return Trial.objects.create(
+        exploration=tried.row,
+        route=tried.route.name,
+        method=tried.route.method,
+        label=tried.candidate.label[:200] if tried.candidate else "",
+        candidate=dict(tried.candidate.parameters) if tried.candidate else {},
+        stage=tried.row.stage,
+        round=tried.row.round,
+        fence=tried.claim.fence,
+        status=outcome.status,
+        detail=outcome.detail[:4000],
+        median_us=timing.median_us if timing else None,
+        ratio_to_default=timing.ratio_to_default if timing else None,
+        ratio_low=timing.ratio_low if timing else None,
+        ratio_high=timing.ratio_high if timing else None,
+        max_error=outcome.max_error,
+        tolerance=outcome.tolerance,
+        build_s=outcome.build_s,
+        took_s=tried.took_s,
+        tier=outcome.tier,
+        log_tail=outcome.log_tail[-8000:],
+        implementation=published.implementation if published else None,
+        environment=environment,
+        worker=tried.worker,
+        started_at=tried.started_at,
+    )

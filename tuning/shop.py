@@ -1,0 +1,147 @@
+"""What a worker explores with, and what one slice of an exploration has at hand."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+
+from django.utils import timezone
+
+from opatlas.identity import Operator, Setting, Target
+from tuning.claims import Claim
+from tuning.conf import conf
+from tuning.measure.laboratory import Bench, Laboratory, Limits
+from tuning.measure.outcome import Outcome, Status
+from tuning.models import Exploration, Trial
+from tuning.results import Tried, candidate_digest, keep_trial
+from tuning.routes.base import Artifact, Candidate, No, Route
+
+logger = logging.getLogger(__name__)
+
+
+class Stopping(Exception):
+    """The worker was told to stop: what was begun is given back, not blamed."""
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A worker's tools. ``check`` raises StaleLease or Stopping when a claim must not go on."""
+
+    laboratory: Laboratory
+    routes: tuple[Route, ...]
+    default_candidate: Callable[[Operator, Target, Setting], tuple[Route, Candidate] | None]
+    target: Target
+    home: Path  # scratch and tuning state lie below it
+    worker: str
+    check: Callable[[Claim], None]
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(build_s=conf().build_s, run_s=conf().run_s, memory_bytes=conf().memory_mib << 20)
+
+    def available(self, route: Route) -> str:
+        """Empty where the route works on this machine; else why it does not."""
+        answer = route.available(self.target)
+        return answer.reason if isinstance(answer, No) else ""
+
+
+@dataclass
+class Slice:
+    """One claimed exploration in work, with the means to try candidates and to keep what came of them."""
+
+    shop: Shop
+    claim: Claim
+    row: Exploration
+    workdir: Path
+    _builds: int = field(default=0)
+
+    @cached_property
+    def operator(self) -> Operator:
+        return Operator.from_json(self.row.operator.graph)
+
+    @cached_property
+    def setting(self) -> Setting:
+        return Setting.from_json(self.row.setting.description)
+
+    @cached_property
+    def tried(self) -> set[str]:
+        """Candidates (and routes without any, as an empty one) that this round has tried before: skipped."""
+        seen = Trial.objects.filter(exploration=self.row, round=self.row.round, stage=self.row.stage)
+        return {
+            candidate_digest(route, candidate) for route, candidate in seen.values_list("route", "candidate")
+        }
+
+    def doing(self, what: str, **values: object) -> None:
+        """Say what comes next, for people and for the error if the worker dies. Raises when it must not."""
+        self.shop.check(self.claim)
+        self.claim.update(doing=what[:200], updated_at=timezone.now(), **values)
+
+    def supports(self, route: Route) -> str:
+        """Empty where the route is here and can express the operator; else why not."""
+        if reason := self.shop.available(route):
+            return f"Not available: {reason}"
+        answer = route.supports(self.operator, self.setting)
+        return answer.reason if isinstance(answer, No) else ""
+
+    def build(self, route: Route, candidate: Candidate) -> Artifact | Outcome:
+        self._builds += 1
+        folder = self.workdir / f"{self._builds:03d}"
+        folder.mkdir()
+        return self.shop.laboratory.build(
+            route, self.operator, self.setting, candidate, folder, self.shop.limits
+        )
+
+    @contextmanager
+    def bench(self, default: Artifact) -> Iterator[Bench]:
+        with self.shop.laboratory.bench(self.operator, self.setting, default) as bench:
+            yield bench
+
+    def tried_with(self, attempt: Attempt, outcome: Outcome, artifact: Artifact | None = None) -> Tried:
+        """The record of an attempt. Raises when the worker stops: what that kills is nobody's failure."""
+        self.shop.check(self.claim)
+        if outcome.build_s is None and artifact is not None:
+            outcome = replace(outcome, build_s=attempt.build_s)
+        return Tried(
+            claim=self.claim,
+            row=self.row,
+            worker=self.shop.worker,
+            route=attempt.route,
+            candidate=attempt.candidate,
+            outcome=outcome,
+            started_at=attempt.started_at,
+            took_s=time.monotonic() - attempt.began,
+            artifact=artifact,
+        )
+
+    def keep(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Keep a candidate that came to nothing."""
+        keep_trial(self.tried_with(attempt, outcome))
+
+    def keep_absent(self, route: Route, reason: str) -> None:
+        """Keep that a route has nothing for this operator."""
+        self.keep(Attempt(route, None), Outcome(Status.UNSUPPORTED, reason))
+
+
+@dataclass
+class Attempt:
+    """A candidate being tried, and since when."""
+
+    route: Route
+    candidate: Candidate | None
+    started_at: datetime = field(default_factory=timezone.now)
+    began: float = field(default_factory=time.monotonic)
+    build_s: float | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.route.name}: {self.candidate.label if self.candidate else ''}"
+
+    @property
+    def digest(self) -> str:
+        return candidate_digest(self.route.name, self.candidate.parameters if self.candidate else {})

@@ -1,0 +1,13 @@
+"""Celery's tasks: doorbells."""
+
+from __future__ import annotations
+
+from tuning.celery import app
+
+
+@app.task(name="opatlas.wake", ignore_result=True)
+def wake() -> None:
+    """Wake the worker: it claims the best work that it can do until none is left."""
+    from tuning.worker import this_worker
+
+    this_worker().run_until_idle()

@@ -1,0 +1,305 @@
+"""A worker process: the laboratory, the claims it holds, and the threads that keep both honest.
+
+It lives in Celery's pool child (``this_worker``). Three threads work beside it: the keeper renews leases, the
+pulse tells the database that the worker lives and notices when it should stop, the leader does the periodic
+work if this process holds that lease. Children are started by the main thread only: they are told to die with
+the *thread* that started them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from django.conf import settings
+from django.db import DatabaseError, OperationalError, close_old_connections
+from django.db.models.functions import Now
+
+from catalog.models import Target as TargetRow
+from catalog.services import register_target
+from opatlas.identity import detect_target
+from tuning import claims, leader, stopping
+from tuning.claims import Claim
+from tuning.clock import now_in
+from tuning.conf import conf
+from tuning.explore import run_slice
+from tuning.keeper import Keeper
+from tuning.measure.laboratory import Laboratory
+from tuning.models import Pause, Worker
+from tuning.promote import live_workers, promote_misses
+from tuning.routes import registry
+from tuning.routes.base import No
+from tuning.shop import Shop, Stopping
+
+logger = logging.getLogger(__name__)
+
+DATABASE_PAUSE_S = 1.0  # before work goes on after the database failed
+
+
+class WorkerProcess:
+    """One process that explores. ``name`` is the Celery worker's; a pool child adds its process id."""
+
+    def __init__(self, name: str, laboratory: Callable[..., Laboratory] = Laboratory) -> None:
+        self.name = name[:80]
+        self.owner = f"{self.name}/{os.getpid()}"
+        self.target = detect_target()
+        self.home = Path(settings.OPATLAS_HOME)
+        self.keeper = Keeper()
+        self._make_laboratory = laboratory
+        self._laboratory: Laboratory | None = None
+        self._warm = False
+        self._target_row: TargetRow | None = None
+        self._ended = threading.Event()
+        self._doing = ""
+
+    def start(self) -> None:
+        """Enter the database, start the threads, and warm the laboratory (seconds)."""
+        self._enter_when_possible()
+        # This process has taken the place of one that is dead: what that held need not wait for its lease.
+        claims.sweep(owner_prefix=f"{self.name}/", but_not=self.owner)
+        self.keeper.__enter__()
+        for run in (self._pulse, self._lead):
+            threading.Thread(target=run, name=run.__name__.strip("_"), daemon=True).start()
+        self._warm_up()
+        self._say("")
+
+    def run_until_idle(self) -> int:
+        """Claim and explore until nothing is left that this worker can do; returns how many slices ran."""
+        slices = 0
+        try:
+            self._warm_up()
+            while not stopping.asked():
+                close_old_connections()
+                promote_misses()
+                held = self._claim()
+                if not held:
+                    break
+                slices += self._run_pack(held)
+        except Stopping:
+            logger.info("Told to stop: claims given back.")
+        except DatabaseError as error:
+            # What is held stays ours until its lease ends; the leader rings when the database is back.
+            logger.warning("The database failed (%s): this worker waits to be woken again.", error)
+            close_old_connections()
+            time.sleep(DATABASE_PAUSE_S)
+        finally:
+            self._say("")
+        return slices
+
+    def close(self) -> None:
+        """Give everything back: claims, children, the leader's lease, the worker's row."""
+        self._ended.set()
+        try:
+            for claim in self.keeper.held:
+                claims.release(claim, begun=False)
+            self.keeper.__exit__()
+            leader.resign(self.owner)
+            Worker.objects.filter(name=self.name, pid=os.getpid()).update(
+                stopped_at=Now(), doing="", warm=False
+            )
+        except DatabaseError as error:
+            logger.warning("The database failed while stopping (%s): leases will expire.", error)
+        finally:
+            if self._laboratory is not None:
+                self._laboratory.__exit__(None, None, None)
+
+    @property
+    def target_row(self) -> TargetRow:
+        assert self._target_row is not None, "start() comes first"
+        return self._target_row
+
+    def _claim(self) -> list[Claim]:
+        if Pause.objects.filter(capability__in=["*", self.target.capability]).exists():
+            return []
+        workers = len(live_workers(self.target_row.pk))
+        held = claims.claim(self.owner, self.target_row.pk, workers)
+        self.keeper.hold(held)
+        return held
+
+    def _run_pack(self, held: list[Claim]) -> int:
+        """Run every claimed slice; gives back what was not begun when it must stop or make room."""
+        slices = 0
+        waiting = list(held)
+        try:
+            while waiting:
+                claim = waiting.pop(0)
+                self._say(f"exploration {claim.exploration_id}")
+                try:
+                    slices += run_slice(self._shop(), claim)
+                finally:
+                    self.keeper.drop(claim)
+                if stopping.asked() or self._more_urgent(waiting):
+                    break
+        finally:
+            for claim in waiting:
+                claims.release(claim, begun=False)
+                self.keeper.drop(claim)
+        return slices
+
+    def _more_urgent(self, waiting: list[Claim]) -> bool:
+        """Whether something of a lower stage waits than the rest of the pack."""
+        if not waiting:
+            return False
+        stage = waiting[0].row().values_list("stage", flat=True).first()
+        return stage is not None and claims.claimable(self.target_row.pk).filter(stage__lt=stage).exists()
+
+    def _shop(self) -> Shop:
+        assert self._laboratory is not None
+        return Shop(
+            laboratory=self._laboratory,
+            routes=registry.ROUTES,
+            default_candidate=registry.default_candidate,
+            target=self.target,
+            home=self.home,
+            worker=self.owner,
+            check=self._check,
+        )
+
+    def _check(self, claim: Claim) -> None:
+        if stopping.asked():
+            raise Stopping
+        self.keeper.check(claim)
+
+    def _warm_up(self) -> None:
+        """Start the laboratory if it does not run; a failure is logged and tried again with the next work."""
+        if self._warm:
+            return
+        began = time.monotonic()
+        if self._laboratory is None:
+            self._laboratory = self._make_laboratory(self.home, self.target)
+            self._laboratory.__enter__()
+        routes = tuple(route for route in registry.ROUTES if route.available(self.target))
+        self._laboratory.warm(routes)
+        self._warm = True
+        Worker.objects.filter(name=self.name).update(warm=True, tier=getattr(self._laboratory, "tier", ""))
+        logger.info("Warm after %.1f s: %s.", time.monotonic() - began, ", ".join(r.name for r in routes))
+
+    def _enter_when_possible(self) -> None:
+        """A database that is not there yet is waited for."""
+        while True:
+            try:
+                self._target_row = register_target(self.target)
+                return self._enter()
+            except OperationalError as error:
+                if stopping.asked():
+                    raise
+                logger.warning("No database yet (%s); trying again.", error)
+                close_old_connections()
+                time.sleep(DATABASE_PAUSE_S)
+
+    def _enter(self) -> None:
+        """This worker's row: what it is and what it can do, with reasons for what it cannot."""
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        Worker.objects.update_or_create(
+            name=self.name,
+            defaults={
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "target": self.target_row,
+                "routes": self._routes(),
+                "memory_bytes": memory,
+                "doing": "starting",
+                "warm": False,
+                "last_seen_at": Now(),
+                "stopped_at": None,
+            },
+        )
+        self._beat()
+
+    def _routes(self) -> dict[str, dict[str, object]]:
+        found: dict[str, dict[str, object]] = {}
+        for route in registry.ROUTES:
+            answer = route.available(self.target)
+            found[route.name] = {
+                "available": bool(answer),
+                "reason": answer.reason if isinstance(answer, No) else "",
+                "versions": dict(route.versions()),
+            }
+        return found
+
+    def _say(self, doing: str) -> None:
+        self._doing = doing
+        try:
+            Worker.objects.filter(name=self.name).update(doing=doing)
+        except DatabaseError as error:
+            logger.warning("Could not say %r (%s).", doing, error)
+
+    def _beat(self) -> None:
+        Worker.objects.filter(name=self.name).update(last_seen_at=Now())
+        TargetRow.objects.filter(pk=self.target_row.pk).update(served_until=now_in(conf().served_s))
+
+    def _pulse(self) -> None:
+        """Tell the database that we live; end the process when it was orphaned or must stop and does not."""
+        parent = os.getppid()
+        beaten = asked_at = 0.0
+        while not self._ended.wait(0.2):
+            now = time.monotonic()
+            if os.getppid() != parent:
+                self._end_now("Celery's main process is gone")
+            if stopping.asked():
+                asked_at = asked_at or now
+                if self._doing and now - asked_at > conf().stop_grace_s:
+                    self._interrupt()
+            if now - beaten >= conf().worker_beat_s:
+                beaten = now
+                self._quietly(self._beat)
+
+    def _lead(self) -> None:
+        while not self._ended.wait(conf().tick_s):
+            if not stopping.asked():
+                self._quietly(lambda: leader.tick(self.owner))
+
+    def _quietly(self, work: Callable[[], object]) -> None:
+        """Periodic work outlives a database that fails for a while."""
+        try:
+            close_old_connections()
+            work()
+        except DatabaseError as error:
+            logger.warning("The database failed (%s); trying again.", error)
+        except Exception:
+            logger.exception("Periodic work broke; trying again.")
+
+    def _interrupt(self) -> None:
+        """A step that does not end by itself: kill the children, so that it does."""
+        kill = getattr(self._laboratory, "close", None)
+        if kill is not None:
+            logger.info("Killing the running candidate to stop.")
+            kill()
+
+    def _end_now(self, why: str) -> None:
+        logger.warning("%s: ending at once.", why)
+        if self._laboratory is not None:
+            self._interrupt()
+        os._exit(1)
+
+
+_this: WorkerProcess | None = None
+
+
+def this_worker() -> WorkerProcess:
+    """This process's worker; raises RuntimeError where none was started."""
+    if _this is None:
+        raise RuntimeError(
+            "No worker was started in this process: doorbells are answered by a Celery worker."
+        )
+    return _this
+
+
+def start_worker(name: str) -> WorkerProcess:
+    """Make this process a worker."""
+    global _this
+    _this = WorkerProcess(name)
+    _this.start()
+    return _this
+
+
+def stop_worker() -> None:
+    global _this
+    if _this is not None:
+        _this.close()
+        _this = None

@@ -1,0 +1,57 @@
+"""What happens when a Celery worker starts and stops."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+from typing import Any
+
+from celery import signals
+from kombu import Queue
+
+from tuning import stopping
+
+logger = logging.getLogger(__name__)
+
+_PR_SET_PDEATHSIG = 1
+
+
+@signals.celeryd_init.connect
+def choose_queue(sender: str, instance: Any, conf: Any, options: dict[str, Any], **kwargs: Any) -> None:
+    """Serve the queue of this machine's capability, unless ``-Q`` names others."""
+    from opatlas.identity import detect_target
+
+    os.environ["OPATLAS_WORKER_NAME"] = f"{sender}#{os.getpid()}"
+    if not options.get("queues"):
+        capability = detect_target().capability
+        conf.task_queues = [Queue(capability)]
+        conf.task_default_queue = capability
+
+
+@signals.worker_process_init.connect
+def start(**kwargs: Any) -> None:
+    """In the pool child, before it says that it is up: become a worker."""
+    from tuning.worker import start_worker
+
+    _outlive_the_forking_thread()
+    # Ctrl-C in a terminal reaches every process: the main one tells us what to do about it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    start_worker(os.environ["OPATLAS_WORKER_NAME"])
+
+
+@signals.worker_shutting_down.connect
+def ask_to_stop(**kwargs: Any) -> None:
+    """In the main process: the first TERM or INT."""
+    stopping.ask()
+
+
+def _outlive_the_forking_thread() -> None:
+    """Undo Celery's "die with your parent".
+
+    The kernel means the parent *thread*, and with a broker that has no event loop (the embedded one) children
+    are forked by a thread that ends first at a clean stop. The worker watches for its parent's end itself
+    (``WorkerProcess._pulse``).
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, 0)
