@@ -28,8 +28,8 @@ def beats(newcomer: Ratios, incumbent: Ratios, margin: float = MARGIN) -> bool:
     """Whether the newcomer is faster beyond the noise; a tie keeps the incumbent.
 
     Both ratios carry an error of their own: the difference of their logarithms must exceed both half-widths
-    taken together (as independent errors add), and the margin. What is confirmed slower than the default never
-    beats anything that is not.
+    taken together (as independent errors add), and the margin. What is confirmed slower than the default
+    never beats anything that is not.
     """
     if newcomer.confirmed_slower and not incumbent.confirmed_slower:
         return False
@@ -42,8 +42,8 @@ def beats(newcomer: Ratios, incumbent: Ratios, margin: float = MARGIN) -> bool:
 def rank(entries: Mapping[str, Ratios], incumbent: str | None, margin: float = MARGIN) -> list[str]:
     """Routes, the winner first.
 
-    The incumbent stays first unless another beats it, or it is confirmed slower than the default while another
-    is not. The others follow by ratio, those confirmed slower last.
+    The incumbent stays first unless another beats it, or it is confirmed slower than the default while
+    another is not. The others follow by ratio, those confirmed slower last.
     """
     order = sorted(entries, key=lambda name: (entries[name].confirmed_slower, -entries[name].ratio, name))
     if incumbent not in entries:

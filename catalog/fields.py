@@ -11,9 +11,9 @@ from django.db import models
 class ExactJSONField(models.TextField):
     """JSON kept as its canonical text (sorted keys, no spaces).
 
-    PostgreSQL's ``jsonb`` rewrites numbers (``1e22`` comes back as an integer, ``-0.0`` as ``0.0``) and refuses
-    ``Infinity``: a graph or a manifest read back from it could have another key than the one it was stored
-    under. Nothing searches inside these documents, so text loses nothing.
+    PostgreSQL's ``jsonb`` rewrites numbers (``1e22`` comes back as an integer, ``-0.0`` as ``0.0``) and
+    refuses ``Infinity``: a graph or a manifest read back from it could have another key than the one it was
+    stored under. Nothing searches inside these documents, so text loses nothing.
     """
 
     description = "JSON document, kept as canonical text"

@@ -3,4 +3,4 @@
 from django.dispatch import Signal
 
 misses_recorded = Signal()
-"""Sent after commit, with ``capabilities: set[str]``: misses were asked for that these targets could explore."""
+"""Sent after commit, with ``capabilities: set[str]``: these targets have misses that could be explored."""

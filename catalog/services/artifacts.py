@@ -28,8 +28,8 @@ def store_artifact(
 ) -> models.Artifact:
     """Keep a manifest and the files it names (they lie in ``folder``); the same artifact twice is one row.
 
-    Raises :class:`StoreError` when a file is not what the manifest says, or the disk is full: then nothing that
-    was stored before is touched, and nothing half-written stays.
+    Raises :class:`StoreError` when a file is not what the manifest says, or the disk is full: then nothing
+    that was stored before is touched, and nothing half-written stays.
     """
     sizes = [store_file(Path(folder), name, sha256) for name, sha256 in sorted(manifest.files.items())]
     signature, signer = _sign(manifest, signing_key)

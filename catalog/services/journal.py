@@ -1,7 +1,7 @@
 """The journal: what was served, on disk before the answer leaves.
 
 Append-only files below ``OPATLAS_HOME/journal``, one per process, rotated by size. A line is one lookup. A
-writer keeps its file locked for as long as it lives, so that who drains knows which files will not grow again.
+writer keeps its file locked for as long as it lives, so that who drains knows which files can grow.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Journal:
     def append(self, entry: Mapping[str, Any]) -> None:
         """Write one line; when this returns, killing the process cannot lose it.
 
-        Raises :class:`JournalError` when the disk is full or gone. (Only a crash of the machine itself can lose
-        lines that the system had not yet flushed: a lookup does not wait for the disk's platter.)
+        Raises :class:`JournalError` when the disk is full or gone. Only a crash of the machine itself can
+        lose lines that the system had not flushed: a lookup does not wait for the disk.
         """
         line = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
         with self._lock:

@@ -54,8 +54,8 @@ class MissAnswer:
 
 
 def record_misses(wanted: Sequence[Wanted], where: Where) -> dict[str, MissAnswer]:
-    """Record what was asked for and is not known; committed when this returns (unless the caller's transaction
-    goes on). ``wanted`` names each key once.
+    """Record what was asked for and is not known; committed when this returns, unless the caller's
+    transaction goes on. ``wanted`` names each key once.
 
     A key's quota bounds how many of its misses are queued: new ones beyond it are answered as ``refused`` and
     leave no trace. What is in the queue already is counted, whoever asked first.
@@ -152,8 +152,8 @@ def _upsert(taken: Sequence[Wanted], ids: Mapping[str, int], where: Where) -> No
 def _states(ids: Mapping[str, int], where: Where) -> dict[str, MissAnswer]:
     """States after the upsert, whose rows this transaction now holds.
 
-    A best may have been published since the lookup read: such a miss is explored. A best may be gone (revoked)
-    while its miss says explored: such a miss waits again.
+    A best may have been published since the lookup read: such a miss is explored. A best may be gone
+    (revoked) while its miss says explored: such a miss waits again.
     """
     numbers = list(ids.values())
     known = set(

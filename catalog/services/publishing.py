@@ -89,7 +89,7 @@ class Published:
 
 
 def publish(result: NewResult) -> Published:
-    """Keep a result; it becomes its route's best, and the winner, if it beats who holds that beyond the noise.
+    """Keep a result; it becomes its route's best, and the winner, where it beats the holder beyond noise.
 
     One transaction; it joins the caller's if there is one (a worker checks its fence there). Files are stored
     before, so that a full disk (:class:`catalog.errors.StoreError`) leaves no row behind.

@@ -40,7 +40,8 @@ def insert_or(
         for start in range(0, len(rows), step):
             batch = rows[start : start + step]
             sql = (
-                f"INSERT INTO {quote(meta.db_table)} AS old ({columns}) VALUES {', '.join([one] * len(batch))} "
+                f"INSERT INTO {quote(meta.db_table)} AS old ({columns}) "
+                f"VALUES {', '.join([one] * len(batch))} "
                 f"ON CONFLICT ({', '.join(quote(column) for column in unique)}) DO UPDATE SET {assignments}"
             )
             parameters = [

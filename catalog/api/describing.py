@@ -1,0 +1,48 @@
+"""Parts of the OpenAPI schema that many views share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+
+from catalog.api.serializers import ErrorSerializer
+
+_MEANINGS = {
+    400: "The request cannot be: the sentence says what would be right.",
+    401: "No key, or one that is not known or was revoked.",
+    403: "The key lacks the scope that this needs.",
+    404: "Nothing is known by that name.",
+    406: "Only JSON is spoken here.",
+    409: "Not in the state that it is in.",
+    413: "The body is too large.",
+    415: "The body must be JSON.",
+    503: "The service itself failed; try again in a moment.",
+}
+
+
+def errors(*statuses: int) -> dict[int, Any]:
+    """Error responses to document; those of every view (401, 403, 503) come with them."""
+    return {
+        status: OpenApiResponse(ErrorSerializer, description=_MEANINGS[status])
+        for status in sorted({401, 403, 503, *statuses})
+    }
+
+
+def query(name: str, description: str, *, required: bool = False, **schema: Any) -> OpenApiParameter:
+    """A query parameter that is a text."""
+    return OpenApiParameter(
+        name,
+        {"type": "string", **schema} if schema else OpenApiTypes.STR,
+        OpenApiParameter.QUERY,
+        required=required,
+        description=description,
+    )
+
+
+def path(name: str, pattern: str, description: str) -> OpenApiParameter:
+    """A path parameter and the pattern it has."""
+    return OpenApiParameter(
+        name, {"type": "string", "pattern": pattern}, OpenApiParameter.PATH, description=description
+    )

@@ -1,0 +1,72 @@
+"""Every error is JSON: ``{"error": "<one clear sentence>", "where": "operators[3].graph"}``."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import PermissionDenied
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, JsonResponse
+from django.views.decorators.csrf import csrf_exempt
+from rest_framework import exceptions
+from rest_framework.response import Response
+
+from catalog.errors import SystemFault
+from opatlas.errors import CallerError
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S = 2
+
+
+def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
+    """DRF's hook: the caller's errors become 4xx, the system's 503; what is unforeseen is raised on."""
+    if isinstance(error, CallerError):
+        return _answer(str(error), getattr(error, "status", 400), where=error.where)
+    if isinstance(error, Http404):
+        return _answer(_sentence(error) or "There is nothing here.", 404)
+    if isinstance(error, PermissionDenied):
+        return _answer(_sentence(error) or "This is not allowed.", 403)
+    if isinstance(error, exceptions.APIException):
+        headers = {}
+        if getattr(error, "auth_header", None):
+            headers["WWW-Authenticate"] = error.auth_header
+        if getattr(error, "wait", None):
+            headers["Retry-After"] = str(int(error.wait))  # type: ignore[attr-defined]
+        where, sentence = _first(error.detail)
+        return _answer(sentence, error.status_code, where=where, headers=headers)
+    if isinstance(error, SystemFault | OperationalError | InterfaceError):
+        logger.error("the service failed: %s", error, exc_info=error)
+        sentence = str(error) if isinstance(error, SystemFault) else "The database does not answer."
+        return _answer(f"{sentence} Try again in a moment.", 503, headers={"Retry-After": str(_RETRY_S)})
+    return None
+
+
+@csrf_exempt
+@login_not_required
+def nothing_here(request: HttpRequest, rest: str = "") -> JsonResponse:
+    """What below /api/ no other URL takes."""
+    return JsonResponse({"error": f"There is no {request.path}: see /api/v1/docs/."}, status=404)
+
+
+def _answer(
+    sentence: str, status: int, *, where: str = "", headers: dict[str, str] | None = None
+) -> Response:
+    body = {"error": sentence, "where": where} if where else {"error": sentence}
+    return Response(body, status=status, headers=headers)
+
+
+def _sentence(error: Exception) -> str:
+    return str(error.args[0]) if error.args else ""
+
+
+def _first(detail: Any, where: str = "") -> tuple[str, str]:
+    """The first of a serializer's many complaints, and where it is."""
+    if isinstance(detail, dict):
+        name, inner = next(iter(detail.items()))
+        return _first(inner, f"{where}.{name}".lstrip(".") if name != "non_field_errors" else where)
+    if isinstance(detail, list):
+        return _first(detail[0], where) if detail else (where, "The request is not valid.")
+    return where, str(detail)

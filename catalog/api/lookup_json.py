@@ -1,0 +1,295 @@
+"""A lookup's JSON, read and checked by hand: it is the hot path. Nothing is written before all is read."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from catalog import conf, models
+from catalog.errors import RequestError, Unknown
+from catalog.selectors.served import Accepts, Hit
+from catalog.services.lookup import Asked, LookupAnswer, Result
+from catalog.services.registry import check_setting, register_setting, register_target
+from opatlas import identity
+from opatlas.errors import CallerError, InvalidOperator
+from opatlas.identity.operator import canonical_json
+
+KINDS = ("c-abi", "package", "recipe")
+OPERATOR_KEY = re.compile(r"o1:[0-9a-f]{64}")
+TARGET_KEY = re.compile(r"t1:[0-9a-f]{64}")
+SETTING_KEY = re.compile(r"s1:[0-9a-f]{64}")
+
+_FIELDS = {"target", "setting", "job", "accepts", "operators", "related", "wait_s"}
+_MAX_CALLS = 1e15
+_CACHED_GRAPH_BYTES = 8192
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True)
+class ParsedLookup:
+    """A checked request that has not touched the database yet."""
+
+    target: identity.Target | str
+    setting: identity.Setting | str | None
+    operators: list[Asked]
+    related: list[Asked]
+    job: str
+    accepts: Accepts | None
+    wait_s: float
+
+
+def parse_lookup(document: Any) -> ParsedLookup:
+    """Check the body of ``POST /lookup``; raises a CallerError with one sentence and a place."""
+    body = _object(document, "")
+    unknown = sorted(set(body) - _FIELDS)
+    if unknown:
+        raise RequestError(
+            f"There is no field {_shown(unknown[0])}: a lookup has {', '.join(sorted(_FIELDS))}.",
+            where=unknown[0][:100],
+        )
+    if "target" not in body:
+        raise RequestError("A lookup needs a target: its t1: key, or its JSON.", where="target")
+    if "operators" not in body:
+        raise RequestError("A lookup needs a list of operators.", where="operators")
+    return ParsedLookup(
+        target=parse_target(body["target"]),
+        setting=parse_setting(body.get("setting")),
+        operators=_operators(body["operators"], "operators", least=1),
+        related=_operators(body.get("related", []), "related", least=0),
+        job=parse_job(body.get("job", "")),
+        accepts=_accepts(body.get("accepts")),
+        wait_s=_wait_s(body.get("wait_s", 0)),
+    )
+
+
+def parse_target(value: Any) -> identity.Target | str:
+    """A ``t1:`` key as it is, or a target's JSON."""
+    if isinstance(value, str):
+        if not TARGET_KEY.fullmatch(value):
+            raise RequestError(
+                "A target's key is t1: and 64 hexadecimal digits; or send the target's JSON.", where="target"
+            )
+        return value
+    return _placed("target", identity.Target.from_json, _object(value, "target"))
+
+
+def parse_setting(value: Any) -> identity.Setting | str | None:
+    """An ``s1:`` key as it is, a setting's JSON, or None: all cores of the target."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        if not SETTING_KEY.fullmatch(value):
+            raise RequestError(
+                "A setting's key is s1: and 64 hexadecimal digits; or send the setting's JSON.",
+                where="setting",
+            )
+        return value
+    return _placed("setting", identity.Setting.from_json, _object(value, "setting"))
+
+
+def parse_job(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > 200 or _CONTROL.search(value):
+        raise RequestError("A job's name is a text of at most 200 printable characters.", where="job")
+    return value.strip()
+
+
+def resolve(
+    target: identity.Target | str, setting: identity.Setting | str | None
+) -> tuple[models.Target, models.Setting]:
+    """Rows for a checked target and setting. Given by JSON they are registered; an unknown key is a 404.
+
+    Everything is checked before the first row is made.
+    """
+    target_row = _by_key(models.Target, target, "target") if isinstance(target, str) else None
+    setting_row = _by_key(models.Setting, setting, "setting") if isinstance(setting, str) else None
+    hardware = identity.Target.from_json(target_row.description) if target_row else target
+    assert isinstance(hardware, identity.Target)
+    if setting_row is None:
+        wish = identity.default_setting(hardware.cores) if setting is None else setting
+        assert isinstance(wish, identity.Setting)
+    else:
+        wish = identity.Setting.from_json(setting_row.description)
+    check_setting(wish, hardware)
+    return target_row or register_target(hardware), setting_row or register_setting(wish)
+
+
+def answer_json(answer: LookupAnswer) -> dict[str, Any]:
+    """What ``POST /lookup`` answers."""
+    body: dict[str, Any] = {
+        "target": answer.target.key,
+        "setting": answer.setting.key,
+        "served": answer.served,
+        "results": [result_json(result) for result in answer.results],
+    }
+    if not answer.served:
+        body["note"] = unserved_note(answer.target)
+    return body
+
+
+def unserved_note(target: models.Target) -> str:
+    return f"No live worker serves {target.capability}: misses wait until one starts."
+
+
+def result_json(result: Result) -> dict[str, Any]:
+    if result.best is not None:
+        return {"key": result.key, "status": "hit", "best": hit_json(result.best)}
+    if result.status == "need_graph":
+        return {"key": result.key, "status": "need_graph"}
+    return {"key": result.key, "status": "miss", "state": result.state, "reason": result.reason}
+
+
+def hit_json(hit: Hit) -> dict[str, Any]:
+    """A best implementation with its evidence."""
+    return {
+        "implementation": hit.implementation_id,
+        "route": hit.route,
+        "method": hit.method,
+        "label": hit.label,
+        "kind": hit.kind,
+        "artifact": hit.artifact_sha256,
+        "url": f"/api/v1/artifacts/{hit.artifact_sha256}",
+        "median_us": hit.median_us,
+        "spread_us": hit.spread_us,
+        "default_us": hit.default_us,
+        "ratio_to_default": hit.ratio_to_default,
+        "ratio_low": hit.ratio_low,
+        "ratio_high": hit.ratio_high,
+        "measured_at": hit.measured_at.isoformat(),
+    }
+
+
+def parse_kinds(value: Any, where: str) -> frozenset[str] | None:
+    if value is None:
+        return None
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        raise RequestError(f"Kinds are a list of some of {', '.join(KINDS)}.", where=where)
+    for kind in value:
+        if kind not in KINDS:
+            raise RequestError(f"There is no kind {_shown(kind)}: kinds are {', '.join(KINDS)}.", where=where)
+    return frozenset(value)
+
+
+def parse_versions(value: Any, where: str) -> dict[str, str] | None:
+    if value is None:
+        return None
+    versions = _object(value, where)
+    if not all(isinstance(version, str) for version in versions.values()):
+        raise RequestError('Versions map names to texts: {"torch": "2.13.0"}.', where=where)
+    return dict(versions)
+
+
+def _by_key(model: type[Any], key: str, what: str) -> Any:
+    row = model.objects.filter(key=key).first()
+    if row is None:
+        raise Unknown(f"This {what} is not known: send its JSON once, in place of its key.", where=what)
+    return row
+
+
+def _operators(value: Any, where: str, least: int) -> list[Asked]:
+    if not isinstance(value, list) or not least <= len(value) <= conf.MAX_OPERATORS:
+        raise RequestError(f"{where} is a list of {least} to {conf.MAX_OPERATORS} items.", where=where)
+    return [_asked(item, f"{where}[{number}]") for number, item in enumerate(value)]
+
+
+def _asked(item: Any, where: str) -> Asked:
+    if not isinstance(item, dict) or not item.keys() <= {"key", "graph", "calls"}:
+        raise RequestError('An operator is {"key": "o1:…"} or {"graph": {…}}, and "calls".', where=where)
+    calls = _calls(item["calls"], where) if "calls" in item else 1.0
+    key = item.get("key")
+    if key is not None and not (isinstance(key, str) and OPERATOR_KEY.fullmatch(key)):
+        raise RequestError("An operator's key is o1: and 64 hexadecimal digits.", where=f"{where}.key")
+    if "graph" not in item:
+        if key is None:
+            raise RequestError("An operator needs a key or a graph.", where=where)
+        return Asked(key, calls)
+    operator = parse_graph(item["graph"], f"{where}.graph")
+    if key is not None and key != operator.key:
+        raise RequestError(f"The graph's key is {operator.key}, not the one given.", where=f"{where}.key")
+    return Asked(operator.key, calls, operator)
+
+
+def parse_graph(document: Any, where: str) -> identity.Operator:
+    """An operator's graph in any form that ``opatlas.identity.parse_operator`` takes; bounded in memory."""
+    try:
+        text = canonical_json(_object(document, where))
+    except RecursionError as error:
+        raise RequestError("The graph is nested too deeply.", where=where) from error
+    parse = _parse_known_text if len(text) <= _CACHED_GRAPH_BYTES else _parse_text
+    return _placed(where, parse, text)
+
+
+def _parse_text(text: bytes) -> identity.Operator:
+    try:
+        operator = identity.parse_operator(json.loads(text))
+        identity.check_fits(operator, conf.max_operator_bytes())
+    except RecursionError as error:
+        raise InvalidOperator("The graph is nested too deeply.") from error
+    return operator
+
+
+# A job asks for the same operators again and again; reading one takes a millisecond of shape inference.
+_parse_known_text = lru_cache(maxsize=4096)(_parse_text)
+
+
+def _placed(where: str, call: Callable[[Any], Any], argument: Any) -> Any:
+    """Call, and let a CallerError say where in the whole request it is."""
+    try:
+        return call(argument)
+    except CallerError as error:
+        inner = error.where
+        joined = f"{where}.{inner}" if inner and not inner.startswith("[") else f"{where}{inner}"
+        raise RequestError(str(error), where=joined) from error
+
+
+def _calls(value: Any, where: str) -> float:
+    calls = _number(value)
+    if calls is None or not 0 < calls <= _MAX_CALLS:
+        raise RequestError("calls is a number above 0 and at most 1e15.", where=f"{where}.calls")
+    return calls
+
+
+def _wait_s(value: Any) -> float:
+    wait_s = _number(value)
+    if wait_s is None or not 0 <= wait_s <= conf.MAX_WAIT_S:
+        raise RequestError(f"wait_s is a number of seconds from 0 to {conf.MAX_WAIT_S:g}.", where="wait_s")
+    return wait_s
+
+
+def _number(value: Any) -> float | None:
+    """A finite JSON number as a float; None for anything else (booleans are no numbers)."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _accepts(value: Any) -> Accepts | None:
+    if value is None:
+        return None
+    accepts = _object(value, "accepts")
+    if not accepts.keys() <= {"kinds", "versions"}:
+        raise RequestError("accepts has kinds and versions.", where="accepts")
+    return Accepts(
+        kinds=parse_kinds(accepts.get("kinds"), "accepts.kinds"),
+        versions=parse_versions(accepts.get("versions"), "accepts.versions"),
+    )
+
+
+def _object(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise RequestError(f"{where or 'The body'} must be a JSON object.", where=where)
+    return value
+
+
+def _shown(value: Any) -> str:
+    """A caller's value in an error: short, quoted."""
+    text = json.dumps(value) if not isinstance(value, str) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"

@@ -1,0 +1,91 @@
+"""Reading JSON bodies within bounds."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Mapping
+from typing import IO, Any
+
+from rest_framework.exceptions import UnsupportedMediaType
+from rest_framework.parsers import BaseParser
+
+from catalog import conf
+from catalog.errors import RequestError, TooLarge
+
+# What JSON can say and no database or answer can carry: NUL, and halves of surrogate pairs.
+_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
+
+
+class BoundedJSONParser(BaseParser):
+    """JSON of at most 1 MiB; a larger body is refused before it is read."""
+
+    media_type = "application/json"
+    max_bytes = conf.MAX_BODY_BYTES
+
+    def parse(
+        self,
+        stream: IO[bytes],
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> Any:
+        request = (parser_context or {}).get("request")
+        _check_charset(str((parser_context or {}).get("encoding") or "utf-8"))
+        announced = str(request.META.get("CONTENT_LENGTH") or "0") if request is not None else "0"
+        if announced.isdigit() and int(announced) > self.max_bytes:
+            raise _too_large(self.max_bytes)
+        body = stream.read(self.max_bytes + 1)
+        if len(body) > self.max_bytes:
+            raise _too_large(self.max_bytes)
+        return parse_json(body)
+
+
+def parse_json(body: bytes) -> Any:
+    """Strict JSON (UTF-8, no NaN); raises :class:`RequestError` that says where it goes wrong."""
+    try:
+        text = body.decode("utf-8")
+        document = json.loads(text, parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        raise RequestError(f"The body is not UTF-8 at byte {error.start}.") from error
+    except json.JSONDecodeError as error:
+        raise RequestError(
+            f"The body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
+        ) from error
+    except RecursionError as error:
+        raise RequestError("The JSON is nested too deeply.") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise RequestError("The JSON has a number that is too long.") from error
+    if _SUSPECT.search(body):
+        _check_characters(document)
+    return document
+
+
+def _check_characters(document: Any) -> None:
+    text = json.dumps(document, ensure_ascii=False)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise RequestError(
+            "The JSON has half of a surrogate pair (\\ud800 to \\udfff) in a string."
+        ) from error
+    # json.dumps writes a NUL as an escape; an escaped backslash before "u0000" is no NUL.
+    if re.search(r"(?<!\\)(?:\\\\)*\\u0000", text):
+        raise RequestError("The JSON has a NUL character (\\u0000) in a string.")
+
+
+def _refuse_constant(name: str) -> Any:
+    raise RequestError(f"The body is not JSON: {name} is no JSON number.")
+
+
+def _check_charset(name: str) -> None:
+    try:
+        known = codecs.lookup(name).name
+    except (LookupError, ValueError):
+        known = ""
+    if known not in ("utf-8", "ascii"):
+        raise UnsupportedMediaType(name, "The body must be UTF-8 JSON.")
+
+
+def _too_large(max_bytes: int) -> TooLarge:
+    return TooLarge(f"The body is larger than {max_bytes >> 10} KiB: split the request.")

@@ -1,0 +1,1 @@
+"""The query API, a module for each resource."""

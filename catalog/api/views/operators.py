@@ -1,0 +1,150 @@
+"""Operators, their implementations, targets and settings: to read."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django.db.models import BooleanField, Case, QuerySet, Value, When
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework.generics import ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from catalog import models
+from catalog.api import serializers
+from catalog.api.describing import errors, path, query
+from catalog.errors import RequestError
+from catalog.selectors import known
+from catalog.selectors.served import scopes_of
+
+_NAME = re.compile(r"[A-Za-z0-9_.+]{1,100}")
+_KEY = path("key", "^o1:[0-9a-f]{64}$", "The operator's key.")
+
+
+class OperatorListView(ListAPIView[models.Operator]):
+    serializer_class = serializers.OperatorSerializer
+    queryset = models.Operator.objects.none()
+
+    @extend_schema(
+        operation_id="operators",
+        tags=["catalogue"],
+        summary="Operators that the service knows",
+        parameters=[
+            query("op_type", "Only this one: Conv, or Conv+Relu where fused."),
+            query("dtype", "Only this element type: float32."),
+            query("q", "Part of the summary, or the key's beginning.", maxLength=100),
+        ],
+        responses={200: serializers.OperatorSerializer(many=True), **errors(400)},
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+    def get_queryset(self) -> QuerySet[models.Operator]:
+        given = self.request.query_params
+        text = given.get("q", "")
+        if len(text) > 100 or "\0" in text:
+            raise RequestError("q is at most 100 characters, without NUL.", where="q")
+        return known.operators(op_type=_name(given, "op_type"), dtype=_name(given, "dtype"), text=text)
+
+
+class OperatorView(APIView):
+    @extend_schema(
+        operation_id="operator",
+        tags=["catalogue"],
+        summary="One operator: its canonical graph, and how it fares",
+        parameters=[_KEY],
+        responses={200: serializers.OperatorDetailSerializer, **errors(404)},
+    )
+    def get(self, request: Request, key: str) -> Response:
+        row = known.operator(key)
+        row.figures = known.figures(row)  # type: ignore[attr-defined]
+        return Response(serializers.OperatorDetailSerializer(row).data)
+
+
+class OperatorImplementationsView(ListAPIView[models.Implementation]):
+    serializer_class = serializers.ImplementationSerializer
+    queryset = models.Implementation.objects.none()
+
+    @extend_schema(
+        operation_id="operator_implementations",
+        tags=["catalogue"],
+        summary="Every implementation of one operator",
+        parameters=[
+            _KEY,
+            query("target", "Only for this target's key."),
+            query("setting", "Only for this setting's key."),
+            query("route", "Only from this route: onnxruntime, tvm, …"),
+        ],
+        responses={200: serializers.ImplementationSerializer(many=True), **errors(400, 404)},
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+    def get_queryset(self) -> QuerySet[models.Implementation]:
+        given = self.request.query_params
+        query = known.implementations(scopes_of(self.request.auth.organisation)).filter(
+            operator=known.operator(self.kwargs["key"])
+        )
+        for name, column in (("target", "target__key"), ("setting", "setting__key"), ("route", "route")):
+            if wanted := _name(given, name, extra=":"):
+                query = query.filter(**{column: wanted})
+        return query
+
+
+class ImplementationView(APIView):
+    @extend_schema(
+        operation_id="implementation",
+        tags=["catalogue"],
+        summary="One implementation with its code and all its evidence",
+        responses={200: serializers.ImplementationDetailSerializer, **errors(404)},
+    )
+    def get(self, request: Request, number: int) -> Response:
+        row = known.implementation(number, scopes_of(request.auth.organisation))
+        return Response(serializers.ImplementationDetailSerializer(row).data)
+
+
+class TargetListView(ListAPIView[models.Target]):
+    serializer_class = serializers.TargetSerializer
+    queryset = models.Target.objects.none()
+
+    @extend_schema(
+        operation_id="targets",
+        tags=["catalogue"],
+        summary="Hardware that was asked for",
+        responses={200: serializers.TargetSerializer(many=True), **errors(400)},
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+    def get_queryset(self) -> QuerySet[models.Target]:
+        served = Case(
+            When(served_until__gt=timezone.now(), then=Value(True)),
+            default=Value(False),
+            output_field=BooleanField(),
+        )
+        return models.Target.objects.annotate(served=served).order_by("-pk")
+
+
+class SettingListView(ListAPIView[models.Setting]):
+    serializer_class = serializers.SettingSerializer
+    queryset = models.Setting.objects.order_by("-pk")
+
+    @extend_schema(
+        operation_id="settings",
+        tags=["catalogue"],
+        summary="Threads, cache state and numerics",
+        responses={200: serializers.SettingSerializer(many=True), **errors(400)},
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+
+def _name(given: Any, name: str, extra: str = "") -> str:
+    """A plain name from the query, or nothing."""
+    text = str(given.get(name, ""))
+    if text and not _NAME.fullmatch(text.translate({ord(character): None for character in extra})):
+        raise RequestError(f"{name} has at most 100 letters, digits and _.+{extra}", where=name)
+    return text

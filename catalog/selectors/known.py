@@ -1,0 +1,72 @@
+"""What the REST API shows of the catalogue, within the scopes that a caller sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.models import Q, QuerySet, Sum
+
+from catalog import models
+from catalog.errors import Unknown
+
+MAX_ID = 2**63 - 1
+
+
+def operators(*, op_type: str = "", dtype: str = "", text: str = "") -> QuerySet[models.Operator]:
+    """Operators, the newest first. ``text`` is looked for in the summary and at the key's beginning."""
+    query = models.Operator.objects.defer("graph").order_by("-pk")
+    if op_type:
+        query = query.filter(op_type=op_type)
+    if dtype:
+        query = query.filter(dtype=dtype)
+    if text:
+        query = query.filter(Q(summary__icontains=text) | Q(key__startswith=text))
+    return query
+
+
+def operator(key: str) -> models.Operator:
+    row = models.Operator.objects.filter(key=key).first()
+    if row is None:
+        raise Unknown("This operator is not known: send its graph to POST /api/v1/lookup once.", where="key")
+    return row
+
+
+def figures(row: models.Operator) -> dict[str, Any]:
+    """Reuse in jobs, and hits ÷ queries as far as the journal was drained."""
+    sums = row.tallies.aggregate(hits=Sum("hits"), misses=Sum("misses"))
+    hits, misses = sums["hits"] or 0, sums["misses"] or 0
+    return {
+        "jobs": row.jobs.count(),
+        "hits": hits,
+        "misses": misses,
+        "hit_rate": hits / (hits + misses) if hits + misses else None,
+    }
+
+
+def implementations(scopes: Sequence[str]) -> QuerySet[models.Implementation]:
+    """Implementations that these scopes show, the newest first."""
+    return (
+        models.Implementation.objects.filter(scope__in=scopes)
+        .select_related("operator", "target", "setting", "artifact", "environment")
+        .order_by("-pk")
+    )
+
+
+def implementation(number: int, scopes: Sequence[str]) -> models.Implementation:
+    row = None
+    if number <= MAX_ID:  # PostgreSQL has no larger number to compare with
+        row = implementations(scopes).prefetch_related("measurements").filter(pk=number).first()
+    if row is None:
+        raise Unknown(f"There is no implementation {number}.")
+    return row
+
+
+def artifact(sha256: str, scopes: Sequence[str]) -> models.Artifact:
+    """An artifact that at least one visible implementation uses."""
+    row = models.Artifact.objects.filter(
+        sha256=sha256, pk__in=models.Implementation.objects.filter(scope__in=scopes).values("artifact")
+    ).first()
+    if row is None:
+        raise Unknown("There is no artifact with this SHA-256.")
+    return row

@@ -1,0 +1,108 @@
+"""Fixtures that all tests share, and a loud summary of what could not be tested here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.services import NOT_TESTED, MissingProgram, PrivatePostgres, PrivateRedis
+
+
+def _server(kind: type) -> Any:
+    try:
+        return kind()
+    except MissingProgram as missing:
+        if os.environ.get("OPATLAS_REQUIRE_SERVICES") == "1":
+            pytest.fail(f"{missing} and OPATLAS_REQUIRE_SERVICES=1 forbids to go without", pytrace=False)
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def private_postgres() -> Iterator[PrivatePostgres]:
+    """A PostgreSQL server of this test run: ``.new_database()`` gives a DATABASE_URL."""
+    server = _server(PrivatePostgres)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def private_redis() -> Iterator[PrivateRedis]:
+    """A Redis server of this test run: ``.new_url()`` gives a BROKER_URL."""
+    server = _server(PrivateRedis)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    untested = [report for report in skipped if NOT_TESTED in str(report.longrepr)]
+    if not untested:
+        return
+    terminalreporter.section("NOT TESTED: PROGRAMS ARE MISSING", sep="!", red=True, bold=True)
+    for report in untested:
+        terminalreporter.line(f"{report.nodeid}: {report.longrepr[-1]}", red=True)
+    terminalreporter.line(
+        f"{len(untested)} tests did NOT run. Install what they name; .ci/run does.", red=True
+    )
+
+
+@pytest.fixture
+def organisation(db: None) -> Any:
+    from catalog.services import default_organisation
+
+    return default_organisation()
+
+
+@pytest.fixture
+def make_key(organisation: Any) -> Callable[..., str]:
+    """``make_key("lookup", "operate", max_queued_misses=5)`` → the text of a new API key."""
+    from catalog.services import create_api_key
+
+    def make(*scopes: str, **options: Any) -> str:
+        return create_api_key(organisation, "test", scopes or ("lookup",), **options)[1]
+
+    return make
+
+
+@pytest.fixture
+def api_key(make_key: Callable[..., str]) -> str:
+    """The text of an API key with every scope."""
+    return make_key("lookup", "models", "operate", "admin")
+
+
+class Api:
+    """Django's test client, speaking JSON with an API key: ``status, answer = api.post("lookup", {...})``."""
+
+    def __init__(self, key: str | None) -> None:
+        from django.test import Client
+
+        self.client = Client(raise_request_exception=False)
+        self.headers = {"Authorization": f"Bearer {key}"} if key else {}
+
+    def get(self, path: str, **query: Any) -> Any:
+        """The response to a GET below /api/v1/; ``.json()`` has its answer."""
+        return self.client.get(f"/api/v1/{path}", query, headers=self.headers)
+
+    def post(self, path: str, document: Any = None, **options: Any) -> Any:
+        return self.client.post(
+            f"/api/v1/{path}", document, content_type="application/json", headers=self.headers, **options
+        )
+
+
+@pytest.fixture
+def api(api_key: str) -> Api:
+    """A client of the REST API with every scope."""
+    return Api(api_key)
+
+
+@pytest.fixture
+def api_with(db: None) -> type[Api]:
+    """``api_with(key)``: a client with another key, or none."""
+    return Api
