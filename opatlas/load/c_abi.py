@@ -61,7 +61,7 @@ class CKernel:
         self._bound: list[CBound] = []
 
     def prepare(self, constants: Mapping[int, np.ndarray]) -> None:
-        """Hand the constants over; misaligned ones are copied, the others used in place (do not change them)."""
+        """Hand the constants over; misaligned ones are copied, the others used in place: leave them be."""
         numbers = self.operator.constant_inputs
         check_arrays(self.operator, numbers, constants)
         inputs = self.operator.inputs

@@ -23,10 +23,10 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 
 
 def check_name(name: str) -> None:
-    """Refuse a file name that is anything but a plain one: no folders, no dots in front, no odd characters."""
+    """Refuse a file name that is anything but a plain one: no folder, no dot in front, no odd character."""
     if not _PLAIN_NAME.fullmatch(name):
         raise LoadError(
-            f"file name {name[:140]!r} is not plain; use letters, digits and _ . + - only, not a dot or dash first"
+            f"file name {name[:140]!r} is not plain; use letters, digits and _ . + -, a letter or digit first"
         )
 
 
@@ -41,7 +41,7 @@ def _read(path: Path, name: str, digest: str) -> bytes:
     try:
         # No symbolic links: a name must be the file, not a way out of the folder.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        with open(descriptor, "rb") as stream:
+        with os.fdopen(descriptor, "rb") as stream:
             if os.fstat(descriptor).st_size > MAX_FILE_BYTES:
                 raise LoadError(f"file {name} is larger than {MAX_FILE_BYTES} bytes")
             content = stream.read()
@@ -68,7 +68,7 @@ class Library:
         if not hasattr(os, "memfd_create") or not Path("/proc/self/fd").exists():
             return self._from_folder(content, name)
         self._descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        with open(os.dup(self._descriptor), "wb") as stream:
+        with os.fdopen(os.dup(self._descriptor), "wb") as stream:
             stream.write(content)
         seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
         fcntl.fcntl(self._descriptor, fcntl.F_ADD_SEALS, seals)

@@ -49,7 +49,7 @@ class NumpyKernel:
         check_arrays(self.operator, self.operator.constant_inputs, constants)
         kept = {number: np.array(array, order="C") for number, array in constants.items()}
         second = self.operator.nodes[0].inputs[1]
-        if self.recipe["transposed"] and second in kept and kept[second].ndim > 1:
+        if self.recipe["weights"] == "transposed" and second in kept and kept[second].ndim > 1:
             kept[second] = np.ascontiguousarray(kept[second].swapaxes(-1, -2)).swapaxes(-1, -2)
         self._constants = kept
 

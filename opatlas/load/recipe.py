@@ -16,7 +16,7 @@ Allowed = Mapping[str, tuple[Any, ...] | type[int]]
 ALLOWED: Mapping[tuple[str, str], Allowed] = {
     ("torch", "eager"): {
         "layout": ("contiguous", "channels_last"),
-        "pack_weights": (False, True),
+        "weights": ("plain", "transposed", "packed"),
         "onednn": (True, False),
         "threads": int,
     },
@@ -25,7 +25,7 @@ ALLOWED: Mapping[tuple[str, str], Allowed] = {
         "constants": ("initializers", "inputs"),
         "threads": int,
     },
-    ("numpy", "matmul"): {"transposed": (False, True), "threads": int},
+    ("numpy", "matmul"): {"weights": ("plain", "transposed"), "threads": int},
 }
 """(library, call) → the parameters it may have and their values, the default first; ``int``: 1 to 1024.
 

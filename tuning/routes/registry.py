@@ -1,5 +1,40 @@
 """Every route there is, in the order in which they are tried. Adding one is a line here."""
 
-from tuning.routes.base import Route
+from __future__ import annotations
 
-ROUTES: tuple[Route, ...] = ()
+from opatlas.identity import Operator, Setting, Target
+from tuning.routes.base import Budget, Candidate, Route
+from tuning.routes.library.eager import Eager
+from tuning.routes.library.mkl import Mkl
+from tuning.routes.library.onednn import OneDnn
+from tuning.routes.library.onnxruntime import OnnxRuntime
+from tuning.routes.library.openblas import OpenBlas
+
+ROUTES: tuple[Route, ...] = (
+    Eager(),
+    OnnxRuntime(),
+    OneDnn(),
+    Mkl(),
+    OpenBlas(),
+)
+
+DEFAULTS = ("eager", "onnxruntime")
+"""What users have without us, the first that supports the operator."""
+
+
+def route(name: str) -> Route:
+    """The route called ``name``; KeyError where there is none."""
+    for one in ROUTES:
+        if one.name == name:
+            return one
+    raise KeyError(f"no route is called {name!r}; there are {', '.join(one.name for one in ROUTES)}")
+
+
+def default_candidate(operator: Operator, target: Target, setting: Setting) -> tuple[Route, Candidate] | None:
+    """The default that everything is timed against: eager, else ONNX Runtime; None where neither can."""
+    for name in DEFAULTS:
+        default = route(name)
+        if default.available(target) and default.supports(operator, setting):
+            for candidate in default.candidates(operator, target, setting, Budget(seconds=1.0, candidates=1)):
+                return default, candidate
+    return None

@@ -10,7 +10,8 @@ _FAMILIES = {
     "convolution": "Conv ConvTranspose",
     "elementwise": """Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr
         BitwiseXor Cast CastLike Ceil Clip ConstantOfShape Cos Cosh Div Dropout Equal Erf Exp Floor Greater
-        GreaterOrEqual Identity IsInf IsNaN Less LessOrEqual Log Max Mean Min Mod Mul Neg Not Or Pow Reciprocal
+        GreaterOrEqual Identity IsInf IsNaN Less LessOrEqual Log Max Mean Min Mod Mul Neg Not Or Pow
+        Reciprocal
         Round Sign Sin Sinh Sqrt Sub Sum Tan Where Xor""",
     "linear": "Det Einsum Gemm MatMul Trilu",
 }

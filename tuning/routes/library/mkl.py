@@ -1,0 +1,42 @@
+"""MKL and PyTorch's native kernels: the same calls with oneDNN switched off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opatlas.identity import Operator, Setting
+from opatlas.load.torch_graph import missing
+from tuning.routes.base import Answer, No, Yes
+from tuning.routes.library.recipes import Recipe, RecipeRoute, constant
+
+PRODUCTS = frozenset(("MatMul", "Gemm"))
+CONVOLUTIONS = frozenset(("Conv", "ConvTranspose"))
+
+
+class Mkl(RecipeRoute):
+    """Matrix products in MKL (weights transposed or packed), convolutions unfolded onto its products."""
+
+    name = "mkl"
+    distributions = ("torch",)
+    preload = ("torch",)
+
+    def supports(self, operator: Operator, setting: Setting) -> Answer:
+        if reason := missing(operator):
+            return No(reason)
+        if not any(True for _ in self.variants(operator, setting)):
+            return No("MKL takes no part in this operator")
+        return Yes()
+
+    def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
+        call = {"library": "torch", "call": "eager", "onednn": False}
+        if operator.inputs[0].dtype not in ("float32", "float64"):
+            return
+        if CONVOLUTIONS & set(operator.op_types):
+            yield call, "native kernel"
+        products = [node for node in operator.nodes if node.op in PRODUCTS]
+        if products and not CONVOLUTIONS & set(operator.op_types):
+            yield call, "plain product"
+        if any(constant(operator, node.inputs[1]) for node in products):
+            yield {**call, "weights": "transposed"}, "second operand stored transposed"
+            if operator.inputs[0].dtype == "float32":
+                yield {**call, "weights": "packed"}, "packed weights"

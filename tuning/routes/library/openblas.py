@@ -1,0 +1,29 @@
+"""OpenBLAS (the one that NumPy carries): matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opatlas.identity import Operator, Setting
+from tuning.routes.base import Answer, No, Yes
+from tuning.routes.library.recipes import Recipe, RecipeRoute, constant
+
+
+class OpenBlas(RecipeRoute):
+    """``numpy.matmul`` into a kept output; a constant second operand also stored transposed."""
+
+    name = "openblas"
+    distributions = ("numpy",)
+    preload = ("numpy",)
+
+    def supports(self, operator: Operator, setting: Setting) -> Answer:
+        from opatlas.load.numpy_recipe import missing
+
+        reason = missing(operator)
+        return No(reason) if reason else Yes()
+
+    def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
+        call = {"library": "numpy", "call": "matmul"}
+        yield call, "plain product"
+        if constant(operator, operator.nodes[0].inputs[1]):
+            yield {**call, "weights": "transposed"}, "second operand stored transposed"

@@ -1,0 +1,119 @@
+"""What every library route shares: a candidate is a recipe, and building it is writing its manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from opatlas.identity import Operator, Setting, Target
+from opatlas.load import Manifest
+from opatlas.load.needs import installed_version
+from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, No, RouteError, Yes
+
+Recipe = Mapping[str, Any]
+
+SINGLE_THREAD_ELEMENTS = 1 << 20
+"""Above this many elements touched one thread cannot beat several: waking them costs microseconds."""
+
+SINGLE_THREAD_PRODUCTS = 1 << 24
+"""The same for multiply-adds of convolutions and matrix products (about 0.2 ms on one core)."""
+
+
+class RecipeRoute:
+    """A route whose artifacts are recipes. A library's file says its name, its limits and its variants."""
+
+    name: str
+    method: Method = "library"
+    zygote = "library"
+    preload: tuple[str, ...] = ()
+    builds_in_process = True
+    distributions: tuple[str, ...] = ()  # the first is the one that a recipe needs in its exact version
+
+    def versions(self) -> Mapping[str, str]:
+        found = {name: installed_version(name) for name in self.distributions}
+        return {name: version for name, version in found.items() if version is not None}
+
+    def available(self, target: Target) -> Answer:
+        if target.kind != "cpu":
+            return No(f"{self.name} is a CPU library here; the target is {target.kind}")
+        absent = sorted(set(self.distributions) - set(self.versions()))
+        return No(f"{', '.join(absent)} is not installed") if absent else Yes()
+
+    def supports(self, operator: Operator, setting: Setting) -> Answer:
+        raise NotImplementedError
+
+    def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
+        """Recipes and their labels, the most promising first; ``threads`` is added by :meth:`candidates`."""
+        raise NotImplementedError
+
+    def candidates(
+        self, operator: Operator, target: Target, setting: Setting, budget: Budget
+    ) -> Iterator[Candidate]:
+        if not self.supports(operator, setting):
+            return
+        variants = list(self.variants(operator, setting))
+        made = [Candidate(self.name, recipe, label) for recipe, label in variants]
+        if setting.threads > 1 and is_small(operator):
+            made += [
+                Candidate(self.name, {**recipe, "threads": 1}, f"{label}, one thread")
+                for recipe, label in variants
+            ]
+        yield from made[: budget.candidates]
+
+    def build(
+        self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
+    ) -> Artifact:
+        distribution = self.distributions[0]
+        version = installed_version(distribution)
+        if version is None:
+            raise RouteError(f"{distribution} is not installed")
+        manifest = Manifest(
+            kind="recipe",
+            route=self.name,
+            operator=operator.to_json(),
+            setting=setting.to_json(),
+            # The label (+cpu) is the wheel's, not the library's: the same version does the same call.
+            needs={distribution: version.partition("+")[0]},
+            recipe=dict(candidate.parameters),
+        )
+        return Artifact(manifest, workdir, facts={"versions": dict(self.versions())})
+
+
+def is_small(operator: Operator) -> bool:
+    """Whether one thread has a chance against several (a bound on size, not a prediction)."""
+    elements = sum(_elements(value.shape) for value in (*operator.inputs, *operator.produced))
+    return elements <= SINGLE_THREAD_ELEMENTS and _products(operator) <= SINGLE_THREAD_PRODUCTS
+
+
+def _products(operator: Operator) -> int:
+    """Multiply-adds of the convolutions and matrix products."""
+    total = 0
+    for node in operator.nodes:
+        output = _elements(operator.value(node.outputs[0]).shape)
+        if node.op in ("MatMul", "Gemm"):
+            first = operator.value(node.inputs[0]).shape
+            total += output * first[0 if node.attributes.get("transA") else -1]
+        elif node.op == "Conv":
+            total += output * _elements(operator.value(node.inputs[1]).shape[1:])
+        elif node.op == "ConvTranspose":
+            weights = operator.value(node.inputs[1]).shape
+            total += _elements(operator.value(node.inputs[0]).shape) * _elements(weights[1:])
+    return total
+
+
+def _elements(shape: tuple[int, ...]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+def constant(operator: Operator, number: int) -> bool:
+    """Whether a value is a constant input."""
+    return 0 <= number < len(operator.inputs) and operator.inputs[number].role == "const"
+
+
+def dense_inputs(operator: Operator) -> bool:
+    """Whether every input lies row-major in memory."""
+    return all(value.strides is None for value in operator.inputs)
