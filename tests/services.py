@@ -59,20 +59,9 @@ class PrivatePostgres:
         if self._user:
             shutil.chown(self._folder, self._user)
         data = self._folder / "data"
+        options = ["-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
         _checked(
-            [
-                programs / "initdb",
-                "-D",
-                data,
-                "-U",
-                "opatlas",
-                "-A",
-                "trust",
-                "-E",
-                "UTF8",
-                "--locale=C.UTF-8",
-            ]
-            + ["--no-sync"],
+            [programs / "initdb", "-D", data, "-U", "opatlas", *options],
             user=self._user,
         )
         settings = {
