@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from opatlas.identity import Operator, Setting, Target
 from tuning.routes.base import Budget, Candidate, Route
+from tuning.routes.compiler.tvm import TvmRoute
 from tuning.routes.library.eager import Eager
 from tuning.routes.library.mkl import Mkl
 from tuning.routes.library.onednn import OneDnn
@@ -16,6 +17,7 @@ ROUTES: tuple[Route, ...] = (
     OneDnn(),
     Mkl(),
     OpenBlas(),
+    TvmRoute(),
 )
 
 DEFAULTS = ("eager", "onnxruntime")

@@ -158,7 +158,7 @@ def bindings_of(main: Any) -> list[Any]:
 
 
 def is_call_tir(value: Any) -> bool:
-    from tvm import ir, relax
+    from tvm import ir
 
     return isinstance(value, ir.Call) and getattr(value.op, "name", "") == "relax.call_tir"
 

@@ -29,11 +29,11 @@ _LLVM_NAMES = {
     "amx_int8": "amx-int8",
     "amx_bf16": "amx-bf16",
 }
-_SAME = (
-    "sse sse2 ssse3 sse4a avx avx2 fma f16c bmi2 popcnt movbe adx aes gfni vaes vpclmulqdq lzcnt avx512f "
-    "avx512dq avx512bw avx512vl avx512cd avx512ifma avx512vbmi"
-).split()
-LLVM_FEATURES = {**{name: name for name in _SAME}, **_LLVM_NAMES}
+_SAME = """
+sse sse2 ssse3 sse4a avx avx2 fma f16c bmi2 popcnt movbe adx aes gfni vaes vpclmulqdq lzcnt avx512f
+avx512dq avx512bw avx512vl avx512cd avx512ifma avx512vbmi
+"""
+LLVM_FEATURES = {**{name: name for name in _SAME.split()}, **_LLVM_NAMES}
 """Raw feature (``/proc/cpuinfo``'s name) → LLVM's, for every feature that changes generated code."""
 
 
@@ -56,7 +56,7 @@ def tvm_target(target: Target, setting: Setting) -> Any:
     """
     import_tvm()
     from tvm.target import Target as TvmTarget
-    from tvm.target.codegen import llvm_get_cpu_features, llvm_get_cpu_archlist
+    from tvm.target.codegen import llvm_get_cpu_archlist, llvm_get_cpu_features
 
     plain = TvmTarget({"kind": "llvm"})
     known = {str(name) for name in llvm_get_cpu_archlist(plain)}

@@ -28,7 +28,7 @@ class TvmRoute:
     name = NAME
     method: Method = "compiler"
     zygote = "tvm"
-    preload: tuple[str, ...] = ("tuning.routes.compiler.tvm.route",)
+    preload: tuple[str, ...] = ("tuning.routes.compiler.tvm.route:warm",)
     builds_in_process = False
 
     def versions(self) -> Mapping[str, str]:

@@ -42,7 +42,8 @@ def wrapper_source(plan: Plan, operator: Operator) -> str:
 
 def _literal(index: int, data: bytes) -> str:
     values = ",".join(str(byte) for byte in data) or "0"
-    return f"static const unsigned char literal_{index}[] __attribute__((aligned({ALIGNMENT}))) = {{{values}}};\n"
+    aligned = f"__attribute__((aligned({ALIGNMENT})))"
+    return f"static const unsigned char literal_{index}[] {aligned} = {{{values}}};\n"
 
 
 def _steps(name: str, steps: list[Step], tensors: dict[int, int]) -> str:
@@ -103,7 +104,8 @@ int opatlas_run(const opatlas_tensor* tensors, int32_t n, const opatlas_threads*
 """
 
 _PREPARE = """
-int opatlas_prepare(const opatlas_tensor* constants, int32_t n, const opatlas_threads* threads, void** state) {
+int opatlas_prepare(const opatlas_tensor* constants, int32_t n, const opatlas_threads* threads,
+                    void** state) {
   char* scratch = 0;
   char* made = aligned_alloc(ALIGNMENT, STATE_BYTES);
   int code;

@@ -30,20 +30,19 @@ def item_bytes(dtype: str) -> int:
     return _BYTES[dtype]
 
 
-OPS = frozenset(
-    """
-    Add Sub Mul Div Mod Less LessOrEqual Greater GreaterOrEqual Equal BitwiseAnd BitwiseOr BitwiseXor BitShift
-    And Or Xor Not BitwiseNot Log Exp Acos Acosh Asin Asinh Atan Atanh Cos Cosh Sin Sinh Tan Tanh Neg Abs
-    Reciprocal Floor Ceil Round IsInf IsNaN Sqrt Relu Selu Mish Trilu PRelu LeakyRelu ThresholdedRelu Elu Gelu
-    HardSigmoid HardSwish Sign Softplus Softsign Shrink Erf Sum Min Max Mean Cast Gemm MatMul MatMulInteger
-    Reshape Sigmoid Softmax LogSoftmax Hardmax Transpose Unsqueeze Where Concat Clip Pow CumSum Squeeze Gather
-    GatherElements GatherND ScatterElements ScatterND EyeLike BatchNormalization LayerNormalization
-    RMSNormalization GroupNormalization InstanceNormalization MeanVarianceNormalization LRN ReduceMax
-    ReduceMin ReduceSum ReduceMean ReduceProd ReduceLogSumExp ReduceLogSum ReduceSumSquare ReduceL1 ReduceL2
-    ArgMax ArgMin Expand Slice Pad Split Tile AveragePool MaxPool LpPool GlobalAveragePool GlobalMaxPool
-    GlobalLpPool Conv ConvTranspose Flatten Identity Dropout Resize Einsum OneHot GridSample DepthToSpace
-    SpaceToDepth QuantizeLinear DequantizeLinear
-    """.split()
-)
+_OPS = """
+Add Sub Mul Div Mod Less LessOrEqual Greater GreaterOrEqual Equal BitwiseAnd BitwiseOr BitwiseXor
+BitShift And Or Xor Not BitwiseNot Log Exp Acos Acosh Asin Asinh Atan Atanh Cos Cosh Sin Sinh Tan Tanh
+Neg Abs Reciprocal Floor Ceil Round IsInf IsNaN Sqrt Relu Selu Mish Trilu PRelu LeakyRelu
+ThresholdedRelu Elu Gelu HardSigmoid HardSwish Sign Softplus Softsign Shrink Erf Sum Min Max Mean Cast
+Gemm MatMul MatMulInteger Reshape Sigmoid Softmax LogSoftmax Hardmax Transpose Unsqueeze Where Concat
+Clip Pow CumSum Squeeze Gather GatherElements GatherND ScatterElements ScatterND EyeLike
+BatchNormalization LayerNormalization RMSNormalization GroupNormalization InstanceNormalization
+MeanVarianceNormalization LRN ReduceMax ReduceMin ReduceSum ReduceMean ReduceProd ReduceLogSumExp
+ReduceLogSum ReduceSumSquare ReduceL1 ReduceL2 ArgMax ArgMin Expand Slice Pad Split Tile AveragePool
+MaxPool LpPool GlobalAveragePool GlobalMaxPool GlobalLpPool Conv ConvTranspose Flatten Identity Dropout
+Resize Einsum OneHot GridSample DepthToSpace SpaceToDepth QuantizeLinear DequantizeLinear
+"""
+OPS = frozenset(_OPS.split())
 """Op types of the default domain. Left out of the frontend's map: control flow, sequences, and operators
 whose output shape or algorithm depends on values (NonZero, Unique, TopK, NonMaxSuppression …)."""

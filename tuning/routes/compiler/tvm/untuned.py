@@ -7,10 +7,11 @@ from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
 from tuning.routes.base import RouteError
+from tuning.routes.compiler.tvm.blocks import Machine
 from tuning.routes.compiler.tvm.compile import Traces
 from tuning.routes.compiler.tvm.machine import vector_bytes
 from tuning.routes.compiler.tvm.patches import import_tvm
-from tuning.routes.compiler.tvm.schedules import Machine, schedule
+from tuning.routes.compiler.tvm.schedules import schedule
 
 CONTRACTIONS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "MatMulInteger", "Einsum"})
 
@@ -20,7 +21,7 @@ def variants(operator: Operator, setting: Setting) -> list[tuple[str, str]]:
     if CONTRACTIONS.intersection(operator.op_types):
         return [
             ("packed", "untuned, register tiles over packed weights"),
-            ("flat", "untuned, register tiles over the innermost axis"),
+            ("flat only", "untuned, register tiles over the innermost axis"),
         ]
     return [("rows", "untuned, parallel rows")]
 
