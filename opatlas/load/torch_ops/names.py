@@ -7,13 +7,25 @@ from collections.abc import Callable
 from opatlas.identity.operator import Node, Operator
 
 _FAMILIES = {
+    "activation": """Celu Elu Gelu HardSigmoid HardSwish Hardmax LeakyRelu LogSoftmax Mish PRelu Relu Selu Shrink
+        Sigmoid Softmax Softplus Softsign Swish Tanh ThresholdedRelu""",
+    "attention": "Attention RotaryEmbedding",
     "convolution": "Conv ConvTranspose",
     "elementwise": """Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr
         BitwiseXor Cast CastLike Ceil Clip ConstantOfShape Cos Cosh Div Dropout Equal Erf Exp Floor Greater
         GreaterOrEqual Identity IsInf IsNaN Less LessOrEqual Log Max Mean Min Mod Mul Neg Not Or Pow
-        Reciprocal
-        Round Sign Sin Sinh Sqrt Sub Sum Tan Where Xor""",
+        Reciprocal Round Sign Sin Sinh Sqrt Sub Sum Tan Where Xor""",
+    "indexing": """Compress Gather GatherElements GatherND OneHot ReverseSequence ScatterElements
+        ScatterND""",
     "linear": "Det Einsum Gemm MatMul Trilu",
+    "movement": """Concat DepthToSpace Expand Flatten Pad Range Reshape Shape Size Slice SpaceToDepth Split
+        Squeeze Tile Transpose Unsqueeze""",
+    "normalisation": """BatchNormalization GroupNormalization InstanceNormalization LRN LayerNormalization
+        LpNormalization MeanVarianceNormalization RMSNormalization""",
+    "pooling": "AveragePool GlobalAveragePool GlobalLpPool GlobalMaxPool LpPool MaxPool",
+    "reduction": """ArgMax ArgMin CumSum ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean
+        ReduceMin ReduceProd ReduceSum ReduceSumSquare TopK""",
+    "resize": "Resize",
 }
 
 FAMILY_OF: dict[str, str] = {name: family for family, names in _FAMILIES.items() for name in names.split()}

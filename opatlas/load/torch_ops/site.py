@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from opatlas.errors import OpatlasError
+from opatlas.identity.dtypes import array
 from opatlas.identity.operator import Node, Operator, Value
 from opatlas.load.dtypes import EXTENSION_TYPES
 
@@ -61,7 +62,7 @@ class Site:
         number = self.node.inputs[position]
         value = self.operator.value(number)
         if value.data is not None:
-            return np.array(value.data, dtype=value.dtype).reshape(value.shape)
+            return array(value.data, value.dtype, value.shape)
         if number in self._known:
             known = self._known[number]
             return np.asarray(known.float() if value.dtype in EXTENSION_TYPES else known)

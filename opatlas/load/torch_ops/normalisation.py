@@ -1,0 +1,129 @@
+"""Normalisations, in inference (batch normalisation in training mode too: open logs hold such calls)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+
+from opatlas.load.torch_ops.site import Site
+
+Built = Callable[..., object]
+
+
+def _epsilon(site: Site) -> float:
+    return float(site.attrs.get("epsilon", 1e-5))
+
+
+def _batch(site: Site) -> Built:
+    epsilon = _epsilon(site)
+    if not site.flag("training_mode"):
+        return lambda x, w, b, mean, var: F.batch_norm(x, mean, var, w, b, False, 0.0, epsilon)
+    momentum = float(site.attrs.get("momentum", 0.9))
+    axes = [axis for axis in range(site.rank()) if axis != 1]
+    if len(site.node.outputs) == 1:
+        return lambda x, w, b, mean, var: F.batch_norm(x, None, None, w, b, True, 0.0, epsilon)
+
+    def run(x, w, b, mean, var):
+        # ONNX keeps the population's variance, PyTorch the sample's: the running values are made here.
+        new_var, new_mean = torch.var_mean(x, axes, correction=0)
+        made = F.batch_norm(x, None, None, w, b, True, 0.0, epsilon)
+        return (
+            made,
+            mean * momentum + new_mean.to(mean.dtype) * (1 - momentum),
+            var * momentum + new_var.to(var.dtype) * (1 - momentum),
+        )
+
+    return run
+
+
+def _layer(site: Site) -> Built:
+    axis, epsilon = site.axis(default=-1), _epsilon(site)
+    shape = site.shape(0)[axis:]
+    biased = site.has(2)
+    if len(site.node.outputs) == 1:
+        if site.shape(1) == shape and (not biased or site.shape(2) == shape):
+            return lambda x, w, b=None: F.layer_norm(x, shape, w, b, epsilon)
+        return lambda x, w, b=None: _scaled(F.layer_norm(x, shape, None, None, epsilon), w, b)
+    axes = list(range(axis, site.rank()))
+
+    def run(x, w, b=None):
+        var, mean = torch.var_mean(x, axes, correction=0, keepdim=True)
+        inverse = torch.rsqrt(var + epsilon)
+        return _scaled((x - mean) * inverse, w, b), mean, inverse
+
+    return run
+
+
+def _scaled(x: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    return x * scale if bias is None else x * scale + bias
+
+
+def _rms(site: Site) -> Built:
+    axis, epsilon = site.axis(default=-1), _epsilon(site)
+    shape = site.shape(0)[axis:]
+    if site.shape(1) == shape:
+        return lambda x, w: F.rms_norm(x, shape, w, epsilon)
+    return lambda x, w: F.rms_norm(x, shape, None, epsilon) * w
+
+
+def _group(site: Site) -> Built:
+    groups, epsilon = int(site.attrs["num_groups"]), _epsilon(site)
+    return lambda x, w, b: F.group_norm(x, groups, w, b, epsilon)
+
+
+def _instance(site: Site) -> Built:
+    epsilon = _epsilon(site)
+    if all(size == 1 for size in site.shape(0)[2:]):
+        # PyTorch refuses one element a channel: it thinks of training.
+        return lambda x, w, b: F.group_norm(x, x.shape[1], w, b, epsilon)
+    return lambda x, w, b: F.instance_norm(x, None, None, w, b, True, 0.0, epsilon)
+
+
+def _local_response(site: Site) -> Built:
+    size = int(site.attrs["size"])
+    alpha, beta = float(site.attrs.get("alpha", 1e-4)), float(site.attrs.get("beta", 0.75))
+    bias = float(site.attrs.get("bias", 1.0))
+    if size % 2:
+        return lambda x: F.local_response_norm(x, size, alpha, beta, bias)
+    before, after = (size - 1) // 2, size // 2  # PyTorch leans the other way for even sizes
+
+    def run(x):
+        flat = x.reshape(x.shape[0], 1, x.shape[1], -1)
+        squares = F.avg_pool2d(F.pad(flat * flat, (0, 0, before, after)), (size, 1), 1)
+        return x / torch.pow(squares.reshape(x.shape) * alpha + bias, beta)
+
+    return run
+
+
+def _mean_variance(site: Site) -> Built:
+    axes = [int(axis) for axis in site.attrs.get("axes", (0, 2, 3))]
+
+    def run(x):
+        var, mean = torch.var_mean(x, axes, correction=0, keepdim=True)
+        return (x - mean) / (torch.sqrt(var) + 1e-9)
+
+    return run
+
+
+def _lp(site: Site) -> Built:
+    axis, power = site.axis(default=-1), float(site.attrs.get("p", 2))
+
+    def run(x):
+        norm = torch.linalg.vector_norm(x, power, axis, keepdim=True)
+        return torch.where(norm == 0, torch.zeros_like(x), x / norm)
+
+    return run
+
+
+BUILDERS: dict[str, Callable[[Site], Built]] = {
+    "BatchNormalization": _batch,
+    "GroupNormalization": _group,
+    "InstanceNormalization": _instance,
+    "LRN": _local_response,
+    "LayerNormalization": _layer,
+    "LpNormalization": _lp,
+    "MeanVarianceNormalization": _mean_variance,
+    "RMSNormalization": _rms,
+}

@@ -1,0 +1,132 @@
+"""Reductions over axes, running sums and sorted choices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from opatlas.load.torch_ops.activation import first_extreme
+from opatlas.load.torch_ops.site import Site
+
+Built = Callable[..., object]
+Reduce = Callable[[torch.Tensor, list[int], bool], torch.Tensor]
+
+
+def _reduce(function: Reduce) -> Callable[[Site], Built]:
+    def build(site: Site) -> Built:
+        keep = site.flag("keepdims", 1)
+        axes = site.axes()
+        if not axes:
+            if site.flag("noop_with_empty_axes"):
+                # No axis, nothing to fold: what is left is the function of one element at a time.
+                return lambda x, *_: function(x.unsqueeze(0), [0], False)
+            axes = list(range(site.rank()))
+        if not axes:
+            return lambda x, *_: function(x.unsqueeze(0), [0], False)
+        return lambda x, *_: function(x, axes, keep)
+
+    return build
+
+
+def _sum(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
+    return torch.sum(x, axes, keep, dtype=x.dtype)
+
+
+def _mean(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
+    if x.is_floating_point():
+        return torch.mean(x, axes, keep)
+    count = 1
+    for axis in axes:
+        count *= x.shape[axis]
+    return torch.div(_sum(x, axes, keep), count, rounding_mode="trunc")
+
+
+def _max(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
+    return torch.amax(x, axes, keep)
+
+
+def _min(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
+    return torch.amin(x, axes, keep)
+
+
+def _product(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
+    for axis in sorted(axes, reverse=True):
+        x = torch.prod(x, axis, keep, dtype=x.dtype)
+    return x
+
+
+def _l1(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
+    return _sum(x.abs(), axes, keep)
+
+
+def _l2(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
+    if x.is_floating_point():
+        return torch.linalg.vector_norm(x, 2, axes, keep)
+    return torch.sqrt(_sum(x * x, axes, keep).double()).to(x.dtype)
+
+
+def _log_sum(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
+    return torch.log(_sum(x, axes, keep))
+
+
+def _log_sum_exp(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
+    return torch.logsumexp(x, axes, keep)
+
+
+def _sum_square(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
+    return _sum(x * x, axes, keep)
+
+
+def _arg(largest: bool) -> Callable[[Site], Built]:
+    def build(site: Site) -> Built:
+        axis, keep = site.axis(), site.flag("keepdims", 1)
+        if not site.flag("select_last_index"):
+            return lambda x: first_extreme(x, axis, largest, keep)
+        last = site.shape(0)[axis] - 1
+        return lambda x: last - first_extreme(torch.flip(x, [axis]), axis, largest, keep)
+
+    return build
+
+
+def _cumulative_sum(site: Site) -> Built:
+    axis = site.numbers(1, "axis")[0]
+    axis = axis + site.rank() if axis < 0 else axis
+    exclusive, reverse = site.flag("exclusive"), site.flag("reverse")
+    if not exclusive and not reverse:
+        return lambda x, *_: torch.cumsum(x, axis, dtype=x.dtype)
+
+    def run(x, *_):
+        turned = torch.flip(x, [axis]) if reverse else x
+        sums = torch.cumsum(turned, axis, dtype=x.dtype)
+        if exclusive:
+            sums = torch.cat(
+                [torch.zeros_like(sums.narrow(axis, 0, 1)), sums.narrow(axis, 0, x.shape[axis] - 1)], axis
+            )
+        return torch.flip(sums, [axis]) if reverse else sums
+
+    return run
+
+
+def _top(site: Site) -> Built:
+    count = site.numbers(1, "K")[0]
+    axis, largest, order = site.axis(default=-1), site.flag("largest", 1), site.flag("sorted", 1)
+    return lambda x, *_: torch.topk(x, count, axis, largest, order)
+
+
+BUILDERS: dict[str, Callable[[Site], Built]] = {
+    "ArgMax": _arg(largest=True),
+    "ArgMin": _arg(largest=False),
+    "CumSum": _cumulative_sum,
+    "ReduceL1": _reduce(_l1),
+    "ReduceL2": _reduce(_l2),
+    "ReduceLogSum": _reduce(_log_sum),
+    "ReduceLogSumExp": _reduce(_log_sum_exp),
+    "ReduceMax": _reduce(_max),
+    "ReduceMean": _reduce(_mean),
+    "ReduceMin": _reduce(_min),
+    "ReduceProd": _reduce(_product),
+    "ReduceSum": _reduce(_sum),
+    "ReduceSumSquare": _reduce(_sum_square),
+    "TopK": _top,
+}
