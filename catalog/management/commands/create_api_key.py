@@ -1,0 +1,38 @@
+"""``manage.py create_api_key NAME --scopes lookup operate``"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from catalog import models, services
+from catalog.errors import RequestError
+
+
+class Command(BaseCommand):
+    help = "Make an API key. Its text is shown once."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("name", help="what the key is for")
+        parser.add_argument(
+            "--scopes", nargs="+", default=["lookup"], help=f"of: {', '.join(services.SCOPES)}"
+        )
+        parser.add_argument("--organisation", default="", help="its owner; made if it does not exist")
+        parser.add_argument("--max-queued-misses", type=int, default=10_000)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        owner = services.default_organisation()
+        if options["organisation"]:
+            owner = models.Organisation.objects.get_or_create(name=options["organisation"][:200])[0]
+        try:
+            key, text = services.create_api_key(
+                owner,
+                options["name"],
+                options["scopes"],
+                max_queued_misses=max(0, options["max_queued_misses"]),
+            )
+        except RequestError as error:
+            raise CommandError(str(error)) from error
+        self.stderr.write(f"The key {key.prefix} of {owner} ({', '.join(key.scopes)}), shown this once:")
+        self.stdout.write(text)

@@ -1,0 +1,24 @@
+"""``manage.py revoke_api_key PREFIX``"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from catalog import services
+from catalog.errors import RequestError
+
+
+class Command(BaseCommand):
+    help = "Close an API key at once. Its prefix is the part between opk_ and the next underscore."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("prefix")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            key = services.revoke_api_key(options["prefix"])
+        except RequestError as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write(f"{key} is revoked since {key.revoked_at:%Y-%m-%d %H:%M:%S} UTC.")
