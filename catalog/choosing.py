@@ -46,7 +46,7 @@ def rank(entries: Mapping[str, Ratios], incumbent: str | None, margin: float = M
     another is not. The others follow by ratio, those confirmed slower last.
     """
     order = sorted(entries, key=lambda name: (entries[name].confirmed_slower, -entries[name].ratio, name))
-    if incumbent not in entries:
+    if incumbent is None or incumbent not in entries:
         return order
     held = entries[incumbent]
     winner = next((name for name in order if _replaces(entries[name], held, margin)), incumbent)

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import models
 
+if TYPE_CHECKING:
+    _Text = models.TextField[Any, Any]
+else:
+    _Text = models.TextField
 
-class ExactJSONField(models.TextField):
+
+class ExactJSONField(_Text):
     """JSON kept as its canonical text (sorted keys, no spaces).
 
     PostgreSQL's ``jsonb`` rewrites numbers (``1e22`` comes back as an integer, ``-0.0`` as ``0.0``) and
     refuses ``Infinity``: a graph or a manifest read back from it could have another key than the one it was
     stored under. Nothing searches inside these documents, so text loses nothing.
     """
+
+    _pyi_private_set_type: Any
+    _pyi_private_get_type: Any
 
     description = "JSON document, kept as canonical text"
 

@@ -11,8 +11,11 @@ def needs_text(needs: Mapping[str, str]) -> str:
 
 
 def are_met(text: str, versions: Mapping[str, str]) -> bool:
-    """Whether a caller with these exact versions can load what ``text`` (of :func:`needs_text`) asks for."""
+    """Whether a caller with these exact versions can load what ``text`` (of :func:`needs_text`) asks for.
+
+    Needs name public versions; a caller's may have a local label (``2.13.0+cpu``).
+    """
     if not text:
         return True
     wanted = (item.partition("==") for item in text.split(","))
-    return all(versions.get(name) == version for name, _, version in wanted)
+    return all(versions.get(name, "").partition("+")[0] == version for name, _, version in wanted)

@@ -31,10 +31,8 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
         return _answer(_sentence(error) or "This is not allowed.", 403)
     if isinstance(error, exceptions.APIException):
         headers = {}
-        if getattr(error, "auth_header", None):
-            headers["WWW-Authenticate"] = error.auth_header
-        if getattr(error, "wait", None):
-            headers["Retry-After"] = str(int(error.wait))  # type: ignore[attr-defined]
+        if challenge := getattr(error, "auth_header", None):
+            headers["WWW-Authenticate"] = str(challenge)
         where, sentence = _first(error.detail)
         return _answer(sentence, error.status_code, where=where, headers=headers)
     if isinstance(error, SystemFault | OperationalError | InterfaceError):

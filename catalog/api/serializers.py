@@ -85,7 +85,7 @@ class BestSerializer(serializers.Serializer[Any]):
     implementation = serializers.IntegerField()
     route = serializers.CharField()
     method = serializers.ChoiceField(choices=models.Method.choices)
-    label = serializers.CharField()
+    label = serializers.CharField()  # type: ignore[assignment]
     kind = serializers.ChoiceField(choices=["c-abi", "package", "recipe"])
     artifact = serializers.CharField()
     url = serializers.CharField()

@@ -1,5 +1,7 @@
 """The query API's URLs. Keys, ids and digests are matched here: what does not fit is a 404."""
 
+from typing import Any
+
 from django.contrib.auth.decorators import login_not_required
 from django.urls import URLPattern, URLResolver, path, register_converter
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
@@ -22,7 +24,7 @@ class Sha256Converter(OperatorKeyConverter):
 
 
 class PlainNameConverter(OperatorKeyConverter):
-    regex = "[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}"
+    regex = "[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}"
 
 
 class RowIdConverter:
@@ -42,7 +44,7 @@ register_converter(Sha256Converter, "sha256")
 register_converter(PlainNameConverter, "plain_name")
 register_converter(RowIdConverter, "row_id")
 
-_open = {"authentication_classes": [], "permission_classes": []}
+_open: dict[str, Any] = {"authentication_classes": [], "permission_classes": []}
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("lookup", lookups.LookupView.as_view(), name="lookup"),

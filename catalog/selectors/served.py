@@ -110,7 +110,7 @@ def _rows(
         cursor.execute(sql, [*keys, target.pk, setting.pk, *scopes])
         rows = cursor.fetchall()
     if connection.vendor == "sqlite":  # its times are UTC and do not say so
-        return [Hit(*row[:-2], row[-2].replace(tzinfo=UTC), row[-1]) for row in rows]
+        return [Hit._make((*row[:-2], row[-2].replace(tzinfo=UTC), row[-1])) for row in rows]
     return [Hit._make(row) for row in rows]
 
 

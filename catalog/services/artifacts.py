@@ -19,7 +19,7 @@ from opatlas.load import Manifest
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 _CHUNK_BYTES = 1 << 20
 
 
@@ -90,7 +90,9 @@ def store_file(folder: Path, name: str, sha256: str) -> int:
 
 def _copy(source: Path, destination: Path) -> tuple[str, int]:
     digest, size = hashlib.sha256(), 0
-    with source.open("rb") as reader, destination.open("xb") as writer:
+    # No symbolic links: what a sandbox left must be the file, not a way out of its folder.
+    descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    with os.fdopen(descriptor, "rb") as reader, destination.open("xb") as writer:
         while chunk := reader.read(_CHUNK_BYTES):
             digest.update(chunk)
             size += writer.write(chunk)
@@ -112,7 +114,6 @@ def _sign(manifest: Manifest, key: Ed25519PrivateKey | None) -> tuple[str, str]:
     """Signature (hexadecimal) and the signer: the SHA-256 of its raw public key."""
     if key is None:
         return "", ""
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+    from opatlas.load.signing import public_bytes, sign
 
-    public = key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
-    return key.sign(manifest.to_bytes()).hex(), hashlib.sha256(public).hexdigest()
+    return sign(manifest, key).hex(), hashlib.sha256(public_bytes(key)).hexdigest()

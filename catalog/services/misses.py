@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from catalog import models
@@ -76,7 +77,7 @@ def record_misses(wanted: Sequence[Wanted], where: Where) -> dict[str, MissAnswe
     return states | {item.key: _refusal(item, where.api_key) for item in refused}
 
 
-def _rows_of(where: Where):  # type: ignore[no-untyped-def]
+def _rows_of(where: Where) -> QuerySet[models.Miss]:
     return models.Miss.objects.filter(target=where.target, setting=where.setting, scope=where.scope)
 
 

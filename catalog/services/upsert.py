@@ -28,7 +28,7 @@ def insert_or(
         return
     meta, quote = model._meta, connection.ops.quote_name
     names = list(rows[0])
-    fields = [meta.get_field(name.removesuffix("_id")) for name in names]
+    fields: list[Any] = [meta.get_field(name.removesuffix("_id")) for name in names]
     columns = ", ".join(quote(field.column) for field in fields)
     assignments = ", ".join(
         f"{quote(column)} = {expression.replace('new.', 'excluded.')}"

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from catalog.api.authentication import key_of
 from catalog.api.describing import errors, path
 from catalog.api.serializers import ArtifactSerializer
 from catalog.errors import StoreError, Unknown
@@ -32,7 +33,7 @@ class ArtifactView(APIView):
         responses={200: ArtifactSerializer, **errors(404)},
     )
     def get(self, request: Request, sha256: str) -> Response:
-        row = known.artifact(sha256, scopes_of(request.auth.organisation))
+        row = known.artifact(sha256, scopes_of(key_of(request).organisation))
         files = [
             {"name": name, "sha256": digest, "url": f"/api/v1/artifacts/{row.sha256}/files/{name}"}
             for name, digest in sorted(row.manifest["files"].items())
@@ -76,7 +77,7 @@ class ArtifactFileView(APIView):
         },
     )
     def get(self, request: Request, sha256: str, name: str) -> Any:
-        row = known.artifact(sha256, scopes_of(request.auth.organisation))
+        row = known.artifact(sha256, scopes_of(key_of(request).organisation))
         # The name is only ever compared with the manifest's; the path is made of the file's digest.
         digest = row.manifest["files"].get(name)
         if digest is None:

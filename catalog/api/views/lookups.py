@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from catalog.api import lookup_json
+from catalog.api.authentication import key_of
 from catalog.api.describing import errors, path, query
 from catalog.api.parsers import BoundedJSONParser
 from catalog.api.serializers import BestAnswerSerializer, LookupAnswerSerializer, LookupRequestSerializer
@@ -40,6 +41,7 @@ class LookupView(APIView):
         responses={200: LookupAnswerSerializer, **errors(400, 404, 413, 415)},
     )
     def post(self, request: Request) -> HttpResponse:
+        key = key_of(request)
         parsed = lookup_json.parse_lookup(request.data)
         target, setting = lookup_json.resolve(parsed.target, parsed.setting)
         answer = lookup(
@@ -48,8 +50,8 @@ class LookupView(APIView):
                 setting=setting,
                 operators=parsed.operators,
                 related=parsed.related,
-                organisation=request.auth.organisation,
-                api_key=request.auth,
+                organisation=key.organisation,
+                api_key=key,
                 job=parsed.job,
                 accepts=parsed.accepts,
                 wait_s=parsed.wait_s,
@@ -77,6 +79,7 @@ class OperatorBestView(APIView):
         responses={200: BestAnswerSerializer, **errors(400, 404)},
     )
     def get(self, request: Request, key: str) -> HttpResponse:
+        api_key = key_of(request)
         given = request.query_params
         if "target" not in given:
             raise RequestError(
@@ -93,8 +96,8 @@ class OperatorBestView(APIView):
                 target=target,
                 setting=setting,
                 operators=[Asked(row.key)],
-                organisation=request.auth.organisation,
-                api_key=request.auth,
+                organisation=api_key.organisation,
+                api_key=api_key,
                 job=job,
                 accepts=accepts,
             )

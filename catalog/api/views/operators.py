@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 
 from catalog import models
 from catalog.api import serializers
+from catalog.api.authentication import key_of
 from catalog.api.describing import errors, path, query
 from catalog.errors import RequestError
 from catalog.selectors import known
@@ -85,7 +86,7 @@ class OperatorImplementationsView(ListAPIView[models.Implementation]):
 
     def get_queryset(self) -> QuerySet[models.Implementation]:
         given = self.request.query_params
-        query = known.implementations(scopes_of(self.request.auth.organisation)).filter(
+        query = known.implementations(scopes_of(key_of(self.request).organisation)).filter(
             operator=known.operator(self.kwargs["key"])
         )
         for name, column in (("target", "target__key"), ("setting", "setting__key"), ("route", "route")):
@@ -102,7 +103,7 @@ class ImplementationView(APIView):
         responses={200: serializers.ImplementationDetailSerializer, **errors(404)},
     )
     def get(self, request: Request, number: int) -> Response:
-        row = known.implementation(number, scopes_of(request.auth.organisation))
+        row = known.implementation(number, scopes_of(key_of(request).organisation))
         return Response(serializers.ImplementationDetailSerializer(row).data)
 
 
