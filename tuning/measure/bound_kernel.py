@@ -57,7 +57,7 @@ class BoundKernel:
         from opatlas.load import Manifest, load
 
         started = time.perf_counter_ns()
-        self.kernel = load(Manifest.from_json(self.request["manifest"]), Path(self.request["folder"]))
+        self.kernel = load(Manifest.from_json(self.request["manifest"]), Path(self.request["workdir"]))
         return {"load_us": (time.perf_counter_ns() - started) / 1e3}
 
     def prepare(self) -> dict[str, Any]:

@@ -6,49 +6,77 @@ its parts. It never raises for what a candidate does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+import logging
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from pathlib import Path
+from types import TracebackType
 
+from opatlas.errors import LoadError
 from opatlas.identity import Operator, Setting, Target
-from tuning.measure.outcome import Outcome
-from tuning.routes.base import Artifact, Candidate, Route
+from tuning.measure import procfs, sandbox
+from tuning.measure.bench import Bench, DeadBench, Equipment, Limits, open_bench
+from tuning.measure.builder import build_here, build_in_child, request_for, tune_in_child
+from tuning.measure.caches import CacheFlusher
+from tuning.measure.lock import MachineLock
+from tuning.measure.outcome import Outcome, Status
+from tuning.measure.process import ChildFailed
+from tuning.measure.specimen import Specimen, needed_bytes
+from tuning.measure.zygote import Zygote
+from tuning.routes.base import Artifact, Candidate, Route, Tunable
 
+log = logging.getLogger(__name__)
 
-@dataclass(frozen=True)
-class Limits:
-    """Bounds on one candidate."""
+_MEASURING = ("opatlas.load", "opatlas.load.pool:pool_library", "tuning.measure.bound_kernel")
+PRELOAD: Mapping[str, tuple[str, ...]] = {
+    "native": ("numpy", *_MEASURING),
+    "library": (
+        *("numpy", "onnx", "torch", "onnxruntime"),
+        *(*_MEASURING, "opatlas.load.torch_graph", "tuning.routes.registry", "tuning.measure.reference"),
+    ),
+}
+"""What a zygote imports beside its routes' ``preload``. ``native`` runs compiled candidates: it shares
+neither processes nor memory with the default, which lives in ``library``."""
 
-    build_s: float = 60.0
-    run_s: float = 20.0  # checking and timing together
-    memory_bytes: int = 4 << 30
-    disk_bytes: int = 512 << 20
-
-
-class Bench:
-    """One operator on the bench: inputs, reference outputs and a live default to time against."""
-
-    default: Outcome  # the default's own check and time (ratio 1)
-
-    def measure(self, artifact: Artifact, limits: Limits = Limits()) -> Outcome:
-        """Check the artifact against the reference, then time it in turns with the default."""
-        raise NotImplementedError
-
-    def confirm(self, artifact: Artifact, incumbent: Artifact | None, limits: Limits = Limits()) -> Outcome:
-        """Time again on fresh inputs and fresh samples (more of them), for a finalist."""
-        raise NotImplementedError
+ZYGOTE_OF_KIND = {"c-abi": "native", "recipe": "library", "package": "library"}
 
 
 class Laboratory(AbstractContextManager["Laboratory"]):
-    """Owns the warm zygotes and the machine's measurement lock."""
+    """Owns the warm zygotes and the machine's measurement lock.
 
-    def __init__(self, home: Path, target: Target) -> None:
-        raise NotImplementedError
+    Everything below ``home/lab-<pid>`` is its own; it goes when the laboratory closes. Start and use it in one
+    thread that lives as long as it does (sandboxes end with the thread that started them).
+    """
+
+    def __init__(self, home: Path, target: Target, *, tier: str | None = None) -> None:
+        self.target = target
+        self.tier = sandbox.Tier(tier) if tier else sandbox.best_tier()
+        self.home = Path(home).absolute() / f"lab-{os.getpid()}-{id(self):x}"
+        self.home.mkdir(parents=True)
+        self.lock = MachineLock()
+        self._zygotes: dict[str, Zygote] = {}
+        self._preload: dict[str, tuple[str, ...]] = dict(PRELOAD)
 
     def warm(self, routes: tuple[Route, ...]) -> None:
         """Start the zygotes that these routes need (seconds), so that the first candidate does not wait."""
-        raise NotImplementedError
+        for route in routes:
+            known = self._preload.get(route.zygote, PRELOAD["native"][:1])
+            self._preload[route.zygote] = tuple(dict.fromkeys((*known, *route.preload)))
+        names = {"library", "native", *(route.zygote for route in routes)}
+        started = [zygote for name in sorted(names) if not (zygote := self._zygote(name)).alive]
+        for zygote in started:
+            zygote.start()
+        for zygote in started:
+            try:
+                zygote.wait_ready()
+            except ChildFailed as failed:
+                log.error("zygote %s does not start: %s", zygote.name, failed.detail)
+                continue
+            for module, reason in zygote.ready.get("failed", {}).items():
+                log.warning("zygote %s cannot import %s: %s", zygote.name, module, reason)
 
     def build(
         self,
@@ -57,23 +85,109 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         setting: Setting,
         candidate: Candidate,
         workdir: Path,
-        limits: Limits = Limits(),
+        limits: Limits | None = None,
     ) -> Artifact | Outcome:
-        """Build in a child; an Outcome (BUILD_FAILED, TIMED_OUT, CRASHED, OUT_OF_MEMORY) when it fails."""
-        raise NotImplementedError
+        """Build in a child; an Outcome (BUILD_FAILED, TIMED_OUT, CRASHED, OUT_OF_MEMORY) when it fails.
+
+        Where the route builds in the worker itself (recipes), no child is started.
+        """
+        limits = limits or Limits()
+        if route.builds_in_process:
+            return build_here(route, operator, self.target, setting, candidate, workdir)
+        request = {
+            **request_for(route, operator, self.target, setting),
+            "candidate": {
+                "route": candidate.route,
+                "parameters": dict(candidate.parameters),
+                "label": candidate.label,
+            },
+        }
+        with self.lock.building():
+            return build_in_child(self._zygote(route.zygote), request, workdir, limits.bounds, limits.build_s)
 
     def tune(
         self, route: Route, operator: Operator, setting: Setting, workdir: Path, seconds: float
     ) -> list[Candidate] | Outcome:
         """One slice of a tunable route's search in a child; its candidates, the best first."""
-        raise NotImplementedError
+        if not isinstance(route, Tunable):
+            return Outcome(Status.UNSUPPORTED, f"route {route.name} cannot tune")
+        request = request_for(route, operator, self.target, setting)
+        with self.lock.building():
+            return tune_in_child(self._zygote(route.zygote), request, workdir, Limits().bounds, seconds)
 
-    def bench(self, operator: Operator, setting: Setting, default: Artifact) -> AbstractContextManager[Bench]:
+    @contextmanager
+    def bench(self, operator: Operator, setting: Setting, default: Artifact) -> Iterator[Bench]:
         """Set an operator up: inputs, float64 reference, the default checked and timed."""
-        raise NotImplementedError
+        needed, machine = needed_bytes(operator), procfs.total_bytes()
+        if needed > machine // 2:
+            yield DeadBench(
+                f"measuring it needs {needed >> 20} MiB; this machine has {machine >> 20} MiB",
+                Status.OUT_OF_MEMORY,
+            )
+            return
+        bench = open_bench(self._equipment, lambda: Specimen(operator, setting), setting, default, Limits())
+        try:
+            yield bench
+        finally:
+            bench.close()
 
-    def __exit__(self, *exc: object) -> None:
-        raise NotImplementedError
+    def report(self) -> dict[str, object]:
+        """For people: the tier, why better ones are missing, and how the zygotes are."""
+        return {
+            "tier": self.tier.name,
+            "missing": dict(self.tier.missing),
+            "zygotes": {
+                name: {"alive": zygote.alive, "starts": zygote.starts, **zygote.ready}
+                for name, zygote in self._zygotes.items()
+            },
+        }
+
+    def close(self) -> None:
+        """End all processes and remove all files."""
+        for zygote in self._zygotes.values():
+            zygote.close()
+        self._zygotes.clear()
+        shutil.rmtree(self.home, ignore_errors=True)
+        self.lock.close()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @cached_property
+    def _equipment(self) -> Equipment:
+        return Equipment(
+            target=self.target,
+            lock=self.lock,
+            zygote_for=lambda artifact: self._zygote(ZYGOTE_OF_KIND.get(artifact.manifest.kind, "native")),
+            library=lambda: self._zygote("library"),
+            flusher=lambda: self._flusher,
+        )
+
+    @cached_property
+    def _flusher(self) -> CacheFlusher:
+        return CacheFlusher(self.target)
+
+    @cached_property
+    def _pool_folder(self) -> Path | None:
+        """Where the loader's thread pool lies compiled, so that no child needs a compiler for it."""
+        from opatlas.load.pool import ensure_built
+
+        try:
+            return ensure_built().parent
+        except LoadError as error:
+            log.warning("the loader's thread pool cannot be built: %s", error)
+            return None
+
+    def _zygote(self, name: str) -> Zygote:
+        if name not in self._zygotes:
+            preload = self._preload.get(name, PRELOAD["native"])
+            self._zygotes[name] = Zygote(name, preload, self.tier.name, self.home / name, self._pool_folder)
+        return self._zygotes[name]
 
 
-__all__ = ["Bench", "Iterator", "Laboratory", "Limits"]
+__all__ = ["Bench", "Laboratory", "Limits"]

@@ -33,6 +33,7 @@ class ChildFailed(Exception):
         super().__init__(detail)
         self.status = status
         self.detail = detail
+        self.culprit: object = None  # whose run it was, where several take turns
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Child:
         self.base_bytes = 0
         self.peak_bytes = 0
         self.paused = False
+        self.closed = False
 
     def greet(self, deadline: float) -> None:
         """Wait for the child's first word, from which the kernel tells its pid outside the sandbox."""
@@ -134,6 +136,12 @@ class Child:
         """Processes that it started and that still live."""
         return len(procfs.family(self.pid))
 
+    def highest_bytes(self) -> int:
+        """The most memory it held beyond what it shares with its zygote, as far as was seen."""
+        highest = procfs.highest_bytes(self.pid)
+        self.peak_bytes = max(self.peak_bytes, highest - self.base_bytes if highest else 0)
+        return self.peak_bytes
+
     def log_tail(self) -> str:
         """The end of what it printed."""
         try:
@@ -144,7 +152,11 @@ class Child:
             return ""
 
     def close(self) -> None:
-        """Kill it with its descendants and forget it."""
+        """Kill it with its descendants. Once is enough; again is harmless."""
+        if self.closed:
+            return
+        self.closed = True
+        self.highest_bytes()
         for pid in procfs.family(self.pid) if self.pid else ():
             _kill(pid)
         self._signal(signal.SIGKILL)

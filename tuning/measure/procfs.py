@@ -17,6 +17,18 @@ def resident_bytes(pid: int) -> int:
         return 0
 
 
+def highest_bytes(pid: int) -> int:
+    """The most resident memory that one process ever had; 0 where it is gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
 def cpu_ns(pid: int) -> int | None:
     """CPU time of all threads of a process, ended ones included; None where the process is gone."""
     try:

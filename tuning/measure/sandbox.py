@@ -72,9 +72,11 @@ def command(tier: str, inner: Sequence[str], work: Path, readable: Sequence[Path
     return list(inner)
 
 
-def environment(tier: str, work: Path) -> dict[str, str]:
-    """All that a sandboxed process sees of the environment."""
+def environment(tier: str, work: Path, cache: Path | None = None) -> dict[str, str]:
+    """All that a sandboxed process sees of the environment. ``cache``: where the loader's own thread pool
+    lies compiled, read-only."""
     return {
+        **({"OPATLAS_CACHE": str(cache)} if cache else {}),
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
         "HOME": "/tmp" if tier == "T2" else str(work),
         "TMPDIR": "/tmp" if tier == "T2" else str(work),

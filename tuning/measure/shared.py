@@ -15,22 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from opatlas.load.dtypes import numpy_dtype
+
 ALIGNMENT = 64
-_F_SEAL_FUTURE_WRITE = 0x10
-_F_ADD_SEALS, _F_SEAL_SEAL, _F_SEAL_SHRINK, _F_SEAL_GROW = 1033, 1, 2, 4
-
-
-def numpy_dtype(name: str) -> np.dtype[Any]:
-    """NumPy's dtype, ml_dtypes' (bfloat16, float8…) included; raises TypeError for what is no number."""
-    try:
-        return np.dtype(getattr(np, name) if name != "bool" else np.bool_)
-    except (AttributeError, TypeError):
-        import ml_dtypes
-
-        found = getattr(ml_dtypes, name, None)
-        if found is None:
-            raise TypeError(f"tensors of {name} cannot be measured") from None
-        return np.dtype(found)
+_F_SEAL_FUTURE_WRITE = 0x10  # Linux 5.1; Python 3.11 has no name for it
 
 
 @dataclass(frozen=True)
@@ -106,8 +94,13 @@ class SharedMemory:
         self.fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self.fd, self.nbytes)
         self.map = mmap.mmap(self.fd, self.nbytes)
-        seals = _F_SEAL_SHRINK | _F_SEAL_GROW | (_F_SEAL_FUTURE_WRITE if ours_only else 0) | _F_SEAL_SEAL
-        fcntl.fcntl(self.fd, _F_ADD_SEALS, seals)
+        seals = (
+            fcntl.F_SEAL_SHRINK
+            | fcntl.F_SEAL_GROW
+            | (_F_SEAL_FUTURE_WRITE if ours_only else 0)
+            | fcntl.F_SEAL_SEAL
+        )
+        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
 
     def close(self) -> None:
         os.close(self.fd)

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,13 @@ class Zygote:
     """One warm process that forks children. ``folder`` is the only place where they can write."""
 
     def __init__(
-        self, name: str, preload: Sequence[str], tier: str, folder: Path, readable: Sequence[Path] = ()
+        self, name: str, preload: Sequence[str], tier: str, folder: Path, cache: Path | None = None
     ) -> None:
         self.name = name
         self.preload = tuple(preload)
         self.tier = tier
         self.folder = folder
-        self.readable = tuple(readable)
+        self.cache = cache
         self.ready: Mapping[str, Any] = {}
         self.starts = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -62,8 +62,8 @@ class Zygote:
         try:
             with (self.folder.parent / f"{self.name}.log").open("wb") as log:
                 self._process = subprocess.Popen(
-                    sandbox.command(self.tier, inner, self.folder, self.readable),
-                    env=sandbox.environment(self.tier, self.folder),
+                    sandbox.command(self.tier, inner, self.folder, [self.cache] if self.cache else []),
+                    env=sandbox.environment(self.tier, self.folder, self.cache),
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -92,10 +92,18 @@ class Zygote:
             if packet.body and packet.body.get("ready"):
                 self.ready = {**packet.body, "pid": packet.pid}
 
-    def spawn(self, request: Mapping[str, Any], fds: Sequence[int], bounds: Bounds) -> Child:
+    def spawn(
+        self,
+        request: Mapping[str, Any],
+        fds: Sequence[int],
+        bounds: Bounds,
+        bring: Iterable[Path] = (),
+        bring_tree: Path | None = None,
+    ) -> Child:
         """Fork a child for ``request``; a dead zygote is started again first.
 
-        ``fds`` are handed to the child after its request. Raises :class:`ChildFailed`.
+        ``fds`` are handed to the child after its request; the files of ``bring`` and what lies in
+        ``bring_tree`` are copied into its work folder, which the request then calls ``workdir``. Raises :class:`ChildFailed`.
         """
         if not self.alive:
             self.start()
@@ -104,11 +112,14 @@ class Zygote:
         self._number += 1
         number = self._number
         folder = self.folder / str(number)
-        (folder / "work").mkdir(parents=True)
+        work = folder / "work"
+        work.mkdir(parents=True)
+        if bring_tree is not None:
+            shutil.copytree(bring_tree, work, symlinks=True, dirs_exist_ok=True)
+        for path in bring:
+            shutil.copyfile(path, work / path.name, follow_symlinks=False)
         log_path = self.folder.parent / f"{self.name}.{number}.log"
-        request_fd = wire.memory_file(
-            "request", json.dumps({"workdir": str(folder / "work"), **request}).encode()
-        )
+        request_fd = wire.memory_file("request", json.dumps({**request, "workdir": str(work)}).encode())
         ours, theirs = wire.pair()
         log_fd = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
         limits = {

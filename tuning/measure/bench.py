@@ -1,0 +1,330 @@
+"""One operator on the bench, with a live default to time every candidate against."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from opatlas.errors import OpatlasError
+from opatlas.identity import Setting, Target
+from tuning.measure.caches import CacheFlusher
+from tuning.measure.lock import MachineLock
+from tuning.measure.outcome import Outcome, Status, Timing
+from tuning.measure.process import Bounds, ChildFailed
+from tuning.measure.reference import methods
+from tuning.measure.roofline import floor_us
+from tuning.measure.specimen import BUFFERS, ReferenceAnswers, Specimen
+from tuning.measure.subject import Subject
+from tuning.measure.timer import CONFIRM, CONTEST, DEFAULT_ALONE, Effort, race
+from tuning.measure.zygote import Zygote
+from tuning.routes.base import Artifact
+
+REFERENCE_S = 30.0
+ROOFLINE_SLACK = 0.5
+"""Only a time below half the floor is called a cheat: the peaks are generous, the flops are estimates."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on one candidate."""
+
+    build_s: float = 60.0
+    run_s: float = 20.0  # checking and timing together
+    memory_bytes: int = 4 << 30
+    disk_bytes: int = 512 << 20
+
+    @property
+    def bounds(self) -> Bounds:
+        return Bounds(self.memory_bytes, self.disk_bytes)
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """What a bench borrows from its laboratory. ``zygote_for`` gives the zygote that may run an artifact."""
+
+    target: Target
+    lock: MachineLock
+    zygote_for: Callable[[Artifact], Zygote]
+    library: Callable[[], Zygote]
+    flusher: Callable[[], CacheFlusher]
+
+
+class Bench:
+    """One operator: inputs, reference outputs and a live default. Made by ``Laboratory.bench``."""
+
+    def __init__(
+        self, equipment: Equipment, specimen: Specimen, setting: Setting, default: Artifact, limits: Limits
+    ) -> None:
+        self._equipment = equipment
+        self._specimen = specimen
+        self._setting = setting
+        self._artifact = default
+        self._limits = limits
+        self._subject: Subject | None = None
+        self._cold = setting.cache == "cold"
+        self._reference_method = ""
+        self.default: Outcome = self._set_up()
+        """The default's own check and time (ratio 1). Where it is not ok, nothing can be measured here."""
+
+    def measure(self, artifact: Artifact, limits: Limits | None = None) -> Outcome:
+        """Check the artifact against the reference, then time it in turns with the default."""
+        limits = limits or Limits()
+        if not self.default.ok:
+            return Outcome(self.default.status, f"the default does not run: {self.default.detail}")
+        with self._equipment.lock.measuring():
+            return self._examine(artifact, None, CONTEST, limits)
+
+    def confirm(
+        self, artifact: Artifact, incumbent: Artifact | None, limits: Limits | None = None
+    ) -> Outcome:
+        """Time again on fresh inputs and fresh samples (more of them), for a finalist.
+
+        With an incumbent, all three run in turns; ``facts["incumbent"]`` then holds the incumbent's
+        ``ratio_to_default``, ``ratio_low``, ``ratio_high``, ``median_us`` and ``spread_us`` from the same
+        rounds (or its ``status`` and ``detail``, where it fails).
+        """
+        limits = limits or Limits()
+        if not self.default.ok:
+            return Outcome(self.default.status, f"the default does not run: {self.default.detail}")
+        self._specimen.renew()
+        with self._equipment.lock.building():
+            failed = self._compute_references()
+        if failed:
+            return Outcome(Status.UNSUPPORTED, failed)
+        with self._equipment.lock.measuring():
+            try:
+                self._live_default().refill()
+            except ChildFailed:
+                self._drop_default()
+            return self._examine(artifact, incumbent, CONFIRM, limits)
+
+    def close(self) -> None:
+        self._drop_default()
+        self._specimen.close()
+
+    def _set_up(self) -> Outcome:
+        with self._equipment.lock.building():
+            failed = self._compute_references()
+        if failed:
+            return Outcome(Status.UNSUPPORTED, failed)
+        with self._equipment.lock.measuring():
+            subject = self._new_subject(self._artifact, self._limits)
+            try:
+                subject.open()
+                subject.check()
+                runner = subject.start_runner(cold=self._cold)
+                result = race([runner], DEFAULT_ALONE, self._flush())
+            except ChildFailed as failed_child:
+                outcome = subject.outcome(failed_child.status, failed_child.detail)
+                subject.close()
+                return outcome
+        self._subject = subject
+        timing = replace(result.timings[0], ratio_to_default=1.0, ratio_low=1.0, ratio_high=1.0)
+        return replace(
+            subject.outcome(Status.OK, timing=timing),
+            facts={**subject.evidence.facts, "reference": self._reference_method},
+        )
+
+    def _compute_references(self) -> str:
+        """Fill the specimen's references; why not, where no method can."""
+        specimen = self._specimen
+        reasons = []
+        for method in methods(specimen.operator, self._artifact.manifest.route):
+            if self._reference_method not in ("", method):
+                continue  # what worked for this operator before
+            answers = ReferenceAnswers(specimen.operator, specimen.sets)
+            request: dict[str, Any] = {
+                "do": "reference",
+                "method": method,
+                "operator": specimen.operator.to_json(),
+                **specimen.request(),
+                "outputs": answers.request(),
+            }
+            try:
+                reply = self._ask_reference(request, [specimen.inputs.fd, answers.memory.fd])
+                if "error" not in reply:
+                    specimen.references = answers.read()
+                    self._reference_method = method
+                    return ""
+                reasons.append(f"{method}: {reply['error']}")
+            except ChildFailed as failed:
+                reasons.append(f"{method}: {failed.detail}")
+            finally:
+                answers.close()
+        return "no reference can be computed: " + ("; ".join(reasons) or "no method knows it")
+
+    def _ask_reference(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        library = self._equipment.library()
+        child = library.spawn(request, fds, Limits(memory_bytes=16 << 30).bounds)
+        try:
+            return child.ask(None, REFERENCE_S)
+        finally:
+            library.forget(child)
+
+    def _examine(
+        self, artifact: Artifact, incumbent: Artifact | None, effort: Effort, limits: Limits
+    ) -> Outcome:
+        """Check and race; once more with a new default, where it was the default that broke."""
+        outcome = None
+        for _ in range(2):
+            outcome = self._attempt(artifact, incumbent, effort, limits)
+            if outcome is not None:
+                return outcome
+        return Outcome(Status.NOISY, "the default broke twice while this was timed", tier=self.default.tier)
+
+    def _attempt(
+        self, artifact: Artifact, incumbent: Artifact | None, effort: Effort, limits: Limits
+    ) -> Outcome | None:
+        """None where the default broke: not the candidate's fault."""
+        try:
+            default = self._live_default()
+        except ChildFailed as failed:
+            return Outcome(failed.status, f"the default does not run any more: {failed.detail}")
+        assert default.runner is not None
+        subject = self._new_subject(artifact, limits)
+        rival: Subject | None = None
+        try:
+            default_us = None if self.default.timing is None else self.default.timing.median_us
+            subject.open()
+            subject.check(default_us)
+            subject.start_runner(cold=self._cold)
+            rival, rival_failed = self._open_rival(incumbent, limits)
+            outcome = self._race(default, subject, rival, effort)
+            if rival_failed is not None:
+                outcome = replace(outcome, facts={**outcome.facts, "incumbent": rival_failed})
+            return outcome
+        except ChildFailed as failed:
+            if default.runner is failed.culprit:
+                self._drop_default()
+                return None
+            return subject.outcome(failed.status, failed.detail)
+        except OSError as error:
+            return subject.outcome(Status.LOAD_FAILED, f"its files cannot be read: {error}")
+        finally:
+            subject.close()
+            if rival is not None:
+                rival.close()
+
+    def _race(self, default: Subject, subject: Subject, rival: Subject | None, effort: Effort) -> Outcome:
+        assert default.runner is not None and subject.runner is not None
+
+        def watch(rounds: int) -> None:
+            # What the second round's timed calls leave must be right, for inputs that came just before it.
+            if rounds == 1:
+                subject.swap_and_poison()
+            elif rounds == 2:
+                subject.check_timed(1 if subject.runner is not None and subject.runner.single else BUFFERS)
+
+        runners = [default.runner, subject.runner]
+        if rival is not None and rival.runner is not None:
+            runners.append(rival.runner)
+        result = race(runners, effort, self._flush(), watch)
+        timing = result.timings[0]
+        facts = {
+            "rounds": result.rounds,
+            "noisy_rounds": result.noisy_rounds,
+            "calls_per_batch": subject.runner.calls,
+            "handshake_us": round(subject.runner.fixed_ns / 1e3, 2),
+        }
+        subject.evidence.facts.update(facts)
+        if result.status in (Status.OK, Status.NOISY):
+            floor = floor_us(self._specimen.operator, self._equipment.target, self._setting)
+            if timing.median_us < ROOFLINE_SLACK * floor:
+                detail = f"{timing.median_us:.3g} us a run; this machine cannot do it below {floor:.3g} us"
+                return subject.outcome(Status.CHEATED, detail, timing=timing)
+            subject.must_be_idle()
+        if rival is not None and len(result.timings) > 1:
+            subject.evidence.facts["incumbent"] = _brief(result.timings[1])
+        return subject.outcome(result.status, result.detail, timing=timing)
+
+    def _open_rival(
+        self, incumbent: Artifact | None, limits: Limits
+    ) -> tuple[Subject | None, dict[str, Any] | None]:
+        """An incumbent that cannot run any more loses, and says why; it is no failure of the newcomer."""
+        if incumbent is None:
+            return None, None
+        rival = self._new_subject(incumbent, limits)
+        try:
+            rival.open()
+            rival.check()
+            rival.start_runner(cold=self._cold)
+        except (ChildFailed, OSError) as failed:
+            rival.close()
+            status = failed.status if isinstance(failed, ChildFailed) else Status.LOAD_FAILED
+            return None, {"status": str(status), "detail": str(failed)}
+        return rival, None
+
+    def _live_default(self) -> Subject:
+        """The default's process, started again where it is gone."""
+        if self._subject is None:
+            subject = self._new_subject(self._artifact, self._limits)
+            try:
+                subject.open()
+                subject.check()
+                subject.start_runner(cold=self._cold)
+            except ChildFailed:
+                subject.close()
+                raise
+            self._subject = subject
+        # It lives as long as the bench does: its own clock starts anew with every candidate.
+        self._subject.renew_time(self._limits.run_s)
+        return self._subject
+
+    def _drop_default(self) -> None:
+        if self._subject is not None:
+            with contextlib.suppress(ChildFailed):
+                self._subject.close()
+            self._subject = None
+
+    def _new_subject(self, artifact: Artifact, limits: Limits) -> Subject:
+        zygote = self._equipment.zygote_for(artifact)
+        return Subject(zygote, self._specimen, artifact, limits.bounds, limits.run_s)
+
+    def _flush(self) -> Callable[[], None] | None:
+        return self._equipment.flusher().flush if self._cold else None
+
+
+def _brief(timing: Timing) -> dict[str, float]:
+    return {
+        "ratio_to_default": timing.ratio_to_default,
+        "ratio_low": timing.ratio_low,
+        "ratio_high": timing.ratio_high,
+        "median_us": timing.median_us,
+        "spread_us": timing.spread_us,
+    }
+
+
+class DeadBench(Bench):
+    """For an operator that cannot be put on a bench at all."""
+
+    def __init__(self, reason: str, status: Status = Status.UNSUPPORTED) -> None:
+        self.default = Outcome(status, reason)
+
+    def close(self) -> None:
+        return
+
+
+def open_bench(
+    equipment: Equipment,
+    make_specimen: Callable[[], Specimen],
+    setting: Setting,
+    default: Artifact,
+    limits: Limits,
+) -> Bench:
+    """A bench, or one that says why there is none."""
+    try:
+        specimen = make_specimen()
+    except OpatlasError as error:
+        return DeadBench(str(error))
+    except (MemoryError, OSError) as error:
+        return DeadBench(f"its inputs do not fit: {error}", Status.OUT_OF_MEMORY)
+    try:
+        return Bench(equipment, specimen, setting, default, limits)
+    except BaseException:
+        specimen.close()
+        raise
+
+
+__all__ = ["Bench", "DeadBench", "Equipment", "Limits", "open_bench"]

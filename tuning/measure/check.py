@@ -1,0 +1,81 @@
+"""Comparing what came out with the reference. Strict about NaN and infinity, in either direction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tuning.measure.outcome import Status
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``error`` is the largest |difference| ÷ scale seen, the scale being the reference's largest finite
+    magnitude in that output (at least its type's smallest normal number)."""
+
+    status: Status = Status.OK
+    detail: str = ""
+    error: float = 0.0
+
+
+def compare(got: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: float) -> Verdict:
+    """All outputs of one run. ``wanted`` may be wider than ``got``: float64 references of float32 outputs."""
+    worst = 0.0
+    for index, (one, reference) in enumerate(zip(got, wanted, strict=True)):
+        verdict = _compare_one(one, reference, tolerance, f"output {index}")
+        if verdict.status is not Status.OK:
+            return verdict
+        worst = max(worst, verdict.error)
+    return Verdict(error=worst)
+
+
+def _compare_one(got: np.ndarray, reference: np.ndarray, tolerance: float, name: str) -> Verdict:
+    if got.size == 0:
+        return Verdict()
+    if got.dtype.kind in "biu":
+        wrong = np.count_nonzero(got != reference.astype(got.dtype))
+        if wrong:
+            return Verdict(
+                Status.WRONG_RESULT, f"{name}: {wrong} of {got.size} elements differ", float("inf")
+            )
+        return Verdict()
+    limit = _largest(got.dtype)
+    wide = np.complex128 if got.dtype.kind == "c" else np.float64
+    one, other = got.astype(wide), reference.astype(wide)
+    # The reference may hold what the output's own type cannot: near its limit either answer is right.
+    borderline = np.abs(other) > 0.9 * limit
+    other_finite = np.isfinite(other) & ~borderline
+    with np.errstate(invalid="ignore"):
+        same_special = np.isfinite(one) | (np.isnan(one) & np.isnan(other)) | (one == other)
+        agree = np.where(other_finite, np.isfinite(one), same_special & ~np.isfinite(one))
+    agree |= borderline & (np.isinf(one) | (np.abs(one) > 0.5 * limit))
+    if not agree.all():
+        wrong = int(got.size - np.count_nonzero(agree))
+        example = one.reshape(-1)[int(np.argmin(agree.reshape(-1)))]
+        return Verdict(
+            Status.NOT_FINITE,
+            f"{name}: {wrong} of {got.size} elements are not finite where the reference is, or the other way "
+            f"round (one is {example})",
+            float("inf"),
+        )
+    if not other_finite.any():
+        return Verdict()
+    scale = max(float(np.abs(other[other_finite]).max()), float(np.finfo(np.float32).tiny))
+    error = float(np.abs(one[other_finite] - other[other_finite]).max()) / scale
+    if error > tolerance:
+        return Verdict(
+            Status.WRONG_RESULT, f"{name}: error {error:.3g} of its scale; at most {tolerance:.3g}", error
+        )
+    return Verdict(error=error)
+
+
+def _largest(dtype: np.dtype) -> float:
+    if dtype.kind == "f" and dtype.itemsize in (2, 4, 8):
+        return float(np.finfo(dtype).max)
+    if dtype.kind == "c":
+        return float(np.finfo(np.float32 if dtype.itemsize == 8 else np.float64).max)
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(dtype).max)

@@ -1,0 +1,127 @@
+"""Fresh random inputs: several value distributions, from seeds that only the parent knows."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from opatlas.identity import Operator, Value
+from opatlas.load.dtypes import numpy_dtype
+from tuning.measure.domains import Domain, domains
+from tuning.measure.shared import span
+
+DISTRIBUTIONS = ("normal", "uniform", "sparse", "magnitudes")
+"""In this order; a cheap operator is checked on all, an expensive one on the first few."""
+
+
+def make_constants(operator: Operator, rng: np.random.Generator) -> dict[int, np.ndarray]:
+    """Flat spans of the constant inputs (weights scaled by fan-in, variances positive)."""
+    ruled = domains(operator)
+    return {
+        number: make_span(operator.inputs[number], ruled[number], "normal", rng, constant=True)
+        for number in operator.constant_inputs
+    }
+
+
+def make_runtime(operator: Operator, distribution: str, rng: np.random.Generator) -> dict[int, np.ndarray]:
+    """Flat spans of the runtime inputs."""
+    ruled = domains(operator)
+    return {
+        number: make_span(operator.inputs[number], ruled[number], distribution, rng)
+        for number in operator.runtime_inputs
+    }
+
+
+def make_span(
+    value: Value, domain: Domain, distribution: str, rng: np.random.Generator, *, constant: bool = False
+) -> np.ndarray:
+    """The flat elements behind one input; a strided one also gets values in its gaps.
+
+    Raises :class:`opatlas.errors.LoadError` for element types that no array can have.
+    """
+    dtype = numpy_dtype(value.dtype)
+    count = span(value.shape, value.strides)
+    if dtype.kind == "b":
+        return rng.integers(0, 2, count).astype(bool)
+    if dtype.kind in "iu":
+        return _integers(value, domain, dtype, count, rng)
+    if dtype.kind == "c":
+        parts = rng.standard_normal((2, count), np.float32)
+        return (parts[0] + 1j * parts[1]).astype(dtype)
+    wide = np.float64 if dtype == np.float64 else np.float32
+    values = _floats(domain, distribution, count, rng, wide, constant, narrow=dtype.itemsize < 4)
+    return values.astype(dtype, copy=False)
+
+
+def _floats(
+    domain: Domain,
+    distribution: str,
+    count: int,
+    rng: np.random.Generator,
+    wide: type[np.floating],
+    constant: bool,
+    *,
+    narrow: bool,
+) -> np.ndarray:
+    """``narrow``: the values end in a type with little range, so magnitudes stay near one."""
+    if domain.kind in ("positive", "above_one", "near_one", "unit", "scale", "nonzero"):
+        uniform = rng.random(count, wide)
+        if domain.kind == "nonzero":
+            return (uniform + wide(0.5)) * rng.choice(np.array([-1, 1], wide), count)
+        low, high = {
+            "positive": (0.25, 2.0),
+            "above_one": (1.05, 3.0),
+            "near_one": (0.95, 1.05),
+            "unit": (-0.95, 0.95),
+            "scale": (0.01, 0.05),
+        }[domain.kind]
+        return uniform * wide(high - low) + wide(low)
+    if distribution == "uniform":
+        values = rng.random(count, wide) * wide(2) - wide(1)
+    else:
+        values = rng.standard_normal(count, wide)
+    if distribution == "sparse":
+        values[rng.random(count, np.float32) < 0.7] = 0
+    elif distribution == "magnitudes":
+        reach = 2 if narrow else 8
+        values *= np.exp2(rng.integers(-reach, reach + 1, count)).astype(wide)
+    if constant and domain.kind == "weight":
+        values *= wide(domain.fan_in**-0.5)
+    return values
+
+
+def _integers(
+    value: Value, domain: Domain, dtype: np.dtype, count: int, rng: np.random.Generator
+) -> np.ndarray:
+    if domain.kind == "index":
+        return rng.integers(0, max(1, domain.bounds[0]), count).astype(dtype)
+    if domain.kind == "unique" and value.strides is None:
+        return _unique_along(value.shape, domain, rng).astype(dtype).reshape(-1)
+    if domain.kind in ("tuple", "unique_tuple") and value.strides is None:
+        return _tuples(value.shape, domain, rng).astype(dtype).reshape(-1)
+    if domain.kind in ("unique", "tuple", "unique_tuple"):
+        return np.zeros(count, dtype)
+    if domain.kind in ("nonzero", "positive"):
+        return rng.integers(1, 16, count).astype(dtype)
+    if dtype.itemsize == 1:
+        info = np.iinfo(dtype)
+        return rng.integers(info.min, info.max + 1, count).astype(dtype)
+    return rng.integers(0 if dtype.kind == "u" else -64, 65, count).astype(dtype)
+
+
+def _unique_along(shape: tuple[int, ...], domain: Domain, rng: np.random.Generator) -> np.ndarray:
+    """Indices that differ along ``axis``: with repeated ones the result depends on the order of writes."""
+    longer = list(shape)
+    longer[domain.axis] = max(domain.bounds[0], shape[domain.axis])
+    order = np.argsort(rng.random(longer), axis=domain.axis)
+    return np.take(order, range(shape[domain.axis]), axis=domain.axis) % max(1, domain.bounds[0])
+
+
+def _tuples(shape: tuple[int, ...], domain: Domain, rng: np.random.Generator) -> np.ndarray:
+    rows, places = prod(shape[:-1]), max(1, prod(domain.bounds))
+    if domain.kind == "unique_tuple" and rows <= places:
+        flat = rng.choice(places, rows, replace=False)
+    else:
+        flat = rng.integers(0, places, rows)
+    return np.stack(np.unravel_index(flat, domain.bounds), axis=-1).reshape(shape)

@@ -1,0 +1,60 @@
+"""From samples to a ratio with its interval. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tuning.measure.outcome import Timing
+
+RESAMPLES = 1000
+SEED = 20261121
+
+
+def half_iqr(samples: Sequence[float]) -> float:
+    """Half the distance between the quartiles."""
+    low, high = np.quantile(np.asarray(samples), [0.25, 0.75])
+    return float(high - low) / 2
+
+
+def bootstrap_ratio(over: Sequence[float], under: Sequence[float]) -> tuple[float, float, float]:
+    """Median of the paired ratios over/under with the bounds of its 95 % bootstrap interval.
+
+    The samples are resampled in pairs: what disturbs the host disturbs both of a pair.
+    """
+    ratios = np.asarray(over, np.float64) / np.asarray(under, np.float64)
+    middle = float(np.median(ratios))
+    rng = np.random.default_rng(SEED)
+    medians = np.median(ratios[rng.integers(0, len(ratios), (RESAMPLES, len(ratios)))], axis=1)
+    low, high = np.quantile(medians, [0.025, 0.975])
+    return middle, min(float(low), middle), max(float(high), middle)
+
+
+def per_call_us(
+    once_ns: Sequence[float], twice_ns: Sequence[float], calls: int, most_fixed_ns: float
+) -> list[float]:
+    """Microseconds per call of each sample, from batches of ``calls`` and twice as many.
+
+    The slope between the two cancels what a batch costs once (handshake, wake-up). One fixed cost is
+    estimated from all samples together (the median of 2·t(k) - t(2k)), bounded by what it can be at most,
+    and taken from both batches: the slope of each sample alone would be three times as noisy.
+    """
+    once, twice = np.asarray(once_ns, np.float64), np.asarray(twice_ns, np.float64)
+    fixed = float(np.clip(np.median(2 * once - twice), 0.0, most_fixed_ns))
+    return [max(float(value), 1e-3) for value in (once + twice - 2 * fixed) / (3 * calls) / 1e3]
+
+
+def timing(default_us: Sequence[float], candidate_us: Sequence[float]) -> Timing:
+    """The evidence of one candidate against the default."""
+    ratio, low, high = bootstrap_ratio(default_us, candidate_us)
+    return Timing(
+        median_us=float(np.median(candidate_us)),
+        spread_us=half_iqr(candidate_us),
+        default_us=float(np.median(default_us)),
+        ratio_to_default=ratio,
+        ratio_low=low,
+        ratio_high=high,
+        samples_us=tuple(round(float(value), 4) for value in candidate_us),
+        default_samples_us=tuple(round(float(value), 4) for value in default_us),
+    )
