@@ -6,7 +6,12 @@ class OpatlasError(Exception):
 
 
 class CallerError(OpatlasError):
-    """The caller's fault: says what is wrong and what would be right. Nothing was changed."""
+    """The caller's fault: says what is wrong and what would be right. Nothing was changed.
+
+    ``where`` points into the caller's document (``inputs[0].shape``) where that is known.
+    """
+
+    where: str = ""
 
 
 class InvalidOperator(CallerError):

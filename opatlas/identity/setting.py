@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+from opatlas.errors import InvalidTarget
 from opatlas.identity.operator import digest_key
+from opatlas.identity.target import Target
 
 KEY_VERSION = "s1"
+MAX_THREADS = 4096
+ACCUMULATE = ("float16", "bfloat16", "float32", "float64")
 
 
 @dataclass(frozen=True)
@@ -24,17 +28,49 @@ class Setting:
 
     @cached_property
     def key(self) -> str:
+        """``s1:`` and the SHA-256 of the canonical JSON, in hexadecimal."""
         return digest_key(KEY_VERSION, self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        raise NotImplementedError
+        """Every field as plain JSON: what the key is made of."""
+        return asdict(self)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Setting:
-        """Read and check a caller's setting; raises :class:`opatlas.errors.InvalidTarget`."""
-        raise NotImplementedError
+        """Read and check a caller's setting; raises :class:`opatlas.errors.InvalidTarget`.
+
+        Fields left out take their defaults: one thread, warm cache, strict float32.
+        """
+        if not isinstance(document, Mapping):
+            raise InvalidTarget("A setting must be a JSON object such as {'threads': 2}.")
+        known = cls.__dataclass_fields__
+        unknown = [str(name)[:80] for name in document if name not in known]
+        if unknown:
+            raise InvalidTarget(f"A setting has no field '{unknown[0]}'; known are: {', '.join(known)}.")
+        threads = document.get("threads", 1)
+        if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
+            raise InvalidTarget(f"A setting's threads must be an integer from 1 to {MAX_THREADS}.")
+        cache = document.get("cache", "warm")
+        if cache not in ("warm", "cold"):
+            raise InvalidTarget("A setting's cache must be 'warm' or 'cold'.")
+        accumulate = document.get("accumulate", "float32")
+        if accumulate not in ACCUMULATE:
+            raise InvalidTarget(f"A setting's accumulate must be one of {', '.join(ACCUMULATE)}.")
+        flags = {name: document.get(name, False) for name in ("tf32", "fast_math")}
+        for name, value in flags.items():
+            if not isinstance(value, bool):
+                raise InvalidTarget(f"A setting's {name} must be true or false.")
+        return cls(threads=threads, cache=cache, accumulate=accumulate, **flags)
 
 
 def default_setting(cores: int) -> Setting:
     """What a job without wishes gets: all cores, warm cache, strict float32."""
     return Setting(threads=cores)
+
+
+def check_setting(setting: Setting, target: Target) -> None:
+    """Refuse a setting that the target cannot run; raises :class:`opatlas.errors.InvalidTarget`."""
+    if setting.threads > target.cores:
+        raise InvalidTarget(
+            f"The setting asks for {setting.threads} threads; the target has {target.cores} cores."
+        )

@@ -1,0 +1,240 @@
+"""Contradictions that ONNX's inference lets pass, each refused with what would be right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from opatlas.identity import schema as schemas
+from opatlas.identity.bounds import refuse, shown
+from opatlas.identity.operator import Value
+from opatlas.identity.workbench import Step, Workbench
+
+
+def check_step(step: Step, schema: schemas.Schema, where: str = "") -> None:
+    """Inputs, outputs and attributes against the schema; attributes become plain data of its kinds."""
+    if not schema.min_inputs <= len(step.inputs) <= schema.max_inputs:
+        wanted = _count(schema.min_inputs, schema.max_inputs)
+        refuse(f"{step.op} takes {wanted} inputs, not {len(step.inputs)}.", where)
+    if not schema.min_outputs <= len(step.outputs) <= schema.max_outputs:
+        wanted = _count(schema.min_outputs, schema.max_outputs)
+        refuse(f"{step.op} has {wanted} outputs, not {len(step.outputs)}.", where)
+    optional = {
+        i for i, formal in enumerate(schema.raw.inputs) if formal.option == formal.option.__class__.Optional
+    }
+    for position, name in enumerate(step.inputs):
+        if not name and position not in optional:
+            refuse(f"{step.op}'s input {position} may not be left out.", where)
+    step.attrs = {
+        name: schemas.coerce(value, _known(step, schema, name), step.op) for name, value in step.attrs.items()
+    }
+    for name, attribute in schema.attributes.items():
+        if attribute.required and name not in step.attrs:
+            refuse(f"{step.op} needs its attribute '{name}'.", where)
+
+
+def _known(step: Step, schema: schemas.Schema, name: str) -> schemas.Attribute:
+    if name not in schema.attributes:
+        known = ", ".join(sorted(schema.attributes)) or "none"
+        refuse(f"{step.op} has no attribute '{shown(name)}'; it knows: {known}.")
+    return schema.attributes[name]
+
+
+def _count(low: int, high: int) -> str:
+    if low == high:
+        return str(low)
+    return f"{low} to {high}" if high < 1000 else f"{low} or more"
+
+
+def check_shapes(step: Step, work: Workbench, outputs: list[Value]) -> None:
+    """What ONNX accepted though no implementation could compute it."""
+    if step.op in _CHECKS:
+        _CHECKS[step.op](step, work, outputs)
+
+
+def _need(truth: bool, step: Step, sentence: str) -> None:
+    if not truth:
+        refuse(f"{step.op}: {sentence}.")
+
+
+def _positive(step: Step, *names: str) -> None:
+    for name in names:
+        values: Any = step.attrs.get(name, ())
+        _need(all(value > 0 for value in values), step, f"every number in {name} must be at least 1")
+
+
+def _conv(step: Step, work: Workbench, outputs: list[Value]) -> None:
+    data, weight = work.shape(step, 0), work.shape(step, 3 if step.op == "QLinearConv" else 1)
+    group = step.attrs.get("group", 1)
+    _need(len(data) >= 3 and len(data) == len(weight), step, "input and weight need the same rank, 3 or more")
+    _need(group >= 1, step, "group must be at least 1")
+    _positive(step, "strides", "dilations", "kernel_shape")
+    channels = weight[1] * group
+    _need(
+        data[1] == channels,
+        step,
+        f"an input of {data[1]} channels needs a weight of {data[1]}/{group} input channels, not {weight[1]}",
+    )
+    _need(weight[0] % group == 0, step, f"{weight[0]} output channels do not divide into {group} groups")
+    if "kernel_shape" in step.attrs:
+        kernel = tuple(step.attrs["kernel_shape"])
+        _need(
+            kernel == weight[2:], step, f"kernel_shape {list(kernel)} is not the weight's {list(weight[2:])}"
+        )
+    bias = {"Conv": 2, "QLinearConv": 8}.get(step.op, 9)
+    if step.input(bias):
+        shape = work.shape(step, bias)
+        _need(shape == (weight[0],), step, f"the bias must have shape [{weight[0]}], not {list(shape)}")
+
+
+def _conv_transpose(step: Step, work: Workbench, outputs: list[Value]) -> None:
+    data, weight = work.shape(step, 0), work.shape(step, 1)
+    group = step.attrs.get("group", 1)
+    _need(len(data) >= 3 and len(data) == len(weight), step, "input and weight need the same rank, 3 or more")
+    _positive(step, "strides", "dilations", "kernel_shape")
+    _need(group >= 1 and data[1] % group == 0, step, f"{data[1]} channels do not divide into {group} groups")
+    _need(
+        data[1] == weight[0],
+        step,
+        f"an input of {data[1]} channels needs a weight of as many, not {weight[0]}",
+    )
+    if "kernel_shape" in step.attrs:
+        kernel = tuple(step.attrs["kernel_shape"])
+        _need(
+            kernel == weight[2:], step, f"kernel_shape {list(kernel)} is not the weight's {list(weight[2:])}"
+        )
+    if step.input(2):
+        made = weight[1] * group
+        shape = work.shape(step, 2)
+        _need(shape == (made,), step, f"the bias must have shape [{made}], not {list(shape)}")
+
+
+def _pool(step: Step, work: Workbench, outputs: list[Value]) -> None:
+    rank = len(work.shape(step)) - 2
+    _need(rank >= 1, step, "the input needs batch, channels and at least one spatial dimension")
+    kernel = step.attrs["kernel_shape"]
+    _need(len(kernel) == rank, step, f"kernel_shape must have {rank} numbers, not {len(kernel)}")
+    _positive(step, "strides", "dilations", "kernel_shape")
+    pads = step.attrs.get("pads", (0,) * (2 * rank))
+    _need(all(pad >= 0 for pad in pads), step, "pads must not be negative")
+    dilations = step.attrs.get("dilations", (1,) * rank)
+    for i in range(rank if len(pads) == 2 * rank and len(dilations) == rank else 0):
+        extent = (kernel[i] - 1) * dilations[i] + 1
+        _need(max(pads[i], pads[rank + i]) < extent, step, "pads must be smaller than the kernel")
+
+
+def _same_elements(step: Step, work: Workbench, outputs: list[Value]) -> None:
+    before, after = math.prod(work.shape(step)), math.prod(outputs[0].shape)
+    _need(
+        before == after,
+        step,
+        f"{before} elements cannot take the shape {list(outputs[0].shape)}, which has {after}",
+    )
+
+
+def _channel_vectors(*positions: int) -> Callable[[Step, Workbench, list[Value]], None]:
+    def check(step: Step, work: Workbench, outputs: list[Value]) -> None:
+        data = work.shape(step)
+        _need(len(data) >= 2, step, "the input needs batch and channels")
+        for position in positions:
+            shape = work.shape(step, position)
+            _need(
+                shape == (data[1],), step, f"input {position} must have shape [{data[1]}], not {list(shape)}"
+            )
+
+    return check
+
+
+def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    if len(shape) > len(target):
+        return False
+    tail = target[len(target) - len(shape) :]
+    return all(dim in (1, wide) for dim, wide in zip(shape, tail, strict=True))
+
+
+def _layer_norm(step: Step, work: Workbench, outputs: list[Value]) -> None:
+    data = work.shape(step)
+    axis = step.attrs.get("axis", -1)
+    _need(-len(data) <= axis < len(data), step, f"axis {axis} is outside the input's {len(data)} dimensions")
+    normal = data[axis:] if axis >= 0 else data[len(data) + axis :]
+    for position in (1, 2):
+        if step.input(position):
+            shape = work.shape(step, position)
+            _need(
+                _broadcasts(shape, normal),
+                step,
+                f"input {position} must have shape {list(normal)}, not {list(shape)}",
+            )
+
+
+def _group_norm(step: Step, work: Workbench, outputs: list[Value]) -> None:
+    _channel_vectors(1, 2)(step, work, outputs)
+    groups, channels = step.attrs["num_groups"], work.shape(step)[1]
+    _need(
+        groups >= 1 and channels % groups == 0,
+        step,
+        f"{channels} channels do not divide into {groups} groups",
+    )
+
+
+def _onto_first(*positions: int) -> Callable[[Step, Workbench, list[Value]], None]:
+    def check(step: Step, work: Workbench, outputs: list[Value]) -> None:
+        for position in positions:
+            if step.input(position):
+                shape = work.shape(step, position)
+                wide = outputs[0].shape
+                _need(
+                    _broadcasts(shape, wide),
+                    step,
+                    f"input {position} of shape {list(shape)} does not broadcast to {list(wide)}",
+                )
+
+    return check
+
+
+def _depth_to_space(step: Step, work: Workbench, outputs: list[Value]) -> None:
+    _need(step.attrs["blocksize"] >= 1, step, "blocksize must be at least 1")
+    _same_elements(step, work, outputs)
+
+
+def _transpose(step: Step, work: Workbench, outputs: list[Value]) -> None:
+    rank = len(work.shape(step))
+    perm = step.attrs.get("perm", tuple(range(rank)))
+    _need(sorted(perm) == list(range(rank)), step, f"perm must order the axes 0 to {rank - 1}")
+
+
+def _split(step: Step, work: Workbench, outputs: list[Value]) -> None:
+    axis = step.attrs.get("axis", 0)
+    whole = work.shape(step)[axis]
+    parts = [value.shape[axis] for value in outputs]
+    _need(sum(parts) == whole, step, f"parts of {parts} do not add up to the dimension of {whole}")
+
+
+def _lrn(step: Step, work: Workbench, outputs: list[Value]) -> None:
+    _need(step.attrs["size"] >= 1, step, "size must be at least 1")
+    _need(len(work.shape(step)) >= 2, step, "the input needs batch and channels")
+
+
+_CHECKS: dict[str, Callable[[Step, Workbench, list[Value]], None]] = {
+    "AveragePool": _pool,
+    "BatchNormalization": _channel_vectors(1, 2, 3, 4),
+    "Conv": _conv,
+    "ConvInteger": _conv,
+    "ConvTranspose": _conv_transpose,
+    "DepthToSpace": _depth_to_space,
+    "Gemm": _onto_first(2),
+    "GroupNormalization": _group_norm,
+    "InstanceNormalization": _channel_vectors(1, 2),
+    "LRN": _lrn,
+    "LayerNormalization": _layer_norm,
+    "LpPool": _pool,
+    "MaxPool": _pool,
+    "PRelu": _onto_first(1),
+    "QLinearConv": _conv,
+    "RMSNormalization": _layer_norm,
+    "Reshape": _same_elements,
+    "SpaceToDepth": _depth_to_space,
+    "Split": _split,
+    "Transpose": _transpose,
+}
