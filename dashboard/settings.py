@@ -1,7 +1,7 @@
 """Django's settings. One machine without any: everything below OPATLAS_HOME, SQLite, a file-system broker.
 
 Environment: OPATLAS_HOME (state folder, default ``var``), DATABASE_URL, BROKER_URL, OPATLAS_STORE (artifact
-store), OPATLAS_SECRET_KEY, OPATLAS_HOSTS (comma-separated), OPATLAS_DEBUG=1.
+store), OPATLAS_SECRET_KEY, OPATLAS_HOSTS (comma-separated), OPATLAS_DEBUG=1, OPATLAS_STATIC=collected.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",  # DRF's views are outside of it: they ask for keys
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -88,8 +89,21 @@ USE_I18N = False
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "dashboard" / "static"]
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "dashboard.finders.PlotlyFinder",
+]
 STATIC_ROOT = OPATLAS_HOME / "static"
-WHITENOISE_USE_FINDERS = True
+# OPATLAS_STATIC=collected (after `collectstatic` with the same): compressed files under names that contain
+# their content's hash, cached for ever. Otherwise they come straight from the source tree.
+STATIC_COLLECTED = os.environ.get("OPATLAS_STATIC") == "collected"
+WHITENOISE_USE_FINDERS = not STATIC_COLLECTED
+if STATIC_COLLECTED:
+    STORAGES = {
+        "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+        "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+    }
 
 LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/"
@@ -99,7 +113,7 @@ REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["catalog.api.authentication.ApiKeyAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["catalog.api.authentication.HasScope"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["catalog.api.parsers.BoundedJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_PAGINATION_CLASS": "catalog.api.pagination.Pages",
     "EXCEPTION_HANDLER": "catalog.api.errors.exception_handler",

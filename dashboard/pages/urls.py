@@ -1,3 +1,22 @@
-from django.urls import URLPattern, URLResolver
+"""One line per page."""
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from django.urls import URLPattern, URLResolver, path
+
+from dashboard.pages import account, explorations, health, models, operator, operators, overview
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("", overview.overview, name="overview"),
+    path("overview/live/", overview.live, name="overview-live"),
+    path("operators/", operators.operators, name="operators"),
+    path("operators/<str:key>/", operator.operator, name="operator"),
+    path("operators/<str:key>/code/<int:implementation_id>/", operator.code, name="operator-code"),
+    path("explorations/", explorations.explorations, name="explorations"),
+    path("explorations/<int:pk>/", explorations.exploration, name="exploration"),
+    path("models/", models.models, name="models"),
+    path("models/sample/", models.sample, name="model-sample"),
+    path("models/<int:pk>/", models.model, name="model"),
+    path("login/", account.Login.as_view(), name="login"),
+    path("logout/", account.Logout.as_view(), name="logout"),
+    path("password/", account.Password.as_view(), name="password"),
+    path("healthz", health.liveness, name="healthz"),
+]

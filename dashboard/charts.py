@@ -1,0 +1,214 @@
+"""Plotly figures as plain data. Colours are names of CSS custom properties (``$library``), filled in by
+``charts.js``, so that charts follow the theme. Every chart has a table beside it with the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from catalog.selectors.traffic import Slot
+from dashboard import wording
+
+Figure = dict[str, Any]
+
+SYMBOLS = {"library": "circle", "compiler": "diamond", "manual": "triangle-up"}
+METHODS = tuple(SYMBOLS)
+_FONT = {"family": "Inter, system-ui, sans-serif", "size": 12, "color": "$muted"}
+_FAR_APART = 12
+"""Times further apart than this factor are drawn on a logarithmic axis."""
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One timed implementation or trial."""
+
+    name: str
+    method: str
+    value: float
+    low: float
+    high: float
+    hover: str
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One operator of a model: its time now and what was saved, both in µs per run of the model."""
+
+    name: str
+    method: str  # "" where nothing faster than the default is known
+    now_us: float
+    saved_us: float
+    hover: str
+
+
+def hit_rate(slots: Sequence[Slot], height: int = 260) -> Figure:
+    """Hit rate as a line over the lookups it is made of."""
+    starts = [slot.start.isoformat() for slot in slots]
+    common = {"x": starts, "hoverinfo": "skip"}
+    rate = {
+        **common, "type": "scatter", "mode": "lines", "name": "Hit rate",
+        "y": [None if slot.hit_rate is None else slot.hit_rate * 100 for slot in slots],
+        "line": {"color": "$accent", "width": 2, "shape": "spline", "smoothing": 0.5}, "connectgaps": True,
+        "fill": "tozeroy", "fillcolor": "$accent-soft", "hoverinfo": "text",
+        "text": [_slot_text(slot) for slot in slots],
+    }  # fmt: skip
+    bars = [
+        {**common, "type": "bar", "name": name, "y": values, "yaxis": "y2", "marker": {"color": colour}}
+        for name, values, colour in (
+            ("Hits", [slot.hits for slot in slots], "$accent"),
+            ("Misses", [slot.misses for slot in slots], "$default"),
+        )
+    ]
+    layout = _layout(height)
+    layout["barmode"] = "stack"
+    layout["bargap"] = 0.25
+    layout["hovermode"] = "x unified"
+    layout["xaxis"] |= {"type": "date", "showgrid": False, "anchor": "y2"}
+    layout["yaxis"] |= {"domain": [0.34, 1], "range": [0, 103]}
+    layout["yaxis"] |= {"tickvals": [0, 25, 50, 75, 100], "ticktext": ["0%", "", "50%", "", "100%"]}
+    layout["yaxis2"] = _axis() | {"domain": [0, 0.24], "nticks": 3, "rangemode": "tozero"}
+    return {"data": [rate, *bars], "layout": layout}
+
+
+def times(dots: Sequence[Dot], default_us: float | None) -> Figure:
+    """Time with its spread per implementation, the fastest on top; the default as a line across."""
+    names = [dot.name for dot in dots][::-1]
+    data = [
+        {
+            "type": "scatter", "mode": "markers", "name": method, "x": [dot.value for dot in mine],
+            "y": [dot.name for dot in mine], "text": [dot.hover for dot in mine], "hoverinfo": "text",
+            "error_x": {
+                "type": "data", "symmetric": False, "array": [dot.high - dot.value for dot in mine],
+                "arrayminus": [dot.value - dot.low for dot in mine], "color": f"${method}", "thickness": 1.5,
+                "width": 4,
+            },
+            "marker": {"color": f"${method}", "symbol": SYMBOLS[method], "size": 11},
+        }
+        for method in METHODS
+        if (mine := [dot for dot in dots if dot.method == method])
+    ]  # fmt: skip
+    layout = _layout(max(34 * len(names) + 74, 150))
+    far = dots and max(dot.value for dot in dots) > _FAR_APART * min(dot.value for dot in dots)
+    layout["xaxis"] |= {"title": {"text": "time per run, µs"}, "rangemode": "tozero", "ticksuffix": ""}
+    if far:
+        layout["xaxis"] |= {"type": "log", "title": {"text": "time per run, µs (logarithmic)"}, "nticks": 6}
+    layout["yaxis"] |= {
+        "categoryorder": "array", "categoryarray": names, "automargin": True, "showgrid": True,
+        "range": [-0.6, len(names) - 0.4], "ticksuffix": "  ",
+    }  # fmt: skip
+    layout["margin"]["l"] = 8
+    if default_us:
+        layout["shapes"] = [_line_across(default_us)]
+        layout["annotations"] = [_line_label(_log10(default_us) if far else default_us)]
+        layout["margin"]["t"] = 26
+    return {"data": data, "layout": layout}
+
+
+def trials(dots: Sequence[Dot], failures: Sequence[tuple[int, str]]) -> Figure:
+    """Speed against the default, trial by trial; ``failures`` are (number, what happened). ``Dot.name`` is
+    the trial's number."""
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter", "mode": "markers", "name": method, "x": [int(dot.name) for dot in mine],
+            "y": [dot.value for dot in mine], "text": [dot.hover for dot in mine], "hoverinfo": "text",
+            "marker": {"color": f"${method}", "symbol": SYMBOLS[method], "size": 9},
+        }
+        for method in METHODS
+        if (mine := [dot for dot in dots if dot.method == method])
+    ]  # fmt: skip
+    if failures:
+        data.append(
+            {
+                "type": "scatter", "mode": "markers", "name": "failed", "x": [n for n, _ in failures],
+                "y": [0] * len(failures), "text": [text for _, text in failures], "hoverinfo": "text",
+                "marker": {"color": "$bad", "symbol": "x-thin", "size": 8, "line": {"color": "$bad", "width": 2}},
+            }
+        )  # fmt: skip
+    layout = _layout(240)
+    layout["xaxis"] |= {"title": {"text": "trial"}, "showgrid": False, "tickformat": "d", "rangemode": "tozero"}
+    layout["yaxis"] |= {"title": {"text": "speed against the default"}, "ticksuffix": "×", "rangemode": "tozero"}
+    layout["shapes"] = [{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1, "line": _DASHED}]
+    return {"data": data, "layout": layout}
+
+
+def model_time(bars: Sequence[Bar]) -> Figure:
+    """Where a model's time goes: per operator the time of its best implementation, by the method that made
+    it, and what that saves over the default."""
+    names = [bar.name for bar in bars][::-1]
+    data = [
+        {
+            "type": "bar", "orientation": "h", "name": method or "default",
+            "x": [bar.now_us for bar in mine], "y": [bar.name for bar in mine],
+            "text": [bar.hover for bar in mine], "hoverinfo": "text", "textposition": "none",
+            "marker": {"color": f"${method or 'default'}"},
+        }
+        for method in (*METHODS, "")
+        if (mine := [bar for bar in bars if bar.method == method])
+    ]  # fmt: skip
+    saved = [bar for bar in bars if bar.saved_us > 0]
+    data.append(
+        {
+            "type": "bar", "orientation": "h", "name": "saved", "x": [bar.saved_us for bar in saved],
+            "y": [bar.name for bar in saved], "hoverinfo": "text", "textposition": "none",
+            "text": [f"{bar.name}<br>saved {wording.duration_us(bar.saved_us)}" for bar in saved],
+            "marker": {"color": "$saved", "pattern": {"shape": "/", "size": 5, "fgcolor": "$default", "solidity": 0.18}},
+        }
+    )  # fmt: skip
+    layout = _layout(max(25 * len(names) + 70, 160))
+    layout["barmode"] = "stack"
+    layout["bargap"] = 0.34
+    layout["xaxis"] |= {"title": {"text": "µs per run of the model"}, "rangemode": "tozero"}
+    layout["yaxis"] |= {
+        "categoryorder": "array", "categoryarray": names, "automargin": True, "showgrid": False, "ticksuffix": "  ",
+        "tickfont": {"size": 11},
+    }  # fmt: skip
+    layout["margin"]["l"] = 8
+    return {"data": data, "layout": layout}
+
+
+_DASHED = {"color": "$faint", "width": 1.5, "dash": "dot"}
+
+
+def _line_across(x: float) -> dict[str, Any]:
+    return {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": x, "x1": x, "line": _DASHED, "layer": "below"}
+
+
+def _line_label(x: float) -> dict[str, Any]:
+    return {
+        "x": x, "y": 1, "yref": "paper", "yanchor": "bottom", "text": "default", "showarrow": False,
+        "font": {"size": 11, "color": "$muted"},
+    }  # fmt: skip
+
+
+def _log10(value: float) -> float:
+    # Annotations on a logarithmic axis are placed by exponent; shapes are not.
+    return math.log10(value)
+
+
+def _slot_text(slot: Slot) -> str:
+    return f"{wording.percent(slot.hit_rate)} of {wording.compact(slot.hits + slot.misses)} lookups"
+
+
+def _axis() -> dict[str, Any]:
+    return {
+        "gridcolor": "$line", "zeroline": False, "linecolor": "$line-strong", "tickfont": _FONT, "fixedrange": True,
+        "automargin": True,
+    }  # fmt: skip
+
+
+def _layout(height: int) -> dict[str, Any]:
+    return {
+        "height": height,
+        "autosize": True,
+        "margin": {"l": 44, "r": 12, "t": 8, "b": 36},
+        "font": _FONT,
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "showlegend": False,
+        "xaxis": _axis(),
+        "yaxis": _axis(),
+        "hoverlabel": {"bgcolor": "$raised", "bordercolor": "$line-strong", "font": {**_FONT, "color": "$text"}, "align": "left"},
+    }  # fmt: skip

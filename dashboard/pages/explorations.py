@@ -1,0 +1,155 @@
+"""Explorations: the list, and one with its stages, trials and error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.core.paginator import Paginator
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.utils.cache import patch_vary_headers
+from django.views.decorators.http import require_safe
+
+from catalog.models import Method
+from dashboard import charts, wording
+from dashboard.selectors import running
+from dashboard.selectors.visible import visible
+from tuning.models import Exploration, Priority, Stage, State, Trial
+
+PAGE_SIZE = 50
+TRIALS_SHOWN = 300
+_SORTS = {
+    "recent": "updated_at",
+    "asked": "asked_at",
+    "worth": "worth",
+    "priority": "priority",
+    "spent": "spent_s",
+}
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What the URL asks for."""
+
+    q: str = ""
+    state: str = ""
+    stage: str = ""
+    priority: str = ""
+    sort: str = "-recent"
+
+    @property
+    def narrowed(self) -> bool:
+        return any((self.q, self.state, self.stage, self.priority))
+
+
+@require_safe
+def explorations(request: HttpRequest) -> HttpResponse:
+    filters = _read_filters(request)
+    found = _filtered(running.explorations(visible(request.user)), filters)
+    page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
+    context = {
+        "filters": filters,
+        "page": page,
+        "states": State.choices,
+        "stages": Stage.choices,
+        "priorities": Priority.choices,
+        "moving": any(row.state in running.ACTIVE for row in page.object_list),
+    }
+    template = "_explorations_results.html" if request.htmx else "explorations.html"  # type: ignore[attr-defined]
+    response = render(request, template, context)
+    patch_vary_headers(response, ["HX-Request"])
+    return response
+
+
+@require_safe
+def exploration(request: HttpRequest, pk: int) -> HttpResponse:
+    """One exploration; htmx asks for its moving part every two seconds until it has ended."""
+    row = get_object_or_404(running.explorations(visible(request.user)), pk=pk)
+    trials = row.trials.select_related("implementation").defer(
+        "candidate", "implementation__schedule", "implementation__source", "implementation__candidate"
+    )
+    newest = list(trials.order_by("-pk")[:TRIALS_SHOWN])
+    context = {
+        "exploration": row,
+        "steps": steps(row),
+        "trials": newest,
+        "chart": _chart(newest[::-1]) if newest else None,
+        "moving": row.state in running.ACTIVE,
+        "best": max((t for t in newest if t.ratio_to_default), key=lambda t: t.ratio_to_default or 0, default=None),
+        "methods": Method.values,
+        "priorities": Priority.choices,
+    }
+    template = "_exploration_live.html" if request.htmx else "exploration.html"  # type: ignore[attr-defined]
+    response = render(request, template, context)
+    patch_vary_headers(response, ["HX-Request"])
+    return response
+
+
+def steps(row: Exploration) -> list[dict[str, str]]:
+    """The three stages with how far each is: done, running, stopped or still to come."""
+    ended_well = row.state == State.DONE
+    made = []
+    for stage in Stage:
+        if ended_well or stage < row.stage:
+            state, text = "done", "done"
+        elif stage > row.stage:
+            state, text = "later", "to come"
+        elif row.state == State.RUNNING:
+            state, text = "running", row.doing or "running"
+        elif row.state in (State.DEAD, State.UNSUPPORTED, State.DISCARDED):
+            state, text = "stopped", row.state
+        else:
+            state, text = "later", row.state
+        if stage == Stage.FIRST and row.first_result_at is not None:
+            waited_s = (row.first_result_at - row.asked_at).total_seconds()
+            state, text = "done", f"{wording.duration_s(waited_s)} after the miss"
+        if stage == Stage.TUNE and state != "later" and row.max_tuning_slices:
+            text = f"{row.tuning_slices} of {row.max_tuning_slices} slices"
+        if stage == Stage.TUNE and ended_well and not row.max_tuning_slices:
+            text = "not worth it"
+        made.append({"name": str(stage.label).capitalize(), "state": state, "text": text})
+    return made
+
+
+def _chart(trials: list[Trial]) -> charts.Figure:
+    dots, failures = [], []
+    for number, trial in enumerate(trials, 1):
+        name = f"{trial.route} · {trial.label}" if trial.label else trial.route
+        if trial.ratio_to_default is not None:
+            ratio = trial.ratio_to_default
+            hover = f"{name}<br>{wording.ratio(ratio)} the default, {wording.duration_us(trial.median_us)}"
+            dots.append(
+                charts.Dot(str(number), trial.method, ratio, trial.ratio_low or ratio, trial.ratio_high or ratio, hover)
+            )
+        elif trial.status != "unsupported":
+            failures.append((number, f"{name}<br>{trial.status.replace('_', ' ')}"))
+    return charts.trials(dots, failures)
+
+
+def _read_filters(request: HttpRequest) -> Filters:
+    def one_of(name: str, allowed: list[str]) -> str:
+        value = request.GET.get(name, "")
+        return value if value in allowed else ""
+
+    sort = request.GET.get("sort", "")
+    return Filters(
+        q=request.GET.get("q", "").strip()[:200],
+        state=one_of("state", [*State.values, "active"]),
+        stage=one_of("stage", [str(value) for value in Stage.values]),
+        priority=one_of("priority", [str(value) for value in Priority.values]),
+        sort=sort if sort.removeprefix("-") in _SORTS else "-recent",
+    )
+
+
+def _filtered(found: QuerySet[Exploration], filters: Filters) -> QuerySet[Exploration]:
+    for word in filters.q.split():
+        found = found.filter(Q(operator__summary__icontains=word) | Q(operator__key__startswith=word))
+    if filters.state:
+        found = found.filter(state__in=running.ACTIVE if filters.state == "active" else [filters.state])
+    if filters.stage:
+        found = found.filter(stage=filters.stage)
+    if filters.priority:
+        found = found.filter(priority=filters.priority)
+    sign = "-" if filters.sort.startswith("-") else ""
+    return found.order_by(sign + _SORTS[filters.sort.removeprefix("-")], "-pk")

@@ -1,0 +1,14 @@
+"""Whether this process answers: for supervisors and load balancers."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, JsonResponse
+from django.views.decorators.http import require_safe
+
+
+@login_not_required
+@require_safe
+def liveness(request: HttpRequest) -> JsonResponse:
+    """The process lives. Asks nothing of the database: a slow one must not get web nodes killed."""
+    return JsonResponse({"status": "ok"})

@@ -1,0 +1,159 @@
+"""Models: give one (ONNX or an operator list), see what is known of its operators and what that is worth."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.utils.cache import patch_vary_headers
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from catalog.models import Model, Setting, Target
+from catalog.services import default_organisation, register_setting, register_target
+from dashboard import charts, wording
+from opatlas.errors import CallerError
+from opatlas.identity import default_setting, detect_target
+from tuning import ingest
+
+PAGE_SIZE = 50
+MAX_BYTES = 128 << 20
+CHART_ROWS = 24
+SAMPLE_NAME = "ResNet-50 (sample)"
+_DIM = re.compile(r"\s*([A-Za-z_][\w.\-/:]*)\s*=\s*([1-9]\d{0,8})\s*")
+
+
+class ModelForm(forms.Form):
+    """A model file and what it takes to understand it."""
+
+    file = forms.FileField(
+        label="ONNX model or operator list",
+        help_text="An .onnx file of up to 128 MB (weights are not needed), or operator records as JSON.",
+    )
+    name = forms.CharField(label="Name", max_length=200, required=False, help_text="The file's name otherwise.")
+    dims = forms.CharField(
+        label="Symbolic dimensions", required=False, help_text="Where the model has any: <code>batch=1, seq=128</code>"
+    )
+    target = forms.ModelChoiceField(Target.objects.none(), label="Target", required=False, empty_label="This machine")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        served_first = Target.objects.order_by("-served_until", "capability").defer("description")
+        self.fields["target"].queryset = served_first  # type: ignore[attr-defined]
+
+    def clean_file(self) -> Any:
+        given = self.cleaned_data["file"]
+        if given.size > MAX_BYTES:
+            raise forms.ValidationError(f"The file has {given.size:,} bytes; at most {MAX_BYTES:,} can be read.")
+        return given
+
+    def clean_dims(self) -> dict[str, int]:
+        dims = {}
+        for part in filter(str.strip, self.cleaned_data["dims"].split(",")):
+            match = _DIM.fullmatch(part)
+            if match is None:
+                raise forms.ValidationError(f"“{part.strip()}” is no dimension; it looks like batch=1, seq=128.")
+            dims[match[1]] = int(match[2])
+        return dims
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def models(request: HttpRequest) -> HttpResponse:
+    form = ModelForm(request.POST or None, request.FILES or None)
+    if request.method == "POST" and form.is_valid():
+        given = form.cleaned_data["file"]
+        try:
+            made = _add(
+                given.read(), form.cleaned_data["name"] or given.name, form.cleaned_data["target"], form.cleaned_data["dims"]
+            )
+        except CallerError as error:
+            form.add_error(None, str(error))
+        else:
+            return redirect("model", made.pk)
+    found = Model.objects.select_related("target", "setting").defer("target__description", "setting__description")
+    found = found.annotate(operator_count=Count("operators")).order_by("-created_at")
+    page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
+    refused = 400 if request.method == "POST" else 200
+    return render(request, "models.html", {"form": form, "page": page}, status=refused)
+
+
+@require_POST
+def sample(request: HttpRequest) -> HttpResponse:
+    """Take the sample ResNet-50 apart: one click from an empty catalogue to a report."""
+    try:
+        made = _add(ingest.sample_model("resnet50"), SAMPLE_NAME, None, {})
+    except CallerError as error:
+        messages.error(request, str(error))
+        return redirect("models")
+    return redirect("model", made.pk)
+
+
+@require_safe
+def model(request: HttpRequest, pk: int) -> HttpResponse:
+    """The report; htmx asks for its figures again while operators are still explored."""
+    row = get_object_or_404(Model.objects.select_related("target", "setting"), pk=pk)
+    report = ingest.model_report(row)
+    totals = report.totals
+    timed = [one for one in report.rows if one.default_us is not None]
+    context = {
+        "model": row,
+        "report": report,
+        "totals": totals,
+        "parts": _parts(timed),
+        "chart": charts.model_time([_bar(one) for one in timed[:CHART_ROWS]]) if timed else None,
+        "chart_rows": min(len(timed), CHART_ROWS),
+        "timed": len(timed),
+        "moving": any(one.status == "miss" for one in report.rows),
+        "served": row.target.served_until is not None and row.target.served_until > timezone.now(),
+    }
+    template = "_model_report.html" if request.htmx else "model.html"  # type: ignore[attr-defined]
+    response = render(request, template, context)
+    patch_vary_headers(response, ["HX-Request"])
+    return response
+
+
+def _add(data: bytes, name: str, target: Target | None, dims: dict[str, int]) -> Model:
+    if target is None:
+        target = Target.objects.filter(served_until__gt=timezone.now()).first() or register_target(detect_target())
+    setting: Setting = register_setting(default_setting(int(target.description["cores"])))
+    return ingest.add_model(
+        data, name, dims=dims, organisation=default_organisation(), target=target, setting=setting
+    )
+
+
+def _parts(timed: list) -> list[dict[str, Any]]:
+    """The model's default time as a whole: the time left by method, and what was saved, as shares of 100."""
+    whole = sum(one.default_us * one.calls for one in timed)
+    if not whole:
+        return []
+    left: dict[str, float] = {}
+    for one in timed:
+        now_us = one.default_us if one.median_us is None else min(one.median_us, one.default_us)
+        left[one.method or "none"] = left.get(one.method or "none", 0.0) + now_us * one.calls
+    made, start = [], 0.0
+    saved = max(whole - sum(left.values()), 0.0)
+    for method in (*charts.METHODS, "none", "saved"):
+        us = saved if method == "saved" else left.get(method, 0.0)
+        if us:
+            made.append({"method": method, "us": us, "start": start * 100, "share": us / whole, "width": us / whole * 100})
+            start += us / whole
+    return made
+
+
+def _bar(one: Any) -> charts.Bar:
+    now_us = one.default_us if one.median_us is None else min(one.median_us, one.default_us)
+    name = one.operator.summary
+    via = f"{one.route}: {one.label}" if one.route else "default"
+    return charts.Bar(
+        name=name if len(name) <= 46 else f"{name[:45]}…",
+        method=one.method or "",
+        now_us=now_us * one.calls,
+        saved_us=(one.default_us - now_us) * one.calls,
+        hover=f"{name}<br>{one.calls} calls × {wording.duration_us(now_us)} ({via})",
+    )

@@ -1,0 +1,75 @@
+"""The overview: hit rate, queues and why something waits, what is explored now, workers."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from catalog.selectors import traffic
+from dashboard import charts
+from dashboard.selectors import running
+from dashboard.selectors.visible import visible
+from opatlas.identity import detect_target
+
+RANGES = {"24h": timedelta(hours=24), "7d": timedelta(days=7), "30d": timedelta(days=30)}
+
+
+@require_safe
+def overview(request: HttpRequest) -> HttpResponse:
+    seen = visible(request.user)
+    totals = traffic.totals(seen)
+    if not totals.operators:
+        return render(request, "overview_empty.html", _first_steps(request))
+    chosen = request.GET.get("range", "")
+    chosen = chosen if chosen in RANGES else "7d"
+    now = timezone.now()
+    slots = traffic.lookups(now - RANGES[chosen], now, by_day=chosen == "30d")
+    wins = traffic.wins_by_method(seen)
+    hits, misses = sum(slot.hits for slot in slots), sum(slot.misses for slot in slots)
+    context = {
+        "totals": totals,
+        "wins": wins,
+        "win_shares": {name: n / max(wins.values()) for name, n in wins.items()},
+        "methods": charts.METHODS,
+        "ranges": list(RANGES),
+        "chosen": chosen,
+        "slots": [slot for slot in slots if slot.hits + slot.misses][::-1],
+        "asked": hits + misses,
+        "hits": hits,
+        "hit_rate": hits / (hits + misses) if hits + misses else None,
+        "chart": charts.hit_rate(slots),
+        "waits": running.waits(seen),
+        **_live(request),
+    }
+    return render(request, "overview.html", context)
+
+
+@require_safe
+def live(request: HttpRequest) -> HttpResponse:
+    """The parts that move: asked for again every few seconds."""
+    return render(request, "_overview_live.html", _live(request))
+
+
+def _live(request: HttpRequest) -> dict:
+    seen = visible(request.user)
+    queues = running.queues(seen)
+    return {
+        "queues": queues,
+        "queued": sum(queue.queued for queue in queues),
+        "running_now": sum(queue.running for queue in queues),
+        "explored_today": running.finished_since(seen, timezone.now() - timedelta(hours=24)),
+        "reasons": traffic.misses_by_reason(seen),
+        "recent": running.recent(seen),
+        "workers": running.workers(),
+        "pauses": running.pauses(),
+    }
+
+
+def _first_steps(request: HttpRequest) -> dict:
+    workers = running.workers()
+    target_key = workers[0].worker.target.key if workers else detect_target().key
+    return {"workers": workers, "host": request.build_absolute_uri("/").rstrip("/"), "target_key": target_key}

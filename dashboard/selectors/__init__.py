@@ -1,0 +1,1 @@
+"""Reads that need tuning's tables beside the catalogue's."""

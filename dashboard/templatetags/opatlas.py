@@ -1,0 +1,159 @@
+"""What templates say in the same words and marks everywhere: numbers, times, methods, states, icons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.http import QueryDict
+from django.templatetags.static import static
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from dashboard import wording
+
+register = template.Library()
+
+
+
+def _or_nothing(function: Callable[..., str]) -> Callable[..., str]:
+    # A look-up through None ("best.measurement.median_us") reaches a filter as an empty string.
+    return lambda value, *rest: wording.NOTHING if value in (None, "") else function(value, *rest)
+
+
+register.filter("us", _or_nothing(wording.duration_us))
+register.filter("seconds", _or_nothing(wording.duration_s))
+register.filter("ratio", _or_nothing(wording.ratio))
+register.filter("percent", _or_nothing(wording.percent))
+register.filter("compact", _or_nothing(wording.compact))
+register.filter("quantity", _or_nothing(wording.quantity))
+register.filter("scientific", _or_nothing(wording.scientific))
+register.filter("short_key", wording.short_key)
+
+# State → (icon, tone). One table for operators, misses, explorations and trials: a word looks alike everywhere.
+_BADGES = {
+    "hit": ("check", "good"),
+    "explored": ("check", "good"),
+    "done": ("check", "good"),
+    "ok": ("check", "good"),
+    "alive": ("check", "good"),
+    "exploring": ("pulse", "busy"),
+    "promoted": ("pulse", "busy"),
+    "running": ("pulse", "busy"),
+    "queued": ("clock", "calm"),
+    "waiting": ("clock", "calm"),
+    "miss": ("clock", "calm"),
+    "postponed": ("pause", "calm"),
+    "paused": ("pause", "warn"),
+    "discarded": ("slash", "calm"),
+    "unsupported": ("slash", "calm"),
+    "slower": ("down", "calm"),
+    "stopped": ("slash", "calm"),
+    "unknown": ("dash", "calm"),
+    "noisy": ("warn", "warn"),
+    "silent": ("warn", "warn"),
+}
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """One icon of the sprite; decoration only, so hidden from screen readers."""
+    return format_html(
+        '<svg class="icon" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
+        static("img/icons.svg"),
+        name,
+    )
+
+
+@register.simple_tag
+def badge(state: str, text: str = "") -> SafeString:
+    """A state as icon and word, so that colour is never all that tells it."""
+    name, tone = _BADGES.get(state, ("cross", "bad"))
+    return format_html(
+        '<span class="badge badge-{}">{}{}</span>', tone, icon(name), text or state.replace("_", " ")
+    )
+
+
+@register.simple_tag
+def method(name: str, text: str = "") -> SafeString:
+    """A method's mark (its own shape and colour) and a route's name or its own."""
+    return format_html(
+        '<span class="method" data-method="{}"><svg class="mark" aria-hidden="true"><use href="{}#{}"></use></svg>'
+        '{}<span class="visually-hidden"> ({})</span></span>',
+        name,
+        static("img/icons.svg"),
+        f"mark-{name}",
+        text or name,
+        name,
+    )
+
+
+@register.simple_tag
+def ago(moment: datetime | None) -> SafeString | str:
+    """A relative time with the exact one in its title."""
+    if not moment:
+        return wording.NOTHING
+    utc = moment.astimezone(timezone.get_current_timezone())
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        utc.isoformat(),
+        utc.strftime("%Y-%m-%d %H:%M:%S %Z"),
+        wording.relative(moment, timezone.now()),
+    )
+
+
+@register.inclusion_tag("_sort_header.html", takes_context=True)
+def sort_header(context: template.Context, name: str, text: str, numeric: bool = False) -> dict[str, Any]:
+    """A column's head as a link that sorts by it, and the other way when it is sorted by already."""
+    current = context["filters"].sort
+    descending, column = current.startswith("-"), current.removeprefix("-")
+    # A first click shows the largest numbers, and words from a to z.
+    wanted = ("" if descending else "-") + name if column == name else ("-" if numeric else "") + name
+    query: QueryDict = context["request"].GET.copy()
+    query["sort"] = wanted
+    query.pop("page", None)
+    return {
+        "text": text,
+        "numeric": numeric,
+        "href": f"?{query.urlencode()}",
+        "order": ("descending" if descending else "ascending") if column == name else "",
+    }
+
+
+@register.filter
+def get(mapping: dict[Any, Any], key: Any) -> Any:
+    """``mapping[key]`` for keys that are variables."""
+    return mapping.get(key)
+
+
+@register.filter
+def times_100(share: float | None) -> float:
+    """A share as 0–100 with three decimals, for SVG and ``<meter>`` attributes."""
+    return round((share or 0) * 100, 3)
+
+
+@register.inclusion_tag("_nav_link.html", takes_context=True)
+def nav_link(context: template.Context, url_name: str, symbol: str, text: str) -> dict[str, str]:
+    """A section's link, marked where the page belongs to it."""
+    href, path = reverse(url_name), context["request"].path
+    inside = href != reverse("overview") and path.startswith(href)
+    current = "page" if path == href else ("true" if inside else "")
+    return {"href": href, "symbol": symbol, "text": text, "current": current}
+
+
+@register.filter
+def first_result(exploration: Any) -> str:
+    """How long after the miss the first verified result was published."""
+    if exploration.first_result_at is None:
+        return wording.NOTHING
+    return wording.duration_s((exploration.first_result_at - exploration.asked_at).total_seconds())
+
+
+@register.filter
+def plain(value: float) -> str:
+    """A number for SVG attributes."""
+    return f"{value:.3f}"

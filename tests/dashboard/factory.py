@@ -1,0 +1,306 @@
+"""A plausible catalogue for pages: operators, implementations, misses, explorations, workers, models, traffic.
+
+For tests and screenshots of the pages only. Nothing here was measured; real evidence comes from workers alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from catalog import models as c
+from tuning import models as t
+
+ROUTES = (
+    ("eager", "library", "as called"),
+    ("onednn", "library", "packed weights, nChw16c"),
+    ("onnxruntime", "library", "MLAS, constant weights"),
+    ("mkl", "library", "channels-last"),
+    ("tvm", "compiler", "untuned CPU schedule"),
+    ("openblas", "library", "sgemm, transposed second operand"),
+)
+TVM_SOURCE = """\
+# from tvm.script import tir as T
+@T.prim_func(s_tir=True)
+def main(in0: T.Buffer((1, 64, 56, 56), "float32"), in1: T.Buffer((64, 64, 3, 3), "float32"),
+         out0: T.Buffer((1, 64, 56, 56), "float32")):
+    T.func_attr({"target": T.target({"kind": "llvm", "mcpu": "znver3"}), "tir.noalias": True})
+    for n_c_fused in T.parallel(64):
+        for h, w in T.grid(56, 56):
+            with T.sblock("conv"):
+                out0[0, n_c_fused, h, w] = T.float32(0.0)
+                for rc, rh, rw in T.grid(64, 3, 3):
+                    out0[0, n_c_fused, h, w] += in0[0, rc, h + rh, w + rw] * in1[n_c_fused, rc, rh, rw]
+"""
+
+
+class Factory:
+    """Makes rows with a seeded generator, so that two runs give the same pages."""
+
+    def __init__(self, seed: int = 7, now: datetime | None = None) -> None:
+        self.random = random.Random(seed)
+        self.now = now or timezone.now()
+        self.organisation, _ = c.Organisation.objects.get_or_create(name="default")
+        self.target = self._target()
+        self.setting, _ = c.Setting.objects.get_or_create(
+            key="s1:" + _digest("setting"),
+            defaults={"threads": 2, "cache": "warm", "description": {"threads": 2, "cache": "warm"}},
+        )
+        versions = {"torch": "2.13.0", "apache-tvm": "0.27.0.post1"}
+        self.environment, _ = c.Environment.objects.get_or_create(
+            digest=_digest("environment"), defaults={"versions": versions}
+        )
+        self.artifact, _ = c.Artifact.objects.get_or_create(
+            sha256=_digest("artifact"), defaults={"kind": "recipe", "manifest": {"recipe": {"library": "torch"}}}
+        )
+
+    def _target(self) -> c.Target:
+        description = {
+            "kind": "cpu", "arch": "zen3", "vendor": "AuthenticAMD", "isa": "x86_64", "cores": 2,
+            "features": ["avx2", "fma"], "cache_bytes": {"l1d": 32768, "l2": 524288, "l3": 33554432},
+        }  # fmt: skip
+        return c.Target.objects.get_or_create(
+            key="t1:" + _digest("target"),
+            defaults={
+                "kind": "cpu", "arch": "zen3", "capability": "cpu.zen3", "description": description,
+                "served_until": self.now + timedelta(seconds=30),
+            },
+        )[0]  # fmt: skip
+
+    @property
+    def where(self) -> dict[str, Any]:
+        return {"target": self.target, "setting": self.setting}
+
+    def operator(self, op_type: str, summary: str, dtype: str = "float32") -> c.Operator:
+        graph = {
+            "opset": 23,
+            "inputs": [
+                {"dtype": dtype, "shape": [1, 64, 56, 56], "role": "runtime"},
+                {"dtype": dtype, "shape": [64, 64, 3, 3], "role": "const"},
+            ],
+            "nodes": [{"op": op_type.split("+")[0], "inputs": [0, 1], "outputs": [2],
+                       "attrs": {"group": 1, "pads": [1, 1, 1, 1], "strides": [1, 1]}}],
+            "outputs": [2],
+            "produced": [{"dtype": dtype, "shape": [1, 64, 56, 56], "role": "runtime"}],
+        }  # fmt: skip
+        size = self.random.uniform(1e6, 4e8)
+        return c.Operator.objects.create(
+            key="o1:" + _digest(summary), graph=graph, op_type=op_type, summary=summary, dtype=dtype,
+            flops=size, bytes_moved=size / 30,
+        )  # fmt: skip
+
+    def implement(self, operator: c.Operator, routes: Iterable[tuple[str, str, str]] = ROUTES) -> list[c.Best]:
+        """One implementation, measurement, trial-less best per route; the fastest is rank 0."""
+        default_us = self.random.lognormvariate(5.5, 1.6)
+        made = []
+        for route, method, label in routes:
+            ratio = 1.0 if route == "eager" else self.random.lognormvariate(0.2, 0.45)
+            made.append(self._measured(operator, route, method, label, default_us, ratio))
+        made.sort(key=lambda pair: pair[1].median_us)
+        bests = [
+            c.Best(
+                operator=operator, **self.where, route=imp.route, method=imp.method, kind="recipe",
+                implementation=imp, measurement=m, label=imp.label, artifact_sha256=self.artifact.sha256,
+                median_us=m.median_us, spread_us=m.spread_us, default_us=m.default_us,
+                ratio_to_default=m.ratio_to_default, ratio_low=m.ratio_low, ratio_high=m.ratio_high,
+                measured_at=self.now, rank=rank,
+            )
+            for rank, (imp, m) in enumerate(made)
+        ]  # fmt: skip
+        c.Best.objects.bulk_create(bests)
+        winner = made[0][0]
+        eager = next((imp for imp, _ in made if imp.route == "eager"), None)
+        c.BestChange.objects.create(operator=operator, **self.where, after=eager, reason="first verified result")
+        if winner != eager:
+            c.BestChange.objects.create(
+                operator=operator, **self.where, before=eager, after=winner,
+                reason=f"{made[0][1].ratio_to_default:.2f}× against the default's 1.00×, beyond the noise",
+            )  # fmt: skip
+        return bests
+
+    def _measured(
+        self, operator: c.Operator, route: str, method: str, label: str, default_us: float, ratio: float
+    ) -> tuple[c.Implementation, c.Measurement]:
+        implementation = c.Implementation.objects.create(
+            operator=operator, **self.where, route=route, method=method, label=label,
+            candidate={"variant": label}, candidate_sha256=_digest(f"{operator.key}{route}{label}"),
+            schedule=TVM_SOURCE if route == "tvm" else "", artifact=self.artifact,
+            source="" if route == "tvm" else '{"call": "conv2d", "layout": "nhwc", "packed": true}',
+            environment=self.environment, build_s=self.random.uniform(0.01, 4),
+        )  # fmt: skip
+        median = default_us / ratio
+        measurement = c.Measurement.objects.create(
+            implementation=implementation, median_us=median, spread_us=median * self.random.uniform(0.005, 0.05),
+            default_us=default_us, ratio_to_default=ratio, ratio_low=ratio * 0.97, ratio_high=ratio * 1.03,
+            samples_us=[median] * 7, max_error=self.random.uniform(1e-8, 4e-6), tolerance=1e-4, prepare_us=40.0,
+            prepare_bytes=147456, tier="T2",
+        )  # fmt: skip
+        return implementation, measurement
+
+    def miss(self, operator: c.Operator, state: str, reason: str = "", calls: float = 1) -> c.Miss:
+        return c.Miss.objects.create(
+            operator=operator, **self.where, state=state, reason=reason, calls=calls,
+            count=self.random.randint(1, 9),
+        )  # fmt: skip
+
+    def explore(self, operator: c.Operator, state: str, stage: int = 1, **more: Any) -> t.Exploration:
+        asked = self.now - timedelta(seconds=self.random.uniform(20, 4000))
+        values: dict[str, Any] = {
+            "operator": operator, **self.where, "stage": stage, "state": state, "capability": "cpu.zen3",
+            "priority": self.random.choice([1, 2, 2, 2, 3]), "worth": self.random.uniform(100, 90_000),
+            "asked_at": asked, "steps_total": 9, "steps_done": self.random.randint(1, 8),
+            "spent_s": self.random.uniform(1, 40), "max_tuning_slices": 6, "tuning_slices": max(stage - 1, 0),
+        }  # fmt: skip
+        if stage > 0 or state == "done":
+            values["first_result_at"] = asked + timedelta(seconds=self.random.uniform(1.2, 20))
+        if state == "done":
+            values |= {"steps_done": 9, "finished_at": asked + timedelta(seconds=45)}
+        return t.Exploration.objects.create(**(values | more))
+
+    def trials(self, exploration: t.Exploration, failures: bool = True) -> None:
+        """Trials of every kind of end, with the details that children report."""
+        bad = [
+            ("tvm", "compiler", "tuned, 32 trials", "wrong_result", "max error 0.31 at [0, 3, 1, 1]; tolerance 1e-4"),
+            ("tvm", "compiler", "unrolled ×64", "timed_out", "built for 20 s; limit 20 s"),
+            ("onednn", "library", "Winograd", "crashed", "signal 11 (SIGSEGV) in the child after 0.4 s"),
+            ("openblas", "library", "", "unsupported", "Conv: OpenBLAS only multiplies matrices"),
+            ("mkl", "library", "strided", "slower", "3.4× slower than the default after 3 samples"),
+        ]
+        common = {"exploration": exploration, "stage": 1, "environment": self.environment, "tier": "T2"}
+        for implementation in c.Implementation.objects.filter(operator=exploration.operator):
+            m = implementation.measurements.get()
+            t.Trial.objects.create(
+                **common, route=implementation.route, method=implementation.method, label=implementation.label,
+                status="ok", median_us=m.median_us, ratio_to_default=m.ratio_to_default, ratio_low=m.ratio_low,
+                ratio_high=m.ratio_high, max_error=m.max_error, tolerance=m.tolerance, build_s=0.4, took_s=1.3,
+                implementation=implementation, worker="worker-1@node",
+            )  # fmt: skip
+        for route, method, label, status, detail in bad if failures else []:
+            t.Trial.objects.create(
+                **common, route=route, method=method, label=label, status=status, detail=detail, took_s=2.0,
+                log_tail="Traceback (most recent call last):\n  …" if status == "crashed" else "",
+                worker="worker-1@node",
+            )  # fmt: skip
+
+    def job(self, name: str, operators: Iterable[c.Operator]) -> c.Job:
+        job = c.Job.objects.create(organisation=self.organisation, name=name)
+        c.JobOperator.objects.bulk_create(
+            c.JobOperator(job=job, operator=operator, hits=self.random.randint(0, 40), misses=self.random.randint(0, 2))
+            for operator in operators
+        )  # fmt: skip
+        return job
+
+    def model(self, name: str, operators: Iterable[c.Operator], unmapped: dict[str, int] | None = None) -> c.Model:
+        model = c.Model.objects.create(
+            organisation=self.organisation, name=name, sha256=_digest(name), form="onnx", **self.where,
+            unmapped=unmapped or {}, hits_before=0.21,
+        )  # fmt: skip
+        rows = [
+            c.ModelOperator(model=model, operator=operator, calls=self.random.randint(1, 12), example=f"/layer{i}/Conv")
+            for i, operator in enumerate(operators)
+        ]
+        c.ModelOperator.objects.bulk_create(rows)
+        model.calls = sum(row.calls for row in rows) + sum((unmapped or {}).values())
+        model.save()
+        return model
+
+    def traffic(self, operators: Iterable[c.Operator], hours: int = 24 * 8) -> None:
+        """Hourly tallies whose hit rate climbs, with nights."""
+        this_hour = self.now.replace(minute=0, second=0, microsecond=0)
+        chosen = list(operators)[:6]
+        rows = []
+        for back in range(hours, -1, -1):
+            day = 1 + 0.7 * math.sin(back / 24 * 2 * math.pi)
+            rate = 0.35 + 0.6 * (1 - back / hours) ** 0.7
+            for operator in chosen:
+                asked = max(int(self.random.gauss(22, 6) * day), 0)
+                hits = min(int(asked * min(rate * self.random.uniform(0.93, 1.05), 1)), asked)
+                rows.append(
+                    c.LookupTally(
+                        hour=this_hour - timedelta(hours=back), operator=operator, organisation=self.organisation,
+                        hits=hits, misses=asked - hits, hit_calls=hits * 3, miss_calls=(asked - hits) * 3,
+                    )
+                )  # fmt: skip
+        c.LookupTally.objects.bulk_create(rows)
+
+    def workers(self) -> None:
+        routes = {
+            "eager": {"available": True, "reason": "", "versions": {"torch": "2.13.0"}},
+            "onnxruntime": {"available": True, "reason": "", "versions": {"onnxruntime": "1.31.1"}},
+            "onednn": {"available": True, "reason": "", "versions": {"torch": "2.13.0"}},
+            "mkl": {"available": False, "reason": "This build of PyTorch has no MKL.", "versions": {}},
+            "openblas": {"available": True, "reason": "", "versions": {"numpy": "2.4.6"}},
+            "tvm": {"available": True, "reason": "", "versions": {"apache-tvm": "0.27.0.post1"}},
+        }
+        common = {"target": self.target, "routes": routes, "tier": "T2"}
+        t.Worker.objects.create(
+            **common, name="worker-1@node", host="node", pid=4211, doing="tvm: timing Conv 1×256×14×14", warm=True,
+            last_seen_at=self.now - timedelta(seconds=1),
+        )  # fmt: skip
+        t.Worker.objects.create(
+            **common, name="worker-2@node", host="node", pid=4212, warm=False,
+            last_seen_at=self.now - timedelta(seconds=190),
+        )  # fmt: skip
+
+
+def resnet_operators(factory: Factory, count: int = 40) -> list[c.Operator]:
+    """Operators with the names and shapes of a convolutional network and a transformer."""
+    shapes = [(64, 56), (128, 28), (256, 14), (512, 7), (1024, 14), (2048, 7), (96, 112), (192, 56)]
+    made = []
+    for channels, size in shapes:
+        made.append(("Conv", f"Conv 1×{channels}×{size}×{size}, {channels}×{channels}×3×3"))
+        made.append(("Conv", f"Conv 1×{channels}×{size}×{size}, {channels * 2}×{channels}×1×1"))
+        made.append(("Relu", f"Relu 1×{channels}×{size}×{size}"))
+        made.append(("BatchNormalization", f"BatchNormalization 1×{channels}×{size}×{size}"))
+        made.append(("Add", f"Add 1×{channels}×{size}×{size}"))
+    made += [("MatMul", f"MatMul 8×{n}×64, 64×{n}") for n in (128, 256, 512, 1024)]
+    made += [("Softmax", f"Softmax 8×{n}×{n}") for n in (128, 256, 512)]
+    made += [("LayerNormalization", f"LayerNormalization {n}×768") for n in (128, 512)]
+    return [factory.operator(kind, f"{text} float32") for kind, text in made[:count]]
+
+
+def full_catalogue(seed: int = 7) -> Factory:
+    """Everything at once: what the screenshots show."""
+    factory = Factory(seed)
+    operators = resnet_operators(factory, 49)
+    known, rest = operators[:34], operators[34:]
+    for i, operator in enumerate(known):
+        # A few are won by hand-written kernels, so that every method is seen.
+        extra = (("cpp", "manual", "fused bias, AVX2"),) if i % 7 == 2 else ()
+        factory.implement(operator, ROUTES + extra)
+        factory.miss(operator, "explored", calls=12)
+    states = [("done", 2), ("done", 1), ("done", 2), ("running", 2), ("queued", 2), ("queued", 2), ("paused", 2)]
+    for operator, (state, stage) in zip(known, states, strict=False):
+        more = {"doing": "tvm: tuning, 41 of 64 trials", "lease_owner": "worker-1@node"} if state == "running" else {}
+        factory.trials(factory.explore(operator, state, stage, **more))
+    factory.miss(rest[0], "promoted")
+    factory.explore(rest[0], "running", 0, doing="onnxruntime: timing", lease_owner="worker-1@node")
+    for operator in rest[1:6]:
+        factory.miss(operator, "promoted")
+        factory.explore(operator, "queued", 0, steps_done=0)
+    factory.miss(rest[6], "postponed", "12 operators of more worth wait; this one saves about 3 µs a run")
+    factory.miss(rest[7], "postponed", "12 operators of more worth wait; this one saves about 3 µs a run")
+    factory.miss(rest[8], "discarded", "needs 41 GB of memory; the machine has 8 GB")
+    factory.miss(rest[9], "unsupported", "No route can express Loop yet.")
+    factory.miss(rest[10], "failed", "every candidate failed: 2 wrong results, 1 crash")
+    dead = "worker-1@node was lost 3 times while it built tvm: unrolled ×64"
+    factory.trials(factory.explore(rest[10], "dead", 1, error=dead, tries=3))
+    for operator in rest[11:]:
+        factory.miss(operator, "waiting")
+    factory.job("nightly-train", known[:20])
+    factory.job("resnet-serving", known[5:30])
+    factory.model("ResNet-50 (sample)", operators[:42], {"Shape of a dynamic value": 3})
+    factory.model("bert-base", operators[30:])
+    factory.traffic(known)
+    factory.workers()
+    return factory
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
