@@ -28,7 +28,7 @@ class Channel(filesystem.Channel):
             path for path in Path(self.data_folder_in).iterdir() if path.name.partition(".")[2] == suffix[1:]
         )
 
-    def _put(self, queue: str, payload: Any, **kwargs: Any) -> None:
+    def _put(self, queue: str, payload: Any, **kwargs: Any) -> None:  # type: ignore[override]
         if any(not _expired(path) for path in self._waiting(queue)):
             return
         folder = Path(self.data_folder_out)
@@ -37,7 +37,7 @@ class Channel(filesystem.Channel):
         part.write_text(json.dumps(payload))
         part.rename(folder / f"{name}.{queue}.msg")
 
-    def _get(self, queue: str) -> Any:
+    def _get(self, queue: str, timeout: float | None = None) -> Any:
         taken = Path(self.transport_options["taken_folder"])
         for path in self._waiting(queue):
             mine = taken / f"{path.name}.{os.getpid()}"

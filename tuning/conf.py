@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, fields
 from functools import cache
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,10 @@ def conf() -> Conf:
     return Conf(**{f.name: _read(f.name, f.default) for f in fields(Conf)})
 
 
-def _read(name: str, default: object) -> object:
+def _read(name: str, default: Any) -> Any:
     text = os.environ.get(f"OPATLAS_{name.upper()}", "")
     if not text:
         return default
     if isinstance(default, bool):
         return text not in {"0", "no", "false"}
-    return type(default)(text)  # type: ignore[call-arg]
+    return type(default)(text)

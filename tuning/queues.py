@@ -22,6 +22,8 @@ ENDED = (State.DONE, State.UNSUPPORTED, State.DISCARDED, State.DEAD)
 class NotPossible(CallerError):
     """The exploration's state does not allow it, or there is no such one; says what would be possible."""
 
+    status = 409
+
 
 def pause(capability: str = EVERYTHING, reason: str = "") -> Pause:
     """Let no more work of a capability (``*``: any) be claimed or promoted; what runs ends its slice."""

@@ -158,13 +158,16 @@ def candidate_digest(route: str, parameters: Mapping[str, Any]) -> str:
 
 @cache
 def signing_key() -> Any:
-    """The key that signs manifests: made on first use, below OPATLAS_HOME, readable by its owner only."""
+    """The key that signs manifests: made below OPATLAS_HOME on first use, for its owner's eyes only."""
     from django.conf import settings
 
     from opatlas.load import signing
 
     path = Path(settings.OPATLAS_HOME) / "signing_key.pem"
-    return signing.read_key(path) if path.exists() else signing.new_key(path)
+    try:
+        return signing.new_key(path)
+    except FileExistsError:
+        return signing.read_key(path)
 
 
 def _insert_trial(tried: Tried, published: Published | None, environment: Environment | None) -> Trial:

@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from django.conf import settings
@@ -22,7 +23,7 @@ from django.db.models.functions import Now
 
 from catalog.models import Target as TargetRow
 from catalog.services import register_target
-from opatlas.identity import detect_target
+from opatlas.identity import Operator, Setting, Target, detect_target
 from tuning import claims, leader, stopping
 from tuning.claims import Claim
 from tuning.clock import now_in
@@ -33,10 +34,26 @@ from tuning.measure.laboratory import Laboratory
 from tuning.models import Pause, Worker
 from tuning.promote import live_workers, promote_misses
 from tuning.routes import registry
-from tuning.routes.base import No
+from tuning.routes.base import Candidate, No, Route
 from tuning.shop import Shop, Stopping
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What a worker explores with; tests bring their own."""
+
+    routes: tuple[Route, ...]
+    default_candidate: Callable[[Operator, Target, Setting], tuple[Route, Candidate] | None]
+    laboratory: Callable[[Path, Target], Laboratory]
+    target: Callable[[], Target]
+
+
+def real_tools() -> Tools:
+    """Every registered route, on this machine."""
+    return Tools(registry.ROUTES, registry.default_candidate, Laboratory, detect_target)
+
 
 DATABASE_PAUSE_S = 1.0  # before work goes on after the database failed
 
@@ -44,13 +61,13 @@ DATABASE_PAUSE_S = 1.0  # before work goes on after the database failed
 class WorkerProcess:
     """One process that explores. ``name`` is the Celery worker's; a pool child adds its process id."""
 
-    def __init__(self, name: str, laboratory: Callable[..., Laboratory] = Laboratory) -> None:
+    def __init__(self, name: str, tools: Tools) -> None:
         self.name = name[:80]
         self.owner = f"{self.name}/{os.getpid()}"
-        self.target = detect_target()
+        self.tools = tools
+        self.target = tools.target()
         self.home = Path(settings.OPATLAS_HOME)
         self.keeper = Keeper()
-        self._make_laboratory = laboratory
         self._laboratory: Laboratory | None = None
         self._warm = False
         self._target_row: TargetRow | None = None
@@ -152,8 +169,8 @@ class WorkerProcess:
         assert self._laboratory is not None
         return Shop(
             laboratory=self._laboratory,
-            routes=registry.ROUTES,
-            default_candidate=registry.default_candidate,
+            routes=self.tools.routes,
+            default_candidate=self.tools.default_candidate,
             target=self.target,
             home=self.home,
             worker=self.owner,
@@ -171,9 +188,9 @@ class WorkerProcess:
             return
         began = time.monotonic()
         if self._laboratory is None:
-            self._laboratory = self._make_laboratory(self.home, self.target)
+            self._laboratory = self.tools.laboratory(self.home, self.target)
             self._laboratory.__enter__()
-        routes = tuple(route for route in registry.ROUTES if route.available(self.target))
+        routes = tuple(route for route in self.tools.routes if route.available(self.target))
         self._laboratory.warm(routes)
         self._warm = True
         Worker.objects.filter(name=self.name).update(warm=True, tier=getattr(self._laboratory, "tier", ""))
@@ -213,7 +230,7 @@ class WorkerProcess:
 
     def _routes(self) -> dict[str, dict[str, object]]:
         found: dict[str, dict[str, object]] = {}
-        for route in registry.ROUTES:
+        for route in self.tools.routes:
             answer = route.available(self.target)
             found[route.name] = {
                 "available": bool(answer),
@@ -278,6 +295,9 @@ class WorkerProcess:
         os._exit(1)
 
 
+make_tools: Callable[[], Tools] = real_tools
+"""What a started worker gets; a module that wraps the Celery application can name another."""
+
 _this: WorkerProcess | None = None
 
 
@@ -293,7 +313,7 @@ def this_worker() -> WorkerProcess:
 def start_worker(name: str) -> WorkerProcess:
     """Make this process a worker."""
     global _this
-    _this = WorkerProcess(name)
+    _this = WorkerProcess(name, make_tools())
     _this.start()
     return _this
 

@@ -21,11 +21,11 @@ _PR_SET_PDEATHSIG = 1
 @signals.celeryd_init.connect
 def choose_queue(sender: str, instance: Any, conf: Any, options: dict[str, Any], **kwargs: Any) -> None:
     """Serve the queue of this machine's capability, unless ``-Q`` names others."""
-    from opatlas.identity import detect_target
+    from tuning import worker
 
     os.environ["OPATLAS_WORKER_NAME"] = f"{sender}#{os.getpid()}"
     if not options.get("queues"):
-        capability = detect_target().capability
+        capability = worker.make_tools().target().capability
         conf.task_queues = [Queue(capability)]
         conf.task_default_queue = capability
 

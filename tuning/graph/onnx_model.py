@@ -100,7 +100,9 @@ def single_node_model(walk: Walk, node: onnx.NodeProto) -> tuple[onnx.ModelProto
     for name in dict.fromkeys(filter(None, node.input)):
         value = walk.values.get(name)
         if value is not None and value.size <= MAX_SHAPING_ELEMENTS:
-            initializers.append(numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), names[name]))
+            initializers.append(
+                numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), names[name])
+            )
             continue
         inputs.append(helper.make_value_info(names[name], walk.types[name].to_proto()))
         if name in walk.constants:

@@ -24,15 +24,16 @@ MAX_FOLDED_ELEMENTS = 4096
 """Larger constants are weights or masks; no shape is made of them."""
 
 FOLDABLE = frozenset(
-    """Abs Add And Cast CastLike Ceil Clip Concat Constant ConstantOfShape Div Equal Expand Flatten Floor Gather
-    GatherElements GatherND Greater GreaterOrEqual Identity Less LessOrEqual Max Min Mod Mul Neg NonZero Not Or
-    Pow Range ReduceMax ReduceMin ReduceProd ReduceSum Reshape Round ScatterElements ScatterND Shape Sign Size
-    Slice Split Sqrt Squeeze Sub Sum Tile Transpose Trilu Unsqueeze Where Xor""".split()
+    ["Abs", "Add", "And", "Cast", "CastLike", "Ceil", "Clip", "Concat", "Constant", "ConstantOfShape", "Div", "Equal", "Expand", "Flatten", "Floor", "Gather", "GatherElements", "GatherND", "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "NonZero", "Not", "Or", "Pow", "Range", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Round", "ScatterElements", "ScatterND", "Shape", "Sign", "Size", "Slice", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where", "Xor"]
 )
 """What shapes are computed with; evaluated by ONNX's reference implementation."""
 
-RANDOM = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"})
+RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
+)
 CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+
+WHOLE_MODEL = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,11 @@ def _use_declared(walk: Walk, node: onnx.NodeProto, reason: str) -> None:
         if name in walk.declared:
             walk.types[name] = walk.declared[name]
         elif name:
-            why = reason if reason.startswith("its input") else f"its input's shape is not known (from {node.op_type})"
+            why = (
+                reason
+                if reason.startswith("its input")
+                else f"its input's shape is not known (from {node.op_type})"
+            )
             walk.blocked[name] = why
 
 
@@ -175,7 +180,9 @@ def _infer(walk: Walk, node: onnx.NodeProto) -> dict[str, TensorType]:
     """Types of the node's outputs, those that can be told without running it."""
     schema = onnx.defs.get_schema(node.op_type, walk.opset, "")
     data = {
-        name: numpy_helper.from_array(walk.values[name], name) for name in set(node.input) if name in walk.values
+        name: numpy_helper.from_array(walk.values[name], name)
+        for name in set(node.input)
+        if name in walk.values
     }
     try:
         inferred = onnx.shape_inference.infer_node_outputs(
@@ -187,8 +194,30 @@ def _infer(walk: Walk, node: onnx.NodeProto) -> dict[str, TensorType]:
         )
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError, KeyError) as error:
         raise InvalidModel(f"Node {label(node)} contradicts its inputs: {_last_sentence(error)}.") from None
+    if node.op_type in WHOLE_MODEL:
+        inferred = _infer_whole(walk, node, data)
     known = {name: concrete(proto) for name, proto in inferred.items()}
-    return {name: tensor for name, tensor in known.items() if tensor is not None and min(tensor.shape, default=0) >= 0}
+    return {
+        name: tensor
+        for name, tensor in known.items()
+        if tensor is not None and min(tensor.shape, default=0) >= 0
+    }
+
+
+def _infer_whole(
+    walk: Walk, node: onnx.NodeProto, data: Mapping[str, onnx.TensorProto]
+) -> dict[str, onnx.TypeProto]:
+    """Like :func:`_infer` by way of a whole model, where ONNX knows an operator by its function body only."""
+    inputs = [
+        helper.make_value_info(name, walk.types[name].to_proto())
+        for name in dict.fromkeys(node.input)
+        if name
+    ]
+    outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output if name]
+    graph = helper.make_graph([node], "one", inputs, outputs, list(data.values()))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", walk.opset)])
+    done = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    return {value.name: value.type for value in done.graph.output}
 
 
 def _last_sentence(error: Exception) -> str:
@@ -252,7 +281,9 @@ def _evaluate(
     try:
         with np.errstate(all="ignore"):
             results = ReferenceEvaluator(model).run(None, {name: walk.values[name] for name in names})
-    except Exception:  # the reference operators raise whatever NumPy raises; what follows is counted as unknown
+    except (
+        Exception
+    ):  # the reference operators raise whatever NumPy raises; what follows is counted as unknown
         return {}
     made = [name for name in node.output if name]
     return {name: np.asarray(value) for name, value in zip(made, results, strict=True)}
@@ -270,7 +301,9 @@ def _taken_branch(walk: Walk, node: onnx.NodeProto) -> onnx.GraphProto | None:
 def _inline_branch(walk: Walk, node: onnx.NodeProto, branch: onnx.GraphProto, used: set[str]) -> None:
     """Visit a branch's nodes in place of its If; ONNX forbids that its names hide outer ones."""
     _add_initializers(walk, branch)
-    inner = {name for each in branch.node for name in reads_of(each)} | {value.name for value in branch.output}
+    inner = {name for each in branch.node for name in reads_of(each)} | {
+        value.name for value in branch.output
+    }
     _visit(walk, branch.node, used | inner)
     for outer, value in zip(node.output, branch.output, strict=False):
         for table in (walk.types, walk.values, walk.blocked, walk.declared):
@@ -281,5 +314,9 @@ def _inline_branch(walk: Walk, node: onnx.NodeProto, branch: onnx.GraphProto, us
 
 
 def _nodes_inside(node: onnx.NodeProto) -> int:
-    graphs = [graph for attribute in node.attribute for graph in ([attribute.g] if attribute.HasField("g") else attribute.graphs)]
+    graphs = [
+        graph
+        for attribute in node.attribute
+        for graph in ([attribute.g] if attribute.HasField("g") else attribute.graphs)
+    ]
     return sum(1 + _nodes_inside(inner) for graph in graphs for inner in graph.node)

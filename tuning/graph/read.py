@@ -47,7 +47,9 @@ def read_onnx(data: bytes, *, max_bytes: int = MAX_MODEL_BYTES) -> onnx.ModelPro
     try:
         model.ParseFromString(data)
     except (DecodeError, RecursionError) as error:
-        raise InvalidModel(f"This is no complete ONNX file (truncated, or nested too deeply): {error}.") from None
+        raise InvalidModel(
+            f"This is no complete ONNX file (truncated, or nested too deeply): {error}."
+        ) from None
     if not model.HasField("graph") or not (model.graph.node and model.graph.output):
         raise InvalidModel("This is no complete ONNX file: it has no graph with nodes and outputs.")
     _check_opset(model)

@@ -71,7 +71,9 @@ def input_types(graph: onnx.GraphProto, dims: Mapping[str, int]) -> dict[str, Te
             continue
         tensor = value.type.tensor_type
         if not tensor.elem_type or not tensor.HasField("shape"):
-            raise InvalidModel(f"Input '{value.name}' has no element type or no shape; export the model with both.")
+            raise InvalidModel(
+                f"Input '{value.name}' has no element type or no shape; export the model with both."
+            )
         shape: list[int] = []
         for axis, dim in enumerate(tensor.shape.dim):
             name = dim.dim_param or f"{value.name}[{axis}]"
@@ -79,7 +81,9 @@ def input_types(graph: onnx.GraphProto, dims: Mapping[str, int]) -> dict[str, Te
             if size is None:
                 missing.append(name)
             elif not 0 <= size < 2**31:
-                raise InvalidModel(f"Dimension '{name}' of input '{value.name}' is {size}, which no tensor can have.")
+                raise InvalidModel(
+                    f"Dimension '{name}' of input '{value.name}' is {size}, which no tensor can have."
+                )
             shape.append(size or 0)
         types[value.name] = TensorType(tensor.elem_type, tuple(shape))
     if missing:

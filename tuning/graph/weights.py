@@ -19,7 +19,9 @@ from onnx import helper, numpy_helper
 MOVERS = frozenset({"Unsqueeze", "Squeeze", "Reshape", "Transpose", "Identity", "Cast", "Flatten", "Expand"})
 """A weight's role is its consumer's, seen through these."""
 
-_FLOATS = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE, onnx.TensorProto.BFLOAT16})
+_FLOATS = frozenset(
+    {onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE, onnx.TensorProto.BFLOAT16}
+)
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,18 @@ def _draw(node: onnx.NodeProto, index: int, dims: list[int]) -> Draw | None:
         if index == 1 and len(dims) > 1:
             return Draw(0.0, math.sqrt(2.0 / max(_fan_in(node, dims), 1)))
         return Draw(0.0, 0.02) if index == 2 else None
-    if node.op_type in ("BatchNormalization", "LayerNormalization", "InstanceNormalization", "GroupNormalization"):
+    if node.op_type in (
+        "BatchNormalization",
+        "LayerNormalization",
+        "InstanceNormalization",
+        "GroupNormalization",
+    ):
         # Below 1, so that sixteen residual sums do not blow activations up.
-        return (Draw(0.65, 0.1), Draw(0.0, 0.02), Draw(0.0, 0.02), Draw(1.0, 0.5, positive=True))[index - 1] if index else None
+        return (
+            (Draw(0.65, 0.1), Draw(0.0, 0.02), Draw(0.0, 0.02), Draw(1.0, 0.5, positive=True))[index - 1]
+            if index
+            else None
+        )
     if node.op_type == "Gather" and index == 0 and len(dims) == 2:
         return Draw(0.0, 1.0)
     if node.op_type == "Mul" and size > 1:
@@ -118,7 +129,9 @@ def _fan_in(node: onnx.NodeProto, dims: list[int]) -> int:
     return dims[-2]
 
 
-def _tensor(random: np.random.Generator, name: str, dims: list[int], data_type: int, draw: Draw) -> onnx.TensorProto:
+def _tensor(
+    random: np.random.Generator, name: str, dims: list[int], data_type: int, draw: Draw
+) -> onnx.TensorProto:
     if draw.positive:
         array = random.uniform(draw.centre - draw.spread, draw.centre + draw.spread, dims)
     else:
@@ -128,14 +141,20 @@ def _tensor(random: np.random.Generator, name: str, dims: list[int], data_type: 
 
 def _replace(graph: onnx.GraphProto, drawn: dict[str, onnx.TensorProto]) -> None:
     """Put the drawn tensors in, and drop what made them before and is read by nothing else."""
-    nodes = [node for node in graph.node if not (node.op_type == "ConstantOfShape" and node.output[0] in drawn)]
+    nodes = [
+        node for node in graph.node if not (node.op_type == "ConstantOfShape" and node.output[0] in drawn)
+    ]
     read = {name for node in nodes for name in node.input}
     before = {tensor.name for tensor in graph.initializer}
     kept = [tensor for tensor in graph.initializer if tensor.name not in drawn and tensor.name in read]
     inputs = [value for value in graph.input if value.name not in before]
     # Copies first: clearing a repeated field frees what it held.
     nodes, kept, inputs = ([_copy(item) for item in items] for items in (nodes, kept, inputs))
-    for field, items in ((graph.node, nodes), (graph.initializer, [*kept, *drawn.values()]), (graph.input, inputs)):
+    for field, items in (
+        (graph.node, nodes),
+        (graph.initializer, [*kept, *drawn.values()]),
+        (graph.input, inputs),
+    ):
         del field[:]
         field.extend(items)
 

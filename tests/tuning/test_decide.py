@@ -1,0 +1,82 @@
+"""The decider: worth, verdicts and their reasons."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tuning.decide import Ask, Situation, decide, estimate_us, tuning_slices, worth_us
+from tuning.models import Priority
+
+CONV = Ask("Conv", flops=230e6, bytes_moved=2e6, peak_bytes=8e6)
+FREE = Situation(workers=1, memory_bytes=8 << 30, capability="cpu.zen3")
+
+
+def test_worth_grows_with_calls_time_and_expected_gain() -> None:
+    base = worth_us(CONV, {})
+    assert worth_us(replace(CONV, calls=3.0), {}) == 3 * base
+    assert worth_us(replace(CONV, flops=2.3e9), {}) > 5 * base
+    assert worth_us(CONV, {"Conv": 0.9}) > base > worth_us(CONV, {"Conv": 0.02})
+
+
+def test_a_measured_time_is_believed_over_the_estimate() -> None:
+    assert worth_us(replace(CONV, measured_us=10.0), {"Conv": 0.5}) == 5.0
+
+
+def test_time_is_arithmetic_or_memory_whichever_is_longer() -> None:
+    assert estimate_us(1e9, 0) > estimate_us(1e6, 0)
+    assert estimate_us(0, 1e9) > estimate_us(0, 1e6)
+    assert estimate_us(1e9, 1e9) == max(estimate_us(1e9, 0), estimate_us(0, 1e9))
+
+
+def test_what_was_asked_for_is_promoted_and_a_waiting_caller_comes_first() -> None:
+    assert decide(CONV, FREE).verdict == "promote"
+    assert decide(CONV, FREE).priority == Priority.NORMAL
+    assert decide(replace(CONV, somebody_waits=True), FREE).priority == Priority.URGENT
+    assert decide(replace(CONV, related=True), FREE).priority == Priority.LOW
+
+
+def test_without_a_worker_a_miss_waits_and_the_reason_names_the_capability() -> None:
+    decision = decide(CONV, replace(FREE, workers=0))
+    assert decision.verdict == "wait"
+    assert "cpu.zen3" in decision.reason
+
+
+def test_too_large_for_every_worker_is_discarded_with_both_sizes() -> None:
+    decision = decide(replace(CONV, peak_bytes=64 * 2.0**30), FREE)
+    assert decision.verdict == "discard"
+    assert "64.0 GiB" in decision.reason
+    assert "8.0" in decision.reason
+
+
+def test_a_paused_queue_postpones_with_the_pause_as_reason() -> None:
+    decision = decide(CONV, replace(FREE, paused="The queue * is paused: maintenance."))
+    assert (decision.verdict, decision.reason) == ("postpone", "The queue * is paused: maintenance.")
+
+
+def test_a_long_backlog_postpones_related_operators_only() -> None:
+    busy = replace(FREE, queued=5000, max_backlog_s=3600)
+    assert decide(CONV, busy).verdict == "promote"
+    assert decide(replace(CONV, related=True), busy).verdict == "postpone"
+    assert decide(replace(CONV, related=True), replace(busy, workers=100)).verdict == "promote"
+
+
+def test_old_related_operators_of_little_worth_are_discarded() -> None:
+    tiny = Ask("Relu", flops=10, bytes_moved=80, peak_bytes=80, related=True, age_s=2 * 86400)
+    assert decide(tiny, FREE).verdict == "discard"
+    assert decide(replace(tiny, age_s=60), FREE).verdict == "promote"
+    assert decide(replace(tiny, related=False), FREE).verdict == "promote"
+
+
+def test_tuning_goes_where_time_is_spent() -> None:
+    small = tuning_slices("Conv", default_us=50, calls=1, gain=None, most=4)
+    large = tuning_slices("Conv", default_us=5000, calls=10, gain=None, most=4)
+    assert 0 < small < large
+
+
+def test_trivial_and_hopeless_operators_are_hardly_tuned() -> None:
+    assert tuning_slices("Reshape", default_us=900, calls=9, gain=None, most=4) == 0
+    assert tuning_slices("Reshape+Transpose", default_us=900, calls=9, gain=None, most=4) == 0
+    assert tuning_slices("Reshape+Conv", default_us=900, calls=9, gain=None, most=4) > 0
+    assert tuning_slices("Relu", default_us=4, calls=9, gain=None, most=4) == 0
+    assert tuning_slices("Conv", default_us=5000, calls=10, gain=0.0, most=4) == 1
+    assert tuning_slices("Conv", default_us=5000, calls=10, gain=0.4, most=0) == 0

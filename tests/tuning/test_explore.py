@@ -1,0 +1,300 @@
+"""Slices of explorations over a fake laboratory: what is tried, kept, published and left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from catalog.models import Best, Miss, MissState
+from tests.tuning.fakes import FakeRoute, FakeTunable
+from tuning import claims, conf, stopping
+from tuning.models import DeclaredEnvironment, Exploration, Stage, State, Trial
+from tuning.promote import promote_misses
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def winner() -> str:
+    best = Best.objects.get(rank=0)
+    return f"{best.route} {best.label}"
+
+
+def statuses(**where: Any) -> list[str]:
+    return list(Trial.objects.filter(**where).order_by("pk").values_list("status", flat=True))
+
+
+def test_a_miss_is_explored_and_its_best_served(make_miss: Callable[..., Any], worker_with: Any) -> None:
+    worker = worker_with(FakeRoute("quick", offers=[{"ratio": 1.5}, {"ratio": 2.5}, {"ratio": 0.5}]))
+    miss = make_miss()
+    assert worker.run_until_idle() == 2
+    row = Exploration.objects.get()
+    assert (row.state, row.stage, row.tries) == (State.DONE, Stage.CONTEST, 0)
+    assert winner() == "quick variant 1"
+    miss.refresh_from_db()
+    assert miss.state == MissState.EXPLORED
+    assert row.first_result_at > row.asked_at
+    assert {best.route for best in Best.objects.all()} == {"eager", "quick"}
+
+
+def test_the_default_is_served_before_the_contest_begins(
+    make_miss: Callable[..., Any], worker_with: Any
+) -> None:
+    worker = worker_with(FakeRoute("quick", offers=[{"ratio": 2.0}]))
+    make_miss()
+    promote_misses()
+    worker._run_pack(worker._claim())
+    assert winner() == "eager variant 0"
+    row = Exploration.objects.get()
+    assert (row.state, row.stage) == (State.QUEUED, Stage.CONTEST)
+    assert row.first_result_at is not None
+
+
+def test_failures_are_kept_with_their_status_and_harm_nobody(
+    make_miss: Callable[..., Any], worker_with: Any
+) -> None:
+    worker = worker_with(
+        FakeRoute("bad", offers=[{"behave": b} for b in ("build_failed", "crashed", "wrong")]),
+        FakeRoute("narrow", only=frozenset({"Conv"})),
+        FakeRoute("absent", missing="it is not installed"),
+        FakeRoute("buggy", breaks=True),
+        FakeRoute("good", offers=[{"ratio": 1.2}]),
+    )
+    make_miss("Relu")
+    worker.run_until_idle()
+    assert statuses(route="bad") == ["build_failed", "crashed", "wrong_result"]
+    assert Trial.objects.get(route="narrow").detail == "narrow knows only Conv."
+    assert Trial.objects.get(route="absent").detail == "Not available: it is not installed"
+    assert "a bug in the route" in Trial.objects.get(route="buggy").detail
+    assert Trial.objects.get(route="bad", status="build_failed").log_tail == "error: line 1"
+    assert winner() == "good variant 0"
+    assert Exploration.objects.get().state == State.DONE
+
+
+def test_who_would_win_is_confirmed_and_luck_does_not_count(
+    make_miss: Callable[..., Any], worker_with: Any
+) -> None:
+    worker = worker_with(FakeRoute("lucky", offers=[{"ratio": 1.6, "behave": "lucky"}]))
+    make_miss()
+    worker.run_until_idle()
+    assert winner() == "eager variant 0"
+    best = Best.objects.get(route="lucky")
+    assert best.measurement.purpose == "confirm"
+    assert best.ratio_to_default == pytest.approx(0.8)
+
+
+def test_who_would_not_win_is_not_timed_twice(make_miss: Callable[..., Any], worker_with: Any) -> None:
+    worker = worker_with(FakeRoute("slow", offers=[{"ratio": 0.7}]))
+    make_miss()
+    worker.run_until_idle()
+    assert Best.objects.get(route="slow").measurement.purpose == "contest"
+
+
+def test_where_the_default_fails_another_route_becomes_it(
+    make_miss: Callable[..., Any], worker_with: Any
+) -> None:
+    broken = FakeRoute("eager", offers=[{"behave": "crashed"}])
+    worker = worker_with(FakeRoute("other", offers=[{"ratio": 1.0}]), default=broken)
+    make_miss()
+    worker.run_until_idle()
+    assert winner() == "other variant 0"
+    assert statuses(route="eager") == ["crashed", "crashed"]
+
+
+def test_unsupported_by_every_route_is_said_with_the_reasons(
+    make_miss: Callable[..., Any], worker_with: Any
+) -> None:
+    worker = worker_with(
+        FakeRoute("a", only=frozenset({"Conv"})), FakeRoute("b", missing="no library"), default=None
+    )
+    miss = make_miss("Relu")
+    worker.run_until_idle()
+    row = Exploration.objects.get()
+    miss.refresh_from_db()
+    assert (row.state, miss.state) == (State.UNSUPPORTED, MissState.UNSUPPORTED)
+    assert row.reason == miss.reason == "a: a knows only Conv.; b: Not available: no library"
+    assert statuses() == ["unsupported", "unsupported"]
+
+
+def test_a_default_that_never_works_ends_dead_after_its_tries(
+    make_miss: Callable[..., Any], worker_with: Any
+) -> None:
+    worker = worker_with(default=FakeRoute("eager", offers=[{"behave": "wrong"}]))
+    miss = make_miss()
+    worker.run_until_idle()
+    row = Exploration.objects.get()
+    miss.refresh_from_db()
+    assert (row.state, row.tries, miss.state) == (State.DEAD, 3, MissState.FAILED)
+    assert "wrong_result" in row.error
+
+
+def test_an_error_in_the_workers_own_code_is_kept_and_tried_again(
+    make_miss: Callable[..., Any], worker_with: Any
+) -> None:
+    worker = worker_with(
+        FakeRoute("cursed", offers=[{"behave": "die"}]), FakeRoute("quick", offers=[{"ratio": 2.0}])
+    )
+    miss = make_miss()
+    worker.run_until_idle()
+    row = Exploration.objects.get()
+    miss.refresh_from_db()
+    assert (row.state, row.stage, row.tries) == (State.DEAD, Stage.CONTEST, 3)
+    assert "a bug in the laboratory" in row.error
+    assert miss.state == MissState.EXPLORED, "the default was published: it is served"
+
+
+def test_a_contest_makes_room_for_first_results_and_goes_on_where_it_was(
+    make_miss: Callable[..., Any], worker_with: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = worker_with(
+        FakeRoute("a", offers=[{"ratio": 1.1}, {"ratio": 1.3}]), FakeRoute("b", offers=[{"ratio": 1.5}])
+    )
+    make_miss("Relu", 1)
+    promote_misses()
+    worker._run_pack(worker._claim())
+    from tuning import explore
+
+    original, waiting = explore.try_candidate, [2]
+
+    def another_miss_comes(work: Any, bench: Any, attempt: Any) -> None:
+        original(work, bench, attempt)
+        if waiting:
+            make_miss("Relu", waiting.pop())
+            promote_misses()
+
+    monkeypatch.setattr(explore, "try_candidate", another_miss_comes)
+    worker.run_until_idle()
+    stages = list(
+        Trial.objects.order_by("pk").values_list("exploration__operator__summary", "stage", "route")
+    )
+    assert stages[:3] == [("Relu 1", 0, "eager"), ("Relu 1", 1, "a"), ("Relu 2", 0, "eager")]
+    assert sorted(stages[3:]) == sorted([
+        ("Relu 1", 1, "a"), ("Relu 1", 1, "b"), ("Relu 2", 1, "a"), ("Relu 2", 1, "a"), ("Relu 2", 1, "b"),
+    ])  # fmt: skip
+    assert all(row.tries == 0 for row in Exploration.objects.all())
+
+
+def test_no_candidate_is_tried_twice_in_a_round_but_all_are_in_the_next(
+    make_miss: Callable[..., Any], worker_with: Any
+) -> None:
+    from tuning import queues
+
+    worker = worker_with(FakeRoute("quick", offers=[{"ratio": 1.5}, {"ratio": 1.7}]))
+    make_miss()
+    worker.run_until_idle()
+    assert Trial.objects.count() == 3
+    queues.retry(Exploration.objects.get().pk)
+    worker.run_until_idle()
+    assert Trial.objects.count() == 6
+    assert Best.objects.count() == 2
+
+
+def test_a_worker_told_to_stop_gives_back_what_it_had_begun(
+    make_miss: Callable[..., Any], worker_with: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = worker_with(FakeRoute("quick", offers=[{"ratio": 1.5}]))
+    for size in (1, 2, 3):
+        make_miss("Relu", size)
+    from tests.tuning.fakes import FakeLaboratory
+
+    original = FakeLaboratory.build
+
+    def build_while_stopping(*args: Any, **kwargs: Any) -> Any:
+        stopping.ask()
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(FakeLaboratory, "build", build_while_stopping)
+    assert worker.run_until_idle() == 0
+    rows = list(Exploration.objects.all())
+    assert [(row.state, row.tries, row.lease_owner) for row in rows] == [(State.QUEUED, 0, "")] * 3
+    assert not Trial.objects.exists(), "what the stop killed is nobody's failure"
+
+
+def test_a_lost_claim_publishes_nothing(make_miss: Callable[..., Any], worker_with: Any) -> None:
+    from tests.tuning.fakes import FakeLaboratory
+
+    worker = worker_with()
+    make_miss()
+    promote_misses()
+    (held,) = worker._claim()
+    Exploration.objects.update(state=State.QUEUED, fence=5)  # swept, as it were
+    assert worker._run_pack([held]) == 0
+    assert not Best.objects.exists()
+    assert FakeLaboratory is not None
+
+
+def test_a_claim_lost_during_the_measurement_publishes_nothing(
+    make_miss: Callable[..., Any], worker_with: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.tuning.fakes import FakeLaboratory
+
+    worker = worker_with()
+    make_miss()
+    promote_misses()
+    original = FakeLaboratory.build
+
+    def build_for_too_long(*args: Any, **kwargs: Any) -> Any:
+        claims.sweep(owner_prefix="w1/")
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(FakeLaboratory, "build", build_for_too_long)
+    assert worker._run_pack(worker._claim()) == 0
+    assert not Best.objects.exists()
+    assert not Trial.objects.exists()
+    assert Miss.objects.get().state == MissState.PROMOTED
+
+
+def test_evidence_from_an_undeclared_environment_is_kept_but_does_not_lead(
+    make_miss: Callable[..., Any], worker_with: Any
+) -> None:
+    from tuning import queues
+
+    make_miss()
+    worker_with(FakeRoute("quick", offers=[{"ratio": 1.5}])).run_until_idle()
+    newer = FakeRoute("quick", offers=[{"ratio": 3.0}], installed={"fakes": "2"})
+    queues.retry(Exploration.objects.get().pk)
+    worker_with(newer, name="w2").run_until_idle()
+    best = Best.objects.get(rank=0)
+    assert best.ratio_to_default == pytest.approx(1.5)
+    assert DeclaredEnvironment.objects.get(route="quick").environment.versions == {"fakes": "1"}
+    assert Trial.objects.filter(route="quick", ratio_to_default__gt=2.9, status="ok").exists()
+
+
+def test_tuning_goes_on_in_slices_and_publishes_what_is_better(
+    make_miss: Callable[..., Any], worker_with: Any, tmp_path: Any
+) -> None:
+    searcher = FakeTunable(
+        "searcher", "compiler", offers=[{"ratio": 0.9}], finds=[{"ratio": 1.4}, {"ratio": 2.0}]
+    )
+    make_miss("Conv", calls=3)
+    worker_with(searcher).run_until_idle()
+    row = Exploration.objects.get()
+    assert (row.state, row.stage, row.tuning_slices) == (State.DONE, Stage.TUNE, row.max_tuning_slices)
+    assert row.max_tuning_slices == 4
+    assert winner() == "searcher found in slice 1"
+    (count,) = (tmp_path / "tuning").glob("*/searcher/slices")
+    assert count.read_text() == "4", "what a slice learnt is there for the next"
+
+
+def test_no_tuning_while_a_first_result_waits(make_miss: Callable[..., Any], worker_with: Any) -> None:
+    searcher = FakeTunable("searcher", "compiler", offers=[{"ratio": 0.9}], finds=[{"ratio": 1.4}])
+    for size in (1, 2):
+        make_miss("Conv", size)
+    worker_with(searcher).run_until_idle()
+    stages = list(Trial.objects.order_by("pk").values_list("stage", flat=True))
+    assert stages == sorted(stages)
+
+
+def test_tuning_can_be_switched_off(
+    make_miss: Callable[..., Any], worker_with: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPATLAS_TUNING", "0")
+    conf.conf.cache_clear()
+    try:
+        make_miss("Conv")
+        worker_with(FakeTunable("searcher", "compiler", finds=[{"ratio": 9.0}])).run_until_idle()
+    finally:
+        monkeypatch.undo()
+        conf.conf.cache_clear()
+    assert Exploration.objects.get().max_tuning_slices == 0

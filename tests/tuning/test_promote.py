@@ -1,0 +1,100 @@
+"""From misses to explorations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from catalog.models import Miss, MissState, Target
+from tuning import queues
+from tuning.models import Exploration, Priority, State, Worker
+from tuning.promote import promote_misses, reweigh_asked_again
+
+pytestmark = pytest.mark.django_db
+
+
+def test_misses_become_explorations_once(make_miss: Callable[..., Any], live_worker: Any) -> None:
+    misses = [make_miss("Conv", size, calls=size) for size in (1, 2, 3)]
+    assert promote_misses() == 3
+    assert promote_misses() == 0
+    rows = list(Exploration.objects.order_by("worth"))
+    assert [row.calls for row in rows] == [1, 2, 3]
+    assert all(row.asked_at == miss.first_asked_at for row, miss in zip(rows, misses, strict=True))
+    assert set(Miss.objects.values_list("state", flat=True)) == {MissState.PROMOTED}
+
+
+def test_related_ones_go_to_the_low_queue_and_waited_for_ones_to_the_urgent(
+    make_miss: Callable[..., Any], live_worker: Any
+) -> None:
+    make_miss("Conv", 1, related=True)
+    make_miss("Conv", 2, waited_until=timezone.now() + timedelta(seconds=20))
+    make_miss("Conv", 3)
+    promote_misses()
+    found = {row.operator.summary: row.priority for row in Exploration.objects.select_related("operator")}
+    assert found == {"Conv 1": Priority.LOW, "Conv 2": Priority.URGENT, "Conv 3": Priority.NORMAL}
+
+
+def test_without_a_live_worker_misses_wait_with_the_reason_until_one_comes(
+    make_miss: Callable[..., Any], live_worker: Any
+) -> None:
+    silent = timezone.now() - timedelta(minutes=5)
+    Worker.objects.update(last_seen_at=silent)
+    Target.objects.update(served_until=silent)
+    miss = make_miss()
+    assert promote_misses() == 0
+    miss.refresh_from_db()
+    assert miss.state == MissState.WAITING
+    assert "No live worker serves this target" in miss.reason
+    Worker.objects.update(last_seen_at=timezone.now())
+    Target.objects.update(served_until=timezone.now() + timedelta(seconds=10))
+    assert promote_misses() == 1
+
+
+def test_a_pause_postpones_and_resuming_promotes(make_miss: Callable[..., Any], live_worker: Any) -> None:
+    queues.pause("*", reason="maintenance")
+    miss = make_miss()
+    assert promote_misses() == 0
+    miss.refresh_from_db()
+    assert (miss.state, miss.reason) == (MissState.POSTPONED, "The queue * is paused: maintenance.")
+    assert queues.resume("*")
+    assert promote_misses() == 1
+
+
+def test_too_large_is_discarded_with_its_reason(make_miss: Callable[..., Any], live_worker: Any) -> None:
+    miss = make_miss("Relu", size=4 << 30)
+    promote_misses()
+    miss.refresh_from_db()
+    assert miss.state == MissState.DISCARDED
+    assert "GiB" in miss.reason
+    assert not Exploration.objects.exists()
+
+
+def test_asking_again_after_an_ended_exploration_begins_a_new_round(
+    make_miss: Callable[..., Any], live_worker: Any
+) -> None:
+    miss = make_miss()
+    promote_misses()
+    Exploration.objects.update(state=State.DONE, stage=2, tries=1, finished_at=timezone.now())
+    Miss.objects.filter(pk=miss.pk).update(state=MissState.WAITING)
+    assert promote_misses() == 1
+    row = Exploration.objects.get()
+    assert (row.state, row.stage, row.round, row.tries, row.finished_at) == (State.QUEUED, 0, 1, 0, None)
+
+
+def test_more_calls_raise_the_worth_of_what_already_waits(
+    make_miss: Callable[..., Any], live_worker: Any
+) -> None:
+    miss = make_miss("Conv", calls=1)
+    promote_misses()
+    before = Exploration.objects.get()
+    Miss.objects.filter(pk=miss.pk).update(
+        calls=10, last_asked_at=timezone.now(), waited_until=timezone.now() + timedelta(seconds=9)
+    )
+    assert reweigh_asked_again(15) == 1
+    after = Exploration.objects.get()
+    assert after.worth == pytest.approx(10 * before.worth)
+    assert after.priority == Priority.URGENT
