@@ -44,7 +44,7 @@ class OrtKernel:
         from opatlas.identity import to_onnx
 
         check_arrays(self.operator, self.operator.constant_inputs, constants)
-        dense = {number: np.ascontiguousarray(array) for number, array in constants.items()}
+        dense = {number: np.asarray(array, order="C") for number, array in constants.items()}
         packed = dense if self.recipe["constants"] == "initializers" else {}
         self._constants = {} if packed else dense
         options = ort.SessionOptions()
@@ -118,7 +118,7 @@ def _bind(bind: Any, name: str, array: np.ndarray, dtype: str) -> None:
 
 
 def _dense(array: np.ndarray) -> np.ndarray:
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+    return np.asarray(array, order="C")
 
 
 def _first_line(error: Exception) -> str:

@@ -63,14 +63,10 @@ def _clip(site: Site) -> Callable[..., torch.Tensor]:
         return lambda x: torch.clamp(x, low, high)
     low, high = site.scalar(1), site.scalar(2)
     if (low is None) == site.has(1) or (high is None) == site.has(2):
-        return _clip_by_tensors
+        raise Unsupported("Clip with bounds known only at run time")
     if low is None and high is None:
         return lambda x, *_: x
     return lambda x, *_: torch.clamp(x, low, high)
-
-
-def _clip_by_tensors(x: torch.Tensor, low: torch.Tensor | None = None, high: torch.Tensor | None = None):
-    return torch.clamp(x, low, high)
 
 
 def _cast(site: Site) -> Callable[..., torch.Tensor]:
@@ -112,9 +108,7 @@ def _identity(x: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
 def _dropout(site: Site) -> Callable[..., object]:
     if site.has(2) and site.scalar(2) not in (0, False):
         raise Unsupported("Dropout in training mode")
-    if len(site.node.outputs) == 1:
-        return _identity
-    return lambda x, *_: (x, torch.ones_like(x, dtype=torch.bool))
+    return _identity
 
 
 def _where(condition: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

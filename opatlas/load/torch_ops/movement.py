@@ -89,9 +89,9 @@ def _pad_with_constant(site: Site, pads: list[int]) -> Built:
         value = site.attrs.get("value", 0.0)
         return lambda x, *_: F.pad(x, pads, value=value)
     known = site.scalar(2)
-    if known is not None:
-        return lambda x, *_: F.pad(x, pads, value=known)
-    return lambda x, pads_given, value, *_: F.pad(x, pads, value=value.item())
+    if known is None:
+        raise Unsupported("Pad with a value known only at run time")
+    return lambda x, *_: F.pad(x, pads, value=known)
 
 
 def _pad_by_index(site: Site, mode: str, begins: list[int], ends: list[int]) -> Built:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from opatlas.identity.operator import Node, Operator
 
 _FAMILIES = {
-    "activation": """Celu Elu Gelu HardSigmoid HardSwish Hardmax LeakyRelu LogSoftmax Mish PRelu Relu Selu Shrink
-        Sigmoid Softmax Softplus Softsign Swish Tanh ThresholdedRelu""",
+    "activation": """Celu Elu Gelu HardSigmoid HardSwish Hardmax LeakyRelu LogSoftmax Mish PRelu Relu Selu
+        Shrink Sigmoid Softmax Softplus Softsign Swish Tanh ThresholdedRelu""",
     "attention": "Attention RotaryEmbedding",
     "convolution": "Conv ConvTranspose",
     "elementwise": """Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr
@@ -22,7 +22,7 @@ _FAMILIES = {
         Squeeze Tile Transpose Unsqueeze""",
     "normalisation": """BatchNormalization GroupNormalization InstanceNormalization LRN LayerNormalization
         LpNormalization MeanVarianceNormalization RMSNormalization""",
-    "pooling": "AveragePool GlobalAveragePool GlobalLpPool GlobalMaxPool LpPool MaxPool",
+    "pooling": "AveragePool GlobalAveragePool GlobalMaxPool LpPool MaxPool",
     "reduction": """ArgMax ArgMin CumSum ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean
         ReduceMin ReduceProd ReduceSum ReduceSumSquare TopK""",
     "resize": "Resize",

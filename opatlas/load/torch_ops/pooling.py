@@ -178,15 +178,9 @@ def _global_max(site: Site) -> Built:
     return lambda x: torch.amax(x, axes, keepdim=True)
 
 
-def _global_lp(site: Site) -> Built:
-    axes, power = _spatial_axes(site), float(site.attrs.get("p", 2))
-    return lambda x: torch.linalg.vector_norm(x, power, axes, keepdim=True)
-
-
 BUILDERS: dict[str, Callable[[Site], Built]] = {
     "AveragePool": _average,
     "GlobalAveragePool": _global_average,
-    "GlobalLpPool": _global_lp,
     "GlobalMaxPool": _global_max,
     "LpPool": _lp,
     "MaxPool": _max,
