@@ -1,0 +1,7 @@
+"""PyTorch's aten calls as canonical ONNX: one small function per operator, in one file per family."""
+
+from tuning.graph.aten.builder import CannotMap, Mapped
+from tuning.graph.aten.record import Record, Tensor, read_record
+from tuning.graph.aten.registry import FAMILIES, RULES, map_aten
+
+__all__ = ["FAMILIES", "RULES", "CannotMap", "Mapped", "Record", "Tensor", "map_aten", "read_record"]

@@ -1,0 +1,165 @@
+"""Binds a record's arguments to a PyTorch operator's parameters."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tuning.graph.aten.builder import Builder, CannotMap, Mapped, Ref, Scalar, number, numpy_dtype
+from tuning.graph.aten.record import Record, Tensor
+
+REQUIRED = object()
+PLACEMENT = frozenset({"layout", "device", "pin_memory", "memory_format", "non_blocking", "generator"})
+"""Arguments that say where a tensor lies, not what it holds."""
+
+_INDEXED = re.compile(r"(\w+)\[(\d+)\]")
+
+
+class Call:
+    """One call being mapped: its arguments by parameter name, and the graph it is built into."""
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        self.graph = Builder()
+        self.arguments = dict(arguments)
+        self._fed: dict[int, Ref] = {}
+
+    def tensor(self, name: str) -> Ref:
+        """A tensor argument that must be there."""
+        value = self.arguments[name]
+        if not isinstance(value, Tensor):
+            raise CannotMap(f"the argument {name} is no tensor")
+        return self._feed(value)
+
+    def optional(self, name: str) -> Ref | None:
+        return None if self.arguments[name] is None else self.tensor(name)
+
+    def tensors(self, name: str) -> list[Ref | None]:
+        """A list of tensors; None where the list has a hole."""
+        value = self.arguments[name]
+        values = value if isinstance(value, list) else [value]
+        if not all(item is None or isinstance(item, Tensor) for item in values):
+            raise CannotMap(f"the argument {name} is no list of tensors")
+        return [None if item is None else self._feed(item) for item in values]
+
+    def operand(self, name: str) -> Ref | Scalar:
+        """A tensor or a number."""
+        value = self.arguments[name]
+        return self._feed(value) if isinstance(value, Tensor) else number(value)
+
+    def number(self, name: str) -> Scalar:
+        return number(self.arguments[name])
+
+    def numbers(self, name: str, length: int | None = None) -> list[int]:
+        """A list of whole numbers; one number stands for ``length`` of them."""
+        value = self.arguments[name]
+        values = list(value) if isinstance(value, list | tuple) else [value]
+        if not all(isinstance(item, int) and not isinstance(item, bool) for item in values):
+            raise CannotMap(f"the argument {name} is no list of whole numbers")
+        if length is not None and len(values) == 1:
+            values *= length
+        if length is not None and len(values) != length:
+            raise CannotMap(f"the argument {name} has {len(values)} numbers, not {length}")
+        return values
+
+    def flag(self, name: str) -> bool:
+        return bool(self.arguments[name])
+
+    def get(self, name: str) -> Any:
+        return self.arguments[name]
+
+    def dtype(self, name: str) -> str | None:
+        """A dtype argument's NumPy name."""
+        value = self.arguments[name]
+        if value is None:
+            return None
+        text = str(value).removeprefix("torch.")
+        try:
+            numpy_dtype(text)
+        except TypeError:
+            raise CannotMap(f"the dtype {value!r}") from None
+        return text
+
+    def constant_of(self, operand: Ref | Scalar, dtype: str) -> Ref:
+        """The operand in a given dtype: cast, or made a constant."""
+        if isinstance(operand, Ref):
+            return self.graph.cast(operand, dtype)
+        return self.graph.constant(operand, dtype, ())
+
+    def _feed(self, tensor: Tensor) -> Ref:
+        if id(tensor) not in self._fed:
+            self._fed[id(tensor)] = self.graph.feed(tensor)
+        return self._fed[id(tensor)]
+
+
+Build = Callable[[Call], Ref | Sequence[Ref]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one PyTorch operator is written in ONNX. ``parameters`` are PyTorch's own, in order, with defaults."""
+
+    parameters: Mapping[str, Any]
+    build: Build
+
+    def map(self, record: Record) -> Mapped:
+        """Raises :class:`CannotMap`."""
+        call = Call(bind(self.parameters, record))
+        outputs = self.build(call)
+        return call.graph.finish([outputs] if isinstance(outputs, Ref) else list(outputs))
+
+
+def rule(signature: str, build: Build) -> Rule:
+    """A rule with its signature as text: ``"self, other, alpha=1"``."""
+    parameters: dict[str, Any] = {}
+    for part in re.split(r",\s*(?![^\[(]*[\])])", signature):
+        name, _, default = part.strip().partition("=")
+        parameters[name] = ast.literal_eval(default) if default else REQUIRED
+    return Rule(parameters, build)
+
+
+def bind(parameters: Mapping[str, Any], record: Record) -> dict[str, Any]:
+    """Arguments by parameter name. Raises :class:`CannotMap` for missing and unknown ones."""
+    names = list(parameters)
+    bound: dict[str, Any] = {}
+    for key, value in record.attrs.items():
+        name = _parameter(key, names)
+        if name is None and key not in PLACEMENT:
+            raise CannotMap(f"the unknown argument {key}")
+        if name is not None:
+            bound[name] = value
+    unnamed: list[Tensor] = []
+    for tensor in record.inputs:
+        if tensor is None:
+            continue
+        if not tensor.name:
+            unnamed.append(tensor)
+        elif (indexed := _INDEXED.fullmatch(tensor.name)) and (name := _parameter(indexed[1], names)):
+            _put(bound, name, int(indexed[2]), tensor)
+        elif name := _parameter(tensor.name, names):
+            bound[name] = tensor
+        else:
+            unnamed.append(tensor)
+    for name, tensor in zip([name for name in names if name not in bound], unnamed, strict=False):
+        bound[name] = tensor
+    arguments = {name: bound.get(name, default) for name, default in parameters.items()}
+    if missing := [name for name, value in arguments.items() if value is REQUIRED]:
+        raise CannotMap(f"the argument {missing[0]} is missing")
+    return arguments
+
+
+def _parameter(key: str, names: Sequence[str]) -> str | None:
+    if key in names:
+        return key
+    position = int(key[3:]) if re.fullmatch(r"arg\d{1,2}", key) else len(names)
+    return names[position] if position < len(names) else None
+
+
+def _put(bound: dict[str, Any], name: str, index: int, tensor: Tensor) -> None:
+    items = bound.setdefault(name, [])
+    if not isinstance(items, list) or index > 1024:
+        raise CannotMap(f"the argument {name} is given twice")
+    items.extend([None] * (index + 1 - len(items)))
+    items[index] = tensor

@@ -1,0 +1,97 @@
+"""Norms and softmaxes."""
+
+from __future__ import annotations
+
+from tuning.graph.aten.builder import CannotMap, Ref, normal_axis, size_of
+from tuning.graph.aten.call import Call, Rule, rule
+
+
+def _or_filled(call: Call, name: str, number: float, like: Ref, shape: tuple[int, ...]) -> Ref:
+    given = call.optional(name)
+    return call.graph.filled(number, like.dtype, shape) if given is None else given
+
+
+def batch_norm(call: Call) -> Ref:
+    """Inference only: in training mode the statistics come from the batch and are written back."""
+    if "training" in call.arguments and call.flag("training"):
+        raise CannotMap("batch norm in training mode")
+    x = call.tensor("input")
+    channels = (x.shape[1],)
+    return call.graph.node(
+        "BatchNormalization",
+        x,
+        _or_filled(call, "weight", 1.0, x, channels),
+        _or_filled(call, "bias", 0.0, x, channels),
+        call.tensor("running_mean"),
+        call.tensor("running_var"),
+        epsilon=float(call.number("eps")),
+    )
+
+
+def layer_norm(call: Call) -> Ref:
+    x, shape = call.tensor("input"), tuple(call.numbers("normalized_shape"))
+    weight = _or_filled(call, "weight", 1.0, x, shape)
+    epsilon = float(call.number("eps"))
+    return call.graph.node(
+        "LayerNormalization", x, weight, call.optional("bias"), axis=-len(shape), epsilon=epsilon
+    )
+
+
+def group_norm(call: Call) -> Ref:
+    x = call.tensor("input")
+    groups = int(call.number("group" if "group" in call.arguments else "num_groups"))
+    return call.graph.node(
+        "GroupNormalization",
+        x,
+        _or_filled(call, "weight", 1.0, x, (x.shape[1],)),
+        _or_filled(call, "bias", 0.0, x, (x.shape[1],)),
+        num_groups=groups,
+        epsilon=float(call.number("eps")),
+    )
+
+
+def softmax(call: Call, op: str = "Softmax") -> Ref:
+    x = call.tensor("self")
+    axis = normal_axis(call.get("dim"), len(x.shape))
+    if call.arguments.get("half_to_float"):
+        x = call.graph.cast(x, "float32")
+    if wanted := ("dtype" in call.arguments and call.dtype("dtype")):
+        x = call.graph.cast(x, wanted)
+    if not x.shape or size_of(x.shape) == 0:
+        raise CannotMap("a softmax of a scalar or of nothing")
+    return call.graph.node(op, x, axis=axis)
+
+
+def log_softmax(call: Call) -> Ref:
+    return softmax(call, "LogSoftmax")
+
+
+RULES: dict[str, Rule] = {
+    "native_batch_norm": rule(
+        "input, weight=None, bias=None, running_mean=None, running_var=None, training=False, momentum=0.1, eps=1e-05",
+        batch_norm,
+    ),
+    "_native_batch_norm_legit_no_training": rule(
+        "input, weight=None, bias=None, running_mean=None, running_var=None, momentum=0.1, eps=1e-05",
+        batch_norm,
+    ),
+    "batch_norm": rule(
+        "input, weight=None, bias=None, running_mean=None, running_var=None, training=False, momentum=0.1, "
+        "eps=1e-05, cudnn_enabled=True",
+        batch_norm,
+    ),
+    "native_layer_norm": rule("input, normalized_shape, weight=None, bias=None, eps=1e-05", layer_norm),
+    "layer_norm": rule(
+        "input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True", layer_norm
+    ),
+    "native_group_norm": rule(
+        "input, weight=None, bias=None, N=0, C=0, HxW=0, group=1, eps=1e-05", group_norm
+    ),
+    "group_norm": rule(
+        "input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabled=True", group_norm
+    ),
+    "_softmax": rule("self, dim, half_to_float=False", softmax),
+    "_log_softmax": rule("self, dim, half_to_float=False", log_softmax),
+    "softmax.int": rule("self, dim, dtype=None", softmax),
+    "log_softmax.int": rule("self, dim, dtype=None", log_softmax),
+}

@@ -1,0 +1,50 @@
+"""All rules in one table. A new operator is one small function in its family's file and a line in its table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tuning.graph.aten import (
+    convolution,
+    elementwise,
+    indexing,
+    matmul,
+    normalization,
+    pooling,
+    reduction,
+    shaping,
+)
+from tuning.graph.aten.builder import CannotMap, Mapped
+from tuning.graph.aten.call import Rule
+from tuning.graph.aten.record import Record
+from tuning.graph.aten.refused import refusal
+
+FAMILIES: Mapping[str, Mapping[str, Rule]] = {
+    "matmul": matmul.RULES,
+    "convolution": convolution.RULES,
+    "normalization": normalization.RULES,
+    "elementwise": elementwise.RULES,
+    "reduction": reduction.RULES,
+    "pooling": pooling.RULES,
+    "shaping": shaping.RULES,
+    "indexing": indexing.RULES,
+}
+RULES: Mapping[str, Rule] = {name: rule for rules in FAMILIES.values() for name, rule in rules.items()}
+
+
+def map_aten(record: Record) -> Mapped:
+    """The ONNX graph of one recorded aten call. Raises :class:`CannotMap` with the reason."""
+    name = record.op.removeprefix("aten.").removeprefix("aten::").removesuffix(".default")
+    base = name.split(".")[0]
+    if reason := refusal(base) or ("backward" if record.backward else None):
+        raise CannotMap(reason)
+    found = RULES.get(name)
+    if found is None:
+        raise CannotMap(f"{name} has no rule yet")
+    try:
+        return found.map(record)
+    except CannotMap as error:
+        raise CannotMap(f"{base}: {error}" if base not in str(error) else str(error)) from None
+    except (IndexError, TypeError, KeyError, ValueError, OverflowError, ZeroDivisionError) as error:
+        # A record that contradicts itself (a matrix product of a vector, an axis that is no number).
+        raise CannotMap(f"{base}: arguments that do not fit together ({type(error).__name__})") from None

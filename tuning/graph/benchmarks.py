@@ -1,0 +1,124 @@
+"""Records of the open benchmark lists (DeepBench, TritonBench, KernelBench, TVM) as aten records, where they map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tuning.graph.aten import CannotMap, Record, Tensor
+
+
+def to_aten(record: Record) -> Record:
+    """The aten call that a benchmark record stands for. Raises :class:`CannotMap` with the reason."""
+    suite, _, name = record.op.partition(".")
+    if suite == "kernelbench":
+        return _kernelbench(record)
+    if record.op not in _MAKERS:
+        raise CannotMap(f"{suite}: {name} has no rule yet")
+    return _MAKERS[record.op](record)
+
+
+def _tensor(record: Record, index: int) -> Tensor:
+    if index >= len(record.inputs) or record.inputs[index] is None:
+        raise CannotMap(f"{record.op} lacks its input {index}")
+    return record.inputs[index]  # type: ignore[return-value]
+
+
+def _aten(record: Record, op: str, attrs: Mapping[str, Any], **inputs: Tensor | None) -> Record:
+    named = tuple(replace(tensor, name=name) for name, tensor in inputs.items() if tensor is not None)
+    return replace(record, op=f"aten.{op}", attrs=dict(attrs), inputs=named)
+
+
+def _gemm(record: Record) -> Record:
+    """A product of two matrices; a transposed one is its storage read with swapped strides."""
+    a, b = (_turned(_tensor(record, i), record.attrs.get(flag)) for i, flag in enumerate(("a_t", "b_t")))
+    return _aten(record, "mm.default", {}, self=a, mat2=b)
+
+
+def _turned(tensor: Tensor, turn: Any) -> Tensor:
+    """Lists name the shape as stored; the product reads a transposed matrix the other way round."""
+    if not turn:
+        return tensor
+    rows, columns = (int(dim) for dim in tensor.shape)
+    return replace(tensor, shape=(columns, rows), strides=(1, columns))
+
+
+def _conv(record: Record) -> Record:
+    names = {"stride": "stride", "padding": "padding", "dilation": "dilation", "groups": "groups"}
+    attrs = {name: record.attrs[name] for name in names if name in record.attrs}
+    return _aten(record, "conv2d.default", attrs, input=_tensor(record, 0), weight=_tensor(record, 1))
+
+
+_MAKERS: dict[str, Callable[[Record], Record]] = {
+    "deepbench.gemm": _gemm,
+    "deepbench.conv2d": _conv,
+    "tritonbench.gemm": _gemm,
+}
+
+_LAYERS = {
+    "nn.Conv1d": "conv1d", "nn.Conv2d": "conv2d", "nn.Conv3d": "conv3d", "nn.ConvTranspose1d": "conv_transpose1d",
+    "nn.ConvTranspose2d": "conv_transpose2d.input", "nn.ConvTranspose3d": "conv_transpose3d.input",
+}  # fmt: skip
+_POOLS = {
+    "nn.MaxPool1d": "max_pool1d", "nn.MaxPool2d": "max_pool2d", "nn.MaxPool3d": "max_pool3d",
+    "nn.AvgPool1d": "avg_pool1d", "nn.AvgPool2d": "avg_pool2d", "nn.AvgPool3d": "avg_pool3d",
+}  # fmt: skip
+_SIMPLE = {
+    "ReLU": ("relu", {}), "Sigmoid": ("sigmoid", {}), "Softmax": ("softmax.int", {"dim": 1}), "Swish": ("silu", {}),
+    "SELU_": ("selu", {}), "Softplus": ("softplus", {}), "ELU": ("elu", {}), "cumsum": ("cumsum", {"dim": 1}),
+    "Sum_reduction_over_a_dimension": ("sum.dim_IntList", {"dim": [1], "keepdim": True}),
+    "Max_reduction_over_a_dimension": ("amax", {"dim": [1]}), "Argmin_over_a_dimension": ("argmin", {"dim": 1}),
+    "MinGPTNewGelu": ("gelu", {"approximate": "tanh"}),
+}  # fmt: skip
+
+
+def _kernelbench(record: Record) -> Record:
+    """Problems that are one aten call; the others are small programs."""
+    name, calls = record.op.partition(".")[2], record.attrs.get("calls", [])
+    if name in _SIMPLE:
+        op, attrs = _SIMPLE[name]
+        return _aten(record, op, attrs, self=_tensor(record, 0))
+    if calls in (["torch.matmul"], ["torch.bmm"]):
+        a, b = _tensor(record, 0), _tensor(record, 1)
+        if name.endswith("transposed_B") or name.endswith("transposed_both"):
+            b = _turned(b, True)
+        if name.endswith("transposed_A") or name.endswith("transposed_both"):
+            a = _turned(a, True)
+        return _aten(record, "matmul.default", {}, self=a, other=b)
+    layers = record.attrs.get("layers", [])
+    if len(layers) == 1 and isinstance(layers[0], Mapping):
+        return _layer(record, layers[0])
+    raise CannotMap(f"kernelbench: {name} is a program of several calls")
+
+
+def _layer(record: Record, layer: Mapping[str, Any]) -> Record:
+    x, kind = _tensor(record, 0), layer.get("layer")
+    if kind in _POOLS:
+        wanted = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
+        attrs = {name: layer[name] for name in wanted if layer.get(name) is not None}
+        if kind.startswith("nn.Avg"):
+            attrs.pop("dilation", None)
+        return _aten(record, _POOLS[kind], attrs, self=x)
+    if kind in _LAYERS:
+        return _conv_layer(record, layer, x)
+    raise CannotMap(f"kernelbench: a layer {kind} has no rule yet")
+
+
+def _conv_layer(record: Record, layer: Mapping[str, Any], x: Tensor) -> Record:
+    kind = str(layer["layer"])
+    space, turned = int(kind[-2]), "Transpose" in kind
+    places = dict(zip(("in_channels", "out_channels", "kernel_size"), layer.get("args", []), strict=False))
+    given = {**places, **layer}
+    try:
+        into, out, groups = int(given["in_channels"]), int(given["out_channels"]), int(given.get("groups", 1))
+        kernel = given["kernel_size"]
+        sizes = [int(size) for size in kernel] if isinstance(kernel, list) else [int(kernel)] * space
+    except (KeyError, TypeError, ValueError):
+        raise CannotMap(f"kernelbench: a layer {kind} without its sizes") from None
+    shape = (into, out // groups, *sizes) if turned else (out, into // groups, *sizes)
+    wanted = ("stride", "padding", "dilation", "groups", *(("output_padding",) if turned else ()))
+    attrs = {name: given[name] for name in wanted if given.get(name) is not None}
+    weight = Tensor(x.dtype, shape, const=True)
+    bias = Tensor(x.dtype, (out,), const=True) if given.get("bias") else None
+    return _aten(record, _LAYERS[kind], attrs, input=x, weight=weight, bias=bias)
