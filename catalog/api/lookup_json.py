@@ -13,7 +13,7 @@ from typing import Any
 from catalog import conf, models
 from catalog.errors import RequestError, Unknown
 from catalog.selectors.served import Accepts, Hit
-from catalog.services.lookup import Asked, LookupAnswer, Result
+from catalog.services.lookups import Asked, LookupAnswer, Result
 from catalog.services.registry import check_setting, register_setting, register_target
 from opatlas import identity
 from opatlas.errors import CallerError, InvalidOperator

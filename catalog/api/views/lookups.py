@@ -18,7 +18,7 @@ from catalog.api.serializers import BestAnswerSerializer, LookupAnswerSerializer
 from catalog.errors import RequestError
 from catalog.selectors import known
 from catalog.selectors.served import Accepts
-from catalog.services.lookup import Asked, LookupRequest, lookup
+from catalog.services.lookups import Asked, LookupRequest, lookup
 
 
 class LookupView(APIView):

@@ -1,0 +1,79 @@
+"""A target, a setting, and operators that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.catalog import making
+
+
+@pytest.fixture(autouse=True)
+def own_folders(settings: Any, tmp_path: Path) -> None:
+    """Every test has its journal and its store to itself."""
+    from catalog.services import journal
+
+    journal.close()
+    settings.OPATLAS_HOME = tmp_path / "home"
+    settings.OPATLAS_STORE = tmp_path / "store"
+
+
+@pytest.fixture
+def target(db: None) -> Any:
+    from catalog.services import register_target
+
+    return register_target(making.TARGET)
+
+
+@pytest.fixture
+def setting(db: None) -> Any:
+    from catalog.services import register_setting
+
+    return register_setting(making.SETTING)
+
+
+@pytest.fixture
+def place_of(target: Any, setting: Any) -> Callable[[int], dict[str, Any]]:
+    """``place_of(64)``: operator, target and setting rows for a Relu of that length."""
+    from catalog.services import register_operator
+
+    def place(length: int) -> dict[str, Any]:
+        return {"operator": register_operator(making.relu(length)), "target": target, "setting": setting}
+
+    return place
+
+
+@pytest.fixture
+def put(place_of: Callable[[int], dict[str, Any]]) -> Callable[..., Any]:
+    """``put(64, "eager", 1.0)`` publishes a result for a Relu of that length."""
+    from catalog.services import publish
+
+    def put_one(length: int, route: str, ratio: float, **changes: Any) -> Any:
+        return publish(making.new_result(place_of(length), route, ratio, **changes))
+
+    return put_one
+
+
+@pytest.fixture
+def ask(target: Any, setting: Any, organisation: Any) -> Callable[..., Any]:
+    """``ask(64, 128, …)`` looks Relus of these lengths up; options are LookupRequest's."""
+    from catalog.services import Asked, LookupRequest, lookup
+
+    def ask_for(*lengths: int, related: tuple[int, ...] = (), with_graph: bool = True, **options: Any) -> Any:
+        def asked(length: int) -> Asked:
+            operator = making.relu(length)
+            return Asked(operator.key, options.get("calls", 1.0), operator if with_graph else None)
+
+        chosen = {name: value for name, value in options.items() if name != "calls"}
+        return lookup(
+            LookupRequest(
+                **{"target": target, "setting": setting, "organisation": organisation, **chosen},
+                operators=[asked(length) for length in lengths],
+                related=[asked(length) for length in related],
+            )
+        )
+
+    return ask_for

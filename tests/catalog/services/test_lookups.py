@@ -1,0 +1,202 @@
+import threading
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from catalog import models, services
+from catalog.models import Miss
+from tests.catalog import making
+
+
+def only(answer):
+    (result,) = answer.results
+    return result
+
+
+def test_unknown_without_a_graph_needs_one_and_leaves_nothing(ask):
+    assert only(ask(64, with_graph=False)).status == "need_graph"
+    assert not Miss.objects.exists()
+    assert not models.Operator.objects.exists()
+
+
+def test_a_miss_is_recorded_with_what_was_asked(ask, organisation):
+    key, _ = services.create_api_key(organisation, "job", ["lookup"])
+    result = only(ask(64, api_key=key, job="run 7", calls=3.0))
+    assert (result.status, result.state) == ("miss", "waiting")
+    miss = Miss.objects.get()
+    assert (miss.count, miss.calls, miss.related, miss.job.name) == (1, 3.0, False, "run 7")
+    assert miss.operator.graph == making.relu(64).to_json()
+    assert miss.operator.op_type == "Relu"
+
+
+def test_asked_twice_is_one_miss_with_a_count(ask):
+    ask(64, calls=2.0)
+    first = Miss.objects.get().last_asked_at
+    ask(64, with_graph=False, calls=5.0)
+    miss = Miss.objects.get()
+    assert (miss.count, miss.calls) == (2, 7.0)
+    assert miss.last_asked_at > first
+
+
+def test_named_twice_in_one_batch_is_asked_once(ask):
+    answer = ask(64, 64, calls=2.0)
+    assert [result.status for result in answer.results] == ["miss", "miss"]
+    miss = Miss.objects.get()
+    assert (miss.count, miss.calls) == (1, 4.0)
+
+
+def test_a_hit_carries_its_evidence(ask, put):
+    published = put(64, "onednn", 1.6)
+    best = only(ask(64)).best
+    assert best.implementation_id == published.implementation.pk
+    assert (best.route, best.kind, best.median_us, best.default_us) == ("onednn", "recipe", 62.5, 100.0)
+    assert best.ratio_low < best.ratio_to_default < best.ratio_high
+    assert best.artifact_sha256 == published.implementation.artifact.sha256
+    assert best.measured_at == published.measurement.created_at
+    assert not Miss.objects.exists()
+
+
+def test_the_answer_keeps_the_order_asked(ask, put):
+    put(2, "eager", 1.0)
+    put(4, "eager", 1.0)
+    answer = ask(4, 3, 2)
+    assert [result.status for result in answer.results] == ["hit", "miss", "hit"]
+    assert [result.key for result in answer.results] == [making.relu(n).key for n in (4, 3, 2)]
+
+
+def test_what_holds_for_one_setting_or_target_says_nothing_of_another(ask, put):
+    put(64, "eager", 1.0)
+    from opatlas.identity import Setting
+
+    single = services.register_setting(Setting(threads=1))
+    assert only(ask(64, setting=single)).status == "miss"
+
+
+class TestAccepts:
+    def test_the_fastest_that_can_be_loaded(self, ask, put):
+        put(64, "eager", 1.0)
+        put(64, "onnxruntime", 1.5, needs={"onnxruntime": "1.31.1"})
+        put(64, "tvm", 2.0, kind="c-abi", needs={})
+        assert only(ask(64)).best.route == "tvm"
+        recipes = services.Accepts(kinds=frozenset({"recipe"}))
+        assert only(ask(64, accepts=recipes)).best.route == "onnxruntime"
+        torch_only = services.Accepts(kinds=frozenset({"recipe"}), versions={"torch": "2.13.0+cpu"})
+        assert only(ask(64, accepts=torch_only)).best.route == "eager"
+
+    def test_nothing_loadable_is_a_miss_that_is_not_queued(self, ask, put):
+        put(64, "eager", 1.0)
+        result = only(ask(64, accepts=services.Accepts(versions={"torch": "2.0.0"})))
+        assert (result.status, result.state) == ("miss", "explored")
+        assert "accepts" in result.reason
+        assert not Miss.objects.exists()
+
+    def test_an_empty_version_map_still_loads_what_needs_nothing(self, ask, put):
+        put(64, "tvm", 2.0, kind="c-abi", needs={})
+        assert only(ask(64, accepts=services.Accepts(versions={}))).best.route == "tvm"
+
+
+class TestScopes:
+    def test_a_private_entry_is_seen_by_its_organisation_only(self, ask, put, organisation):
+        other = models.Organisation.objects.create(name="other")
+        put(64, "secret", 3.0, scope=f"org:{organisation.pk}", owner=organisation)
+        assert only(ask(64)).best.route == "secret"
+        assert only(ask(64, organisation=other)).status == "miss"
+
+    def test_the_private_entry_comes_first_and_the_shared_one_where_it_cannot_be_loaded(
+        self, ask, put, organisation
+    ):
+        put(64, "eager", 1.0)
+        put(64, "secret", 3.0, scope=f"org:{organisation.pk}", owner=organisation, kind="c-abi")
+        assert only(ask(64)).best.route == "secret"
+        recipes = services.Accepts(kinds=frozenset({"recipe"}))
+        assert only(ask(64, accepts=recipes)).best.route == "eager"
+
+
+class TestRelated:
+    def test_related_operators_are_recorded_as_such(self, ask):
+        answer = ask(64, related=(65, 66))
+        assert len(answer.results) == 1
+        assert Miss.objects.filter(related=True, count=0).count() == 2
+        assert Miss.objects.get(related=False).operator.key == making.relu(64).key
+
+    def test_asked_for_itself_it_is_related_no_more(self, ask):
+        ask(64, related=(65,))
+        ask(65, calls=3.0)
+        miss = Miss.objects.get(operator__key=making.relu(65).key)
+        assert (miss.related, miss.count) == (False, 1)
+
+    def test_naming_an_asked_one_as_related_changes_nothing(self, ask):
+        ask(65, calls=2.0)
+        ask(64, related=(65,), calls=9.0)
+        miss = Miss.objects.get(operator__key=making.relu(65).key)
+        assert (miss.related, miss.count, miss.calls) == (False, 1, 2.0)
+
+    def test_known_ones_are_not_recorded(self, ask, put):
+        put(65, "eager", 1.0)
+        ask(64, related=(65,))
+        assert Miss.objects.count() == 1
+
+    def test_related_misses_are_recorded_when_all_asked_hit(self, ask, put):
+        put(64, "eager", 1.0)
+        assert only(ask(64, related=(65,))).status == "hit"
+        assert Miss.objects.get().related
+
+
+def test_served_says_whether_a_live_worker_is_there(ask, target):
+    assert not ask(64).served
+    models.Target.objects.update(served_until=timezone.now() + timedelta(seconds=30))
+    target.refresh_from_db()
+    assert ask(64).served
+    target.served_until = timezone.now() - timedelta(seconds=1)
+    assert not ask(64).served
+
+
+def test_hits_cost_one_statement_and_misses_a_constant_number(ask, put, django_assert_max_num_queries):
+    for length in range(1, 31):
+        put(length, "eager", 1.0)
+    with django_assert_max_num_queries(1):
+        assert ask(*range(1, 31)).hits == 30
+    with django_assert_max_num_queries(16):
+        ask(*range(100, 200))
+
+
+@pytest.mark.django_db(transaction=True)
+class TestWaiting:
+    def test_it_answers_as_soon_as_the_result_is_published(self, ask, put, place_of):
+        from django.db import connection
+
+        place_of(64)
+
+        def publish_later():
+            try:
+                put(64, "eager", 1.0)
+            finally:
+                connection.close()
+
+        later = threading.Timer(0.3, publish_later)
+        later.start()
+        try:
+            result = only(ask(64, wait_s=20.0))
+        finally:
+            later.join()
+        assert result.status == "hit"
+        assert Miss.objects.get().waited_until > timezone.now()
+
+    def test_it_is_bounded(self, ask):
+        started = timezone.now()
+        result = only(ask(64, wait_s=0.3))
+        assert result.status == "miss"
+        assert timezone.now() - started < timedelta(seconds=5)
+
+    def test_it_does_not_wait_for_what_will_not_come(self, ask, monkeypatch):
+        ask(64)
+        Miss.objects.update(state="unsupported", reason="no route can")
+        monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waited"))
+        result = only(ask(64, wait_s=20.0))
+        assert (result.state, result.reason) == ("unsupported", "no route can")
+
+    def test_few_may_wait_at_a_time(self, ask, monkeypatch):
+        monkeypatch.setattr("catalog.services.lookups._waiters", threading.Semaphore(0))
+        monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waited"))
+        assert only(ask(64, wait_s=20.0)).status == "miss"

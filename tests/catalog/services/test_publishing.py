@@ -1,0 +1,127 @@
+import pytest
+
+from catalog import models
+from catalog.errors import StoreError
+from catalog.models import Best, BestChange, Implementation, Measurement
+from tests.catalog import making
+
+
+def winner():
+    return Best.objects.get(rank=0)
+
+
+def ranks():
+    return dict(Best.objects.order_by("rank").values_list("route", "rank"))
+
+
+def test_the_first_result_leads_and_explores_the_miss(ask, put):
+    ask(64)
+    published = put(64, "eager", 1.0, spread=0)
+    assert published.is_route_best
+    assert published.is_winner
+    assert models.Miss.objects.get().state == "explored"
+    change = BestChange.objects.get()
+    assert (change.before, change.after) == (None, published.implementation)
+
+
+def test_a_faster_route_becomes_the_winner_and_history_says_so(put):
+    first = put(64, "eager", 1.0)
+    second = put(64, "onednn", 1.6)
+    assert second.is_winner
+    assert ranks() == {"onednn": 0, "eager": 1}
+    change = BestChange.objects.latest("pk")
+    assert (change.before, change.after) == (first.implementation, second.implementation)
+    assert "ahead of eager" in change.reason
+
+
+def test_a_difference_within_noise_keeps_the_incumbent(put):
+    put(64, "onednn", 1.6, spread=0.1)
+    again = put(64, "mkl", 1.65, spread=0.1)
+    assert again.is_route_best
+    assert not again.is_winner
+    assert winner().route == "onednn"
+    assert BestChange.objects.count() == 1
+
+
+def test_within_a_route_a_better_candidate_replaces_and_a_worse_one_is_kept_as_evidence(put):
+    put(64, "tvm", 1.5, candidate={"schedule": 1})
+    worse = put(64, "tvm", 1.2, candidate={"schedule": 2})
+    assert not worse.is_route_best
+    better = put(64, "tvm", 1.9, candidate={"schedule": 3})
+    assert better.is_route_best
+    assert Best.objects.get().implementation == better.implementation
+    assert Implementation.objects.count() == Measurement.objects.count() == 3
+
+
+def test_the_same_candidate_measured_again_refreshes_its_evidence(put):
+    put(64, "tvm", 1.5)
+    put(64, "eager", 1.0)
+    again = put(64, "tvm", 1.4)
+    assert again.is_route_best
+    assert Implementation.objects.filter(route="tvm").count() == 1
+    assert winner().ratio_to_default == 1.4
+    assert winner().measurement == again.measurement
+
+
+def test_a_winner_whose_new_evidence_is_slower_than_the_default_steps_back(put):
+    put(64, "eager", 1.0, spread=0)
+    put(64, "tvm", 1.5)
+    put(64, "tvm", 0.7)
+    assert ranks() == {"eager": 0, "tvm": 1}
+
+
+def test_the_same_candidate_in_a_new_environment_takes_its_place(put):
+    put(64, "tvm", 1.5, versions={"apache-tvm": "0.27"}, needs={"torch": "2.13.0"})
+    put(64, "tvm", 1.49, versions={"apache-tvm": "0.28"}, needs={"torch": "2.14.0"})
+    assert Implementation.objects.count() == 2
+    assert Best.objects.get().needs == "torch==2.14.0"
+
+
+def test_what_may_not_lead_is_kept_and_moves_nothing(ask, put):
+    ask(64)
+    published = put(64, "tvm", 9.0, may_lead=False)
+    assert not published.is_winner
+    assert Measurement.objects.count() == 1
+    assert not Best.objects.exists()
+    assert models.Miss.objects.get().state == "waiting"
+
+
+def test_a_slower_route_never_leads_whatever_the_order(put):
+    put(64, "tvm", 0.6)
+    assert winner().route == "tvm"  # nothing else is known yet
+    put(64, "eager", 1.0, spread=0)
+    assert winner().route == "eager"
+    put(64, "xla", 0.99, spread=0.001)
+    assert winner().route == "eager"
+
+
+def test_scopes_do_not_compete(put, organisation):
+    put(64, "eager", 1.0)
+    put(64, "secret", 3.0, scope=f"org:{organisation.pk}", owner=organisation)
+    assert Best.objects.filter(rank=0).count() == 2
+
+
+def test_long_labels_are_cut_to_what_the_database_takes(put):
+    put(64, "tvm", 1.5, label="ü" * 500)
+    assert Best.objects.get().label == "ü" * 200
+
+
+def test_a_failed_store_leaves_no_row(put, tmp_path):
+    before = making.row_counts()
+    with pytest.raises(StoreError):
+        put(64, "tvm", 1.5, files={"k.so": "0" * 64}, folder=tmp_path)
+    after = making.row_counts()
+    # The operator, target and setting that the test itself registers aside.
+    assert {name for name in after if after[name] != before[name]} <= {"Operator", "Target", "Setting"}
+
+
+def test_a_failure_in_the_middle_rolls_all_of_it_back(put, monkeypatch):
+    put(64, "eager", 1.0)
+    before = making.row_counts()
+    monkeypatch.setattr(
+        "catalog.services.publishing._rank_again", lambda *a: (_ for _ in ()).throw(RuntimeError("no"))
+    )
+    with pytest.raises(RuntimeError):
+        put(64, "onednn", 1.6)
+    after = making.row_counts()
+    assert {name for name in after if after[name] != before[name]} <= {"Artifact"}

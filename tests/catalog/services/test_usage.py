@@ -1,0 +1,201 @@
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from catalog import conf, models, services
+from catalog.errors import JournalError
+from catalog.models import JobOperator, JournalSegment, LookupTally, Usage
+from catalog.services import journal, usage
+
+
+@pytest.fixture
+def lines():
+    """Lines of all journal files."""
+
+    def read():
+        return [line for path in journal.segments() for line in path.read_bytes().splitlines(keepends=True)]
+
+    return read
+
+
+def totals():
+    tally = LookupTally.objects.get()
+    return tally.hits, tally.misses, tally.hit_calls, tally.miss_calls
+
+
+def test_a_hit_is_journalled_before_the_answer_and_drained_into_usage(ask, put, organisation):
+    published = put(64, "eager", 1.0)
+    ask(64, job="run 1", calls=4.0)
+    assert not Usage.objects.exists()
+    assert services.drain_journal() == 1
+    row = Usage.objects.get()
+    assert (row.organisation, row.job.name, row.route, row.method) == (
+        organisation,
+        "run 1",
+        "eager",
+        "library",
+    )
+    assert (row.implementation, row.calls, row.median_us, row.default_us) == (
+        published.implementation, 4.0, 100.0, 100.0,
+    )  # fmt: skip
+    assert totals() == (1, 0, 4.0, 0.0)
+    assert JobOperator.objects.get().hits == 1
+
+
+def test_misses_are_tallied_too(ask):
+    ask(64, job="run 1", calls=2.0)
+    ask(64, job="run 1", calls=2.0)
+    services.drain_journal()
+    assert totals() == (0, 2, 0.0, 4.0)
+    assert JobOperator.objects.get().misses == 2
+    assert not Usage.objects.exists()
+
+
+def test_draining_again_adds_nothing(ask, put):
+    put(64, "eager", 1.0)
+    for _ in range(3):
+        ask(64)
+    assert services.drain_journal() == 3
+    assert services.drain_journal() == 0
+    assert Usage.objects.count() == 3
+    assert totals()[0] == 3
+
+
+def test_a_position_that_was_lost_charges_nobody_twice(ask, put):
+    put(64, "eager", 1.0)
+    ask(64)
+    services.drain_journal()
+    JournalSegment.objects.all().delete()
+    services.drain_journal()
+    assert Usage.objects.count() == 1
+    assert totals()[0] == 1
+
+
+def test_a_transaction_that_fails_is_done_again_in_full(ask, put, monkeypatch):
+    put(64, "eager", 1.0)
+    ask(64)
+    ask(64)
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError):
+        patched.setattr(usage, "_add_job_operators", lambda *a: (_ for _ in ()).throw(RuntimeError("killed")))
+        services.drain_journal()
+    assert not Usage.objects.exists()
+    assert not LookupTally.objects.exists()
+    assert services.drain_journal() == 2
+    assert totals()[0] == 2
+
+
+def test_a_limit_leaves_the_rest_for_later(ask, put):
+    put(64, "eager", 1.0)
+    for _ in range(5):
+        ask(64)
+    assert [services.drain_journal(2) for _ in range(3)] == [2, 2, 1]
+    assert totals()[0] == 5
+
+
+def test_a_torn_last_line_waits_for_its_end_while_the_writer_lives(ask, put, lines):
+    put(64, "eager", 1.0)
+    ask(64)
+    (path,) = journal.segments()
+    whole = path.read_bytes()
+    with path.open("ab") as writer:
+        writer.write(whole[:40])
+    assert services.drain_journal() == 1
+    assert services.drain_journal() == 0
+    with path.open("ab") as writer:
+        writer.write(whole[40:])
+    assert services.drain_journal() == 1
+    assert totals()[0] == 2
+
+
+def test_a_torn_last_line_of_a_dead_writer_is_passed_over_and_the_file_goes(ask, put):
+    put(64, "eager", 1.0)
+    ask(64)
+    (path,) = journal.segments()
+    journal.close()
+    with path.open("ab") as writer:
+        writer.write(b'{"at": 1, "or')
+    services.drain_journal()
+    assert Usage.objects.count() == 1
+    assert not path.exists()
+    assert JournalSegment.objects.get().closed
+
+
+def test_garbage_in_the_middle_does_not_hold_up_the_rest(ask, put):
+    put(64, "eager", 1.0)
+    ask(64)
+    (path,) = journal.segments()
+    with path.open("ab") as writer:
+        writer.write(b"\x00\xffgarbage\n[1]\n{}\n")
+    ask(64)
+    services.drain_journal()
+    assert Usage.objects.count() == 2
+
+
+def test_rows_deleted_since_do_not_hold_up_the_rest(ask, put, organisation):
+    put(64, "eager", 1.0)
+    put(65, "eager", 1.0)
+    ask(64, 65)
+    models.Best.objects.filter(operator__summary__contains="64").delete()
+    published = models.Implementation.objects.get(operator__summary__contains="64")
+    published.measurements.all().delete()
+    published.delete()
+    models.Best.objects.all().delete()
+    models.Implementation.objects.all()[0].measurements.all().delete()
+    models.Implementation.objects.all().delete()
+    models.Operator.objects.filter(summary__contains="64").delete()
+    services.drain_journal()
+    (row,) = Usage.objects.all()
+    assert row.implementation is None
+    assert row.item == 1
+
+
+def test_an_open_file_is_kept_and_a_full_one_makes_way(ask, put, settings):
+    put(64, "eager", 1.0)
+    ask(64)
+    services.drain_journal()
+    assert len(journal.segments()) == 1
+    settings.OPATLAS_JOURNAL_SEGMENT_BYTES = 10
+    ask(64)
+    ask(64)
+    assert len(journal.segments()) >= 2
+    services.drain_journal()
+    assert len(journal.segments()) == 1
+    assert totals()[0] == 3
+
+
+def test_tallies_are_by_the_hour_of_the_lookup(ask, put, lines):
+    put(64, "eager", 1.0)
+    ask(64)
+    (line,) = lines()
+    entry = json.loads(line) | {"at": datetime(2026, 3, 1, 11, 59, 59, 999000, tzinfo=UTC).timestamp()}
+    journal.append(entry)
+    services.drain_journal()
+    hours = set(LookupTally.objects.values_list("hour", flat=True))
+    assert datetime(2026, 3, 1, 11, tzinfo=UTC) in hours
+    assert len(hours) == 2
+
+
+def test_a_hit_that_cannot_be_journalled_is_not_served(ask, put):
+    put(64, "eager", 1.0)
+    conf.home().mkdir(parents=True)
+    conf.journal_folder().write_text("a file where the folder should be")
+    with pytest.raises(JournalError, match="journal"):
+        ask(64)
+
+
+def test_only_one_drains_at_a_time(ask, put):
+    put(64, "eager", 1.0)
+    ask(64)
+    with usage._only_one_drains():
+        assert services.drain_journal() == 0
+    assert services.drain_journal() == 1
+
+
+def test_a_batch_of_many_lines_is_drained_with_few_statements(ask, put, django_assert_max_num_queries):
+    put(64, "eager", 1.0)
+    for _ in range(100):
+        ask(64, job="run")
+    with django_assert_max_num_queries(30):
+        services.drain_journal()
+    assert Usage.objects.count() == 100
