@@ -22,11 +22,16 @@ OLDEST_OPSET = 7
 NEWEST_OPSET = 28
 
 
-def refuse(message: str, where: str = "") -> NoReturn:
-    """Raise :class:`InvalidOperator`; ``where`` points into the caller's document (``inputs[0].shape``)."""
+def refusal(message: str, where: str = "") -> InvalidOperator:
+    """The error to raise; ``where`` points into the caller's document (``inputs[0].shape``)."""
     error = InvalidOperator(message)
     error.where = where
-    raise error
+    return error
+
+
+def refuse(message: str, where: str = "") -> NoReturn:
+    """Raise :func:`refusal`."""
+    raise refusal(message, where)
 
 
 def check_shape(shape: Sequence[int], what: str, where: str = "") -> None:

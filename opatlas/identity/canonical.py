@@ -73,9 +73,9 @@ def settle(source: Source) -> Canonical:
         name if work.value(name).data is None or name in source.values else work.origin.get(name)
         for name in numbered.inputs
     )
-    for name, value in zip(inputs, numbered.operator.inputs, strict=True):
+    for called, value in zip(inputs, numbered.operator.inputs, strict=True):
         if value.data is None and 0 in value.shape:
-            refuse(f"'{shown(name)}' is an empty tensor {list(value.shape)}; there is nothing to compute.")
+            refuse(f"'{shown(called)}' is an empty tensor {list(value.shape)}; there is nothing to compute.")
     return Canonical(numbered.operator, inputs, numbered.outputs)
 
 

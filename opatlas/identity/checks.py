@@ -70,11 +70,13 @@ def _conv(step: Step, work: Workbench, outputs: list[Value]) -> None:
     _need(len(data) >= 3 and len(data) == len(weight), step, "input and weight need the same rank, 3 or more")
     _need(group >= 1, step, "group must be at least 1")
     _positive(step, "strides", "dilations", "kernel_shape")
-    channels = weight[1] * group
+    _need(data[1] % group == 0, step, f"{data[1]} input channels do not divide into {group} groups")
+    share = data[1] // group
     _need(
-        data[1] == channels,
+        weight[1] == share,
         step,
-        f"an input of {data[1]} channels needs a weight of {data[1]}/{group} input channels, not {weight[1]}",
+        f"an input of {data[1]} channels in {group} group(s) needs a weight of shape "
+        f"[{weight[0]}, {share}, …], not {list(weight)}",
     )
     _need(weight[0] % group == 0, step, f"{weight[0]} output channels do not divide into {group} groups")
     if "kernel_shape" in step.attrs:

@@ -53,7 +53,8 @@ def check_fits(operator: Operator, memory_bytes: int) -> None:
     need = 4 * describe(operator).peak_bytes
     if need > memory_bytes:
         raise InvalidOperator(
-            f"The operator needs {_gigabytes(need)} to be checked; the machine has {_gigabytes(memory_bytes)}."
+            f"The operator needs {_gigabytes(need)} to be checked; "
+            f"the machine has {_gigabytes(memory_bytes)}."
         )
 
 

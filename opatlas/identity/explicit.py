@@ -13,14 +13,17 @@ from opatlas.identity.workbench import Step, Workbench
 
 _AXIS_OF_INPUT = frozenset(
     {
-        "ArgMax", "ArgMin", "Concat", "Gather", "GatherElements", "Hardmax", "LayerNormalization", "LogSoftmax",
-        "LpNormalization", "RMSNormalization", "ScatterElements", "Softmax", "Split", "TopK",
+        "ArgMax", "ArgMin", "Concat", "Gather", "GatherElements", "Hardmax", "LayerNormalization",
+        "LogSoftmax", "LpNormalization", "RMSNormalization", "ScatterElements", "Softmax", "Split", "TopK",
     }
 )  # fmt: skip
 
 
 def prepare(step: Step, work: Workbench) -> None:
-    """What inference needs said: a recurrent node's hidden size."""
+    """What inference needs said: the schema's defaults, a recurrent node's hidden size."""
+    for name, attribute in schemas.get(step.op, OPSET).attributes.items():
+        if name not in step.attrs and attribute.default is not None:
+            step.attrs[name] = attribute.default
     if step.op in _ACTIVATIONS and "hidden_size" not in step.attrs and len(step.inputs) > 2:
         shape = work.shape(step, 2)
         if len(shape) == 3:
@@ -28,10 +31,7 @@ def prepare(step: Step, work: Workbench) -> None:
 
 
 def make_explicit(step: Step, work: Workbench, outputs: list[Value]) -> None:
-    """Fill in the schema's defaults, then what they mean for these shapes."""
-    for name, attribute in schemas.get(step.op, OPSET).attributes.items():
-        if name not in step.attrs and attribute.default is not None:
-            step.attrs[name] = attribute.default
+    """Say what defaults mean for these shapes; drop what changes nothing."""
     if step.op in _AXIS_OF_INPUT and "axis" in step.attrs:
         step.attrs["axis"] = _axis(step.attrs["axis"], len(work.shape(step)), step)
     if step.op in _EXPLICIT:
@@ -115,10 +115,12 @@ def _conv_transpose(step: Step, work: Workbench, outputs: list[Value]) -> None:
         for i, target in enumerate(tuple(wanted)[-rank:]):
             grown = attrs["strides"][i] * (spatial[i] - 1) + attrs["output_padding"][i]
             total = grown + (kernel[i] - 1) * attrs["dilations"][i] + 1 - target
-            if total < 0:
-                refuse(
-                    f"ConvTranspose cannot reach {target} in spatial dimension {i}: it is {-total} too far."
-                )
+            if total < 0:  # what the windows do not reach is padded at the end
+                padding = list(attrs["output_padding"])
+                padding[i] -= total
+                attrs["output_padding"], total = tuple(padding), 0
+            if attrs["output_padding"][i] >= max(attrs["strides"][i], attrs["dilations"][i]):
+                refuse(f"ConvTranspose cannot reach an output of {target} in spatial dimension {i}.")
             small, large = total // 2, total - total // 2
             begin.append(small if auto_pad == "SAME_UPPER" else large)
             end.append(large if auto_pad == "SAME_UPPER" else small)

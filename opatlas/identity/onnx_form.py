@@ -63,7 +63,7 @@ def _names(operator: Operator) -> dict[int, str]:
 
 
 def _initializer(name: str, value: Value, values: np.ndarray) -> object:
-    array = np.ascontiguousarray(values)
+    array = np.ascontiguousarray(values).reshape(np.shape(values))  # which makes 1-D of 0-D
     if array.shape != value.shape:
         raise ValueError(f"Constant {name} has shape {array.shape}; the operator says {value.shape}.")
     return numpy_helper.from_array(array, name)

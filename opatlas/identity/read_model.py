@@ -1,4 +1,4 @@
-"""An ONNX model as a :class:`~opatlas.identity.workbench.Source`: names, shapes, constants; nothing settled."""
+"""An ONNX model as a ``Source``: names, shapes, constants; nothing settled yet."""
 
 from __future__ import annotations
 
@@ -172,9 +172,7 @@ def _step(node: NodeProto) -> Step:
     attrs = {}
     for attribute in node.attribute:
         if attribute.ref_attr_name or attribute.name in attrs:
-            refuse(
-                f"Attribute '{shown(attribute.name)}' of {shown(op)} is given twice or refers to a function's."
-            )
+            refuse(f"Attribute '{shown(attribute.name)}' of {shown(op)} is given twice or is a function's.")
         attrs[attribute.name] = schemas.from_proto(attribute)
     inputs = list(node.input)
     while inputs and not inputs[-1]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, defs, helper, numpy_helper
 
-from opatlas.identity.bounds import MAX_ATTRIBUTE_ITEMS, MAX_TEXT, quoted, refuse, shown
+from opatlas.identity.bounds import MAX_ATTRIBUTE_ITEMS, MAX_TEXT, quoted, refusal, refuse, shown
 from opatlas.identity.dtypes import CODES, FLOATS, NAMES, long_float, plain, short_float
 
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
@@ -138,7 +138,7 @@ def from_proto(attribute: AttributeProto) -> Any:
         return tuple(_text(value, attribute.name) for value in attribute.strings)
     if kind == AttributeProto.TENSOR:
         return tensor_attribute(attribute)
-    refuse(f"Attribute '{shown(attribute.name)}' holds a graph, a type or a sparse tensor; none is allowed.")
+    raise refusal(f"Attribute '{shown(attribute.name)}' holds a graph, a type or a sparse tensor.")
 
 
 def tensor_attribute(attribute: AttributeProto) -> tuple[str, tuple[int, ...], tuple[Any, ...]]:
@@ -229,7 +229,7 @@ def _scalar(value: Any, kind: str, name: str, op: str, where: str) -> Any:
             return value
         if isinstance(value, int | float) and not isinstance(value, bool):
             return checked_float(value, f"Attribute '{name}' of {op}", where)
-    refuse(f"Attribute '{name}' of {op} must be {_WORDS[kind]}.", where)
+    raise refusal(f"Attribute '{name}' of {op} must be {_WORDS[kind]}.", where)
 
 
 def checked_float(value: float, what: str, where: str = "", dtype: str = "float32") -> float | str:
@@ -298,4 +298,4 @@ def _element(value: Any, dtype: str, what: str, where: str) -> int | float | boo
         low, high = (0, 2**width) if dtype.startswith("u") else (-(2 ** (width - 1)), 2 ** (width - 1))
         if low <= value < high:
             return value
-    refuse(f"{what} holds {quoted(value)}, which is no {dtype}.", where)
+    raise refusal(f"{what} holds {quoted(value)}, which is no {dtype}.", where)

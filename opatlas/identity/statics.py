@@ -50,7 +50,7 @@ STATIC: dict[str, dict[int, str]] = {
     "TopK": {1: "k"},
     "Trilu": {1: "k"},
     "Unsqueeze": {1: "axes"},
-    **dict.fromkeys(REDUCTIONS, {1: "axes"}),
+    **{reduction: {1: "axes"} for reduction in REDUCTIONS},
 }
 """Operator type → position of a static input → its name."""
 
@@ -68,7 +68,7 @@ def read_statics(step: Step, work: Workbench) -> None:
             continue
         origin = step.input(position)
         if (step.op, position) not in _TYPED and value.dtype != "int64":
-            if not value.dtype.startswith(("int", "uint")):
+            if not value.dtype.startswith(("int", "uint")) and step.op != "OneHot":
                 refuse(f"{step.op}'s input {position} ({word}) is {value.dtype}; it must be int64.")
             value = cast_static(value, "int64")
         if len(value.data or ()) > MAX_STATIC:

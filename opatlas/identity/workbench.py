@@ -79,7 +79,7 @@ class Workbench:
     def make_static(
         self, data: Iterable[Any], dtype: str = "int64", shape: Sequence[int] | None = None
     ) -> str:
-        """The name of a constant with these values; equal ones share one name. 1-D where no shape is given."""
+        """The name of a constant with these values (1-D where no shape is given); equal ones share it."""
         items = tuple(data)
         shape = (len(items),) if shape is None else tuple(shape)
         value = Value(dtype=dtype, shape=shape, role="const", data=items)
