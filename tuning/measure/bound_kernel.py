@@ -11,6 +11,7 @@ import json
 import mmap
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ class BoundKernel:
         self.kernel: Any = None
         self.bound: list[Any] = []
         self.spans: list[dict[int, np.ndarray]] = []
-        self.commands = {
+        self.commands: dict[str, Callable[..., dict[str, Any]]] = {
             "load": self.load,
             "prepare": self.prepare,
             "bind": self.bind,

@@ -69,9 +69,8 @@ def tune_in_child(
     child: Child | None = None
     try:
         workdir.mkdir(parents=True, exist_ok=True)
-        child = zygote.spawn(
-            {"do": "tune", "seconds": seconds, **request}, [reply], bounds, bring_tree=workdir
-        )
+        request = {"do": "tune", "seconds": seconds, **request}
+        child = zygote.spawn(request, [reply], bounds, bring_tree=workdir)
         failed: ChildFailed | None = None
         try:
             answer = child.ask(None, seconds + TUNING_MARGIN_S)

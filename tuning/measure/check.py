@@ -35,7 +35,7 @@ def _compare_one(got: np.ndarray, reference: np.ndarray, tolerance: float, name:
     if got.size == 0:
         return Verdict()
     if got.dtype.kind in "biu":
-        wrong = np.count_nonzero(got != reference.astype(got.dtype))
+        wrong = int(np.count_nonzero(got != reference.astype(got.dtype)))
         if wrong:
             return Verdict(
                 Status.WRONG_RESULT, f"{name}: {wrong} of {got.size} elements differ", float("inf")

@@ -47,8 +47,8 @@ ZYGOTE_OF_KIND = {"c-abi": "native", "recipe": "library", "package": "library"}
 class Laboratory(AbstractContextManager["Laboratory"]):
     """Owns the warm zygotes and the machine's measurement lock.
 
-    Everything below ``home/lab-<pid>`` is its own; it goes when the laboratory closes. Start and use it in one
-    thread that lives as long as it does (sandboxes end with the thread that started them).
+    Everything below ``home/lab-<pid>`` is its own; it goes when the laboratory closes. Start and use it
+    in one thread that lives as long as it does (sandboxes end with the thread that started them).
     """
 
     def __init__(self, home: Path, target: Target, *, tier: str | None = None) -> None:

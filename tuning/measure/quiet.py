@@ -1,4 +1,4 @@
-"""Whether the host leaves us alone: steal time and CPU pressure, before and during samples."""
+"""Whether the host leaves us alone: how long a process waited for a CPU, and what the hypervisor took."""
 
 from __future__ import annotations
 
@@ -7,41 +7,43 @@ from dataclasses import dataclass
 
 from tuning.measure import procfs
 
-NOISY_SHARE = 0.15
-"""A round is noisy when somebody waited for a CPU, or the hypervisor took it, for this share of it."""
+NOISY_SHARE = 0.04
+"""A turn is disturbed when its process was kept waiting for more than this share of it."""
+PRESSED_SHARE = 0.25
+STEAL_STEP_US = 10_000
+"""Steal time is counted in steps of this length: one step says nothing about a short stretch."""
 
 
 @dataclass
-class Watch:
-    """Counters at the beginning of a stretch of time in which at most one of our processes runs."""
+class Turn:
+    """Counters at the beginning of a process's turn."""
 
-    waiting_us: int
+    pid: int
+    delay_ns: int
     stolen_us: int
     started: float
 
     @classmethod
-    def start(cls) -> Watch:
-        return cls(procfs.waiting_us(), procfs.stolen_us(), time.perf_counter())
+    def start(cls, pid: int) -> Turn:
+        return cls(pid, procfs.delay_ns(pid), procfs.stolen_us(), time.perf_counter())
 
-    def share(self) -> float:
-        """The share of the time since then that was disturbed: 0 is quiet."""
+    def disturbance(self) -> float:
+        """The share of the turn in which its threads waited or the hypervisor ran others: 0 is quiet."""
         elapsed_us = max(1.0, (time.perf_counter() - self.started) * 1e6)
         stolen = procfs.stolen_us() - self.stolen_us
-        # Steal comes in steps of 10 ms: a single step says nothing about a short stretch.
-        stolen = stolen if stolen > 10_000 or elapsed_us > 50_000 else 0
-        return max(procfs.waiting_us() - self.waiting_us, stolen) / elapsed_us
-
-    def noisy(self) -> bool:
-        return self.share() > NOISY_SHARE
+        if stolen <= STEAL_STEP_US and elapsed_us < 5 * STEAL_STEP_US:
+            stolen = 0
+        return max((procfs.delay_ns(self.pid) - self.delay_ns) / 1e3, stolen) / elapsed_us
 
 
 def wait_until_quiet(limit_s: float, window_s: float = 0.02) -> bool:
-    """Wait while others press for the CPUs, at most ``limit_s``; whether it became quiet."""
+    """Wait while other processes press for the CPUs, at most ``limit_s``; whether it became quiet."""
     deadline = time.monotonic() + limit_s
     while True:
-        watch = Watch.start()
+        before, then = procfs.waiting_us(), time.perf_counter()
         time.sleep(window_s)
-        if not watch.noisy():
+        pressed = (procfs.waiting_us() - before) / ((time.perf_counter() - then) * 1e6)
+        if pressed < PRESSED_SHARE:
             return True
         if time.monotonic() > deadline:
             return False

@@ -54,7 +54,7 @@ def package_root() -> Path:
 @cache
 def best_tier() -> Tier:
     """The strongest tier that works here, tried for real; cached for the process."""
-    missing = []
+    missing: list[tuple[str, str]] = []
     for name in TIERS[:-1]:
         reason = _try(name)
         if reason is None:

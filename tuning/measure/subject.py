@@ -1,4 +1,4 @@
-"""A candidate on the bench: its child, loaded and bound, checked against the references, ready to be timed."""
+"""A candidate on the bench: its child, loaded and bound, checked against the references, then timed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Subject:
         self.evidence.prepare_bytes = None if prepared_bytes is None else int(prepared_bytes)
 
     def check(self, default_us: float | None = None) -> None:
-        """Every input set once, in fresh poisoned outputs; ends with set b in buffer b, as timing wants it."""
+        """Every input set once, in poisoned outputs; ends with set b in buffer b, as timing wants it."""
         for index in [*range(BUFFERS, self.specimen.sets), *range(BUFFERS)]:
             self.answers.poison()
             started = time.monotonic()
@@ -101,7 +101,7 @@ class Subject:
         return self.runner
 
     def swap_and_poison(self) -> None:
-        """Other values in the same buffers, poisoned outputs: what is remembered instead of computed shows."""
+        """Other values in the same buffers, poisoned outputs: what is remembered, not computed, shows."""
         for buffer in range(BUFFERS):
             self._ask({"do": "fill", "set": BUFFERS - 1 - buffer, "buffer": buffer}, Status.CRASHED)
         self._ask({"do": "poison"}, Status.CRASHED)

@@ -15,7 +15,7 @@ import numpy as np
 
 from tuning.measure.outcome import Status, Timing
 from tuning.measure.process import Child, ChildFailed
-from tuning.measure.quiet import Watch, wait_until_quiet
+from tuning.measure.quiet import NOISY_SHARE, Turn, wait_until_quiet
 from tuning.measure.stats import per_call_us, timing
 
 BATCH_NS = 3e6
@@ -24,6 +24,9 @@ LONG_CALL_NS = 4e6
 FIXED_SLACK_NS = 30e3
 SLOWER_RATIO = 1 / 3
 SLOWER_AFTER = 3
+CLEARLY_SLOWER = 0.8
+PATIENCE = 4.0
+"""A disturbed race may take this many times its seconds."""
 MOST_ROUNDS = 200
 UNUSABLE_INTERVAL = 1.5
 """ratio_high ÷ ratio_low above which samples of a noisy host say nothing."""
@@ -129,51 +132,69 @@ def race(
     """
     for runner in runners:
         runner.clear()
-    wait_until_quiet(1.0)
-    noisy: list[bool] = []
+    wait_until_quiet(0.3)
+    noise: list[float] = []
     began = time.perf_counter()
     while True:
-        watch = Watch.start()
-        for runner in runners if len(noisy) % 2 == 0 else list(reversed(runners)):
+        worst = 0.0
+        for runner in runners if len(noise) % 2 == 0 else list(reversed(runners)):
+            turn = Turn.start(runner.child.pid)
             runner.sample(flush)
-        noisy.append(watch.noisy())
+            worst = max(worst, turn.disturbance())
+        noise.append(worst)
         if each_round is not None:
-            each_round(len(noisy))
-        finished = _finished(runners, noisy, effort, time.perf_counter() - began)
-        if finished:
-            break
-        if noisy[-1]:
-            wait_until_quiet(0.1)
-    return _result(runners, noisy, effort)
+            each_round(len(noise))
+        if _finished(runners, noise, effort, time.perf_counter() - began):
+            return _result(runners, noise, effort)
+        if worst > NOISY_SHARE:
+            wait_until_quiet(0.04)
 
 
-def _finished(runners: Sequence[Runner], noisy: Sequence[bool], effort: Effort, spent_s: float) -> bool:
-    rounds, quiet = len(noisy), len(noisy) - sum(noisy)
-    if rounds >= MOST_ROUNDS or (rounds >= 3 and spent_s > 4 * effort.seconds):
+def _finished(runners: Sequence[Runner], noise: Sequence[float], effort: Effort, spent_s: float) -> bool:
+    rounds, quiet = len(noise), sum(one <= NOISY_SHARE for one in noise)
+    if rounds >= MOST_ROUNDS or (rounds >= SLOWER_AFTER and spent_s > PATIENCE * effort.seconds):
         return True
     if effort.stop_losers and rounds >= SLOWER_AFTER and len(runners) == 2:
-        ratios = np.array(runners[0].times_us()) / np.array(runners[1].times_us())
-        if np.median(ratios) < SLOWER_RATIO or (rounds >= effort.rounds and np.max(ratios) < 0.8):
+        if _hopeless(runners[0].times_us(), runners[1].times_us()):
+            return True
+        if quiet >= effort.rounds and max(_ratios(runners, noise)) < CLEARLY_SLOWER:
             return True
     return quiet >= effort.rounds and spent_s >= effort.seconds
 
 
-def _result(runners: Sequence[Runner], noisy: Sequence[bool], effort: Effort) -> Race:
-    chosen = [index for index, one in enumerate(noisy) if not one]
-    # A host that was never quiet, or a candidate that crowds its own threads: all rounds, then.
-    if len(chosen) < min(effort.rounds, SLOWER_AFTER):
-        chosen = list(range(len(noisy)))
+def _hopeless(default_us: Sequence[float], candidate_us: Sequence[float]) -> bool:
+    """Best against best: on a disturbed host a single ratio can be anything."""
+    return min(default_us) < SLOWER_RATIO * min(candidate_us)
+
+
+def _ratios(runners: Sequence[Runner], noise: Sequence[float]) -> list[float]:
+    chosen = [index for index, one in enumerate(noise) if one <= NOISY_SHARE]
+    pairs = zip(runners[0].times_us(chosen), runners[1].times_us(chosen), strict=True)
+    return [default / candidate for default, candidate in pairs]
+
+
+def choose_rounds(noise: Sequence[float], wanted: int) -> list[int]:
+    """The quiet rounds; where they are fewer than ``wanted``, the least disturbed ones (chosen by what the
+    scheduler says, never by their times). A candidate that crowds its own threads is never quiet."""
+    quiet = [index for index, one in enumerate(noise) if one <= NOISY_SHARE]
+    if len(quiet) >= wanted:
+        return quiet
+    order = sorted(range(len(noise)), key=lambda index: noise[index])
+    return sorted(order[: max(wanted, len(noise) // 3)])
+
+
+def _result(runners: Sequence[Runner], noise: Sequence[float], effort: Effort) -> Race:
+    chosen = choose_rounds(noise, effort.rounds)
     default_us = runners[0].times_us(chosen)
     timings = tuple(timing(default_us, runner.times_us(chosen)) for runner in (runners[1:] or runners))
+    noisy = sum(one > NOISY_SHARE for one in noise)
     status, detail = Status.OK, ""
-    for one in timings:
-        if effort.stop_losers and one.ratio_to_default < SLOWER_RATIO:
-            status = Status.SLOWER
-            detail = f"{1 / one.ratio_to_default:.1f} times slower than the default"
-        elif sum(noisy) > len(noisy) / 2 and one.ratio_high / one.ratio_low > UNUSABLE_INTERVAL:
-            status = Status.NOISY
-            detail = f"{sum(noisy)} of {len(noisy)} rounds were disturbed and disagree"
-    return Race(status, detail, timings, len(noisy), sum(noisy))
-
-
-__all__ = ["CONFIRM", "CONTEST", "DEFAULT_ALONE", "ChildFailed", "Effort", "Race", "Runner", "race"]
+    if effort.stop_losers and len(runners) == 2 and _hopeless(runners[0].times_us(), runners[1].times_us()):
+        status = Status.SLOWER
+        detail = f"{1 / timings[0].ratio_to_default:.1f} times slower than the default"
+    elif noisy > len(noise) / 2 and any(
+        one.ratio_high / one.ratio_low > UNUSABLE_INTERVAL for one in timings
+    ):
+        status = Status.NOISY
+        detail = f"{noisy} of {len(noise)} rounds were disturbed, and they disagree"
+    return Race(status, detail, timings, len(noise), noisy)

@@ -103,7 +103,8 @@ class Zygote:
         """Fork a child for ``request``; a dead zygote is started again first.
 
         ``fds`` are handed to the child after its request; the files of ``bring`` and what lies in
-        ``bring_tree`` are copied into its work folder, which the request then calls ``workdir``. Raises :class:`ChildFailed`.
+        ``bring_tree`` are copied into its work folder, which the request then calls ``workdir``.
+        Raises :class:`ChildFailed`.
         """
         if not self.alive:
             self.start()

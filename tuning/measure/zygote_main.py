@@ -61,11 +61,11 @@ class Zygote:
 
     def serve(self) -> None:
         while True:
-            ready, _, _ = select.select([self.control, self.bell], [], [], 1.0)
+            ready, _, _ = select.select([self.control.fileno(), self.bell], [], [], 1.0)
             if self.bell in ready:
                 os.read(self.bell, 4096)
             self.reap()
-            if self.control in ready:
+            if self.control.fileno() in ready:
                 packet = wire.receive(self.control)
                 if packet.closed:
                     break
