@@ -16,10 +16,16 @@ Allowed = Mapping[str, tuple[Any, ...] | type[int]]
 ALLOWED: Mapping[tuple[str, str], Allowed] = {
     ("torch", "eager"): {
         "layout": ("contiguous", "channels_last"),
-        "weights": ("plain", "transposed", "packed"),
+        "weights": ("plain", "transposed"),
         "onednn": (True, False),
         "threads": int,
     },
+    ("torch", "onednn"): {
+        "layout": ("contiguous", "channels_last"),
+        "weights": ("plain", "packed"),
+        "threads": int,
+    },
+    ("torch", "mkl"): {"weights": ("packed",), "threads": int},
     ("onnxruntime", "session"): {
         "graph_optimization": ("all", "extended", "basic", "disabled"),
         "constants": ("initializers", "inputs"),

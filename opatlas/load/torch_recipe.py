@@ -154,7 +154,7 @@ def _wrapper(recipe: Mapping[str, Any]) -> Callable[[Callable], Callable]:
     """Put the recipe's process-wide switches around a call: number of threads, oneDNN on or off."""
     threads = int(recipe["threads"])
     wrapped = functools.partial(_with_threads, threads)
-    if recipe["onednn"]:
+    if recipe.get("onednn", True):
         return wrapped
     return lambda call: wrapped(_without_onednn(call))
 

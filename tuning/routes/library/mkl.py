@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opatlas.identity import Operator, Setting
+from opatlas.identity import Node, Operator, Setting
 from opatlas.load.torch_graph import missing
 from tuning.routes.base import Answer, No, Yes
 from tuning.routes.library.recipes import Recipe, RecipeRoute, constant
@@ -28,15 +28,22 @@ class Mkl(RecipeRoute):
         return Yes()
 
     def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
-        call = {"library": "torch", "call": "eager", "onednn": False}
+        call: Recipe = {"library": "torch", "call": "eager", "onednn": False}
         if operator.inputs[0].dtype not in ("float32", "float64"):
             return
+        products = [node for node in operator.nodes if node.op in PRODUCTS]
         if CONVOLUTIONS & set(operator.op_types):
             yield call, "native kernel"
-        products = [node for node in operator.nodes if node.op in PRODUCTS]
-        if products and not CONVOLUTIONS & set(operator.op_types):
+        elif products:
             yield call, "plain product"
+        fixed = products and all(_fixed_matrix(operator, node) for node in products)
+        if fixed and operator.inputs[0].dtype == "float32":
+            yield {"library": "torch", "call": "mkl"}, "packed weights"
         if any(constant(operator, node.inputs[1]) for node in products):
             yield {**call, "weights": "transposed"}, "second operand stored transposed"
-            if operator.inputs[0].dtype == "float32":
-                yield {**call, "weights": "packed"}, "packed weights"
+
+
+def _fixed_matrix(operator: Operator, node: Node) -> bool:
+    """Whether the second operand is a constant matrix, so that it can be packed."""
+    first, second = (operator.value(number).shape for number in node.inputs[:2])
+    return len(second) == 2 and len(first) >= 2 and constant(operator, node.inputs[1])

@@ -1,10 +1,10 @@
-"""oneDNN through PyTorch, called otherwise than eager does: channels-last, weights packed once."""
+"""oneDNN through PyTorch, called otherwise than eager does: channels-last, own operators, packed weights."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opatlas.identity import Operator, Setting
+from opatlas.identity import Node, Operator, Setting
 from opatlas.load.torch_graph import missing
 from tuning.routes.base import Answer, No, Yes
 from tuning.routes.library.recipes import Recipe, RecipeRoute, constant
@@ -12,11 +12,14 @@ from tuning.routes.library.recipes import Recipe, RecipeRoute, constant
 CHANNELS_LAST = frozenset(
     ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "BatchNormalization", "Resize")
 )
-PACKED = frozenset(("Conv", "MatMul", "Gemm"))
+DTYPES = frozenset(("float32", "bfloat16", "float16"))
 
 
 class OneDnn(RecipeRoute):
-    """Layout and packing: what a user of eager PyTorch would have to do by hand."""
+    """Layout and packing: what a user of eager PyTorch would have to do by hand.
+
+    For matrix products alone the difference is the library: eager's float32 products are MKL's.
+    """
 
     name = "onednn"
     distributions = ("torch",)
@@ -30,20 +33,31 @@ class OneDnn(RecipeRoute):
         return Yes()
 
     def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
-        call = {"library": "torch", "call": "eager"}
-        if operator.inputs[0].dtype not in ("float32", "bfloat16", "float16"):
+        if operator.inputs[0].dtype not in DTYPES:
             return
-        packs = any(
-            node.op in PACKED and len(node.inputs) > 1 and constant(operator, node.inputs[1])
-            for node in operator.nodes
-        )
+        own: Recipe = {"library": "torch", "call": "onednn"}
+        turned = {"layout": "channels_last"}
+        products = [node for node in operator.nodes if _own_call(operator, node)]
+        packs = products and all(constant(operator, node.inputs[1]) for node in products)
         turns = any(
             node.op in CHANNELS_LAST and len(operator.value(node.inputs[0]).shape) in (4, 5)
             for node in operator.nodes
         )
         if packs:
-            yield {**call, "weights": "packed"}, "packed weights"
-        if turns:
-            yield {**call, "layout": "channels_last"}, "channels-last"
+            yield {**own, "weights": "packed"}, "packed weights"
         if packs and turns:
-            yield {**call, "layout": "channels_last", "weights": "packed"}, "channels-last, packed weights"
+            yield {**own, **turned, "weights": "packed"}, "channels-last, packed weights"
+        if turns:
+            yield {"library": "torch", "call": "eager", **turned}, "channels-last"
+        if products:
+            yield {**own, "weights": "plain"}, "its own call"
+
+
+def _own_call(operator: Operator, node: Node) -> bool:
+    """Whether oneDNN's own operators can do the node: a convolution, or a product with a matrix."""
+    if node.op == "Conv":
+        return True
+    if node.op not in ("MatMul", "Gemm"):
+        return False
+    first, second = (operator.value(number).shape for number in node.inputs[:2])
+    return len(second) == 2 and len(first) >= 2
