@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from tuning.api import views
+from tuning.api import models_api, views
 
 _ONE = "explorations/<int:pk>"
 
@@ -17,6 +17,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("trials/", views.Trials.as_view()),
     path("workers/", views.Workers.as_view()),
     path("misses/", views.Misses.as_view()),
+    path("models/", models_api.Models.as_view()),
+    path("models/<int:pk>", models_api.ModelDetail.as_view()),
     path("queues/", views.QueueState.as_view()),
     path("queues/pause", views.PauseQueue.as_view()),
     path("queues/resume", views.ResumeQueue.as_view()),

@@ -1,4 +1,4 @@
-"""Records of the open benchmark lists (DeepBench, TritonBench, KernelBench, TVM) as aten records, where they map."""
+"""Records of open benchmark lists (DeepBench, TritonBench, KernelBench) as aten records, where they map."""
 
 from __future__ import annotations
 
@@ -57,18 +57,21 @@ _MAKERS: dict[str, Callable[[Record], Record]] = {
 }
 
 _LAYERS = {
-    "nn.Conv1d": "conv1d", "nn.Conv2d": "conv2d", "nn.Conv3d": "conv3d", "nn.ConvTranspose1d": "conv_transpose1d",
+    "nn.Conv1d": "conv1d", "nn.Conv2d": "conv2d", "nn.Conv3d": "conv3d",
+    "nn.ConvTranspose1d": "conv_transpose1d",
     "nn.ConvTranspose2d": "conv_transpose2d.input", "nn.ConvTranspose3d": "conv_transpose3d.input",
 }  # fmt: skip
 _POOLS = {
     "nn.MaxPool1d": "max_pool1d", "nn.MaxPool2d": "max_pool2d", "nn.MaxPool3d": "max_pool3d",
     "nn.AvgPool1d": "avg_pool1d", "nn.AvgPool2d": "avg_pool2d", "nn.AvgPool3d": "avg_pool3d",
 }  # fmt: skip
-_SIMPLE = {
-    "ReLU": ("relu", {}), "Sigmoid": ("sigmoid", {}), "Softmax": ("softmax.int", {"dim": 1}), "Swish": ("silu", {}),
+_SIMPLE: dict[str, tuple[str, dict[str, Any]]] = {
+    "ReLU": ("relu", {}), "Sigmoid": ("sigmoid", {}), "Softmax": ("softmax.int", {"dim": 1}),
+    "Swish": ("silu", {}),
     "SELU_": ("selu", {}), "Softplus": ("softplus", {}), "ELU": ("elu", {}), "cumsum": ("cumsum", {"dim": 1}),
     "Sum_reduction_over_a_dimension": ("sum.dim_IntList", {"dim": [1], "keepdim": True}),
-    "Max_reduction_over_a_dimension": ("amax", {"dim": [1]}), "Argmin_over_a_dimension": ("argmin", {"dim": 1}),
+    "Max_reduction_over_a_dimension": ("amax", {"dim": [1]}),
+    "Argmin_over_a_dimension": ("argmin", {"dim": 1}),
     "MinGPTNewGelu": ("gelu", {"approximate": "tanh"}),
 }  # fmt: skip
 
@@ -81,9 +84,9 @@ def _kernelbench(record: Record) -> Record:
         return _aten(record, op, attrs, self=_tensor(record, 0))
     if calls in (["torch.matmul"], ["torch.bmm"]):
         a, b = _tensor(record, 0), _tensor(record, 1)
-        if name.endswith("transposed_B") or name.endswith("transposed_both"):
+        if name.endswith(("transposed_B", "transposed_both")):
             b = _turned(b, True)
-        if name.endswith("transposed_A") or name.endswith("transposed_both"):
+        if name.endswith(("transposed_A", "transposed_both")):
             a = _turned(a, True)
         return _aten(record, "matmul.default", {}, self=a, other=b)
     layers = record.attrs.get("layers", [])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 
 def encoder_model(
     *, layers: int = 1, hidden: int = 256, heads: int = 4, sequence: int = 128, vocabulary: int = 1000,
@@ -23,9 +21,8 @@ def encoder_model(
         model, (tokens,), input_names=["tokens"], output_names=["hidden"], dynamic_shapes=shapes,
         dynamo=True, verbose=False,
     )  # fmt: skip
-    buffer = io.BytesIO()
-    program.save(buffer)
-    return buffer.getvalue()
+    assert program is not None
+    return program.model_proto.SerializeToString()
 
 
 def _encoder(layers: int, hidden: int, heads: int, sequence: int, vocabulary: int):  # type: ignore[no-untyped-def]

@@ -127,7 +127,7 @@ def _adapted(record: Record, as_float32: bool, const_weights: bool) -> Record:
 def _onnx_document(record: Record) -> dict[str, Any]:
     """The record in the simple form that ``parse_operator`` reads."""
     op = record.op.removeprefix("onnx.")
-    inputs = []
+    inputs: list[dict[str, Any] | None] = []
     for tensor in record.inputs:
         if tensor is None:
             inputs.append(None)
@@ -142,7 +142,7 @@ def _onnx_document(record: Record) -> dict[str, Any]:
 
 
 def _newest_opset(op: str, attrs: set[str]) -> int:
-    """The newest opset in which the operator has these attributes: lists do not say which they were made for."""
+    """The newest opset in which the operator has these attributes: lists do not name theirs."""
     for version in range(OPSET, 0, -1):
         if onnx.defs.has(op, version, "") and attrs <= set(onnx.defs.get_schema(op, version, "").attributes):
             return version

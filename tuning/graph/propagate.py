@@ -24,8 +24,15 @@ MAX_FOLDED_ELEMENTS = 4096
 """Larger constants are weights or masks; no shape is made of them."""
 
 FOLDABLE = frozenset(
-    ["Abs", "Add", "And", "Cast", "CastLike", "Ceil", "Clip", "Concat", "Constant", "ConstantOfShape", "Div", "Equal", "Expand", "Flatten", "Floor", "Gather", "GatherElements", "GatherND", "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "NonZero", "Not", "Or", "Pow", "Range", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Round", "ScatterElements", "ScatterND", "Shape", "Sign", "Size", "Slice", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where", "Xor"]
-)
+    (
+        "Abs", "Add", "And", "Cast", "CastLike", "Ceil", "Clip", "Concat", "Constant", "ConstantOfShape",
+        "Div", "Equal", "Expand", "Flatten", "Floor", "Gather", "GatherElements", "GatherND", "Greater",
+        "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "NonZero",
+        "Not", "Or", "Pow", "Range", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape",
+        "Round", "ScatterElements", "ScatterND", "Shape", "Sign", "Size", "Slice", "Split", "Sqrt",
+        "Squeeze", "Sub", "Sum", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where", "Xor",
+    )
+)  # fmt: skip
 """What shapes are computed with; evaluated by ONNX's reference implementation."""
 
 RANDOM = frozenset(
@@ -306,9 +313,10 @@ def _inline_branch(walk: Walk, node: onnx.NodeProto, branch: onnx.GraphProto, us
     }
     _visit(walk, branch.node, used | inner)
     for outer, value in zip(node.output, branch.output, strict=False):
-        for table in (walk.types, walk.values, walk.blocked, walk.declared):
+        tables: tuple[dict[str, Any], ...] = (walk.types, walk.values, walk.blocked, walk.declared)
+        for table in tables:
             if value.name in table:
-                table[outer] = table[value.name]  # type: ignore[index]
+                table[outer] = table[value.name]
         if value.name in walk.constants:
             walk.constants.add(outer)
 

@@ -25,7 +25,7 @@ MAX_NODES = 100_000
 MAX_SUBGRAPH_DEPTH = 8
 MAX_RANK = 32
 
-_ITEM_BITS = {
+_ITEM_BITS: dict[int, int] = {
     onnx.TensorProto.FLOAT: 32, onnx.TensorProto.UINT8: 8, onnx.TensorProto.INT8: 8,
     onnx.TensorProto.UINT16: 16, onnx.TensorProto.INT16: 16, onnx.TensorProto.INT32: 32,
     onnx.TensorProto.INT64: 64, onnx.TensorProto.BOOL: 8, onnx.TensorProto.FLOAT16: 16,

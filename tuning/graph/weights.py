@@ -26,7 +26,7 @@ _FLOATS = frozenset(
 
 @dataclass(frozen=True)
 class Draw:
-    """How to draw one weight: normal around ``centre``, or uniform in centre ± spread where it must be positive."""
+    """How to draw a weight: normal around ``centre``, or uniform in centre ± spread where ``positive``."""
 
     centre: float
     spread: float
@@ -133,7 +133,7 @@ def _tensor(
     random: np.random.Generator, name: str, dims: list[int], data_type: int, draw: Draw
 ) -> onnx.TensorProto:
     if draw.positive:
-        array = random.uniform(draw.centre - draw.spread, draw.centre + draw.spread, dims)
+        array: np.ndarray = random.uniform(draw.centre - draw.spread, draw.centre + draw.spread, dims)
     else:
         array = random.standard_normal(dims, dtype=np.float32) * draw.spread + draw.centre
     return numpy_helper.from_array(array.astype(helper.tensor_dtype_to_np_dtype(data_type)), name)

@@ -80,7 +80,8 @@ class Builder:
 
     def constant(self, value: Any, dtype: str = "int64", shape: Sequence[int] | None = None) -> Ref:
         try:
-            array = np.asarray(value).astype(numpy_dtype(dtype))
+            with np.errstate(over="ignore"):  # what does not fit is infinite, in PyTorch too
+                array = np.asarray(value).astype(numpy_dtype(dtype))
             array = array.reshape(tuple(array.shape if shape is None else shape))
         except (ValueError, TypeError, OverflowError) as error:
             raise CannotMap(f"a value that does not fit its type: {error}") from None
@@ -112,7 +113,7 @@ class Builder:
     ) -> list[Ref]:
         """Add a node with several outputs, each given as (dtype, shape)."""
         first = next((ref for ref in inputs if ref is not None), None)
-        refs = []
+        refs: list[Ref] = []
         for dtype, shape in outputs:
             name = f"v{len(self.nodes)}_{len(refs)}"
             refs.append(Ref(name, dtype or first.dtype, tuple(first.shape if shape is None else shape)))  # type: ignore[union-attr]
@@ -174,7 +175,7 @@ _ORDER = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat
 
 
 def promoted(*operands: Ref | Scalar) -> str:
-    """PyTorch's result type: the widest dtype among tensors; 0-d tensors and numbers count by category only."""
+    """PyTorch's result type: the widest among tensors; 0-d tensors and numbers count by category only."""
     levels: list[list[str]] = [[], [], []]
     for operand in operands:
         if isinstance(operand, Ref):

@@ -99,7 +99,7 @@ Build = Callable[[Call], Ref | Sequence[Ref]]
 
 @dataclass(frozen=True)
 class Rule:
-    """How one PyTorch operator is written in ONNX. ``parameters`` are PyTorch's own, in order, with defaults."""
+    """How one PyTorch operator is written in ONNX. ``parameters`` are PyTorch's, in order, with defaults."""
 
     parameters: Mapping[str, Any]
     build: Build

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tuning.graph.aten.builder import CannotMap, Ref
 from tuning.graph.aten.call import Call, Rule, rule
 
@@ -28,9 +30,13 @@ def _convolve(call: Call, *, transposed: bool) -> Ref:
     stride, padding = call.numbers("stride", space), call.numbers("padding", space)
     dilation, groups = call.numbers("dilation", space), int(call.number("groups"))
     kernel = weight.shape[2:]
-    attrs = dict(
-        kernel_shape=list(kernel), strides=stride, pads=padding * 2, dilations=dilation, group=groups
-    )  # fmt: skip
+    attrs: dict[str, Any] = {
+        "kernel_shape": list(kernel),
+        "strides": stride,
+        "pads": padding * 2,
+        "dilations": dilation,
+        "group": groups,
+    }
     if transposed:
         extra = call.numbers("output_padding", space)
         sizes = [
@@ -53,7 +59,8 @@ _TURNED = rule(
 
 RULES: dict[str, Rule] = {
     "convolution": rule(
-        "input, weight, bias=None, stride=1, padding=0, dilation=1, transposed=False, output_padding=0, groups=1",
+        "input, weight, bias=None, stride=1, padding=0, dilation=1, transposed=False, output_padding=0, "
+        "groups=1",
         convolution,
     ),
     "conv1d": _CONV,

@@ -255,14 +255,18 @@ def _kept(call: Call, out: Ref | Sequence[Ref]) -> Ref:
 
 _SELF_OTHER = "self, other"
 _UNARY: dict[str, Callable[[Call], Ref]] = {
-    "relu": unary("Relu"), "sigmoid": unary_float("Sigmoid"), "tanh": unary_float("Tanh"), "erf": unary_float("Erf"),
+    "relu": unary("Relu"), "sigmoid": unary_float("Sigmoid"), "tanh": unary_float("Tanh"),
+    "erf": unary_float("Erf"),
     "exp": unary_float("Exp"), "log": unary_float("Log"), "sqrt": unary_float("Sqrt"), "abs": unary("Abs"),
-    "neg": unary("Neg"), "sign": unary("Sign"), "sgn": unary("Sign"), "floor": unary("Floor"), "ceil": unary("Ceil"),
+    "neg": unary("Neg"), "sign": unary("Sign"), "sgn": unary("Sign"), "floor": unary("Floor"),
+    "ceil": unary("Ceil"),
     "round": unary("Round"), "sin": unary_float("Sin"), "cos": unary_float("Cos"), "tan": unary_float("Tan"),
-    "asin": unary_float("Asin"), "acos": unary_float("Acos"), "atan": unary_float("Atan"), "sinh": unary_float("Sinh"),
+    "asin": unary_float("Asin"), "acos": unary_float("Acos"), "atan": unary_float("Atan"),
+    "sinh": unary_float("Sinh"),
     "cosh": unary_float("Cosh"), "reciprocal": unary_float("Reciprocal"), "rsqrt": rsqrt, "square": square,
     "silu": silu, "mish": unary("Mish"), "selu": unary("Selu"), "hardswish": unary("HardSwish"),
-    "hardsigmoid": unary("HardSigmoid", alpha=1 / 6, beta=0.5), "bitwise_not": invert, "logical_not": logical_not,
+    "hardsigmoid": unary("HardSigmoid", alpha=1 / 6, beta=0.5), "bitwise_not": invert,
+    "logical_not": logical_not,
     "isnan": unary_test("IsNaN"), "isinf": unary_test("IsInf"), "relu6": lambda call: _clip(call, 0.0, 6.0),
 }  # fmt: skip
 

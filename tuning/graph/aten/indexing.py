@@ -22,7 +22,7 @@ def index_select(call: Call) -> Ref:
 
 
 def gather(call: Call) -> Ref:
-    """GatherElements; it wants the index as large as the input elsewhere, so a smaller one crops the input."""
+    """One element of the input for each element of the index."""
     x, index = call.tensor("self"), call.tensor("index")
     axis = normal_axis(call.get("dim"), len(x.shape))
     if len(index.shape) != len(x.shape):

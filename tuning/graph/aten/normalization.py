@@ -68,7 +68,8 @@ def log_softmax(call: Call) -> Ref:
 
 RULES: dict[str, Rule] = {
     "native_batch_norm": rule(
-        "input, weight=None, bias=None, running_mean=None, running_var=None, training=False, momentum=0.1, eps=1e-05",
+        "input, weight=None, bias=None, running_mean=None, running_var=None, training=False, momentum=0.1, "
+        "eps=1e-05",
         batch_norm,
     ),
     "_native_batch_norm_legit_no_training": rule(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from tuning.graph.aten.builder import CannotMap, Ref
 from tuning.graph.aten.call import Call, Rule, rule
@@ -13,7 +14,7 @@ from tuning.graph.aten.call import Call, Rule, rule
 def _sizes(
     x: Ref, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int], ceil: bool
 ) -> tuple[int, ...]:
-    """Output sizes as PyTorch has them: rounded up, a window may not start in the padding behind the input."""
+    """Output sizes as in PyTorch: rounded up, but no window starts in the padding behind the input."""
     sizes = []
     for size, k, s, p, d in zip(x.shape[-len(kernel) :], kernel, stride, padding, dilation, strict=True):
         room = size + 2 * p - d * (k - 1) - 1
@@ -32,7 +33,7 @@ def _pool(call: Call, space: int, op: str) -> Ref:
     stride = kernel if call.get("stride") in (None, []) else call.numbers("stride", space)
     padding, ceil = call.numbers("padding", space), call.flag("ceil_mode")
     dilation = call.numbers("dilation", space) if "dilation" in call.arguments else [1] * space
-    attrs: dict[str, object] = {
+    attrs: dict[str, Any] = {
         "kernel_shape": kernel,
         "strides": stride,
         "pads": padding * 2,

@@ -1,7 +1,8 @@
 """One record of an operator list, read and checked.
 
-The form is that of the open operator lists: ``{"op", "attrs", "inputs": [{"shape", "dtype", "stride", "const",
-"value", "name"}], "count"}``. A tensor's ``name`` is its parameter's (``self``, ``arg0``, ``tensors[1]``).
+The form is that of the open operator lists: ``{"op", "attrs", "inputs": [{"shape", "dtype", "stride",
+"const", "value", "name"}], "count"}``. A tensor's ``name`` is its parameter's (``self``, ``arg0``,
+``tensors[1]``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _SHORT = {"half": "float16", "float": "float32", "double": "float64", "long": "i
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor argument. ``shape`` and ``strides`` are in elements; ``strides`` None where dense and row-major.
+    """A tensor argument. ``shape`` and ``strides`` are in elements; no ``strides``: dense and row-major.
 
     ``value`` holds a constant's values where the record has them.
     """

@@ -1,4 +1,4 @@
-"""All rules in one table. A new operator is one small function in its family's file and a line in its table."""
+"""All rules in one table. A new operator is a small function in its family's file and a line there."""
 
 from __future__ import annotations
 

@@ -10,7 +10,11 @@ from typing import Any
 
 F = "float32"
 
-UNARY = ["relu", "sigmoid", "tanh", "erf", "exp", "abs", "neg", "sign", "sgn", "floor", "ceil", "round", "sin", "cos", "tan", "atan", "sinh", "cosh", "reciprocal", "square", "silu", "mish", "selu", "hardswish", "hardsigmoid", "isnan", "isinf"]
+UNARY = [
+    "relu", "sigmoid", "tanh", "erf", "exp", "abs", "neg", "sign", "sgn", "floor", "ceil", "round", "sin",
+    "cos", "tan", "atan", "sinh", "cosh", "reciprocal", "square", "silu", "mish", "selu", "hardswish",
+    "hardsigmoid", "isnan", "isinf",
+]  # fmt: skip
 POSITIVE = ("log", "sqrt", "rsqrt")
 IN_PLACE = ["relu", "sigmoid", "tanh", "exp", "silu", "abs", "neg", "hardswish"]
 
@@ -19,7 +23,8 @@ Sample = tuple[str, dict[str, Any], dict[str, Any]]
 
 def samples() -> list[Sample]:
     return [
-        *_matmul(), *_convolution(), *_normalization(), *_elementwise(), *_reduction(), *_pooling(), *_shaping(),
+        *_matmul(), *_convolution(), *_normalization(), *_elementwise(), *_reduction(), *_pooling(),
+        *_shaping(),
         *_indexing(),
     ]  # fmt: skip
 
@@ -61,16 +66,19 @@ def _convolution() -> list[Sample]:
          {"stride": [1, 1], "padding": [0, 0], "dilation": [1, 1], "transposed": False,
           "output_padding": [0, 0], "groups": 1}),
         ("convolution", {"input": f"{F} 2 6 9", "weight": f"{F} 6 1 3", "bias": f"{F} 6"},
-         {"stride": [1], "padding": [1], "dilation": [1], "transposed": False, "output_padding": [0], "groups": 6}),
+         {"stride": [1], "padding": [1], "dilation": [1], "transposed": False,
+          "output_padding": [0], "groups": 6}),
         ("convolution", turned,
-         {"stride": [2, 3], "padding": [1, 0], "dilation": [1, 2], "transposed": True, "output_padding": [1, 1],
+         {"stride": [2, 3], "padding": [1, 0], "dilation": [1, 2], "transposed": True,
+          "output_padding": [1, 1],
           "groups": 2}),
         ("conv1d", {"input": f"{F} 2 4 9", "weight": f"{F} 5 4 3", "bias": f"{F} 5"}, {"padding": [1]}),
         ("conv2d", {"input": x, "weight": w, "bias": b}, {**base, "groups": 2}),
         ("conv3d", {"input": f"{F} 1 2 5 6 7", "weight": f"{F} 3 2 2 3 1"}, {"stride": [1, 2, 1]}),
         ("conv_transpose1d", {"input": f"{F} 2 4 9", "weight": f"{F} 4 5 3"}, {"stride": [2]}),
         ("conv_transpose2d.input", turned, {"stride": [2, 2], "groups": 2, "dilation": [2, 1]}),
-        ("conv_transpose3d.input", {"input": f"{F} 1 2 3 4 3", "weight": f"{F} 2 3 2 2 2"}, {"padding": [1, 0, 0]}),
+        ("conv_transpose3d.input",
+         {"input": f"{F} 1 2 3 4 3", "weight": f"{F} 2 3 2 2 2"}, {"padding": [1, 0, 0]}),
     ]  # fmt: skip
 
 
@@ -104,10 +112,12 @@ def _elementwise() -> list[Sample]:
     result += [(f"{name}_", {"self": x}, {}) for name in IN_PLACE]
     result += [(name, {"self": f"{F} 3 4 >0"}, {}) for name in POSITIVE]
     result += [(name, {"self": f"{F} 3 4 |"}, {}) for name in ("asin", "acos")]
-    result += [("sigmoid", {"self": i}, {}), ("bitwise_not", {"self": i}, {}), ("bitwise_not", {"self": "bool 5"}, {}),
+    result += [("sigmoid", {"self": i}, {}), ("bitwise_not", {"self": i}, {}),
+               ("bitwise_not", {"self": "bool 5"}, {}),
                ("logical_not", {"self": x}, {}), ("relu6", {"self": x}, {})]  # fmt: skip
     for op in ("add", "sub", "mul", "div"):
-        result += [(f"{op}.Tensor", {"self": x, "other": row}, {}), (f"{op}_.Tensor", {"self": x, "other": row}, {}),
+        result += [(f"{op}.Tensor", {"self": x, "other": row}, {}),
+                   (f"{op}_.Tensor", {"self": x, "other": row}, {}),
                    (f"{op}.Tensor", {"self": x}, {"other": 2.5}), (f"{op}.Scalar", {"self": x}, {"other": 3}),
                    (f"{op}.Tensor", {"self": i, "other": f"{F} 4"}, {}),
                    (f"{op}.Tensor", {"self": i, "other": j}, {}),
@@ -122,14 +132,17 @@ def _elementwise() -> list[Sample]:
     for op in ("logical_and", "logical_or", "logical_xor"):
         result += [(op, {"self": "bool 3 4", "other": "bool 4"}, {})]
     for op in ("remainder", "fmod"):
-        result += [(f"{op}.Scalar", {"self": i}, {"other": 4}), (f"{op}.Tensor", {"self": "int64 3 4 -", "other": j}, {}),
+        result += [(f"{op}.Scalar", {"self": i}, {"other": 4}),
+                   (f"{op}.Tensor", {"self": "int64 3 4 -", "other": j}, {}),
                    (f"{op}.Scalar", {"self": x}, {"other": 0.7})]  # fmt: skip
     return [
         *result,
-        ("add.Tensor", {"self": x, "other": y}, {"alpha": 0.5}), ("sub.Tensor", {"self": x, "other": row}, {"alpha": 2}),
+        ("add.Tensor", {"self": x, "other": y}, {"alpha": 0.5}),
+        ("sub.Tensor", {"self": x, "other": row}, {"alpha": 2}),
         ("add_.Tensor", {"self": "int64"}, {"other": 1}), ("add.Scalar", {"self": i}, {"other": 1.5}),
         ("div.Tensor_mode", {"self": "int64 3 4 -", "other": j}, {"rounding_mode": "floor"}),
-        ("floor_divide", {"self": "int64 3 4 -", "other": j}, {}), ("floor_divide", {"self": x, "other": row}, {}),
+        ("floor_divide", {"self": "int64 3 4 -", "other": j}, {}),
+        ("floor_divide", {"self": x, "other": row}, {}),
         ("rsub.Scalar", {"self": x}, {"other": 1}), ("rsub.Tensor", {"self": x, "other": y}, {"alpha": 2}),
         *[("pow.Tensor_Scalar", {"self": f"{F} 3 4 >0"}, {"exponent": e}) for e in (0.5, 1, 2, 3.0, -1, 1.7)],
         ("pow.Tensor_Tensor", {"self": f"{F} 3 4 >0", "exponent": row}, {}),
@@ -138,10 +151,12 @@ def _elementwise() -> list[Sample]:
         ("clamp", {"self": i}, {"min": 2, "max": 5}), ("clamp", {"self": x}, {"min": 0}),
         ("clamp_", {"self": x}, {"max": 0.5}), ("clamp_min", {"self": x}, {"min": 0.1}),
         ("clamp_max", {"self": x}, {"max": 0.1}), ("hardtanh", {"self": x}, {"min_val": 0.0, "max_val": 6.0}),
-        ("hardtanh_", {"self": x}, {}), ("gelu", {"self": x}, {}), ("gelu", {"self": x}, {"approximate": "tanh"}),
+        ("hardtanh_", {"self": x}, {}), ("gelu", {"self": x}, {}),
+        ("gelu", {"self": x}, {"approximate": "tanh"}),
         ("leaky_relu", {"self": x}, {}), ("leaky_relu_", {"self": x}, {"negative_slope": 0.2}),
         ("elu", {"self": x}, {"alpha": 0.7}), ("softplus", {"self": x}, {}),
-        ("prelu", {"self": f"{F} 2 3 4", "weight": f"{F} 3"}, {}), ("prelu", {"self": x, "weight": f"{F} 1"}, {}),
+        ("prelu", {"self": f"{F} 2 3 4", "weight": f"{F} 3"}, {}),
+        ("prelu", {"self": x, "weight": f"{F} 1"}, {}),
         ("_prelu_kernel", {"self": x, "weight": f"{F} 1 1"}, {}),
         ("where.self", {"condition": "bool 3 1", "self": x, "other": F}, {}),
         ("where.ScalarOther", {"condition": "bool 3 1", "self": x}, {"other": -1.0}),
@@ -158,15 +173,20 @@ def _elementwise() -> list[Sample]:
 def _reduction() -> list[Sample]:
     x, i = f"{F} 3 4 5", "int32 3 4 <9"
     return [
-        ("sum.SymInt", {"self": x}, {"dim": [0, 2], "keepdim": True}), ("sum.dim_IntList", {"self": i}, {"dim": [-1]}),
+        ("sum.SymInt", {"self": x}, {"dim": [0, 2], "keepdim": True}),
+        ("sum.dim_IntList", {"self": i}, {"dim": [-1]}),
         ("sum", {"self": x}, {}), ("sum", {"self": "bool 3 4"}, {}), ("mean", {"self": x}, {}),
-        ("mean.dim", {"self": x}, {"dim": [1, 2]}), ("mean.dim", {"self": f"{F} 3 4 ~"}, {"dim": [-1], "keepdim": True}),
+        ("mean.dim", {"self": x}, {"dim": [1, 2]}),
+        ("mean.dim", {"self": f"{F} 3 4 ~"}, {"dim": [-1], "keepdim": True}),
         ("prod", {"self": f"{F} 3 4"}, {}), ("prod.dim_int", {"self": x}, {"dim": 1}),
-        ("amax", {"self": x}, {"dim": [1]}), ("amin", {"self": x}, {}), ("max", {"self": i}, {}), ("min", {"self": x}, {}),
+        ("amax", {"self": x}, {"dim": [1]}), ("amin", {"self": x}, {}), ("max", {"self": i}, {}),
+        ("min", {"self": x}, {}),
         ("max.dim", {"self": x}, {"dim": 1}), ("min.dim", {"self": x}, {"dim": -1, "keepdim": True}),
         ("argmax", {"self": x}, {"dim": 1}), ("argmin", {"self": x}, {"dim": 0, "keepdim": True}),
-        ("any", {"self": "bool 3 4"}, {}), ("any.dim", {"self": "bool 3 4"}, {"dim": 1}), ("all", {"self": "bool 3 4"}, {}),
-        ("all.dim", {"self": "bool 3 2"}, {"dim": 1, "keepdim": True}), ("logsumexp", {"self": x}, {"dim": [1]}),
+        ("any", {"self": "bool 3 4"}, {}), ("any.dim", {"self": "bool 3 4"}, {"dim": 1}),
+        ("all", {"self": "bool 3 4"}, {}),
+        ("all.dim", {"self": "bool 3 2"}, {"dim": 1, "keepdim": True}),
+        ("logsumexp", {"self": x}, {"dim": [1]}),
         ("linalg_vector_norm", {"self": x}, {"dim": [1]}), ("linalg_vector_norm", {"self": x}, {"ord": 1}),
         ("var.correction", {"self": x}, {"dim": [1], "correction": 0}), ("var.correction", {"self": x}, {}),
         ("std.correction", {"self": x}, {"dim": [-1], "correction": 1, "keepdim": True}),
@@ -184,7 +204,8 @@ def _pooling() -> list[Sample]:
         ("max_pool2d", {"self": x}, {"kernel_size": [2, 2]}),
         ("max_pool2d", {"self": x}, {**odd, "dilation": [2, 1]}),
         ("max_pool3d", {"self": f"{F} 1 2 5 6 7"}, {"kernel_size": [2, 2, 2], "stride": [1, 2, 2]}),
-        ("max_pool2d_with_indices", {"self": x}, {"kernel_size": [3, 3], "stride": [2, 2], "ceil_mode": True}),
+        ("max_pool2d_with_indices", {"self": x},
+         {"kernel_size": [3, 3], "stride": [2, 2], "ceil_mode": True}),
         ("max_pool2d_with_indices", {"self": x}, {**odd, "ceil_mode": True}),
         ("max_pool3d_with_indices", {"self": f"{F} 1 2 5 6 7"}, {"kernel_size": [2, 2, 2]}),
         ("avg_pool1d", {"self": f"{F} 2 3 11"}, {"kernel_size": [3], "padding": [1]}),
@@ -206,7 +227,8 @@ def _pooling() -> list[Sample]:
         ("grid_sampler_2d", {"input": x, "grid": f"{F} 2 4 5 2"},
          {"interpolation_mode": 1, "padding_mode": 1, "align_corners": True}),
         ("col2im", {"self": f"{F} 2 27 16"},
-         {"output_size": [4, 4], "kernel_size": [3, 3], "dilation": [1, 1], "padding": [1, 1], "stride": [1, 1]}),
+         {"output_size": [4, 4], "kernel_size": [3, 3], "dilation": [1, 1], "padding": [1, 1],
+          "stride": [1, 1]}),
     ]  # fmt: skip
 
 
@@ -215,23 +237,32 @@ def _shaping() -> list[Sample]:
     pair = {"tensors[0]": f"{F} 3 4", "tensors[1]": f"{F} 3 4 ~"}
     return [
         ("view", {"self": x}, {"size": [12, -1]}), ("_unsafe_view", {"self": x}, {"size": [60]}),
-        ("reshape", {"self": f"{F} 3 4 ~"}, {"shape": [4, 3]}), ("flatten.using_ints", {"self": x}, {"start_dim": 1}),
-        ("permute", {"self": x}, {"dims": [2, 0, -2]}), ("transpose.int", {"self": x}, {"dim0": 0, "dim1": -1}),
+        ("reshape", {"self": f"{F} 3 4 ~"}, {"shape": [4, 3]}),
+        ("flatten.using_ints", {"self": x}, {"start_dim": 1}),
+        ("permute", {"self": x}, {"dims": [2, 0, -2]}),
+        ("transpose.int", {"self": x}, {"dim0": 0, "dim1": -1}),
         ("t", {"self": f"{F} 3 4"}, {}), ("unsqueeze", {"self": x}, {"dim": -1}),
         ("squeeze", {"self": f"{F} 1 3 1"}, {}), ("squeeze.dim", {"self": f"{F} 1 3 1"}, {"dim": -1}),
-        ("squeeze.dims", {"self": f"{F} 1 3 1"}, {"dim": [0, 1]}), ("expand", {"self": f"{F} 1 4"}, {"size": [2, 3, -1]}),
+        ("squeeze.dims", {"self": f"{F} 1 3 1"}, {"dim": [0, 1]}),
+        ("expand", {"self": f"{F} 1 4"}, {"size": [2, 3, -1]}),
         ("repeat", {"self": f"{F} 3 4"}, {"repeats": [2, 1, 3]}),
         ("slice.Tensor", {"self": x}, {"dim": 1, "start": 1, "end": -1, "step": 2}),
-        ("slice.Tensor", {"self": x}, {"dim": 2, "start": -3}), ("select.int", {"self": x}, {"dim": 1, "index": -1}),
+        ("slice.Tensor", {"self": x}, {"dim": 2, "start": -3}),
+        ("select.int", {"self": x}, {"dim": 1, "index": -1}),
         ("flip", {"self": x}, {"dims": [0, 2]}), ("cat", pair, {"dim": 1}), ("stack", pair, {"dim": -1}),
         ("split.Tensor", {"self": x}, {"split_size": 2, "dim": -1}),
-        ("split_with_sizes", {"self": x}, {"split_sizes": [1, 3], "dim": 1}), ("chunk", {"self": x}, {"chunks": 3, "dim": 1}),
-        ("unbind.int", {"self": x}, {"dim": 1}), ("constant_pad_nd", {"self": x}, {"pad": [1, 2, 0, -1], "value": 0.5}),
-        ("constant_pad_nd", {"self": x}, {"pad": [0, -2]}), ("reflection_pad1d", {"self": x}, {"padding": [2, 1]}),
+        ("split_with_sizes", {"self": x}, {"split_sizes": [1, 3], "dim": 1}),
+        ("chunk", {"self": x}, {"chunks": 3, "dim": 1}),
+        ("unbind.int", {"self": x}, {"dim": 1}),
+        ("constant_pad_nd", {"self": x}, {"pad": [1, 2, 0, -1], "value": 0.5}),
+        ("constant_pad_nd", {"self": x}, {"pad": [0, -2]}),
+        ("reflection_pad1d", {"self": x}, {"padding": [2, 1]}),
         ("reflection_pad2d", {"self": f"{F} 1 3 4 5"}, {"padding": [1, 2, 3, 0]}),
         ("replication_pad2d", {"self": f"{F} 1 3 4 5"}, {"padding": [1, 2, 3, 0]}),
-        ("tril", {"self": x}, {"diagonal": 1}), ("triu", {"self": x}, {}), ("clone", {"self": f"{F} 3 4 ~"}, {}),
-        ("lift_fresh_copy", {"self": "int64 4 <9"}, {}), ("_to_copy", {"self": "float16 3 4"}, {"dtype": "float32"}),
+        ("tril", {"self": x}, {"diagonal": 1}), ("triu", {"self": x}, {}),
+        ("clone", {"self": f"{F} 3 4 ~"}, {}),
+        ("lift_fresh_copy", {"self": "int64 4 <9"}, {}),
+        ("_to_copy", {"self": "float16 3 4"}, {"dtype": "float32"}),
         ("_to_copy", {"self": x}, {}), ("contiguous", {"self": f"{F} 3 4 ~"}, {}),
     ]  # fmt: skip
 
@@ -253,5 +284,6 @@ def _indexing() -> list[Sample]:
          {"weight": None, "reduction": 1, "ignore_index": -100}),
         ("nll_loss2d_forward", {"self": f"{F} 2 7 3 3", "target": "int64 2 3 3 <7", "weight": f"{F} 7 >0"},
          {"reduction": 2, "ignore_index": 3}),
-        ("mse_loss", {"self": x, "target": f"{F} 6 5"}, {}), ("mse_loss", {"self": x, "target": x}, {"reduction": 0}),
+        ("mse_loss", {"self": x, "target": f"{F} 6 5"}, {}),
+        ("mse_loss", {"self": x, "target": x}, {"reduction": 0}),
     ]  # fmt: skip

@@ -1,0 +1,273 @@
+"""Models over REST: give one, list them, read the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import IO, Any
+
+from django.db.models import Count, QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import generics, serializers
+from rest_framework.parsers import BaseParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from catalog import models
+from catalog.api.authentication import key_of
+from catalog.api.describing import errors, query
+from catalog.api.parsers import parse_json
+from catalog.errors import RequestError, TooLarge, Unknown
+from catalog.services import check_setting
+from opatlas import identity
+from tuning import ingest
+from tuning.management.commands.add_model import read_dims
+
+MAX_ONNX_BYTES = 128 << 20
+MAX_LIST_BYTES = 16 << 20
+
+_PLACE = [
+    query("target", "A target's t1: key; else a target that is served, else the service's own machine."),
+    query("setting", "A setting's s1: key, with a target; else all of the target's cores."),
+]
+_GIVEN = [
+    query("name", "The model's name; a sample's own otherwise.", maxLength=200),
+    query("dims", "Sizes of symbolic dimensions: batch:1,sequence:128."),
+    OpenApiParameter("as_float32", bool, description="Map an operator list's half precision to float32."),
+    *_PLACE,
+]
+
+
+class RawModelParser(BaseParser):
+    """The body as it is, up to 128 MiB: an ONNX file."""
+
+    media_type = "application/octet-stream"
+    max_bytes = MAX_ONNX_BYTES
+
+    def parse(
+        self,
+        stream: IO[bytes],
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> Any:
+        request = (parser_context or {}).get("request")
+        announced = str(request.META.get("CONTENT_LENGTH") or "0") if request is not None else "0"
+        if announced.isdigit() and int(announced) > self.max_bytes:
+            raise self._too_large()
+        body = stream.read(self.max_bytes + 1)
+        if len(body) > self.max_bytes:
+            raise self._too_large()
+        return body
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(
+            f"The body is larger than {self.max_bytes >> 20} MiB: export the model with generated constants "
+            "for weights (their values are not needed), or use manage.py add_model."
+        )
+
+
+class ListParser(RawModelParser):
+    """An operator list or a sample's name, kept as bytes: what is stored is what was given."""
+
+    media_type = "application/json"
+    max_bytes = MAX_LIST_BYTES
+
+
+class ModelSerializer(serializers.ModelSerializer[models.Model]):
+    """A model that was given."""
+
+    target = serializers.CharField(source="target.key", read_only=True)
+    setting = serializers.CharField(source="setting.key", read_only=True)
+    operators = serializers.IntegerField(source="operator_count", read_only=True)
+
+    class Meta:
+        model = models.Model
+        fields = [
+            "id", "name", "form", "sha256", "target", "setting", "calls", "operators", "unmapped",
+            "hits_before", "created_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class RowSerializer(serializers.Serializer[Any]):
+    """One operator of a model. Times in µs; ``ratio`` is default ÷ best."""
+
+    operator = serializers.CharField(source="operator.key")
+    summary = serializers.CharField(source="operator.summary")
+    calls = serializers.IntegerField()
+    example = serializers.CharField()
+    status = serializers.ChoiceField(["hit", "miss", "unsupported", "failed"])
+    reason = serializers.CharField()
+    route = serializers.CharField()
+    method = serializers.CharField()
+    label = serializers.CharField()  # type: ignore[assignment]
+    median_us = serializers.FloatField(allow_null=True)
+    default_us = serializers.FloatField(allow_null=True)
+    ratio = serializers.FloatField(allow_null=True)
+    ratio_low = serializers.FloatField(allow_null=True)
+    ratio_high = serializers.FloatField(allow_null=True)
+    share = serializers.FloatField(allow_null=True)
+
+
+class TotalsSerializer(serializers.Serializer[Any]):
+    """A model as a whole."""
+
+    calls = serializers.IntegerField()
+    operators = serializers.IntegerField()
+    hit_calls = serializers.IntegerField()
+    hit_share = serializers.FloatField()
+    unmapped = serializers.DictField(child=serializers.IntegerField())
+    unmapped_calls = serializers.IntegerField()
+    by_status = serializers.DictField(child=serializers.IntegerField())
+    default_us = serializers.FloatField()
+    best_us = serializers.FloatField()
+    speedup_weighted = serializers.FloatField(allow_null=True)
+    speedup_geomean = serializers.FloatField(allow_null=True)
+
+
+class ReportSerializer(serializers.Serializer[Any]):
+    """What is known of a model now."""
+
+    model = ModelSerializer()
+    totals = TotalsSerializer()
+    rows = RowSerializer(many=True)
+
+
+class Models(generics.ListAPIView[models.Model]):
+    """Models of the key's organisation."""
+
+    required_scope = "models"
+    serializer_class = ModelSerializer
+    queryset = models.Model.objects.none()
+    parser_classes = [RawModelParser, ListParser]
+
+    def get_queryset(self) -> QuerySet[models.Model]:
+        return _visible(self.request).order_by("-created_at", "-pk")
+
+    @extend_schema(
+        summary="Models that were given, the latest first",
+        responses={200: ModelSerializer(many=True), **errors(400)},
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+    @extend_schema(
+        summary="Give a model: it is taken apart and its operators looked up",
+        description=(
+            "Send an ONNX file as `application/octet-stream` (weights' values are not needed), or as JSON an "
+            'operator list (`[{"op": "aten.mm.default", "inputs": [...], "count": 3}]`) or a sample '
+            '(`{"sample": "resnet50"}`). What is not known is recorded as misses. The same content given '
+            "again is the same model: 200 in place of 201."
+        ),
+        parameters=_GIVEN,
+        request={
+            "application/octet-stream": OpenApiTypes.BINARY,
+            "application/json": {
+                "oneOf": [
+                    {"type": "array", "items": {"type": "object"}, "minItems": 1},
+                    {
+                        "type": "object",
+                        "properties": {"sample": {"type": "string", "enum": list(ingest.SAMPLES)}},
+                    },
+                ]
+            },
+        },
+        responses={200: ReportSerializer, 201: ReportSerializer, **errors(400, 404, 413, 415)},
+    )
+    def post(self, request: Request) -> Response:
+        data, name = _content(request)
+        target, setting = _place(request)
+        key = key_of(request)
+        before = models.Model.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+        row = ingest.add_model(
+            data,
+            name,
+            dims=_dims(request),
+            organisation=key.organisation,
+            target=target,
+            setting=setting,
+            api_key=key,
+            as_float32=_flag(request, "as_float32"),
+        )
+        return Response(_report(row), status=201 if row.pk > before else 200)
+
+
+class ModelDetail(APIView):
+    """One model's report."""
+
+    required_scope = "models"
+
+    @extend_schema(
+        summary="What is known of a model's operators", responses={200: ReportSerializer, **errors(404)}
+    )
+    def get(self, request: Request, pk: int) -> Response:
+        row = _visible(request).filter(pk=pk).first()
+        if row is None:
+            raise Unknown(f"There is no model {pk}: GET /api/v1/models/ lists them.")
+        return Response(_report(row))
+
+
+def _visible(request: Request) -> QuerySet[models.Model]:
+    rows = models.Model.objects.filter(organisation=key_of(request).organisation)
+    return rows.select_related("target", "setting", "organisation").annotate(
+        operator_count=Count("operators")
+    )
+
+
+def _report(row: models.Model) -> dict[str, Any]:
+    report = ingest.model_report(row)
+    row.operator_count = report.totals.operators  # type: ignore[attr-defined]
+    return dict(ReportSerializer(report).data)
+
+
+def _content(request: Request) -> tuple[bytes, str]:
+    """The model's bytes and its name."""
+    given: Any = request.data
+    data: bytes = given if isinstance(given, bytes) else b""  # an empty body is not parsed at all
+    name = request.query_params.get("name", "")
+    if request.content_type.startswith("application/json"):
+        document = parse_json(data)
+        if isinstance(document, dict) and "sample" in document:
+            if not isinstance(document["sample"], str) or set(document) != {"sample"}:
+                raise RequestError('A sample is asked for as {"sample": "resnet50"}.', where="sample")
+            return ingest.sample_graph(document["sample"]), name or document["sample"]
+        if not isinstance(document, list | dict):
+            raise RequestError("The JSON must be an operator list (records), or name a sample.")
+    elif data.lstrip()[:1] in (b"[", b"{"):
+        raise RequestError("The body looks like JSON: send it as application/json.")
+    if not name:
+        raise RequestError("The model needs a name: add ?name=…", where="name")
+    return data, name
+
+
+def _dims(request: Request) -> dict[str, int]:
+    text = request.query_params.get("dims", "")
+    return read_dims([part.strip() for part in text.split(",") if part.strip()], ":")
+
+
+def _flag(request: Request, name: str) -> bool:
+    text = request.query_params.get(name, "false").lower()
+    if text not in ("true", "false", "1", "0"):
+        raise RequestError(f"{name} must be true or false.", where=name)
+    return text in ("true", "1")
+
+
+def _place(request: Request) -> tuple[Any, Any]:
+    """Target and setting, as rows where there are rows: nothing is written before the model is read."""
+    target_key, setting_key = request.query_params.get("target"), request.query_params.get("setting")
+    if not target_key:
+        if setting_key:
+            raise RequestError("A setting needs a target: add ?target=t1:…", where="setting")
+        return ingest.default_place()
+    target = models.Target.objects.filter(key=target_key[:100]).first()
+    if target is None:
+        raise Unknown("This target is not known: GET /api/v1/targets/ lists them.", where="target")
+    hardware = identity.Target.from_json(target.description)
+    if not setting_key:
+        return target, identity.default_setting(hardware.cores)
+    setting = models.Setting.objects.filter(key=setting_key[:100]).first()
+    if setting is None:
+        raise Unknown("This setting is not known: GET /api/v1/settings/ lists them.", where="setting")
+    check_setting(identity.Setting.from_json(setting.description), hardware)
+    return target, setting

@@ -1,0 +1,307 @@
+"""Models as input: taken apart, looked up, and reported on.
+
+What the bytes mean is :mod:`tuning.graph`'s business; here they become rows, and their operators are asked
+for like any job's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from catalog import conf, models, services
+from catalog.models import MissState
+from opatlas import identity
+from opatlas.errors import InvalidModel, InvalidOperator
+from opatlas.identity import check_fits, default_setting, detect_target
+from opatlas.identity.operator import canonical_json
+from tuning.graph import SAMPLES, Extracted, Extraction, extract, sample_graph, sample_model
+from tuning.graph.operator_list import extract_list
+
+__all__ = [
+    "SAMPLES",
+    "Report",
+    "Row",
+    "Totals",
+    "add_model",
+    "default_place",
+    "model_report",
+    "sample_graph",
+    "sample_model",
+]
+
+BATCH = 1024
+"""Operators in one lookup."""
+
+TOO_LARGE = "needs more memory than this service gives one operator"
+NO_ROUTE_STATES = {MissState.UNSUPPORTED: "unsupported", MissState.FAILED: "failed"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operator of a model. Times in µs of one call; ``ratio`` is default ÷ best with its interval.
+
+    ``status`` is hit, miss, unsupported or failed; ``reason`` says why it is no hit. ``share`` is its part of
+    the model's default time, None where no time is known.
+    """
+
+    operator: models.Operator
+    calls: int
+    example: str
+    status: str
+    reason: str = ""
+    route: str = ""
+    method: str = ""
+    label: str = ""
+    median_us: float | None = None
+    default_us: float | None = None
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    share: float | None = None
+
+
+@dataclass(frozen=True)
+class Totals:
+    """A model as a whole. ``default_us`` and ``best_us`` sum calls × time over the operators that have times.
+
+    ``speedup_weighted`` is the geometric mean of ratios weighted by default time; ``speedup_geomean`` counts
+    every operator once, those without a hit as 1. Both are None while nothing is known.
+    """
+
+    calls: int
+    operators: int
+    hit_calls: int
+    hit_share: float
+    unmapped: Mapping[str, int] = field(default_factory=dict)
+    unmapped_calls: int = 0
+    by_status: Mapping[str, int] = field(default_factory=dict)  # status → operators
+    default_us: float = 0.0
+    best_us: float = 0.0
+    speedup_weighted: float | None = None
+    speedup_geomean: float | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is known of a model, its operators with the largest share of its time first."""
+
+    model: models.Model
+    rows: Sequence[Row]
+    totals: Totals
+
+
+def default_place(threads: int | None = None) -> tuple[models.Target | identity.Target, identity.Setting]:
+    """A target that is served (else this machine), with all of its cores or as many threads as asked for."""
+    served = models.Target.objects.filter(served_until__gt=timezone.now()).order_by("pk").first()
+    hardware = identity.Target.from_json(served.description) if served else detect_target()
+    setting = default_setting(threads or hardware.cores)
+    services.check_setting(setting, hardware)
+    return served or hardware, setting
+
+
+def add_model(
+    data: bytes,
+    name: str,
+    *,
+    dims: Mapping[str, int] | None = None,
+    organisation: models.Organisation,
+    target: models.Target | identity.Target,
+    setting: models.Setting | identity.Setting,
+    api_key: models.ApiKey | None = None,
+    as_float32: bool = False,
+) -> models.Model:
+    """Take a model's bytes (ONNX, or an operator list in JSON) apart and look every operator up.
+
+    What is not known is recorded as a miss. The same content given again is the same model, asked for once
+    more. ``as_float32`` maps an operator list's half-precision tensors to float32 (its form says so). Raises
+    :class:`InvalidModel` and then has changed nothing.
+    """
+    name = name.strip()
+    if not 1 <= len(name) <= 200 or not name.isprintable():
+        raise InvalidModel("A model's name must have 1 to 200 printable characters.")
+    form, extraction = _taken_apart(data, dict(dims or {}), as_float32)
+    extraction = _within_memory(extraction)
+    if extraction.calls > 2**31 - 1:
+        raise InvalidModel(f"The model makes {extraction.calls} calls; at most {2**31 - 1} can be counted.")
+    target = services.register_target(target) if isinstance(target, identity.Target) else target
+    setting = services.register_setting(setting) if isinstance(setting, identity.Setting) else setting
+    hit_calls = _ask(extraction.operators, target, setting, organisation, api_key, name)
+    row = models.Model(
+        organisation=organisation,
+        name=name,
+        sha256=_content_sha256(data, dims or {}, as_float32),
+        form=form,
+        target=target,
+        setting=setting,
+        calls=extraction.calls,
+        unmapped=extraction.unmapped,
+        hits_before=hit_calls / extraction.calls if extraction.calls else 0.0,
+    )
+    return _stored(row, extraction.operators)
+
+
+def model_report(model: models.Model) -> Report:
+    """What is known of each operator now, in a constant number of queries."""
+    scopes = services.scopes_of(model.organisation)
+    parts = list(
+        models.ModelOperator.objects.filter(model=model).select_related("operator").defer("operator__graph")
+    )
+    mine = {"operator__models__model": model, "target": model.target_id, "setting": model.setting_id}
+    bests: dict[int, models.Best] = {}
+    for best in models.Best.objects.filter(**mine, scope__in=scopes, rank=0):
+        if best.operator_id not in bests or best.scope == scopes[0]:
+            bests[best.operator_id] = best
+    misses = {miss.operator_id: miss for miss in models.Miss.objects.filter(**mine, scope__in=scopes)}
+    whole_us = sum(
+        part.calls * bests[part.operator_id].default_us for part in parts if part.operator_id in bests
+    )
+    rows = [_row(part, bests.get(part.operator_id), misses.get(part.operator_id), whole_us) for part in parts]
+    rows.sort(key=lambda row: (-(row.share or 0.0), -row.calls, row.operator.key))
+    return Report(model, rows, _totals(model, rows))
+
+
+def _taken_apart(data: bytes, dims: dict[str, int], as_float32: bool) -> tuple[str, Extraction]:
+    """(form, what it came to). JSON begins with a bracket, which no ONNX file does."""
+    if not data:
+        raise InvalidModel("The model is empty: send an ONNX file, or an operator list as JSON.")
+    if data.lstrip()[:1] in (b"[", b"{"):
+        form = "operator-list-f32" if as_float32 else "operator-list"
+        return form, extract_list(data, dims, as_float32=as_float32)
+    return "onnx", extract(data, dims)
+
+
+def _within_memory(extraction: Extraction) -> Extraction:
+    """Operators that this service would refuse are counted, so that one giant does not refuse the model."""
+    limit, unmapped = conf.max_operator_bytes(), Counter(extraction.unmapped)
+    kept: list[Extracted] = []
+    for found in extraction.operators:
+        try:
+            check_fits(found.operator, limit)
+        except InvalidOperator:
+            unmapped[f"{'+'.join(found.operator.op_types)[:60]}: {TOO_LARGE}"] += found.calls
+        else:
+            kept.append(found)
+    return Extraction(kept, dict(unmapped), extraction.folded)
+
+
+def _ask(
+    operators: Sequence[Extracted],
+    target: models.Target,
+    setting: models.Setting,
+    organisation: models.Organisation,
+    api_key: models.ApiKey | None,
+    job: str,
+) -> int:
+    """Look all operators up, in batches; gives how many of the model's calls hit."""
+    hit_calls = 0
+    for start in range(0, len(operators), BATCH):
+        batch = operators[start : start + BATCH]
+        asked = [services.Asked(found.operator.key, found.calls, found.operator) for found in batch]
+        answer = services.lookup(
+            services.LookupRequest(
+                target=target,
+                setting=setting,
+                operators=asked,
+                organisation=organisation,
+                api_key=api_key,
+                job=job,
+            )
+        )
+        for found, result in zip(batch, answer.results, strict=True):
+            hit_calls += found.calls if result.status == "hit" else 0
+    return hit_calls
+
+
+def _content_sha256(data: bytes, dims: Mapping[str, int], as_float32: bool) -> str:
+    """Of the bytes; the wishes that change what they come to count where there are any."""
+    wishes = {**({"dims": dict(dims)} if dims else {}), **({"as_float32": True} if as_float32 else {})}
+    digest = hashlib.sha256(data)
+    if wishes:
+        digest.update(canonical_json(wishes))
+    return digest.hexdigest()
+
+
+def _stored(row: models.Model, operators: Sequence[Extracted]) -> models.Model:
+    """The model's row with its operators; the one that is there already where it was given before."""
+    known = services.register_operators({found.operator.key: found.operator for found in operators})
+    try:
+        with transaction.atomic():
+            row.save(force_insert=True)
+            models.ModelOperator.objects.bulk_create(
+                models.ModelOperator(
+                    model=row,
+                    operator=known[found.operator.key],
+                    calls=found.calls,
+                    example="".join(filter(str.isprintable, found.example))[:300],
+                )
+                for found in operators
+            )
+    except IntegrityError:  # somebody gave the same content before, or just now
+        return models.Model.objects.get(
+            organisation=row.organisation,
+            sha256=row.sha256,
+            target=row.target,
+            setting=row.setting,
+            name=row.name,
+        )
+    return row
+
+
+def _row(
+    part: models.ModelOperator, best: models.Best | None, miss: models.Miss | None, whole_us: float
+) -> Row:
+    if best is None:
+        state = miss.state if miss else ""
+        reason = miss.reason if miss else "its miss was not queued"
+        if state in (MissState.POSTPONED, MissState.DISCARDED):
+            reason = f"{state}: {reason}" if reason else str(state)
+        return Row(
+            part.operator,
+            part.calls,
+            part.example,
+            NO_ROUTE_STATES.get(state, "miss"),  # type: ignore[call-overload]
+            reason,
+        )
+    return Row(
+        operator=part.operator,
+        calls=part.calls,
+        example=part.example,
+        status="hit",
+        route=best.route,
+        method=best.method,
+        label=best.label,
+        median_us=best.median_us,
+        default_us=best.default_us,
+        ratio=best.ratio_to_default,
+        ratio_low=best.ratio_low,
+        ratio_high=best.ratio_high,
+        share=part.calls * best.default_us / whole_us if whole_us else None,
+    )
+
+
+def _totals(model: models.Model, rows: Sequence[Row]) -> Totals:
+    hit_calls = sum(row.calls for row in rows if row.status == "hit")
+    timed = [row for row in rows if row.ratio and row.default_us and row.median_us]
+    logs = [math.log(row.ratio or 1.0) for row in timed]
+    weights = [row.calls * (row.default_us or 0.0) for row in timed]
+    weighted = sum(weight * log for weight, log in zip(weights, logs, strict=True))
+    return Totals(
+        calls=model.calls,
+        operators=len(rows),
+        hit_calls=hit_calls,
+        hit_share=hit_calls / model.calls if model.calls else 0.0,
+        unmapped=dict(sorted(model.unmapped.items(), key=lambda item: -item[1])),
+        unmapped_calls=sum(model.unmapped.values()),
+        by_status=dict(Counter(row.status for row in rows)),
+        default_us=sum(weights),
+        best_us=sum(row.calls * (row.median_us or 0.0) for row in timed),
+        speedup_weighted=math.exp(weighted / sum(weights)) if timed else None,
+        speedup_geomean=math.exp(sum(logs) / len(rows)) if timed else None,
+    )
