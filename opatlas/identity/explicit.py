@@ -266,6 +266,23 @@ def _resize(step: Step, work: Workbench, outputs: list[Value]) -> None:
         step.set_input(1, "")
     if step.input(2):
         attrs.pop("keep_aspect_ratio_policy", None)
+    _all_axes(step, work)
+
+
+def _all_axes(step: Step, work: Workbench) -> None:
+    """A Resize of some axes as one of all: the others keep their size."""
+    axes = step.attrs.get("axes")
+    if axes is None or step.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch" or step.input(1):
+        return
+    shape = work.shape(step)
+    for position, word, others in ((2, "scales", (1.0,) * len(shape)), (3, "sizes", shape)):
+        given = work.static(step, position, word)
+        if given is not None and given.data is not None:
+            full: list[object] = list(others)
+            for axis, value in zip(axes, given.data, strict=True):
+                full[_axis(axis, len(shape), step)] = value
+            step.set_input(position, work.make_static(full, given.dtype))
+    del step.attrs["axes"]
 
 
 _EXPLICIT: dict[str, Callable[[Step, Workbench, list[Value]], None]] = {

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+from opatlas.identity import schema
+
 Role = Literal["runtime", "const"]
 
 KEY_VERSION = "o1"
@@ -128,7 +130,12 @@ class Operator:
                     domain=node.get("domain", ""),
                     inputs=tuple(node["inputs"]),
                     outputs=tuple(node["outputs"]),
-                    attrs=tuple(sorted((name, _frozen(value)) for name, value in node["attrs"].items())),
+                    attrs=tuple(
+                        sorted(
+                            (name, _attribute(node["op"], name, value))
+                            for name, value in node["attrs"].items()
+                        )
+                    ),
                 )
                 for node in document["nodes"]
             ),
@@ -147,8 +154,19 @@ def digest_key(version: str, document: Any) -> str:
     return f"{version}:{hashlib.sha256(canonical_json(document)).hexdigest()}"
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, list | tuple) else value
+def _attribute(op: str, name: str, value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(_attribute(op, name, item) for item in value)
+    if isinstance(value, int) and abs(value) >= _FIRST_WHOLE:
+        # PostgreSQL's jsonb writes 1e+16 as 10000000000000000, which Python reads as an integer.
+        attribute = schema.find(op, OPSET)
+        kind = attribute.attributes[name].kind if attribute and name in attribute.attributes else ""
+        return float(value) if kind.startswith("FLOAT") else value
+    return value
+
+
+_FIRST_WHOLE = 10**16
+"""From here on Python writes a float with an exponent, and other writers of JSON as an integer."""
 
 
 def _value_to_json(value: Value) -> dict[str, Any]:
@@ -160,6 +178,10 @@ def _value_to_json(value: Value) -> dict[str, Any]:
     return document
 
 
+def _element(value: Any, dtype: str) -> Any:
+    return float(value) if "float" in dtype and isinstance(value, int) else value
+
+
 def _value_from_json(document: Mapping[str, Any]) -> Value:
     strides, data = document.get("strides"), document.get("data")
     return Value(
@@ -167,5 +189,5 @@ def _value_from_json(document: Mapping[str, Any]) -> Value:
         shape=tuple(document["shape"]),
         role=document["role"],
         strides=None if strides is None else tuple(strides),
-        data=None if data is None else tuple(data),
+        data=None if data is None else tuple(_element(item, document["dtype"]) for item in data),
     )

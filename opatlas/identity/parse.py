@@ -133,7 +133,7 @@ def _read_simple(document: Mapping[str, Any]) -> Source:
     for index, item in enumerate(_list(document, "inputs", MAX_PORTS, "inputs")):
         names.append(_simple_input(item, index, names, source))
     given = _opset(document)
-    source.opset = _fitting_opset(op, domain, attrs, len(names)) if given is None else given
+    source.opset = _fitting_opset(op, attrs, len(names)) if given is None else given
     while names and not names[-1]:
         names.pop()
     schema = schemas.get(op, source.opset, domain)
@@ -157,15 +157,16 @@ def _simple_input(item: Any, index: int, names: list[str], source: Source) -> st
     return where
 
 
-def _fitting_opset(op: str, domain: str, attrs: Mapping[str, Any], inputs: int) -> int:
+def _fitting_opset(op: str, attrs: Mapping[str, Any], inputs: int) -> int:
     """The canonical opset, or the newest older one whose schema knows these attributes and inputs.
 
     A ``ReduceMean`` with an ``axes`` attribute can only be meant as it was before opset 18.
     """
-    schemas.get(op, OPSET, domain) if schemas.find(op, OPSET) else None
     for opset in range(OPSET, OLDEST_OPSET - 1, -1):
         schema = schemas.find(op, opset)
-        if schema is None or not schema.min_inputs <= inputs <= schema.max_inputs:
+        if schema is None or op in schemas.REPLACED and schema.raw.deprecated:
+            continue
+        if not schema.min_inputs <= inputs <= schema.max_inputs:
             continue
         if all(name in schema.attributes for name in attrs):
             return opset

@@ -38,6 +38,7 @@ NOT_TENSORS = frozenset(
         "TfIdfVectorizer",
     }
 )
+REPLACED = {"Upsample": "Resize", "Scatter": "ScatterElements"}
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,8 @@ def get(op: str, opset: int, domain: str = "", where: str = "op") -> Schema:
     schema = find(op, opset)
     if schema is None:
         refuse(f"ONNX opset {opset} has no operator type '{shown(op)}'.", where)
+    if schema.raw.deprecated and op in REPLACED:
+        refuse(f"{op} was dropped from ONNX at opset {schema.since}; use {REPLACED[op]}.", where)
     return schema
 
 

@@ -117,7 +117,7 @@ def detect_target() -> Target:
     return Target(
         kind="cpu",
         arch=host.name,
-        vendor=host.vendor,
+        vendor=_vendor(Path("/proc/cpuinfo")) or host.vendor,
         isa=platform.machine().lower().replace("amd64", "x86_64"),
         features=tuple(sorted(feature.lower() for feature in features)),
         cache_bytes=read_caches(Path("/sys/devices/system/cpu/cpu0/cache")),
@@ -133,6 +133,15 @@ def read_features(cpuinfo: Path) -> set[str]:
         return set()
     found = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", text, re.MULTILINE)
     return {name for name in found.group(1).split() if name not in _NOT_HARDWARE} if found else set()
+
+
+def _vendor(cpuinfo: Path) -> str:
+    """The vendor as the processor says it: archspec's is "generic" where it does not know the processor."""
+    try:
+        found = re.search(r"^vendor_id\s*:\s*(\S+)$", cpuinfo.read_text(errors="replace"), re.MULTILINE)
+    except OSError:
+        return ""
+    return found.group(1)[:64] if found else ""
 
 
 # What the kernel or the hypervisor says of itself: it changes with a reboot, not with the hardware.
