@@ -28,8 +28,6 @@ from tuning.routes.compiler.tvm.blocks import (
 
 _LEAST_WORK = 4096
 """Multiplications below which tiles are not worth their set-up."""
-_TILE_COLUMNS = 256
-_TILE_ROWS = 96
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,18 @@ class Axis:
 
 
 @dataclass(frozen=True)
+class Shape:
+    """A wish for the tile: what a search varies. Numbers that do not divide are rounded down to ones that
+    do; 0 leaves the choice to :func:`_choose_tile`."""
+
+    height: int = 0
+    vectors: int = 0
+    columns: int = 256  # columns done before the next strip of rows
+    rows: int = 96  # rows done while a panel is in the cache
+    outer_rows: bool = False  # other spatial axes inside the panels instead of outside
+
+
+@dataclass(frozen=True)
 class Tile:
     """What is kept in registers: sums along ``columns`` (vectors × lanes) and, if any, ``rows``."""
 
@@ -51,19 +61,22 @@ class Tile:
     lanes: int
     vectors: int
     height: int
+    shape: Shape
 
     @property
     def width(self) -> int:
         return self.lanes * self.vectors
 
 
-def schedule_contraction(made: Any, machine: Machine, variant: str, free: set[int]) -> bool:
+def schedule_contraction(
+    made: Any, machine: Machine, variant: str, free: set[int], shape: Shape = Shape()
+) -> bool:
     """Tile the function's one contraction and make the rest flat; False where there is no such thing."""
     block = _find(made)
     if block is None:
         return False
     axes = _axes(made, block)
-    tile = _choose_tile(made, block, axes, machine, variant)
+    tile = _choose_tile(made, block, axes, machine, variant, shape)
     if tile is None:
         return False
     _decompose_padding(made)
@@ -108,7 +121,9 @@ def _axes(made: Any, block: Any) -> list[Axis]:
     ]
 
 
-def _choose_tile(made: Any, block: Any, axes: list[Axis], machine: Machine, variant: str) -> Tile | None:
+def _choose_tile(
+    made: Any, block: Any, axes: list[Axis], machine: Machine, variant: str, shape: Shape
+) -> Tile | None:
     spatial = [axis for axis in axes if not axis.reduces]
     if variant == "packed":
         columns = [axis for axis in spatial if axis.reads == (False, True) and axis.extent > 1]
@@ -131,11 +146,13 @@ def _choose_tile(made: Any, block: Any, axes: list[Axis], machine: Machine, vari
             for height in divisors(row.extent if row else 1)
             for vectors in divisors(column.extent // lanes)
             if height * vectors <= machine.accumulators
+            and height <= (shape.height or height)
+            and vectors <= (shape.vectors or vectors)
         ),
         key=lambda choice: choice[:2],
     )
     _, _, row, height, vectors = best
-    return Tile(column, row, lanes, vectors, height)
+    return Tile(column, row, lanes, vectors, height, shape)
 
 
 def _load_ratio(height: int, vectors: int) -> float:
@@ -204,16 +221,18 @@ def _tile(made: Any, block: Any, consumer: Any, axes: list[Axis], tile: Tile, ma
         if not axis.reduces and axis is not tile.columns and axis is not tile.rows
     ]
     panels = tile.columns.extent // tile.width
-    column_mid = largest_divisor(panels, max(1, _TILE_COLUMNS // tile.width))
+    column_mid = largest_divisor(panels, max(1, tile.shape.columns // tile.width))
     column_out, column_in, vectors, lanes = made.split(
         loops[tile.columns.index], [None, column_mid, tile.vectors, tile.lanes]
     )
     outer, middle, inner = [column_out, *others], [column_in], []
     if tile.rows is not None:
         strips = tile.rows.extent // tile.height
-        row_mid = largest_divisor(strips, max(1, _TILE_ROWS // tile.height))
+        row_mid = largest_divisor(strips, max(1, tile.shape.rows // tile.height))
         row_out, row_in, height = made.split(loops[tile.rows.index], [None, row_mid, tile.height])
         outer, middle, inner = [column_out, *others, row_out], [column_in, row_in], [height]
+        if tile.shape.outer_rows:
+            outer, middle = [column_out, column_in], [*others, row_out, row_in]
     made.reorder(*outer, *middle, *reducing, *inner, vectors, lanes)
     made.reverse_compute_at(consumer, middle[-1], preserve_unit_loops=True)
     _parallel_prefix(made, outer, prod(axis.extent for axis in axes), machine)

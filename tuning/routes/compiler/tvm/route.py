@@ -87,3 +87,20 @@ class TvmRoute:
             raise
         except Exception as error:  # TVM's errors share no base but Exception
             raise RouteError(f"TVM cannot compile it: {last_line(error)}") from error
+
+    def tune(
+        self, operator: Operator, target: Target, setting: Setting, workdir: Path, seconds: float
+    ) -> Iterator[Candidate]:
+        """MetaSchedule for one slice; what it learns stays in ``workdir``."""
+        from tuning.routes.compiler.tvm.compile import last_line
+        from tuning.routes.compiler.tvm.metaschedule import search
+
+        answer = self.supports(operator, setting)
+        if isinstance(answer, No):
+            raise RouteError(answer.reason)
+        try:
+            yield from search(operator, target, setting, workdir, seconds)
+        except RouteError:
+            raise
+        except Exception as error:  # TVM's errors share no base but Exception
+            raise RouteError(f"MetaSchedule fails: {last_line(error)}") from error

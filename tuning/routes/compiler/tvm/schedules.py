@@ -23,7 +23,7 @@ from tuning.routes.compiler.tvm.blocks import (
     power_divisor,
     vectorise_last,
 )
-from tuning.routes.compiler.tvm.contraction import is_contraction, schedule_contraction
+from tuning.routes.compiler.tvm.contraction import Shape, is_contraction, schedule_contraction
 from tuning.routes.compiler.tvm.patches import import_tvm
 
 _COSTLY = {"exp", "tanh", "erf", "sigmoid", "pow", "log", "sqrt", "rsqrt"}
@@ -38,15 +38,14 @@ def schedule(function: Any, machine: Machine, variant: str) -> Any:
     import_tvm()
     from tvm.s_tir import Schedule
 
-    free = {int(i) for i in function.attrs.get("layout_free_buffers", ())}
-    tiled = {"packed": ("packed", "flat"), "flat only": ("packed", "flat"), "rows": ()}[variant]
-    fitting = [name for name in tiled if _attempt(function, machine, name, free) is not None]
+    ways = {"packed": ("packed", "flat"), "flat only": ("packed", "flat"), "rows": ()}[variant]
+    fitting = [name for name in ways if tiled(function, machine, name) is not None]
     if variant == "flat only" and is_contraction(Schedule(function)):
         if fitting != ["packed", "flat"]:
             raise RouteError("no second way to tile it: the innermost axis does not fill vectors")
         fitting = ["flat"]
     for name in fitting[:1]:
-        made = _attempt(function, machine, name, free)
+        made = tiled(function, machine, name)
         if made is not None:
             return made
     for step in (_rows, _blockwise):
@@ -58,15 +57,16 @@ def schedule(function: Any, machine: Machine, variant: str) -> Any:
     return made
 
 
-def _attempt(function: Any, machine: Machine, variant: str, free: set[int]) -> Any | None:
+def tiled(function: Any, machine: Machine, variant: str, shape: Shape = Shape()) -> Any | None:
     """A tiled schedule, or None where the function is no contraction that the tiles fit."""
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import ScheduleError
 
+    free = {int(i) for i in function.attrs.get("layout_free_buffers", ())}
     made = Schedule(function)
     try:
         inline_cheap(made)
-        return made if schedule_contraction(made, machine, variant, free) else None
+        return made if schedule_contraction(made, machine, variant, free, shape) else None
     except ScheduleError:
         return None
 

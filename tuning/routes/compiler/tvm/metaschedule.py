@@ -1,0 +1,188 @@
+"""Stage 2: MetaSchedule's evolutionary search in slices that go on where the last one stopped.
+
+What is kept in the work folder: TVM's own JSON database (workload and records) and ``search.json`` (slices
+done, seconds used, trials). Nothing else is needed to resume; the cost model is trained again from the
+records, which is quicker than reading one back and needs no pickle.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from opatlas.identity import Operator, Setting, Target
+from tuning.routes.base import Candidate, RouteError
+from tuning.routes.compiler.tvm.compile import lower_only
+from tuning.routes.compiler.tvm.patches import import_tvm
+from tuning.routes.compiler.tvm.trial import time_module
+from tuning.routes.compiler.tvm.untuned import apply_variant, plain
+
+BATCH = 12
+"""Trials between two generations of the search."""
+_TRIAL_LIMIT_S = 4.0
+_TOP = 3
+_RELEARN = 96
+"""Records that the cost model is trained on when a slice starts."""
+
+
+@dataclass
+class Progress:
+    """What ``search.json`` holds."""
+
+    slices: int = 0
+    trials: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+
+
+def search(
+    operator: Operator, target: Target, setting: Setting, workdir: Path, seconds: float
+) -> Iterator[Candidate]:
+    """One slice; yields the best schedules known after it, the best first."""
+    deadline = time.monotonic() + seconds
+    module, native = lower_only(operator, target, setting)
+    name = _heaviest(module)
+    if name is None:
+        raise RouteError("there is no code in it to tune")
+    path = workdir / "search.json"
+    progress = Progress(**json.loads(path.read_text())) if path.exists() else Progress()
+    started = time.monotonic()
+    with native:
+        slice_ = _Slice(module[name], native, setting, workdir, progress)
+        slice_.run(deadline)
+    progress.slices += 1
+    progress.seconds = round(progress.seconds + time.monotonic() - started, 3)
+    path.write_text(json.dumps(asdict(progress)))
+    _, untuned = apply_variant(module, target, setting, "packed")
+    for rank, (trace, run_s) in enumerate(slice_.best(_TOP)):
+        traces = {**untuned.functions, name: trace}
+        label = f"MetaSchedule, {progress.trials} trials, rank {rank + 1}"
+        yield Candidate("tvm", {"traces": traces, "search_us": round(run_s * 1e6, 2)}, label)
+
+
+def _heaviest(module: Any) -> str | None:
+    """The PrimFunc with the most iterations: the one worth the search."""
+    tvm = import_tvm()
+    work = {
+        var.name_hint: _work(function)
+        for var, function in module.functions.items()
+        if isinstance(function, tvm.tirx.PrimFunc)
+    }
+    return max(work, key=lambda name: work[name], default=None)
+
+
+def _work(function: Any) -> int:
+    from tvm.s_tir import Schedule
+
+    made = Schedule(function)
+    blocks = made.get_child_blocks(made.get_sblock("root"))
+    return sum(prod(int(v.dom.extent) for v in made.get(block).iter_vars) for block in blocks)
+
+
+class _Slice:
+    """One slice over one function."""
+
+    def __init__(
+        self, function: Any, native: Any, setting: Setting, workdir: Path, progress: Progress
+    ) -> None:
+        tvm = import_tvm()
+        from tvm.s_tir import meta_schedule as ms
+
+        self.native, self.threads, self.progress = native, setting.threads, progress
+        self.module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+        self.context = ms.TuneContext(
+            self.module,
+            target=native,
+            space_generator="post-order-apply",
+            search_strategy=ms.search_strategy.EvolutionarySearch(
+                population_size=192, init_min_unmeasured=32, genetic_num_iters=3, max_fail_count=3
+            ),
+            rand_state=1 + progress.slices,
+            num_threads=setting.threads,
+        )
+        self.database = ms.database.JSONDatabase(work_dir=str(workdir))
+        self.workload = self.database.commit_workload(self.module)
+        self.model = ms.cost_model.XGBModel(num_warmup_samples=BATCH)
+        self.best_s: float | None = None
+
+    def run(self, deadline: float) -> None:
+        """Generate, measure and learn until the deadline (or until nothing new can be found)."""
+        from tvm.s_tir import meta_schedule as ms
+
+        self._relearn()
+        spaces = self.context.generate_design_space()
+        self.context.pre_tuning(
+            max_trials=1 << 20,
+            num_trials_per_iter=BATCH,
+            design_spaces=spaces,
+            database=self.database,
+            cost_model=self.model,
+        )
+        while time.monotonic() < deadline:
+            candidates = self.context.generate_measure_candidates()
+            if not candidates:
+                break
+            results = [self._measure(candidate, deadline) for candidate in candidates]
+            done = [result for result in results if result is not None]
+            kept = list(candidates)[: len(done)]
+            self.model.update(self.context, kept, done)
+            if len(done) < len(candidates):
+                break
+            self.context.notify_runner_results(candidates, done)
+        self.context.post_tuning()
+        del ms
+
+    def _measure(self, candidate: Any, deadline: float) -> Any | None:
+        """A RunnerResult, recorded; None when the time is up."""
+        from tvm.s_tir import meta_schedule as ms
+
+        left_s = deadline - time.monotonic()
+        if left_s < 0.2:
+            return None
+        run_s = time_module(
+            candidate.sch.mod, self.native, self.best_s, min(_TRIAL_LIMIT_S, left_s + 0.5), self.threads
+        )
+        self.progress.trials += 1
+        if run_s is None:
+            self.progress.failed += 1
+            return ms.runner.RunnerResult(None, "failed")
+        self.best_s = min(run_s, self.best_s or run_s)
+        self._record(candidate, run_s)
+        return ms.runner.RunnerResult([run_s], None)
+
+    def _record(self, candidate: Any, run_s: float) -> None:
+        from tvm.s_tir import meta_schedule as ms
+
+        self.database.commit_tuning_record(
+            ms.database.TuningRecord(
+                candidate.sch.trace,
+                self.workload,
+                [run_s],
+                self.native,
+                candidate.args_info,
+            )
+        )
+
+    def _relearn(self) -> None:
+        """Train the cost model on what earlier slices measured."""
+        from tvm.s_tir import meta_schedule as ms
+
+        records = self.database.get_top_k(self.workload, _RELEARN)
+        if not records:
+            return
+        self.best_s = min(float(record.run_secs[0]) for record in records)
+        candidates = [record.as_measure_candidate() for record in records]
+        results = [ms.runner.RunnerResult(record.run_secs, None) for record in records]
+        self.model.update(self.context, candidates, results)
+
+    def best(self, count: int) -> list[tuple[Any, float]]:
+        """The best traces as plain JSON, with the seconds that the search saw."""
+        return [
+            (plain(record.trace.as_json()), float(record.run_secs[0]))
+            for record in self.database.get_top_k(self.workload, count)
+        ]
