@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from django.utils import timezone
+
 from catalog import conf, models
 from catalog.errors import RequestError, Unknown
 from catalog.selectors.served import Accepts, Hit
@@ -22,6 +24,7 @@ from opatlas.identity.operator import canonical_json
 KINDS = ("c-abi", "package", "recipe")
 OPERATOR_KEY = re.compile(r"o1:[0-9a-f]{64}")
 TARGET_KEY = re.compile(r"t1:[0-9a-f]{64}")
+HERE = "here"
 SETTING_KEY = re.compile(r"s1:[0-9a-f]{64}")
 
 _FIELDS = {"target", "setting", "job", "accepts", "operators", "related", "wait_s"}
@@ -68,11 +71,11 @@ def parse_lookup(document: Any) -> ParsedLookup:
 
 
 def parse_target(value: Any) -> identity.Target | str:
-    """A ``t1:`` key as it is, or a target's JSON."""
+    """A ``t1:`` key or ``here`` as it is, or a target's JSON."""
     if isinstance(value, str):
-        if not TARGET_KEY.fullmatch(value):
+        if value != HERE and not TARGET_KEY.fullmatch(value):
             raise RequestError(
-                "A target's key is t1: and 64 hexadecimal digits; or send the target's JSON.", where="target"
+                "A target is its key (t1: and 64 hexadecimal digits), its JSON, or 'here'.", where="target"
             )
         return value
     return _placed("target", identity.Target.from_json, _object(value, "target"))
@@ -105,7 +108,7 @@ def resolve(
 
     Everything is checked before the first row is made.
     """
-    target_row = _by_key(models.Target, target, "target") if isinstance(target, str) else None
+    target_row = _target_by_name(target) if isinstance(target, str) else None
     setting_row = _by_key(models.Setting, setting, "setting") if isinstance(setting, str) else None
     hardware = identity.Target.from_json(target_row.description) if target_row else target
     assert isinstance(hardware, identity.Target)
@@ -181,6 +184,17 @@ def parse_versions(value: Any, where: str) -> dict[str, str] | None:
     if not all(isinstance(version, str) for version in versions.values()):
         raise RequestError('Versions map names to texts: {"torch": "2.13.0"}.', where=where)
     return dict(versions)
+
+
+def _target_by_name(name: str) -> models.Target:
+    """By key; ``here`` is the target of the live worker that was seen last."""
+    if name != HERE:
+        found: models.Target = _by_key(models.Target, name, "target")
+        return found
+    live = models.Target.objects.filter(served_until__gt=timezone.now()).order_by("-served_until").first()
+    if live is None:
+        raise Unknown("No live worker is here: start one, or name the target by its JSON.", where="target")
+    return live
 
 
 def _by_key(model: type[Any], key: str, what: str) -> Any:

@@ -11,6 +11,7 @@ from rest_framework import serializers
 from catalog import conf, models
 
 OPERATOR_KEY = r"^o1:[0-9a-f]{64}$"
+STATUSES = ["hit", "miss", "need_graph"]
 
 
 @extend_schema_field(OpenApiTypes.OBJECT)
@@ -47,9 +48,11 @@ class AcceptsSerializer(serializers.Serializer[Any]):
     )
 
 
-@extend_schema_field({"oneOf": [{"type": "string", "pattern": "^t1:[0-9a-f]{64}$"}, {"type": "object"}]})
+@extend_schema_field(
+    {"oneOf": [{"type": "string", "pattern": "^(t1:[0-9a-f]{64}|here)$"}, {"type": "object"}]}
+)
 class TargetField(serializers.JSONField):
-    """A target's key or its JSON."""
+    """A target's key, its JSON, or ``here``: the target of the live worker that was seen last."""
 
 
 @extend_schema_field({"oneOf": [{"type": "string", "pattern": "^s1:[0-9a-f]{64}$"}, {"type": "object"}]})
@@ -86,7 +89,7 @@ class BestSerializer(serializers.Serializer[Any]):
     route = serializers.CharField()
     method = serializers.ChoiceField(choices=models.Method.choices)
     label = serializers.CharField()  # type: ignore[assignment]
-    kind = serializers.ChoiceField(choices=["c-abi", "package", "recipe"])
+    kind = serializers.CharField(help_text="Of the artifact: c-abi, package or recipe.")
     artifact = serializers.CharField()
     url = serializers.CharField()
     median_us = serializers.FloatField()
@@ -100,12 +103,12 @@ class BestSerializer(serializers.Serializer[Any]):
 
 class ResultSerializer(serializers.Serializer[Any]):
     key = serializers.RegexField(OPERATOR_KEY)
-    status = serializers.ChoiceField(choices=["hit", "miss", "need_graph"])
+    status = serializers.ChoiceField(choices=STATUSES)
     best = BestSerializer(required=False)
-    state = serializers.ChoiceField(
-        choices=[*models.MissState.values, "refused"],
+    state = serializers.CharField(
         required=False,
-        help_text="Of a miss. 'refused': the key's quota of queued misses is used up, nothing was recorded. "
+        help_text="Of a miss: waiting, promoted, postponed, discarded, explored, unsupported or failed; and "
+        "'refused': the key's quota of queued misses is used up, nothing was recorded. "
         "'explored': implementations exist, but none that the request accepts.",
     )
     reason = serializers.CharField(required=False, allow_blank=True)

@@ -64,7 +64,7 @@ class Row:
 
 
 def operators(filters: Filters, visible: Q) -> QuerySet[models.Operator]:
-    """The operators that pass, in order. ``visible`` limits the scopes that bests and misses may come from."""
+    """The operators that pass, in order. ``visible``: the scopes that bests and misses may come from."""
     found = models.Operator.objects.defer("graph")
     for word in filters.q.split():
         found = found.filter(Q(summary__icontains=word) | Q(key__startswith=word) | Q(op_type__iexact=word))

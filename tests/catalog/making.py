@@ -40,7 +40,7 @@ def relu_json(length: int) -> dict[str, Any]:
 def new_result(place: Any, route: str, ratio: float, **changes: Any) -> Any:
     """A NewResult: ``route`` is ``ratio`` times as fast as the default, ± 1 %, unless ``changes`` say else.
 
-    ``changes``: spread (the interval's half-width as a share), candidate, kind, needs, versions, files, scope, …
+    ``changes``: spread (the interval's half-width as a share), candidate, kind, needs, versions, files, …
     """
     from catalog.services import Evidence, NewResult
 

@@ -70,7 +70,12 @@ class OperatorBestView(APIView):
         description="The same as a lookup of this one operator: a miss is recorded and will be explored.",
         parameters=[
             path("key", "^o1:[0-9a-f]{64}$", "The operator's key."),
-            query("target", "The target's t1: key.", required=True, pattern="^t1:[0-9a-f]{64}$"),
+            query(
+                "target",
+                "The target's t1: key, or `here`: that of the live worker seen last.",
+                required=True,
+                pattern="^(t1:[0-9a-f]{64}|here)$",
+            ),
             query("setting", "The setting's s1: key; all cores if left out.", pattern="^s1:[0-9a-f]{64}$"),
             query("kinds", "Artifact kinds that can be loaded: c-abi,recipe."),
             query("versions", "What is installed: torch==2.13.0,onnxruntime==1.31.1."),

@@ -63,7 +63,7 @@ def test_unknown_scopes_are_refused(organisation, scopes):
 
 
 def test_last_use_is_written_once_a_minute(organisation, django_assert_num_queries):
-    key, text = services.create_api_key(organisation, "job", ["lookup"])
+    _, text = services.create_api_key(organisation, "job", ["lookup"])
     services.authenticate(text)
     first = models.ApiKey.objects.get().last_used_at
     assert first is not None

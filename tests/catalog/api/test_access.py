@@ -1,0 +1,90 @@
+"""Keys, scopes, unknown URLs and methods, the schema and its page."""
+
+import io
+
+import pytest
+
+from catalog import services
+
+
+@pytest.mark.parametrize(
+    ("header", "sentence"),
+    [
+        (None, "needed"),
+        ("", "needed"),
+        ("Basic abc", "Bearer"),
+        ("Bearer", "Bearer"),
+        ("Bearer nonsense", "no API key"),
+        ("Bearer opk_aaaaaaaaaaaa_bbbb", "not known"),
+        ("Bearer opk_\xff_x", "no API key"),
+    ],
+)
+def test_without_a_valid_key_it_is_401(api_with, header, sentence):
+    api = api_with(None)
+    if header is not None:
+        api.headers = {"Authorization": header}
+    response = api.get("operators/")
+    assert response.status_code == 401
+    assert sentence in response.json()["error"]
+    assert response["WWW-Authenticate"].startswith("Bearer")
+
+
+def test_a_revoked_key_is_refused_at_once(api_with, make_key):
+    text = make_key("lookup")
+    api = api_with(text)
+    assert api.get("operators/").status_code == 200
+    services.revoke_api_key(text.split("_")[1])
+    response = api.get("operators/")
+    assert response.status_code == 401
+    assert "revoked" in response.json()["error"]
+
+
+def test_a_key_without_the_scope_is_403(api_with, make_key):
+    response = api_with(make_key("models")).get("operators/")
+    assert response.status_code == 403
+    assert "'lookup'" in response.json()["error"]
+    assert "models" in response.json()["error"]
+
+
+def test_admin_may_do_all(api_with, make_key):
+    assert api_with(make_key("admin")).get("operators/").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["", "nothing", "operators", "lookup/", "operators//", "%00", "a/../b"])
+def test_unknown_urls_are_json_404s(api, path):
+    response = api.get(path)
+    assert response.status_code == 404
+    assert response.json()["error"]
+
+
+def test_a_wrong_method_is_405(api):
+    response = api.get("lookup")
+    assert response.status_code == 405
+    assert response.json()["error"]
+
+
+def test_the_schema_describes_every_path_and_is_open(api_with):
+    from drf_spectacular.validation import validate_schema
+
+    response = api_with(None).get("schema/", format="json")
+    assert response.status_code == 200
+    schema = response.json()
+    validate_schema(schema)
+    assert "bearer" in str(schema["components"]["securitySchemes"])
+    operation = schema["paths"]["/api/v1/lookup"]["post"]
+    assert {"200", "400", "401", "403", "404", "413", "415"} <= set(operation["responses"])
+
+
+def test_the_schema_comes_without_warnings():
+    from django.core.management import call_command
+
+    call_command("spectacular", "--fail-on-warn", "--validate", stdout=io.StringIO())
+
+
+def test_the_docs_page_loads_nothing_from_elsewhere(api_with):
+    response = api_with(None).get("docs/")
+    assert response.status_code == 200
+    page = response.content.decode()
+    assert "swagger" in page
+    assert "//cdn" not in page
+    assert "https://" not in page
