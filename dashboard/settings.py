@@ -124,6 +124,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "The map of the fastest known implementation of every machine-learning operator.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "ENUM_NAME_OVERRIDES": {"LookupStatusEnum": "catalog.api.serializers.STATUSES"},
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
 }
