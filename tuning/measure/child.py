@@ -97,6 +97,7 @@ def kernel(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) 
     """Load an artifact and obey: a :class:`tuning.measure.bound_kernel.BoundKernel` on the socket."""
     from tuning.measure.bound_kernel import BoundKernel
 
+    _enter(request)
     subject = BoundKernel(request, fds[0], fds[1])
     while True:
         message = channel.recv(wire.MAX_PACKET_BYTES)
@@ -135,9 +136,10 @@ def _route(request: dict[str, Any]) -> Any:
 def _enter(request: dict[str, Any]) -> Path:
     workdir = Path(request["workdir"])
     os.chdir(workdir)
+    # Its own, so that nothing that one child leaves is seen by another, or outlives it.
     temporary = workdir.parent / "tmp"
     temporary.mkdir(exist_ok=True)
-    os.environ["TMPDIR"] = str(temporary)
+    os.environ["TMPDIR"] = os.environ["HOME"] = str(temporary)
     return workdir
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -51,11 +51,15 @@ class Laboratory(AbstractContextManager["Laboratory"]):
     in one thread that lives as long as it does (sandboxes end with the thread that started them).
     """
 
-    def __init__(self, home: Path, target: Target, *, tier: str | None = None) -> None:
+    def __init__(
+        self, home: Path, target: Target, *, tier: str | None = None, readable: Sequence[Path] = ()
+    ) -> None:
+        """``tier`` forces a sandbox tier; ``readable`` are further folders that children may read."""
         self.target = target
         self.tier = sandbox.Tier(tier) if tier else sandbox.best_tier()
         self.home = Path(home).absolute() / f"lab-{os.getpid()}-{id(self):x}"
         self.home.mkdir(parents=True)
+        self.readable = tuple(readable)
         self.lock = MachineLock()
         self._zygotes: dict[str, Zygote] = {}
         self._preload: dict[str, tuple[str, ...]] = dict(PRELOAD)
@@ -186,7 +190,9 @@ class Laboratory(AbstractContextManager["Laboratory"]):
     def _zygote(self, name: str) -> Zygote:
         if name not in self._zygotes:
             preload = self._preload.get(name, PRELOAD["native"])
-            self._zygotes[name] = Zygote(name, preload, self.tier.name, self.home / name, self._pool_folder)
+            self._zygotes[name] = Zygote(
+                name, preload, self.tier.name, self.home / name, self._pool_folder, self.readable
+            )
         return self._zygotes[name]
 
 

@@ -233,7 +233,8 @@ class Child:
         if len(relatives) > MAX_PROCESSES:
             self._break_all("a child that started too many processes")
             raise ChildFailed(Status.CRASHED, f"started more than {MAX_PROCESSES} processes")
-        self._check_memory(sum(resident for _, resident in relatives.values()))
+        # A forked copy shares what its parent shares with the zygote.
+        self._check_memory(sum(max(0, resident - self.base_bytes) for _, resident in relatives.values()))
         disk = self.bounds.disk_bytes
         if procfs.folder_bytes(self.folder, disk) > disk:
             self._signal(signal.SIGKILL)

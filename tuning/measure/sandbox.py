@@ -56,7 +56,7 @@ def best_tier() -> Tier:
     """The strongest tier that works here, tried for real; cached for the process."""
     missing: list[tuple[str, str]] = []
     for name in TIERS[:-1]:
-        reason = _try(name)
+        reason = why_not(name)
         if reason is None:
             return Tier(name, tuple(missing))
         missing.append((name, reason))
@@ -76,6 +76,7 @@ def environment(tier: str, work: Path, cache: Path | None = None) -> dict[str, s
     """All that a sandboxed process sees of the environment. ``cache``: where the loader's own thread pool
     lies compiled, read-only."""
     return {
+        **({"OPATLAS_OWN_TMP": "1"} if tier == "T2" else {}),
         **({"OPATLAS_CACHE": str(cache)} if cache else {}),
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
         "HOME": "/tmp" if tier == "T2" else str(work),
@@ -128,8 +129,10 @@ def _packages() -> tuple[Path, ...]:
     return (package_root() / "opatlas", package_root() / "tuning")
 
 
-def _try(tier: str) -> str | None:
-    """None where the tier starts Python; else one sentence."""
+def why_not(tier: str) -> str | None:
+    """None where the tier starts Python here (it is tried); else one sentence."""
+    if tier == "T0":
+        return None
     program = "bwrap" if tier == "T2" else "unshare"
     if shutil.which(program) is None:
         return f"{program} is not installed"

@@ -20,6 +20,7 @@ HOPELESS_RATIO, HOPELESS_S = 30.0, 0.5
 """A first run this many times the default's, and this long, is not waited for again."""
 FLAT_SHARE = 0.25
 FLAT_WINDOW_S = 0.01
+FRESH_RATIO, FRESH_SLACK_US, FRESH_TRIES = 4.0, 60.0, 5
 GRACE_S = 0.8
 """Longer than any library's idle threads spin (OpenBLAS: tens of milliseconds; libiomp5: 200 ms)."""
 
@@ -120,12 +121,31 @@ class Subject:
                     ) from failed
                 raise
 
+    def must_compute_afresh(self, claimed_us: float) -> None:
+        """Two runs on values that it has not seen in these buffers, into poisoned outputs, may cost more
+        than two of a batch (threads wake up, caches refill), but not many times more: what does computed
+        less in the batch."""
+        assert self.child is not None and self.runner is not None
+        self.child.resume()
+        best_us = float("inf")
+        for attempt in range(2 if self.runner.single else FRESH_TRIES):
+            for buffer in range(BUFFERS):
+                chosen = (attempt + buffer) % BUFFERS
+                self._ask({"do": "fill", "set": chosen, "buffer": buffer}, Status.CRASHED)
+            self._ask({"do": "poison"}, Status.CRASHED)
+            elapsed_ns = self.child.run_ns(BUFFERS, self.time_left()) - self.runner.fixed_ns
+            best_us = min(best_us, elapsed_ns / 1e3 / BUFFERS)
+        if best_us > FRESH_RATIO * claimed_us + FRESH_SLACK_US:
+            raise ChildFailed(
+                Status.CHEATED,
+                f"a run on new values takes {best_us:.3g} us, {claimed_us:.3g} us on values it knows",
+            )
+
     def must_be_idle(self) -> None:
         """After its last answer a candidate may spin a little for more work, and then must rest."""
         assert self.child is not None
         self.child.resume()
-        if self.child.relatives():
-            raise ChildFailed(Status.CHEATED, "started processes of its own")
+        self._must_be_alone()
         deadline = time.monotonic() + GRACE_S
         before, then = procfs.cpu_ns(self.child.pid), time.perf_counter_ns()
         while True:
@@ -138,6 +158,12 @@ class Subject:
             if time.monotonic() > deadline:
                 raise ChildFailed(Status.CHEATED, f"its threads still work {GRACE_S} s after the last answer")
             before, then = after, now
+
+    def _must_be_alone(self) -> None:
+        """Its work is timed by its own process: others could do it at any time."""
+        assert self.child is not None
+        if self.child.relatives():
+            raise ChildFailed(Status.CHEATED, "started processes of its own")
 
     def outcome(self, status: Status, detail: str = "", **more: Any) -> Outcome:
         """Everything known, as data."""

@@ -21,6 +21,7 @@ from tuning.measure.process import Bounds, Child, ChildFailed
 START_S = 120.0
 """Importing TVM's MetaSchedule can take a minute on a loaded machine."""
 FORK_S = 10.0
+STRAYS_S = 0.25
 PROCESSES = 512
 
 
@@ -28,19 +29,27 @@ class Zygote:
     """One warm process that forks children. ``folder`` is the only place where they can write."""
 
     def __init__(
-        self, name: str, preload: Sequence[str], tier: str, folder: Path, cache: Path | None = None
+        self,
+        name: str,
+        preload: Sequence[str],
+        tier: str,
+        folder: Path,
+        cache: Path | None = None,
+        readable: Sequence[Path] = (),
     ) -> None:
         self.name = name
         self.preload = tuple(preload)
         self.tier = tier
         self.folder = folder
         self.cache = cache
+        self.readable = (*readable, *([cache] if cache else []))
         self.ready: Mapping[str, Any] = {}
         self.starts = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._died: dict[int, int] = {}
         self._number = 0
+        self._live: set[Child] = set()
 
     @property
     def alive(self) -> bool:
@@ -62,7 +71,7 @@ class Zygote:
         try:
             with (self.folder.parent / f"{self.name}.log").open("wb") as log:
                 self._process = subprocess.Popen(
-                    sandbox.command(self.tier, inner, self.folder, [self.cache] if self.cache else []),
+                    sandbox.command(self.tier, inner, self.folder, self.readable),
                     env=sandbox.environment(self.tier, self.folder, self.cache),
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
@@ -150,6 +159,7 @@ class Zygote:
             theirs.close()
             os.close(log_fd)
             os.close(request_fd)
+        self._live.add(child)
         return child
 
     def forget(self, child: Child) -> None:
@@ -157,8 +167,26 @@ class Zygote:
         child.close()
         shutil.rmtree(child.folder, ignore_errors=True)
         child.log_path.unlink(missing_ok=True)
-        if self.alive and len(procfs.family(self.ready.get("pid", 0) or -1)) > 64:
+        self._live.discard(child)
+        if self.alive and self._strays() and not self._strays_end():
             self.break_down("strays that do not end")
+
+    def _strays(self) -> set[int]:
+        """Processes in the sandbox that belong to no living child: what dead ones left behind."""
+        below = procfs.family(self.ready.get("pid", -1))
+        known: set[int] = set()
+        for child in self._live:
+            known |= {child.pid, *procfs.family(child.pid)}
+        return set(below) - known
+
+    def _strays_end(self) -> bool:
+        """The zygote kills its strays; whether it does so in time (a fork bomb is faster)."""
+        deadline = time.monotonic() + STRAYS_S
+        while time.monotonic() < deadline:
+            time.sleep(0.005)
+            if not self._strays():
+                return True
+        return False
 
     def break_down(self, reason: str) -> None:
         """Kill the sandbox with everything in it (its PID namespace dies at once); it starts again when

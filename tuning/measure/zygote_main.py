@@ -7,6 +7,7 @@ behind (it is a sub-reaper) and kills it. When the control socket closes, all ch
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -106,6 +107,8 @@ class Zygote:
                 wire.send(self.control, {"died": identity, "status": status})
         if ended:
             self.kill_strays()
+            if not self.children and os.environ.get("OPATLAS_OWN_TMP"):
+                _wipe(Path("/tmp"))
 
     def kill_strays(self) -> None:
         """Kill adopted orphans: our children that we did not fork."""
@@ -205,6 +208,19 @@ def _processes() -> list[tuple[int, int]]:
                 continue  # ended meanwhile
             found.append((int(entry.name), int(after_name[1])))
     return found
+
+
+def _wipe(folder: Path) -> None:
+    """Empty a folder, leaving what is mounted below it."""
+    device = folder.stat().st_dev
+    for path, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if (Path(path) / name).lstat().st_dev == device]
+        for name in names:
+            (Path(path) / name).unlink(missing_ok=True)
+    for path, _, _ in os.walk(folder, topdown=False):
+        if path != str(folder):
+            with contextlib.suppress(OSError):  # not empty: something is mounted in it
+                Path(path).rmdir()
 
 
 def _kill(pid: int) -> None:

@@ -1,0 +1,1 @@
+"""The laboratory against real children, sandboxes and C kernels."""

@@ -1,0 +1,89 @@
+"""Builds and tuning slices in children: what comes out, and what every failure becomes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opatlas.identity import Operator, Setting
+from tests.tuning.measure.routes import HereRoute, Obedient
+from tuning.measure.laboratory import Bench, Laboratory, Limits
+from tuning.measure.outcome import Outcome, Status
+from tuning.routes.base import Artifact, Candidate
+
+SMALL = Limits(build_s=2.0, memory_bytes=256 << 20, disk_bytes=32 << 20)
+
+
+def wish(do: str) -> Candidate:
+    return Candidate("obedient", {"do": do}, do)
+
+
+def test_a_build_comes_back_with_files_schedule_and_source(
+    lab: Laboratory, relu: Operator, setting: Setting, relu_bench: Bench, tmp_path: Path
+) -> None:
+    artifact = lab.build(Obedient(), relu, setting, wish("build"), tmp_path)
+    assert isinstance(artifact, Artifact), artifact
+    assert (artifact.schedule, artifact.source) == ("a schedule", "a source")
+    assert artifact.facts["compiled"] is True
+    assert artifact.facts["build_s"] > 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kernel.so"]
+    assert relu_bench.measure(artifact).timing is not None
+
+
+@pytest.mark.parametrize(
+    ("do", "status", "words"),
+    [
+        ("refuse", Status.BUILD_FAILED, "this shape is not for me"),
+        ("crash", Status.CRASHED, "SIGSEGV"),
+        ("hang", Status.TIMED_OUT, ""),
+        ("hog", Status.OUT_OF_MEMORY, ""),
+        ("link", Status.BUILD_FAILED, "kernel.so"),
+        ("nonsense", Status.BUILD_FAILED, "AttributeError"),
+    ],
+)
+def test_a_build_that_fails_is_an_outcome(
+    lab: Laboratory, relu: Operator, setting: Setting, tmp_path: Path, do: str, status: Status, words: str
+) -> None:
+    outcome = lab.build(Obedient(), relu, setting, wish(do), tmp_path, SMALL)
+    assert isinstance(outcome, Outcome)
+    assert outcome.status is status, outcome
+    assert words in outcome.detail
+    assert outcome.tier == lab.tier.name
+
+
+def test_the_log_of_a_failed_build_is_kept(
+    lab: Laboratory, relu: Operator, setting: Setting, tmp_path: Path
+) -> None:
+    outcome = lab.build(Obedient(), relu, setting, wish("crash"), tmp_path, SMALL)
+    assert isinstance(outcome, Outcome)
+    assert "about to crash" in outcome.log_tail
+
+
+def test_a_recipe_is_built_without_a_child(
+    lab: Laboratory, relu: Operator, setting: Setting, tmp_path: Path
+) -> None:
+    assert isinstance(lab.build(HereRoute(), relu, setting, wish("build"), tmp_path), Artifact)
+    refused = lab.build(HereRoute(), relu, setting, wish("refuse"), tmp_path)
+    assert isinstance(refused, Outcome)
+    assert refused.status is Status.BUILD_FAILED
+
+
+def test_a_tuning_slice_goes_on_where_the_last_one_ended(
+    lab: Laboratory, relu: Operator, setting: Setting, tmp_path: Path
+) -> None:
+    for number in (1, 2):
+        candidates = lab.tune(Obedient(), relu, setting, tmp_path, seconds=1.0)
+        assert isinstance(candidates, list), candidates
+        assert [candidate.label for candidate in candidates] == [f"slice {number}.0", f"slice {number}.1"]
+        assert candidates[0].parameters["slice"] == number
+
+
+def test_a_route_that_cannot_tune_says_so(
+    lab: Laboratory, relu: Operator, setting: Setting, tmp_path: Path
+) -> None:
+    from tuning.routes.registry import route
+
+    outcome = lab.tune(route("eager"), relu, setting, tmp_path, seconds=1.0)
+    assert isinstance(outcome, Outcome)
+    assert outcome.status is Status.UNSUPPORTED

@@ -1,0 +1,106 @@
+"""Whatever a candidate does, it becomes a status, and the laboratory goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.tuning.measure.kernels import BACKGROUND
+from tuning.measure.laboratory import Bench, Laboratory, Limits
+from tuning.measure.outcome import Status
+from tuning.routes.base import Artifact
+
+MEASURED = {Status.OK, Status.NOISY, Status.SLOWER}
+"""What an honest kernel may come to on a machine that runs other tests beside."""
+SMALL = Limits(run_s=3.0, memory_bytes=256 << 20, disk_bytes=64 << 20)
+
+Kernel = Callable[..., Artifact]
+
+
+def test_an_honest_kernel_is_measured(relu_bench: Bench, kernel: Kernel, lab: Laboratory) -> None:
+    outcome = relu_bench.measure(kernel("honest"))
+    assert outcome.status in MEASURED, outcome
+    assert outcome.timing is not None
+    assert outcome.max_error == 0.0
+    assert outcome.timing.ratio_low <= outcome.timing.ratio_to_default <= outcome.timing.ratio_high
+    assert outcome.tier == lab.tier.name
+    assert outcome.peak_bytes is not None and outcome.peak_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "words"),
+    [
+        ("segfault", Status.CRASHED, "SIGSEGV"),
+        ("abort", Status.CRASHED, "SIGABRT"),
+        ("exit", Status.CRASHED, "exited with code 0"),
+        ("error", Status.CRASHED, "7"),
+        ("hang", Status.TIMED_OUT, "longer"),
+        ("sleep", Status.TIMED_OUT, "longer"),
+        ("memory", Status.OUT_OF_MEMORY, "MiB"),
+        ("disk", Status.CRASHED, "MiB of files"),
+        ("large_file", Status.CRASHED, "file"),
+        ("forks", Status.CRASHED, "processes"),
+        ("prints", Status.CRASHED, "printed"),
+        ("kill_zygote", Status.CRASHED, ""),
+        ("kill_everyone", Status.CRASHED, ""),
+        ("talks", Status.CRASHED, ""),
+        ("wrong", Status.WRONG_RESULT, "error"),
+        ("nan", Status.NOT_FINITE, "finite"),
+        ("nothing", Status.NOT_FINITE, "finite"),
+        ("writes_input", Status.WROTE_INPUT, "input"),
+        ("stale", Status.CHEATED, "when timed"),
+        ("remembers", Status.CHEATED, "when timed"),
+        ("skips_known", Status.CHEATED, "new values"),
+        ("leaves_process", Status.CHEATED, "processes"),
+        ("very_slow", Status.SLOWER, "slower"),
+    ],
+)
+def test_it_becomes_a_status(
+    relu_bench: Bench, kernel: Kernel, name: str, status: Status, words: str
+) -> None:
+    outcome = relu_bench.measure(kernel(name), SMALL)
+    assert outcome.status is status, outcome
+    assert words in outcome.detail
+    # The next candidate finds the bench as it was.
+    assert relu_bench.measure(kernel("honest")).status in MEASURED
+
+
+def test_threads_that_never_rest_are_a_cheat(relu_bench: Bench, kernel: Kernel) -> None:
+    outcome = relu_bench.measure(kernel("background", BACKGROUND))
+    assert outcome.status in (Status.CHEATED, Status.SLOWER, Status.NOISY), outcome
+
+
+def test_two_crashes_in_a_row_leave_the_laboratory_usable(relu_bench: Bench, kernel: Kernel) -> None:
+    for name in ("segfault", "kill_zygote", "forks"):
+        assert relu_bench.measure(kernel(name), SMALL).status is Status.CRASHED
+    assert relu_bench.measure(kernel("honest")).status in MEASURED
+
+
+def test_a_file_that_was_changed_is_not_loaded(relu_bench: Bench, kernel: Kernel) -> None:
+    artifact = kernel("honest")
+    (artifact.folder / "kernel.so").write_bytes(b"something else")
+    outcome = relu_bench.measure(artifact)
+    assert outcome.status is Status.LOAD_FAILED, outcome
+
+
+def test_a_missing_file_is_not_loaded(relu_bench: Bench, kernel: Kernel) -> None:
+    artifact = kernel("honest")
+    (artifact.folder / "kernel.so").unlink()
+    assert relu_bench.measure(artifact).status is Status.LOAD_FAILED
+
+
+def test_a_constructor_that_hangs_times_out(relu_bench: Bench, kernel: Kernel) -> None:
+    source = "__attribute__((constructor)) static void go(void) { for (;;) { } }\n"
+    source += (
+        "int opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* p, void* s) { return 0; }"
+    )
+    assert relu_bench.measure(kernel("constructor", source), SMALL).status is Status.TIMED_OUT
+
+
+def test_what_it_printed_last_is_kept(relu_bench: Bench, kernel: Kernel) -> None:
+    source = (
+        "int opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* p, void* s) "
+        '{ fprintf(stderr, "famous last words\\n"); abort(); }'
+    )
+    assert "famous last words" in relu_bench.measure(kernel("talker", source)).log_tail
