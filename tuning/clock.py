@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from django.db import connection
+from django.db import InterfaceError, OperationalError, connection
 from django.db.models import DateTimeField, Expression, ExpressionWrapper, Value
 from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
+
+DATABASE_GONE = (OperationalError, InterfaceError)
+"""The database's own trouble (gone, locked, restarting): nobody's work is to blame for it."""
 
 
 def now_in(seconds: float) -> Expression:

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from django.db import DatabaseError
 from django.db.models import F
 from django.db.models.functions import Now
 
 from catalog.models import MissState
 from tuning import claims
 from tuning.claims import Claim, StaleLease, settle_miss
+from tuning.clock import DATABASE_GONE
 from tuning.conf import conf
 from tuning.decide import tuning_slices
 from tuning.measure.laboratory import Bench
@@ -41,7 +41,7 @@ def run_slice(shop: Shop, claim: Claim) -> bool:
     """Work on a claimed exploration until its stage ends or must make room; False when the claim was lost.
 
     Whatever a candidate does is an outcome; an error in here is kept with the exploration, which is tried
-    again, or dead after its tries. Raises Stopping (the claim was given back) and DatabaseError.
+    again, or dead after its tries. Raises Stopping (the claim was given back) and DATABASE_GONE.
     """
     began = time.monotonic()
     try:
@@ -62,7 +62,7 @@ def run_slice(shop: Shop, claim: Claim) -> bool:
     except StaleLease as error:
         logger.warning("%s", error)
         return False
-    except DatabaseError:
+    except DATABASE_GONE:
         raise
     except Exception as error:
         logger.exception("Exploration %s broke.", claim.exploration_id)
@@ -223,7 +223,7 @@ def _candidates(work: Slice, route: Route) -> Iterator[Candidate]:
     budget = Budget(seconds=conf().candidates_s)
     try:
         yield from route.candidates(work.operator, work.shop.target, work.setting, budget)
-    except (DatabaseError, StaleLease, Stopping, Yielding):
+    except (*DATABASE_GONE, StaleLease, Stopping, Yielding):
         raise
     except Exception as error:
         logger.exception("Route %s broke while naming candidates.", route.name)

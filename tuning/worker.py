@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from django.conf import settings
-from django.db import DatabaseError, OperationalError, close_old_connections
+from django.db import DatabaseError, close_old_connections
 from django.db.models.functions import Now
 
 from catalog.models import Target as TargetRow
@@ -26,7 +26,7 @@ from catalog.services import register_target
 from opatlas.identity import Operator, Setting, Target, detect_target
 from tuning import claims, leader, stopping
 from tuning.claims import Claim
-from tuning.clock import now_in
+from tuning.clock import DATABASE_GONE, now_in
 from tuning.conf import conf
 from tuning.explore import run_slice
 from tuning.keeper import Keeper
@@ -99,8 +99,7 @@ class WorkerProcess:
                 slices += self._run_pack(held)
         except Stopping:
             logger.info("Told to stop: claims given back.")
-        except DatabaseError as error:
-            # What is held stays ours until its lease ends; the leader rings when the database is back.
+        except DATABASE_GONE as error:
             logger.warning("The database failed (%s): this worker waits to be woken again.", error)
             close_old_connections()
             time.sleep(DATABASE_PAUSE_S)
@@ -112,8 +111,7 @@ class WorkerProcess:
         """Give everything back: claims, children, the leader's lease, the worker's row."""
         self._ended.set()
         try:
-            for claim in self.keeper.held:
-                claims.release(claim, begun=False)
+            self._give_back(self.keeper.held)
             self.keeper.__exit__()
             leader.resign(self.owner)
             Worker.objects.filter(name=self.name, pid=os.getpid()).update(
@@ -144,19 +142,25 @@ class WorkerProcess:
         waiting = list(held)
         try:
             while waiting:
-                claim = waiting.pop(0)
-                self._say(f"exploration {claim.exploration_id}")
-                try:
-                    slices += run_slice(self._shop(), claim)
-                finally:
-                    self.keeper.drop(claim)
+                self._say(f"exploration {waiting[0].exploration_id}")
+                slices += run_slice(self._shop(), waiting[0])
+                self.keeper.drop(waiting.pop(0))
                 if stopping.asked() or self._more_urgent(waiting):
                     break
         finally:
-            for claim in waiting:
-                claims.release(claim, begun=False)
-                self.keeper.drop(claim)
+            self._give_back(waiting)
         return slices
+
+    def _give_back(self, held: list[Claim]) -> None:
+        """Release what is still ours; where the database does not listen, the leases run out."""
+        for claim in held:
+            self.keeper.drop(claim)
+        try:
+            close_old_connections()
+            for claim in held:
+                claims.release(claim, begun=False)
+        except DATABASE_GONE as error:
+            logger.warning("Could not give claims back (%s): their leases will run out.", error)
 
     def _more_urgent(self, waiting: list[Claim]) -> bool:
         """Whether something of a lower stage waits than the rest of the pack."""
@@ -202,7 +206,7 @@ class WorkerProcess:
             try:
                 self._target_row = register_target(self.target)
                 return self._enter()
-            except OperationalError as error:
+            except DATABASE_GONE as error:
                 if stopping.asked():
                     raise
                 logger.warning("No database yet (%s); trying again.", error)

@@ -41,6 +41,14 @@ def start(**kwargs: Any) -> None:
     start_worker(os.environ["OPATLAS_WORKER_NAME"])
 
 
+@signals.worker_process_shutdown.connect
+def stop(**kwargs: Any) -> None:
+    """In the pool child, as its last act: give everything back."""
+    from tuning.worker import stop_worker
+
+    stop_worker()
+
+
 @signals.worker_shutting_down.connect
 def ask_to_stop(**kwargs: Any) -> None:
     """In the main process: the first TERM or INT."""

@@ -1,0 +1,162 @@
+"""Real Celery workers over a database and a broker of their own, seen from the test's process.
+
+The test's own Django is pointed at the same database, so that services and models can be used directly.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import dj_database_url
+from django.core.management import call_command
+from django.db import connections
+from django.test import override_settings
+
+ROOT = Path(__file__).resolve().parents[2]
+T = TypeVar("T")
+
+SHORT = {
+    "OPATLAS_LEASE_S": "2",
+    "OPATLAS_TICK_S": "0.2",
+    "OPATLAS_LEADER_LEASE_S": "1.5",
+    "OPATLAS_WORKER_BEAT_S": "0.5",
+    "OPATLAS_SERVED_S": "3",
+    "OPATLAS_STOP_GRACE_S": "2",
+}
+"""Leases so short that a test can wait for their end."""
+
+
+@dataclass
+class Live:
+    """``with live(...) as service:`` then ``service.start_worker()``."""
+
+    home: Path
+    environment: dict[str, str]
+    app: str = "tests.tuning.fake_worker"
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start_worker(self, **environment: str) -> subprocess.Popen[bytes]:
+        number = len(self.workers)
+        with (self.home / f"worker{number}.log").open("wb") as log:
+            worker = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "celery",
+                    "-A",
+                    self.app,
+                    "worker",
+                    "-l",
+                    "info",
+                    "-n",
+                    f"w{number}@test",
+                ],
+                cwd=ROOT,
+                env={**os.environ, **SHORT, **self.environment, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.workers.append(worker)
+        return worker
+
+    def wait_warm(self, count: int = 1) -> None:
+        from tuning.models import Worker
+
+        self.wait_for(
+            lambda: Worker.objects.filter(warm=True, stopped_at=None).count() >= count, "warm workers"
+        )
+
+    def wait_for(self, condition: Callable[[], T], what: str, timeout_s: float = 40.0) -> T:
+        """Poll until the condition holds; fails with the workers' last words."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if result := condition():
+                return result
+            time.sleep(0.05)
+        raise AssertionError(f"Waited {timeout_s:.0f} s for {what}.\n{self.last_words()}")
+
+    def last_words(self) -> str:
+        logs = sorted(self.home.glob("worker*.log"))
+        return "\n".join(f"--- {log.name}\n{log.read_text(errors='replace')[-3000:]}" for log in logs)
+
+    def stop(self) -> None:
+        for worker in self.workers:
+            kill_session(worker)
+
+
+@contextmanager
+def live(home: Path, database_url: str = "", broker_url: str = "", app: str = "") -> Iterator[Live]:
+    """A migrated database that this process and the workers share; workers are killed at the end."""
+    url = database_url or f"sqlite:///{home / 'opatlas.sqlite3'}"
+    environment = {
+        "DJANGO_SETTINGS_MODULE": "dashboard.settings",
+        "OPATLAS_HOME": str(home),
+        "OPATLAS_STORE": str(home / "artifacts"),
+        "DATABASE_URL": url,
+        "BROKER_URL": broker_url,
+    }
+    service = Live(home, environment, **({"app": app} if app else {}))
+    with override_settings(OPATLAS_HOME=home, OPATLAS_STORE=home / "artifacts"), _default_database(url):
+        call_command("migrate", verbosity=0, skip_checks=True)
+        try:
+            yield service
+        finally:
+            service.stop()
+
+
+@contextmanager
+def _default_database(url: str) -> Iterator[None]:
+    """Point this thread's default connection at another database for a while."""
+    before, connection = connections.databases["default"], connections["default"]
+    options = {"transaction_mode": "IMMEDIATE", "timeout": 20, "init_command": "PRAGMA journal_mode=WAL;"}
+    settings: dict[str, Any] = {**before, **dj_database_url.parse(url)}
+    settings["OPTIONS"] = options if url.startswith("sqlite") else {}
+    connections.databases["default"] = settings
+    del connections["default"]
+    try:
+        yield
+    finally:
+        connections["default"].close()
+        connections.databases["default"] = before
+        connections["default"] = connection
+
+
+def session_members(leader: int) -> list[int]:
+    """Processes that are in the session of this process id (sandboxed grandchildren can have their own)."""
+    members = []
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
+            try:
+                fields = (path / "stat").read_text().rpartition(")")[2].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if int(fields[3]) == leader and fields[0] != "Z":
+                members.append(int(path.name))
+    return members
+
+
+def children(parent: int) -> list[int]:
+    """Processes whose parent this is."""
+    path = Path(f"/proc/{parent}/task/{parent}/children")
+    return [int(pid) for pid in path.read_text().split()] if path.exists() else []
+
+
+def kill_session(worker: subprocess.Popen[bytes]) -> None:
+    """SIGKILL to everything of a worker at the same time, as a machine that loses power."""
+    for pid in [worker.pid, *session_members(worker.pid)]:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    worker.wait()
