@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -54,23 +56,25 @@ class CKernel:
         self.operator = Operator.from_json(manifest.operator)
         self.alignment = manifest.alignment
         self._library = Library(files[names[0]], names[0])
-        self._run, self._prepare, self._release, self._error = _entries(self._library.handle)
+        self._entries: Entries | None = Entries(self._library.handle)
         self._threads = Threads(int(manifest.setting["threads"]))
         self._state = ctypes.c_void_p(None)
         self._constants: dict[int, np.ndarray] | None = {} if not self.operator.constant_inputs else None
-        self._bound: list[CBound] = []
+        self._bound: weakref.WeakSet[CBound] = weakref.WeakSet()
 
     def prepare(self, constants: Mapping[int, np.ndarray]) -> None:
-        """Hand the constants over; misaligned ones are copied, the others used in place: leave them be."""
+        """Hand the constants over; misaligned ones are copied, the others used in place: leave them be.
+        Given new constants, a kernel must be bound anew."""
         numbers = self.operator.constant_inputs
         check_arrays(self.operator, numbers, constants)
         inputs = self.operator.inputs
         kept = {number: aligned(constants[number], inputs[number], self.alignment) for number in numbers}
         self._forget_state()
-        if self._prepare is not None:
+        entries = self._open()
+        if entries.prepare is not None:
             tensors = Tensors([kept[number] for number in numbers], [inputs[number] for number in numbers])
             threads, state = ctypes.byref(self._threads.struct), ctypes.byref(self._state)
-            if code := self._prepare(tensors.structs, tensors.count, threads, state):
+            if code := entries.prepare(tensors.structs, tensors.count, threads, state):
                 raise LoadError(f"the kernel refuses its constants: {self.failure(code)}")
         self._constants = kept
 
@@ -79,36 +83,43 @@ class CKernel:
         buffer in *every* call, so that new values are seen; that time is part of the run."""
         if self._constants is None:
             raise LoadError("the operator has constant inputs: call prepare before bind")
+        self._open()
         check_arrays(self.operator, self.operator.runtime_inputs, inputs)
         bound = CBound(self, {**inputs, **self._constants})
-        self._bound.append(bound)
+        self._bound.add(bound)
         return bound
 
-    def call(self, tensors: Tensors) -> Callable[[], int]:
-        """The C call over ``tensors``, its arguments built once."""
-        run, count, state = self._run, tensors.count, self._state
+    def call(self, tensors: Tensors) -> tuple[Callable[..., int], tuple[Any, ...]]:
+        """The C function and its arguments, made once."""
         structs, threads = ctypes.byref(tensors.structs), ctypes.byref(self._threads.struct)
-        return lambda: run(structs, count, threads, state)
+        return self._open().run, (structs, tensors.count, threads, self._state)
 
     def failure(self, code: int) -> str:
         """The kernel's own sentence about its last error, else the bare code."""
-        message = self._error() if self._error is not None else None
+        error = self._entries.error if self._entries is not None else None
+        message = error() if error is not None else None
         return message.decode(errors="replace") if message else f"error code {code}"
 
     def close(self) -> None:
         """Free the packed constants and unload the library; its bound kernels can no longer be called."""
+        if self._entries is None:
+            return
+        self._forget_state()
+        self._entries = None
+        self._threads.close()
+        self._library.close()
+
+    def _open(self) -> Entries:
+        if self._entries is None:
+            raise LoadError("the kernel was closed; load it again")
+        return self._entries
+
+    def _forget_state(self) -> None:
         for bound in self._bound:
             bound.unbind()
         self._bound.clear()
-        if self._library.handle is not None:
-            self._forget_state()
-            self._threads.close()
-            self._run = self._prepare = self._release = self._error = None
-            self._library.close()
-
-    def _forget_state(self) -> None:
-        if self._state.value is not None and self._release is not None:
-            self._release(self._state)
+        if self._state.value is not None and (release := self._open().release) is not None:
+            release(self._state)
         self._state = ctypes.c_void_p(None)
 
 
@@ -130,12 +141,12 @@ class CBound:
         values = [*(operator.inputs[number] for number in order), *operator.output_values]
         self._tensors = Tensors([*arrays, *self._outputs], values)
         self._kernel = kernel
-        self._call = kernel.call(self._tensors)
+        self._run, self._arguments = kernel.call(self._tensors)
 
     def __call__(self) -> None:
         for aligned_copy, source in self._copies:
             aligned_copy[...] = source
-        if code := self._call():
+        if code := self._run(*self._arguments):
             raise KernelFailed(f"the kernel failed: {self._kernel.failure(code)}")
 
     def outputs(self) -> Sequence[np.ndarray]:
@@ -147,26 +158,28 @@ class CBound:
 
     def unbind(self) -> None:
         """From now on a call raises instead of jumping into unloaded code."""
-        self._call = _closed
+        self._run = _closed
 
 
-def _closed() -> int:
-    raise KernelFailed("the kernel was closed; load it again")
+def _closed(*_: object) -> int:
+    raise KernelFailed("the kernel was closed or got new constants; bind it again")
 
 
-def _entries(library: ctypes.CDLL) -> tuple[Callable | None, ...]:
+class Entries:
     """The functions of opatlas_abi.h, typed; None for an optional one that is not there."""
-    run = getattr(library, "opatlas_run", None)
-    if run is None:
-        raise LoadError("the library does not export opatlas_run")
-    run.restype = ctypes.c_int
-    prepare = getattr(library, "opatlas_prepare", None)
-    if prepare is not None:
-        prepare.restype = ctypes.c_int
-    release = getattr(library, "opatlas_release", None)
-    if release is not None:
-        release.restype = None
-    error = getattr(library, "opatlas_error", None)
-    if error is not None:
-        error.restype = ctypes.c_char_p
-    return run, prepare, release, error
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        run = _function(library, "opatlas_run", ctypes.c_int)
+        if run is None:
+            raise LoadError("the library does not export opatlas_run")
+        self.run: Callable[..., int] = run
+        self.prepare = _function(library, "opatlas_prepare", ctypes.c_int)
+        self.release = _function(library, "opatlas_release", None)
+        self.error = _function(library, "opatlas_error", ctypes.c_char_p)
+
+
+def _function(library: ctypes.CDLL, name: str, result: Any) -> Callable[..., Any] | None:
+    function = getattr(library, name, None)
+    if function is not None:
+        function.restype = result
+    return function

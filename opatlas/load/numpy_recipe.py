@@ -61,9 +61,8 @@ class NumpyKernel:
         arrays = {**inputs, **self._constants}
         node = self.operator.nodes[0]
         arguments = [arrays[number] if number >= 0 else None for number in node.inputs]
-        call = functools.partial(np.matmul, *arguments, out=output)
-        if node.op == "Gemm":
-            call = _gemm(node, arguments, output)
+        product = functools.partial(np.matmul, *arguments, out=output)
+        call = _gemm(node, arguments, output) if node.op == "Gemm" else product
         return NumpyBound(call, output, int(self.recipe["threads"]))
 
     def close(self) -> None:

@@ -54,6 +54,7 @@ class TorchKernel:
             if self.operator.constant_inputs:
                 raise LoadError("the operator has constant inputs: call prepare before bind")
             self.prepare({})
+        assert self._plan is not None
         check_arrays(self.operator, self.operator.runtime_inputs, inputs)
         with torch.inference_mode():
             tensors = {number: to_tensor(array).view_as(to_tensor(array)) for number, array in inputs.items()}

@@ -110,13 +110,11 @@ def _one_hot(site: Site) -> Built:
     depth = made[axis]
     levels = torch.arange(depth).reshape([depth if index == axis else 1 for index in range(len(made))])
     content = site.content(2)
-    if content is not None:
-        values = torch.as_tensor(content).to(float_type(site, site.output().dtype))
-    else:
-        values = None
+    known = None if content is None else torch.as_tensor(content).to(float_type(site, site.output().dtype))
 
     def run(indices, _depth=None, pair=None):
-        off, on = (pair if pair is not None else values).unbind(0)
+        pair = known if pair is None else pair
+        off, on = pair.unbind(0)
         rows = _wrap(indices, depth).unsqueeze(axis)
         return torch.where(rows == levels, on, off)
 

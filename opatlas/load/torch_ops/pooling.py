@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -12,10 +13,10 @@ import torch.nn.functional as F
 from opatlas.load.torch_ops.convolution import explicit_pads, pad_argument, spatial_attribute
 from opatlas.load.torch_ops.site import Site, Unsupported
 
-Built = Callable[..., object]
+Built = Callable[..., Any]
 
-_MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
-_AVERAGE = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
+_MAX: dict[int, Built] = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+_AVERAGE: dict[int, Built] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 _CONV = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
 
 
@@ -24,12 +25,12 @@ class Window:
     """A sliding window over the spatial dimensions; ``extra`` is how far beyond the padded input the last
     window reaches (``ceil_mode``)."""
 
-    kernel: Sequence[int]
-    strides: Sequence[int]
-    dilations: Sequence[int]
-    begins: Sequence[int]
-    ends: Sequence[int]
-    extra: Sequence[int]
+    kernel: list[int]
+    strides: list[int]
+    dilations: list[int]
+    begins: list[int]
+    ends: list[int]
+    extra: list[int]
 
     @property
     def spatial(self) -> int:

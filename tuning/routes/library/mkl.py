@@ -24,23 +24,22 @@ class Mkl(RecipeRoute):
         if reason := missing(operator):
             return No(reason)
         if not any(True for _ in self.variants(operator, setting)):
-            return No("MKL takes no part in this operator")
+            return No("no call of MKL differs from PyTorch eager for this operator")
         return Yes()
 
     def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
-        call: Recipe = {"library": "torch", "call": "eager", "onednn": False}
         if operator.inputs[0].dtype not in ("float32", "float64"):
             return
-        products = [node for node in operator.nodes if node.op in PRODUCTS]
         if CONVOLUTIONS & set(operator.op_types):
-            yield call, "native kernel"
-        elif products:
-            yield call, "plain product"
+            yield {"library": "torch", "call": "eager", "onednn": False}, "native kernel"
+        # A plain float32 product of eager is MKL's already: only stored weights can make a difference.
+        products = [node for node in operator.nodes if node.op in PRODUCTS]
         fixed = products and all(_fixed_matrix(operator, node) for node in products)
         if fixed and operator.inputs[0].dtype == "float32":
             yield {"library": "torch", "call": "mkl"}, "packed weights"
-        if any(constant(operator, node.inputs[1]) for node in products):
-            yield {**call, "weights": "transposed"}, "second operand stored transposed"
+        if products and all(constant(operator, node.inputs[1]) for node in products):
+            transposed: Recipe = {"library": "torch", "call": "eager", "weights": "transposed"}
+            yield transposed, "second operand stored transposed"
 
 
 def _fixed_matrix(operator: Operator, node: Node) -> bool:

@@ -1,0 +1,220 @@
+"""The process's thread pool: every task once, no deadlock, no left-over burning, forks survived."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from opatlas.load.pool import Threads, ensure_built, pool_library
+from opatlas.load.toolchain import compile_shared
+
+SOURCE = """
+#include <stdatomic.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+#include "opatlas_abi.h"
+#define MOST 4096
+typedef struct {
+  _Atomic int hits[MOST];
+  _Atomic int bad;
+  const opatlas_threads* threads;
+  int inner, fail;
+} log_t;
+static int count_body(int32_t task, int32_t tasks, void* arg) {
+  log_t* log = arg;
+  if (task < 0 || task >= tasks || tasks > MOST) log->bad++;
+  log->hits[task]++;
+  return task == log->fail ? 7 : 0;
+}
+static int outer_body(int32_t task, int32_t tasks, void* arg) {
+  log_t* log = arg;
+  return log->threads->parallel_for(log->threads->pool, count_body, log, log->inner);
+}
+/* Runs `rounds` parallel loops of `tasks` and returns how many tasks did not run exactly once. */
+int stress(const opatlas_threads* threads, int rounds, int tasks) {
+  static log_t logs[8];
+  static _Atomic int next;
+  log_t* log = &logs[next++ % 8];
+  int wrong = 0;
+  for (int r = 0; r < rounds; r++) {
+    memset(log, 0, sizeof *log);
+    log->fail = -1;
+    if (threads->parallel_for(threads->pool, count_body, log, tasks)) wrong++;
+    for (int i = 0; i < tasks; i++) wrong += log->hits[i] != 1;
+    wrong += log->bad;
+  }
+  return wrong;
+}
+int nested(const opatlas_threads* threads, int outer, int inner) {
+  static log_t log;
+  memset(&log, 0, sizeof log);
+  log.threads = threads; log.inner = inner; log.fail = -1;
+  if (threads->parallel_for(threads->pool, outer_body, &log, outer)) return -1;
+  int wrong = 0;
+  for (int i = 0; i < inner; i++) wrong += log.hits[i] != outer;
+  return wrong;
+}
+int failing(const opatlas_threads* threads, int tasks, int which) {
+  static log_t log;
+  memset(&log, 0, sizeof log);
+  log.fail = which;
+  return threads->parallel_for(threads->pool, count_body, &log, tasks);
+}
+static _Atomic int running, most;
+static int slow_body(int32_t task, int32_t tasks, void* arg) {
+  int now = ++running;
+  int seen = most;
+  while (now > seen && !atomic_compare_exchange_weak(&most, &seen, now)) {}
+  usleep(3000);
+  running--;
+  return 0;
+}
+int most_at_once(const opatlas_threads* threads, int tasks) {
+  most = 0;
+  threads->parallel_for(threads->pool, slow_body, 0, tasks);
+  return most;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def stress(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    folder = tmp_path_factory.mktemp("pool")
+    (folder / "stress.c").write_text(SOURCE)
+    compile_shared([folder / "stress.c"], folder / "stress.so")
+    return ctypes.CDLL(str(folder / "stress.so"))
+
+
+@pytest.fixture(params=[1, 2, 3, 8])
+def threads(request: pytest.FixtureRequest) -> Iterator[Threads]:
+    made = Threads(request.param)
+    yield made
+    made.close()
+
+
+def test_every_task_runs_exactly_once(stress: ctypes.CDLL, threads: Threads) -> None:
+    for tasks in (1, 2, 3, 17, 1000):
+        assert stress.stress(ctypes.byref(threads.struct), 300, tasks) == 0
+
+
+def test_no_tasks_is_no_work(stress: ctypes.CDLL, threads: Threads) -> None:
+    assert stress.stress(ctypes.byref(threads.struct), 3, 0) == 0
+
+
+def test_nested_loops_finish(stress: ctypes.CDLL, threads: Threads) -> None:
+    for _ in range(50):
+        assert stress.nested(ctypes.byref(threads.struct), 8, 100) == 0
+
+
+def test_loops_from_several_threads_finish(stress: ctypes.CDLL, threads: Threads) -> None:
+    wrong: list[int] = []
+
+    def work() -> None:
+        wrong.append(stress.stress(ctypes.byref(threads.struct), 300, 16))
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert wrong == [0, 0, 0, 0]
+
+
+def test_an_error_comes_back(stress: ctypes.CDLL, threads: Threads) -> None:
+    assert stress.failing(ctypes.byref(threads.struct), 20, 13) == 7
+    assert stress.failing(ctypes.byref(threads.struct), 20, -1) == 0
+
+
+def test_no_more_threads_work_than_a_kernel_may_use(stress: ctypes.CDLL) -> None:
+    """The pool is as large as the largest setting asked for; a kernel of a smaller one gets its own share."""
+    large, small = Threads(4), Threads(2)
+    assert stress.most_at_once(ctypes.byref(large.struct), 16) <= 4
+    assert stress.most_at_once(ctypes.byref(small.struct), 16) == 2
+
+
+def test_workers_sleep_when_there_is_nothing_to_do(stress: ctypes.CDLL) -> None:
+    two = Threads(2)
+    stress.stress(ctypes.byref(two.struct), 10, 8)
+    time.sleep(0.02)
+    before = time.process_time()
+    time.sleep(0.3)
+    assert time.process_time() - before < 0.05
+
+
+def test_forked_child_has_a_pool_of_its_own(stress: ctypes.CDLL) -> None:
+    two = Threads(2)
+    assert stress.stress(ctypes.byref(two.struct), 10, 8) == 0
+    assert pool_library().opatlas_pool_workers() >= 1
+    child = os.fork()
+    if child == 0:
+        lazy = pool_library().opatlas_pool_workers() == 0
+        wrong = stress.stress(ctypes.byref(two.struct), 300, 8)
+        os._exit(0 if lazy and wrong == 0 and pool_library().opatlas_pool_workers() == 1 else 1)
+    assert wait_for(child) == 0
+    assert stress.stress(ctypes.byref(two.struct), 100, 8) == 0
+
+
+def test_fork_while_another_thread_is_in_a_loop(stress: ctypes.CDLL) -> None:
+    two = Threads(2)
+    stop = threading.Event()
+
+    def keep_busy() -> None:
+        while not stop.is_set():
+            stress.stress(ctypes.byref(two.struct), 20, 8)
+
+    busy = threading.Thread(target=keep_busy)
+    busy.start()
+    try:
+        for _ in range(10):
+            child = os.fork()
+            if child == 0:
+                os._exit(min(1, stress.stress(ctypes.byref(two.struct), 20, 8)))
+            assert wait_for(child) == 0
+    finally:
+        stop.set()
+        busy.join()
+
+
+def wait_for(child: int, seconds: float = 30.0) -> int:
+    """The child's exit code; a child that hangs is killed and fails the test."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    pytest.fail("the forked child hangs")
+
+
+def test_stop_ends_the_workers_and_the_next_loop_starts_them(stress: ctypes.CDLL) -> None:
+    two = Threads(2)
+    stress.stress(ctypes.byref(two.struct), 3, 8)
+    pool_library().opatlas_pool_stop()
+    assert pool_library().opatlas_pool_workers() == 0
+    assert stress.stress(ctypes.byref(two.struct), 50, 8) == 0
+    assert pool_library().opatlas_pool_workers() == 1
+
+
+def test_pool_is_built_into_the_cache_once(tmp_path: Path) -> None:
+    code = "from opatlas.load.pool import ensure_built; p = ensure_built(); print(p, p.stat().st_mtime_ns)"
+    environment = {**os.environ, "OPATLAS_CACHE": str(tmp_path / "cache")}
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    ]
+    assert outputs[0] == outputs[1]
+    assert outputs[0].startswith(str(tmp_path / "cache"))
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [ensure_built().name]
