@@ -49,12 +49,18 @@ def hit_rate(slots: Sequence[Slot], height: int = 260) -> Figure:
     starts = [slot.start.isoformat() for slot in slots]
     common = {"x": starts, "hoverinfo": "skip"}
     rate = {
-        **common, "type": "scatter", "mode": "lines", "name": "Hit rate",
+        **common,
+        "type": "scatter",
+        "mode": "lines",
+        "name": "Hit rate",
         "y": [None if slot.hit_rate is None else slot.hit_rate * 100 for slot in slots],
-        "line": {"color": "$accent", "width": 2, "shape": "spline", "smoothing": 0.5}, "connectgaps": True,
-        "fill": "tozeroy", "fillcolor": "$accent-soft", "hoverinfo": "text",
+        "line": {"color": "$accent", "width": 2, "shape": "spline", "smoothing": 0.5},
+        "connectgaps": True,
+        "fill": "tozeroy",
+        "fillcolor": "$accent-soft",
+        "hoverinfo": "text",
         "text": [_slot_text(slot) for slot in slots],
-    }  # fmt: skip
+    }
     bars = [
         {**common, "type": "bar", "name": name, "y": values, "yaxis": "y2", "marker": {"color": colour}}
         for name, values, colour in (
@@ -76,33 +82,54 @@ def hit_rate(slots: Sequence[Slot], height: int = 260) -> Figure:
 def times(dots: Sequence[Dot], default_us: float | None) -> Figure:
     """Time with its spread per implementation, the fastest on top; the default as a line across."""
     names = [dot.name for dot in dots][::-1]
+    unit, scale = _unit(max((dot.value for dot in dots), default=0))
     data = [
         {
-            "type": "scatter", "mode": "markers", "name": method, "x": [dot.value for dot in mine],
-            "y": [dot.name for dot in mine], "text": [dot.hover for dot in mine], "hoverinfo": "text",
+            "type": "scatter",
+            "mode": "markers",
+            "name": method,
+            "x": [dot.value / scale for dot in mine],
+            "y": [dot.name for dot in mine],
+            "text": [dot.hover for dot in mine],
+            "hoverinfo": "text",
             "error_x": {
-                "type": "data", "symmetric": False, "array": [dot.high - dot.value for dot in mine],
-                "arrayminus": [dot.value - dot.low for dot in mine], "color": f"${method}", "thickness": 1.5,
+                "type": "data",
+                "symmetric": False,
+                "array": [(dot.high - dot.value) / scale for dot in mine],
+                "arrayminus": [(dot.value - dot.low) / scale for dot in mine],
+                "color": f"${method}",
+                "thickness": 1.5,
                 "width": 4,
             },
             "marker": {"color": f"${method}", "symbol": SYMBOLS[method], "size": 11},
         }
         for method in METHODS
         if (mine := [dot for dot in dots if dot.method == method])
-    ]  # fmt: skip
+    ]
     layout = _layout(max(34 * len(names) + 74, 150))
     far = dots and max(dot.value for dot in dots) > _FAR_APART * min(dot.value for dot in dots)
-    layout["xaxis"] |= {"title": {"text": "time per run, µs"}, "rangemode": "tozero", "ticksuffix": ""}
+    layout["xaxis"] |= {"title": _title(f"time per run, {unit}"), "rangemode": "tozero"}
     if far:
-        layout["xaxis"] |= {"type": "log", "title": {"text": "time per run, µs (logarithmic)"}, "nticks": 6}
+        layout["xaxis"] |= {
+            "type": "log",
+            "title": _title(f"time per run, {unit} (logarithmic)"),
+            "nticks": 6,
+        }
     layout["yaxis"] |= {
-        "categoryorder": "array", "categoryarray": names, "automargin": True, "showgrid": True,
-        "range": [-0.6, len(names) - 0.4], "ticksuffix": "  ",
-    }  # fmt: skip
+        "categoryorder": "array",
+        "categoryarray": names,
+        "automargin": True,
+        "showgrid": True,
+        "range": [-0.6, len(names) - 0.4],
+        "ticksuffix": "  ",
+        **_tick_names(names),
+    }
+    layout["meta"] = {"short": [_short(name, 18) for name in names]}
     layout["margin"]["l"] = 8
     if default_us:
-        layout["shapes"] = [_line_across(default_us)]
-        layout["annotations"] = [_line_label(_log10(default_us) if far else default_us)]
+        layout["shapes"] = [_line_across(default_us / scale)]
+        # Annotations on a logarithmic axis are placed by exponent; shapes are not.
+        layout["annotations"] = [_line_label(math.log10(default_us / scale) if far else default_us / scale)]
         layout["margin"]["t"] = 26
     return {"data": data, "layout": layout}
 
@@ -112,25 +139,48 @@ def trials(dots: Sequence[Dot], failures: Sequence[tuple[int, str]]) -> Figure:
     the trial's number."""
     data: list[dict[str, Any]] = [
         {
-            "type": "scatter", "mode": "markers", "name": method, "x": [int(dot.name) for dot in mine],
-            "y": [dot.value for dot in mine], "text": [dot.hover for dot in mine], "hoverinfo": "text",
+            "type": "scatter",
+            "mode": "markers",
+            "name": method,
+            "x": [int(dot.name) for dot in mine],
+            "y": [dot.value for dot in mine],
+            "text": [dot.hover for dot in mine],
+            "hoverinfo": "text",
             "marker": {"color": f"${method}", "symbol": SYMBOLS[method], "size": 9},
         }
         for method in METHODS
         if (mine := [dot for dot in dots if dot.method == method])
-    ]  # fmt: skip
+    ]
     if failures:
         data.append(
             {
-                "type": "scatter", "mode": "markers", "name": "failed", "x": [n for n, _ in failures],
-                "y": [0] * len(failures), "text": [text for _, text in failures], "hoverinfo": "text",
-                "marker": {"color": "$bad", "symbol": "x-thin", "size": 8, "line": {"color": "$bad", "width": 2}},
+                "type": "scatter",
+                "mode": "markers",
+                "name": "failed",
+                "x": [n for n, _ in failures],
+                "y": [0] * len(failures),
+                "text": [text for _, text in failures],
+                "hoverinfo": "text",
+                "cliponaxis": False,
+                "marker": {
+                    "color": "$bad",
+                    "symbol": "x-thin",
+                    "size": 8,
+                    "line": {"color": "$bad", "width": 2},
+                },
             }
-        )  # fmt: skip
+        )
     layout = _layout(240)
-    layout["xaxis"] |= {"title": {"text": "trial"}, "showgrid": False, "tickformat": "d", "rangemode": "tozero"}
-    layout["yaxis"] |= {"title": {"text": "speed against the default"}, "ticksuffix": "×", "rangemode": "tozero"}
-    layout["shapes"] = [{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1, "line": _DASHED}]
+    layout["xaxis"] |= {"title": _title("trial"), "showgrid": False, "tickformat": "d"}
+    layout["xaxis"]["range"] = [0.4, len(dots) + len(failures) + 0.6]
+    layout["yaxis"] |= {
+        "title": _title("speed against the default"),
+        "ticksuffix": "×",
+        "rangemode": "tozero",
+    }
+    layout["shapes"] = [
+        {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1, "line": _DASHED}
+    ]
     return {"data": data, "layout": layout}
 
 
@@ -138,33 +188,53 @@ def model_time(bars: Sequence[Bar]) -> Figure:
     """Where a model's time goes: per operator the time of its best implementation, by the method that made
     it, and what that saves over the default."""
     names = [bar.name for bar in bars][::-1]
+    unit, scale = _unit(max((bar.now_us + bar.saved_us for bar in bars), default=0))
     data = [
         {
-            "type": "bar", "orientation": "h", "name": method or "default",
-            "x": [bar.now_us for bar in mine], "y": [bar.name for bar in mine],
-            "text": [bar.hover for bar in mine], "hoverinfo": "text", "textposition": "none",
+            "type": "bar",
+            "orientation": "h",
+            "name": method or "default",
+            "x": [bar.now_us / scale for bar in mine],
+            "y": [bar.name for bar in mine],
+            "text": [bar.hover for bar in mine],
+            "hoverinfo": "text",
+            "textposition": "none",
             "marker": {"color": f"${method or 'default'}"},
         }
         for method in (*METHODS, "")
         if (mine := [bar for bar in bars if bar.method == method])
-    ]  # fmt: skip
+    ]
     saved = [bar for bar in bars if bar.saved_us > 0]
     data.append(
         {
-            "type": "bar", "orientation": "h", "name": "saved", "x": [bar.saved_us for bar in saved],
-            "y": [bar.name for bar in saved], "hoverinfo": "text", "textposition": "none",
+            "type": "bar",
+            "orientation": "h",
+            "name": "saved",
+            "x": [bar.saved_us / scale for bar in saved],
+            "y": [bar.name for bar in saved],
+            "hoverinfo": "text",
+            "textposition": "none",
             "text": [f"{bar.name}<br>saved {wording.duration_us(bar.saved_us)}" for bar in saved],
-            "marker": {"color": "$saved", "pattern": {"shape": "/", "size": 5, "fgcolor": "$default", "solidity": 0.18}},
+            "marker": {
+                "color": "$saved",
+                "pattern": {"shape": "/", "size": 5, "fgcolor": "$default", "solidity": 0.18},
+            },
         }
-    )  # fmt: skip
+    )
     layout = _layout(max(25 * len(names) + 70, 160))
     layout["barmode"] = "stack"
     layout["bargap"] = 0.34
-    layout["xaxis"] |= {"title": {"text": "µs per run of the model"}, "rangemode": "tozero"}
+    layout["xaxis"] |= {"title": _title(f"{unit} per run of the model"), "rangemode": "tozero"}
     layout["yaxis"] |= {
-        "categoryorder": "array", "categoryarray": names, "automargin": True, "showgrid": False, "ticksuffix": "  ",
-        "tickfont": {"size": 11},
-    }  # fmt: skip
+        "categoryorder": "array",
+        "categoryarray": names,
+        "automargin": True,
+        "showgrid": False,
+        "ticksuffix": "  ",
+        "tickfont": {**_FONT, "size": 11},
+        **_tick_names(names),
+    }
+    layout["meta"] = {"short": [_short(name, 18) for name in names]}
     layout["margin"]["l"] = 8
     return {"data": data, "layout": layout}
 
@@ -173,19 +243,48 @@ _DASHED = {"color": "$faint", "width": 1.5, "dash": "dot"}
 
 
 def _line_across(x: float) -> dict[str, Any]:
-    return {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": x, "x1": x, "line": _DASHED, "layer": "below"}
+    return {
+        "type": "line",
+        "yref": "paper",
+        "y0": 0,
+        "y1": 1,
+        "x0": x,
+        "x1": x,
+        "line": _DASHED,
+        "layer": "below",
+    }
 
 
 def _line_label(x: float) -> dict[str, Any]:
     return {
-        "x": x, "y": 1, "yref": "paper", "yanchor": "bottom", "text": "default", "showarrow": False,
+        "x": x,
+        "y": 1,
+        "yref": "paper",
+        "yanchor": "bottom",
+        "text": "default",
+        "showarrow": False,
         "font": {"size": 11, "color": "$muted"},
-    }  # fmt: skip
+    }
 
 
-def _log10(value: float) -> float:
-    # Annotations on a logarithmic axis are placed by exponent; shapes are not.
-    return math.log10(value)
+def _unit(largest_us: float) -> tuple[str, float]:
+    """The unit that suits an axis, and how many µs it has."""
+    if largest_us >= 2e6:
+        return "s", 1e6
+    return ("ms", 1e3) if largest_us >= 2e3 else ("µs", 1.0)
+
+
+def _tick_names(names: Sequence[str]) -> dict[str, Any]:
+    # Written out, so that charts.js can put shorter ones where the page is narrow.
+    return {"tickmode": "array", "tickvals": list(names), "ticktext": list(names)}
+
+
+def _short(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def _title(text: str) -> dict[str, Any]:
+    return {"text": text, "font": {**_FONT, "size": 11.5}, "standoff": 8}
 
 
 def _slot_text(slot: Slot) -> str:
@@ -194,9 +293,13 @@ def _slot_text(slot: Slot) -> str:
 
 def _axis() -> dict[str, Any]:
     return {
-        "gridcolor": "$line", "zeroline": False, "linecolor": "$line-strong", "tickfont": _FONT, "fixedrange": True,
+        "gridcolor": "$line",
+        "zeroline": False,
+        "linecolor": "$line-strong",
+        "tickfont": _FONT,
+        "fixedrange": True,
         "automargin": True,
-    }  # fmt: skip
+    }
 
 
 def _layout(height: int) -> dict[str, Any]:
@@ -210,5 +313,10 @@ def _layout(height: int) -> dict[str, Any]:
         "showlegend": False,
         "xaxis": _axis(),
         "yaxis": _axis(),
-        "hoverlabel": {"bgcolor": "$raised", "bordercolor": "$line-strong", "font": {**_FONT, "color": "$text"}, "align": "left"},
-    }  # fmt: skip
+        "hoverlabel": {
+            "bgcolor": "$raised",
+            "bordercolor": "$line-strong",
+            "font": {**_FONT, "color": "$text"},
+            "align": "left",
+        },
+    }

@@ -27,7 +27,7 @@ def highlighted(text: str) -> Code:
     language = language_of(text)
     lexer = get_lexer_by_name(language, stripnl=False)
     html = highlight(text[:SHOWN_CHARACTERS], lexer, HtmlFormatter(nowrap=True))
-    return Code(mark_safe(html), language, max(len(text) - SHOWN_CHARACTERS, 0))  # noqa: S308
+    return Code(mark_safe(html), language, max(len(text) - SHOWN_CHARACTERS, 0))
 
 
 def language_of(text: str) -> str:

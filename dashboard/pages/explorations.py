@@ -11,8 +11,8 @@ from django.shortcuts import get_object_or_404, render
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
-from catalog.models import Method
 from dashboard import charts, wording
+from dashboard.pages import operations
 from dashboard.selectors import running
 from dashboard.selectors.visible import visible
 from tuning.models import Exploration, Priority, Stage, State, Trial
@@ -76,9 +76,12 @@ def exploration(request: HttpRequest, pk: int) -> HttpResponse:
         "trials": newest,
         "chart": _chart(newest[::-1]) if newest else None,
         "moving": row.state in running.ACTIVE,
-        "best": max((t for t in newest if t.ratio_to_default), key=lambda t: t.ratio_to_default or 0, default=None),
-        "methods": Method.values,
+        "best": max(
+            (t for t in newest if t.ratio_to_default), key=lambda t: t.ratio_to_default or 0, default=None
+        ),
+        "methods": charts.METHODS,
         "priorities": Priority.choices,
+        "actions": operations.possible(row, request),
     }
     template = "_exploration_live.html" if request.htmx else "exploration.html"  # type: ignore[attr-defined]
     response = render(request, template, context)
@@ -120,7 +123,14 @@ def _chart(trials: list[Trial]) -> charts.Figure:
             ratio = trial.ratio_to_default
             hover = f"{name}<br>{wording.ratio(ratio)} the default, {wording.duration_us(trial.median_us)}"
             dots.append(
-                charts.Dot(str(number), trial.method, ratio, trial.ratio_low or ratio, trial.ratio_high or ratio, hover)
+                charts.Dot(
+                    str(number),
+                    trial.method,
+                    ratio,
+                    trial.ratio_low or ratio,
+                    trial.ratio_high or ratio,
+                    hover,
+                )
             )
         elif trial.status != "unsupported":
             failures.append((number, f"{name}<br>{trial.status.replace('_', ' ')}"))

@@ -15,12 +15,15 @@ from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from catalog.models import Model, Setting, Target
-from catalog.services import default_organisation, register_setting, register_target
+from catalog.models import Miss, MissState, Model, Target
+from catalog.selectors.listing import STATUS_OF_MISS
+from catalog.services import default_organisation
 from dashboard import charts, wording
 from opatlas.errors import CallerError
-from opatlas.identity import default_setting, detect_target
+from opatlas.identity import Target as Hardware
+from opatlas.identity import default_setting
 from tuning import ingest
+from tuning.models import Exploration, State
 
 PAGE_SIZE = 50
 MAX_BYTES = 128 << 20
@@ -36,11 +39,17 @@ class ModelForm(forms.Form):
         label="ONNX model or operator list",
         help_text="An .onnx file of up to 128 MB (weights are not needed), or operator records as JSON.",
     )
-    name = forms.CharField(label="Name", max_length=200, required=False, help_text="The file's name otherwise.")
-    dims = forms.CharField(
-        label="Symbolic dimensions", required=False, help_text="Where the model has any: <code>batch=1, seq=128</code>"
+    name = forms.CharField(
+        label="Name", max_length=200, required=False, help_text="The file's name otherwise."
     )
-    target = forms.ModelChoiceField(Target.objects.none(), label="Target", required=False, empty_label="This machine")
+    dims = forms.CharField(
+        label="Symbolic dimensions",
+        required=False,
+        help_text="Where the model has any: <code>batch=1, seq=128</code>",
+    )
+    target = forms.ModelChoiceField(
+        Target.objects.none(), label="Target", required=False, empty_label="One that a worker serves now"
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -50,7 +59,9 @@ class ModelForm(forms.Form):
     def clean_file(self) -> Any:
         given = self.cleaned_data["file"]
         if given.size > MAX_BYTES:
-            raise forms.ValidationError(f"The file has {given.size:,} bytes; at most {MAX_BYTES:,} can be read.")
+            raise forms.ValidationError(
+                f"The file has {given.size:,} bytes; at most {MAX_BYTES:,} can be read."
+            )
         return given
 
     def clean_dims(self) -> dict[str, int]:
@@ -58,7 +69,9 @@ class ModelForm(forms.Form):
         for part in filter(str.strip, self.cleaned_data["dims"].split(",")):
             match = _DIM.fullmatch(part)
             if match is None:
-                raise forms.ValidationError(f"“{part.strip()}” is no dimension; it looks like batch=1, seq=128.")
+                raise forms.ValidationError(
+                    f"“{part.strip()}” is no dimension; it looks like batch=1, seq=128."
+                )
             dims[match[1]] = int(match[2])
         return dims
 
@@ -70,13 +83,18 @@ def models(request: HttpRequest) -> HttpResponse:
         given = form.cleaned_data["file"]
         try:
             made = _add(
-                given.read(), form.cleaned_data["name"] or given.name, form.cleaned_data["target"], form.cleaned_data["dims"]
+                given.read(),
+                form.cleaned_data["name"] or given.name,
+                form.cleaned_data["target"],
+                form.cleaned_data["dims"],
             )
         except CallerError as error:
             form.add_error(None, str(error))
         else:
             return redirect("model", made.pk)
-    found = Model.objects.select_related("target", "setting").defer("target__description", "setting__description")
+    found = Model.objects.select_related("target", "setting").defer(
+        "target__description", "setting__description"
+    )
     found = found.annotate(operator_count=Count("operators")).order_by("-created_at")
     page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
     refused = 400 if request.method == "POST" else 200
@@ -100,6 +118,8 @@ def model(request: HttpRequest, pk: int) -> HttpResponse:
     row = get_object_or_404(Model.objects.select_related("target", "setting"), pk=pk)
     report = ingest.model_report(row)
     totals = report.totals
+    states = _states(row)
+    pending = sum(state in ("exploring", "waiting") for state in states.values())
     timed = [one for one in report.rows if one.default_us is not None]
     context = {
         "model": row,
@@ -109,7 +129,9 @@ def model(request: HttpRequest, pk: int) -> HttpResponse:
         "chart": charts.model_time([_bar(one) for one in timed[:CHART_ROWS]]) if timed else None,
         "chart_rows": min(len(timed), CHART_ROWS),
         "timed": len(timed),
-        "moving": any(one.status == "miss" for one in report.rows),
+        "states": states,
+        "pending": pending,
+        "moving": bool(pending) or _explored_now(row),
         "served": row.target.served_until is not None and row.target.served_until > timezone.now(),
     }
     template = "_model_report.html" if request.htmx else "model.html"  # type: ignore[attr-defined]
@@ -120,11 +142,26 @@ def model(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _add(data: bytes, name: str, target: Target | None, dims: dict[str, int]) -> Model:
     if target is None:
-        target = Target.objects.filter(served_until__gt=timezone.now()).first() or register_target(detect_target())
-    setting: Setting = register_setting(default_setting(int(target.description["cores"])))
+        place, setting = ingest.default_place()
+    else:
+        place, setting = target, default_setting(Hardware.from_json(target.description).cores)
     return ingest.add_model(
-        data, name, dims=dims, organisation=default_organisation(), target=target, setting=setting
+        data, name, dims=dims, organisation=default_organisation(), target=place, setting=setting
     )
+
+
+def _states(row: Model) -> dict[int, str]:
+    """Operator → what became of its miss, for those that are not known yet."""
+    misses = Miss.objects.filter(operator__models__model=row, target=row.target_id, setting=row.setting_id)
+    unknown = misses.exclude(state=MissState.EXPLORED).values_list("operator", "state")
+    return {operator: STATUS_OF_MISS[MissState(state)] for operator, state in unknown}
+
+
+def _explored_now(row: Model) -> bool:
+    explorations = Exploration.objects.filter(
+        operator__models__model=row, target=row.target_id, setting=row.setting_id
+    )
+    return explorations.filter(state__in=(State.RUNNING, State.QUEUED)).exists()
 
 
 def _parts(timed: list) -> list[dict[str, Any]]:
@@ -141,7 +178,15 @@ def _parts(timed: list) -> list[dict[str, Any]]:
     for method in (*charts.METHODS, "none", "saved"):
         us = saved if method == "saved" else left.get(method, 0.0)
         if us:
-            made.append({"method": method, "us": us, "start": start * 100, "share": us / whole, "width": us / whole * 100})
+            made.append(
+                {
+                    "method": method,
+                    "us": us,
+                    "start": start * 100,
+                    "share": us / whole,
+                    "width": us / whole * 100,
+                }
+            )
             start += us / whole
     return made
 

@@ -102,7 +102,9 @@ def _evidence(row: Operator, place: detail.Place, seen: Q) -> dict:
 def _dot(one: detail.Made) -> charts.Dot:
     implementation, m = one.implementation, one.measurement
     assert m is not None  # only timed ones are drawn
-    name = f"{implementation.route} · {implementation.label}" if implementation.label else implementation.route
+    name = (
+        f"{implementation.route} · {implementation.label}" if implementation.label else implementation.route
+    )
     return charts.Dot(
         name=name if len(name) <= 44 else f"{name[:43]}…",
         method=implementation.method,

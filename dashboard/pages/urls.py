@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from dashboard.pages import account, explorations, health, models, operator, operators, overview
+from dashboard.pages import account, explorations, health, models, operations, operator, operators, overview
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.overview, name="overview"),
@@ -12,6 +12,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operators/<str:key>/code/<int:implementation_id>/", operator.code, name="operator-code"),
     path("explorations/", explorations.explorations, name="explorations"),
     path("explorations/<int:pk>/", explorations.exploration, name="exploration"),
+    path("explorations/<int:pk>/<slug:verb>/", operations.act, name="exploration-act"),
+    path("queues/<slug:verb>/", operations.queue, name="queue-act"),
     path("models/", models.models, name="models"),
     path("models/sample/", models.sample, name="model-sample"),
     path("models/<int:pk>/", models.model, name="model"),

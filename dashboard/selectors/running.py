@@ -68,7 +68,9 @@ def queues(visible: Q) -> list[Queue]:
         Queue(
             stage=stage.value,
             name=str(stage.label),
-            by_priority=tuple(total(stage, models.State.QUEUED, priority) for priority in models.Priority.values),
+            by_priority=tuple(
+                total(stage, models.State.QUEUED, priority) for priority in models.Priority.values
+            ),
             running=total(stage, models.State.RUNNING),
             paused=total(stage, models.State.PAUSED),
         )
@@ -120,7 +122,7 @@ def _worker_row(worker: models.Worker, now: datetime) -> WorkerRow:
     if worker.stopped_at is not None:
         state = "stopped"
     else:
-        # A supervisor reports every few seconds: one unheard for as long as a target counts as served is lost.
+        # A supervisor reports every few seconds; unheard for longer than a target counts as served is lost.
         silent_after = timedelta(seconds=conf().served_s)
         state = "alive" if now - worker.last_seen_at < silent_after else "silent"
     routes = list(worker.routes.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -19,10 +20,13 @@ from dashboard import wording
 register = template.Library()
 
 
-
 def _or_nothing(function: Callable[..., str]) -> Callable[..., str]:
     # A look-up through None ("best.measurement.median_us") reaches a filter as an empty string.
-    return lambda value, *rest: wording.NOTHING if value in (None, "") else function(value, *rest)
+    @functools.wraps(function)
+    def say(value: Any, *rest: str) -> str:
+        return wording.NOTHING if value in (None, "") else function(value, *rest)
+
+    return say
 
 
 register.filter("us", _or_nothing(wording.duration_us))
@@ -34,7 +38,7 @@ register.filter("quantity", _or_nothing(wording.quantity))
 register.filter("scientific", _or_nothing(wording.scientific))
 register.filter("short_key", wording.short_key)
 
-# State → (icon, tone). One table for operators, misses, explorations and trials: a word looks alike everywhere.
+# State → (icon, tone), of operators, misses, explorations and trials: a word looks alike everywhere.
 _BADGES = {
     "hit": ("check", "good"),
     "explored": ("check", "good"),
@@ -57,6 +61,7 @@ _BADGES = {
     "noisy": ("warn", "warn"),
     "silent": ("warn", "warn"),
 }
+_SAID = {"dead": "given up", "promoted": "exploring"}
 
 
 @register.simple_tag
@@ -73,16 +78,16 @@ def icon(name: str) -> SafeString:
 def badge(state: str, text: str = "") -> SafeString:
     """A state as icon and word, so that colour is never all that tells it."""
     name, tone = _BADGES.get(state, ("cross", "bad"))
-    return format_html(
-        '<span class="badge badge-{}">{}{}</span>', tone, icon(name), text or state.replace("_", " ")
-    )
+    text = text or _SAID.get(state, state.replace("_", " "))
+    return format_html('<span class="badge badge-{}">{}{}</span>', tone, icon(name), text)
 
 
 @register.simple_tag
 def method(name: str, text: str = "") -> SafeString:
     """A method's mark (its own shape and colour) and a route's name or its own."""
     return format_html(
-        '<span class="method" data-method="{}"><svg class="mark" aria-hidden="true"><use href="{}#{}"></use></svg>'
+        '<span class="method" data-method="{}">'
+        '<svg class="mark" aria-hidden="true"><use href="{}#{}"></use></svg>'
         '{}<span class="visually-hidden"> ({})</span></span>',
         name,
         static("img/icons.svg"),

@@ -1,6 +1,6 @@
-"""A plausible catalogue for pages: operators, implementations, misses, explorations, workers, models, traffic.
+"""A plausible catalogue for pages: operators, implementations, explorations, workers, models, traffic.
 
-For tests and screenshots of the pages only. Nothing here was measured; real evidence comes from workers alone.
+For tests and screenshots of pages only: nothing here was measured.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Factory:
             digest=_digest("environment"), defaults={"versions": versions}
         )
         self.artifact, _ = c.Artifact.objects.get_or_create(
-            sha256=_digest("artifact"), defaults={"kind": "recipe", "manifest": {"recipe": {"library": "torch"}}}
+            sha256=_digest("artifact"),
+            defaults={"kind": "recipe", "manifest": {"recipe": {"library": "torch"}}},
         )
 
     def _target(self) -> c.Target:
@@ -95,7 +96,9 @@ class Factory:
             flops=size, bytes_moved=size / 30,
         )  # fmt: skip
 
-    def implement(self, operator: c.Operator, routes: Iterable[tuple[str, str, str]] = ROUTES) -> list[c.Best]:
+    def implement(
+        self, operator: c.Operator, routes: Iterable[tuple[str, str, str]] = ROUTES
+    ) -> list[c.Best]:
         """One implementation, measurement, trial-less best per route; the fastest is rank 0."""
         default_us = self.random.lognormvariate(5.5, 1.6)
         made = []
@@ -116,7 +119,9 @@ class Factory:
         c.Best.objects.bulk_create(bests)
         winner = made[0][0]
         eager = next((imp for imp, _ in made if imp.route == "eager"), None)
-        c.BestChange.objects.create(operator=operator, **self.where, after=eager, reason="first verified result")
+        c.BestChange.objects.create(
+            operator=operator, **self.where, after=eager, reason="first verified result"
+        )
         if winner != eager:
             c.BestChange.objects.create(
                 operator=operator, **self.where, before=eager, after=winner,
@@ -136,10 +141,11 @@ class Factory:
         )  # fmt: skip
         median = default_us / ratio
         measurement = c.Measurement.objects.create(
-            implementation=implementation, median_us=median, spread_us=median * self.random.uniform(0.005, 0.05),
+            implementation=implementation, median_us=median,
+            spread_us=median * self.random.uniform(0.005, 0.05),
             default_us=default_us, ratio_to_default=ratio, ratio_low=ratio * 0.97, ratio_high=ratio * 1.03,
-            samples_us=[median] * 7, max_error=self.random.uniform(1e-8, 4e-6), tolerance=1e-4, prepare_us=40.0,
-            prepare_bytes=147456, tier="T2",
+            samples_us=[median] * 7, max_error=self.random.uniform(1e-8, 4e-6), tolerance=1e-4,
+            prepare_us=40.0, prepare_bytes=147456, tier="T2",
         )  # fmt: skip
         return implementation, measurement
 
@@ -166,7 +172,13 @@ class Factory:
     def trials(self, exploration: t.Exploration, failures: bool = True) -> None:
         """Trials of every kind of end, with the details that children report."""
         bad = [
-            ("tvm", "compiler", "tuned, 32 trials", "wrong_result", "max error 0.31 at [0, 3, 1, 1]; tolerance 1e-4"),
+            (
+                "tvm",
+                "compiler",
+                "tuned, 32 trials",
+                "wrong_result",
+                "max error 0.31 at [0, 3, 1, 1]; tolerance 1e-4",
+            ),
             ("tvm", "compiler", "unrolled ×64", "timed_out", "built for 20 s; limit 20 s"),
             ("onednn", "library", "Winograd", "crashed", "signal 11 (SIGSEGV) in the child after 0.4 s"),
             ("openblas", "library", "", "unsupported", "Conv: OpenBLAS only multiplies matrices"),
@@ -176,9 +188,10 @@ class Factory:
         for implementation in c.Implementation.objects.filter(operator=exploration.operator):
             m = implementation.measurements.get()
             t.Trial.objects.create(
-                **common, route=implementation.route, method=implementation.method, label=implementation.label,
-                status="ok", median_us=m.median_us, ratio_to_default=m.ratio_to_default, ratio_low=m.ratio_low,
-                ratio_high=m.ratio_high, max_error=m.max_error, tolerance=m.tolerance, build_s=0.4, took_s=1.3,
+                **common, route=implementation.route, method=implementation.method,
+                label=implementation.label, status="ok", median_us=m.median_us,
+                ratio_to_default=m.ratio_to_default, ratio_low=m.ratio_low, ratio_high=m.ratio_high,
+                max_error=m.max_error, tolerance=m.tolerance, build_s=0.4, took_s=1.3,
                 implementation=implementation, worker="worker-1@node",
             )  # fmt: skip
         for route, method, label, status, detail in bad if failures else []:
@@ -191,18 +204,24 @@ class Factory:
     def job(self, name: str, operators: Iterable[c.Operator]) -> c.Job:
         job = c.Job.objects.create(organisation=self.organisation, name=name)
         c.JobOperator.objects.bulk_create(
-            c.JobOperator(job=job, operator=operator, hits=self.random.randint(0, 40), misses=self.random.randint(0, 2))
+            c.JobOperator(
+                job=job, operator=operator, hits=self.random.randint(0, 40), misses=self.random.randint(0, 2)
+            )
             for operator in operators
         )  # fmt: skip
         return job
 
-    def model(self, name: str, operators: Iterable[c.Operator], unmapped: dict[str, int] | None = None) -> c.Model:
+    def model(
+        self, name: str, operators: Iterable[c.Operator], unmapped: dict[str, int] | None = None
+    ) -> c.Model:
         model = c.Model.objects.create(
             organisation=self.organisation, name=name, sha256=_digest(name), form="onnx", **self.where,
             unmapped=unmapped or {}, hits_before=0.21,
         )  # fmt: skip
         rows = [
-            c.ModelOperator(model=model, operator=operator, calls=self.random.randint(1, 12), example=f"/layer{i}/Conv")
+            c.ModelOperator(
+                model=model, operator=operator, calls=self.random.randint(1, 12), example=f"/layer{i}/Conv"
+            )
             for i, operator in enumerate(operators)
         ]
         c.ModelOperator.objects.bulk_create(rows)
@@ -213,18 +232,18 @@ class Factory:
     def traffic(self, operators: Iterable[c.Operator], hours: int = 24 * 8) -> None:
         """Hourly tallies whose hit rate climbs, with nights."""
         this_hour = self.now.replace(minute=0, second=0, microsecond=0)
-        chosen = list(operators)[:6]
+        chosen = list(operators)
         rows = []
         for back in range(hours, -1, -1):
             day = 1 + 0.7 * math.sin(back / 24 * 2 * math.pi)
             rate = 0.35 + 0.6 * (1 - back / hours) ** 0.7
             for operator in chosen:
-                asked = max(int(self.random.gauss(22, 6) * day), 0)
+                asked = max(int(self.random.gauss(5, 2) * day), 0)
                 hits = min(int(asked * min(rate * self.random.uniform(0.93, 1.05), 1)), asked)
                 rows.append(
                     c.LookupTally(
-                        hour=this_hour - timedelta(hours=back), operator=operator, organisation=self.organisation,
-                        hits=hits, misses=asked - hits, hit_calls=hits * 3, miss_calls=(asked - hits) * 3,
+                        hour=this_hour - timedelta(hours=back), operator=operator,
+                        organisation=self.organisation, hits=hits, misses=asked - hits, hit_calls=hits * 3, miss_calls=(asked - hits) * 3,
                     )
                 )  # fmt: skip
         c.LookupTally.objects.bulk_create(rows)
@@ -240,8 +259,8 @@ class Factory:
         }
         common = {"target": self.target, "routes": routes, "tier": "T2"}
         t.Worker.objects.create(
-            **common, name="worker-1@node", host="node", pid=4211, doing="tvm: timing Conv 1×256×14×14", warm=True,
-            last_seen_at=self.now - timedelta(seconds=1),
+            **common, name="worker-1@node", host="node", pid=4211, warm=True,
+            doing="tvm: timing Conv 1×256×14×14", last_seen_at=self.now - timedelta(seconds=1),
         )  # fmt: skip
         t.Worker.objects.create(
             **common, name="worker-2@node", host="node", pid=4212, warm=False,
@@ -275,9 +294,21 @@ def full_catalogue(seed: int = 7) -> Factory:
         extra = (("cpp", "manual", "fused bias, AVX2"),) if i % 7 == 2 else ()
         factory.implement(operator, ROUTES + extra)
         factory.miss(operator, "explored", calls=12)
-    states = [("done", 2), ("done", 1), ("done", 2), ("running", 2), ("queued", 2), ("queued", 2), ("paused", 2)]
+    states = [
+        ("done", 2),
+        ("done", 1),
+        ("done", 2),
+        ("running", 2),
+        ("queued", 2),
+        ("queued", 2),
+        ("paused", 2),
+    ]
     for operator, (state, stage) in zip(known, states, strict=False):
-        more = {"doing": "tvm: tuning, 41 of 64 trials", "lease_owner": "worker-1@node"} if state == "running" else {}
+        more = (
+            {"doing": "tvm: tuning, 41 of 64 trials", "lease_owner": "worker-1@node"}
+            if state == "running"
+            else {}
+        )
         factory.trials(factory.explore(operator, state, stage, **more))
     factory.miss(rest[0], "promoted")
     factory.explore(rest[0], "running", 0, doing="onnxruntime: timing", lease_owner="worker-1@node")

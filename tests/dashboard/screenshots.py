@@ -1,4 +1,4 @@
-"""``python -m tests.dashboard.screenshots [FOLDER] [--url URL --user NAME --password WORD]``: every page as PNGs.
+"""Every page as PNGs: ``python -m tests.dashboard.screenshots [FOLDER] [--url URL --user NAME …]``.
 
 Light and dark, wide (1440) and narrow (390). Without ``--url`` the pages show the tests' made-up catalogue.
 """
@@ -44,11 +44,17 @@ def made_up(fill: bool) -> Iterator[str]:
 
 def paths_of(page: Any, url: str) -> dict[str, str]:
     """Name → path of every page; those of one row are found by following a list's first link."""
-    paths = {"overview": "/", "operators": "/operators/", "explorations": "/explorations/", "models": "/models/"}
+    paths = {
+        "overview": "/",
+        "operators": "/operators/",
+        "explorations": "/explorations/",
+        "models": "/models/",
+    }
     firsts = {
-        "operator": "/operators/?sort=-jobs",
+        "operator": "/operators/?sort=-jobs&method=compiler",
         "operator-missed": "/operators/?status=waiting",
-        "exploration": "/explorations/?state=running",
+        "exploration": "/explorations/?state=running&stage=2",
+        "exploration-new": "/explorations/?state=running&stage=0",
         "exploration-done": "/explorations/?state=done",
         "exploration-dead": "/explorations/?state=dead",
         "model": "/models/",
@@ -92,7 +98,9 @@ def main() -> int:
     options = parser.parse_args()
     chromium = find_chromium()
     if chromium is None:
-        print("No Chromium is installed (apt install chromium), so there are no screenshots.", file=sys.stderr)
+        print(
+            "No Chromium is installed (apt install chromium), so there are no screenshots.", file=sys.stderr
+        )
         return 1
     from playwright.sync_api import sync_playwright
 

@@ -26,6 +26,8 @@
     const source = document.getElementById(figure.dataset.chart);
     if (!source || typeof Plotly === "undefined") return;
     const chart = resolved(JSON.parse(source.textContent), {});
+    const short = chart.layout.meta?.short;
+    if (short && figure.clientWidth < 520) chart.layout.yaxis.ticktext = short;
     const config = { displayModeBar: false, responsive: true, doubleClick: "reset" };
     if (chart.layout.height) figure.style.setProperty("--chart-height", `${chart.layout.height}px`);
     Plotly.react(figure, chart.data, chart.layout, config).then(() => figure.classList.remove("waiting"));

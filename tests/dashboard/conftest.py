@@ -1,0 +1,52 @@
+"""People who look at pages, and a catalogue for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from tests.dashboard.factory import Factory, full_catalogue
+
+
+@pytest.fixture
+def administrator(db: None) -> User:
+    return User.objects.create_superuser("admin", password="admin")
+
+
+@pytest.fixture
+def pages(administrator: User) -> Client:
+    """A browser without JavaScript, logged in as an administrator."""
+    client = Client()
+    client.force_login(administrator)
+    return client
+
+
+@pytest.fixture
+def reader(db: None) -> Client:
+    """Logged in as somebody who administrates nothing."""
+    client = Client()
+    client.force_login(User.objects.create_user("reader", password="reader"))
+    return client
+
+
+@pytest.fixture
+def catalogue(db: None) -> Factory:
+    return full_catalogue()
+
+
+@pytest.fixture
+def queries_of(pages: Client) -> Callable[[str], int]:
+    """How many queries a page takes, its session's and user's included."""
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    def count(path: str) -> int:
+        pages.get(path)  # what is cached once per process is not counted
+        with CaptureQueriesContext(connection) as queries:
+            assert pages.get(path).status_code == 200
+        return len(queries)
+
+    return count

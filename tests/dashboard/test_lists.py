@@ -1,0 +1,94 @@
+"""Lists: narrowed, sorted and paged by what the URL says."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.db.models import Q
+from django.test import Client
+
+from catalog import models as c
+from catalog.selectors import listing
+from tests.dashboard.factory import Factory
+
+
+def found(**filters: str) -> list[c.Operator]:
+    return list(listing.operators(listing.Filters(**filters), Q()))
+
+
+def test_every_word_of_a_search_must_be_there(catalogue: Factory) -> None:
+    names = [operator.summary for operator in found(q="conv 56×56")]
+    assert names and all("Conv" in name and "56×56" in name for name in names)
+
+
+def test_a_key_is_found_by_its_beginning(catalogue: Factory) -> None:
+    operator = c.Operator.objects.order_by("?").first()
+    assert operator is not None
+    assert found(q=operator.key[:14]) == [operator]
+
+
+@pytest.mark.parametrize("status", listing.STATUSES)
+def test_a_status_gives_the_operators_that_show_it(catalogue: Factory, status: str) -> None:
+    filters = listing.Filters(status=status)
+    operators = list(listing.operators(filters, Q()))
+    assert operators
+    assert {row.status for row in listing.rows(operators, filters, Q())} == {status}
+
+
+def test_best_by_manual_gives_what_manual_kernels_win(catalogue: Factory) -> None:
+    operators = found(method="manual")
+    rows = listing.rows(operators, listing.Filters(), Q())
+    assert rows and all(row.best is not None and row.best.method == "manual" for row in rows)
+
+
+def test_sorting_by_speed_up_puts_the_unknown_last(catalogue: Factory) -> None:
+    for sort, reverse in (("-speedup", True), ("speedup", False)):
+        rows = listing.rows(found(sort=sort), listing.Filters(), Q())
+        ratios = [row.best.ratio_to_default if row.best else None for row in rows]
+        known = [ratio for ratio in ratios if ratio is not None]
+        assert known == sorted(known, reverse=reverse)
+        assert ratios == known + [None] * (len(ratios) - len(known))
+
+
+@pytest.mark.parametrize("sort", [sign + name for name in listing.SORTS for sign in ("", "-")])
+def test_no_order_loses_an_operator(catalogue: Factory, sort: str) -> None:
+    assert len(found(sort=sort)) == c.Operator.objects.count()
+
+
+def test_the_url_holds_filters_sort_and_page(pages: Client, catalogue: Factory) -> None:
+    html = pages.get("/operators/?q=conv&status=hit&method=library&sort=-speedup").content.decode()
+    assert 'value="conv"' in html
+    assert re.search(r"<option selected>hit</option>", html)
+    assert re.search(r"<option selected>library</option>", html)
+    assert 'aria-sort="descending"' in html
+    # Sorting the other way keeps what narrows the list.
+    assert "q=conv&amp;status=hit&amp;method=library&amp;sort=speedup" in html
+
+
+def test_what_a_url_cannot_mean_is_left_out(pages: Client, catalogue: Factory) -> None:
+    for query in ("status=;drop", "sort=password", "page=-5", "page=x", "method=x", "q=%00" + "x" * 5000):
+        assert pages.get(f"/operators/?{query}").status_code == 200, query
+        assert pages.get(f"/explorations/?{query}").status_code == 200, query
+
+
+def test_htmx_gets_the_part_that_changed(pages: Client, catalogue: Factory) -> None:
+    for path in ("/operators/", "/explorations/"):
+        part = pages.get(path, headers={"HX-Request": "true"})
+        assert b"<html" not in part.content
+        assert "HX-Request" in part.headers["Vary"]
+
+
+def test_pages_of_fifty(pages: Client, db: None) -> None:
+    factory = Factory()
+    for n in range(120):
+        factory.operator("Relu", f"Relu {n}×64 float32")
+    html = pages.get("/operators/?page=2&sort=recent").content.decode()
+    assert "51–100 of 120 operators" in html
+    assert "page=3" in html and "page=1" in html
+
+
+def test_explorations_are_narrowed_by_state_and_stage(pages: Client, catalogue: Factory) -> None:
+    html = pages.get("/explorations/?state=active&stage=2").content.decode()
+    assert "of 4 explorations" in html  # one running, two queued, one paused
+    assert "given up" in pages.get("/explorations/?state=dead").content.decode()

@@ -1,0 +1,138 @@
+"""Words, charts and code: what pages are made of."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.staticfiles import finders
+
+from catalog.selectors.traffic import Slot
+from dashboard import charts, wording
+from dashboard.code import SHOWN_CHARACTERS, highlighted, language_of
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("value_us", "text"),
+    [
+        (None, "–"), (0, "0 µs"), (0.85, "850 ns"), (0.9999, "1.00 µs"), (12.34, "12.3 µs"), (999.4, "999 µs"),
+        (999.7, "1.00 ms"), (1750, "1.75 ms"), (2_600_000, "2.60 s"),
+    ],
+)  # fmt: skip
+def test_times_have_three_digits_and_a_unit_that_suits(value_us: float | None, text: str) -> None:
+    assert wording.duration_us(value_us) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (None, "–"),
+        (0, "0%"),
+        (0.004, "0.4%"),
+        (0.5, "50%"),
+        (0.994, "99.4%"),
+        (0.99999, "99.9%"),
+        (1, "100%"),
+    ],
+)
+def test_nearly_all_is_never_called_all(share: float | None, text: str) -> None:
+    assert wording.percent(share) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1234, "1,234"), (12_345, "12.3k"), (4_560_000, "4.56M"), (0, "0"), (None, "–")]
+)
+def test_counts(value: float | None, text: str) -> None:
+    assert wording.compact(value) == text
+
+
+@pytest.mark.parametrize(
+    ("away_s", "text"),
+    [(2, "just now"), (42, "42 s ago"), (190, "3 min ago"), (7300, "2 h ago"), (-7300, "in 2 h"), (4 * 86400, "4 days ago"),
+     (40 * 86400, "12 Oct 2026")],
+)  # fmt: skip
+def test_moments_are_told_from_now(away_s: float, text: str) -> None:
+    assert wording.relative(NOW - timedelta(seconds=away_s), NOW) == text
+
+
+def test_seconds_of_work() -> None:
+    said = [wording.duration_s(value) for value in (0.24, 3.14, 38.2, 250, 7500)]
+    assert said == ["0.24 s", "3.1 s", "38 s", "4 min 10 s", "2 h 5 min"]
+
+
+def figures() -> list[charts.Figure]:
+    slots = [Slot(NOW, 3, 1), Slot(NOW + timedelta(hours=1), 0, 0)]
+    dots = [
+        charts.Dot("1", "library", 10.0, 9.0, 11.0, "one"),
+        charts.Dot("2", "compiler", 500.0, 450.0, 560.0, "two"),
+        charts.Dot("3", "manual", 7000.0, 6900.0, 7100.0, "three"),
+    ]
+    bars = [charts.Bar("a", "library", 10, 5, "a"), charts.Bar("b", "", 3, 0, "b")]
+    return [
+        charts.hit_rate(slots),
+        charts.times(dots, 600.0),
+        charts.times(dots[:1], None),
+        charts.trials(dots, [(4, "crashed")]),
+        charts.model_time(bars),
+    ]
+
+
+@pytest.mark.parametrize("figure", figures())
+def test_every_chart_is_one_that_plotly_knows(figure: charts.Figure) -> None:
+    import plotly.graph_objects as go
+
+    def painted(value: Any) -> Any:
+        if isinstance(value, str) and value.startswith("$"):
+            return "#123456"
+        if isinstance(value, dict):
+            return {key: painted(item) for key, item in value.items()}
+        return [painted(item) for item in value] if isinstance(value, list) else value
+
+    go.Figure(painted(figure))  # raises on a property that does not exist or a value it cannot have
+    json.dumps(figure, allow_nan=False)
+
+
+def test_every_colour_of_a_chart_is_a_token() -> None:
+    tokens = Path(str(finders.find("css/tokens.css"))).read_text()
+
+    def colours(value: Any) -> set[str]:
+        if isinstance(value, str):
+            return {value[1:]} if value.startswith("$") else set()
+        items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        return {name for item in items for name in colours(item)}
+
+    for name in set().union(*map(colours, figures())):
+        assert f"--{name}: light-dark(" in tokens, name
+
+
+def test_highlighting_escapes_what_it_shows() -> None:
+    assert "<script>" not in highlighted("// <script>alert(1)</script>\nvoid f();").html
+    assert "<b>" not in highlighted("<b>plain</b>").html
+
+
+def test_long_code_is_cut_and_says_by_how_much() -> None:
+    code = highlighted("x" * (SHOWN_CHARACTERS + 5))
+    assert code.cut == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ('{"call": "conv2d"}', "json"), ("# from tvm.script import ir as I\n@I.ir_module", "python"),
+        ("; ModuleID = 'x'\n", "llvm"), ("#include <math.h>\nvoid f(void) {}", "c"),
+        ("#include <vector>\nstd::vector<int> v;", "cpp"), ("nothing of the kind", "text"),
+    ],
+)  # fmt: skip
+def test_languages(text: str, language: str) -> None:
+    assert language_of(text) == language
+
+
+def test_plotly_comes_from_the_installed_package() -> None:
+    found = finders.find("vendor/plotly.min.js")
+    assert found and Path(str(found)).stat().st_size > 1_000_000
+    assert finders.find("vendor/other.js") is None
