@@ -164,7 +164,7 @@ def _fitting_opset(op: str, attrs: Mapping[str, Any], inputs: int) -> int:
     """
     for opset in range(OPSET, OLDEST_OPSET - 1, -1):
         schema = schemas.find(op, opset)
-        if schema is None or op in schemas.REPLACED and schema.raw.deprecated:
+        if schema is None or (op in schemas.REPLACED and schema.raw.deprecated):
             continue
         if not schema.min_inputs <= inputs <= schema.max_inputs:
             continue

@@ -14,6 +14,7 @@ from opatlas.identity.bounds import (
     MAX_PORTS,
     check_opset,
     check_shape,
+    quoted,
     refuse,
     shown,
 )
@@ -43,6 +44,7 @@ def read_model(
         refuse(
             "Local functions, training information and sparse initializers are not allowed in an operator."
         )
+    _check_names(model)
     source = Source(opset=opset, values={}, steps=[], outputs=[])
     for tensor in graph.initializer:
         _constant(source, tensor.name, tensor)
@@ -72,6 +74,18 @@ def _told(info: ValueInfoProto) -> tuple[str, tuple[int, ...]] | None:
     if any(not dim.HasField("dim_value") for dim in tensor.shape.dim):
         return None
     return NAMES[tensor.elem_type], tuple(dim.dim_value for dim in tensor.shape.dim)
+
+
+def _check_names(model: ModelProto) -> None:
+    """protobuf hands out what is no UTF-8 as bytes."""
+    graph = model.graph
+    names = [item.name for group in (graph.input, graph.initializer, graph.output) for item in group]
+    for node in graph.node:
+        names += [node.op_type, node.domain, *node.input, *node.output]
+        names += [attribute.name for attribute in node.attribute]
+    for name in names:
+        if not isinstance(name, str):
+            refuse(f"The name {quoted(name)} in the model is not UTF-8 text.")
 
 
 def _opset(model: ModelProto) -> int:

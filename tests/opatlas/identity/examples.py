@@ -30,11 +30,15 @@ IMAGE = tensor(2, 6, 9, 8)
 MATRIX = tensor(5, 7)
 TOKENS = tensor(2, 5, 12)
 
-UNARY = (
-    "Abs Acos Asin Atan Ceil Cos Cosh Erf Exp Floor Gelu HardSwish Identity IsInf IsNaN Log Mish Neg "
-    "Reciprocal Relu Round Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh"
-).split()
-BINARY = "Add Sub Mul Div Pow Max Min Mean Sum PRelu Greater Less Equal GreaterOrEqual LessOrEqual".split()
+UNARY = [
+    "Abs", "Acos", "Asin", "Atan", "Ceil", "Cos", "Cosh", "Erf", "Exp", "Floor", "Gelu", "HardSwish",
+    "Identity", "IsInf", "IsNaN", "Log", "Mish", "Neg", "Reciprocal", "Relu", "Round", "Sigmoid",
+    "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Tan", "Tanh",
+]  # fmt: skip
+BINARY = [
+    "Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Mean", "Sum", "PRelu", "Greater", "Less", "Equal",
+    "GreaterOrEqual", "LessOrEqual",
+]  # fmt: skip
 
 EXAMPLES: list[Document] = [
     *(node(op, IMAGE) for op in UNARY),

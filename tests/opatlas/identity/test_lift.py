@@ -16,6 +16,11 @@ from opatlas.identity.statics import REDUCTIONS
 from tests.opatlas.identity.examples import Document, known, node, tensor, weight
 
 X = tensor(2, 6, 8, 8)
+NORMS = [weight(6)] * 4
+DOUBLE = known(1.0, 1.0, 2.0, 2.0, dtype="float32")
+GRID = tensor(2, 4, 4, 2)
+REGIONS = [tensor(3, 4), tensor(3, dtype="int64")]
+GEMM = [tensor(3, 4), weight(4, 5), weight(5)]
 
 # (the node as an older opset says it, that opset, the same at the canonical opset)
 PAIRS: list[tuple[Document, int, Document]] = [
@@ -43,24 +48,26 @@ PAIRS: list[tuple[Document, int, Document]] = [
     (node("Clip", X, min=0.0), 7, node("Clip", X, {"value": 0, "dtype": "float32"})),
     (node("Dropout", X, ratio=0.3), 9, node("Identity", X)),
     (node("Dropout", X), 13, node("Identity", X)),
-    (node("BatchNormalization", X, *[weight(6)] * 4, momentum=0.5), 9, node("BatchNormalization", X, *[weight(6)] * 4)),
+    (node("BatchNormalization", X, *NORMS, momentum=0.5), 9, node("BatchNormalization", X, *NORMS)),
     (node("Softmax", tensor(4, 9)), 11, node("Softmax", tensor(4, 9), axis=1)),
     (node("Softmax", tensor(4, 9, 1, 1)), 9, node("Softmax", tensor(4, 9, 1, 1), axis=1)),
-    (node("Upsample", X, scales=[1.0, 1.0, 2.0, 2.0]), 7, node("Upsample", X, known(1.0, 1.0, 2.0, 2.0, dtype="float32"))),
-    (node("GridSample", X, tensor(2, 4, 4, 2), mode="bicubic"), 16, node("GridSample", X, tensor(2, 4, 4, 2), mode="cubic")),
+    (node("Upsample", X, scales=[1.0, 1.0, 2.0, 2.0]), 7, node("Upsample", X, DOUBLE)),
+    (node("GridSample", X, GRID, mode="bicubic"), 16, node("GridSample", X, GRID, mode="cubic")),
     (node("Cast", X, to=10), 9, node("Cast", X, to=10)),
     (
-        node("RoiAlign", X, tensor(3, 4), tensor(3, dtype="int64")),
+        node("RoiAlign", X, *REGIONS),
         10,
-        node(
-            "RoiAlign", X, tensor(3, 4), tensor(3, dtype="int64"), coordinate_transformation_mode="output_half_pixel"
-        ),
+        node("RoiAlign", X, *REGIONS, coordinate_transformation_mode="output_half_pixel"),
     ),
     (node("CastLike", X, tensor(1, dtype="float16")), 15, node("Cast", X, to=10)),
     (node("Conv", X, weight(4, 6, 3, 3)), 7, node("Conv", X, weight(4, 6, 3, 3), kernel_shape=[3, 3])),
     (node("MaxPool", X, kernel_shape=[2, 2]), 8, node("MaxPool", X, kernel_shape=[2, 2], strides=[1, 1])),
-    (node("AveragePool", X, kernel_shape=[2, 2]), 7, node("AveragePool", X, kernel_shape=[2, 2], dilations=[1, 1])),
-    (node("Gemm", tensor(3, 4), weight(4, 5), weight(5)), 7, node("Gemm", tensor(3, 4), weight(4, 5), weight(5))),
+    (
+        node("AveragePool", X, kernel_shape=[2, 2]),
+        7,
+        node("AveragePool", X, kernel_shape=[2, 2], dilations=[1, 1]),
+    ),
+    (node("Gemm", *GEMM), 7, node("Gemm", *GEMM)),
     (node("Reshape", X, known(0, -1)), 5 + 2, node("Reshape", X, known(2, 384))),
     (node("Cast", X, to=10, round_mode="up"), 24, node("Cast", X, to=10)),
     (node("Relu", X), 28, node("Relu", X)),
@@ -189,8 +196,8 @@ def run(onnxruntime: Any, model: onnx.ModelProto, feeds: dict[str, np.ndarray]) 
 # Types whose schema differs from the canonical opset's in element types or in what is new and defaults to the
 # old meaning: read one by one when they were listed.
 SAME_MEANING = {
-    "ArgMax", "ArgMin", "Attention", "AveragePool", "CastLike", "Cast", "DepthToSpace", "DequantizeLinear", "GRU",
-    "GatherND", "Gemm", "LSTM", "LpPool", "MaxPool", "QuantizeLinear", "RNN", "Range", "Reshape",
+    "ArgMax", "ArgMin", "Attention", "AveragePool", "CastLike", "Cast", "DepthToSpace", "DequantizeLinear",
+    "GRU", "GatherND", "Gemm", "LSTM", "LpPool", "MaxPool", "QuantizeLinear", "RNN", "Range", "Reshape",
     "ScatterElements", "ScatterND", "Shape", "SpaceToDepth",
 }  # fmt: skip
 
@@ -238,8 +245,8 @@ def test_the_newest_opset_of_this_onnx_is_known() -> None:
         (node("Relu", X), 99, "Opset 99 is not known"),
         (node("Swish", X), 24, "came after ONNX opset 23"),
         (node("Gelu", X), 17, "opset 17 has no operator type 'Gelu'"),
-        (node("BatchNormalization", X, *[weight(6)] * 4, spatial=0), 7, "spatial 0"),
-        (node("BatchNormalization", X, *[weight(6)] * 4, outputs=5), 9, "for training"),
+        (node("BatchNormalization", X, *NORMS, spatial=0), 7, "spatial 0"),
+        (node("BatchNormalization", X, *NORMS, outputs=5), 9, "for training"),
         (node("Dropout", X, outputs=2), 9, "mask"),
         (node("Resize", X, known(1.0, 1.0, 2.0, 2.0, dtype="float32")), 9, "opset 9 has no operator type"),
     ],
