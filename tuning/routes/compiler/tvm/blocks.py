@@ -46,14 +46,18 @@ def calls_of(made: Any, block: Any) -> set[str]:
     return set(_CALL.findall(made.get(block).script()))
 
 
-def variables(expression: Any) -> set[Any]:
-    """The variables of an index expression."""
+def variables(expression: Any, groups: dict[Any, int] | None = None) -> set[Any]:
+    """The variables of an index expression. With ``groups``, a variable that only appears divided by a
+    constant (the channel of a grouped convolution) is put there, with the constant, and not returned."""
     from tvm import ir
 
     if isinstance(expression, ir.Var):
         return {expression}
+    if groups is not None and type(expression).__name__ == "FloorDiv" and isinstance(expression.a, ir.Var):
+        groups[expression.a] = int(expression.b)
+        return set()
     parts = (getattr(expression, name, None) for name in ("a", "b", "value"))
-    return {v for part in parts if isinstance(part, ir.Expr) for v in variables(part)}
+    return {v for part in parts if isinstance(part, ir.Expr) for v in variables(part, groups)}
 
 
 def divisors(extent: int) -> list[int]:

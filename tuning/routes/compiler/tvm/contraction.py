@@ -10,7 +10,7 @@ output's innermost axis, which needs no copy.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from tuning.routes.compiler.tvm.blocks import (
@@ -38,6 +38,7 @@ class Axis:
     extent: int
     reduces: bool
     reads: tuple[bool, bool]  # whether each operand's index depends on it
+    group: int = 0  # an operand depends on it only from one group of this many to the next
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,10 @@ class Shape:
     vectors: int = 0
     columns: int = 256  # columns done before the next strip of rows
     rows: int = 96  # rows done while a panel is in the cache
-    outer_rows: bool = False  # other spatial axes inside the panels instead of outside
+    outer_rows: bool | None = None  # other spatial axes inside the panels instead of outside
+
+
+AS_CHOSEN = Shape()
 
 
 @dataclass(frozen=True)
@@ -68,9 +72,7 @@ class Tile:
         return self.lanes * self.vectors
 
 
-def schedule_contraction(
-    made: Any, machine: Machine, variant: str, free: set[int], shape: Shape = Shape()
-) -> bool:
+def schedule_contraction(made: Any, machine: Machine, variant: str, free: set[int], shape: Shape) -> bool:
     """Tile the function's one contraction and make the rest flat; False where there is no such thing."""
     block = _find(made)
     if block is None:
@@ -136,22 +138,24 @@ def _choose_tile(
     opposite = (not column.reads[0], not column.reads[1])
     rows = [axis for axis in spatial if axis.reads == opposite and axis.extent > 1]
     full = lanes_of(made, block, machine)
-    lanes = power_divisor(column.extent, full)
+    whole = gcd(column.extent, column.group) if column.group else column.extent
+    lanes = power_divisor(whole, full)
     if lanes < 4:
         return None
     best = max(
         (
-            (_load_ratio(height, vectors), -vectors, row, height, vectors)
+            # Of equal axes the last: along it the operand is contiguous.
+            (_load_ratio(height, vectors), -vectors, row.index if row else 0, row, height, vectors)
             for row in (rows or [None])
             for height in divisors(row.extent if row else 1)
-            for vectors in divisors(column.extent // lanes)
+            for vectors in divisors(whole // lanes)
             if height * vectors <= machine.accumulators
             and height <= (shape.height or height)
             and vectors <= (shape.vectors or vectors)
         ),
-        key=lambda choice: choice[:2],
+        key=lambda choice: choice[:3],
     )
-    _, _, row, height, vectors = best
+    *_, row, height, vectors = best
     return Tile(column, row, lanes, vectors, height, shape)
 
 
@@ -212,6 +216,7 @@ def _consumer(made: Any, block: Any) -> Any:
 
 
 def _tile(made: Any, block: Any, consumer: Any, axes: list[Axis], tile: Tile, machine: Machine) -> None:
+    """Split, order and share out the loops; sums are started before and written back after the reduction."""
     _columns_last(made, block, tile)
     loops = made.get_loops(block)
     reducing = [loops[axis.index] for axis in axes if axis.reduces]
@@ -231,7 +236,7 @@ def _tile(made: Any, block: Any, consumer: Any, axes: list[Axis], tile: Tile, ma
         row_mid = largest_divisor(strips, max(1, tile.shape.rows // tile.height))
         row_out, row_in, height = made.split(loops[tile.rows.index], [None, row_mid, tile.height])
         outer, middle, inner = [column_out, *others, row_out], [column_in, row_in], [height]
-        if tile.shape.outer_rows:
+        if _rows_inside(tile):
             outer, middle = [column_out, column_in], [*others, row_out, row_in]
     made.reorder(*outer, *middle, *reducing, *inner, vectors, lanes)
     made.reverse_compute_at(consumer, middle[-1], preserve_unit_loops=True)
@@ -239,6 +244,14 @@ def _tile(made: Any, block: Any, consumer: Any, axes: list[Axis], tile: Tile, ma
     _unroll(made, block, len(inner) + 2)
     _unroll(made, made.decompose_reduction(block, reducing[0]), len(inner) + 2)
     _finish(made, consumer, middle[-1], tile, machine)
+
+
+def _rows_inside(tile: Tile) -> bool:
+    """Whether all rows pass by before the next panel: where lines are short a panel is used too rarely
+    otherwise (1×1 convolutions over 14×14 and 7×7: 10–15 % faster)."""
+    if tile.shape.outer_rows is not None or tile.rows is None:
+        return bool(tile.shape.outer_rows)
+    return tile.rows.extent <= 14
 
 
 def _unroll(made: Any, block: Any, depth: int) -> None:

@@ -1,8 +1,9 @@
 """exp, tanh, erf and powers that stay in vector registers.
 
-LLVM turns a vector ``llvm.exp`` into one call of libm per lane; a GELU over 400,000 elements then takes 1.1 ms
-instead of 0.04 ms. These replacements are polynomials that keep what strict float32 promises: errors of a few
-units in the last place, infinities, NaN and gradual underflow as libm has them. Other types keep libm.
+LLVM turns a vector ``llvm.exp`` into one call of libm per lane; a GELU over 400,000 elements then takes
+1.1 ms instead of 0.04 ms. These replacements are polynomials that keep what strict float32 promises: errors
+of a few units in the last place, infinities, NaN and gradual underflow as libm has them. Other types keep
+libm.
 
 Coefficients: exp from Cephes' ``expf`` (Moshier), tanh and erf the rational approximations that Eigen and XLA
 use for float32.
@@ -162,9 +163,7 @@ def _erf(x: Any) -> Any:
 
 def _odd(x: Any, numerator: Sequence[float], denominator: Sequence[float]) -> Any:
     """``x`` times a rational function of ``x``²."""
-    return _named(
-        x * x, lambda square: x * _polynomial(square, numerator) / _polynomial(square, denominator)
-    )
+    return _named(x * x, lambda square: x * _polynomial(square, numerator) / _polynomial(square, denominator))
 
 
 def _power(x: Any, exponent: Any) -> Any | None:

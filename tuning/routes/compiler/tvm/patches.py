@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
 from tuning.routes.compiler.tvm import intrinsics
 
 VERSIONS = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.14.post1"}

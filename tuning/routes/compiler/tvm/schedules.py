@@ -23,7 +23,7 @@ from tuning.routes.compiler.tvm.blocks import (
     power_divisor,
     vectorise_last,
 )
-from tuning.routes.compiler.tvm.contraction import Shape, is_contraction, schedule_contraction
+from tuning.routes.compiler.tvm.contraction import AS_CHOSEN, Shape, is_contraction, schedule_contraction
 from tuning.routes.compiler.tvm.patches import import_tvm
 
 _COSTLY = {"exp", "tanh", "erf", "sigmoid", "pow", "log", "sqrt", "rsqrt"}
@@ -57,7 +57,7 @@ def schedule(function: Any, machine: Machine, variant: str) -> Any:
     return made
 
 
-def tiled(function: Any, machine: Machine, variant: str, shape: Shape = Shape()) -> Any | None:
+def tiled(function: Any, machine: Machine, variant: str, shape: Shape = AS_CHOSEN) -> Any | None:
     """A tiled schedule, or None where the function is no contraction that the tiles fit."""
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import ScheduleError

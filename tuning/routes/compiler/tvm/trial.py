@@ -22,7 +22,9 @@ _FIRST_LIMIT = 4.0
 """A first run this many times slower than the best so far is its only one."""
 
 
-def time_module(module: Any, target: Any, best_s: float | None, timeout_s: float, threads: int) -> float | None:
+def time_module(
+    module: Any, target: Any, best_s: float | None, timeout_s: float, threads: int
+) -> float | None:
     """Seconds per run of the IRModule's ``main``, or None where it cannot be built, crashes or hangs."""
     return in_fork(lambda: _build_and_time(module, target, best_s, threads), timeout_s)
 
