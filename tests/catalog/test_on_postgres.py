@@ -1,0 +1,22 @@
+"""The catalogue's tests once more, on PostgreSQL: locks, upserts, bounds of columns, and times."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.services
+@pytest.mark.slow
+def test_the_catalogue_behaves_the_same_on_postgres(private_postgres):
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not services and not slow",
+         "tests/catalog", "tests/hostile/test_bad_lookups.py"],
+        env={**os.environ, "DATABASE_URL": private_postgres.new_database()},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-6000:]
+    assert " passed" in done.stdout

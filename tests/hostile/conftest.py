@@ -1,0 +1,81 @@
+"""A service's state on disk, as processes of its own see it: on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Deployment:
+    """An empty, migrated database with its folder; ``environment`` is what its processes run in."""
+
+    environment: dict[str, str]
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str) -> str:
+        """Run a process to its end; gives what it printed."""
+        process = self.start(*arguments)
+        said, complaints = process.communicate(timeout=120)
+        assert process.returncode == 0, complaints[-3000:]
+        return said
+
+    def manage(self, *arguments: str) -> str:
+        return self.run("manage.py", *arguments)
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of a query, read by a process of its own."""
+        code = (
+            "import django, json, sys; django.setup()\n"
+            "from django.db import connection\n"
+            "with connection.cursor() as c:\n"
+            "    c.execute(sys.argv[1]); print(json.dumps(c.fetchall(), default=str))"
+        )
+        return [tuple(row) for row in json.loads(self.run("-c", code, sql))]
+
+
+@pytest.fixture
+def deploy(tmp_path: Path) -> Callable[..., Deployment]:
+    """``deploy(DATABASE_URL=…)``: a migrated state folder."""
+
+    def make(**variables: str) -> Deployment:
+        inherited = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+        environment = inherited | {
+            "OPATLAS_HOME": str(tmp_path / "home"),
+            "OPATLAS_LOG": "ERROR",
+            "DJANGO_SETTINGS_MODULE": "dashboard.settings",
+            **variables,
+        }
+        made = Deployment(environment)
+        made.manage("migrate", "--verbosity", "0")
+        return made
+
+    return make
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.services)])
+def deployment(request: pytest.FixtureRequest, deploy: Callable[..., Deployment]) -> Iterator[Deployment]:
+    """The same test on both databases."""
+    if request.param == "sqlite":
+        yield deploy()
+    else:
+        yield deploy(DATABASE_URL=request.getfixturevalue("private_postgres").new_database())

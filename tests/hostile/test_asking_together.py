@@ -1,0 +1,31 @@
+import json
+import time
+
+import pytest
+
+from tests.hostile.asker import LENGTHS
+
+pytestmark = pytest.mark.slow
+
+PROCESSES, THREADS = 4, 5
+
+
+def test_twenty_at_once_make_one_miss_each_with_a_count_of_twenty(deployment):
+    key = deployment.manage("create_api_key", "together").strip()
+    start = str(time.time() + 4)  # all are up by then
+    askers = [
+        deployment.start("-m", "tests.hostile.asker", key, str(THREADS), start) for _ in range(PROCESSES)
+    ]
+    answers = []
+    for asker in askers:
+        said, complaints = asker.communicate(timeout=120)
+        assert asker.returncode == 0, complaints[-3000:]
+        answers += json.loads(said)
+    assert answers == [["waiting"] * len(LENGTHS)] * (PROCESSES * THREADS)
+    rows = deployment.query("SELECT count, calls FROM catalog_miss")
+    assert rows == [(PROCESSES * THREADS, float(PROCESSES * THREADS))] * len(LENGTHS)
+    assert deployment.query("SELECT COUNT(*) FROM catalog_operator") == [(len(LENGTHS),)]
+    assert deployment.query("SELECT COUNT(*) FROM catalog_target") == [(1,)]
+    deployment.manage("drain_journal")
+    (tally,) = set(deployment.query("SELECT misses FROM catalog_lookuptally"))
+    assert tally == (PROCESSES * THREADS,)

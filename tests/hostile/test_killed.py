@@ -1,0 +1,52 @@
+"""SIGKILL anywhere loses nothing that was answered, and counts nothing twice."""
+
+import random
+import time
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+SETUP = """
+import django; django.setup()
+from catalog import services
+from tests.catalog import making
+place = {
+    "operator": services.register_operator(making.relu(64)),
+    "target": services.register_target(making.TARGET),
+    "setting": services.register_setting(making.SETTING),
+}
+services.publish(making.new_result(place, "eager", 1.0))
+"""
+
+
+def counts(deployment):
+    ((usage,),) = deployment.query("SELECT COUNT(*) FROM catalog_usage")
+    ((tally,),) = deployment.query("SELECT COALESCE(SUM(hits), 0) FROM catalog_lookuptally")
+    ((job,),) = deployment.query("SELECT COALESCE(SUM(hits), 0) FROM catalog_joboperator")
+    return usage, tally, job
+
+
+def test_a_killed_writer_loses_no_answered_hit_and_a_killed_drainer_counts_none_twice(deployment):
+    deployment.run("-c", SETUP)
+    answered = 0
+    for _ in range(2):
+        writer = deployment.start("-m", "tests.hostile.journalling")
+        assert writer.stdout.readline() == "ready\n"
+        time.sleep(1.0)
+        writer.kill()
+        answered += len(writer.stdout.read().splitlines())
+        writer.communicate()
+    assert answered > 100
+    # Drainers, killed in their middle at random; a seed, so that a failure can be had again.
+    moments = random.Random(7)
+    for _ in range(4):
+        drainer = deployment.start("manage.py", "drain_journal", "--limit", "5000")
+        time.sleep(0.5 + moments.random())
+        drainer.kill()
+        drainer.communicate()
+    deployment.manage("drain_journal")
+    usage, tally, job = counts(deployment)
+    # At most one line of each writer was on disk without its answer having left.
+    assert answered <= usage <= answered + 2
+    assert usage == tally == job
