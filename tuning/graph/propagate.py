@@ -40,7 +40,17 @@ RANDOM = frozenset(
 )
 CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
-WHOLE_MODEL = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
+LIKE_INPUT = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
+"""ONNX infers these by way of their function bodies alone, which needs a whole model; both keep the type."""
+
+_REFUSALS = (
+    onnx.shape_inference.InferenceError,
+    onnx.checker.ValidationError,
+    RuntimeError,
+    ValueError,
+    KeyError,
+    TypeError,
+)
 
 
 @dataclass(frozen=True)
@@ -199,32 +209,16 @@ def _infer(walk: Walk, node: onnx.NodeProto) -> dict[str, TensorType]:
             data,
             opset_imports=[helper.make_opsetid("", walk.opset)],
         )
-    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError, KeyError) as error:
+    except _REFUSALS as error:
         raise InvalidModel(f"Node {label(node)} contradicts its inputs: {_last_sentence(error)}.") from None
-    if node.op_type in WHOLE_MODEL:
-        inferred = _infer_whole(walk, node, data)
+    if node.op_type in LIKE_INPUT:
+        return {node.output[0]: walk.types[node.input[0]]}
     known = {name: concrete(proto) for name, proto in inferred.items()}
     return {
         name: tensor
         for name, tensor in known.items()
         if tensor is not None and min(tensor.shape, default=0) >= 0
     }
-
-
-def _infer_whole(
-    walk: Walk, node: onnx.NodeProto, data: Mapping[str, onnx.TensorProto]
-) -> dict[str, onnx.TypeProto]:
-    """Like :func:`_infer` by way of a whole model, where ONNX knows an operator by its function body only."""
-    inputs = [
-        helper.make_value_info(name, walk.types[name].to_proto())
-        for name in dict.fromkeys(node.input)
-        if name
-    ]
-    outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output if name]
-    graph = helper.make_graph([node], "one", inputs, outputs, list(data.values()))
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", walk.opset)])
-    done = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    return {value.name: value.type for value in done.graph.output}
 
 
 def _last_sentence(error: Exception) -> str:

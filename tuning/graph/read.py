@@ -52,6 +52,7 @@ def read_onnx(data: bytes, *, max_bytes: int = MAX_MODEL_BYTES) -> onnx.ModelPro
         ) from None
     if not model.HasField("graph") or not (model.graph.node and model.graph.output):
         raise InvalidModel("This is no complete ONNX file: it has no graph with nodes and outputs.")
+    _check_text(model)
     _check_opset(model)
     for tensor in _tensors(model):
         _check_tensor(tensor)
@@ -65,6 +66,27 @@ def read_onnx(data: bytes, *, max_bytes: int = MAX_MODEL_BYTES) -> onnx.ModelPro
 def opset_of(model: onnx.ModelProto) -> int:
     """The version of ONNX's own opset that the model was written for."""
     return next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
+
+
+def _check_text(model: onnx.ModelProto) -> None:
+    """Protobuf hands out names that are not UTF-8 as bytes, which nothing behind this expects."""
+    texts: list[object] = [entry.domain for entry in model.opset_import]
+    nodes = [node for function in model.functions for node in function.node]
+    texts += [
+        text for function in model.functions for text in (function.name, function.domain, *function.input)
+    ]
+    texts += [text for function in model.functions for text in (*function.output, *function.attribute)]
+    for graph, _ in _all_graphs(model):
+        nodes += graph.node
+        texts += [tensor.name for tensor in graph.initializer]
+        for value in [*graph.input, *graph.output, *graph.value_info]:
+            texts += [value.name, *(dim.dim_param for dim in value.type.tensor_type.shape.dim)]
+    for node in nodes:
+        texts += [node.name, node.op_type, node.domain, *node.input, *node.output]
+        for attribute in node.attribute:
+            texts += [attribute.name, attribute.ref_attr_name]
+    if not all(isinstance(text, str) for text in texts):
+        raise InvalidModel("This is no sound ONNX file: it has a name that is not UTF-8.")
 
 
 def _check_opset(model: onnx.ModelProto) -> None:
