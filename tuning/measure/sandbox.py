@@ -2,8 +2,8 @@
 
 T2: bubblewrap. Own user, PID, network, IPC, UTS and mount namespaces, no capabilities, a read-only system
 and nothing of the machine's files but what Python, the compilers and the two packages need.
-T1: ``unshare`` from util-linux. Own user, PID, network, IPC and UTS namespaces; the host's
-file system.
+T1: ``unshare`` from util-linux. Own user, PID, network, IPC, UTS and mount namespaces; the host's files can
+be read but not written (``confine``), no capabilities.
 T0: limits only (``zygote_main`` sets them in every tier). For our own generators.
 """
 
@@ -24,6 +24,11 @@ TIERS = ("T2", "T1", "T0")
 TMP_BYTES = 256 << 20
 SHARED_MEMORY_BYTES = 64 << 20
 
+_PROBE = {
+    "T2": "import tuning.measure.wire",
+    "T1": "import os, pathlib; from tuning.measure.confine import confine;"
+    " confine(pathlib.Path(os.environ['OPATLAS_CONFINE']))",
+}
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32")
 _SYSTEM_BITS = (
     "/etc/ld.so.cache",
@@ -76,6 +81,7 @@ def environment(tier: str, work: Path, cache: Path | None = None) -> dict[str, s
     """All that a sandboxed process sees of the environment. ``cache``: where the loader's own thread pool
     lies compiled, read-only."""
     return {
+        **({"OPATLAS_CONFINE": str(work)} if tier == "T1" else {}),
         **({"OPATLAS_OWN_TMP": "1"} if tier == "T2" else {}),
         **({"OPATLAS_CACHE": str(cache)} if cache else {}),
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
@@ -103,12 +109,14 @@ def _bubblewrap(work: Path, readable: Sequence[Path]) -> list[str]:
     arguments += ["--size", str(SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
     for readable_path in (*_python_paths(), *_packages(), *readable):
         arguments += ["--ro-bind", str(readable_path), str(readable_path)]
-    return [*arguments, "--bind", str(work), str(work), "--chdir", str(work), "--hostname", "sandbox"]
+    arguments += ["--bind", str(work), str(work), "--chdir", str(work), "--hostname", "sandbox"]
+    # What is left of the root is a tmpfs without a limit: nobody may fill it.
+    return [*arguments, "--remount-ro", "/"]
 
 
 def _unshare() -> list[str]:
     return ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc",
-            "--net", "--ipc", "--uts"]  # fmt: skip
+            "--net", "--ipc", "--uts", "--mount"]  # fmt: skip
 
 
 @cache
@@ -136,7 +144,7 @@ def why_not(tier: str) -> str | None:
     program = "bwrap" if tier == "T2" else "unshare"
     if shutil.which(program) is None:
         return f"{program} is not installed"
-    probe = [sys.executable, "-c", "import tuning.measure.wire"]
+    probe = [sys.executable, "-c", _PROBE[tier]]
     try:
         with tempfile.TemporaryDirectory(prefix="opatlas-tier-") as folder:
             done = subprocess.run(

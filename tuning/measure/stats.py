@@ -41,8 +41,8 @@ def per_call_us(
     and taken from both batches: the slope of each sample alone would be three times as noisy.
     """
     once, twice = np.asarray(once_ns, np.float64), np.asarray(twice_ns, np.float64)
-    fixed = float(np.clip(np.median(2 * once - twice), 0.0, most_fixed_ns))
-    return [max(float(value), 1e-3) for value in (once + twice - 2 * fixed) / (3 * calls) / 1e3]
+    fixed = float(np.clip(np.median(2 * once - twice), 0.0, min(most_fixed_ns, float(once.min()) / 2)))
+    return [float(value) for value in (once + twice - 2 * fixed) / (3 * calls) / 1e3]
 
 
 def timing(default_us: Sequence[float], candidate_us: Sequence[float]) -> Timing:

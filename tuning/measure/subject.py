@@ -84,10 +84,9 @@ class Subject:
             self._judge(index)
             elapsed = time.monotonic() - started
             if default_us and elapsed > max(HOPELESS_S, HOPELESS_RATIO * default_us / 1e6):
-                raise ChildFailed(
-                    Status.SLOWER,
-                    f"a first run took {elapsed:.2f} s, the default's {default_us / 1e3:.2f} ms",
-                )
+                took = f"a first run took {elapsed:.2f} s, the default's {default_us / 1e3:.2f} ms"
+                raise ChildFailed(Status.SLOWER, took)
+        self._must_be_alone()
 
     def refill(self) -> None:
         """Take over the specimen's renewed inputs."""

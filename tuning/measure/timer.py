@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from tuning.measure.outcome import Status, Timing
 from tuning.measure.process import Child, ChildFailed
 from tuning.measure.quiet import NOISY_SHARE, Turn, wait_until_quiet
@@ -25,8 +23,6 @@ FIXED_SLACK_NS = 30e3
 SLOWER_RATIO = 1 / 3
 SLOWER_AFTER = 3
 CLEARLY_SLOWER = 0.8
-PATIENCE = 4.0
-"""A disturbed race may take this many times its seconds."""
 MOST_ROUNDS = 200
 UNUSABLE_INTERVAL = 1.5
 """ratio_high ÷ ratio_low above which samples of a noisy host say nothing."""
@@ -39,6 +35,16 @@ class Effort:
     seconds: float
     rounds: int
     stop_losers: bool
+
+    @property
+    def patience_s(self) -> float:
+        """After this no more quiet rounds are waited for, if there are a few rounds at all."""
+        return max(0.5, 4 * self.seconds)
+
+    @property
+    def limit_s(self) -> float:
+        """After this it ends, whatever there is."""
+        return 3 * self.patience_s
 
 
 CONTEST = Effort(seconds=0.35, rounds=5, stop_losers=True)
@@ -61,7 +67,8 @@ class Runner:
     def calibrate(self, *, cold: bool) -> None:
         """Find the handshake's cost and a batch size; the runs made for it warm everything up."""
         self.child.resume()
-        self.fixed_ns = float(np.median([self._run(0) for _ in range(7)]))
+        # The least: a handshake that was disturbed would be taken from every sample.
+        self.fixed_ns = float(min(self._run(0) for _ in range(7)))
         self._run(1)  # lazily started threads and allocations
         elapsed = self._run(1) - self.fixed_ns
         calls = 1
@@ -91,9 +98,16 @@ class Runner:
         rounds = range(len(self.once_ns)) if chosen is None else chosen
         once = [self.once_ns[index] for index in rounds]
         if self.single:
-            return [max(value - self.fixed_ns, 1.0) / 1e3 for value in once]
+            return [max(value - self.fixed_ns, value / 2) / 1e3 for value in once]
         twice = [self.twice_ns[index] for index in rounds]
         return per_call_us(once, twice, self.calls, self.fixed_ns + FIXED_SLACK_NS)
+
+    def least_us(self) -> float:
+        """Microseconds per call of the fastest batch with nothing taken off: no call can take longer than
+        this and be counted as faster, whatever the host does."""
+        batches = self.twice_ns or self.once_ns
+        calls = 2 * self.calls if self.twice_ns else self.calls
+        return min(batches) / calls / 1e3
 
     def clear(self) -> None:
         self.once_ns.clear()
@@ -152,7 +166,9 @@ def race(
 
 def _finished(runners: Sequence[Runner], noise: Sequence[float], effort: Effort, spent_s: float) -> bool:
     rounds, quiet = len(noise), sum(one <= NOISY_SHARE for one in noise)
-    if rounds >= MOST_ROUNDS or (rounds >= SLOWER_AFTER and spent_s > PATIENCE * effort.seconds):
+    if rounds >= MOST_ROUNDS or spent_s > effort.limit_s:
+        return True
+    if rounds >= SLOWER_AFTER and spent_s > effort.patience_s:
         return True
     if effort.stop_losers and rounds >= SLOWER_AFTER and len(runners) == 2:
         if _hopeless(runners[0].times_us(), runners[1].times_us()):
@@ -192,8 +208,9 @@ def _result(runners: Sequence[Runner], noise: Sequence[float], effort: Effort) -
     if effort.stop_losers and len(runners) == 2 and _hopeless(runners[0].times_us(), runners[1].times_us()):
         status = Status.SLOWER
         detail = f"{1 / timings[0].ratio_to_default:.1f} times slower than the default"
-    elif noisy > len(noise) / 2 and any(
-        one.ratio_high / one.ratio_low > UNUSABLE_INTERVAL for one in timings
+    elif noisy > len(noise) / 2 and (
+        len(noise) < SLOWER_AFTER
+        or any(one.ratio_high / one.ratio_low > UNUSABLE_INTERVAL for one in timings)
     ):
         status = Status.NOISY
         detail = f"{noisy} of {len(noise)} rounds were disturbed, and they disagree"

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tuning.measure import wire
+from tuning.measure.confine import confine
 
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 4, 36, 38
 _RLIMIT_NPROC_MARGIN = 512
@@ -31,6 +32,8 @@ _RLIMIT_NPROC_MARGIN = 512
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     started = time.monotonic()
+    if os.environ.get("OPATLAS_CONFINE"):
+        confine(Path(os.environ["OPATLAS_CONFINE"]))
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     failed = _import_all(json.loads(sys.argv[2]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,19 +26,19 @@ def setting() -> Setting:
     return Setting(threads=1)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A lock of our own: a worker that runs on this machine must not wait for tests, nor they for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPATLAS_LOCK", str(tmp_path_factory.mktemp("lock") / "lock"))
+        yield
+
+
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory, target: Target) -> Iterator[Laboratory]:
-    """Its own machine lock: tests of other workers must not wait for ours."""
-    folder = tmp_path_factory.mktemp("laboratory")
-    before = os.environ.get("OPATLAS_LOCK")
-    os.environ["OPATLAS_LOCK"] = str(folder / "lock")
-    with Laboratory(folder, target, readable=[TESTS]) as laboratory:
+    with Laboratory(tmp_path_factory.mktemp("laboratory"), target, readable=[TESTS]) as laboratory:
         laboratory.warm(())
         yield laboratory
-    if before is None:
-        del os.environ["OPATLAS_LOCK"]
-    else:
-        os.environ["OPATLAS_LOCK"] = before
 
 
 @pytest.fixture(scope="session")

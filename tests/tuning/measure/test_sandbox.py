@@ -42,9 +42,7 @@ def test_t2_shows_no_network_no_processes_and_no_files(
         del os.environ["OPATLAS_TEST_SECRET"]
     assert seen["network"] != "possible"
     assert seen["interfaces"] == ["lo"]
-    assert seen["write_usr"] != "possible"
-    assert seen["write_package"] != "possible"
-    assert seen["write_workdir"] == "possible"
+    assert seen["writable"] == ["work"]
     assert seen["shadow"] != "possible"
     assert seen["capabilities"] == "0000000000000000"
     assert seen["no_new_privileges"] == "1"
@@ -54,7 +52,7 @@ def test_t2_shows_no_network_no_processes_and_no_files(
     assert "home" not in seen["root"]  # type: ignore[operator]
 
 
-def test_t1_shows_no_network_and_no_processes(
+def test_t1_shows_no_network_and_no_processes_and_writes_nothing(
     relu: Operator, setting: Setting, target: Target, tmp_path: Path
 ) -> None:
     needs("T1")
@@ -62,6 +60,8 @@ def test_t1_shows_no_network_and_no_processes(
         seen = reachable(lab, relu, setting, tmp_path / "work")
     assert seen["network"] != "possible"
     assert len(seen["processes"]) <= 3  # type: ignore[arg-type]
+    assert seen["writable"] == ["work"]
+    assert seen["capabilities"] == "0000000000000000"
 
 
 @pytest.mark.parametrize("tier", sandbox.TIERS)
