@@ -1,10 +1,10 @@
 """How fast a lookup is, and how soon a miss becomes a hit.
 
-- ResNet-50's 57 distinct operators in one REST batch (keys only, connection kept open, JSON made and read on
-  the client's side included) against TVM's JSON database answering the same 57 in process, in turns, at
+- ResNet-50's 56 distinct operators in one REST batch (keys only, connection kept open, JSON made and read on
+  the client's side included) against TVM's JSON database answering the same in process, in turns, at
   1k and 100k records.
 - The catalogue at 1k against 1M implementations, in turns, on SQLite and on PostgreSQL.
-- Seconds from a miss to its first published result: alone on an idle warm worker, and all 57 in one batch.
+- Seconds from a miss to its first published result: alone on an idle warm worker, and all in one batch.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,11 @@ def main() -> None:
     record = Record("lookup")
     operators = [extracted.operator for extracted in extract(sample_model("resnet50")).operators]
     against_tvm = {
-        size: record.part(f"against TVM, {size}", lambda count=count: measure_against_tvm(operators, count))
+        size: record.part(f"against TVM, {size}", partial(measure_against_tvm, operators, count))
         for size, count in SIZES.items()
     }
     flat = {
-        engine: record.part(f"flatness, {engine}", lambda engine=engine: measure_flatness(operators, engine))
+        engine: record.part(f"flatness, {engine}", partial(measure_flatness, operators, engine))
         for engine in ("sqlite", "postgres")
     }
     single = record.part("seconds, one miss at a time", lambda: measure_single(operators))
@@ -84,7 +85,9 @@ def measure_against_tvm(operators: Sequence[Operator], count: int) -> dict[str, 
 def measure_flatness(operators: Sequence[Operator], engine: str) -> dict[str, Any]:
     """The same batch against a small and a large catalogue, in turns; the ratio is of the medians."""
     with ExitStack() as stack:
-        small, large = (stack.enter_context(seeded(operators, count, engine)) for count in FLAT_SIZES.values())
+        small, large = (
+            stack.enter_context(seeded(operators, count, engine)) for count in FLAT_SIZES.values()
+        )
         times: dict[str, list[float]] = {name: [] for name in FLAT_SIZES}
         for number in range(FLAT_ROUNDS + 20):
             for name, catalogue in zip(FLAT_SIZES, (small, large), strict=True):
@@ -125,7 +128,12 @@ def seeded(operators: Sequence[Operator], count: int, engine: str = "sqlite") ->
         (home / "operators.json").write_text(json.dumps([operator.to_json() for operator in operators]))
         manage(environment, "migrate", "--verbosity", "0")
         said = manage(
-            environment, "seed_catalogue", "--implementations", str(count), "--operators", str(home / "operators.json")
+            environment,
+            "seed_catalogue",
+            "--implementations",
+            str(count),
+            "--operators",
+            str(home / "operators.json"),
         )
         key = json.loads(said.strip().splitlines()[-1])["key"]
         web = stack.enter_context(Stack(environment, workers=0, logs=home / "logs"))
@@ -159,7 +167,9 @@ def exploring() -> Iterator[tuple[Stack, Client]]:
         service = stack.enter_context(Stack(environment, logs=home / "logs"))
         service.wait_until_up()
         client = stack.enter_context(Client(service.url, key, job="bench"))
-        wait_for(lambda: any(worker["warm"] for worker in rows(client, "workers")), 180, "a warm worker", service)
+        wait_for(
+            lambda: any(worker["warm"] for worker in rows(client, "workers")), 180, "a warm worker", service
+        )
         yield service, client
 
 

@@ -21,3 +21,9 @@ def percentile(values: Sequence[float], percent: int) -> float:
     if len(values) == 1:
         return values[0]
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+def harmonic_mean(ratios: Sequence[float], weights: Sequence[float]) -> float:
+    """Speed-up of a whole whose parts take ``weights`` and speed up by ``ratios``; 1 for nothing."""
+    total = sum(weights)
+    return total / sum(w / max(r, 1e-3) for w, r in zip(weights, ratios, strict=True)) if total > 0 else 1.0

@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -54,10 +54,8 @@ class Process:
 
     def kill_group(self) -> None:
         """Kill it and every descendant that stayed in its session."""
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.popen.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.popen.wait()
 
 
@@ -117,14 +115,18 @@ class Stack(AbstractContextManager["Stack"]):
                     return
             except (urllib.error.URLError, ConnectionError, TimeoutError):
                 time.sleep(0.1)
-        raise StackError(f"The web server did not answer on {self.url} within {timeout_s:.0f} s.{self._said('web')}")
+        raise StackError(
+            f"The web server did not answer on {self.url} within {timeout_s:.0f} s.{self._said('web')}"
+        )
 
     def check_alive(self) -> None:
         """Raise StackError when a process has ended that should be running."""
         for process in self.processes:
             if not process.alive:
                 code = process.popen.returncode
-                raise StackError(f"The {process.name} process ended with code {code}.{self._said(process.name)}")
+                raise StackError(
+                    f"The {process.name} process ended with code {code}.{self._said(process.name)}"
+                )
 
     def stop(self) -> None:
         """Ask every process to end, the workers first; kill what has not after the grace period."""
@@ -132,10 +134,8 @@ class Stack(AbstractContextManager["Stack"]):
             process.signal(signal.SIGTERM)
         deadline = time.monotonic() + STOP_GRACE_S
         for process in reversed(self.processes):
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 process.popen.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                pass
             process.kill_group()
         self.processes.clear()
 

@@ -134,7 +134,9 @@ class Client:
         document = self.call("GET", f"/api/v1/artifacts/{best['artifact']}")
         manifest = Manifest.from_json(document["manifest"])
         if manifest.sha256 != best["artifact"]:
-            raise ServiceError(f"The service sent manifest {manifest.sha256} where {best['artifact']} was asked for.")
+            raise ServiceError(
+                f"The service sent manifest {manifest.sha256} where {best['artifact']} was asked for."
+            )
         folder.mkdir(parents=True, exist_ok=True)
         for name in manifest.files:
             if Path(name).name != name:

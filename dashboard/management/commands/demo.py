@@ -43,7 +43,9 @@ class Command(BaseCommand):
         queues.resume("*")
         target = detect_target()
         with Stack(logs=home / "logs") as stack:
-            self.stdout.write(f"{name}: {len(extraction.operators)} operators. Pages while it runs: {stack.url}")
+            self.stdout.write(
+                f"{name}: {len(extraction.operators)} operators. Pages while it runs: {stack.url}"
+            )
             stack.wait_until_up()
             with Client(stack.url, secret, job=f"demo {name}", target=target) as client:
                 course = demo.Demo(name, extraction.operators, client, stack, budget_s, self.stdout.write)

@@ -38,7 +38,9 @@ class Command(BaseCommand):
                 stack.wait_until_up()
                 took = time.monotonic() - started
                 self.stdout.write(self.style.SUCCESS(f"Opatlas is up after {took:.1f} s: {stack.url}"))
-                self.stdout.write("The worker warms its compilers in the background. Ctrl-C stops everything.")
+                self.stdout.write(
+                    "The worker warms its compilers in the background. Ctrl-C stops everything."
+                )
                 stack.watch(lambda name: self.stderr.write(f"{name} ended; starting it again."))
         except StackError as error:
             raise CommandError(str(error)) from error
