@@ -76,6 +76,10 @@ class Plan:
         """Run once on the runtime inputs."""
         return self.bind(inputs)()
 
+    def use_whole_call(self, function: Callable[..., Any], takes: tuple[int, ...]) -> None:
+        """Make every output by one call in place of all steps."""
+        self.steps = [(function, takes, self.operator.outputs)]
+
     def bind(self, inputs: Mapping[int, torch.Tensor]) -> Callable[[], list[torch.Tensor]]:
         """A callable without arguments that runs every step on these very tensors."""
         values: list[Any] = [None] * (len(self.operator.inputs) + len(self.operator.produced) + 2)

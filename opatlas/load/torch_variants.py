@@ -13,6 +13,7 @@ from opatlas.identity.operator import Operator
 from opatlas.load.torch_graph import Plan, Unsupported
 from opatlas.load.torch_ops.convolution import explicit_pads, pad_argument, spatial_attribute
 from opatlas.load.torch_ops.site import Site
+from opatlas.load.torch_patterns import whole_call
 
 CHANNELS_LAST = frozenset(
     ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "BatchNormalization", "Resize")
@@ -39,7 +40,10 @@ def plan(operator: Operator, known: Mapping[int, torch.Tensor], recipe: Mapping[
         raise Unsupported(f"{' + '.join(operator.op_types)} has no call of {recipe['call']}")
     if recipe.get("layout") == "channels_last":
         _turn_to_channels_last(operator, kept, replace)
-    return Plan(operator, kept, replace=replace)
+    made = Plan(operator, kept, replace=replace)
+    if not replace and (whole := whole_call(operator)) is not None:
+        made.use_whole_call(*whole)
+    return made
 
 
 def _weight(site: Site, kept: Known) -> torch.Tensor:

@@ -14,15 +14,26 @@ Built = Callable[..., object]
 
 
 def _gather(site: Site) -> Built:
-    axis, size = site.axis(), None
+    axis = site.axis()
     size = site.shape(0)[axis]
     known = site.content(1)
     if known is not None:
         rows = torch.as_tensor(known, dtype=torch.int64)
-        rows = torch.where(rows < 0, rows + size, rows)
-        return _gather_known(site, axis, rows)
-    key = (slice(None),) * axis
-    return lambda x, indices: x[(*key, indices)] if key else x[indices]
+        return _gather_known(site, axis, torch.where(rows < 0, rows + size, rows))
+    made, flat = site.output().shape, len(site.shape(1)) == 1
+
+    def rows_of(x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        if flat:
+            return x.index_select(axis, indices)
+        return x.index_select(axis, indices.reshape(-1)).reshape(made)
+
+    def run(x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        try:
+            return rows_of(x, indices)  # what an embedding is, and several times faster than x[indices]
+        except (IndexError, RuntimeError):  # a negative index; one out of bounds raises again
+            return rows_of(x, _wrap(indices, size))
+
+    return run
 
 
 def _gather_known(site: Site, axis: int, rows: torch.Tensor) -> Built:

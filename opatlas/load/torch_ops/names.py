@@ -23,8 +23,9 @@ _FAMILIES = {
     "normalisation": """BatchNormalization GroupNormalization InstanceNormalization LRN LayerNormalization
         LpNormalization MeanVarianceNormalization RMSNormalization""",
     "pooling": "AveragePool GlobalAveragePool GlobalMaxPool LpPool MaxPool",
-    "reduction": """ArgMax ArgMin CumSum ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean
-        ReduceMin ReduceProd ReduceSum ReduceSumSquare TopK""",
+    "reduction": """ArgMax ArgMin CumSum NegativeLogLikelihoodLoss ReduceL1 ReduceL2 ReduceLogSum
+        ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare
+        SoftmaxCrossEntropyLoss TopK""",
     "resize": "Resize",
 }
 

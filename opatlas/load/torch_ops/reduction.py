@@ -1,10 +1,11 @@
-"""Reductions over axes, running sums and sorted choices."""
+"""Reductions over axes, running sums, sorted choices and losses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 
 from opatlas.load.torch_ops.activation import first_extreme
 from opatlas.load.torch_ops.site import Site
@@ -114,10 +115,33 @@ def _top(site: Site) -> Built:
     return lambda x, *_: torch.topk(x, count, axis, largest, order)
 
 
+def _likelihood_loss(site: Site) -> Built:
+    how = str(site.attrs.get("reduction", "mean"))
+    ignored = int(site.attrs.get("ignore_index", _NO_INDEX))
+    return lambda x, target, weight=None: F.nll_loss(
+        x, target.long(), weight, ignore_index=ignored, reduction=how
+    )
+
+
+def _cross_entropy(site: Site) -> Built:
+    how = str(site.attrs.get("reduction", "mean"))
+    ignored = int(site.attrs.get("ignore_index", _NO_INDEX))
+
+    def loss(x, target, weight=None):
+        return F.cross_entropy(x, target.long(), weight, ignore_index=ignored, reduction=how)
+
+    if len(site.node.outputs) == 1:
+        return loss
+    return lambda x, target, weight=None: (loss(x, target, weight), torch.log_softmax(x, 1))
+
+
+_NO_INDEX = -(1 << 62)  # no target has it: PyTorch's own default of -100 would be a target to ignore
+
 BUILDERS: dict[str, Callable[[Site], Built]] = {
     "ArgMax": _arg(largest=True),
     "ArgMin": _arg(largest=False),
     "CumSum": _cumulative_sum,
+    "NegativeLogLikelihoodLoss": _likelihood_loss,
     "ReduceL1": _reduce(_l1),
     "ReduceL2": _reduce(_l2),
     "ReduceLogSum": _reduce(_log_sum),
@@ -128,5 +152,6 @@ BUILDERS: dict[str, Callable[[Site], Built]] = {
     "ReduceProd": _reduce(_product),
     "ReduceSum": _reduce(_sum),
     "ReduceSumSquare": _reduce(_sum_square),
+    "SoftmaxCrossEntropyLoss": _cross_entropy,
     "TopK": _top,
 }

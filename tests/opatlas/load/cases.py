@@ -360,6 +360,18 @@ REDUCTIONS = [
     Case("CumSum", [integers(3, 4, dtype=np.int32), scalar(1, np.int64)], fixed=[1]),
     Case("TopK", [normal(3, 7), ints(3)], fixed=[1], outputs=2),
     Case("TopK", [normal(3, 7), ints(2)], {"axis": 0, "largest": 0}, fixed=[1], outputs=2),
+    *(
+        Case(
+            op,
+            [normal(5, 4), integers(5, low=0, high=4), *([positive(4)] if weighted else [])],
+            {"reduction": how},
+        )
+        for op in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+        for how in ("mean", "sum", "none")
+        for weighted in (False, True)
+    ),
+    Case("NegativeLogLikelihoodLoss", [normal(2, 3, 6), integers(2, 6, low=0, high=3)], {"ignore_index": 1}),
+    Case("SoftmaxCrossEntropyLoss", [normal(2, 3, 6), integers(2, 6, low=0, high=3)], outputs=2),
 ]
 
 MOVEMENTS = [

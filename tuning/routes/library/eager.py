@@ -14,8 +14,8 @@ class Eager(RecipeRoute):
     """One PyTorch call a node, weights as plain contiguous parameters, inputs as the key states."""
 
     name = "eager"
-    distributions = ("torch",)
-    preload = ("torch",)
+    distributions: tuple[str, ...] = ("torch",)
+    preload: tuple[str, ...] = ("torch",)
 
     def supports(self, operator: Operator, setting: Setting) -> Answer:
         reason = missing(operator)

@@ -17,8 +17,8 @@ class Mkl(RecipeRoute):
     """Matrix products in MKL (weights transposed or packed), convolutions unfolded onto its products."""
 
     name = "mkl"
-    distributions = ("torch",)
-    preload = ("torch",)
+    distributions: tuple[str, ...] = ("torch",)
+    preload: tuple[str, ...] = ("torch",)
 
     def supports(self, operator: Operator, setting: Setting) -> Answer:
         if reason := missing(operator):

@@ -22,8 +22,8 @@ class OneDnn(RecipeRoute):
     """
 
     name = "onednn"
-    distributions = ("torch",)
-    preload = ("torch",)
+    distributions: tuple[str, ...] = ("torch",)
+    preload: tuple[str, ...] = ("torch",)
 
     def supports(self, operator: Operator, setting: Setting) -> Answer:
         if reason := missing(operator):

@@ -22,8 +22,8 @@ class OnnxRuntime(RecipeRoute):
     """Sessions that differ in graph optimisation and in how constants reach them."""
 
     name = "onnxruntime"
-    distributions = ("onnxruntime",)
-    preload = ("onnxruntime", "onnx")
+    distributions: tuple[str, ...] = ("onnxruntime",)
+    preload: tuple[str, ...] = ("onnxruntime", "onnx")
 
     def supports(self, operator: Operator, setting: Setting) -> Answer:
         for value in (*operator.inputs, *operator.produced):

@@ -13,8 +13,8 @@ class OpenBlas(RecipeRoute):
     """``numpy.matmul`` into a kept output; a constant second operand also stored transposed."""
 
     name = "openblas"
-    distributions = ("numpy",)
-    preload = ("numpy",)
+    distributions: tuple[str, ...] = ("numpy",)
+    preload: tuple[str, ...] = ("numpy",)
 
     def supports(self, operator: Operator, setting: Setting) -> Answer:
         from opatlas.load.numpy_recipe import missing

@@ -1,0 +1,144 @@
+"""Graphs of several ONNX nodes that are one call for a user of PyTorch.
+
+ONNX has no node for ``silu`` or ``ne``, so an operator may be a small graph that stands for one call. The
+default must be that call: timed node by node it would look slower than what users have. References are never
+computed this way, so that a wrong pattern shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from opatlas.identity.operator import Node, Operator
+from opatlas.load.torch_ops.site import Site
+from opatlas.load.torch_ops.types import TORCH_TYPES
+
+Call = Callable[..., Any]
+
+
+def whole_call(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
+    """One call that makes all the operator's outputs, and the numbers of the inputs it takes; else None."""
+    pattern = _PATTERNS.get("+".join(_folded(operator.op_types)))
+    return pattern(operator) if pattern else None
+
+
+def _folded(ops: tuple[str, ...]) -> list[str]:
+    """Op types with runs of one type written once: a stack may have any number of Unsqueezes."""
+    return [op for index, op in enumerate(ops) if index == 0 or ops[index - 1] != op]
+
+
+def _single_output(operator: Operator) -> bool:
+    return operator.outputs == operator.nodes[-1].outputs
+
+
+def _silu(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
+    sigmoid, product = operator.nodes
+    wanted = {sigmoid.inputs[0], sigmoid.outputs[0]}
+    return (F.silu, sigmoid.inputs) if set(product.inputs) == wanted and _single_output(operator) else None
+
+
+def _not_equal(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
+    equal, _ = operator.nodes
+    return (torch.ne, equal.inputs) if _single_output(operator) else None
+
+
+def _rsqrt(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
+    return (torch.rsqrt, operator.nodes[0].inputs) if _single_output(operator) else None
+
+
+def _cast_softmax(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
+    cast, softmax = operator.nodes
+    if not _single_output(operator):
+        return None
+    axis = Site(operator, softmax, {}).axis(default=-1)
+    dtype = TORCH_TYPES[operator.value(cast.outputs[0]).dtype]
+    function = torch.softmax if softmax.op == "Softmax" else torch.log_softmax
+    return (lambda x: function(x, axis, dtype=dtype)), cast.inputs
+
+
+def _stack(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
+    *lifts, join = operator.nodes
+    axis = Site(operator, join, {}).axis()
+    source = {lift.outputs[0]: lift.inputs[0] for lift in lifts if _axes(operator, lift) == [axis]}
+    if set(source) != set(join.inputs) or not _single_output(operator):
+        return None
+    takes = tuple(source[number] for number in join.inputs)
+    return (lambda *tensors: torch.stack(tensors, axis)), takes
+
+
+def _unbind(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
+    split, *drops = operator.nodes
+    axis = Site(operator, split, {}).axis()
+    ones = all(operator.value(number).shape[axis] == 1 for number in split.outputs)
+    part = {drop.outputs[0]: drop.inputs[0] for drop in drops if _axes(operator, drop) == [axis]}
+    if not ones or set(part) != set(operator.outputs):
+        return None
+    order = [split.outputs.index(part[number]) for number in operator.outputs]
+    if order == list(range(len(split.outputs))):
+        return (lambda x: torch.unbind(x, axis)), split.inputs[:1]
+
+    def in_order(x: torch.Tensor) -> list[torch.Tensor]:
+        parts = torch.unbind(x, axis)
+        return [parts[index] for index in order]
+
+    return in_order, split.inputs[:1]
+
+
+def _axes(operator: Operator, node: Node) -> list[int]:
+    """Axes that an Unsqueeze makes, or a Squeeze drops, counted from the front of the larger shape."""
+    larger = max(len(operator.value(node.inputs[0]).shape), len(operator.value(node.outputs[0]).shape))
+    return [axis % larger for axis in Site(operator, node, {}).numbers(1, "axes")]
+
+
+def _variance(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
+    mean, centre, square, last = operator.nodes
+    if not _single_output(operator):
+        return None
+    axes, last_axes = (Site(operator, node, {}).axes() for node in (mean, last))
+    chained = (
+        centre.inputs == (mean.inputs[0], mean.outputs[0])
+        and set(square.inputs) == {centre.outputs[0]}
+        and last.inputs[0] == square.outputs[0]
+    )
+    if not chained or axes != last_axes or not _keeps(mean):
+        return None
+    keep = _keeps(last)
+    return (lambda x: torch.var(x, axes, correction=0, keepdim=keep)), mean.inputs[:1]
+
+
+def _max_with_index(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
+    by_op = {node.op: node for node in operator.nodes}
+    where, value = by_op.get("ArgMax"), by_op.get("ReduceMax")
+    if where is None or value is None or where.inputs[0] != value.inputs[0]:
+        return None
+    axis, axes = Site(operator, where, {}).axis(), Site(operator, value, {}).axes()
+    if axes != [axis] or _keeps(where) != _keeps(value) or where.attributes.get("select_last_index"):
+        return None
+    keep = _keeps(where)
+    if operator.outputs == (value.outputs[0], where.outputs[0]):
+        return (lambda x: torch.max(x, axis, keep)), where.inputs
+    if operator.outputs == (where.outputs[0], value.outputs[0]):
+        return (lambda x: torch.max(x, axis, keep)[::-1]), where.inputs
+    return None
+
+
+def _keeps(node: Node) -> bool:
+    return bool(node.attributes.get("keepdims", 1))
+
+
+_PATTERNS: dict[str, Callable[[Operator], tuple[Call, tuple[int, ...]] | None]] = {
+    "Sigmoid+Mul": _silu,
+    "Equal+Not": _not_equal,
+    "Sqrt+Reciprocal": _rsqrt,
+    "Cast+Softmax": _cast_softmax,
+    "Cast+LogSoftmax": _cast_softmax,
+    "Unsqueeze+Concat": _stack,
+    "Split+Squeeze": _unbind,
+    "ReduceMean+Sub+Mul+ReduceMean": _variance,
+    "ArgMax+ReduceMax": _max_with_index,
+    "ReduceMax+ArgMax": _max_with_index,
+}
