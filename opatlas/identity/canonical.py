@@ -16,6 +16,7 @@ from opatlas.identity import schema as schemas
 from opatlas.identity.bounds import MAX_NODES, refuse, shown
 from opatlas.identity.checks import check_shapes, check_step
 from opatlas.identity.explicit import make_explicit, prepare
+from opatlas.identity.guards import check_before
 from opatlas.identity.infer import infer, signature
 from opatlas.identity.lift import lift
 from opatlas.identity.operator import OPSET, Operator
@@ -142,6 +143,7 @@ def _finish(step: Step, work: Workbench) -> None:
     """Settle one node at the canonical opset; its outputs become known values."""
     read_statics(step, work)
     prepare(step, work)
+    check_before(step, work)
     outputs = infer(step, work)
     check_shapes(step, work, outputs)
     make_explicit(step, work, outputs)

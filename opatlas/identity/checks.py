@@ -200,12 +200,6 @@ def _depth_to_space(step: Step, work: Workbench, outputs: list[Value]) -> None:
     _same_elements(step, work, outputs)
 
 
-def _transpose(step: Step, work: Workbench, outputs: list[Value]) -> None:
-    rank = len(work.shape(step))
-    perm = step.attrs.get("perm", tuple(range(rank)))
-    _need(sorted(perm) == list(range(rank)), step, f"perm must order the axes 0 to {rank - 1}")
-
-
 def _split(step: Step, work: Workbench, outputs: list[Value]) -> None:
     axis = step.attrs.get("axis", 0)
     whole = work.shape(step)[axis]
@@ -238,5 +232,4 @@ _CHECKS: dict[str, Callable[[Step, Workbench, list[Value]], None]] = {
     "Reshape": _same_elements,
     "SpaceToDepth": _depth_to_space,
     "Split": _split,
-    "Transpose": _transpose,
 }

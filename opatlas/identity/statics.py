@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from opatlas.identity.bounds import MAX_STATIC, refuse
+from opatlas.identity.bounds import MAX_DIM, MAX_STATIC, refuse
 from opatlas.identity.operator import Value
 from opatlas.identity.workbench import Step, Workbench, cast_static
 
@@ -73,12 +73,20 @@ def read_statics(step: Step, work: Workbench) -> None:
             value = cast_static(value, "int64")
         if len(value.data or ()) > MAX_STATIC:
             refuse(f"{step.op}'s input {position} ({word}) has more than {MAX_STATIC} values.")
+        if step.op == "Slice" and word != "axes":
+            value = _clamped(value)
         if not value.data and step.op in ("Pad", "Resize", "Clip"):
             step.set_input(position, "")  # an empty tensor stands for an input left out
             continue
         name = work.make_static(value.data or (), value.dtype, value.shape)
         work.origin.setdefault(name, origin)
         step.set_input(position, name)
+
+
+def _clamped(value: Value) -> Value:
+    """Ends such as the largest integer mean "to the end": no dimension is beyond the limit."""
+    items = tuple(min(max(int(item), -MAX_DIM), MAX_DIM) for item in value.data or ())
+    return Value(dtype=value.dtype, shape=value.shape, role="const", data=items)
 
 
 def settle_statics(step: Step, work: Workbench, outputs: list[Value]) -> None:
@@ -152,7 +160,7 @@ def _slice(step: Step, work: Workbench, outputs: list[Value]) -> None:
         dim = shape[axis]
         start, end, stride = slice(start, end, stride).indices(dim)
         length = len(range(start, end, stride))
-        if length == dim and stride == 1:
+        if length == dim and (stride == 1 or dim == 1):
             continue  # the whole axis is no cut
         # The tightest end; -dim-1 is how ONNX says "past the beginning" to a negative stride.
         end = start + (length - 1) * stride + (1 if stride > 0 else -1)

@@ -1,0 +1,361 @@
+"""What must hold before ONNX's inference is asked: it is C++, and some of it divides by what it is given, or
+counts with it, before it looks. A ``GatherND`` with a ``batch_dims`` of -2147483648 ends the process."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+
+from opatlas.identity.bounds import MAX_DIM, refuse
+from opatlas.identity.dtypes import CODES, NAMES, long_float
+from opatlas.identity.operator import OPSET, Value
+from opatlas.identity.schema import find
+from opatlas.identity.statics import REDUCTIONS, STATIC
+from opatlas.identity.workbench import Step, Workbench
+
+AT_LEAST_ONE = frozenset(
+    {
+        "blocksize", "dilations", "group", "hidden_size", "kernel_shape", "kv_num_heads", "num_groups",
+        "num_outputs", "offset_group", "output_height", "output_width", "p", "pooled_shape", "q_num_heads",
+        "size", "strides",
+    }
+)  # fmt: skip
+NOT_NEGATIVE = frozenset({"block_size", "num_heads", "rotary_embedding_dim", "sampling_ratio"})
+ELEMENT_TYPES = frozenset(
+    {"to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision"}
+)
+
+# Operator type → how many axes there are beyond the first input's rank, for ``axis`` and ``axes``.
+_EXTRA_AXES = {"OneHot": 1}
+_LIMIT = MAX_DIM
+
+
+def check_before(step: Step, work: Workbench) -> None:
+    """Refuse attributes, static inputs and ranks that no operator of this type can have."""
+    for name, value in step.attrs.items():
+        _attribute(step, name, value)
+    _ranks(step, work)
+    _axes(step, work)
+    for position in STATIC.get(step.op, {}):
+        if step.input(position):
+            _static(step, position, work.value(step.input(position)))
+    if step.op in _GUARDS:
+        _GUARDS[step.op](step, work)
+
+
+def _need(truth: bool, step: Step, sentence: str) -> None:
+    if not truth:
+        refuse(f"{step.op}: {sentence}.")
+
+
+def _attribute(step: Step, name: str, value: object) -> None:
+    numbers = value if isinstance(value, tuple) else (value,)
+    schema = find(step.op, OPSET)
+    kind = schema.attributes[name].kind if schema and name in schema.attributes else ""
+    if kind not in ("INT", "INTS"):
+        return
+    if name in ELEMENT_TYPES:
+        codes = set(numbers) - ({0} if name != "to" else set())
+        _need(codes <= set(NAMES), step, f"{name} must be an element type's code, such as {CODES['float32']}")
+        return
+    _need(all(abs(number) <= _LIMIT for number in numbers), step, f"{name} must be at most {_LIMIT}")
+    if name in AT_LEAST_ONE:
+        _need(all(number >= 1 for number in numbers), step, f"{name} must be at least 1")
+    if name in NOT_NEGATIVE:
+        _need(all(number >= 0 for number in numbers), step, f"{name} must not be negative")
+
+
+def _ranks(step: Step, work: Workbench) -> None:
+    for position, allowed in _RANKS.get(step.op, {}).items():
+        if step.input(position):
+            rank = len(work.value(step.input(position)).shape)
+            _need(
+                rank in allowed,
+                step,
+                f"input {position} must have {_words(allowed)} dimensions, not {rank}",
+            )
+
+
+def _words(allowed: Iterable[int]) -> str:
+    numbers = sorted(allowed)
+    if len(numbers) > 2 and numbers[-1] >= 8:
+        return f"{numbers[0]} or more"
+    return " or ".join(map(str, numbers))
+
+
+def _axes(step: Step, work: Workbench) -> None:
+    if not step.inputs or not step.inputs[0]:
+        return
+    rank = len(work.shape(step)) + _EXTRA_AXES.get(step.op, 0)
+    for name in ("axis", "axes", "batch_axis", "time_axis"):
+        if name not in step.attrs:
+            continue
+        value = step.attrs[name]
+        if step.op in ("QuantizeLinear", "DequantizeLinear") and not work.shape(step, 1):
+            continue  # one scale for the whole tensor: the axis is not read
+        top = rank + 1 if step.op == "Flatten" else rank
+        axes = value if isinstance(value, tuple) else (value,)
+        for axis in axes:
+            _need(-rank <= axis < top, step, f"axis {axis} is outside the {rank} dimensions of its input")
+        _need(
+            len({axis % rank for axis in axes if rank}) in (len(axes), 0), step, f"{name} names an axis twice"
+        )
+
+
+def _static(step: Step, position: int, value: Value) -> None:
+    word = STATIC[step.op][position]
+    items = value.data or ()
+    if value.dtype.startswith(("int", "uint")):
+        _need(all(abs(int(item)) <= _LIMIT for item in items), step, f"{word} must be at most {_LIMIT}")
+    if len(value.shape) > 1 and (step.op, word) != ("Resize", "roi"):
+        refuse(f"{step.op}: {word} must have one dimension, not {len(value.shape)}.")
+
+
+# ---- static inputs ----------------------------------------------------------------------------------
+
+
+def _ints(step: Step, work: Workbench, position: int) -> list[int] | None:
+    return work.ints(step, position, STATIC[step.op][position])
+
+
+def _check_axes(step: Step, axes: list[int], rank: int) -> None:
+    for axis in axes:
+        _need(-rank <= axis < rank, step, f"axis {axis} is outside {rank} dimensions")
+    _need(len({axis % rank for axis in axes if rank}) == len(axes), step, "axes name one of them twice")
+
+
+def _axes_input(position: int) -> Callable[[Step, Workbench], None]:
+    def check(step: Step, work: Workbench) -> None:
+        axes = _ints(step, work, position)
+        if axes is not None:
+            _check_axes(step, axes, len(work.shape(step)))
+
+    return check
+
+
+def _unsqueeze(step: Step, work: Workbench) -> None:
+    axes = _ints(step, work, 1) or []
+    _check_axes(step, axes, len(work.shape(step)) + len(axes))
+
+
+def _slice(step: Step, work: Workbench) -> None:
+    starts, ends = _ints(step, work, 1) or [], _ints(step, work, 2) or []
+    axes, steps = _ints(step, work, 3), _ints(step, work, 4)
+    rank = len(work.shape(step))
+    _need(len(starts) == len(ends), step, f"{len(starts)} starts do not go with {len(ends)} ends")
+    for name, given in (("axes", axes), ("steps", steps)):
+        if given is not None:
+            _need(len(given) == len(starts), step, f"{len(starts)} starts do not go with {len(given)} {name}")
+    _check_axes(step, list(range(len(starts))) if axes is None else axes, rank)
+    _need(0 not in (steps or [1]), step, "a step must not be 0")
+
+
+def _pad(step: Step, work: Workbench) -> None:
+    pads, axes = _ints(step, work, 1) or [], _ints(step, work, 3)
+    rank = len(work.shape(step))
+    _check_axes(step, list(range(rank)) if axes is None else axes, rank)
+    wanted = 2 * (rank if axes is None else len(axes))
+    _need(len(pads) == wanted, step, f"pads must have {wanted} numbers, two for each axis, not {len(pads)}")
+    filler = work.static(step, 2, "constant_value")
+    _need(filler is None or len(filler.data or ()) == 1, step, "constant_value must be one number")
+
+
+def _tile(step: Step, work: Workbench) -> None:
+    repeats = _ints(step, work, 1) or []
+    rank = len(work.shape(step))
+    _need(len(repeats) == rank, step, f"repeats must have {rank} numbers, not {len(repeats)}")
+    _need(all(repeat >= 1 for repeat in repeats), step, "repeats must be at least 1")
+
+
+def _positive_inputs(step: Step, work: Workbench) -> None:
+    for position, word in STATIC[step.op].items():
+        value = work.static(step, position, word)
+        if value is not None and word != "axis" and value.dtype.startswith(("int", "uint")):
+            _need(all(int(item) >= 1 for item in value.data or ()), step, f"{word} must be at least 1")
+
+
+def _dft(step: Step, work: Workbench) -> None:
+    length, axis = _ints(step, work, 1), _ints(step, work, 2)
+    rank = len(work.shape(step))
+    _need(length is None or (len(length) == 1 and length[0] >= 1), step, "dft_length must be at least 1")
+    # The last axis holds real and imaginary parts.
+    _need(
+        axis is None or (len(axis) == 1 and -rank <= axis[0] < rank - 1), step, "axis must name a signal axis"
+    )
+
+
+def _range(step: Step, work: Workbench) -> None:
+    numbers = []
+    for position, word in STATIC["Range"].items():
+        value = work.static(step, position, word)
+        items = () if value is None else value.data or ()
+        _need(len(items) == 1, step, f"{word} must be one number")
+        numbers.append(float(long_float(items[0])) if not isinstance(items[0], bool) else 0.0)
+    _need(all(math.isfinite(number) for number in numbers), step, "start, limit and delta must be finite")
+    start, limit, delta = numbers
+    _need(delta != 0, step, "delta must not be 0")
+    _need((limit - start) / delta <= _LIMIT, step, f"it would make more than {_LIMIT} elements")
+
+
+def _resize(step: Step, work: Workbench) -> None:
+    rank = len(work.shape(step))
+    count = len(step.attrs.get("axes", range(rank)))
+    scales, sizes = work.static(step, 2, "scales"), _ints(step, work, 3)
+    _need((scales is None) != (sizes is None), step, "exactly one of scales and sizes must be given")
+    if scales is not None:
+        numbers = [long_float(item) for item in scales.data or () if not isinstance(item, bool)]
+        _need(len(numbers) == count, step, f"scales must have {count} numbers, not {len(numbers)}")
+        _need(all(0 < number <= 2**20 for number in numbers), step, "scales must be above 0 and at most 2^20")
+    if sizes is not None:
+        _need(len(sizes) == count, step, f"sizes must have {count} numbers, not {len(sizes)}")
+        _need(all(size >= 1 for size in sizes), step, "sizes must be at least 1")
+    crop = step.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    region = work.static(step, 1, "roi")
+    if crop:
+        _need(
+            region is not None and len(region.data or ()) == 2 * count,
+            step,
+            f"roi must have {2 * count} numbers",
+        )
+
+
+def _center_crop_pad(step: Step, work: Workbench) -> None:
+    sizes = _ints(step, work, 1) or []
+    count = len(step.attrs.get("axes", work.shape(step)))
+    _need(len(sizes) == count, step, f"shape must have {count} numbers, not {len(sizes)}")
+    _need(all(size >= 1 for size in sizes), step, "shape must be at least 1 everywhere")
+
+
+def _gather_nd(step: Step, work: Workbench) -> None:
+    data, indices = len(work.shape(step)), len(work.shape(step, 1))
+    batch = step.attrs.get("batch_dims", 0)
+    _need(data >= 1 and indices >= 1, step, "both inputs need at least one dimension")
+    _need(0 <= batch < min(data, indices), step, f"batch_dims must be from 0 to {min(data, indices) - 1}")
+    depth = work.shape(step, 1)[-1]
+    _need(
+        depth <= data - batch, step, f"an index of {depth} numbers is too long for {data - batch} dimensions"
+    )
+
+
+def _transpose(step: Step, work: Workbench) -> None:
+    rank = len(work.shape(step))
+    perm = step.attrs.get("perm", tuple(range(rank)))
+    _need(sorted(perm) == list(range(rank)), step, f"perm must order the axes 0 to {rank - 1}")
+
+
+def _attention(step: Step, work: Workbench) -> None:
+    for name in ("q_num_heads", "kv_num_heads"):
+        if len(work.shape(step)) == 3:
+            _need(name in step.attrs, step, f"{name} must be given for inputs of three dimensions")
+
+
+def _einsum(step: Step, work: Workbench) -> None:
+    equation = str(step.attrs.get("equation", "")).replace(" ", "")
+    term = r"[a-zA-Z]*(\.\.\.)?[a-zA-Z]*"
+    _need(
+        re.fullmatch(rf"{term}(,{term})*(->{term})?", equation) is not None,
+        step,
+        "equation must be letters, commas, '...' and '->', such as 'ij,jk->ik'",
+    )
+    left, _, right = equation.partition("->")
+    terms = left.split(",")
+    _need(len(terms) == len(step.inputs), step, f"equation names {len(terms)} inputs, not {len(step.inputs)}")
+    sizes: dict[str, int] = {}
+    for position, words in enumerate(terms):
+        shape = work.shape(step, position)
+        letters = words.replace("...", "")
+        dots = "..." in words
+        _need(
+            len(letters) == len(shape) or (dots and len(letters) < len(shape)),
+            step,
+            f"'{words}' does not fit input {position} of {len(shape)} dimensions",
+        )
+        head = words.split("...")[0] if dots else words
+        tail = words.split("...")[1] if dots else ""
+        pairs = [*zip(head, shape, strict=False), *zip(reversed(tail), reversed(shape), strict=False)]
+        for letter, dim in pairs:
+            _need(
+                sizes.setdefault(letter, dim) == dim, step, f"'{letter}' stands for {sizes[letter]} and {dim}"
+            )
+    written = right.replace("...", "")
+    _need(set(written) <= set(sizes), step, "every letter of the output must be one of an input's")
+    _need(len(set(written)) == len(written), step, "the output names a letter twice")
+
+
+_MANY = frozenset(range(3, 9))
+_ONE_UP = frozenset(range(1, 9))
+_TWO_UP = frozenset(range(2, 9))
+_RANKS: dict[str, dict[int, frozenset[int]]] = {
+    "AffineGrid": {0: frozenset({3})},
+    "Attention": {0: frozenset({3, 4}), 1: frozenset({3, 4}), 2: frozenset({3, 4})},
+    "AveragePool": {0: _MANY},
+    "BatchNormalization": {0: _TWO_UP},
+    "Col2Im": {0: frozenset({3})},
+    "Conv": {0: _MANY, 1: _MANY},
+    "ConvInteger": {0: _MANY, 1: _MANY},
+    "ConvTranspose": {0: _MANY, 1: _MANY},
+    "CumSum": {0: _ONE_UP},
+    "DFT": {0: _TWO_UP},
+    "DeformConv": {0: _MANY, 1: _MANY, 2: _MANY},
+    "DepthToSpace": {0: frozenset({4})},
+    "Det": {0: _TWO_UP},
+    "GRU": {0: frozenset({3}), 1: frozenset({3}), 2: frozenset({3})},
+    "Gemm": {0: frozenset({2}), 1: frozenset({2}), 2: frozenset({0, 1, 2})},
+    "GlobalAveragePool": {0: _MANY},
+    "GlobalLpPool": {0: _MANY},
+    "GlobalMaxPool": {0: _MANY},
+    "GridSample": {0: frozenset({4, 5}), 1: frozenset({4, 5})},
+    "GroupNormalization": {0: _TWO_UP},
+    "InstanceNormalization": {0: _TWO_UP},
+    "LRN": {0: _TWO_UP},
+    "LSTM": {0: frozenset({3}), 1: frozenset({3}), 2: frozenset({3})},
+    "LpPool": {0: _MANY},
+    "MatMul": {0: _ONE_UP, 1: _ONE_UP},
+    "MatMulInteger": {0: _ONE_UP, 1: _ONE_UP},
+    "MaxPool": {0: _MANY},
+    "MaxRoiPool": {0: frozenset({4}), 1: frozenset({2})},
+    "MaxUnpool": {0: _MANY, 1: _MANY},
+    "NegativeLogLikelihoodLoss": {0: _TWO_UP, 1: _ONE_UP},
+    "QLinearConv": {0: _MANY, 3: _MANY},
+    "QLinearMatMul": {0: _ONE_UP, 3: _ONE_UP},
+    "RNN": {0: frozenset({3}), 1: frozenset({3}), 2: frozenset({3})},
+    "Resize": {0: _ONE_UP},
+    "ReverseSequence": {0: _TWO_UP, 1: frozenset({1})},
+    "RoiAlign": {0: frozenset({4}), 1: frozenset({2}), 2: frozenset({1})},
+    "RotaryEmbedding": {0: frozenset({3, 4})},
+    "STFT": {0: frozenset({2, 3})},
+    "ScatterND": {0: _ONE_UP, 1: _ONE_UP},
+    "SoftmaxCrossEntropyLoss": {0: _TWO_UP, 1: _ONE_UP},
+    "SpaceToDepth": {0: frozenset({4})},
+    "TopK": {0: _ONE_UP},
+    "Trilu": {0: _TWO_UP},
+}
+
+_GUARDS: dict[str, Callable[[Step, Workbench], None]] = {
+    "Attention": _attention,
+    "BlackmanWindow": _positive_inputs,
+    "CenterCropPad": _center_crop_pad,
+    "Col2Im": _positive_inputs,
+    "ConstantOfShape": _positive_inputs,
+    "DFT": _dft,
+    "Einsum": _einsum,
+    "Expand": _positive_inputs,
+    "GatherND": _gather_nd,
+    "HammingWindow": _positive_inputs,
+    "HannWindow": _positive_inputs,
+    "MaxUnpool": _positive_inputs,
+    "MelWeightMatrix": _positive_inputs,
+    "OneHot": _positive_inputs,
+    "Pad": _pad,
+    "Range": _range,
+    "Resize": _resize,
+    "STFT": _positive_inputs,
+    "Slice": _slice,
+    "Squeeze": _axes_input(1),
+    "Tile": _tile,
+    "TopK": _positive_inputs,
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+    **{reduction: _axes_input(1) for reduction in REDUCTIONS},
+}
