@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-import platform
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -34,23 +33,27 @@ def installed_version(distribution: str) -> str | None:
 
 def check_features(features: Iterable[str]) -> None:
     """Every CPU feature that the code uses must be one that this machine has."""
-    lacking = sorted(set(features) - machine_features())
+    lacking = set(features) - machine_features()
+    # archspec has names of its own for what the kernel calls otherwise (sse3 for pni); it is slow to ask.
     if lacking:
-        raise LoadError(f"needs CPU features that this machine lacks: {', '.join(lacking)}")
+        lacking -= _archspec_features()
+    if lacking:
+        raise LoadError(f"needs CPU features that this machine lacks: {', '.join(sorted(lacking))}")
 
 
 @functools.cache
 def machine_features() -> frozenset[str]:
-    """This machine's CPU features under the kernel's names and archspec's."""
-    features = set(_kernel_features())
-    if platform.machine().lower() in ("x86_64", "amd64"):
-        import archspec.cpu
+    """This machine's CPU features under the kernel's names."""
+    return frozenset(_kernel_features())
 
-        # archspec adds its own names for what the kernel calls otherwise (sse3 for pni).
-        aliases = ("sse3", "avx512", "altivec", "fma")
-        host = archspec.cpu.host()
-        features |= set(host.features) | {name for name in aliases if name in host}
-    return frozenset(features)
+
+@functools.cache
+def _archspec_features() -> frozenset[str]:
+    import archspec.cpu
+
+    host = archspec.cpu.host()
+    aliases = ("sse3", "avx512", "altivec", "fma")
+    return frozenset(host.features) | {name for name in aliases if name in host}
 
 
 def _kernel_features() -> list[str]:

@@ -71,7 +71,8 @@ class TorchBound:
     def __init__(
         self, operator: Operator, call: Callable[[], list[Any]], inputs: Mapping[int, torch.Tensor]
     ) -> None:
-        self._call = _fix_layouts(operator, call)
+        self._operator, self._plain_call = operator, call
+        self._call = self._first_call
         self._values = operator.output_values
         self._inputs = {tensor.untyped_storage().data_ptr() for tensor in inputs.values()}
         self._result: list[torch.Tensor] | None = None
@@ -80,7 +81,19 @@ class TorchBound:
         # Give the last outputs back first, so that the allocator can hand the same, warm memory out again:
         # in a model, too, an activation is gone by the time its operator runs again.
         self._result = None
-        self._result = self._call()
+        try:
+            self._result = self._call()
+        except (RuntimeError, IndexError, ValueError, NotImplementedError) as error:
+            raise KernelFailed(f"PyTorch failed: {str(error).strip().splitlines()[0][:300]}") from error
+
+    def _first_call(self) -> list[Any]:
+        """See in which layout PyTorch leaves the outputs; from then on calls turn only what needs it."""
+        first = self._plain_call()
+        fixes = _layout_fixes(self._operator, first)
+        self._call = _fixed(self._plain_call, fixes) if fixes else self._plain_call
+        for index, fix in fixes.items():
+            first[index] = fix(first[index])
+        return first
 
     def outputs(self) -> Sequence[np.ndarray]:
         if self._result is None:
@@ -98,27 +111,27 @@ class TorchBound:
         self._result = None
 
 
-def _fix_layouts(operator: Operator, call: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
-    """Make outputs leave in the layout that the operator states, where PyTorch's own would be another.
+Fix = Callable[[torch.Tensor], torch.Tensor]
 
-    Tried once, now: a call whose outputs already lie as they should stays as it is. Where an activation
-    arrives strided and nothing is said about the output, PyTorch's own layout stands.
+
+def _layout_fixes(operator: Operator, outputs: Sequence[torch.Tensor]) -> dict[int, Fix]:
+    """What makes outputs leave in the layout that the operator states, where PyTorch's own is another.
+
+    Where an activation arrives strided and nothing is said about the output, PyTorch's own layout stands.
     """
-    values = operator.output_values
     strided = any(operator.inputs[number].strides is not None for number in operator.runtime_inputs)
-    first = call()
-    wrong = [
-        index
-        for index, (tensor, value) in enumerate(zip(first, values, strict=True))
-        if not (strided and value.strides is None) and not _lies_as(tensor, value)
-    ]
-    for tensor, value in zip(first, values, strict=True):
+    fixes = {}
+    for index, (tensor, value) in enumerate(zip(outputs, operator.output_values, strict=True)):
         if tuple(tensor.shape) != value.shape:
-            raise LoadError(f"PyTorch makes shape {list(tensor.shape)} where {list(value.shape)} is stated")
-    if not wrong:
-        return call
-    fixes = {index: _relayout(values[index]) for index in wrong}
+            raise KernelFailed(
+                f"PyTorch makes shape {list(tensor.shape)} where {list(value.shape)} is stated"
+            )
+        if not _lies_as(tensor, value) and not (strided and value.strides is None):
+            fixes[index] = _relayout(value)
+    return fixes
 
+
+def _fixed(call: Callable[[], list[Any]], fixes: Mapping[int, Fix]) -> Callable[[], list[Any]]:
     def run() -> list[Any]:
         results = call()
         for index, fix in fixes.items():
