@@ -32,7 +32,7 @@ def broker_options(broker_url: str, home: Path) -> dict[str, Any]:
     for name in ("bells", "control", "taken"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     return {
-        "broker_url": "filesystem://",
+        "broker_url": "filesystem://localhost",
         "broker_transport": "tuning.broker.Transport",
         "broker_transport_options": {
             "data_folder_in": str(folder / "bells"),

@@ -26,11 +26,13 @@ from tuning.decide import tuning_slices
 from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Exploration, Stage, State, Trial
-from tuning.results import artifact_from_catalogue, publish_trial, winner_of, would_win
+from tuning.results import artifact_from_catalogue, candidate_digest, publish_trial, winner_of, would_win
 from tuning.routes.base import Artifact, Budget, Candidate, Route, Tunable
 from tuning.shop import Attempt, Shop, Slice, Stopping
 
 logger = logging.getLogger(__name__)
+
+WORTH_OF_SECOND_LOOK = 0.25  # share of an exploration's worth that timing its noisy candidates again has
 
 
 class Yielding(Exception):
@@ -55,6 +57,7 @@ def run_slice(shop: Shop, claim: Claim) -> bool:
         claim.update(**_RELEASED, tries=0, spent_s=spent, updated_at=Now(), **end)
         if end["state"] != State.QUEUED:
             _settle(row, end)
+        _tell(row, end)
     except (Stopping, Yielding) as reason:
         claims.release(claim, begun=True)
         if isinstance(reason, Stopping):
@@ -85,6 +88,17 @@ def _settle(row: Exploration, end: dict[str, Any]) -> None:
     unsupported = end["state"] == State.UNSUPPORTED
     reason = end.get("reason") or "Explored, and nothing that may be served came of it."
     settle_miss(row, MissState.UNSUPPORTED if unsupported else MissState.FAILED, reason)
+
+
+def _tell(row: Exploration, end: dict[str, Any]) -> None:
+    """One line a stage, for whoever watches the worker."""
+    best = winner_of(row)
+    stage = Stage(row.stage).label
+    if best is None:
+        logger.info("%s of %s: %s", stage, row.operator, end.get("reason") or end["state"])
+    else:
+        speed = f"{best.route} {best.median_us:.1f} µs, {best.ratio_to_default:.2f}× the default"
+        logger.info("%s of %s: %s (%s)", stage, row.operator, speed, best.label)
 
 
 class NothingWorked(Exception):
@@ -162,9 +176,12 @@ def contest(work: Slice) -> dict[str, Any]:
                     continue
                 make_room(work)
                 work.doing(attempt.name, steps_done=number)
-                try_candidate(work, bench, attempt)
+                try_candidate(work, bench, attempt, default_digest)
     slices = _slices_deserved(work, bench.default)
     all_steps = {"steps_done": len(work.shop.routes)}
+    if [Status.NOISY] in work.history.values():
+        # Later, when others had their turn and the host may be quieter.
+        return {**all_steps, "state": State.QUEUED, "worth": F("worth") * WORTH_OF_SECOND_LOOK, "error": ""}
     if not slices:
         return {"state": State.DONE, "max_tuning_slices": 0, "finished_at": Now(), "error": "", **all_steps}
     return {**all_steps, "state": State.QUEUED, "stage": Stage.TUNE, "max_tuning_slices": slices, "error": ""}
@@ -186,7 +203,7 @@ def default_of(work: Slice) -> tuple[Route, Candidate]:
     return given
 
 
-def try_candidate(work: Slice, bench: Bench, attempt: Attempt) -> None:
+def try_candidate(work: Slice, bench: Bench, attempt: Attempt, default_digest: str) -> None:
     """Build, check and time one candidate; confirm it if it would win; publish it or keep its failure."""
     assert attempt.candidate is not None
     artifact = work.build(attempt.route, attempt.candidate)
@@ -201,13 +218,15 @@ def try_candidate(work: Slice, bench: Bench, attempt: Attempt) -> None:
         # The luckiest of many must not win by its luck: once more, on fresh inputs and samples.
         work.doing(f"{attempt.name}: confirming")
         held = None
-        if winner is not None:
-            held = artifact_from_catalogue(
-                winner.implementation.artifact, work.workdir / f"held-{attempt.digest[:12]}"
-            )
+        if (
+            winner is not None
+            and candidate_digest(winner.route, winner.implementation.candidate) != default_digest
+        ):
+            folder = work.workdir / f"held-{attempt.digest[:12]}"
+            held = artifact_from_catalogue(winner.implementation.artifact, folder)
         outcome, purpose = bench.confirm(artifact, held, work.shop.limits), "confirm"
     if outcome.ok and outcome.timing is not None:
-        publish_trial(work.tried_with(attempt, outcome, artifact), purpose)
+        publish_trial(work.tried_with(attempt, outcome, artifact), purpose, winner)
     else:
         work.keep(attempt, outcome)
 

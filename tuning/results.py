@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -54,11 +54,13 @@ def keep_trial(tried: Tried) -> Trial:
         return _insert_trial(tried, None, None)
 
 
-def publish_trial(tried: Tried, purpose: str) -> Published:
+def publish_trial(tried: Tried, purpose: str, incumbent: Best | None = None) -> Published:
     """Publish a verified candidate and keep its trial, in one transaction under the claim's fence.
 
-    ``purpose`` is "default", "contest" or "confirm". The evidence leads only where it comes from the declared
-    environment of this route and target. Raises StaleLease, and then nothing was published.
+    ``purpose`` is "default", "contest" or "confirm". Where the incumbent was timed in turns with the
+    candidate, its fresh evidence is published with it: the two are compared in the same minute's noise. The
+    evidence leads only where it comes from the declared environment of this route and target. Raises
+    StaleLease, and then nothing was published.
     """
     artifact, timing = tried.artifact, tried.outcome.timing
     assert artifact is not None and timing is not None and tried.candidate is not None
@@ -89,11 +91,42 @@ def publish_trial(tried: Tried, purpose: str) -> Published:
         signing_key=signing_key(),
     )
     with tried.claim.writing():
+        fresh = tried.outcome.facts.get("incumbent", {})
+        if incumbent is not None and "ratio_to_default" in fresh:
+            publish(_again(incumbent, fresh, new))
         published = publish(new)
         _insert_trial(tried, published, environment)
         # Last, so that it is the moment of the commit as nearly as a statement can tell.
         tried.claim.update(first_result_at=Coalesce("first_result_at", Now()))
     return published
+
+
+def _again(incumbent: Best, fresh: Mapping[str, Any], beside: NewResult) -> NewResult:
+    """The incumbent once more, with evidence from the rounds in which the newcomer was timed."""
+    implementation, measured = incumbent.implementation, incumbent.measurement
+    names = ("median_us", "spread_us", "ratio_to_default", "ratio_low", "ratio_high")
+    return replace(
+        beside,
+        route=implementation.route,
+        method=implementation.method,
+        label=implementation.label,
+        candidate=implementation.candidate,
+        manifest=Manifest.from_json(implementation.artifact.manifest),
+        schedule=implementation.schedule,
+        source=implementation.source,
+        build_s=implementation.build_s,
+        versions=implementation.environment.versions,
+        may_lead=True,
+        evidence=Evidence(
+            **{name: fresh[name] for name in names},
+            default_us=beside.evidence.default_us,
+            max_error=measured.max_error,
+            tolerance=measured.tolerance,
+            prepare_us=measured.prepare_us,
+            prepare_bytes=measured.prepare_bytes,
+            tier=measured.tier,
+        ),
+    )
 
 
 def evidence_of(outcome: Outcome) -> Evidence:
@@ -129,7 +162,7 @@ def winner_of(row: Exploration) -> Best | None:
         Best.objects.filter(
             operator=row.operator_id, target=row.target_id, setting=row.setting_id, scope=row.scope, rank=0
         )
-        .select_related("implementation__artifact")
+        .select_related("implementation__artifact", "implementation__environment", "measurement")
         .first()
     )
 

@@ -71,11 +71,20 @@ class Slice:
 
     @cached_property
     def tried(self) -> set[str]:
-        """Candidates (and routes without any, as an empty one) that this round has tried before: skipped."""
+        """Candidates (and routes without any, as an empty one) that this round has tried before: skipped.
+
+        What the host was too noisy for is tried a second time.
+        """
+        return {digest for digest, statuses in self.history.items() if statuses != [Status.NOISY]}
+
+    @property
+    def history(self) -> dict[str, list[str]]:
+        """Candidate → statuses of its trials in this round and stage."""
         seen = Trial.objects.filter(exploration=self.row, round=self.row.round, stage=self.row.stage)
-        return {
-            candidate_digest(route, candidate) for route, candidate in seen.values_list("route", "candidate")
-        }
+        statuses: dict[str, list[str]] = {}
+        for route, candidate, status in seen.values_list("route", "candidate", "status").order_by("pk"):
+            statuses.setdefault(candidate_digest(route, candidate), []).append(status)
+        return statuses
 
     def doing(self, what: str, **values: object) -> None:
         """Say what comes next, for people and for the error if the worker dies. Raises when it must not."""

@@ -78,7 +78,7 @@ def _measure(work: Slice, route: Route, found: list[Candidate]) -> None:
         for attempt in new:
             attempt.began = time.monotonic()
             work.doing(attempt.name)
-            try_candidate(work, bench, attempt)
+            try_candidate(work, bench, attempt, Attempt(default_route, default).digest)
 
 
 def tuning_gain(op_type: str) -> float | None:

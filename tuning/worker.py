@@ -24,7 +24,7 @@ from django.db.models.functions import Now
 from catalog.models import Target as TargetRow
 from catalog.services import register_target
 from opatlas.identity import Operator, Setting, Target, detect_target
-from tuning import claims, leader, stopping
+from tuning import claims, descendants, leader, stopping
 from tuning.claims import Claim
 from tuning.clock import DATABASE_GONE, now_in
 from tuning.conf import conf
@@ -197,8 +197,11 @@ class WorkerProcess:
         routes = tuple(route for route in self.tools.routes if route.available(self.target))
         self._laboratory.warm(routes)
         self._warm = True
-        Worker.objects.filter(name=self.name).update(warm=True, tier=getattr(self._laboratory, "tier", ""))
-        logger.info("Warm after %.1f s: %s.", time.monotonic() - began, ", ".join(r.name for r in routes))
+        tier = self._laboratory.tier.name
+        Worker.objects.filter(name=self.name).update(warm=True, tier=tier)
+        names = ", ".join(route.name for route in routes)
+        took_s = time.monotonic() - began
+        logger.info("Worker ready: %s, sandbox %s, %s (%.1f s).", self.target.capability, tier, names, took_s)
 
     def _enter_when_possible(self) -> None:
         """A database that is not there yet is waited for."""
@@ -265,7 +268,8 @@ class WorkerProcess:
             if stopping.asked():
                 asked_at = asked_at or now
                 if self._doing and now - asked_at > conf().stop_grace_s:
-                    self._interrupt()
+                    # A step that does not end by itself: without its children it does.
+                    descendants.kill_all()
             if now - beaten >= conf().worker_beat_s:
                 beaten = now
                 self._quietly(self._beat)
@@ -285,17 +289,9 @@ class WorkerProcess:
         except Exception:
             logger.exception("Periodic work broke; trying again.")
 
-    def _interrupt(self) -> None:
-        """A step that does not end by itself: kill the children, so that it does."""
-        kill = getattr(self._laboratory, "close", None)
-        if kill is not None:
-            logger.info("Killing the running candidate to stop.")
-            kill()
-
     def _end_now(self, why: str) -> None:
         logger.warning("%s: ending at once.", why)
-        if self._laboratory is not None:
-            self._interrupt()
+        descendants.kill_all()
         os._exit(1)
 
 

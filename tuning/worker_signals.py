@@ -6,14 +6,23 @@ import ctypes
 import logging
 import os
 import signal
+import warnings
 from typing import Any
 
 from celery import signals
+from celery.platforms import SecurityWarning
 from kombu import Queue
 
 from tuning import stopping
 
 logger = logging.getLogger(__name__)
+
+# A person wants to read what is explored, not every doorbell.
+logging.getLogger("tuning").setLevel(logging.INFO)
+for _name in ("celery.worker.strategy", "celery.app.trace", "celery.worker.consumer.mingle"):
+    logging.getLogger(_name).setLevel(logging.WARNING)
+# Containers run as root; what a worker must not trust runs in its sandbox.
+warnings.filterwarnings("ignore", category=SecurityWarning)
 
 _PR_SET_PDEATHSIG = 1
 

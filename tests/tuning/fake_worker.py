@@ -1,4 +1,4 @@
-"""A Celery worker over fakes: ``celery -A tests.tuning.fake_worker worker``, with the tools of ``fake_tools``."""
+"""A Celery worker over fakes: ``celery -A tests.tuning.fake_worker worker``."""
 
 from tuning.celery import app
 

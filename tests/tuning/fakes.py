@@ -1,8 +1,9 @@
 """A laboratory and routes that behave as their candidates say: for what the services do, not for speed.
 
 A candidate's parameters: ``ratio`` (default ÷ candidate), ``behave``: "ok", "build_failed", "crashed",
-"wrong", "lucky" (confirmed at half its first ratio), "kill_worker" (SIGKILL to the worker process), "die" (an
-exception in the worker's own code), and ``step_s``, how long its timing takes.
+"wrong", "noisy", "lucky" (confirmed at half its first ratio), "kill_worker" (SIGKILL to the worker process),
+"die" (an exception in the worker's own code); ``incumbent``, the ratio that the incumbent has when timed beside
+it; and ``step_s``, how long its timing takes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from opatlas.identity import Node, Operator, Setting, Target, Value
 from opatlas.load import Manifest
 from tuning.measure.laboratory import Limits
 from tuning.measure.outcome import Outcome, Status, Timing
+from tuning.measure.sandbox import Tier
 from tuning.routes.base import Answer, Artifact, Budget, Candidate, No, Yes
 
 TARGET = Target(
@@ -99,7 +101,12 @@ class FakeBench:
         limits: Limits = Limits(),  # noqa: B008
     ) -> Outcome:
         recipe = dict(artifact.manifest.recipe or {})
-        return self._time(artifact, "confirm", 0.5 if recipe.get("behave") == "lucky" else 1.0)
+        outcome = self._time(artifact, "confirm", 0.5 if recipe.get("behave") == "lucky" else 1.0)
+        if incumbent is None:
+            return outcome
+        ratio = recipe.get("incumbent", dict(incumbent.manifest.recipe or {}).get("ratio", 1.0))
+        fresh = _outcome({}, ratio).timing
+        return replace(outcome, facts={"incumbent": asdict(fresh)})  # type: ignore[arg-type]
 
     def _time(self, artifact: Artifact, what: str, share: float) -> Outcome:
         recipe = dict(artifact.manifest.recipe or {})
@@ -115,7 +122,7 @@ class FakeBench:
 class FakeLaboratory(AbstractContextManager["FakeLaboratory"]):
     """Notes every step, with its process and when it began and ended, in ``home/laboratory.jsonl``."""
 
-    tier = "T0"
+    tier = Tier("T0")
     step_s = float(os.environ.get("FAKE_STEP_S", "0"))
 
     def __init__(self, home: Path, target: Target) -> None:
@@ -181,6 +188,8 @@ def _outcome(recipe: Mapping[str, Any], ratio: float) -> Outcome:
     behaviour = recipe.get("behave", "ok")
     if behaviour == "crashed":
         return Outcome(Status.CRASHED, "signal 11", tier="T0")
+    if behaviour == "noisy":
+        return Outcome(Status.NOISY, "8 of 8 rounds were disturbed", tier="T0")
     if behaviour == "wrong":
         return Outcome(Status.WRONG_RESULT, "off by 3", max_error=3.0, tolerance=1e-5, tier="T0")
     median = DEFAULT_US / ratio

@@ -157,8 +157,8 @@ def test_a_contest_makes_room_for_first_results_and_goes_on_where_it_was(
 
     original, waiting = explore.try_candidate, [2]
 
-    def another_miss_comes(work: Any, bench: Any, attempt: Any) -> None:
-        original(work, bench, attempt)
+    def another_miss_comes(*args: Any) -> None:
+        original(*args)
         if waiting:
             make_miss("Relu", waiting.pop())
             promote_misses()
@@ -298,3 +298,27 @@ def test_tuning_can_be_switched_off(
         monkeypatch.undo()
         conf.conf.cache_clear()
     assert Exploration.objects.get().max_tuning_slices == 0
+
+
+def test_what_the_host_was_too_noisy_for_is_timed_a_second_time_later(
+    make_miss: Callable[..., Any], worker_with: Any
+) -> None:
+    make_miss()
+    worker_with(FakeRoute("shy", offers=[{"ratio": 1.5, "behave": "noisy"}])).run_until_idle()
+    assert statuses(route="shy") == ["noisy", "noisy"]
+    assert Exploration.objects.get().state == State.DONE
+
+
+def test_the_incumbents_evidence_is_renewed_when_a_newcomer_would_beat_it(
+    make_miss: Callable[..., Any], worker_with: Any
+) -> None:
+    """The one that looked like 1.5 alone is 1.7 in turns with a newcomer of 1.6: it stays."""
+    make_miss()
+    worker = worker_with(
+        FakeRoute("held", offers=[{"ratio": 1.5}]),
+        FakeRoute("new", offers=[{"ratio": 1.6, "incumbent": 1.7}]),
+    )
+    worker.run_until_idle()
+    assert winner() == "held variant 0"
+    best = Best.objects.get(route="held")
+    assert (best.ratio_to_default, best.measurement.purpose) == (pytest.approx(1.7), "confirm")
