@@ -108,14 +108,14 @@ def rows(page: Sequence[models.Operator], filters: Filters, visible: Q) -> list[
     }
     made = []
     for operator in page:
-        best, miss = bests.get(operator.pk), misses.get(operator.pk)
+        won, miss = bests.get(operator.pk), misses.get(operator.pk)
         hits, missed = tallies.get(operator.pk, (0, 0))
         made.append(
             Row(
                 operator=operator,
-                status="hit" if best else STATUS_OF_MISS.get(miss.state, "unknown") if miss else "unknown",
-                reason=miss.reason if miss and not best else "",
-                best=best,
+                status="hit" if won else _status_of(miss),
+                reason=miss.reason if miss and not won else "",
+                best=won,
                 jobs=jobs.get(operator.pk, 0),
                 models=in_models.get(operator.pk, 0),
                 hits=hits,
@@ -123,6 +123,10 @@ def rows(page: Sequence[models.Operator], filters: Filters, visible: Q) -> list[
             )
         )
     return made
+
+
+def _status_of(miss: models.Miss | None) -> str:
+    return "unknown" if miss is None else STATUS_OF_MISS.get(models.MissState(miss.state), "unknown")
 
 
 def op_types() -> list[tuple[str, int]]:

@@ -37,6 +37,15 @@ class Totals:
     jobs: int
 
 
+@dataclass(frozen=True)
+class Idle:
+    """Misses that nobody explores now, for one reason."""
+
+    state: str
+    reason: str
+    n: int
+
+
 def lookups(
     since: datetime, until: datetime, by_day: bool, operator: models.Operator | None = None
 ) -> list[Slot]:
@@ -84,7 +93,7 @@ def wins_by_method(visible: Q) -> dict[str, int]:
     return dict(winners.annotate(n=Count("pk")).order_by())
 
 
-def misses_by_reason(visible: Q, limit: int = 8) -> list[dict]:
+def misses_by_reason(visible: Q, limit: int = 8) -> list[Idle]:
     """The states and reasons of misses that nobody explores now, the commonest first."""
     idle = [
         models.MissState.WAITING,
@@ -94,4 +103,5 @@ def misses_by_reason(visible: Q, limit: int = 8) -> list[dict]:
         models.MissState.FAILED,
     ]
     found = models.Miss.objects.filter(visible, state__in=idle).values("state", "reason")
-    return list(found.annotate(n=Count("pk"), asked=Sum("count")).order_by("-n", "state")[:limit])
+    counted = found.annotate(n=Count("pk")).order_by("-n", "state")[:limit]
+    return [Idle(row["state"], row["reason"], row["n"]) for row in counted]

@@ -16,7 +16,7 @@ class Login(views.LoginView):
 
 
 class Logout(views.LogoutView):
-    next_page = reverse_lazy("login")
+    next_page = "login"
 
 
 class Password(views.PasswordChangeView):

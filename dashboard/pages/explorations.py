@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard import charts, wording
 from dashboard.pages import operations
+from dashboard.pages.live import Part
 from dashboard.selectors import running
 from dashboard.selectors.visible import visible
 from tuning.models import Exploration, Priority, Stage, State, Trial
@@ -48,13 +49,24 @@ def explorations(request: HttpRequest) -> HttpResponse:
     filters = _read_filters(request)
     found = _filtered(running.explorations(visible(request.user)), filters)
     page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
+    query = request.GET.copy()
+    query.pop("seen", None)
+    moving = any(row.state in running.ACTIVE for row in page.object_list)
+    part = Part(
+        request,
+        "_explorations_rows.html",
+        {"filters": filters, "page": page, "polled": moving},
+        path=f"{request.path}?{query.urlencode()}",
+        every_s=4 if moving else None,
+    )
+    if "seen" in request.GET:  # the rows ask for themselves
+        return part.response()
     context = {
         "filters": filters,
-        "page": page,
         "states": State.choices,
         "stages": Stage.choices,
         "priorities": Priority.choices,
-        "moving": any(row.state in running.ACTIVE for row in page.object_list),
+        "live": part.html,
     }
     template = "_explorations_results.html" if request.htmx else "explorations.html"  # type: ignore[attr-defined]
     response = render(request, template, context)
@@ -83,10 +95,16 @@ def exploration(request: HttpRequest, pk: int) -> HttpResponse:
         "priorities": Priority.choices,
         "actions": operations.possible(row, request),
     }
-    template = "_exploration_live.html" if request.htmx else "exploration.html"  # type: ignore[attr-defined]
-    response = render(request, template, context)
-    patch_vary_headers(response, ["HX-Request"])
-    return response
+    part = Part(
+        request,
+        "_exploration_body.html",
+        context,
+        path=request.path,
+        every_s=2 if context["moving"] else None,
+    )
+    if request.htmx:  # type: ignore[attr-defined]
+        return part.response()
+    return render(request, "exploration.html", context | {"live": part.html})
 
 
 def steps(row: Exploration) -> list[dict[str, str]]:

@@ -12,13 +12,13 @@ from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from catalog.models import Miss, MissState, Model, Target
 from catalog.selectors.listing import STATUS_OF_MISS
 from catalog.services import default_organisation
 from dashboard import charts, wording
+from dashboard.pages.live import Part
 from opatlas.errors import CallerError
 from opatlas.identity import Target as Hardware
 from opatlas.identity import default_setting
@@ -134,10 +134,11 @@ def model(request: HttpRequest, pk: int) -> HttpResponse:
         "moving": bool(pending) or _explored_now(row),
         "served": row.target.served_until is not None and row.target.served_until > timezone.now(),
     }
-    template = "_model_report.html" if request.htmx else "model.html"  # type: ignore[attr-defined]
-    response = render(request, template, context)
-    patch_vary_headers(response, ["HX-Request"])
-    return response
+    moving = context["moving"] and context["served"]
+    part = Part(request, "_model_report.html", context, path=request.path, every_s=4 if moving else None)
+    if request.htmx:  # type: ignore[attr-defined]
+        return part.response()
+    return render(request, "model.html", context | {"live": part.html})
 
 
 def _add(data: bytes, name: str, target: Target | None, dims: dict[str, int]) -> Model:

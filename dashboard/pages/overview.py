@@ -6,11 +6,13 @@ from datetime import timedelta
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from catalog.selectors import traffic
 from dashboard import charts
+from dashboard.pages.live import Part
 from dashboard.selectors import running
 from dashboard.selectors.visible import visible
 from opatlas.identity import detect_target
@@ -43,7 +45,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "hit_rate": hits / (hits + misses) if hits + misses else None,
         "chart": charts.hit_rate(slots),
         "waits": running.waits(seen),
-        **_live(request),
+        "live": _live(request).html,
     }
     return render(request, "overview.html", context)
 
@@ -51,13 +53,13 @@ def overview(request: HttpRequest) -> HttpResponse:
 @require_safe
 def live(request: HttpRequest) -> HttpResponse:
     """The parts that move: asked for again every few seconds."""
-    return render(request, "_overview_live.html", _live(request))
+    return _live(request).response()
 
 
-def _live(request: HttpRequest) -> dict:
+def _live(request: HttpRequest) -> Part:
     seen = visible(request.user)
     queues = running.queues(seen)
-    return {
+    context = {
         "queues": queues,
         "queued": sum(queue.queued for queue in queues),
         "running_now": sum(queue.running for queue in queues),
@@ -67,6 +69,7 @@ def _live(request: HttpRequest) -> dict:
         "workers": running.workers(),
         "pauses": running.pauses(),
     }
+    return Part(request, "_overview_live.html", context, path=reverse("overview-live"), every_s=3)
 
 
 def _first_steps(request: HttpRequest) -> dict:

@@ -102,7 +102,7 @@ def waits(visible: Q, latest: int = 500) -> Waits:
     """How long the latest explorations took to their first result."""
     found = models.Exploration.objects.filter(visible, first_result_at__isnull=False)
     pairs = found.order_by("-first_result_at").values_list("asked_at", "first_result_at")[:latest]
-    seconds = sorted((first - asked).total_seconds() for asked, first in pairs)
+    seconds = sorted((first - asked).total_seconds() for asked, first in pairs if first is not None)
     if not seconds:
         return Waits(0, None, None)
     last = len(seconds) - 1

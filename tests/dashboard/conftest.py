@@ -34,7 +34,7 @@ def reader(db: None) -> Client:
 
 @pytest.fixture
 def catalogue(db: None) -> Factory:
-    return full_catalogue()
+    return full_catalogue(hours=30)
 
 
 @pytest.fixture

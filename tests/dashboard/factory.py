@@ -243,7 +243,8 @@ class Factory:
                 rows.append(
                     c.LookupTally(
                         hour=this_hour - timedelta(hours=back), operator=operator,
-                        organisation=self.organisation, hits=hits, misses=asked - hits, hit_calls=hits * 3, miss_calls=(asked - hits) * 3,
+                        organisation=self.organisation,
+                        hits=hits, misses=asked - hits, hit_calls=hits * 3, miss_calls=(asked - hits) * 3,
                     )
                 )  # fmt: skip
         c.LookupTally.objects.bulk_create(rows)
@@ -284,7 +285,7 @@ def resnet_operators(factory: Factory, count: int = 40) -> list[c.Operator]:
     return [factory.operator(kind, f"{text} float32") for kind, text in made[:count]]
 
 
-def full_catalogue(seed: int = 7) -> Factory:
+def full_catalogue(seed: int = 7, hours: int = 24 * 8) -> Factory:
     """Everything at once: what the screenshots show."""
     factory = Factory(seed)
     operators = resnet_operators(factory, 49)
@@ -328,7 +329,7 @@ def full_catalogue(seed: int = 7) -> Factory:
     factory.job("resnet-serving", known[5:30])
     factory.model("ResNet-50 (sample)", operators[:42], {"Shape of a dynamic value": 3})
     factory.model("bert-base", operators[30:])
-    factory.traffic(known)
+    factory.traffic(known, hours)
     factory.workers()
     return factory
 

@@ -69,6 +69,20 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// Nobody looks: nothing needs to be asked for.
+document.addEventListener("htmx:beforeRequest", (event) => {
+  const polls = event.detail.elt.getAttribute("hx-trigger")?.startsWith("every ");
+  if (polls && document.hidden) event.preventDefault();
+});
+
+// The session ended meanwhile: go to the login page, instead of putting it into a corner of this one.
+document.addEventListener("htmx:beforeSwap", (event) => {
+  if (new URL(event.detail.xhr.responseURL).pathname === "/login/") {
+    event.preventDefault();
+    window.location.reload();
+  }
+});
+
 // A form that takes a while says so, and is not sent twice.
 document.addEventListener("submit", (event) => {
   const button = event.target.querySelector("[data-busy]");

@@ -22,9 +22,13 @@
     return value;
   }
 
-  function draw(figure) {
+  const drawn = new WeakMap(); // figure → the JSON it shows
+
+  function draw(figure, again) {
     const source = document.getElementById(figure.dataset.chart);
     if (!source || typeof Plotly === "undefined") return;
+    if (!again && drawn.get(figure) === source.textContent) return;
+    drawn.set(figure, source.textContent);
     const chart = resolved(JSON.parse(source.textContent), {});
     const short = chart.layout.meta?.short;
     if (short && figure.clientWidth < 520) chart.layout.yaxis.ticktext = short;
@@ -33,12 +37,12 @@
     Plotly.react(figure, chart.data, chart.layout, config).then(() => figure.classList.remove("waiting"));
   }
 
-  function drawAll(scope) {
-    for (const figure of scope.querySelectorAll("[data-chart]")) draw(figure);
+  function drawAll(scope, again = false) {
+    for (const figure of scope.querySelectorAll("[data-chart]")) draw(figure, again);
   }
 
   drawAll(document);
-  document.addEventListener("opatlas:theme", () => drawAll(document));
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll(document));
-  document.addEventListener("htmx:afterSwap", (event) => drawAll(event.detail.target ?? document));
+  document.addEventListener("opatlas:theme", () => drawAll(document, true));
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll(document, true));
+  document.addEventListener("htmx:load", (event) => drawAll(event.detail.elt));
 })();
