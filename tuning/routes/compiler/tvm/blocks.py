@@ -21,7 +21,6 @@ class Machine:
 
     vector_bytes: int
     threads: int
-    l2_bytes: int
 
     @property
     def accumulators(self) -> int:

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tuning.routes.compiler.tvm.table import ALIGNMENT
 
 LIBRARY = "kernel.so"
 _SOURCE_LIMIT = 60_000  # characters of code kept for people
-_ASSEMBLY_LIMIT = 20_000
+_ASSEMBLY_LINES = 400
 
 
 @dataclass(frozen=True)
@@ -123,9 +124,20 @@ def build_artifact(
 
 
 def _readable(script: str, assembly: str) -> str:
-    """TVMScript of what was compiled, and as much of the assembly as people may want to scroll through."""
-    code = "\n".join(line for line in assembly.splitlines() if not line.lstrip().startswith("."))
-    return f"{script[:_SOURCE_LIMIT]}\n\n# --- assembly (excerpt) ---\n{code[:_ASSEMBLY_LIMIT]}\n"
+    """TVMScript of what was compiled, and the assembly around its innermost loops."""
+    lines = [line for line in assembly.splitlines() if not line.lstrip().startswith((".", "#"))]
+    start = _densest(lines)
+    code = "\n".join(lines[start : start + _ASSEMBLY_LINES])
+    return f"{script[:_SOURCE_LIMIT]}\n\n# --- assembly (excerpt) ---\n{code}\n"
+
+
+def _densest(lines: list[str]) -> int:
+    """Where the stretch with the most vector instructions starts: the rest is argument checks."""
+    vectors = [0, *accumulate(("mm" in line and "%" in line) for line in lines)]
+    last = max(0, len(lines) - _ASSEMBLY_LINES)
+    return max(
+        range(last + 1), key=lambda start: vectors[min(start + _ASSEMBLY_LINES, len(lines))] - vectors[start]
+    )
 
 
 def last_line(error: BaseException) -> str:

@@ -111,13 +111,17 @@ def _find(made: Any) -> Any | None:
 
 def _axes(made: Any, block: Any) -> list[Axis]:
     stmt = made.get(block)
-    used = [{var for dimension in read.region for var in variables(dimension.min)} for read in stmt.reads]
+    groups: dict[Any, int] = {}
+    used = [
+        {var for dimension in read.region for var in variables(dimension.min, groups)} for read in stmt.reads
+    ]
     return [
         Axis(
             i,
             int(iter_var.dom.extent),
             iter_var.iter_type != 0,
             (iter_var.var in used[0], iter_var.var in used[1]),
+            groups.get(iter_var.var, 0),
         )
         for i, iter_var in enumerate(stmt.iter_vars)
     ]
@@ -146,7 +150,7 @@ def _choose_tile(
         (
             # Of equal axes the last: along it the operand is contiguous.
             (_load_ratio(height, vectors), -vectors, row.index if row else 0, row, height, vectors)
-            for row in (rows or [None])
+            for row in _or_none(rows)
             for height in divisors(row.extent if row else 1)
             for vectors in divisors(whole // lanes)
             if height * vectors <= machine.accumulators
@@ -157,6 +161,10 @@ def _choose_tile(
     )
     *_, row, height, vectors = best
     return Tile(column, row, lanes, vectors, height, shape)
+
+
+def _or_none(rows: list[Axis]) -> list[Axis | None]:
+    return [*rows] or [None]
 
 
 def _load_ratio(height: int, vectors: int) -> float:

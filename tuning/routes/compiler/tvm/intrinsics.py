@@ -58,7 +58,7 @@ def register() -> None:
     from tvm.ir import Op
     from tvm.tirx import register_intrin_lowering
 
-    rules = {"exp": _exp, "tanh": _tanh, "erf": _erf, "pow": _power}
+    rules: dict[str, Callable[..., Any]] = {"exp": _exp, "tanh": _tanh, "erf": _erf, "pow": _power}
     for name, rule in rules.items():
         before = Op.get(f"tirx.{name}").get_attr("llvm.FLowerIntrinsic")
         register_intrin_lowering(f"tirx.{name}", target="llvm", f=_for_float32(rule, before), level=99)

@@ -18,7 +18,9 @@ from typing import Any
 from opatlas.identity import Operator, Setting, Target
 from tuning.routes.base import Candidate, RouteError
 from tuning.routes.compiler.tvm.compile import lower_only
+from tuning.routes.compiler.tvm.machine import machine_of
 from tuning.routes.compiler.tvm.patches import import_tvm
+from tuning.routes.compiler.tvm.tiles import TileSearch
 from tuning.routes.compiler.tvm.trial import time_module
 from tuning.routes.compiler.tvm.untuned import apply_variant, plain
 
@@ -26,6 +28,10 @@ BATCH = 12
 """Trials between two generations of the search."""
 _TRIAL_LIMIT_S = 4.0
 _TOP = 3
+_TILE_SHARE = 0.4
+"""Of a slice, at most, for other sizes of the hand-written tiles; what they leave is evolution's."""
+_GENERATION_S = 4.0
+"""Allowed for the first generation of candidates, which cannot be interrupted."""
 _RELEARN = 96
 """Records that the cost model is trained on when a slice starts."""
 
@@ -53,16 +59,23 @@ def search(
     progress = Progress(**json.loads(path.read_text())) if path.exists() else Progress()
     started = time.monotonic()
     with native:
-        slice_ = _Slice(module[name], native, setting, workdir, progress)
-        slice_.run(deadline)
+        tiles = TileSearch(module[name], machine_of(target, setting), native, workdir)
+        measured = tiles.run(started + _TILE_SHARE * seconds)
+        progress.trials += measured
+        evolution = _Slice(module[name], native, setting, workdir, progress)
+        evolution.best_s = tiles.best_s
+        evolution.run(deadline)
     progress.slices += 1
     progress.seconds = round(progress.seconds + time.monotonic() - started, 3)
     path.write_text(json.dumps(asdict(progress)))
     _, untuned = apply_variant(module, target, setting, "packed")
-    for rank, (trace, run_s) in enumerate(slice_.best(_TOP)):
-        traces = {**untuned.functions, name: trace}
-        label = f"MetaSchedule, {progress.trials} trials, rank {rank + 1}"
-        yield Candidate("tvm", {"traces": traces, "search_us": round(run_s * 1e6, 2)}, label)
+    found = [
+        *((run_s, trace, "register tiles") for trace, run_s in tiles.best()),
+        *((run_s, trace, "MetaSchedule") for trace, run_s in evolution.best(_TOP)),
+    ]
+    for run_s, trace, how in sorted(found, key=lambda one: one[0])[:_TOP]:
+        parameters = {"traces": {**untuned.functions, name: trace}, "search_us": round(run_s * 1e6, 2)}
+        yield Candidate("tvm", parameters, f"tuned, {how}, best of {progress.trials} trials")
 
 
 def _heaviest(module: Any) -> str | None:
@@ -100,7 +113,7 @@ class _Slice:
             target=native,
             space_generator="post-order-apply",
             search_strategy=ms.search_strategy.EvolutionarySearch(
-                population_size=192, init_min_unmeasured=32, genetic_num_iters=3, max_fail_count=3
+                population_size=96, init_min_unmeasured=24, genetic_num_iters=2, max_fail_count=3
             ),
             rand_state=1 + progress.slices,
             num_threads=setting.threads,
@@ -112,8 +125,6 @@ class _Slice:
 
     def run(self, deadline: float) -> None:
         """Generate, measure and learn until the deadline (or until nothing new can be found)."""
-        from tvm.s_tir import meta_schedule as ms
-
         self._relearn()
         spaces = self.context.generate_design_space()
         self.context.pre_tuning(
@@ -123,8 +134,11 @@ class _Slice:
             database=self.database,
             cost_model=self.model,
         )
-        while time.monotonic() < deadline:
+        generation_s = _GENERATION_S
+        while time.monotonic() + generation_s < deadline:
+            started = time.monotonic()
             candidates = self.context.generate_measure_candidates()
+            generation_s = 1.5 * (time.monotonic() - started)
             if not candidates:
                 break
             results = [self._measure(candidate, deadline) for candidate in candidates]
@@ -135,7 +149,6 @@ class _Slice:
                 break
             self.context.notify_runner_results(candidates, done)
         self.context.post_tuning()
-        del ms
 
     def _measure(self, candidate: Any, deadline: float) -> Any | None:
         """A RunnerResult, recorded; None when the time is up."""
@@ -175,7 +188,8 @@ class _Slice:
         records = self.database.get_top_k(self.workload, _RELEARN)
         if not records:
             return
-        self.best_s = min(float(record.run_secs[0]) for record in records)
+        known = min(float(record.run_secs[0]) for record in records)
+        self.best_s = min(known, self.best_s or known)
         candidates = [record.as_measure_candidate() for record in records]
         results = [ms.runner.RunnerResult(record.run_secs, None) for record in records]
         self.model.update(self.context, candidates, results)

@@ -7,9 +7,8 @@ from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
 from tuning.routes.base import RouteError
-from tuning.routes.compiler.tvm.blocks import Machine
 from tuning.routes.compiler.tvm.compile import Traces
-from tuning.routes.compiler.tvm.machine import vector_bytes
+from tuning.routes.compiler.tvm.machine import machine_of
 from tuning.routes.compiler.tvm.patches import import_tvm
 from tuning.routes.compiler.tvm.schedules import schedule
 
@@ -18,17 +17,23 @@ CONTRACTIONS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "MatMulInte
 
 def variants(operator: Operator, setting: Setting) -> list[tuple[str, str]]:
     """(variant, label) pairs worth building, the most promising first. Imports no TVM."""
-    if CONTRACTIONS.intersection(operator.op_types):
-        return [
-            ("packed", "untuned, register tiles over packed weights"),
-            ("flat only", "untuned, register tiles over the innermost axis"),
-        ]
-    return [("rows", "untuned, parallel rows")]
+    kinds = CONTRACTIONS.intersection(operator.op_types)
+    if not kinds:
+        return [("rows", "untuned, parallel rows")]
+    found = [("packed", "untuned, register tiles over packed weights")]
+    # Measured: convolutions are slower this way, whatever their shape.
+    if "Conv" not in kinds and operator.output_values[0].shape[-1:] and _fills_vectors(operator):
+        found.append(("flat only", "untuned, register tiles over the innermost axis"))
+    return found
+
+
+def _fills_vectors(operator: Operator) -> bool:
+    return operator.output_values[0].shape[-1] % 4 == 0
 
 
 def apply_variant(module: Any, target: Target, setting: Setting, variant: str) -> tuple[Any, Traces]:
     """Schedule every PrimFunc of the lowered module; returns the new module and the traces made."""
-    machine = Machine(vector_bytes(target), setting.threads, dict(target.cache_bytes).get("l2", 1 << 20))
+    machine = machine_of(target, setting)
     traces: dict[str, Any] = {}
 
     def one(name: str, function: Any) -> Any:

@@ -1,0 +1,66 @@
+"""Stage 2: slices that resume, candidates that can be built."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opatlas.identity import Setting
+from tests.tuning.routes.compiler.tvm_cases import ROUTE, TARGET, const, one, random_inputs, reference, run
+from tuning.routes.base import Candidate
+from tuning.routes.compiler.tvm.trial import in_fork
+
+pytestmark = [
+    pytest.mark.skipif(not ROUTE.available(TARGET), reason="TVM is not installed as pinned"),
+]
+
+
+@pytest.mark.slow
+def test_a_second_slice_goes_on_from_the_first(tmp_path: Path) -> None:
+    operator, setting = one("MatMul", (64, 64), const(64, 96)), Setting(threads=2)
+    work = tmp_path / "work"
+    work.mkdir()
+    first = list(ROUTE.tune(operator, TARGET, setting, work, 9.0))
+    after_first = json.loads((work / "search.json").read_text())
+    tiles_first = json.loads((work / "tiles.json").read_text())
+    second = list(ROUTE.tune(operator, TARGET, setting, work, 9.0))
+    after_second = json.loads((work / "search.json").read_text())
+    assert first and second
+    assert after_second["slices"] == 2
+    assert after_second["trials"] > after_first["trials"] > 0
+    tiles_second = json.loads((work / "tiles.json").read_text())
+    assert tiles_second["tried"][: len(tiles_first["tried"])] == tiles_first["tried"]
+    assert second[0].parameters["search_us"] <= first[0].parameters["search_us"]
+    inputs = random_inputs(operator)
+    for number, candidate in enumerate(second):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        copied = Candidate(candidate.route, json.loads(json.dumps(candidate.parameters)), candidate.label)
+        artifact = ROUTE.build(operator, TARGET, setting, copied, folder)
+        found, wanted = run(artifact, operator, inputs)[0], reference(operator, inputs)[0]
+        assert np.allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_an_operator_without_a_product_is_tuned_too(tmp_path: Path) -> None:
+    operator, setting = one("Softmax", (64, 128), axis=-1), Setting(threads=2)
+    found = list(ROUTE.tune(operator, TARGET, setting, tmp_path, 10.0))
+    assert found and "traces" in found[0].parameters
+
+
+def test_a_hanging_trial_is_killed_in_time() -> None:
+    started = time.monotonic()
+    assert in_fork(lambda: time.sleep(60) or 1.0, timeout_s=0.3) is None
+    assert time.monotonic() - started < 5
+
+
+def test_a_crashing_trial_is_a_failed_one() -> None:
+    assert in_fork(lambda: float(os.kill(os.getpid(), signal.SIGKILL) or 0), timeout_s=5) is None
+    assert in_fork(lambda: 1 / 0, timeout_s=5) is None
+    assert in_fork(lambda: 0.25, timeout_s=5) == 0.25

@@ -1,0 +1,88 @@
+"""The other half of stage 2: other sizes for the hand-written register tiles of ``contraction.py``.
+
+MetaSchedule needs hundreds of trials to come near these tiles; a few dozen trials over their sizes often beat
+both. What was measured stays in ``tiles.json`` in the work folder, so that the next slice goes on after it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from tuning.routes.compiler.tvm.blocks import Machine
+from tuning.routes.compiler.tvm.contraction import Shape
+from tuning.routes.compiler.tvm.patches import import_tvm
+from tuning.routes.compiler.tvm.schedules import tiled
+from tuning.routes.compiler.tvm.trial import time_module
+from tuning.routes.compiler.tvm.untuned import plain
+
+_SEED = 20
+_TRIAL_LIMIT_S = 4.0
+
+
+class TileSearch:
+    """Tries one shape after another, each once; skips shapes that come to a schedule tried already."""
+
+    def __init__(self, function: Any, machine: Machine, native: Any, workdir: Path) -> None:
+        self.function, self.machine, self.native = function, machine, native
+        self.path = workdir / "tiles.json"
+        state: dict[str, Any] = (
+            json.loads(self.path.read_text()) if self.path.exists() else {"next": 0, "tried": []}
+        )
+        self.next: int = state["next"]
+        self.tried: list[dict[str, Any]] = state["tried"]
+
+    def run(self, deadline: float) -> int:
+        """Measure until the deadline or the end of the list; returns how many were measured."""
+        shapes = _shapes()
+        known = {json.dumps(one["trace"]) for one in self.tried}
+        measured = 0
+        while self.next < len(shapes) and time.monotonic() < deadline - 0.3:
+            variant, shape = shapes[self.next]
+            self.next += 1
+            made = tiled(self.function, self.machine, variant, shape)
+            if made is None:
+                continue
+            trace = plain(made.trace.as_json())
+            if json.dumps(trace) in known:
+                continue
+            known.add(json.dumps(trace))
+            self.tried.append({"trace": trace, "run_s": self._measure(made, deadline), "shape": str(shape)})
+            measured += 1
+            self.path.write_text(json.dumps({"next": self.next, "tried": self.tried}))
+        self.path.write_text(json.dumps({"next": self.next, "tried": self.tried}))
+        return measured
+
+    def _measure(self, made: Any, deadline: float) -> float | None:
+        tvm = import_tvm()
+        module = tvm.IRModule({"main": made.mod["main"].with_attr("global_symbol", "main")})
+        limit_s = min(_TRIAL_LIMIT_S, deadline - time.monotonic() + 0.5)
+        return time_module(module, self.native, self.best_s, limit_s, self.machine.threads)
+
+    @property
+    def best_s(self) -> float | None:
+        return min((one["run_s"] for one in self.tried if one["run_s"] is not None), default=None)
+
+    def best(self) -> Iterator[tuple[Any, float]]:
+        """(trace, seconds) of every shape that ran, the best first."""
+        ran = [one for one in self.tried if one["run_s"] is not None]
+        for one in sorted(ran, key=lambda one: one["run_s"]):
+            yield one["trace"], one["run_s"]
+
+
+def _shapes() -> list[tuple[str, Shape]]:
+    """The default shapes first, then the others in an order that is random but always the same."""
+    first = [("packed", Shape()), ("flat", Shape())]
+    others = [
+        (variant, Shape(height, vectors, columns, rows, inside))
+        for variant, height, vectors, columns, rows, inside in product(
+            ("packed", "flat"), (0, 4, 8), (1, 2, 3, 4, 6), (64, 256, 1024), (32, 96, 384), (False, True)
+        )
+    ]
+    random.Random(_SEED).shuffle(others)
+    return [*first, *others]
