@@ -156,6 +156,8 @@ def digest_key(version: str, document: Any) -> str:
 
 def _attribute(op: str, name: str, value: Any) -> Any:
     if isinstance(value, list | tuple):
+        if len(value) == 3 and isinstance(value[1], list | tuple):  # a tensor: dtype, shape, values
+            return value[0], tuple(value[1]), tuple(_element(item, value[0]) for item in value[2])
         return tuple(_attribute(op, name, item) for item in value)
     if isinstance(value, int) and abs(value) >= _FIRST_WHOLE:
         # PostgreSQL's jsonb writes 1e+16 as 10000000000000000, which Python reads as an integer.

@@ -70,6 +70,8 @@ def read_statics(step: Step, work: Workbench) -> None:
         if (step.op, position) not in _TYPED and value.dtype != "int64":
             if not value.dtype.startswith(("int", "uint")) and step.op != "OneHot":
                 refuse(f"{step.op}'s input {position} ({word}) is {value.dtype}; it must be int64.")
+            if not all(isinstance(item, int) or float(item).is_integer() for item in value.data):
+                refuse(f"{step.op}'s input {position} ({word}) must be a whole number.")
             value = cast_static(value, "int64")
         if len(value.data or ()) > MAX_STATIC:
             refuse(f"{step.op}'s input {position} ({word}) has more than {MAX_STATIC} values.")
