@@ -44,4 +44,17 @@ def _conv(operator: Operator, node: Node) -> str | None:
     return None if 1 <= spatial <= 3 else f"PyTorch has no {node.op} over {spatial} dimensions"
 
 
-_LIMITS: dict[str, Callable[[Operator, Node], str | None]] = {"Conv": _conv, "ConvTranspose": _conv}
+def _narrow(operator: Operator, node: Node) -> str | None:
+    value = operator.value(node.inputs[0])
+    if node.op == "AveragePool" and len(value.shape) < 5:
+        return None
+    return f"PyTorch's CPU has no {value.dtype} {node.op}" if value.dtype in ("float16", "bfloat16") else None
+
+
+_LIMITS: dict[str, Callable[[Operator, Node], str | None]] = {
+    "AveragePool": _narrow,
+    "Conv": _conv,
+    "ConvTranspose": _conv,
+    "Det": _narrow,
+    "LRN": _narrow,
+}

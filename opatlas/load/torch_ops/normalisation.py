@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from opatlas.load.torch_ops.site import Site
+from opatlas.load.torch_ops.types import float_type
 
 Built = Callable[..., object]
 
@@ -47,11 +48,13 @@ def _layer(site: Site) -> Built:
             return lambda x, w, b=None: F.layer_norm(x, shape, w, b, epsilon)
         return lambda x, w, b=None: _scaled(F.layer_norm(x, shape, None, None, epsilon), w, b)
     axes = list(range(axis, site.rank()))
+    stash = float_type(site, site.output(1).dtype)  # the statistics keep their own, wider type
 
     def run(x, w, b=None):
-        var, mean = torch.var_mean(x, axes, correction=0, keepdim=True)
+        wide = x.to(stash)
+        var, mean = torch.var_mean(wide, axes, correction=0, keepdim=True)
         inverse = torch.rsqrt(var + epsilon)
-        return _scaled((x - mean) * inverse, w, b), mean, inverse
+        return _scaled(((wide - mean) * inverse).to(x.dtype), w, b), mean, inverse
 
     return run
 

@@ -11,7 +11,7 @@ from opatlas.load.torch_graph import missing, run_graph  # noqa: E402
 from opatlas.load.torch_ops.names import FAMILY_OF  # noqa: E402
 from opatlas.load.torch_ops.types import to_array, to_tensor  # noqa: E402
 from tests.opatlas.load.cases import FAMILIES  # noqa: E402
-from tests.opatlas.load.operators import Case, expected, expected_by_ort, operator_of  # noqa: E402
+from tests.opatlas.load.operators import Case, expected, expected_by_ort, normal, operator_of  # noqa: E402
 
 ALL = [pytest.param(case, id=f"{family}-{case}") for family, cases in FAMILIES.items() for case in cases]
 
@@ -68,3 +68,15 @@ def test_missing_says_why() -> None:
 
     odd = replace(operator, nodes=(replace(operator.nodes[0], op="NonMaxSuppression"),))
     assert missing(odd) == "no PyTorch call is known for NonMaxSuppression"
+
+
+def test_statistics_of_a_layer_norm_keep_their_wide_type() -> None:
+    case = Case("LayerNormalization", [normal(3, 8).astype(np.float16), np.ones(8, np.float16)], outputs=3)
+    operator, inputs = operator_of(case)
+    made = run_graph(operator, {number: torch.from_numpy(array) for number, array in inputs.items()})
+    assert [tensor.dtype for tensor in made] == [torch.float16, torch.float32, torch.float32]
+
+
+def test_half_precision_limits_are_known_beforehand() -> None:
+    operator, _ = operator_of(Case("LRN", [normal(1, 4, 3, 3).astype(np.float16)], {"size": 3}))
+    assert missing(operator) == "PyTorch's CPU has no float16 LRN"

@@ -10,10 +10,21 @@ from tuning.routes.library.recipes import Recipe, RecipeRoute
 
 DTYPES = frozenset(
     (
-        *("float16", "float32", "float64", "bfloat16", "bool"),
+        *("float16", "float32", "float64", "bool"),
         *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     )
 )
+NO_FLOAT64 = frozenset(
+    (
+        *("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Elu", "Erf", "Gelu", "HardSigmoid"),
+        *("HardSwish", "Hardmax", "LeakyRelu", "Mean", "Mish", "PRelu", "Selu", "Sinh", "Softplus"),
+        *("Softsign", "Tan", "ThresholdedRelu", "Conv", "ConvTranspose", "AveragePool", "LpPool", "Det"),
+        *("GlobalAveragePool", "GlobalMaxPool", "InstanceNormalization", "LRN", "Resize", "OneHot"),
+        "MeanVarianceNormalization",
+    )
+)
+"""Operators whose CPU kernels are float32 only (tried one by one with 1.31)."""
+
 LAYOUT_OPERATORS = frozenset(("Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"))
 """Where the highest optimisation level changes even a single node: it may choose the blocked NCHWc layout."""
 
@@ -29,6 +40,9 @@ class OnnxRuntime(RecipeRoute):
         for value in (*operator.inputs, *operator.produced):
             if value.dtype not in DTYPES:
                 return No(f"ONNX Runtime's CPU kernels have no {value.dtype}")
+        for node in operator.nodes:
+            if node.op in NO_FLOAT64 and operator.value(node.outputs[0]).dtype == "float64":
+                return No(f"ONNX Runtime has no float64 kernel for {node.op}")
         return Yes()
 
     def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:

@@ -13,11 +13,12 @@ from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, No, 
 
 Recipe = Mapping[str, Any]
 
-SINGLE_THREAD_ELEMENTS = 1 << 20
-"""Above this many elements touched one thread cannot beat several: waking them costs microseconds."""
+SINGLE_THREAD_ELEMENTS = 1 << 18
+"""Above this many elements touched (some 30 µs of memory traffic) one thread cannot beat several: waking
+them costs a few microseconds."""
 
-SINGLE_THREAD_PRODUCTS = 1 << 24
-"""The same for multiply-adds of convolutions and matrix products (about 0.2 ms on one core)."""
+SINGLE_THREAD_PRODUCTS = 1 << 21
+"""The same for multiply-adds of convolutions and matrix products (some 30 µs on one core)."""
 
 
 class RecipeRoute:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -146,3 +147,17 @@ def test_unsupported_says_why(name: str) -> None:
     operator, _ = operator_of(Case("Softmax", [normal(3, 4)]))
     answer = route(name).supports(operator, SETTING)
     assert not answer and answer.reason
+
+
+@pytest.mark.parametrize(
+    ("case", "sentence"),
+    [
+        (Case("Erf", [normal(3, 4).astype(np.float64)]), "no float64 kernel for Erf"),
+        (Case("Add", [normal(3, 4).astype(ml_dtypes.bfloat16)] * 2), "no bfloat16"),
+    ],
+    ids=str,
+)
+def test_onnxruntime_knows_what_it_lacks(case: Case, sentence: str) -> None:
+    operator, _ = operator_of(case)
+    answer = route("onnxruntime").supports(operator, SETTING)
+    assert not answer and sentence in answer.reason
