@@ -38,11 +38,19 @@ def cpu_ns(pid: int) -> int | None:
         return None
 
 
+def threads(pid: int) -> list[int]:
+    """The thread numbers of a process; none where it is gone."""
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208 - timed, see delay_ns
+    except OSError:
+        return []
+
+
 def delay_ns(pid: int) -> int:
     """How long the threads of a process were ready to run and had no CPU, in all; 0 where not reported."""
     total = 0
     try:
-        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - on the way of a measurement
+        for task in threads(pid):
             total += int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[1])
     except (OSError, IndexError):
         return total  # a thread ended meanwhile

@@ -11,13 +11,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tuning.measure.outcome import Status, Timing
 from tuning.measure.process import Child, ChildFailed
 from tuning.measure.quiet import NOISY_SHARE, Turn, wait_until_quiet
 from tuning.measure.stats import per_call_us, timing
 
-BATCH_NS = 3e6
-LONG_CALL_NS = 4e6
+BATCH_NS = 1e6
+"""Short: a process that has just slept is rarely preempted in its first milliseconds on a busy host."""
+LONG_CALL_NS = 2e6
 """Above this one call is a batch, and the handshake (tens of microseconds) is below 1 % of it."""
 FIXED_SLACK_NS = 30e3
 SLOWER_RATIO = 1 / 3
@@ -70,11 +73,11 @@ class Runner:
         # The least: a handshake that was disturbed would be taken from every sample.
         self.fixed_ns = float(min(self._run(0) for _ in range(7)))
         self._run(1)  # lazily started threads and allocations
-        elapsed = self._run(1) - self.fixed_ns
         calls = 1
+        elapsed = self._least(1)
         while elapsed < BATCH_NS / 8 and calls < 1 << 20:
             calls *= 4
-            elapsed = self._run(calls) - self.fixed_ns
+            elapsed = self._least(calls)
         per_call = max(elapsed / calls, 10.0)
         self.single = cold or per_call > LONG_CALL_NS
         # Even, so that both buffers are used equally.
@@ -112,6 +115,13 @@ class Runner:
     def clear(self) -> None:
         self.once_ns.clear()
         self.twice_ns.clear()
+
+    def _least(self, calls: int) -> float:
+        """Of a few batches, without the handshake; of one, where a call is long."""
+        first = self._run(calls) - self.fixed_ns
+        if first > 10 * LONG_CALL_NS:
+            return first
+        return min(first, *(self._run(calls) - self.fixed_ns for _ in range(2)))
 
     def _run(self, calls: int) -> int:
         try:
@@ -170,21 +180,25 @@ def _finished(runners: Sequence[Runner], noise: Sequence[float], effort: Effort,
         return True
     if rounds >= SLOWER_AFTER and spent_s > effort.patience_s:
         return True
-    if effort.stop_losers and rounds >= SLOWER_AFTER and len(runners) == 2:
-        if _hopeless(runners[0].times_us(), runners[1].times_us()):
+    if effort.stop_losers and quiet >= SLOWER_AFTER and len(runners) == 2:
+        if _hopeless(runners, noise):
             return True
-        if quiet >= effort.rounds and max(_ratios(runners, noise)) < CLEARLY_SLOWER:
+        if quiet >= effort.rounds and max(_quiet_ratios(runners, noise)) < CLEARLY_SLOWER:
             return True
     return quiet >= effort.rounds and spent_s >= effort.seconds
 
 
-def _hopeless(default_us: Sequence[float], candidate_us: Sequence[float]) -> bool:
-    """Best against best: on a disturbed host a single ratio can be anything."""
-    return min(default_us) < SLOWER_RATIO * min(candidate_us)
+def _hopeless(runners: Sequence[Runner], noise: Sequence[float]) -> bool:
+    """So much slower that more samples are a waste. Only quiet rounds can tell: on a disturbed host a few
+    ratios can be anything."""
+    ratios = _quiet_ratios(runners, noise)
+    return len(ratios) >= SLOWER_AFTER and float(np.median(ratios)) < SLOWER_RATIO
 
 
-def _ratios(runners: Sequence[Runner], noise: Sequence[float]) -> list[float]:
+def _quiet_ratios(runners: Sequence[Runner], noise: Sequence[float]) -> list[float]:
     chosen = [index for index, one in enumerate(noise) if one <= NOISY_SHARE]
+    if not chosen:
+        return []
     pairs = zip(runners[0].times_us(chosen), runners[1].times_us(chosen), strict=True)
     return [default / candidate for default, candidate in pairs]
 
@@ -205,7 +219,8 @@ def _result(runners: Sequence[Runner], noise: Sequence[float], effort: Effort) -
     timings = tuple(timing(default_us, runner.times_us(chosen)) for runner in (runners[1:] or runners))
     noisy = sum(one > NOISY_SHARE for one in noise)
     status, detail = Status.OK, ""
-    if effort.stop_losers and len(runners) == 2 and _hopeless(runners[0].times_us(), runners[1].times_us()):
+    clearly = all(one.ratio_high < SLOWER_RATIO for one in timings) and len(noise) >= effort.rounds
+    if effort.stop_losers and len(runners) == 2 and (clearly or _hopeless(runners, noise)):
         status = Status.SLOWER
         detail = f"{1 / timings[0].ratio_to_default:.1f} times slower than the default"
     elif noisy > len(noise) / 2 and (
