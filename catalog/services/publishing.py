@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +40,14 @@ class Evidence:
     prepare_us: float | None = None
     prepare_bytes: int | None = None
     tier: str = ""
+
+    def __post_init__(self) -> None:
+        numbers = (self.median_us, self.default_us, self.ratio_to_default, self.ratio_low, self.ratio_high)
+        if not all(math.isfinite(number) and number > 0 for number in numbers):
+            raise ValueError(f"times and ratios of evidence must be finite and above 0: {numbers}")
+        rest = (self.spread_us, self.max_error, self.tolerance, self.prepare_us, *self.samples_us)
+        if not all(number is None or math.isfinite(number) for number in rest):
+            raise ValueError("evidence must be finite: no answer can carry infinity")
 
     @property
     def ratios(self) -> Ratios:

@@ -125,3 +125,14 @@ def test_a_failure_in_the_middle_rolls_all_of_it_back(put, monkeypatch):
         put(64, "onednn", 1.6)
     after = making.row_counts()
     assert {name for name in after if after[name] != before[name]} <= {"Artifact"}
+
+
+@pytest.mark.parametrize(
+    "change", [{"ratio_low": 0.0}, {"median_us": float("inf")}, {"max_error": float("nan")}]
+)
+def test_evidence_that_is_no_number_cannot_be_made(change):
+    from catalog.services import Evidence
+
+    sound = {"median_us": 1.0, "spread_us": 0.1, "default_us": 2.0, "ratio_to_default": 2.0, "ratio_low": 1.9}
+    with pytest.raises(ValueError, match="finite"):
+        Evidence(**{**sound, "ratio_high": 2.1, **change})

@@ -1,0 +1,76 @@
+"""Schemathesis against a real server and its live schema: no 5xx, and every answer as the schema promises."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dashboard.stack import Stack
+from tests.hostile.conftest import Deployment
+
+CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+
+# Something to find: an operator with a result and a file, one that missed.
+SETUP = """
+import json, pathlib, tempfile, django; django.setup()
+from catalog import models, services
+from django.utils import timezone
+from tests.catalog import making
+from tuning.models import Exploration
+target, setting = services.register_target(making.TARGET), services.register_setting(making.SETTING)
+place = {"operator": services.register_operator(making.relu(64)), "target": target, "setting": setting}
+folder = pathlib.Path(tempfile.mkdtemp())
+files = making.write_file(folder, "kernel.so", b"code")
+made = services.publish(making.new_result(place, "tvm", 1.5, kind="c-abi", files=files, folder=folder))
+services.lookup(services.LookupRequest(
+    target=target, setting=setting, operators=[services.Asked(making.relu(65).key, 1.0, making.relu(65))]))
+exploration = Exploration.objects.create(
+    operator=models.Miss.objects.get().operator, target=target, setting=setting, capability=target.capability,
+    asked_at=timezone.now())
+print(json.dumps({
+    "path.key": place["operator"].key, "path.number": made.implementation.pk, "path.id": exploration.pk,
+    "path.sha256": made.implementation.artifact.sha256, "path.name": "kernel.so", "query.target": target.key,
+    "query.setting": setting.key,
+}))
+"""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def served(deployment: Deployment, tmp_path: Path) -> Iterator[tuple[str, str, dict[str, object]]]:
+    """A running server's address, a key with every scope, and names of what its catalogue has."""
+    known = json.loads(deployment.run("-c", SETUP))
+    key = deployment.manage("create_api_key", "schemathesis", "--scopes", "admin").strip()
+    with Stack(deployment.environment, workers=0, logs=tmp_path / "logs") as stack:
+        stack.wait_until_up()
+        yield stack.url, key, known
+
+
+@pytest.mark.parametrize(
+    ("parameters", "deployment"),
+    [("invented", "sqlite"), pytest.param("known", "postgres", marks=pytest.mark.services)],
+    indirect=["deployment"],
+)
+def test_no_request_is_answered_with_a_5xx_or_against_the_schema(served, parameters, tmp_path):
+    url, key, known = served
+    lines = [f"{name!r} = {value!r}" for name, value in known.items()] if parameters == "known" else []
+    config = tmp_path / "schemathesis.toml"
+    config.write_text("\n".join(["[parameters]", *lines]))
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(config), "run",
+            f"{url}/api/v1/schema/?format=json", "--header", f"Authorization: Bearer {key}",
+            "--checks", CHECKS, "--phases", "coverage,fuzzing", "--max-examples", "25", "--seed", "2026",
+            "--no-color", "--request-timeout", "40",
+        ],
+        cwd=tmp_path, env=os.environ, capture_output=True, text=True, timeout=280,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert "passed" in done.stdout
