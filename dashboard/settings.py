@@ -124,6 +124,10 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "The map of the fastest known implementation of every machine-learning operator.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "catalog.api.describing.document_errors",
+    ],
     "ENUM_NAME_OVERRIDES": {"LookupStatusEnum": "catalog.api.serializers.STATUSES"},
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
