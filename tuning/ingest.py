@@ -39,6 +39,8 @@ __all__ = [
 BATCH = 1024
 """Operators in one lookup."""
 
+MAX_REASONS = 100
+OTHER_REASONS = "other reasons"
 TOO_LARGE = "needs more memory than this service gives one operator"
 NO_ROUTE_STATES = {MissState.UNSUPPORTED: "unsupported", MissState.FAILED: "failed"}
 
@@ -127,7 +129,7 @@ def add_model(
     if not 1 <= len(name) <= 200 or not name.isprintable():
         raise InvalidModel("A model's name must have 1 to 200 printable characters.")
     form, extraction = _taken_apart(data, dict(dims or {}), as_float32)
-    extraction = _within_memory(extraction)
+    extraction = _shown(_within_memory(extraction))
     if extraction.calls > 2**31 - 1:
         raise InvalidModel(f"The model makes {extraction.calls} calls; at most {2**31 - 1} can be counted.")
     target = services.register_target(target) if isinstance(target, identity.Target) else target
@@ -189,6 +191,15 @@ def _within_memory(extraction: Extraction) -> Extraction:
         else:
             kept.append(found)
     return Extraction(kept, dict(unmapped), extraction.folded)
+
+
+def _shown(extraction: Extraction) -> Extraction:
+    """With reasons that can be stored and read: they quote names that somebody else chose."""
+    reasons: Counter[str] = Counter()
+    for reason, calls in sorted(extraction.unmapped.items(), key=lambda item: -item[1]):
+        text = "".join(filter(str.isprintable, reason))[:300]
+        reasons[text if len(reasons) < MAX_REASONS or text in reasons else OTHER_REASONS] += calls
+    return Extraction(extraction.operators, dict(reasons), extraction.folded)
 
 
 def _ask(

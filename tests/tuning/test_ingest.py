@@ -166,6 +166,17 @@ def test_an_operator_list_is_a_model_with_what_it_could_not_express(add: Callabl
     assert (widened.pk != model.pk, widened.form) == (True, "operator-list-f32")
 
 
+def test_names_that_nothing_can_store_are_told_without_them(add: Callable[..., Model]) -> None:
+    records: list[dict[str, Any]] = [
+        {"op": f"aten.odd\ud800\x00{i}.default", "inputs": []} for i in range(300)
+    ]
+    records.append({"op": "aten.relu.default", "inputs": [{"shape": [4], "dtype": "float32"}]})
+    model = add(json.dumps(records).encode())
+    assert sum(model.unmapped.values()) == 300
+    assert model.unmapped["other reasons"] == 200
+    assert all(reason.isprintable() for reason in model.unmapped)
+
+
 def test_one_giant_operator_does_not_refuse_the_model(add: Callable[..., Model], settings: Any) -> None:
     settings.OPATLAS_MAX_OPERATOR_BYTES = 1 << 20
     nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("ReduceMax", ["y"], ["z"])]

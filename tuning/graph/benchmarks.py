@@ -7,16 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 from tuning.graph.aten import CannotMap, Record, Tensor
+from tuning.graph.aten.registry import MISFITS
 
 
 def to_aten(record: Record) -> Record:
     """The aten call that a benchmark record stands for. Raises :class:`CannotMap` with the reason."""
     suite, _, name = record.op.partition(".")
-    if suite == "kernelbench":
-        return _kernelbench(record)
-    if record.op not in _MAKERS:
+    make = _kernelbench if suite == "kernelbench" else _MAKERS.get(record.op)
+    if make is None:
         raise CannotMap(f"{suite}: {name} has no rule yet")
-    return _MAKERS[record.op](record)
+    try:
+        return make(record)
+    except MISFITS as error:
+        raise CannotMap(f"{suite}: {name} has arguments that do not fit ({type(error).__name__})") from None
 
 
 def _tensor(record: Record, index: int) -> Tensor:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -196,6 +197,60 @@ def test_records_that_contradict_themselves_are_counted_not_raised() -> None:
     assert extraction.operators == []
     assert extraction.calls == 3 * 3 + 5
     assert all(len(reason) < 400 for reason in extraction.unmapped)
+
+
+def test_calls_that_would_come_to_giant_graphs_are_counted_not_built() -> None:
+    giant = {"shape": [2**31 - 1, 1], "dtype": "float32"}
+    records = [
+        {"op": "aten.unbind.int", "attrs": {"dim": 0}, "inputs": [giant]},
+        {"op": "aten.split.Tensor", "attrs": {"split_size": 1}, "inputs": [giant]},
+        {
+            "op": "aten.native_layer_norm.default",
+            "attrs": {"normalized_shape": [2**31], "eps": 1e-5},
+            "inputs": [giant],
+        },
+        {"op": "aten.full_like.default", "inputs": [giant]},
+    ]
+    extraction = _extract(*records)
+    assert (extraction.operators, extraction.calls) == ([], 4)
+
+
+ODD = [
+    None,
+    True,
+    -1,
+    0,
+    10**30,
+    1e308,
+    "-inf",
+    "",
+    "x",
+    [],
+    [[]],
+    {},
+    [-1],
+    [10**20],
+    {"a": 1},
+    "float16",
+    2**63,
+]
+
+
+def _mutilated(value: Any, random: np.random.Generator) -> Any:
+    if random.random() < 0.06:
+        return ODD[random.integers(len(ODD))]
+    if isinstance(value, dict):
+        return {key: _mutilated(item, random) for key, item in value.items() if random.random() > 0.02}
+    return [_mutilated(item, random) for item in value] if isinstance(value, list) else value
+
+
+def test_mutilated_records_raise_nothing_else() -> None:
+    random = np.random.default_rng(11)
+    for document in [*ATEN, *BENCHMARKS] * 4:
+        try:
+            _extract(_mutilated(document, random))
+        except InvalidModel:
+            continue
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from tuning.graph.aten.record import Tensor
 
 Scalar = int | float | bool
 
+MAX_FILLED_ELEMENTS = 1 << 22
+
 
 class CannotMap(Exception):
     """The call has no canonical form; ``str()`` is the reason it is counted under."""
@@ -80,7 +82,9 @@ class Builder:
 
     def constant(self, value: Any, dtype: str = "int64", shape: Sequence[int] | None = None) -> Ref:
         try:
-            with np.errstate(over="ignore"):  # what does not fit is infinite, in PyTorch too
+            with np.errstate(
+                over="ignore", invalid="ignore"
+            ):  # what does not fit is infinite, in PyTorch too
                 array = np.asarray(value).astype(numpy_dtype(dtype))
             array = array.reshape(tuple(array.shape if shape is None else shape))
         except (ValueError, TypeError, OverflowError) as error:
@@ -91,6 +95,8 @@ class Builder:
 
     def filled(self, number: Scalar, dtype: str, shape: Sequence[int]) -> Ref:
         """A small constant tensor that PyTorch lets callers leave out (a norm's weight of ones)."""
+        if size_of(shape) > MAX_FILLED_ELEMENTS:
+            raise CannotMap("a parameter of more elements than any layer has")
         return self.constant(np.full(tuple(shape), number), dtype)
 
     def node(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuning.graph.aten.builder import Builder, CannotMap, Mapped, Ref, Scalar, number, numpy_dtype
-from tuning.graph.aten.record import Record, Tensor
+from tuning.graph.aten.record import DTYPES, Record, Tensor
 
 REQUIRED = object()
 PLACEMENT = frozenset({"layout", "device", "pin_memory", "memory_format", "non_blocking", "generator"})
@@ -76,10 +76,9 @@ class Call:
         if value is None:
             return None
         text = str(value).removeprefix("torch.")
-        try:
-            numpy_dtype(text)
-        except TypeError:
-            raise CannotMap(f"the dtype {value!r}") from None
+        if text not in DTYPES:
+            raise CannotMap(f"the dtype {text[:40]!r}")
+        numpy_dtype(text)  # refuses complex and 8-bit floats
         return text
 
     def constant_of(self, operand: Ref | Scalar, dtype: str) -> Ref:

@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from opatlas.errors import InvalidModel
 
 MAX_RANK = 16
 MAX_COUNT = 2**31 - 1
+DTYPES = frozenset((
+    "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16",
+    "bfloat16", "float32", "float64", "complex32", "complex64", "complex128", "float8_e4m3fn",
+    "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"
+))  # fmt: skip
 _SHORT = {"half": "float16", "float": "float32", "double": "float64", "long": "int64", "int": "int32"}
 
 
@@ -134,9 +137,6 @@ def read_dtype(dtype: Any, where: str) -> str:
     """NumPy's name of a dtype (``bfloat16`` included), from ``float16``, ``torch.float16`` or ``half``."""
     name = str(dtype).removeprefix("torch.")
     name = _SHORT.get(name, name)
-    if name in ("bfloat16", "complex32") or name.startswith("float8"):
-        return name
-    try:
-        return np.dtype(name).name
-    except TypeError:
-        raise InvalidModel(f'{where}: "dtype" {dtype!r} is not known (float32, int64, bool, …).') from None
+    if name not in DTYPES:
+        raise InvalidModel(f'{where}: "dtype" {str(dtype)[:40]!r} is not known (float32, int64, bool, …).')
+    return name

@@ -31,6 +31,9 @@ FAMILIES: Mapping[str, Mapping[str, Rule]] = {
 }
 RULES: Mapping[str, Rule] = {name: rule for rules in FAMILIES.values() for name, rule in rules.items()}
 
+MISFITS = (IndexError, TypeError, KeyError, AttributeError, ValueError, OverflowError, ZeroDivisionError)
+"""What a record that contradicts itself raises: a matrix product of a vector, an axis that is no number."""
+
 
 def map_aten(record: Record) -> Mapped:
     """The ONNX graph of one recorded aten call. Raises :class:`CannotMap` with the reason."""
@@ -45,6 +48,5 @@ def map_aten(record: Record) -> Mapped:
         return found.map(record)
     except CannotMap as error:
         raise CannotMap(f"{base}: {error}" if base not in str(error) else str(error)) from None
-    except (IndexError, TypeError, KeyError, ValueError, OverflowError, ZeroDivisionError) as error:
-        # A record that contradicts itself (a matrix product of a vector, an axis that is no number).
+    except MISFITS as error:
         raise CannotMap(f"{base}: arguments that do not fit together ({type(error).__name__})") from None

@@ -11,6 +11,8 @@ from tuning.graph.aten.call import Call, Rule, rule
 FAR = 2**63 - 1
 """PyTorch's "to the end"."""
 
+MAX_PARTS = 1024
+
 
 def _reshaped(call: Call, x: Ref, shape: Sequence[int]) -> Ref:
     return call.graph.node("Reshape", x, call.graph.constant(list(shape)), shape=shape)
@@ -142,7 +144,20 @@ def stack(call: Call) -> Ref:
     return call.graph.node("Concat", *lifted, shape=(*shape[:axis], len(refs), *shape[axis:]), axis=axis)
 
 
+def _check_parts(count: int) -> None:
+    if count > MAX_PARTS:
+        raise CannotMap(f"a split into more than {MAX_PARTS} parts")
+
+
+def _even(length: int, size: int) -> list[int]:
+    """Parts of one size, and what is left over."""
+    full, rest = divmod(length, max(size, 1))
+    _check_parts(full)
+    return [size] * full + [rest] * (rest > 0)
+
+
 def _split(call: Call, x: Ref, sizes: list[int], axis: int) -> list[Ref]:
+    _check_parts(len(sizes))
     shapes = [(None, (*x.shape[:axis], size, *x.shape[axis + 1 :])) for size in sizes]
     if len(sizes) == 1:
         return [call.graph.node("Identity", x)]
@@ -152,16 +167,14 @@ def _split(call: Call, x: Ref, sizes: list[int], axis: int) -> list[Ref]:
 def split(call: Call) -> list[Ref]:
     x, size = call.tensor("self"), int(call.number("split_size"))
     axis = normal_axis(call.get("dim"), len(x.shape))
-    full, rest = divmod(x.shape[axis], max(size, 1))
-    return _split(call, x, [size] * full + [rest] * (rest > 0), axis)
+    return _split(call, x, _even(x.shape[axis], size), axis)
 
 
 def chunk(call: Call) -> list[Ref]:
     x = call.tensor("self")
     axis = normal_axis(call.get("dim"), len(x.shape))
     size = math.ceil(x.shape[axis] / max(int(call.number("chunks")), 1))
-    full, rest = divmod(x.shape[axis], max(size, 1))
-    return _split(call, x, [size] * full + [rest] * (rest > 0), axis)
+    return _split(call, x, _even(x.shape[axis], size), axis)
 
 
 def split_with_sizes(call: Call) -> list[Ref]:
@@ -172,7 +185,7 @@ def split_with_sizes(call: Call) -> list[Ref]:
 def unbind(call: Call) -> list[Ref]:
     x = call.tensor("self")
     axis = normal_axis(call.get("dim"), len(x.shape))
-    parts = _split(call, x, [1] * x.shape[axis], axis)
+    parts = _split(call, x, _even(x.shape[axis], 1), axis)
     place = call.graph.constant([axis])
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
     return [call.graph.node("Squeeze", part, place, shape=shape) for part in parts]
