@@ -142,12 +142,10 @@ class _Slice:
             if not candidates:
                 break
             results = [self._measure(candidate, deadline) for candidate in candidates]
-            done = [result for result in results if result is not None]
-            kept = list(candidates)[: len(done)]
-            self.model.update(self.context, kept, done)
-            if len(done) < len(candidates):
-                break
-            self.context.notify_runner_results(candidates, done)
+            if None in results:
+                break  # the time is up; the next slice learns from the records
+            self.model.update(self.context, candidates, results)
+            self.context.notify_runner_results(candidates, results)
         self.context.post_tuning()
 
     def _measure(self, candidate: Any, deadline: float) -> Any | None:
