@@ -200,13 +200,6 @@ def _depth_to_space(step: Step, work: Workbench, outputs: list[Value]) -> None:
     _same_elements(step, work, outputs)
 
 
-def _split(step: Step, work: Workbench, outputs: list[Value]) -> None:
-    axis = step.attrs.get("axis", 0)
-    whole = work.shape(step)[axis]
-    parts = [value.shape[axis] for value in outputs]
-    _need(sum(parts) == whole, step, f"parts of {parts} do not add up to the dimension of {whole}")
-
-
 def _lrn(step: Step, work: Workbench, outputs: list[Value]) -> None:
     _need(step.attrs["size"] >= 1, step, "size must be at least 1")
     _need(len(work.shape(step)) >= 2, step, "the input needs batch and channels")
@@ -231,5 +224,4 @@ _CHECKS: dict[str, Callable[[Step, Workbench, list[Value]], None]] = {
     "RMSNormalization": _layer_norm,
     "Reshape": _same_elements,
     "SpaceToDepth": _depth_to_space,
-    "Split": _split,
 }

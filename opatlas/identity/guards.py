@@ -161,6 +161,27 @@ def _pad(step: Step, work: Workbench) -> None:
     _need(filler is None or len(filler.data or ()) == 1, step, "constant_value must be one number")
 
 
+def _split(step: Step, work: Workbench) -> None:
+    parts, made = _ints(step, work, 1), len(step.outputs)
+    axis = step.attrs.get("axis", 0)
+    whole = work.shape(step)[axis] if work.shape(step) else 0
+    number = step.attrs.get("num_outputs")
+    if parts is None:
+        _need(number in (made, None), step, f"num_outputs {number} does not go with {made} outputs")
+        return
+    _need(number is None, step, "give the parts' sizes or num_outputs, not both")
+    _need(len(parts) == made, step, f"{len(parts)} sizes do not go with {made} outputs")
+    _need(all(part >= 1 for part in parts), step, "every part must be at least 1")
+    _need(sum(parts) == whole, step, f"parts of {parts} do not add up to the dimension of {whole}")
+
+
+def _stft(step: Step, work: Workbench) -> None:
+    _positive_inputs(step, work)
+    for position in (1, 3):
+        numbers = _ints(step, work, position)
+        _need(numbers is None or len(numbers) == 1, step, f"{STATIC['STFT'][position]} must be one number")
+
+
 def _tile(step: Step, work: Workbench) -> None:
     repeats = _ints(step, work, 1) or []
     rank = len(work.shape(step))
@@ -324,7 +345,7 @@ _RANKS: dict[str, dict[int, frozenset[int]]] = {
     "ReverseSequence": {0: _TWO_UP, 1: frozenset({1})},
     "RoiAlign": {0: frozenset({4}), 1: frozenset({2}), 2: frozenset({1})},
     "RotaryEmbedding": {0: frozenset({3, 4})},
-    "STFT": {0: frozenset({2, 3})},
+    "STFT": {0: frozenset({2, 3}), 2: frozenset({1})},
     "ScatterND": {0: _ONE_UP, 1: _ONE_UP},
     "SoftmaxCrossEntropyLoss": {0: _TWO_UP, 1: _ONE_UP},
     "SpaceToDepth": {0: frozenset({4})},
@@ -350,8 +371,9 @@ _GUARDS: dict[str, Callable[[Step, Workbench], None]] = {
     "Pad": _pad,
     "Range": _range,
     "Resize": _resize,
-    "STFT": _positive_inputs,
+    "STFT": _stft,
     "Slice": _slice,
+    "Split": _split,
     "Squeeze": _axes_input(1),
     "Tile": _tile,
     "TopK": _positive_inputs,

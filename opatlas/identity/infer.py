@@ -17,6 +17,16 @@ IR_VERSION = 11
 """The ONNX file format that first carried the canonical opset: what every reader of it can read."""
 
 _OPSETS = [helper.make_opsetid("", OPSET)]
+# What its C++ exceptions become in Python.
+_FAILURES = (
+    shape_inference.InferenceError,
+    checker.ValidationError,
+    RuntimeError,
+    ValueError,
+    IndexError,
+    OverflowError,
+    MemoryError,
+)
 # ONNX infers these through their function bodies only when a whole model is given; both keep the shape.
 _LIKE_INPUT = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 
@@ -45,7 +55,7 @@ def infer(step: Step, work: Workbench) -> list[Value]:
         inferred = shape_inference.infer_node_outputs(
             schema.raw, node, types, data, opset_imports=_OPSETS, ir_version=IR_VERSION
         )
-    except (shape_inference.InferenceError, checker.ValidationError, RuntimeError, ValueError) as error:
+    except _FAILURES as error:
         refuse(f"{step.op} cannot take {signature(step, work)}: {reason(error)}.")
     return [_value(step, work, inferred.get(name), position) for position, name in enumerate(step.outputs)]
 

@@ -6,6 +6,7 @@ weight. The table follows ONNX's operator pages at the canonical opset.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from opatlas.identity.bounds import MAX_DIM, MAX_STATIC, refuse
@@ -62,6 +63,8 @@ _TYPED = {("Clip", 1), ("Clip", 2), ("Pad", 2), ("Resize", 1), ("Resize", 2)} | 
 
 def read_statics(step: Step, work: Workbench) -> None:
     """Replace every static input by a constant that carries its values."""
+    if step.op == "Pow":
+        _exponent(step, work)
     for position, word in STATIC.get(step.op, {}).items():
         value = work.static(step, position, word)
         if value is None or value.data is None:
@@ -83,6 +86,21 @@ def read_statics(step: Step, work: Workbench) -> None:
         name = work.make_static(value.data or (), value.dtype, value.shape)
         work.origin.setdefault(name, origin)
         step.set_input(position, name)
+
+
+def _exponent(step: Step, work: Workbench) -> None:
+    """A Pow whose exponent is one known number is a square or a root, with kernels of its own; any other Pow
+    keeps its exponent as a tensor."""
+    name = step.input(1)
+    if not name or (name not in work.source.contents and work.value(name).data is None):
+        return
+    base, exponent = work.value(step.inputs[0]), work.value(name)
+    if "float" in base.dtype and math.prod(exponent.shape) == 1 and len(exponent.shape) <= len(base.shape):
+        value = work.static(step, 1, "exponent")
+        if value is not None and value.data:
+            static = work.make_static(value.data, value.dtype, ())
+            work.origin.setdefault(static, name)
+            step.set_input(1, static)
 
 
 def _clamped(value: Value) -> Value:

@@ -80,6 +80,7 @@ EXAMPLES: list[Document] = [
     node("Shrink", IMAGE, lambd=0.4, bias=0.1),
     node("Gelu", IMAGE, approximate="tanh"),
     node("Clip", IMAGE, {"value": 0, "dtype": "float32"}, {"value": 6, "dtype": "float32"}),
+    node("Pow", IMAGE, {"value": 2.0, "dtype": "float32"}),
     node("Cast", IMAGE, to=10),
     node("Concat", MATRIX, MATRIX, axis=1),
     node("Concat", MATRIX, {"same_as": 0}, axis=0),

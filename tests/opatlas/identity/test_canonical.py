@@ -92,6 +92,13 @@ def test_values_of_weights_stay_out_and_values_that_shape_stay_in() -> None:
     assert added.inputs[1].role == "const"
 
 
+def test_a_known_exponent_shapes_the_computation() -> None:
+    square = node("Pow", MATRIX, {"value": 2.0, "dtype": "float32"})
+    assert parse_operator(square).inputs[1].data == (2.0,)
+    assert parse_operator(square).key != parse_operator(node("Pow", MATRIX, weight())).key
+    assert parse_operator(node("Pow", MATRIX, tensor(7))).inputs[1].data is None
+
+
 # ---- ONNX models ------------------------------------------------------------------------------------
 
 
