@@ -32,7 +32,7 @@ def _pow(site: Site) -> Callable[..., torch.Tensor]:
     base_type = site.input(0).dtype
     if exponent is not None and base_type.startswith(("float", "bfloat")):
         # A user writes x ** 2, which PyTorch turns into a product.
-        return lambda x, y: torch.pow(x, exponent)
+        return lambda x, y=None: torch.pow(x, exponent)
     if base_type == site.input(1).dtype:
         return torch.pow
     return lambda x, y: torch.pow(x, y).to(x.dtype)
