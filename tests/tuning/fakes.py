@@ -2,8 +2,8 @@
 
 A candidate's parameters: ``ratio`` (default ÷ candidate), ``behave``: "ok", "build_failed", "crashed",
 "wrong", "noisy", "lucky" (confirmed at half its first ratio), "kill_worker" (SIGKILL to the worker process),
-"die" (an exception in the worker's own code); ``incumbent``, the ratio that the incumbent has when timed beside
-it; and ``step_s``, how long its timing takes.
+"die" (an exception in the worker's own code); ``incumbent``, the ratio that the incumbent has when timed
+beside it; and ``step_s``, how long its timing takes.
 """
 
 from __future__ import annotations

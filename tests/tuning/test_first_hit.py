@@ -1,0 +1,155 @@
+"""The whole way: real worker, real laboratory, real libraries; and what a kill leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opatlas.identity import default_setting, detect_target, parse_operator
+from tests.tuning.live import Live, live
+from tuning import descendants
+
+pytestmark = [pytest.mark.alone, pytest.mark.slow]
+
+MATMUL = parse_operator(
+    {
+        "op": "MatMul",
+        "inputs": [
+            {"shape": [64, 96], "dtype": "float32"},
+            {"shape": [96, 80], "dtype": "float32", "role": "const"},
+        ],
+    }
+)
+RELU = parse_operator({"op": "Relu", "inputs": [{"shape": [1, 16, 8, 8], "dtype": "float32"}]})
+
+
+@pytest.fixture
+def service(tmp_path: Path, django_db_blocker: Any) -> Iterator[Live]:
+    with django_db_blocker.unblock(), live(tmp_path, app="tuning") as running:
+        running.environment |= {"OPATLAS_TUNING": "0", "OPATLAS_LEASE_S": "10"}
+        yield running
+
+
+def look_up(*operators: Any) -> list[Any]:
+    from catalog.services import (
+        Asked,
+        LookupRequest,
+        default_organisation,
+        lookup,
+        register_setting,
+        register_target,
+    )
+
+    target = detect_target()
+    answer = lookup(
+        LookupRequest(
+            target=register_target(target),
+            setting=register_setting(default_setting(target.cores)),
+            operators=[Asked(operator.key, 1.0, operator) for operator in operators],
+            organisation=default_organisation(),
+        )
+    )
+    return list(answer.results)
+
+
+def wait_warm(service: Live) -> Any:
+    from tuning.models import Worker
+
+    return service.wait_for(Worker.objects.filter(warm=True, stopped_at=None).first, "a warm worker", 120)
+
+
+def test_a_miss_becomes_a_verified_hit_that_loads_and_computes(service: Live, tmp_path: Path) -> None:
+    import numpy as np
+
+    from catalog.models import Artifact, Best
+    from opatlas.load import Manifest, load
+    from tuning.models import Exploration, Trial
+    from tuning.results import artifact_from_catalogue
+
+    service.start_worker()
+    wait_warm(service)
+    assert [result.status for result in look_up(MATMUL)] == ["miss"]
+    service.wait_for(lambda: Best.objects.exists(), "a first result", 60)
+    row = Exploration.objects.get()
+    service.wait_for(lambda: Trial.objects.filter(stage=1).exists(), "a contestant, whatever came of it", 120)
+    (hit,) = look_up(MATMUL)
+    assert hit.status == "hit"
+    assert row.first_result_at is not None
+    artifact = artifact_from_catalogue(
+        Artifact.objects.get(sha256=hit.best.artifact_sha256), tmp_path / "got"
+    )
+    assert isinstance(artifact.manifest, Manifest)
+    kernel = load(artifact.manifest, artifact.folder)
+    a = np.random.default_rng(0).standard_normal((64, 96), dtype=np.float32)
+    b = np.random.default_rng(1).standard_normal((96, 80), dtype=np.float32)
+    kernel.prepare({1: b})
+    bound = kernel.bind({0: a})
+    bound()
+    np.testing.assert_allclose(bound.outputs()[0], a @ b, rtol=1e-4, atol=1e-4)
+    kernel.close()
+
+
+def alive(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if _state(pid) not in ("", "Z")]
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+@pytest.mark.parametrize("victim", ["worker", "pool child"])
+def test_a_kill_leaves_no_candidate_running(service: Live, victim: str) -> None:
+    """SIGKILL to one process only: zygotes, sandboxes and candidates must go by themselves."""
+    from tuning.models import Exploration, State
+
+    worker = service.start_worker()
+    row = wait_warm(service)
+    look_up(MATMUL, RELU)
+    service.wait_for(lambda: Exploration.objects.filter(state=State.RUNNING, tries__gt=0).first(), "work", 60)
+    family = descendants.of(worker.pid)
+    assert len(family) >= 3, "the pool child and its zygotes"
+    if victim == "worker":
+        os.kill(worker.pid, signal.SIGKILL)
+        worker.wait()
+        remaining = family
+    else:
+        os.kill(row.pid, signal.SIGKILL)
+        remaining = [pid for pid in family if pid == row.pid or pid in _below(row.pid, family)]
+    deadline = time.monotonic() + 10
+    while alive(remaining) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert alive(remaining) == []
+    if victim == "worker":
+        service.start_worker()
+    service.wait_for(
+        lambda: Exploration.objects.exclude(first_result_at=None).count() == 2, "both first results", 120
+    )
+
+
+def _below(pid: int, family: list[int]) -> list[int]:
+    """Everything but Celery's own processes: those of the pool child."""
+    return [member for member in family if member != pid]
+
+
+def test_a_stop_ends_everything_and_gives_the_work_back(service: Live) -> None:
+    from tuning.models import Exploration, State
+
+    worker = service.start_worker()
+    wait_warm(service)
+    look_up(MATMUL, RELU)
+    service.wait_for(lambda: Exploration.objects.filter(state=State.RUNNING, tries__gt=0).first(), "work", 60)
+    family = descendants.of(worker.pid)
+    worker.terminate()
+    worker.wait(timeout=20)
+    assert alive(family) == []
+    assert not Exploration.objects.filter(state=State.RUNNING).exists()
+    assert not Exploration.objects.exclude(tries=0).exists()
