@@ -61,7 +61,8 @@ def short_float(value: float, dtype: str = "float32") -> float | str:
     """A float as JSON can hold it: the shortest decimal that gives the same ``dtype``; a word where it is
     not finite (JSON has no infinity)."""
     if dtype not in ("float32", "float64"):
-        value = float(np.asarray(value, dtype=np.float32).astype(numpy_dtype(dtype)))
+        with np.errstate(over="ignore"):
+            value = float(np.asarray(value, dtype=np.float32).astype(numpy_dtype(dtype)))
     if math.isnan(value):
         return "nan"
     if math.isinf(value):

@@ -14,7 +14,7 @@ import numpy as np
 from onnx import TensorProto, numpy_helper
 
 from opatlas.identity.bounds import MAX_STATIC, refuse, shown
-from opatlas.identity.dtypes import NAMES, array, numpy_dtype, plain
+from opatlas.identity.dtypes import FLOATS, NAMES, array, long_float, numpy_dtype, plain, short_float
 from opatlas.identity.operator import Value
 
 
@@ -81,6 +81,8 @@ class Workbench:
     ) -> str:
         """The name of a constant with these values (1-D where no shape is given); equal ones share it."""
         items = tuple(data)
+        if dtype in FLOATS:  # as this very type holds them
+            items = tuple(short_float(long_float(item), dtype) for item in items)
         shape = (len(items),) if shape is None else tuple(shape)
         value = Value(dtype=dtype, shape=shape, role="const", data=items)
         key = (value, repr(items))  # 0.0 and -0.0 are equal to Python, and not to a computation
