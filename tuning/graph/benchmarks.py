@@ -1,12 +1,13 @@
-"""Records of open benchmark lists (DeepBench, TritonBench, KernelBench) as aten records, where they map."""
+"""Records of open benchmark lists (DeepBench, TritonBench, KernelBench, TVM) as aten records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tuning.graph.aten import CannotMap, Record, Tensor
+from tuning.graph.aten.record import dense_strides
 from tuning.graph.aten.registry import MISFITS
 
 
@@ -53,10 +54,63 @@ def _conv(record: Record) -> Record:
     return _aten(record, "conv2d.default", attrs, input=_tensor(record, 0), weight=_tensor(record, 1))
 
 
+def _permuted(tensor: Tensor, order: Sequence[int]) -> Tensor:
+    """The same storage with its dimensions named in another order: NHWC as NCHW with strides."""
+    shape = tuple(int(dim) for dim in tensor.shape)
+    steps = dense_strides(shape)
+    strides = tuple(steps[axis] for axis in order)
+    turned = tuple(shape[axis] for axis in order)
+    return replace(tensor, shape=turned, strides=None if strides == dense_strides(turned) else strides)
+
+
+def _channels_last(record: Record) -> Record:
+    """TVM's NHWC convolutions with HWIO weights, read as NCHW and OIHW with strides; the output is NCHW."""
+    x, weight = _tensor(record, 0), _tensor(record, 1)
+    rank, space = len(x.shape), len(x.shape) - 2
+    attrs = {name: record.attrs[name] for name in ("stride", "padding", "dilation") if name in record.attrs}
+    x = _permuted(x, (0, rank - 1, *range(1, rank - 1)))
+    if record.op == "tvm.depthwise_conv2d_nhwc":
+        attrs["groups"] = x.shape[1]
+        return _aten(record, "conv2d.default", attrs, input=x, weight=_permuted(weight, (3, 0, 1, 2)))
+    if record.op == "tvm.conv2d_transpose_nhwc":
+        return _aten(record, "conv_transpose2d.input", attrs, input=x, weight=_permuted(weight, (2, 3, 0, 1)))
+    attrs["groups"] = record.attrs.get("groups", 1)
+    weight = _permuted(weight, (rank - 1, rank - 2, *range(space)))
+    return _aten(record, f"conv{space}d.default", attrs, input=x, weight=weight)
+
+
+def _linear(record: Record) -> Record:
+    """FlashInfer's product: the second matrix is stored by output row, as a linear layer's weight is."""
+    return _aten(record, "linear.default", {}, input=_tensor(record, 0), weight=_tensor(record, 1))
+
+
+def _batched(record: Record) -> Record:
+    return _aten(record, "bmm.default", {}, self=_tensor(record, 0), mat2=_tensor(record, 1))
+
+
+def _softmax(record: Record) -> Record:
+    return _aten(record, "softmax.int", {"dim": record.attrs.get("axis", -1)}, self=_tensor(record, 0))
+
+
+def _norm(record: Record) -> Record:
+    return _aten(
+        record, "linalg_vector_norm.default", {"dim": record.attrs.get("axis")}, self=_tensor(record, 0)
+    )
+
+
 _MAKERS: dict[str, Callable[[Record], Record]] = {
     "deepbench.gemm": _gemm,
     "deepbench.conv2d": _conv,
     "tritonbench.gemm": _gemm,
+    "flashinfer.gemm": _linear,
+    "tvm.conv1d_nlc": _channels_last,
+    "tvm.conv2d_nhwc": _channels_last,
+    "tvm.conv3d_ndhwc": _channels_last,
+    "tvm.depthwise_conv2d_nhwc": _channels_last,
+    "tvm.conv2d_transpose_nhwc": _channels_last,
+    "tvm.batch_matmul": _batched,
+    "tvm.softmax": _softmax,
+    "tvm.norm_bmn": _norm,
 }
 
 _LAYERS = {

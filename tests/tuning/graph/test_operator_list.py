@@ -151,14 +151,25 @@ def test_a_list_and_a_graph_of_the_same_model_give_the_same_operators() -> None:
 def test_benchmark_lists_map_where_they_are_one_call() -> None:
     extraction = _extract(*[record for record in BENCHMARKS if not record["op"].startswith("onnx.")])
     assert {"+".join(found.operator.op_types) for found in extraction.operators} == {
-        "MatMul", "Conv", "ConvTranspose", "Relu",
+        "MatMul", "Gemm", "Conv", "ConvTranspose", "Relu",
     }  # fmt: skip
     assert set(extraction.unmapped) == {
         "deepbench: sparse_gemm has no rule yet",
         "deepbench: rnn_vanilla has no rule yet",
-        "flashinfer: gemm has no rule yet",
         "kernelbench: FrobeniusNorm_ is a program of several calls",
     }
+
+
+def test_channels_last_benchmarks_keep_their_layout_as_strides() -> None:
+    x, weight = {"shape": [1, 8, 6, 3], "dtype": "float32"}, {"shape": [3, 3, 3, 4], "dtype": "float32"}
+    record = {"op": "tvm.conv2d_nhwc", "attrs": {"stride": 2, "padding": 1}, "inputs": [x, weight]}
+    operator = _extract(record).operators[0].operator
+    assert operator.op_types == ("Conv",)
+    assert {(value.shape, value.strides) for value in operator.inputs} == {
+        ((1, 3, 8, 6), (1, 1, 18, 3)),  # the batch's own stride says nothing: it is one
+        ((4, 3, 3, 3), (1, 4, 36, 12)),
+    }
+    assert operator.output_values[0].shape == (1, 4, 4, 3)
 
 
 def test_a_transposed_benchmark_product_reads_its_storage_the_other_way_round() -> None:
