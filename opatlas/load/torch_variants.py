@@ -40,10 +40,25 @@ def plan(operator: Operator, known: Mapping[int, torch.Tensor], recipe: Mapping[
         raise Unsupported(f"{' + '.join(operator.op_types)} has no call of {recipe['call']}")
     if recipe.get("layout") == "channels_last":
         _turn_to_channels_last(operator, kept, replace)
+    if recipe["call"] == "onednn" and recipe["weights"] == "packed":
+        _forget_packed(operator, kept, replace)
     made = Plan(operator, kept, replace=replace)
     if not replace and (whole := whole_call(operator)) is not None:
         made.use_whole_call(*whole)
     return made
+
+
+def _forget_packed(operator: Operator, kept: Known, replace: Mapping[int, Function]) -> None:
+    """Drop weights that live on in packed form only, so that they do not take memory twice."""
+    packed = {
+        operator.nodes[position].inputs[1]
+        for position in replace
+        if operator.nodes[position].op in _ONEDNN and operator.nodes[position].inputs[1] in kept
+    }
+    for number in packed:
+        uses = [node for node in operator.nodes if number in node.inputs]
+        if len(uses) == 1 and uses[0].inputs.count(number) == 1:
+            del kept[number]
 
 
 def _weight(site: Site, kept: Known) -> torch.Tensor:
@@ -102,20 +117,23 @@ def _onednn_conv(site: Site, kept: Known, packed: bool) -> Function:
     if lift:
         shape, strides, dilations = [*shape[:2], 1, shape[2]], [1, *strides], [1, *dilations]
         begins = [0, *begins]
-    weight = None
+    stored = None
     if packed:
         weight = _weight(site, kept)
         weight = weight.unsqueeze(2) if lift else weight
         reorder = torch.ops.mkldnn._reorder_convolution_weight
-        weight = reorder(weight.contiguous(), begins, strides, dilations, groups, shape)
+        stored = reorder(weight.contiguous(), begins, strides, dilations, groups, shape)
     call = torch.ops.mkldnn._convolution_pointwise
 
-    def run(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor | None = None) -> torch.Tensor:
+    def run(x: torch.Tensor, w: Any = None, b: Any = None) -> torch.Tensor:
         if uneven is not None:
             x = F.pad(x, uneven)
-        if lift:
-            x, w = x.unsqueeze(2), w.unsqueeze(2)
-        made = call(x, weight if packed else w, b, begins, strides, dilations, groups, *_NO_ACTIVATION)
+        if stored is not None:
+            w = stored
+        elif lift:
+            w = w.unsqueeze(2)
+        x = x.unsqueeze(2) if lift else x
+        made = call(x, w, b, begins, strides, dilations, groups, *_NO_ACTIVATION)
         return made.squeeze(2) if lift else made
 
     return run
@@ -135,7 +153,7 @@ def _finish(site: Site, product: Callable[..., torch.Tensor]) -> Function:
     """What is left of a Gemm after the product: alpha, and a C that could not be its bias."""
     turn_a, _, bias, alpha, beta = _product_parts(site)
 
-    def run(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None = None) -> torch.Tensor:
+    def run(a: torch.Tensor, b: Any = None, c: Any = None) -> torch.Tensor:
         a = a.t().contiguous() if turn_a else a
         if bias and c is not None:
             return product(a, b, c.reshape(-1))

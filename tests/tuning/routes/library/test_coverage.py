@@ -1,0 +1,39 @@
+"""Every operator of the open ONNX graphs and of a transformer encoder has a default and library routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from opatlas.identity import Operator, Setting, detect_target
+from tuning.graph import extract, sample_graph
+from tuning.routes.registry import ROUTES, default_candidate
+
+SETTING = Setting(threads=2)
+
+
+def check(operators: Iterable[Operator]) -> None:
+    target = detect_target()
+    for operator in operators:
+        found = default_candidate(operator, target, SETTING)
+        assert found is not None and found[0].name == "eager", operator.op_types
+        able = [one.name for one in ROUTES if one.method == "library" and one.supports(operator, SETTING)]
+        assert {"eager", "onnxruntime"} <= set(able), operator.op_types
+
+
+@pytest.mark.parametrize("name", ["resnet50", "vgg19", "squeezenet", "densenet121", "shufflenet"])
+def test_open_graphs_are_covered(name: str) -> None:
+    extraction = extract(sample_graph(name))
+    assert not extraction.unmapped
+    check(entry.operator for entry in extraction.operators)
+
+
+@pytest.mark.slow
+def test_a_transformer_encoder_is_covered() -> None:
+    pytest.importorskip("torch")
+    from tuning.graph.encoder import encoder_model
+
+    extraction = extract(encoder_model())
+    assert not extraction.unmapped
+    check(entry.operator for entry in extraction.operators)
