@@ -123,6 +123,7 @@ def test_keys_and_scopes(api_with: Any, make_key: Any, give: Any) -> None:
     assert api_with(make_key("lookup")).get("models/").status_code == 403
     assert api_with(make_key("models")).get(f"models/{made}").status_code == 200
     assert api_with(make_key("models")).get("models/999999").status_code == 404
+    assert api_with(make_key("models")).get(f"models/{10**30}").status_code == 404
 
 
 def test_another_organisations_models_are_not_seen(give: Any, api_with: Any, db: None) -> None:
