@@ -46,6 +46,14 @@ def threads(pid: int) -> list[int]:
         return []
 
 
+def thread_cpu_ns(pid: int, task: int) -> int:
+    """CPU time of one thread; 0 where it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[0])
+    except (OSError, IndexError):
+        return 0
+
+
 def delay_ns(pid: int) -> int:
     """How long the threads of a process were ready to run and had no CPU, in all; 0 where not reported."""
     total = 0

@@ -25,6 +25,7 @@ class Specimen:
 
     def __init__(self, operator: Operator, setting: Setting) -> None:
         self.operator = operator
+        self.threads = setting.threads
         self.tolerance = tolerance(operator, setting)
         self.rng = np.random.default_rng(secrets.randbits(128))
         self.sets = _how_many_sets(operator)

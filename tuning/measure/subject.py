@@ -22,6 +22,8 @@ HOPELESS_RATIO, HOPELESS_S = 30.0, 0.5
 FLAT_SHARE = 0.25
 FLAT_WINDOW_S = 0.01
 FRESH_RATIO, FRESH_SLACK_US, FRESH_TRIES = 4.0, 60.0, 5
+WARM_RUNS = 2
+"""Before its threads are looked at: pools start with the first call."""
 GRACE_S = 0.8
 """Longer than any library's idle threads spin (OpenBLAS: tens of milliseconds; libiomp5: 200 ms)."""
 
@@ -97,7 +99,11 @@ class Subject:
     def start_runner(self, *, cold: bool) -> Runner:
         """Calibrate a runner: how many calls make a batch."""
         assert self.child is not None
+        self.child.resume()
+        for _ in range(WARM_RUNS):
+            self.child.run_ns(1, self.time_left())
         self.child.outrank()
+        self.child.spread(self.specimen.threads)
         self.runner = Runner(self.child, self.time_left())
         self.runner.calibrate(cold=cold)
         return self.runner
