@@ -8,7 +8,17 @@ import pytest
 
 from opatlas.errors import InvalidOperator
 from opatlas.identity import Operator, parse_operator
-from tests.opatlas.identity.examples import EXAMPLES, GRAPHS, Document
+from tests.opatlas.identity.examples import (
+    EXAMPLES,
+    GRAPHS,
+    MATRIX,
+    TOKENS,
+    Document,
+    known,
+    node,
+    tensor,
+    weight,
+)
 
 ALL = [parse_operator(document) for document in (*EXAMPLES, *GRAPHS)]
 
@@ -137,17 +147,24 @@ def test_aliasing_is_part_of_the_key(op: str) -> None:
     assert len(parse_operator(twice).inputs) == 1
 
 
-def test_keys_do_not_move() -> None:
-    """Stored rows are found by these: a change here needs a new key version and `rekey`."""
-    document = {
-        "op": "Conv",
-        "attrs": {"auto_pad": "SAME_UPPER"},
-        "inputs": [
-            {"shape": [1, 3, 8, 8], "dtype": "float32"},
-            {"shape": [4, 3, 3, 3], "dtype": "float32", "const": True},
-        ],
-    }
-    assert parse_operator(document).key == PINNED
-
-
-PINNED = "o1:"
+@pytest.mark.parametrize(
+    ("document", "key"),
+    [
+        (
+            node("Conv", tensor(1, 3, 8, 8), weight(4, 3, 3, 3), auto_pad="SAME_UPPER"),
+            "o1:33aa9f141fd94f602d40f506321be36ea4e8924552e1b060c2d02ae0d8d208d2",
+        ),
+        (
+            node("LayerNormalization", TOKENS, weight(12)),
+            "o1:84ec57ef942920c6c640416c7faefc91e30e025662ecb56c27c778537d7a201d",
+        ),
+        (
+            node("Reshape", MATRIX, known(7, -1)),
+            "o1:082f5f7378efdedc84cb2645a75596352df1af2d0ba064688ff3228e411e49a3",
+        ),
+        (GRAPHS[0], "o1:55e752386077eb7a8835ef122b1a9b0d33ffc8eb9a3390dd5125c9869c3253b4"),
+    ],
+)
+def test_keys_do_not_move(document: Document, key: str) -> None:
+    """Stored rows are found by these: a change here needs a new key version and ``rekey``."""
+    assert parse_operator(document).key == key
