@@ -50,15 +50,15 @@ def changes(document: Document) -> Iterator[tuple[str, Document]]:
                 yield with_change([*here, "strides"], [0 for _ in item["shape"]])
         for k, value in enumerate(item.get("data", ())):
             yield with_change([*here, "data", k], value + 1)
-    for n, node in enumerate(document["nodes"]):
-        for name, value in node["attrs"].items():
+    for n, made in enumerate(document["nodes"]):
+        for name, value in made["attrs"].items():
             for other in other_values(name, value):
                 yield with_change(["nodes", n, "attrs", name], other)
         for op in ("Tanh", "Sub", "Div", "Add", "ReduceMin", "MaxPool"):
-            if op != node["op"]:
+            if op != made["op"]:
                 yield with_change(["nodes", n, "op"], op)
-        for port, number in enumerate(node["inputs"]):
-            for other in range(min(node["outputs"])):
+        for port, number in enumerate(made["inputs"]):
+            for other in range(min(made["outputs"])):
                 if other != number:
                     yield with_change(["nodes", n, "inputs", port], other)
     for extra in range(len(document["inputs"]), len(document["inputs"]) + len(document["produced"])):
