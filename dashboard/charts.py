@@ -47,11 +47,12 @@ class Bar:
 def hit_rate(slots: Sequence[Slot], height: int = 260) -> Figure:
     """Hit rate as a line over the lookups it is made of."""
     starts = [slot.start.isoformat() for slot in slots]
+    asked = [slot for slot in slots if slot.hit_rate is not None]
     common = {"x": starts, "hoverinfo": "skip"}
     rate = {
         **common,
         "type": "scatter",
-        "mode": "lines",
+        "mode": "lines" if len(asked) > 40 else "lines+markers",
         "name": "Hit rate",
         "y": [None if slot.hit_rate is None else slot.hit_rate * 100 for slot in slots],
         "line": {"color": "$accent", "width": 2, "shape": "spline", "smoothing": 0.5},
@@ -81,7 +82,6 @@ def hit_rate(slots: Sequence[Slot], height: int = 260) -> Figure:
 
 def times(dots: Sequence[Dot], default_us: float | None) -> Figure:
     """Time with its spread per implementation, the fastest on top; the default as a line across."""
-    names = [dot.name for dot in dots][::-1]
     unit, scale = _unit(max((dot.value for dot in dots), default=0))
     data = [
         {
@@ -89,7 +89,7 @@ def times(dots: Sequence[Dot], default_us: float | None) -> Figure:
             "mode": "markers",
             "name": method,
             "x": [dot.value / scale for dot in mine],
-            "y": [dot.name for dot in mine],
+            "y": [-row for row, _ in rows],
             "text": [dot.hover for dot in mine],
             "hoverinfo": "text",
             "error_x": {
@@ -104,9 +104,10 @@ def times(dots: Sequence[Dot], default_us: float | None) -> Figure:
             "marker": {"color": f"${method}", "symbol": SYMBOLS[method], "size": 11},
         }
         for method in METHODS
-        if (mine := [dot for dot in dots if dot.method == method])
+        if (rows := [(row, dot) for row, dot in enumerate(dots) if dot.method == method])
+        and (mine := [dot for _, dot in rows])
     ]
-    layout = _layout(max(34 * len(names) + 74, 150))
+    layout = _layout(max(34 * len(dots) + 74, 150))
     far = dots and max(dot.value for dot in dots) > _FAR_APART * min(dot.value for dot in dots)
     layout["xaxis"] |= {"title": _title(f"time per run, {unit}"), "rangemode": "tozero"}
     if far:
@@ -115,16 +116,7 @@ def times(dots: Sequence[Dot], default_us: float | None) -> Figure:
             "title": _title(f"time per run, {unit} (logarithmic)"),
             "nticks": 6,
         }
-    layout["yaxis"] |= {
-        "categoryorder": "array",
-        "categoryarray": names,
-        "automargin": True,
-        "showgrid": True,
-        "range": [-0.6, len(names) - 0.4],
-        "ticksuffix": "  ",
-        **_tick_names(names),
-    }
-    layout["meta"] = {"short": [_short(name, 18) for name in names]}
+    _name_rows(layout, [dot.name for dot in dots])
     layout["margin"]["l"] = 8
     if default_us:
         layout["shapes"] = [_line_across(default_us / scale)]
@@ -187,7 +179,6 @@ def trials(dots: Sequence[Dot], failures: Sequence[tuple[int, str]]) -> Figure:
 def model_time(bars: Sequence[Bar]) -> Figure:
     """Where a model's time goes: per operator the time of its best implementation, by the method that made
     it, and what that saves over the default."""
-    names = [bar.name for bar in bars][::-1]
     unit, scale = _unit(max((bar.now_us + bar.saved_us for bar in bars), default=0))
     data = [
         {
@@ -195,46 +186,39 @@ def model_time(bars: Sequence[Bar]) -> Figure:
             "orientation": "h",
             "name": method or "default",
             "x": [bar.now_us / scale for bar in mine],
-            "y": [bar.name for bar in mine],
+            "y": [-row for row, _ in rows],
             "text": [bar.hover for bar in mine],
             "hoverinfo": "text",
             "textposition": "none",
             "marker": {"color": f"${method or 'default'}"},
         }
         for method in (*METHODS, "")
-        if (mine := [bar for bar in bars if bar.method == method])
+        if (rows := [(row, bar) for row, bar in enumerate(bars) if bar.method == method])
+        and (mine := [bar for _, bar in rows])
     ]
-    saved = [bar for bar in bars if bar.saved_us > 0]
+    saved = [(row, bar) for row, bar in enumerate(bars) if bar.saved_us > 0]
     data.append(
         {
             "type": "bar",
             "orientation": "h",
             "name": "saved",
-            "x": [bar.saved_us / scale for bar in saved],
-            "y": [bar.name for bar in saved],
+            "x": [bar.saved_us / scale for _, bar in saved],
+            "y": [-row for row, _ in saved],
             "hoverinfo": "text",
             "textposition": "none",
-            "text": [f"{bar.name}<br>saved {wording.duration_us(bar.saved_us)}" for bar in saved],
+            "text": [f"{bar.name}<br>saved {wording.duration_us(bar.saved_us)}" for _, bar in saved],
             "marker": {
                 "color": "$saved",
                 "pattern": {"shape": "/", "size": 5, "fgcolor": "$default", "solidity": 0.18},
             },
         }
     )
-    layout = _layout(max(25 * len(names) + 70, 160))
+    layout = _layout(max(25 * len(bars) + 70, 160))
     layout["barmode"] = "stack"
     layout["bargap"] = 0.34
     layout["xaxis"] |= {"title": _title(f"{unit} per run of the model"), "rangemode": "tozero"}
-    layout["yaxis"] |= {
-        "categoryorder": "array",
-        "categoryarray": names,
-        "automargin": True,
-        "showgrid": False,
-        "ticksuffix": "  ",
-        "tickfont": {**_FONT, "size": 11},
-        **_tick_names(names),
-    }
-    layout["meta"] = {"short": [_short(name, 18) for name in names]}
+    layout["yaxis"]["showgrid"] = False
+    _name_rows(layout, [bar.name for bar in bars])
     layout["margin"]["l"] = 8
     return {"data": data, "layout": layout}
 
@@ -274,9 +258,17 @@ def _unit(largest_us: float) -> tuple[str, float]:
     return ("ms", 1e3) if largest_us >= 2e3 else ("µs", 1.0)
 
 
-def _tick_names(names: Sequence[str]) -> dict[str, Any]:
-    # Written out, so that charts.js can put shorter ones where the page is narrow.
-    return {"tickmode": "array", "tickvals": list(names), "ticktext": list(names)}
+def _name_rows(layout: dict[str, Any], names: Sequence[str]) -> None:
+    """Name the rows 0, -1, -2 … from the top. Rows are numbers, since two operators may look alike."""
+    layout["yaxis"] |= {
+        "tickmode": "array",
+        "tickvals": [-row for row in range(len(names))],
+        "ticktext": [f"{name}  " for name in names],
+        "range": [0.4 - len(names), 0.6],
+        "tickfont": {**_FONT, "size": 11.5},
+    }
+    # What charts.js puts in their place where the page is narrow.
+    layout["meta"] = {"short": [f"{_short(name, 18)} " for name in names]}
 
 
 def _short(text: str, length: int) -> str:

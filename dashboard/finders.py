@@ -27,9 +27,9 @@ class PlotlyFinder(BaseFinder):
     def check(self, **kwargs: Any) -> list:
         return []
 
-    def find(self, path: str, **kwargs: Any) -> str | list[str]:
-        # The argument that asks for every match was renamed between Django versions.
-        every = kwargs.get("find_all", kwargs.get("all", False))
+    def find(self, path: str, find_all: bool = False, **kwargs: Any) -> Any:
+        """Django gives ``find_all`` by name; before 5.2 it was called ``all``."""
+        every = find_all or kwargs.get("all", False)
         if path != BUNDLE:
             return []
         found = str(bundle_folder() / "plotly.min.js")

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Avg, Count, FloatField, Q, Sum
+from django.db.models import Avg, Count, FloatField, Min, Q, Sum
 from django.db.models.functions import Ln, TruncDay, TruncHour
 
 from catalog import models
@@ -69,6 +69,11 @@ def lookups(
         made.append(Slot(start, slot["hits"], slot["misses"]))
         start += step
     return made
+
+
+def began() -> datetime | None:
+    """The hour of the first lookup that was ever counted."""
+    return models.LookupTally.objects.aggregate(first=Min("hour"))["first"]
 
 
 def totals(visible: Q) -> Totals:

@@ -197,7 +197,7 @@ def _bar(one: Any) -> charts.Bar:
     name = one.operator.summary
     via = f"{one.route}: {one.label}" if one.route else "default"
     return charts.Bar(
-        name=name if len(name) <= 46 else f"{name[:45]}…",
+        name=name if len(name) <= 58 else f"{name[:57]}…",
         method=one.method or "",
         now_us=now_us * one.calls,
         saved_us=(one.default_us - now_us) * one.calls,

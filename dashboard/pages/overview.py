@@ -15,7 +15,6 @@ from dashboard import charts
 from dashboard.pages.live import Part
 from dashboard.selectors import running
 from dashboard.selectors.visible import visible
-from opatlas.identity import detect_target
 
 RANGES = {"24h": timedelta(hours=24), "7d": timedelta(days=7), "30d": timedelta(days=30)}
 
@@ -25,14 +24,17 @@ def overview(request: HttpRequest) -> HttpResponse:
     seen = visible(request.user)
     totals = traffic.totals(seen)
     if not totals.operators:
-        return render(request, "overview_empty.html", _first_steps(request))
-    chosen = request.GET.get("range", "")
-    chosen = chosen if chosen in RANGES else "7d"
+        context = {"workers": running.workers(), "host": request.build_absolute_uri("/").rstrip("/")}
+        return render(request, "overview_empty.html", context)
     now = timezone.now()
+    chosen = request.GET.get("range", "")
+    if chosen not in RANGES:
+        began = traffic.began()
+        chosen = "24h" if began is None or now - began < RANGES["24h"] else "7d"
     slots = traffic.lookups(now - RANGES[chosen], now, by_day=chosen == "30d")
     wins = traffic.wins_by_method(seen)
     hits, misses = sum(slot.hits for slot in slots), sum(slot.misses for slot in slots)
-    context = {
+    figures = {
         "totals": totals,
         "wins": wins,
         "win_shares": {name: n / max(wins.values()) for name, n in wins.items()},
@@ -47,7 +49,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "waits": running.waits(seen),
         "live": _live(request).html,
     }
-    return render(request, "overview.html", context)
+    return render(request, "overview.html", figures)
 
 
 @require_safe
@@ -70,9 +72,3 @@ def _live(request: HttpRequest) -> Part:
         "pauses": running.pauses(),
     }
     return Part(request, "_overview_live.html", context, path=reverse("overview-live"), every_s=3)
-
-
-def _first_steps(request: HttpRequest) -> dict:
-    workers = running.workers()
-    target_key = workers[0].worker.target.key if workers else detect_target().key
-    return {"workers": workers, "host": request.build_absolute_uri("/").rstrip("/"), "target_key": target_key}
