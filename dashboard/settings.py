@@ -88,7 +88,6 @@ TIME_ZONE = "UTC"
 USE_I18N = False
 
 STATIC_URL = "static/"
-STATICFILES_DIRS = [BASE_DIR / "dashboard" / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
