@@ -72,11 +72,6 @@ def _shrink(site: Site) -> Built:
     return lambda x: torch.where(x < -bound, x + bias, torch.where(x > bound, x - bias, zero(x)))
 
 
-def _swish(site: Site) -> Built:
-    alpha = _number(site, "alpha", 1.0)
-    return F.silu if alpha == 1 else lambda x: x * torch.sigmoid(alpha * x)
-
-
 def _thresholded_relu(site: Site) -> Built:
     alpha = _number(site, "alpha", 1.0)
     return lambda x: F.threshold(x, alpha, 0.0)
@@ -124,7 +119,6 @@ BUILDERS: dict[str, Callable[[Site], Callable[..., object]]] = {
     "Softmax": _softmax,
     "Softplus": _plain(F.softplus),
     "Softsign": _plain(F.softsign),
-    "Swish": _swish,
     "Tanh": _plain(torch.tanh),
     "ThresholdedRelu": _thresholded_relu,
 }

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import torch
 
+from opatlas.identity.dtypes import long_float
 from opatlas.load.torch_ops.site import Site, Unsupported
 from opatlas.load.torch_ops.types import TORCH_TYPES, float_type
 
@@ -80,12 +81,16 @@ def _cast(site: Site) -> Callable[..., torch.Tensor]:
 
 def _constant_of_shape(site: Site) -> Callable[..., torch.Tensor]:
     value = site.output()
-    fill = site.attrs.get("value", 0.0)
-    while isinstance(fill, list | tuple):
-        (fill,) = fill
-    if isinstance(fill, dict):
-        raise Unsupported("ConstantOfShape with a value that is not a number")
-    return lambda *_: torch.full(value.shape, fill, dtype=float_type(site, value.dtype))
+    _, _, (fill,) = site.attrs["value"]  # a tensor attribute: element type, shape, values
+    number = long_float(fill) if isinstance(fill, str) else fill
+    return lambda *_: torch.full(value.shape, number, dtype=float_type(site, value.dtype))
+
+
+def _eye_like(site: Site) -> Callable[..., torch.Tensor]:
+    value, diagonal = site.output(), int(site.attrs.get("k", 0))
+    dtype = float_type(site, value.dtype)
+    # Made anew in every run: the shape is all that is read of the input.
+    return lambda *_: torch.ones(value.shape, dtype=dtype).triu(diagonal).tril(diagonal)
 
 
 def _is_inf(site: Site) -> Callable[..., torch.Tensor]:
@@ -135,7 +140,6 @@ BUILDERS: dict[str, Callable[[Site], Callable[..., object]]] = {
     "BitwiseOr": _plain(torch.bitwise_or),
     "BitwiseXor": _plain(torch.bitwise_xor),
     "Cast": _cast,
-    "CastLike": _cast,
     "Ceil": _plain(torch.ceil),
     "Clip": _clip,
     "ConstantOfShape": _constant_of_shape,
@@ -146,6 +150,7 @@ BUILDERS: dict[str, Callable[[Site], Callable[..., object]]] = {
     "Equal": _plain(torch.eq),
     "Erf": _erf,
     "Exp": _plain(torch.exp),
+    "EyeLike": _eye_like,
     "Floor": _plain(torch.floor),
     "Greater": _plain(torch.gt),
     "GreaterOrEqual": _plain(torch.ge),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from opatlas.load.torch_ops.site import Site, Unsupported
+from opatlas.load.torch_ops.site import Site
 from opatlas.load.torch_ops.types import float_type
 
 Built = Callable[..., object]
@@ -132,17 +132,6 @@ def _one_hot(site: Site) -> Built:
     return run
 
 
-def _compress(site: Site) -> Built:
-    condition = site.content(1)
-    if condition is None:
-        raise Unsupported("Compress with a condition known only at run time")
-    rows = torch.as_tensor(condition).nonzero().reshape(-1)
-    if "axis" not in site.attrs:
-        return lambda x, *_: x.reshape(-1).index_select(0, rows)
-    axis = site.axis()
-    return lambda x, *_: x.index_select(axis, rows)
-
-
 def _reverse_sequence(site: Site) -> Built:
     time, batch = int(site.attrs.get("time_axis", 0)), int(site.attrs.get("batch_axis", 1))
     steps = site.shape(0)[time]
@@ -161,7 +150,6 @@ def _reverse_sequence(site: Site) -> Built:
 
 
 BUILDERS: dict[str, Callable[[Site], Built]] = {
-    "Compress": _compress,
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,

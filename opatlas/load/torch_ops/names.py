@@ -8,14 +8,14 @@ from opatlas.identity.operator import Node, Operator
 
 _FAMILIES = {
     "activation": """Celu Elu Gelu HardSigmoid HardSwish Hardmax LeakyRelu LogSoftmax Mish PRelu Relu Selu
-        Shrink Sigmoid Softmax Softplus Softsign Swish Tanh ThresholdedRelu""",
+        Shrink Sigmoid Softmax Softplus Softsign Tanh ThresholdedRelu""",
     "attention": "Attention RotaryEmbedding",
     "convolution": "Conv ConvTranspose",
     "elementwise": """Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr
-        BitwiseXor Cast CastLike Ceil Clip ConstantOfShape Cos Cosh Div Dropout Equal Erf Exp Floor Greater
+        BitwiseXor Cast Ceil Clip ConstantOfShape Cos Cosh Div Dropout Equal Erf Exp EyeLike Floor Greater
         GreaterOrEqual Identity IsInf IsNaN Less LessOrEqual Log Max Mean Min Mod Mul Neg Not Or Pow
         Reciprocal Round Sign Sin Sinh Sqrt Sub Sum Tan Where Xor""",
-    "indexing": """Compress Gather GatherElements GatherND OneHot ReverseSequence ScatterElements
+    "indexing": """Gather GatherElements GatherND OneHot ReverseSequence ScatterElements
         ScatterND""",
     "linear": "Det Einsum Gemm MatMul Trilu",
     "movement": """Concat DepthToSpace Expand Flatten Pad Range Reshape Shape Size Slice SpaceToDepth Split

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from onnx import numpy_helper
 
 from tests.opatlas.load.operators import Case, integers, ints, normal, positive, scalar
 
@@ -94,6 +95,18 @@ ELEMENTWISE = [
     Case("IsInf", [np.array([1, np.nan, np.inf, -np.inf], F32)], {"detect_negative": 0}),
     Case("IsInf", [np.array([1, np.nan, np.inf, -np.inf], F32)], {"detect_positive": 0}),
     Case("Dropout", [normal(3, 4)]),
+    Case("CastLike", [normal(2, 3), np.ones(2, np.float64)]),
+    *(
+        Case("ConstantOfShape", [ints(2, 3)], {"value": numpy_helper.from_array(np.array([fill]))}, fixed=[0])
+        for fill in (F32(2.5), F32(np.inf), np.int64(7), np.bool_(True))
+    ),
+    Case("ConstantOfShape", [ints(2, 3)], fixed=[0]),
+    Case("EyeLike", [normal(3, 4)], {"k": 1}),
+    Case("EyeLike", [normal(4, 3)], {"k": -1, "dtype": 7}),
+    Case("Range", [scalar(1, np.int64), scalar(10, np.int64), scalar(3, np.int64)], fixed=[0, 1, 2]),
+    Case("Range", [scalar(1.0), scalar(-1.0), scalar(-0.3)], fixed=[0, 1, 2]),
+    Case("Shape", [normal(2, 3, 4)], {"start": 1}),
+    Case("Size", [normal(2, 3)]),
 ]
 
 ACTIVATIONS = [
