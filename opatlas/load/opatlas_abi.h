@@ -22,7 +22,8 @@ typedef struct opatlas_tensor {
   int32_t dtype;
 } opatlas_tensor;
 
-/* body(task, tasks, arg) returns 0 or an error code; tasks 0 … tasks-1 run once each, on any threads. */
+/* body(task, tasks, arg) returns 0 or an error code; tasks 0 … tasks-1 run once each, on any threads, maybe all
+ * on one: no task may wait for another. After an error the tasks that have not begun are left out. */
 typedef int (*opatlas_body)(int32_t task, int32_t tasks, void* arg);
 
 typedef struct opatlas_threads {

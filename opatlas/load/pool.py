@@ -61,7 +61,13 @@ def ensure_built() -> Path:
         if (folder / name).is_file():
             return folder / name
     built = cache_folder() / name
-    compile_shared([INCLUDE_FOLDER / "pool.c"], built)
+    try:
+        compile_shared([INCLUDE_FOLDER / "pool.c"], built)
+    except OSError as error:
+        raise LoadError(
+            f"the thread pool cannot be built in {built.parent}: {error.strerror}; "
+            "set OPATLAS_CACHE to a folder that can be written"
+        ) from error
     return built
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from opatlas.errors import LoadError
 from opatlas.load.pool import Threads, ensure_built, pool_library
 from opatlas.load.toolchain import compile_shared
 
@@ -218,3 +219,10 @@ def test_pool_is_built_into_the_cache_once(tmp_path: Path) -> None:
     assert outputs[0] == outputs[1]
     assert outputs[0].startswith(str(tmp_path / "cache"))
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [ensure_built().name]
+
+
+def test_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("OPATLAS_CACHE", str(tmp_path / "file"))
+    with pytest.raises(LoadError, match="set OPATLAS_CACHE to a folder that can be written"):
+        ensure_built()
