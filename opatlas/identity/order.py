@@ -19,8 +19,8 @@ from opatlas.identity.bounds import refuse
 from opatlas.identity.operator import Node, Operator, Value
 from opatlas.identity.workbench import Step
 
-MAX_WORK = 400_000
-"""Items (nodes and values) coloured before a graph is refused: some two seconds."""
+MAX_WORK = 300_000
+"""Nodes, values and wires looked at before a graph is refused: less than a second of a core's time."""
 
 COMMUTATIVE = frozenset(
     {
@@ -83,6 +83,7 @@ class _Search:
                     self.readers[item].append((node, 0 if self.swaps[node] else port))
             for port, item in enumerate(self.writes[node]):
                 self.writer[item] = (node, port)
+        self.round = self.size + sum(len(step.inputs) + len(step.outputs) for step in graph.steps)
         self.spent = 0
 
     def best(self) -> Numbered:
@@ -120,7 +121,7 @@ class _Search:
         """Until no item's neighbours tell it from others of its colour."""
         classes = len(set(colours))
         while True:
-            self.spent += self.size
+            self.spent += self.round
             if self.spent > MAX_WORK:
                 refuse(
                     "The graph has too many interchangeable parts to be numbered; send it in smaller pieces."
