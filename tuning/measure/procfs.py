@@ -56,13 +56,15 @@ def thread_cpu_ns(pid: int, task: int) -> int:
 
 def delay_ns(pid: int) -> int:
     """How long the threads of a process were ready to run and had no CPU, in all; 0 where not reported."""
-    total = 0
+    return sum(thread_delay_ns(pid, task) for task in threads(pid))
+
+
+def thread_delay_ns(pid: int, task: int) -> int:
+    """The same of one thread; 0 where it is gone."""
     try:
-        for task in threads(pid):
-            total += int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[1])
+        return int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[1])
     except (OSError, IndexError):
-        return total  # a thread ended meanwhile
-    return total
+        return 0
 
 
 def family(root: int) -> dict[int, tuple[int, int]]:
