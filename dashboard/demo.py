@@ -305,7 +305,7 @@ def summary(report: dict[str, Any]) -> str:
     before, after = report["hit_rate_calls_before"], report["hit_rate_calls_after"]
     lines = (
         f"hits: {before:.1%} → {after:.1%} of {report['calls']} calls",
-        f"speed-up over the default: {report['geomean_speedup_vs_default']:.3f}× weighted by the model's time, "
+        f"speed-up over the default: {report['geomean_speedup_vs_default']:.3f}× weighted by time, "
         f"{report['geomean_speedup_unweighted']:.3f}× unweighted; the model's operators take "
         f"{report['model_speedup']:.3f}× less time",
         f"won by: {report['by_route']}",

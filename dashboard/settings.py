@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import dashboard.sqlite  # noqa: F401, I001 - before anything of Django's imports sqlite3
+import dashboard.sqlite  # noqa: F401 - before anything of Django's imports sqlite3
+
+# isort: split
 import dj_database_url
 
 from dashboard.secret import secret_key
@@ -46,7 +48,8 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.auth.middleware.LoginRequiredMiddleware",  # DRF's views are outside of it: they ask for keys
+    # DRF's views are outside of it: they ask for keys.
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",

@@ -29,7 +29,8 @@ class Timing:
     """Times of one candidate against the default, taken in turns.
 
     ``ratio_to_default`` is default ÷ candidate: above 1 is faster. ``ratio_low`` and ``ratio_high`` bound it
-    (95 % bootstrap over the paired samples, and 1 % for what differs between two processes). Samples are microseconds per run.
+    (95 % bootstrap over the paired samples, and 1 % for what differs between two processes).
+    Samples are microseconds per run.
     """
 
     median_us: float

@@ -55,7 +55,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a build left in its work folder: a manifest, and the files it names, side by side in ``folder``."""
+    """What a build left in its work folder: a manifest, and the files it names, in ``folder``."""
 
     manifest: Manifest
     folder: Path
