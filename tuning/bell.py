@@ -29,8 +29,11 @@ class Bell:
 
     def ring(self, capabilities: Iterable[str]) -> None:
         """Have the workers of these capabilities woken soon. Returns at once."""
+        names = set(capabilities)
+        if not names:
+            return
         with self._lock:
-            self._waiting.update(capabilities)
+            self._waiting |= names
             if self._pid != os.getpid() or self._thread is None or not self._thread.is_alive():
                 # A forked child has inherited the object, but not its thread.
                 self._pid = os.getpid()

@@ -83,7 +83,9 @@ def decide(ask: Ask, situation: Situation) -> Decision:
     if situation.memory_bytes and ask.peak_bytes > situation.memory_bytes:
         needs, has = ask.peak_bytes / 2**30, situation.memory_bytes / 2**30
         return Decision(
-            "discard", worth, reason=f"It needs {needs:.1f} GiB of memory; the largest worker has {has:.1f}."
+            "discard",
+            worth,
+            reason=f"It needs {needs:.1f} GiB of memory; the largest worker has {has:.1f} to give.",
         )
     if not situation.workers:
         return Decision("wait", worth, reason=f"No live worker serves this target ({situation.capability}).")

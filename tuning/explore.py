@@ -18,7 +18,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from catalog.models import MissState
-from tuning import claims
+from tuning import claims, scratch
 from tuning.claims import Claim, StaleLease, settle_miss
 from tuning.clock import DATABASE_GONE
 from tuning.conf import conf
@@ -49,9 +49,7 @@ def run_slice(shop: Shop, claim: Claim) -> bool:
     try:
         row = claim.load()
         claims.begin(claim, f"{Stage(row.stage).label}: beginning")
-        scratch = shop.home / "work"
-        scratch.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=scratch, prefix=f"{row.pk}-") as folder:
+        with tempfile.TemporaryDirectory(dir=scratch.folder(shop.home), prefix=scratch.prefix()) as folder:
             end = _STAGES[Stage(row.stage)](Slice(shop, claim, row, Path(folder)))
         spent = F("spent_s") + (time.monotonic() - began)
         claim.update(**_RELEASED, tries=0, spent_s=spent, updated_at=Now(), **end)

@@ -14,13 +14,15 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from catalog.models import Best, Miss, MissState, Target
+from opatlas.identity import Operator
 from tuning.clock import now_in
 from tuning.conf import conf
 from tuning.decide import Ask, Decision, Situation, decide, priority_of, worth_us
+from tuning.measure.specimen import needed_bytes
 from tuning.models import Exploration, Pause, Stage, State, Worker
 
-MEMORY_FACTOR = 4.0
-"""Memory of an exploration ÷ bytes of one run: reference in float64, default and candidate each hold them."""
+MEMORY_SHARE = 0.5
+"""Share of a worker's memory that one operator's measurement may take (``Laboratory.bench`` refuses more)."""
 
 _GAINS_FOR_S = 60.0
 _gains: tuple[float, dict[str, float]] = (-math.inf, {})
@@ -57,7 +59,7 @@ def situation_of(target: Target) -> Situation:
     pause = Pause.objects.filter(capability__in=["*", target.capability]).first()
     return Situation(
         workers=len(workers),
-        memory_bytes=max((worker.memory_bytes for worker in workers), default=0),
+        memory_bytes=int(MEMORY_SHARE * max((worker.memory_bytes for worker in workers), default=0)),
         queued=Exploration.objects.filter(target=target, state__in=[State.QUEUED, State.RUNNING])
         .exclude(stage=Stage.TUNE)
         .count(),
@@ -101,7 +103,7 @@ def ask_of(miss: Miss) -> Ask:
         op_type=miss.operator.op_type,
         flops=miss.operator.flops,
         bytes_moved=miss.operator.bytes_moved,
-        peak_bytes=miss.operator.bytes_moved * MEMORY_FACTOR,
+        peak_bytes=needed_bytes(Operator.from_json(miss.operator.graph)),
         calls=miss.calls,
         related=miss.related,
         somebody_waits=miss.waited_until is not None and miss.waited_until > now,

@@ -50,8 +50,9 @@ class Tried:
 
 def keep_trial(tried: Tried) -> Trial:
     """Keep what came of a candidate that is not published. Raises StaleLease when the claim was lost."""
+    environment = register_environment(tried.route.versions())
     with tried.claim.writing():
-        return _insert_trial(tried, None, None)
+        return _insert_trial(tried, None, environment)
 
 
 def publish_trial(tried: Tried, purpose: str, incumbent: Best | None = None) -> Published:
@@ -203,7 +204,7 @@ def signing_key() -> Any:
         return signing.read_key(path)
 
 
-def _insert_trial(tried: Tried, published: Published | None, environment: Environment | None) -> Trial:
+def _insert_trial(tried: Tried, published: Published | None, environment: Environment) -> Trial:
     outcome, timing = tried.outcome, tried.outcome.timing
     return Trial.objects.create(
         exploration=tried.row,

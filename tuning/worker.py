@@ -24,7 +24,7 @@ from django.db.models.functions import Now
 from catalog.models import Target as TargetRow
 from catalog.services import register_target
 from opatlas.identity import Operator, Setting, Target, detect_target
-from tuning import claims, descendants, leader, stopping
+from tuning import claims, descendants, leader, scratch, stopping
 from tuning.claims import Claim
 from tuning.clock import DATABASE_GONE, now_in
 from tuning.conf import conf
@@ -79,6 +79,7 @@ class WorkerProcess:
         self._enter_when_possible()
         # This process has taken the place of one that is dead: what that held need not wait for its lease.
         claims.sweep(owner_prefix=f"{self.name}/", but_not=self.owner)
+        scratch.sweep(self.home)
         self.keeper.__enter__()
         for run in (self._pulse, self._lead):
             threading.Thread(target=run, name=run.__name__.strip("_"), daemon=True).start()

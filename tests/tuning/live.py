@@ -105,6 +105,7 @@ def live(home: Path, database_url: str = "", broker_url: str = "", app: str = ""
         "OPATLAS_STORE": str(home / "artifacts"),
         "DATABASE_URL": url,
         "BROKER_URL": broker_url,
+        "OPATLAS_LOCK": str(home / "machine.lock"),  # what else runs on this machine must not stop us
     }
     service = Live(home, environment, **({"app": app} if app else {}))
     with override_settings(OPATLAS_HOME=home, OPATLAS_STORE=home / "artifacts"), _default_database(url):
