@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from catalog import conf, models
 from catalog.errors import RequestError, Unknown
+from catalog.selectors.rows import row_by
 from catalog.selectors.served import Accepts, Hit
 from catalog.services.lookups import Asked, LookupAnswer, Result
 from catalog.services.registry import check_setting, register_setting, register_target
@@ -198,7 +199,7 @@ def _target_by_name(name: str) -> models.Target:
 
 
 def _by_key(model: type[Any], key: str, what: str) -> Any:
-    row = model.objects.filter(key=key).first()
+    row = row_by(model, "key", key)
     if row is None:
         raise Unknown(f"This {what} is not known: send its JSON once, in place of its key.", where=what)
     return row

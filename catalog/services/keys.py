@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from catalog import models
 from catalog.errors import RequestError
+from catalog.selectors.rows import row_by
 
 SCOPES = ("lookup", "models", "operate", "admin")
 """``lookup`` asks, ``models`` uploads models, ``operate`` steers queues, ``admin`` may do all of it."""
@@ -55,9 +56,7 @@ def authenticate(text: str) -> models.ApiKey:
     parts = text.split("_", 2)
     if len(parts) != 3 or parts[0] != "opk" or not parts[1].isascii() or not 0 < len(parts[1]) <= 16:
         raise KeyRefused("This is no API key: one looks like opk_<prefix>_<secret>.")
-    key = (
-        models.ApiKey.objects.select_related("organisation").filter(prefix=parts[1].replace("\0", "")).first()
-    )
+    key = row_by(models.ApiKey, "prefix", parts[1].replace("\0", ""), related="organisation")
     # Compared in constant time, and for an unknown prefix too, so that time tells nothing.
     expected = key.secret_sha256 if key else "0" * 64
     matches = hmac.compare_digest(_digest(parts[2]), expected)
