@@ -38,6 +38,13 @@ def cpu_ns(pid: int) -> int | None:
         return None
 
 
+def wanted_ns(pid: int) -> int | None:
+    """CPU time of a process and what it waited for a CPU beside: on a busy host a thread that never rests
+    shows in both. None where the process is gone."""
+    used = cpu_ns(pid)
+    return None if used is None else used + delay_ns(pid)
+
+
 def threads(pid: int) -> list[int]:
     """The thread numbers of a process; none where it is gone."""
     try:

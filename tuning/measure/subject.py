@@ -158,10 +158,10 @@ class Subject:
         self.child.resume()
         self._must_be_alone()
         deadline = time.monotonic() + GRACE_S
-        before, then = procfs.cpu_ns(self.child.pid), time.perf_counter_ns()
+        before, then = procfs.wanted_ns(self.child.pid), time.perf_counter_ns()
         while True:
             time.sleep(FLAT_WINDOW_S)
-            after, now = procfs.cpu_ns(self.child.pid), time.perf_counter_ns()
+            after, now = procfs.wanted_ns(self.child.pid), time.perf_counter_ns()
             if before is None or after is None:
                 raise ChildFailed(Status.CRASHED, "ended after its last answer")
             if (after - before) < FLAT_SHARE * (now - then):
