@@ -129,7 +129,7 @@ def parallel_flat(made: Any, block: Any, machine: Machine) -> None:
             made.vectorize(inner)
     else:
         lanes = power_divisor(sizes[-1], full)
-        if lanes >= 4:
+        if lanes == full:
             outer, inner = made.split(loops[-1], [None, lanes])
             made.vectorize(inner)
             outer = made.fuse(*loops[:-1], outer) if len(loops) > 1 else outer

@@ -85,10 +85,11 @@ def schedule_contraction(made: Any, machine: Machine, variant: str, free: set[in
     if variant == "packed":
         _pack(made, block, tile, free, machine)
     consumer = _consumer(made, block)
+    mine = {made.get(one).name_hint for one in (block, consumer)}
+    others = [other for other in blocks_of(made) if made.get(other).name_hint not in mine]
     _tile(made, block, consumer, axes, tile, machine)
-    for other in blocks_of(made):
-        if made.get(other).name_hint not in {made.get(block).name_hint, made.get(consumer).name_hint}:
-            _flat(made, other, machine)
+    for other in others:
+        _flat(made, other, machine)
     return True
 
 
@@ -317,8 +318,6 @@ def _finish(made: Any, consumer: Any, at: Any, tile: Tile, machine: Machine) -> 
 
 def _flat(made: Any, block: Any, machine: Machine) -> None:
     """Blocks beside the contraction (zero border, copies, runtime packing)."""
-    annotations = made.get(block).annotations
-    if "meta_schedule.layout_rewrite_preproc" in annotations or len(made.get_loops(block)) == 0:
-        return
-    if is_injective(made, block) and int(made.get(made.get_loops(block)[0]).kind) == 0:
+    rewritten = "meta_schedule.layout_rewrite_preproc" in made.get(block).annotations
+    if is_injective(made, block) and not rewritten:
         parallel_flat(made, block, machine)

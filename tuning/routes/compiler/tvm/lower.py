@@ -15,7 +15,7 @@ from typing import Any, Literal
 from opatlas.identity import Operator, Setting, to_onnx
 from tuning.routes.base import RouteError
 from tuning.routes.compiler.tvm.patches import import_tvm
-from tuning.routes.compiler.tvm.table import ALIGNMENT, HALF_TYPES, item_bytes
+from tuning.routes.compiler.tvm.table import ALIGNMENT, ELEMENTWISE, HALF_TYPES, item_bytes
 
 Where = Literal["tensor", "scratch", "state", "literal"]
 
@@ -61,7 +61,7 @@ def to_module(operator: Operator, setting: Setting, target: Any) -> Any:
     from tvm import relax
     from tvm.relax.frontend.onnx import from_onnx
 
-    module = from_onnx(_widened(to_onnx(operator), setting))
+    module = from_onnx(_widened(_flattened(to_onnx(operator), operator), setting))
     passes = [
         relax.transform.DecomposeOpsForInference(),
         relax.transform.CanonicalizeBindings(),
@@ -75,6 +75,33 @@ def to_module(operator: Operator, setting: Setting, target: Any) -> Any:
     with target:
         module = tvm.transform.Sequential(passes)(module)
     return _mark_layout_free(module, operator)
+
+
+def _flattened(model: Any, operator: Operator) -> Any:
+    """Declare what an elementwise operator reads and writes as one-dimensional, if all of it has one shape
+    (or one element), and a batch normalisation's images as lines: TVM cannot simplify a vector's index across
+    the rows of 56×56."""
+    if operator.op_types == ("BatchNormalization",):
+        for value in [model.graph.input[0], *model.graph.output[:1]]:
+            _reshape(value, [*operator.inputs[0].shape[:2], prod(operator.inputs[0].shape[2:])])
+        return model
+    values = [*operator.inputs, *operator.produced]
+    sizes = {prod(value.shape) for value in values}
+    shapes = {value.shape for value in values if prod(value.shape) > 1}
+    if not ELEMENTWISE.issuperset(operator.op_types) or len(shapes) != 1 or len(sizes - {1}) != 1:
+        return model
+    for value in [*model.graph.input, *model.graph.output]:
+        _reshape(value, [prod(dimension.dim_value for dimension in value.type.tensor_type.shape.dim)])
+    del model.graph.value_info[:]
+    return model
+
+
+def _reshape(value: Any, shape: list[int]) -> None:
+    """Give an ONNX ValueInfo another shape."""
+    dimensions = value.type.tensor_type.shape
+    del dimensions.dim[:]
+    for extent in shape:
+        dimensions.dim.add().dim_value = extent
 
 
 def _widened(model: Any, setting: Setting) -> Any:
@@ -204,7 +231,7 @@ class _Planner:
             self._bind(binding, wanted)
         for result, target in self._results():
             source = self._one(result)
-            if source != target:
+            if (source.where, source.index) != (target.where, target.index):
                 self.plan_.run.append(Step("", (source, target)))
         return self.plan_
 
@@ -275,7 +302,7 @@ class _Planner:
         items = list(result.fields) if isinstance(result, ir.TupleType) else [result]
         made_all = [self._place(item, constant) for item in items]
         if len(items) == 1 and not isinstance(result, ir.TupleType) and var in wanted and not constant:
-            made_all = [wanted[var]]
+            made_all = [replace(wanted[var], shape=made_all[0].shape)]
         elif isinstance(result, ir.TupleType):
             made_all = self._place_tuple(var, made_all, wanted, constant)
         step = Step(self._symbol(name), (*arguments, *made_all))
@@ -294,7 +321,7 @@ class _Planner:
         for binding in bindings_of(self.main):
             item = binding.value
             if isinstance(item, ir.TupleGetItem) and item.tuple_value.same_as(var) and binding.var in wanted:
-                placed[item.index] = wanted[binding.var]
+                placed[item.index] = replace(wanted[binding.var], shape=made[item.index].shape)
         return placed
 
     def _place(self, ty: Any, constant: bool) -> Buffer:

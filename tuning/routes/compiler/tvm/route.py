@@ -49,6 +49,8 @@ class TvmRoute:
         for node in operator.nodes:
             if node.domain not in ("", "ai.onnx") or node.op not in OPS:
                 return No(f"TVM's ONNX frontend has no {node.domain + '.' if node.domain else ''}{node.op}")
+            if node.op == "BatchNormalization" and node.attributes.get("training_mode"):
+                return No("TVM's frontend normalises by the given statistics only, not by a training batch's")
         for i, value in enumerate(operator.inputs):
             if value.strides is not None:
                 return No(f"input {i} is not dense and row-major; TVM's code reads dense tensors only")

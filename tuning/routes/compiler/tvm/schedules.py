@@ -106,7 +106,12 @@ def _worth_inlining(made: Any, block: Any, consumers: list[Any]) -> bool:
     reads_by_reduction = any(not is_injective(made, consumer) for consumer in consumers)
     if "if_then_else" in calls and reads_by_reduction:
         return False
-    return not (calls & _COSTLY and (len(consumers) > 1 or reads_by_reduction))
+    repeated = any(_elements(made, consumer) > _elements(made, block) for consumer in consumers)
+    return not (calls & _COSTLY and (len(consumers) > 1 or reads_by_reduction or repeated))
+
+
+def _elements(made: Any, block: Any) -> int:
+    return prod(int(iter_var.dom.extent) for iter_var in made.get(block).iter_vars)
 
 
 def _rows(made: Any, machine: Machine) -> None:

@@ -46,3 +46,12 @@ Resize Einsum OneHot GridSample DepthToSpace SpaceToDepth QuantizeLinear Dequant
 OPS = frozenset(_OPS.split())
 """Op types of the default domain. Left out of the frontend's map: control flow, sequences, and operators
 whose output shape or algorithm depends on values (NonZero, Unique, TopK, NonMaxSuppression …)."""
+
+_ELEMENTWISE = """
+Add Sub Mul Div Less LessOrEqual Greater GreaterOrEqual Equal And Or Xor Not Log Exp Acos Acosh Asin Asinh
+Atan Atanh Cos Cosh Sin Sinh Tan Tanh Neg Abs Reciprocal Floor Ceil Round IsInf IsNaN Sqrt Relu Selu Mish
+LeakyRelu ThresholdedRelu Elu Gelu HardSigmoid HardSwish Sign Softplus Softsign Shrink Erf Sum Min Max Mean
+Cast Sigmoid Where Clip Pow Identity
+"""
+ELEMENTWISE = frozenset(_ELEMENTWISE.split())
+"""Op types whose every output element depends on the inputs' elements at its own place only."""
