@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from onnx import ModelProto
 
+from opatlas.errors import InvalidOperator
 from opatlas.identity import schema as schemas
 from opatlas.identity.bounds import MAX_NODES, refuse, shown
 from opatlas.identity.checks import check_shapes, check_step
@@ -61,7 +62,11 @@ def settle(source: Source) -> Canonical:
     done: list[Step] = []
     for step in ordered:
         if not needed.isdisjoint(step.outputs):
-            done += _settle_step(step, source.opset, work, needed)
+            try:
+                done += _settle_step(step, source.opset, work, needed)
+            except InvalidOperator as error:
+                error.where = error.where or step.where
+                raise
     if len(done) > MAX_NODES:
         refuse(
             f"The graph has {len(done)} nodes at ONNX opset {OPSET}; at most {MAX_NODES} make one operator."

@@ -253,14 +253,14 @@ def _einsum(step: Step, work: Workbench, outputs: list[Value]) -> None:
 
 def _resize(step: Step, work: Workbench, outputs: list[Value]) -> None:
     attrs = step.attrs
+    if attrs["mode"] == "nearest":
+        attrs.pop("antialias", None)
+    else:
+        attrs.pop("nearest_mode", None)
     if attrs["mode"] != "cubic":
         attrs.pop("cubic_coeff_a", None)
-        if not attrs["antialias"]:
+        if not attrs.get("antialias"):
             attrs.pop("exclude_outside", None)
-    if attrs["mode"] != "nearest":
-        attrs.pop("nearest_mode", None)
-    else:
-        attrs.pop("antialias", None)
     if attrs["coordinate_transformation_mode"] != "tf_crop_and_resize":
         attrs.pop("extrapolation_value", None)
         step.set_input(1, "")

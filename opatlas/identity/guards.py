@@ -7,11 +7,12 @@ import math
 import re
 from collections.abc import Callable, Iterable
 
-from opatlas.identity.bounds import MAX_DIM, refuse
+from opatlas.identity.bounds import MAX_DIM, refuse, shown
 from opatlas.identity.dtypes import CODES, NAMES, long_float
 from opatlas.identity.operator import OPSET, Value
 from opatlas.identity.schema import find
 from opatlas.identity.statics import REDUCTIONS, STATIC
+from opatlas.identity.words import FLAGS, WORDS
 from opatlas.identity.workbench import Step, Workbench
 
 AT_LEAST_ONE = frozenset(
@@ -53,8 +54,14 @@ def _attribute(step: Step, name: str, value: object) -> None:
     numbers = value if isinstance(value, tuple) else (value,)
     schema = find(step.op, OPSET)
     kind = schema.attributes[name].kind if schema and name in schema.attributes else ""
+    words = WORDS.get((step.op, name))
+    if words is not None:
+        known = ", ".join(words)
+        _need(set(numbers) <= set(words), step, f"{name} must be one of {known}, not {shown(value)}")
     if kind not in ("INT", "INTS"):
         return
+    if name in FLAGS:
+        _need(value in (0, 1), step, f"{name} must be 0 or 1")
     if name in ELEMENT_TYPES:
         codes = set(numbers) - ({0} if name != "to" else set())
         _need(codes <= set(NAMES), step, f"{name} must be an element type's code, such as {CODES['float32']}")

@@ -136,7 +136,7 @@ def _read_simple(document: Mapping[str, Any]) -> Source:
     source.opset = _fitting_opset(op, attrs, len(names)) if given is None else given
     while names and not names[-1]:
         names.pop()
-    schema = schemas.get(op, source.opset, domain)
+    schema = schemas.get(op, source.opset, domain, "op")
     step = Step(op, names, [], attrs, domain)
     step.outputs = [f"outputs[{i}]" for i in range(_output_count(document, step, schema, source))]
     source.steps, source.outputs = [step], list(step.outputs)
@@ -275,7 +275,7 @@ def _read_graph(document: Mapping[str, Any]) -> Source:
         while reads and not reads[-1]:
             reads.pop()
         written = [_name(number, names, where) for number in writes]
-        source.steps.append(Step(op, reads, written, _attributes(node, f"{where}.attrs"), domain))
+        source.steps.append(Step(op, reads, written, _attributes(node, f"{where}.attrs"), domain, where))
     source.outputs = [_name(number, names, "outputs") for number in _numbers(document, "outputs", "")]
     if len(set(source.outputs)) < len(source.outputs) or "" in source.outputs:
         refuse("'outputs' must name different values by their numbers.", "outputs")

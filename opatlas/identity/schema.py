@@ -102,7 +102,7 @@ def _find(op: str, opset: int) -> Schema | None:
     )
 
 
-def get(op: str, opset: int, domain: str = "", where: str = "op") -> Schema:
+def get(op: str, opset: int, domain: str = "", where: str = "") -> Schema:
     """The schema, or :class:`InvalidOperator` saying why this type cannot be an operator here."""
     if domain not in ("", "ai.onnx"):
         refuse(

@@ -27,6 +27,7 @@ class Step:
     outputs: list[str]
     attrs: dict[str, Any] = field(default_factory=dict)
     domain: str = ""
+    where: str = ""  # the place in the caller's document
 
     def input(self, position: int) -> str:
         """The name at ``position``, "" where it is left out."""

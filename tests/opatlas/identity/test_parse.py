@@ -156,6 +156,9 @@ BAD: list[tuple[Any, str]] = [
     (node("Transpose", MATRIX, perm=[0, 0]), "Transpose|perm"),
     (node("BatchNormalization", IMAGE, *[weight(5)] * 4), "BatchNormalization"),
     (node("MaxPool", tensor(1, 1, 2, 2), kernel_shape=[3, 3]), "dimension of 0"),
+    (node("Resize", IMAGE, None, None, known(2, 6, 4, 4), mode="bilinear"), "must be one of nearest, linear"),
+    (node("ReduceSum", MATRIX, known(0), keepdims=2), "keepdims must be 0 or 1"),
+    (node("Gelu", MATRIX, approximate="yes"), "approximate must be one of none, tanh, not yes"),
     # what would end the process inside ONNX's inference
     (node("GatherND", tensor(2, 5), tensor(4, 2, dtype="int64"), batch_dims=-(2**31)), "batch_dims must be"),
     (node("Split", MATRIX, num_outputs=1, outputs=3), "num_outputs 1 does not go with 3 outputs"),
@@ -219,6 +222,10 @@ def test_the_place_of_the_fault_is_told() -> None:
     with pytest.raises(InvalidOperator) as caught:
         parse_operator(node("Add", MATRIX, tensor(-1)))
     assert caught.value.where == "inputs[1].shape"
+    bad = graph(step("Relu", [0], [1]), step("Softmax", [1], [2], axis=9), inputs=[MATRIX], outputs=[2])
+    with pytest.raises(InvalidOperator) as caught:
+        parse_operator(bad)
+    assert caught.value.where == "nodes[1]"
 
 
 def test_nesting_is_bounded() -> None:
