@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +30,7 @@ class Dot:
     low: float
     high: float
     hover: str
+    default: float | None = None  # what the default took, in turns with it
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,16 @@ def hit_rate(slots: Sequence[Slot], height: int = 260) -> Figure:
     layout["yaxis"] |= {"domain": [0.34, 1], "range": [0, 103]}
     layout["yaxis"] |= {"tickvals": [0, 25, 50, 75, 100], "ticktext": ["0%", "", "50%", "", "100%"]}
     layout["yaxis2"] = _axis() | {"domain": [0, 0.24], "nticks": 3, "rangemode": "tozero"}
+    if max((slot.hits + slot.misses for slot in slots), default=0) < 4:
+        layout["yaxis2"]["dtick"] = 1  # there is no half a lookup
     return {"data": [rate, *bars], "layout": layout}
 
 
-def times(dots: Sequence[Dot], default_us: float | None) -> Figure:
-    """Time with its spread per implementation, the fastest on top; the default as a line across."""
+def times(dots: Sequence[Dot]) -> Figure:
+    """Time with its spread per implementation, in the order given, and beside each the default's time.
+
+    Each has its own: medians of different days do not compare, those taken in turns do.
+    """
     unit, scale = _unit(max((dot.value for dot in dots), default=0))
     data = [
         {
@@ -118,12 +123,26 @@ def times(dots: Sequence[Dot], default_us: float | None) -> Figure:
         }
     _name_rows(layout, [dot.name for dot in dots])
     layout["margin"]["l"] = 8
-    if default_us:
-        layout["shapes"] = [_line_across(default_us / scale)]
-        # Annotations on a logarithmic axis are placed by exponent; shapes are not.
-        layout["annotations"] = [_line_label(math.log10(default_us / scale) if far else default_us / scale)]
-        layout["margin"]["t"] = 26
-    return {"data": data, "layout": layout}
+    defaults = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "default",
+        "x": [dot.default / scale for dot in dots if dot.default],
+        "y": [-row for row, dot in enumerate(dots) if dot.default],
+        "text": [
+            f"the default, in turns with it: {wording.duration_us(dot.default)}"
+            for dot in dots
+            if dot.default
+        ],
+        "hoverinfo": "text",
+        "marker": {
+            "color": "$default",
+            "symbol": "line-ns",
+            "size": 17,
+            "line": {"color": "$default", "width": 2},
+        },
+    }
+    return {"data": [defaults, *data], "layout": layout}
 
 
 def trials(dots: Sequence[Dot], failures: Sequence[tuple[int, str]]) -> Figure:
@@ -163,8 +182,9 @@ def trials(dots: Sequence[Dot], failures: Sequence[tuple[int, str]]) -> Figure:
             }
         )
     layout = _layout(240)
-    layout["xaxis"] |= {"title": _title("trial"), "showgrid": False, "tickformat": "d"}
-    layout["xaxis"]["range"] = [0.4, len(dots) + len(failures) + 0.6]
+    layout["xaxis"] |= {"title": _title("trial"), "showgrid": False, "tickformat": "d", "tick0": 0}
+    count = len(dots) + len(failures)
+    layout["xaxis"] |= {"range": [0.4, count + 0.6], "dtick": max(1, round(count / 12))}
     layout["yaxis"] |= {
         "title": _title("speed against the default"),
         "ticksuffix": "×",
@@ -224,31 +244,6 @@ def model_time(bars: Sequence[Bar]) -> Figure:
 
 
 _DASHED = {"color": "$faint", "width": 1.5, "dash": "dot"}
-
-
-def _line_across(x: float) -> dict[str, Any]:
-    return {
-        "type": "line",
-        "yref": "paper",
-        "y0": 0,
-        "y1": 1,
-        "x0": x,
-        "x1": x,
-        "line": _DASHED,
-        "layer": "below",
-    }
-
-
-def _line_label(x: float) -> dict[str, Any]:
-    return {
-        "x": x,
-        "y": 1,
-        "yref": "paper",
-        "yanchor": "bottom",
-        "text": "default",
-        "showarrow": False,
-        "font": {"size": 11, "color": "$muted"},
-    }
 
 
 def _unit(largest_us: float) -> tuple[str, float]:

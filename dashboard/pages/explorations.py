@@ -55,7 +55,7 @@ def explorations(request: HttpRequest) -> HttpResponse:
     part = Part(
         request,
         "_explorations_rows.html",
-        {"filters": filters, "page": page, "polled": moving},
+        {"filters": filters, "page": page, "stages": Stage.choices},
         path=f"{request.path}?{query.urlencode()}",
         every_s=4 if moving else None,
     )
@@ -89,7 +89,9 @@ def exploration(request: HttpRequest, pk: int) -> HttpResponse:
         "chart": _chart(newest[::-1]) if newest else None,
         "moving": row.state in running.ACTIVE,
         "best": max(
-            (t for t in newest if t.ratio_to_default), key=lambda t: t.ratio_to_default or 0, default=None
+            (t for t in newest if t.status == "ok" and t.ratio_to_default),
+            key=lambda t: t.ratio_to_default or 0,
+            default=None,
         ),
         "methods": charts.METHODS,
         "priorities": Priority.choices,
@@ -137,7 +139,7 @@ def _chart(trials: list[Trial]) -> charts.Figure:
     dots, failures = [], []
     for number, trial in enumerate(trials, 1):
         name = f"{trial.route} · {trial.label}" if trial.label else trial.route
-        if trial.ratio_to_default is not None:
+        if trial.status == "ok" and trial.ratio_to_default is not None:
             ratio = trial.ratio_to_default
             hover = f"{name}<br>{wording.ratio(ratio)} the default, {wording.duration_us(trial.median_us)}"
             dots.append(

@@ -95,7 +95,7 @@ def _evidence(row: Operator, place: detail.Place, seen: Q) -> dict:
         "trials": trials,
         "trial_counts": Counter(trial.status for trial in trials).most_common(),
         "history": detail.history(row, place, seen),
-        "chart": charts.times([_dot(one) for one in timed], default_us) if timed else None,
+        "chart": charts.times([_dot(one) for one in timed]) if timed else None,
     }
 
 
@@ -111,6 +111,7 @@ def _dot(one: detail.Made) -> charts.Dot:
         value=m.median_us,
         low=max(m.median_us - m.spread_us, 0),
         high=m.median_us + m.spread_us,
+        default=m.default_us,
         hover=f"{name}<br>{wording.duration_us(m.median_us)} ± {wording.duration_us(m.spread_us)}"
         f"<br>{wording.ratio(m.ratio_to_default)} the default's speed",
     )

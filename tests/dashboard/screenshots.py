@@ -50,20 +50,23 @@ def paths_of(page: Any, url: str) -> dict[str, str]:
         "explorations": "/explorations/",
         "models": "/models/",
     }
+    # Of several listings the first that has a row counts: a young catalogue lacks some.
     firsts = {
-        "operator": "/operators/?sort=-jobs&method=compiler",
-        "operator-missed": "/operators/?status=waiting",
-        "exploration": "/explorations/?state=running&stage=2",
-        "exploration-new": "/explorations/?state=running&stage=0",
-        "exploration-done": "/explorations/?state=done",
-        "exploration-dead": "/explorations/?state=dead",
-        "model": "/models/",
+        "operator": ("/operators/?sort=-jobs&method=compiler", "/operators/?status=hit&sort=-speedup"),
+        "operator-missed": ("/operators/?status=waiting",),
+        "exploration": ("/explorations/?state=running&stage=2", "/explorations/?state=running&stage=1"),
+        "exploration-new": ("/explorations/?state=running&stage=0",),
+        "exploration-done": ("/explorations/?state=done",),
+        "exploration-dead": ("/explorations/?state=dead",),
+        "model": ("/models/",),
     }
-    for name, listing in firsts.items():
-        page.goto(url + listing)
-        link = page.locator("main .row-link").first
-        if link.count():
-            paths[name] = link.get_attribute("href")
+    for name, listings in firsts.items():
+        for listing in listings:
+            page.goto(url + listing)
+            link = page.locator("main .row-link").first
+            if link.count():
+                paths[name] = link.get_attribute("href")
+                break
     return paths | {"operators-none": "/operators/?q=nothing-like-this", "password": "/password/"}
 
 

@@ -68,15 +68,15 @@ def test_seconds_of_work() -> None:
 def figures() -> list[charts.Figure]:
     slots = [Slot(NOW, 3, 1), Slot(NOW + timedelta(hours=1), 0, 0)]
     dots = [
-        charts.Dot("1", "library", 10.0, 9.0, 11.0, "one"),
+        charts.Dot("1", "library", 10.0, 9.0, 11.0, "one", default=12.0),
         charts.Dot("2", "compiler", 500.0, 450.0, 560.0, "two"),
         charts.Dot("3", "manual", 7000.0, 6900.0, 7100.0, "three"),
     ]
     bars = [charts.Bar("a", "library", 10, 5, "a"), charts.Bar("b", "", 3, 0, "b")]
     return [
         charts.hit_rate(slots),
-        charts.times(dots, 600.0),
-        charts.times(dots[:1], None),
+        charts.times(dots),
+        charts.times([]),
         charts.trials(dots, [(4, "crashed")]),
         charts.model_time(bars),
     ]
