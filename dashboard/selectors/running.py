@@ -110,9 +110,10 @@ def waits(visible: Q, latest: int = 500) -> Waits:
 
 
 def workers(limit: int = 40) -> list[WorkerRow]:
-    """Workers that run or were heard within a day, those alive first."""
+    """Workers that run, or fell silent within a day, or were stopped just now; those alive first."""
     now = timezone.now()
     found = models.Worker.objects.select_related("target").filter(last_seen_at__gte=now - timedelta(days=1))
+    found = found.filter(Q(stopped_at=None) | Q(stopped_at__gte=now - timedelta(minutes=10)))
     made = [_worker_row(worker, now) for worker in found.order_by("stopped_at", "-last_seen_at")[:limit]]
     order = {"alive": 0, "silent": 1, "stopped": 2}
     return sorted(made, key=lambda row: (order[row.state], row.worker.name))
