@@ -9,6 +9,8 @@ from opatlas.load.dtypes import numpy_dtype
 
 SLACK = 16.0
 """Room for other orders of summation and for fast algorithms (Winograd loses a few bits)."""
+NARROW_SLACK = 8.0
+"""Results in 16 bits or fewer are mostly the rounding of a better one."""
 
 EPSILON = {
     "float64": 2.0**-52,
@@ -19,6 +21,7 @@ EPSILON = {
     "float8_e5m2": 2.0**-2,
 }
 TF32_EPSILON = 2.0**-10
+FLOAT32 = EPSILON["float32"]
 
 
 def tolerance(operator: Operator, setting: Setting) -> float:
@@ -29,16 +32,15 @@ def tolerance(operator: Operator, setting: Setting) -> float:
     floats = [value.dtype for value in (*operator.inputs, *operator.produced) if value.dtype in EPSILON]
     if not any(_is_float(value.dtype) for value in operator.output_values) or not floats:
         return 0.0
-    epsilon = max(EPSILON[dtype] for dtype in floats)
+    rounding = max(EPSILON[dtype] for dtype in floats)
+    # Sums of narrow types are kept in float32 (of wide ones in their own) unless the setting allows less.
+    allowed = EPSILON.get(setting.accumulate, FLOAT32)
+    summing = allowed if allowed > FLOAT32 else min(FLOAT32, rounding)
     if setting.tf32 or setting.fast_math:
-        epsilon = max(epsilon, TF32_EPSILON)
-    terms = reduction_length(operator)
-    # Sums kept in a wider type than the result are rounded once; the setting may allow a narrower one.
-    summing = max(EPSILON.get(setting.accumulate, 2.0**-23), min(EPSILON[dtype] for dtype in floats))
-    if setting.tf32 or setting.fast_math:
-        summing = max(summing, TF32_EPSILON)
-    steps = max(1, len(operator.nodes))
-    return SLACK * (epsilon * steps**0.5 + summing * terms**0.5)
+        rounding, summing = max(rounding, TF32_EPSILON), max(summing, TF32_EPSILON)
+    slack = SLACK if rounding <= FLOAT32 else NARROW_SLACK
+    nodes, terms = max(1, len(operator.nodes)), reduction_length(operator)
+    return slack * rounding * nodes**0.5 + SLACK * summing * terms**0.5
 
 
 def reduction_length(operator: Operator) -> int:
