@@ -26,7 +26,14 @@ from tuning.decide import tuning_slices
 from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Exploration, Stage, State, Trial
-from tuning.results import artifact_from_catalogue, candidate_digest, publish_trial, winner_of, would_win
+from tuning.results import (
+    artifact_from_catalogue,
+    candidate_digest,
+    publish_trial,
+    usable,
+    winner_of,
+    would_win,
+)
 from tuning.routes.base import Artifact, Budget, Candidate, Route, Tunable
 from tuning.shop import Attempt, Shop, Slice, Stopping
 
@@ -129,7 +136,7 @@ def _try_default(work: Slice, attempt: Attempt) -> tuple[Outcome, Artifact | Non
     if isinstance(built, Outcome):
         return built, None
     with work.bench(built) as bench:
-        return bench.default, built
+        return usable(bench.default), built
 
 
 def _default_choices(work: Slice, reasons: list[str]) -> Iterator[tuple[Route, Candidate]]:
@@ -209,7 +216,7 @@ def try_candidate(work: Slice, bench: Bench, attempt: Attempt, default_digest: s
     if isinstance(artifact, Outcome):
         work.keep(attempt, artifact)
         return
-    outcome = bench.measure(artifact, work.shop.limits)
+    outcome = usable(bench.measure(artifact, work.shop.limits))
     purpose = "contest"
     winner = winner_of(work.row)
     if outcome.ok and would_win(outcome, winner):
@@ -222,7 +229,7 @@ def try_candidate(work: Slice, bench: Bench, attempt: Attempt, default_digest: s
         ):
             folder = work.workdir / f"held-{attempt.digest[:12]}"
             held = artifact_from_catalogue(winner.implementation.artifact, folder)
-        outcome, purpose = bench.confirm(artifact, held, work.shop.limits), "confirm"
+        outcome, purpose = usable(bench.confirm(artifact, held, work.shop.limits)), "confirm"
     if outcome.ok and outcome.timing is not None:
         publish_trial(work.tried_with(attempt, outcome, artifact), purpose, winner)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ from catalog.services import (
 from opatlas.identity.operator import canonical_json
 from opatlas.load import Manifest
 from tuning.claims import Claim
-from tuning.measure.outcome import Outcome
+from tuning.measure.outcome import Outcome, Status
 from tuning.models import DeclaredEnvironment, Exploration, Trial
 from tuning.routes.base import Artifact, Candidate, Route
 
@@ -127,6 +128,25 @@ def _again(incumbent: Best, fresh: Mapping[str, Any], beside: NewResult) -> NewR
             prepare_bytes=measured.prepare_bytes,
             tier=measured.tier,
         ),
+    )
+
+
+def usable(outcome: Outcome) -> Outcome:
+    """The outcome, or NOISY in its place where its times are none (a slope of zero gives an infinite ratio)."""
+    timing = outcome.timing
+    if not outcome.ok or timing is None:
+        return outcome
+    times = (
+        timing.median_us,
+        timing.default_us,
+        timing.ratio_to_default,
+        timing.ratio_low,
+        timing.ratio_high,
+    )
+    if all(math.isfinite(value) and value > 0 for value in times) and math.isfinite(timing.spread_us):
+        return outcome
+    return replace(
+        outcome, status=Status.NOISY, timing=None, detail="Its times are not positive, finite numbers."
     )
 
 

@@ -309,6 +309,13 @@ def test_what_the_host_was_too_noisy_for_is_timed_a_second_time_later(
     assert Exploration.objects.get().state == State.DONE
 
 
+def test_times_that_are_none_are_noise(make_miss: Callable[..., Any], worker_with: Any) -> None:
+    make_miss()
+    worker_with(FakeRoute("odd", offers=[{"ratio": float("inf")}])).run_until_idle()
+    assert statuses(route="odd") == ["noisy", "noisy"]
+    assert winner() == "eager variant 0"
+
+
 def test_the_incumbents_evidence_is_renewed_when_a_newcomer_would_beat_it(
     make_miss: Callable[..., Any], worker_with: Any
 ) -> None:
