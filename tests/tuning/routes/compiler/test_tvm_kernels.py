@@ -208,3 +208,12 @@ def test_a_schedule_of_another_operator_is_refused(conv: tuple[Operator, dict], 
     candidate = Candidate("tvm", ROUTE.from_schedule(conv[1][2].schedule), "a convolution's")
     with pytest.raises(RouteError):
         ROUTE.build(one("Relu", (8, 8)), TARGET, Setting(threads=2), candidate, tmp_path)
+
+
+def test_gather_never_reads_outside_its_tensor(tmp_path: Path) -> None:
+    operator, setting = one("Gather", (5, 3), typed("int64", 4), axis=0), Setting(threads=1)
+    artifact = ROUTE.build(operator, TARGET, setting, first_candidates(operator, setting)[0], tmp_path)
+    table = np.arange(15, dtype=np.float32).reshape(5, 3)
+    found = run(artifact, operator, {0: table, 1: np.array([1, -1, 1 << 40, -(1 << 40)])})[0]
+    assert np.array_equal(found[:2], table[[1, 4]])
+    assert set(found[2:].flatten()) <= set(table.flatten())

@@ -32,6 +32,8 @@ _TILE_SHARE = 0.4
 """Of a slice, at most, for other sizes of the hand-written tiles; what they leave is evolution's."""
 _GENERATION_S = 4.0
 """Allowed for the first generation of candidates, which cannot be interrupted."""
+_USABLE = 0.93
+"""Of a slice; the rest is for what follows the last trial (reading the best back)."""
 _RELEARN = 96
 """Records that the cost model is trained on when a slice starts."""
 
@@ -50,7 +52,7 @@ def search(
     operator: Operator, target: Target, setting: Setting, workdir: Path, seconds: float
 ) -> Iterator[Candidate]:
     """One slice; yields the best schedules known after it, the best first."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + _USABLE * seconds
     module, native = lower_only(operator, target, setting)
     name = _heaviest(module)
     if name is None:
@@ -113,7 +115,7 @@ class _Slice:
             target=native,
             space_generator="post-order-apply",
             search_strategy=ms.search_strategy.EvolutionarySearch(
-                population_size=96, init_min_unmeasured=24, genetic_num_iters=2, max_fail_count=3
+                population_size=64, init_min_unmeasured=16, genetic_num_iters=2, max_fail_count=3
             ),
             rand_state=1 + progress.slices,
             num_threads=setting.threads,

@@ -35,7 +35,19 @@ def import_tvm() -> Any:
                 importlib.import_module("tvm.relax.frontend.onnx")
             _import_x86_intrinsics(tvm)
             intrinsics.register()
+            _bound_gather(tvm)
         return sys.modules["tvm"]
+
+
+def _bound_gather(tvm: Any) -> None:
+    """Let the frontend's Gather clamp its indices: TVM's default reads whatever lies outside the tensor, in
+    the memory of the job that loaded the kernel."""
+    take = tvm.relax.op.take
+
+    def bounded(x: Any, indices: Any, axis: int | None = None, mode: str = "clip") -> Any:
+        return take(x, indices, axis, mode)
+
+    tvm.relax.op.take = bounded
 
 
 @contextmanager

@@ -36,7 +36,7 @@ BitShift And Or Xor Not BitwiseNot Log Exp Acos Acosh Asin Asinh Atan Atanh Cos 
 Neg Abs Reciprocal Floor Ceil Round IsInf IsNaN Sqrt Relu Selu Mish Trilu PRelu LeakyRelu
 ThresholdedRelu Elu Gelu HardSigmoid HardSwish Sign Softplus Softsign Shrink Erf Sum Min Max Mean Cast
 Gemm MatMul MatMulInteger Reshape Sigmoid Softmax LogSoftmax Hardmax Transpose Unsqueeze Where Concat
-Clip Pow CumSum Squeeze Gather GatherElements GatherND ScatterElements ScatterND EyeLike
+Clip Pow CumSum Squeeze Gather EyeLike
 BatchNormalization LayerNormalization RMSNormalization GroupNormalization InstanceNormalization
 MeanVarianceNormalization LRN ReduceMax ReduceMin ReduceSum ReduceMean ReduceProd ReduceLogSumExp
 ReduceLogSum ReduceSumSquare ReduceL1 ReduceL2 ArgMax ArgMin Expand Slice Pad Split Tile AveragePool
@@ -44,8 +44,10 @@ MaxPool LpPool GlobalAveragePool GlobalMaxPool GlobalLpPool Conv ConvTranspose F
 Resize Einsum OneHot GridSample DepthToSpace SpaceToDepth QuantizeLinear DequantizeLinear
 """
 OPS = frozenset(_OPS.split())
-"""Op types of the default domain. Left out of the frontend's map: control flow, sequences, and operators
-whose output shape or algorithm depends on values (NonZero, Unique, TopK, NonMaxSuppression …)."""
+"""Op types of the default domain. Left out of the frontend's map: control flow, sequences, operators
+whose output shape or algorithm depends on values (NonZero, Unique, TopK, NonMaxSuppression …), and those that
+read or write where an index says without looking whether that lies in the tensor (GatherND, ScatterND,
+GatherElements, ScatterElements; Gather is made to clamp)."""
 
 _ELEMENTWISE = """
 Add Sub Mul Div Less LessOrEqual Greater GreaterOrEqual Equal And Or Xor Not Log Exp Acos Acosh Asin Asinh
