@@ -132,7 +132,7 @@ def _again(incumbent: Best, fresh: Mapping[str, Any], beside: NewResult) -> NewR
 
 
 def usable(outcome: Outcome) -> Outcome:
-    """The outcome, or NOISY in its place where its times are none (a slope of zero gives an infinite ratio)."""
+    """The outcome; NOISY in its place where its times are none (a slope of zero has no finite ratio)."""
     timing = outcome.timing
     if not outcome.ok or timing is None:
         return outcome

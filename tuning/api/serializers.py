@@ -47,8 +47,8 @@ class TrialSerializer(serializers.ModelSerializer):  # type: ignore[type-arg]
         model = Trial
         fields = [
             "id", "exploration", "operator", "route", "method", "label", "candidate", "stage", "round",
-            "fence", "status", "detail", "median_us", "ratio_to_default", "ratio_low", "ratio_high", "max_error",
-            "tolerance", "build_s", "took_s", "tier", "log_tail", "implementation", "versions", "worker",
+            "fence", "status", "detail", "median_us", "ratio_to_default", "ratio_low", "ratio_high",
+            "max_error", "tolerance", "build_s", "took_s", "tier", "log_tail", "implementation", "versions", "worker",
             "started_at", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
