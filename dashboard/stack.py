@@ -6,6 +6,7 @@ Knows no Django: processes are configured by their environment alone.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -22,10 +23,17 @@ from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 STOP_GRACE_S = 15.0
+_LIBC = ctypes.CDLL(None)  # loaded here: nothing may be imported between fork and exec
+_PR_SET_PDEATHSIG = 1
 
 
 class StackError(RuntimeError):
     """A process that did not come up, with the end of what it said."""
+
+
+def _end_with_parent() -> None:
+    """In the child: be asked to end should the parent be killed, so that nothing runs on unwatched."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def free_port() -> int:
@@ -33,6 +41,17 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def port_is_free(port: int) -> bool:
+    """Whether a server may listen on this TCP port of 127.0.0.1."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 @dataclass
@@ -94,8 +113,8 @@ class Stack(AbstractContextManager["Stack"]):
     def start_web(self) -> Process:
         return self._start("web", [
             sys.executable, "-m", "granian", "--interface", "wsgi", "--host", "127.0.0.1",
-            "--port", str(self.port), "--workers", "1", "--blocking-threads", "16", "--no-ws",
-            "--log-level", "warning", "dashboard.wsgi:application",
+            "--port", str(self.port), "--workers", "1", "--blocking-threads", "8", "--no-ws",
+            "--log-level", "error", "dashboard.wsgi:application",
         ])  # fmt: skip
 
     def start_worker(self, number: int = 0) -> Process:
@@ -167,6 +186,7 @@ class Stack(AbstractContextManager["Stack"]):
             stderr=subprocess.STDOUT if output else None,
             # A session of its own: Ctrl-C in the terminal reaches us only, and we stop them in order.
             start_new_session=True,
+            preexec_fn=_end_with_parent,
         )
         if output:
             output.close()

@@ -16,7 +16,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from catalog import services
 from catalog.models import ApiKey
-from dashboard.stack import Stack, StackError
+from dashboard.stack import Stack, StackError, port_is_free
 
 
 class Command(BaseCommand):
@@ -28,8 +28,11 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, port: int, workers: int, **options: Any) -> None:
         started = time.monotonic()
-        # Terminal services stop a process with SIGTERM; treat it like Ctrl-C.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        # Service managers send SIGTERM, a closed terminal SIGHUP: both are treated like Ctrl-C.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.default_int_handler)
+        if not port_is_free(port):
+            raise CommandError(f"Port {port} is in use; choose another, for example PORT={port + 1}.")
         self.stdout.write(f"State in {settings.OPATLAS_HOME}")
         call_command("migrate", verbosity=0, interactive=False)
         self.first_run()

@@ -1,0 +1,93 @@
+"""``manage.py serve``: up, secrets shown once, stopped cleanly, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dashboard.stack import ROOT, free_port
+
+pytestmark = [pytest.mark.alone, pytest.mark.slow]
+
+
+def start(home: Path, port: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "manage.py", "serve", "--port", str(port)],
+        cwd=ROOT,
+        env={**os.environ, "OPATLAS_HOME": str(home), "DJANGO_SETTINGS_MODULE": "dashboard.settings"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def read_until_up(serve: subprocess.Popen[str], timeout_s: float = 60) -> str:
+    said = ""
+    deadline = time.monotonic() + timeout_s
+    assert serve.stdout is not None
+    while "Opatlas is up" not in said:
+        line = serve.stdout.readline()
+        assert line and time.monotonic() < deadline, said
+        said += line
+    return said
+
+
+def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def gone(processes: list[psutil.Process], timeout_s: float = 30) -> bool:
+    return not psutil.wait_procs(processes, timeout=timeout_s)[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_serve_stops_cleanly_and_shows_secrets_only_the_first_time(tmp_path: Path, number: int) -> None:
+    port = free_port()
+    serve = start(tmp_path, port)
+    try:
+        said = read_until_up(serve)
+        assert re.search(r"admin / \S{12,}", said) and re.search(r"opk_\S{20,}", said)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
+            assert answer.status == 200
+        children = descendants(serve)
+        serve.send_signal(number)
+        rest, _ = serve.communicate(timeout=40)
+        assert serve.returncode == 0, rest
+        assert gone(children)
+    finally:
+        if serve.poll() is None:
+            serve.kill()
+
+    again = start(tmp_path, free_port())
+    try:
+        assert "shown once" not in read_until_up(again)
+        children = descendants(again)
+        # Even a killed service leaves nothing running.
+        again.kill()
+        again.wait()
+        assert gone(children)
+    finally:
+        if again.poll() is None:
+            again.kill()
+
+
+def test_a_port_that_is_taken_is_said_plainly(tmp_path: Path) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        serve = start(tmp_path, taken.getsockname()[1])
+        said, _ = serve.communicate(timeout=60)
+    assert serve.returncode != 0
+    assert "in use" in said and "PORT=" in said
