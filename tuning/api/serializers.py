@@ -48,8 +48,8 @@ class TrialSerializer(serializers.ModelSerializer):  # type: ignore[type-arg]
         fields = [
             "id", "exploration", "operator", "route", "method", "label", "candidate", "stage", "round",
             "fence", "status", "detail", "median_us", "ratio_to_default", "ratio_low", "ratio_high",
-            "max_error", "tolerance", "build_s", "took_s", "tier", "log_tail", "implementation", "versions", "worker",
-            "started_at", "created_at",
+            "max_error", "tolerance", "build_s", "took_s", "tier", "log_tail", "implementation", "versions",
+            "worker", "started_at", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 
