@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from dataclasses import dataclass
 
@@ -18,23 +16,20 @@ STEAL_STEP_US = 10_000
 
 @dataclass
 class Turn:
-    """Counters at the beginning of a process's turn: its own delays, and those of us who hold the clock."""
+    """Counters at the beginning of a process's turn.
+
+    Only its own delays count. Ours, who hold the clock, do not: the process that we wake outranks us and often
+    takes our CPU at once, so that we wait for exactly as long as it works.
+    """
 
     pid: int
     delay_ns: int
-    our_delay_ns: int
     stolen_us: int
     started: float
 
     @classmethod
     def start(cls, pid: int) -> Turn:
-        return cls(
-            pid,
-            procfs.delay_ns(pid),
-            procfs.thread_delay_ns(os.getpid(), threading.get_native_id()),
-            procfs.stolen_us(),
-            time.perf_counter(),
-        )
+        return cls(pid, procfs.delay_ns(pid), procfs.stolen_us(), time.perf_counter())
 
     def disturbance(self) -> float:
         """The share of the turn in which its threads waited or the hypervisor ran others: 0 is quiet."""
@@ -42,9 +37,7 @@ class Turn:
         stolen = procfs.stolen_us() - self.stolen_us
         if stolen <= STEAL_STEP_US and elapsed_us < 5 * STEAL_STEP_US:
             stolen = 0
-        ours = procfs.thread_delay_ns(os.getpid(), threading.get_native_id()) - self.our_delay_ns
-        theirs = procfs.delay_ns(self.pid) - self.delay_ns
-        return max(theirs / 1e3, ours / 1e3, stolen) / elapsed_us
+        return max((procfs.delay_ns(self.pid) - self.delay_ns) / 1e3, stolen) / elapsed_us
 
 
 def wait_until_quiet(limit_s: float, window_s: float = 0.02) -> bool:
