@@ -18,8 +18,8 @@ STEAL_STEP_US = 10_000
 class Turn:
     """Counters at the beginning of a process's turn.
 
-    Only its own delays count. Ours, who hold the clock, do not: the process that we wake outranks us and often
-    takes our CPU at once, so that we wait for exactly as long as it works.
+    Only its own delays count. Ours, who hold the clock, do not: the process that we wake outranks us and
+    often takes our CPU at once, so that we wait for exactly as long as it works.
     """
 
     pid: int
