@@ -10,7 +10,7 @@ import logging
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,9 @@ from tuning.routes.base import Artifact, Budget, Candidate, Route, Tunable
 from tuning.shop import Attempt, Shop, Slice, Stopping
 
 logger = logging.getLogger(__name__)
+
+MAY_PASS = (Status.LOAD_FAILED, Status.CRASHED, Status.TIMED_OUT, Status.NOISY)
+"""What befalls a default by accident too: it gets a second chance at once."""
 
 WORTH_OF_SECOND_LOOK = 0.25  # share of an exploration's worth that timing its noisy candidates again has
 
@@ -118,6 +121,11 @@ def first(work: Slice) -> dict[str, Any]:
         attempt = Attempt(route, candidate)
         work.doing(f"{attempt.name}: checking and timing", steps_done=0, steps_total=1)
         outcome, artifact = _try_default(work, attempt)
+        if outcome.status in MAY_PASS:
+            # Another default would make every ratio another: not for a mishap.
+            work.keep(attempt, outcome)
+            attempt = Attempt(route, candidate)
+            outcome, artifact = _try_default(work, attempt)
         if outcome.ok and artifact is not None:
             publish_trial(work.tried_with(attempt, outcome, artifact), "default")
             return {"state": State.QUEUED, "stage": Stage.CONTEST, "steps_done": 1, "error": ""}
@@ -175,13 +183,11 @@ def contest(work: Slice) -> dict[str, Any]:
                 if Attempt(route, None).digest not in work.tried:
                     work.keep_absent(route, reason)
                 continue
-            for candidate in _candidates(work, route):
-                attempt = Attempt(route, candidate)
-                if attempt.digest in work.tried or attempt.digest == default_digest:
-                    continue
-                make_room(work)
-                work.doing(attempt.name, steps_done=number)
-                try_candidate(work, bench, attempt, default_digest)
+            work.doing(f"{route.name}: naming candidates", steps_done=number)
+            known = work.tried | {default_digest}
+            attempts = (Attempt(route, candidate) for candidate in _candidates(work, route))
+            new = (attempt for attempt in attempts if attempt.digest not in known)
+            try_candidates(work, bench, new, default_digest)
     slices = _slices_deserved(work, bench.default)
     all_steps = {"steps_done": len(work.shop.routes)}
     if [Status.NOISY] in work.history.values():
@@ -208,30 +214,56 @@ def default_of(work: Slice) -> tuple[Route, Candidate]:
     return given
 
 
-def try_candidate(work: Slice, bench: Bench, attempt: Attempt, default_digest: str) -> None:
-    """Build, check and time one candidate; confirm it if it would win; publish it or keep its failure."""
-    assert attempt.candidate is not None
-    artifact = work.build(attempt.route, attempt.candidate)
-    attempt.build_s = time.monotonic() - attempt.began
-    if isinstance(artifact, Outcome):
-        work.keep(attempt, artifact)
+def try_candidates(work: Slice, bench: Bench, attempts: Iterable[Attempt], default_digest: str) -> None:
+    """Try one route's candidates. Whichever came out best is timed again, at length, before it may win.
+
+    What fails is kept, what would not win is published at once. Of those that would win only the best is
+    confirmed: the others are evidence that does not lead. Where room must be made before, what was ahead is
+    tried again later.
+    """
+    ahead: list[tuple[Attempt, Outcome, Artifact]] = []
+    for attempt in attempts:
+        make_room(work)
+        work.doing(attempt.name)
+        outcome, artifact = _measure(work, bench, attempt)
+        if artifact is None or not outcome.ok:
+            work.keep(attempt, outcome)
+        elif would_win(outcome, winner_of(work.row)):
+            ahead.append((attempt, outcome, artifact))
+        else:
+            publish_trial(work.tried_with(attempt, outcome, artifact), "contest")
+    ahead.sort(key=lambda entry: entry[1].timing.ratio_to_default if entry[1].timing else 0.0)
+    if not ahead:
         return
-    outcome = usable(bench.measure(artifact, work.shop.limits))
-    purpose = "contest"
-    winner = winner_of(work.row)
-    if outcome.ok and would_win(outcome, winner):
-        # The luckiest of many must not win by its luck: once more, on fresh inputs and samples.
-        work.doing(f"{attempt.name}: confirming")
-        held = None
-        if (
-            winner is not None
-            and candidate_digest(winner.route, winner.implementation.candidate) != default_digest
-        ):
-            folder = work.workdir / f"held-{attempt.digest[:12]}"
-            held = artifact_from_catalogue(winner.implementation.artifact, folder)
-        outcome, purpose = usable(bench.confirm(artifact, held, work.shop.limits)), "confirm"
-    if outcome.ok and outcome.timing is not None:
-        publish_trial(work.tried_with(attempt, outcome, artifact), purpose, winner)
+    *others, (attempt, _, artifact) = ahead
+    _confirm(work, bench, attempt, artifact, default_digest)
+    for attempt, outcome, artifact in others:
+        publish_trial(work.tried_with(attempt, outcome, artifact), "contest", may_lead=False)
+
+
+def _measure(work: Slice, bench: Bench, attempt: Attempt) -> tuple[Outcome, Artifact | None]:
+    assert attempt.candidate is not None
+    attempt.began = time.monotonic()
+    built = work.build(attempt.route, attempt.candidate)
+    attempt.build_s = time.monotonic() - attempt.began
+    if isinstance(built, Outcome):
+        return built, None
+    outcome = usable(bench.measure(built, work.shop.limits))
+    attempt.took_s = time.monotonic() - attempt.began
+    return outcome, built
+
+
+def _confirm(work: Slice, bench: Bench, attempt: Attempt, artifact: Artifact, default_digest: str) -> None:
+    """Once more, on fresh inputs and samples, in turns with who is served: luck must not win."""
+    work.doing(f"{attempt.name}: confirming")
+    began, winner, held = time.monotonic(), winner_of(work.row), None
+    if winner and candidate_digest(winner.route, winner.implementation.candidate) != default_digest:
+        folder = work.workdir / f"held-{attempt.digest[:12]}"
+        held = artifact_from_catalogue(winner.implementation.artifact, folder)
+    outcome = usable(bench.confirm(artifact, held, work.shop.limits))
+    attempt.took_s = (attempt.took_s or 0.0) + time.monotonic() - began
+    if outcome.ok:
+        publish_trial(work.tried_with(attempt, outcome, artifact), "confirm", winner)
     else:
         work.keep(attempt, outcome)
 

@@ -56,13 +56,15 @@ def keep_trial(tried: Tried) -> Trial:
         return _insert_trial(tried, None, environment)
 
 
-def publish_trial(tried: Tried, purpose: str, incumbent: Best | None = None) -> Published:
+def publish_trial(
+    tried: Tried, purpose: str, incumbent: Best | None = None, *, may_lead: bool = True
+) -> Published:
     """Publish a verified candidate and keep its trial, in one transaction under the claim's fence.
 
     ``purpose`` is "default", "contest" or "confirm". Where the incumbent was timed in turns with the
     candidate, its fresh evidence is published with it: the two are compared in the same minute's noise. The
-    evidence leads only where it comes from the declared environment of this route and target. Raises
-    StaleLease, and then nothing was published.
+    evidence leads only where it may, and comes from the declared environment of this route and target.
+    Raises StaleLease, and then nothing was published.
     """
     artifact, timing = tried.artifact, tried.outcome.timing
     assert artifact is not None and timing is not None and tried.candidate is not None
@@ -70,6 +72,7 @@ def publish_trial(tried: Tried, purpose: str, incumbent: Best | None = None) -> 
     store_artifact(artifact.manifest, artifact.folder, signing_key())
     versions = dict(tried.route.versions())
     environment = register_environment(versions)
+    declared = declared_environment(tried.row.target_id, tried.route.name, environment)
     new = NewResult(
         operator=tried.row.operator,
         target=tried.row.target,
@@ -88,8 +91,7 @@ def publish_trial(tried: Tried, purpose: str, incumbent: Best | None = None) -> 
         build_s=tried.outcome.build_s or 0.0,
         evidence=evidence_of(tried.outcome),
         purpose=purpose,
-        may_lead=declared_environment(tried.row.target_id, tried.route.name, environment).pk
-        == environment.pk,
+        may_lead=may_lead and declared.pk == environment.pk,
         signing_key=signing_key(),
     )
     with tried.claim.writing():

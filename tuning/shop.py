@@ -124,7 +124,7 @@ class Slice:
             candidate=attempt.candidate,
             outcome=outcome,
             started_at=attempt.started_at,
-            took_s=time.monotonic() - attempt.began,
+            took_s=time.monotonic() - attempt.began if attempt.took_s is None else attempt.took_s,
             artifact=artifact,
         )
 
@@ -146,6 +146,7 @@ class Attempt:
     started_at: datetime = field(default_factory=timezone.now)
     began: float = field(default_factory=time.monotonic)
     build_s: float | None = None
+    took_s: float | None = None  # None: until now
 
     @property
     def name(self) -> str:

@@ -11,7 +11,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from tuning.conf import conf
-from tuning.explore import NothingWorked, default_of, make_room, try_candidate
+from tuning.explore import NothingWorked, default_of, try_candidates
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Stage, State, Trial
 from tuning.routes.base import Candidate, Route, Tunable
@@ -67,7 +67,6 @@ def _measure(work: Slice, route: Route, found: list[Candidate]) -> None:
     new = [attempt for attempt in attempts if attempt.digest not in work.tried][:MOST_MEASURED]
     if not new:
         return
-    make_room(work)
     default_route, default = default_of(work)
     built = work.build(default_route, default)
     if isinstance(built, Outcome):
@@ -75,10 +74,7 @@ def _measure(work: Slice, route: Route, found: list[Candidate]) -> None:
     with work.bench(built) as bench:
         if not bench.default.ok:
             raise NothingWorked(f"The default failed: {bench.default.status} ({bench.default.detail})")
-        for attempt in new:
-            attempt.began = time.monotonic()
-            work.doing(attempt.name)
-            try_candidate(work, bench, attempt, Attempt(default_route, default).digest)
+        try_candidates(work, bench, new, Attempt(default_route, default).digest)
 
 
 def tuning_gain(op_type: str) -> float | None:

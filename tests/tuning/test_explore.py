@@ -84,6 +84,18 @@ def test_who_would_win_is_confirmed_and_luck_does_not_count(
     assert best.ratio_to_default == pytest.approx(0.8)
 
 
+def test_only_the_best_of_a_route_is_confirmed(make_miss: Callable[..., Any], worker_with: Any) -> None:
+    make_miss()
+    worker_with(FakeRoute("quick", offers=[{"ratio": 1.2}, {"ratio": 1.9}, {"ratio": 1.5}])).run_until_idle()
+    assert winner() == "quick variant 1"
+    from catalog.models import Measurement
+
+    of_quick = Measurement.objects.filter(implementation__route="quick")
+    purposes = dict(of_quick.values_list("implementation__label", "purpose"))
+    assert purposes == {"variant 0": "contest", "variant 1": "confirm", "variant 2": "contest"}
+    assert statuses(route="quick") == ["ok", "ok", "ok"]
+
+
 def test_who_would_not_win_is_not_timed_twice(make_miss: Callable[..., Any], worker_with: Any) -> None:
     worker = worker_with(FakeRoute("slow", offers=[{"ratio": 0.7}]))
     make_miss()
@@ -99,7 +111,7 @@ def test_where_the_default_fails_another_route_becomes_it(
     make_miss()
     worker.run_until_idle()
     assert winner() == "other variant 0"
-    assert statuses(route="eager") == ["crashed", "crashed"]
+    assert statuses(route="eager", stage=Stage.FIRST) == ["crashed", "crashed"], "it had a second chance"
 
 
 def test_unsupported_by_every_route_is_said_with_the_reasons(
@@ -148,22 +160,23 @@ def test_a_contest_makes_room_for_first_results_and_goes_on_where_it_was(
     make_miss: Callable[..., Any], worker_with: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = worker_with(
-        FakeRoute("a", offers=[{"ratio": 1.1}, {"ratio": 1.3}]), FakeRoute("b", offers=[{"ratio": 1.5}])
+        FakeRoute("a", offers=[{"ratio": 0.9}, {"ratio": 1.3}]), FakeRoute("b", offers=[{"ratio": 1.5}])
     )
     make_miss("Relu", 1)
     promote_misses()
     worker._run_pack(worker._claim())
     from tuning import explore
 
-    original, waiting = explore.try_candidate, [2]
+    original, waiting = explore._measure, [2]
 
-    def another_miss_comes(*args: Any) -> None:
-        original(*args)
+    def another_miss_comes(*args: Any) -> Any:
+        measured = original(*args)
         if waiting:
             make_miss("Relu", waiting.pop())
             promote_misses()
+        return measured
 
-    monkeypatch.setattr(explore, "try_candidate", another_miss_comes)
+    monkeypatch.setattr(explore, "_measure", another_miss_comes)
     worker.run_until_idle()
     stages = list(
         Trial.objects.order_by("pk").values_list("exploration__operator__summary", "stage", "route")
