@@ -32,10 +32,11 @@ log = logging.getLogger(__name__)
 
 _MEASURING = ("opatlas.load", "opatlas.load.pool:pool_library", "tuning.measure.bound_kernel")
 PRELOAD: Mapping[str, tuple[str, ...]] = {
-    "native": ("numpy", *_MEASURING),
+    "native": ("numpy", *_MEASURING, "opatlas.load.c_abi"),
     "library": (
         *("numpy", "onnx", "torch", "onnxruntime"),
-        *(*_MEASURING, "opatlas.load.torch_graph", "tuning.routes.registry", "tuning.measure.reference"),
+        *(*_MEASURING, "opatlas.load.torch_recipe", "opatlas.load.onnxruntime_recipe"),
+        *("opatlas.load.numpy_recipe", "tuning.routes.registry", "tuning.measure.reference"),
     ),
 }
 """What a zygote imports beside its routes' ``preload``. ``native`` runs compiled candidates: it shares
