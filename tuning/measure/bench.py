@@ -16,12 +16,14 @@ from tuning.measure.process import Bounds, ChildFailed
 from tuning.measure.reference import methods
 from tuning.measure.roofline import floor_us
 from tuning.measure.specimen import BUFFERS, ReferenceAnswers, Specimen
+from tuning.measure.stats import pool
 from tuning.measure.subject import Subject
 from tuning.measure.timer import CONFIRM, CONTEST, DEFAULT_ALONE, Effort, race
 from tuning.measure.zygote import Zygote
 from tuning.routes.base import Artifact
 
 REFERENCE_S = 30.0
+SITTINGS = 3
 ROOFLINE_SLACK = 0.5
 """Only a time below half the floor is called a cheat: the peaks are generous, the flops are estimates."""
 
@@ -79,7 +81,7 @@ class Bench:
     def confirm(
         self, artifact: Artifact, incumbent: Artifact | None, limits: Limits | None = None
     ) -> Outcome:
-        """Time again on fresh inputs and fresh samples (more of them), for a finalist.
+        """Time again for a finalist: fresh inputs, and fresh processes of everybody in each of SITTINGS.
 
         With an incumbent, all three run in turns; ``facts["incumbent"]`` then holds the incumbent's
         ``ratio_to_default``, ``ratio_low``, ``ratio_high``, ``median_us`` and ``spread_us`` from the same
@@ -94,11 +96,14 @@ class Bench:
         if failed:
             return Outcome(Status.UNSUPPORTED, failed)
         with self._equipment.lock.measuring():
-            try:
-                self._live_default().refill()
-            except ChildFailed:
-                self._drop_default()
-            return self._examine(artifact, incumbent, CONFIRM, limits)
+            sittings: list[Outcome] = []
+            for _ in range(SITTINGS):
+                self._drop_default()  # the next one takes the renewed inputs
+                outcome = self._examine(artifact, incumbent, CONFIRM, limits)
+                if not outcome.ok:
+                    return outcome
+                sittings.append(outcome)
+        return _pooled(sittings)
 
     def close(self) -> None:
         self._drop_default()
@@ -238,7 +243,7 @@ class Bench:
             subject.must_compute_afresh(timing.median_us)
             subject.must_be_idle()
         if rival is not None and len(result.timings) > 1:
-            subject.evidence.facts["incumbent"] = _brief(result.timings[1])
+            subject.evidence.facts["incumbent"] = result.timings[1]
         return subject.outcome(result.status, result.detail, timing=timing)
 
     def _open_rival(
@@ -288,14 +293,25 @@ class Bench:
         return self._equipment.flusher().flush if self._cold else None
 
 
+def _pooled(sittings: Sequence[Outcome]) -> Outcome:
+    """The last sitting's outcome with the timings of all of them, and the incumbent's (or why it failed)."""
+    facts = dict(sittings[-1].facts)
+    rivals = [outcome.facts["incumbent"] for outcome in sittings if "incumbent" in outcome.facts]
+    failed = next((rival for rival in rivals if not isinstance(rival, Timing)), None)
+    if rivals:
+        facts["incumbent"] = failed or _brief(pool(rivals))
+    timings = [outcome.timing for outcome in sittings if outcome.timing is not None]
+    return replace(
+        sittings[-1],
+        timing=pool(timings),
+        max_error=max(outcome.max_error or 0.0 for outcome in sittings),
+        facts={**facts, "sittings": len(sittings)},
+    )
+
+
 def _brief(timing: Timing) -> dict[str, float]:
-    return {
-        "ratio_to_default": timing.ratio_to_default,
-        "ratio_low": timing.ratio_low,
-        "ratio_high": timing.ratio_high,
-        "median_us": timing.median_us,
-        "spread_us": timing.spread_us,
-    }
+    names = ("ratio_to_default", "ratio_low", "ratio_high", "median_us", "spread_us")
+    return {name: getattr(timing, name) for name in names}
 
 
 class DeadBench(Bench):

@@ -48,6 +48,29 @@ def per_call_us(
     return [float(value) for value in (once + twice - 2 * fixed) / (3 * calls) / 1e3]
 
 
+def pool(sittings: Sequence[Timing]) -> Timing:
+    """One timing from several sittings, each in fresh processes.
+
+    A process keeps for its whole life what luck gave it (where its memory lies, which thread got which core);
+    PyTorch's own call differs by up to half between two processes. The default counts with the median of its
+    processes, so that its luck moves nobody. The candidate's ratio is that of its median process, and the
+    interval reaches from its worst process's lower to its best one's upper bound.
+    """
+    default_us = float(np.median([one.default_us for one in sittings]))
+    median_us = float(np.median([one.median_us for one in sittings]))
+    scale = [default_us / one.median_us / one.ratio_to_default for one in sittings]
+    return Timing(
+        median_us=median_us,
+        spread_us=float(np.median([one.spread_us for one in sittings])),
+        default_us=default_us,
+        ratio_to_default=default_us / median_us,
+        ratio_low=min(factor * one.ratio_low for factor, one in zip(scale, sittings, strict=True)),
+        ratio_high=max(factor * one.ratio_high for factor, one in zip(scale, sittings, strict=True)),
+        samples_us=tuple(sample for one in sittings for sample in one.samples_us),
+        default_samples_us=tuple(sample for one in sittings for sample in one.default_samples_us),
+    )
+
+
 def timing(default_us: Sequence[float], candidate_us: Sequence[float]) -> Timing:
     """The evidence of one candidate against the default."""
     ratio, low, high = bootstrap_ratio(default_us, candidate_us)

@@ -91,11 +91,6 @@ class Subject:
                 raise ChildFailed(Status.SLOWER, took)
         self._must_be_alone()
 
-    def refill(self) -> None:
-        """Take over the specimen's renewed inputs."""
-        for buffer in range(BUFFERS):
-            self._ask({"do": "fill", "set": buffer, "buffer": buffer}, Status.CRASHED)
-
     def start_runner(self, *, cold: bool) -> Runner:
         """Calibrate a runner: how many calls make a batch."""
         assert self.child is not None

@@ -51,7 +51,8 @@ class Effort:
 
 
 CONTEST = Effort(seconds=0.35, rounds=5, stop_losers=True)
-CONFIRM = Effort(seconds=1.6, rounds=12, stop_losers=False)
+CONFIRM = Effort(seconds=0.5, rounds=6, stop_losers=False)
+"""Of one sitting in fresh processes; a confirmation has several."""
 DEFAULT_ALONE = Effort(seconds=0.08, rounds=5, stop_losers=False)
 
 

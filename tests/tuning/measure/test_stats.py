@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuning.measure.stats import bootstrap_ratio, half_iqr, per_call_us, timing
+from tuning.measure.outcome import Timing
+from tuning.measure.stats import bootstrap_ratio, half_iqr, per_call_us, pool, timing
 
 
 def test_the_interval_holds_the_truth_about_95_times_of_100() -> None:
@@ -45,3 +46,20 @@ def test_noise_never_makes_a_time_zero_or_negative() -> None:
 def test_spread_is_half_the_interquartile_range() -> None:
     assert half_iqr([1, 2, 3, 4, 5]) == 1.0
     assert timing([2.0] * 5, [1.0, 2.0, 3.0, 4.0, 5.0]).spread_us == 1.0
+
+
+def sitting(default_us: float, candidate_us: float) -> Timing:
+    return timing([default_us * f for f in (0.99, 1.0, 1.01)], [candidate_us * f for f in (0.99, 1.0, 1.01)])
+
+
+def test_a_lucky_process_of_the_default_moves_nobody() -> None:
+    pooled = pool([sitting(100, 50), sitting(180, 50), sitting(102, 50)])
+    assert pooled.default_us == pytest.approx(102)
+    assert pooled.ratio_to_default == pytest.approx(2.04)
+    assert pooled.ratio_high / pooled.ratio_low < 1.1
+
+
+def test_a_candidate_whose_processes_differ_gets_a_wide_interval() -> None:
+    pooled = pool([sitting(100, 50), sitting(100, 110), sitting(100, 52)])
+    assert pooled.ratio_to_default == pytest.approx(100 / 52)
+    assert pooled.ratio_low < 0.92 and pooled.ratio_high > 2.0
