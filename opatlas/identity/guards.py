@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from opatlas.identity.bounds import MAX_DIM, refuse, shown
 from opatlas.identity.dtypes import CODES, NAMES, long_float
 from opatlas.identity.operator import OPSET, Value
+from opatlas.identity.ranks import RANKS
 from opatlas.identity.schema import find
 from opatlas.identity.statics import REDUCTIONS, STATIC
 from opatlas.identity.words import FLAGS, WORDS
@@ -74,7 +75,7 @@ def _attribute(step: Step, name: str, value: object) -> None:
 
 
 def _ranks(step: Step, work: Workbench) -> None:
-    for position, allowed in _RANKS.get(step.op, {}).items():
+    for position, allowed in RANKS.get(step.op, {}).items():
         if step.input(position):
             rank = len(work.value(step.input(position)).shape)
             _need(
@@ -273,9 +274,24 @@ def _transpose(step: Step, work: Workbench) -> None:
 
 
 def _attention(step: Step, work: Workbench) -> None:
+    shapes = [work.shape(step, position) for position in range(3)]
+    query, keys, values = shapes
+    flat = len(query) == 3
+    _need(
+        len({len(shape) for shape in shapes}) == 1, step, "Q, K and V must have the same number of dimensions"
+    )
     for name in ("q_num_heads", "kv_num_heads"):
-        if len(work.shape(step)) == 3:
-            _need(name in step.attrs, step, f"{name} must be given for inputs of three dimensions")
+        _need(not flat or name in step.attrs, step, f"{name} must be given for inputs of three dimensions")
+    heads = (step.attrs["q_num_heads"], step.attrs["kv_num_heads"]) if flat else (query[1], keys[1])
+    _need(heads[0] % heads[1] == 0, step, f"{heads[0]} query heads do not divide by {heads[1]} key heads")
+    _need(len({shape[0] for shape in shapes}) == 1, step, "Q, K and V must have the same batch size")
+    _need(keys[-2] == values[-2], step, f"{keys[-2]} keys do not go with {values[-2]} values")
+    if flat:
+        even = all(shape[2] % count == 0 for shape, count in zip(shapes, (*heads, heads[1]), strict=True))
+        _need(even, step, "the last dimension of Q, K and V must divide by their heads")
+    width = query[-1] // heads[0] == keys[-1] // heads[1] if flat else query[-1] == keys[-1]
+    _need(width, step, "Q and K must have heads of the same size")
+    _need(flat or keys[1] == values[1], step, "K and V must have the same number of heads")
 
 
 def _einsum(step: Step, work: Workbench) -> None:
@@ -310,55 +326,6 @@ def _einsum(step: Step, work: Workbench) -> None:
     _need(set(written) <= set(sizes), step, "every letter of the output must be one of an input's")
     _need(len(set(written)) == len(written), step, "the output names a letter twice")
 
-
-_MANY = frozenset(range(3, 9))
-_ONE_UP = frozenset(range(1, 9))
-_TWO_UP = frozenset(range(2, 9))
-_RANKS: dict[str, dict[int, frozenset[int]]] = {
-    "AffineGrid": {0: frozenset({3})},
-    "Attention": {0: frozenset({3, 4}), 1: frozenset({3, 4}), 2: frozenset({3, 4})},
-    "AveragePool": {0: _MANY},
-    "BatchNormalization": {0: _TWO_UP},
-    "Col2Im": {0: frozenset({3})},
-    "Conv": {0: _MANY, 1: _MANY},
-    "ConvInteger": {0: _MANY, 1: _MANY},
-    "ConvTranspose": {0: _MANY, 1: _MANY},
-    "CumSum": {0: _ONE_UP},
-    "DFT": {0: _TWO_UP},
-    "DeformConv": {0: _MANY, 1: _MANY, 2: _MANY},
-    "DepthToSpace": {0: frozenset({4})},
-    "Det": {0: _TWO_UP},
-    "GRU": {0: frozenset({3}), 1: frozenset({3}), 2: frozenset({3})},
-    "Gemm": {0: frozenset({2}), 1: frozenset({2}), 2: frozenset({0, 1, 2})},
-    "GlobalAveragePool": {0: _MANY},
-    "GlobalLpPool": {0: _MANY},
-    "GlobalMaxPool": {0: _MANY},
-    "GridSample": {0: frozenset({4, 5}), 1: frozenset({4, 5})},
-    "GroupNormalization": {0: _TWO_UP},
-    "InstanceNormalization": {0: _TWO_UP},
-    "LRN": {0: _TWO_UP},
-    "LSTM": {0: frozenset({3}), 1: frozenset({3}), 2: frozenset({3})},
-    "LpPool": {0: _MANY},
-    "MatMul": {0: _ONE_UP, 1: _ONE_UP},
-    "MatMulInteger": {0: _ONE_UP, 1: _ONE_UP},
-    "MaxPool": {0: _MANY},
-    "MaxRoiPool": {0: frozenset({4}), 1: frozenset({2})},
-    "MaxUnpool": {0: _MANY, 1: _MANY},
-    "NegativeLogLikelihoodLoss": {0: _TWO_UP, 1: _ONE_UP},
-    "QLinearConv": {0: _MANY, 3: _MANY},
-    "QLinearMatMul": {0: _ONE_UP, 3: _ONE_UP},
-    "RNN": {0: frozenset({3}), 1: frozenset({3}), 2: frozenset({3})},
-    "Resize": {0: _ONE_UP},
-    "ReverseSequence": {0: _TWO_UP, 1: frozenset({1})},
-    "RoiAlign": {0: frozenset({4}), 1: frozenset({2}), 2: frozenset({1})},
-    "RotaryEmbedding": {0: frozenset({3, 4})},
-    "STFT": {0: frozenset({2, 3}), 2: frozenset({1})},
-    "ScatterND": {0: _ONE_UP, 1: _ONE_UP},
-    "SoftmaxCrossEntropyLoss": {0: _TWO_UP, 1: _ONE_UP},
-    "SpaceToDepth": {0: frozenset({4})},
-    "TopK": {0: _ONE_UP},
-    "Trilu": {0: _TWO_UP},
-}
 
 _GUARDS: dict[str, Callable[[Step, Workbench], None]] = {
     "Attention": _attention,

@@ -170,6 +170,8 @@ BAD: list[tuple[Any, str]] = [
     (node("STFT", tensor(2, 8), known()), "frame_step must be one number"),
     (node("Range", {"value": 0}, {"value": 9}, {"value": 0}), "delta must not be 0"),
     (node("Attention", *[tensor(2, 3, 8)] * 3, q_num_heads=0), "q_num_heads must be at least 1"),
+    (node("Attention", *[tensor(2, 3, 4, 8)] * 3, None, *[tensor(2)] * 2), "input 4 must have 4 dimensions"),
+    (node("Attention", tensor(2, 3, 4, 8), *[tensor(2, 2, 4, 8)] * 2), "3 query heads do not divide by 2"),
     (node("Einsum", MATRIX, equation="ij->k"), "every letter of the output"),
     (node("Pad", MATRIX, known(1)), "pads must have 4 numbers"),
     (node("Slice", MATRIX, known(0, 1), known(2)), "2 starts do not go with 1 ends"),
