@@ -97,6 +97,7 @@ STATICFILES_FINDERS = [
     "dashboard.finders.PlotlyFinder",
 ]
 STATIC_ROOT = OPATLAS_HOME / "static"
+STATIC_ROOT.mkdir(exist_ok=True)  # whitenoise warns of a missing one at every start
 # OPATLAS_STATIC=collected (after `collectstatic` with the same): compressed files under names that contain
 # their content's hash, cached for ever. Otherwise they come straight from the source tree.
 STATIC_COLLECTED = os.environ.get("OPATLAS_STATIC") == "collected"

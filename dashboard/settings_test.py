@@ -12,5 +12,6 @@ from dashboard.settings import *  # noqa: E402, F403
 ALLOWED_HOSTS = ["*"]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):  # noqa: F405
-    # A file, as in use: the in-memory database that Django would take lets no two threads wait for each other.
+    # A file, as in use: the in-memory database that Django would take lets no two threads wait
+    # for each other.
     DATABASES["default"]["TEST"] = {"NAME": OPATLAS_HOME / "test.sqlite3"}  # noqa: F405

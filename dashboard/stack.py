@@ -120,7 +120,7 @@ class Stack(AbstractContextManager["Stack"]):
     def start_worker(self, number: int = 0) -> Process:
         name = f"worker{number}-{os.getpid()}-{self.port}"
         return self._start(f"worker{number}", [
-            sys.executable, "-m", "celery", "-A", "tuning", "worker", "--loglevel", "warning", "--quiet",
+            sys.executable, "-m", "celery", "-A", "tuning", "--quiet", "worker", "--loglevel", "warning",
             "--hostname", f"{name}@%h",
         ])  # fmt: skip
 

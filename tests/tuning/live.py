@@ -5,6 +5,7 @@ The test's own Django is pointed at the same database, so that services and mode
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -155,9 +156,11 @@ def children(parent: int) -> list[int]:
 
 def kill_session(worker: subprocess.Popen[bytes]) -> None:
     """SIGKILL to everything of a worker at the same time, as a machine that loses power."""
-    for pid in [worker.pid, *session_members(worker.pid)]:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    # Again until nobody is left: a child that was just being forked is not in the first list.
+    while members := session_members(worker.pid):
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        worker.poll()
+        time.sleep(0.01)
     worker.wait()

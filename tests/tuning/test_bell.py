@@ -58,6 +58,10 @@ def embedded(tmp_path: Path) -> Any:
     """A connection to an embedded broker of its own."""
     from kombu import Connection
 
+    from tuning.broker import Transport
+
+    # kombu remembers bindings per process, whatever the folder: another test's must not count here.
+    Transport.global_state.clear()
     options = broker_options("", tmp_path)
     with Connection(
         options["broker_url"], transport=options["broker_transport"],
