@@ -1,0 +1,92 @@
+"""A disk that is really full: a small file system of its own, filled to the last byte."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catalog import models, services
+from catalog.errors import StoreError
+from catalog.services import journal
+from opatlas.load import Manifest
+from tests.services import NOT_TESTED
+
+pytestmark = pytest.mark.django_db
+SIZE_KIB = 256
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A mounted file system of 256 KiB (only root may mount one)."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_KIB}k", "tmpfs", str(folder)]
+    mounted = subprocess.run(command, capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"{NOT_TESTED}: no file system can be mounted here ({mounted.stderr.strip()})")
+    try:
+        yield folder
+    finally:
+        journal.close()
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Take all the space there is; returns the file that holds it."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        for size in (4096, 1):
+            while True:
+                try:
+                    file.write(b"x" * size)
+                except OSError:
+                    break
+    return filler
+
+
+def test_a_hit_that_cannot_be_journalled_is_not_served_and_nothing_is_lost(
+    small_disk: Path, api: Any, body: Any, put: Any, settings: Any
+) -> None:
+    settings.OPATLAS_HOME = small_disk
+    put(9, "eager", 1.0)
+    assert api.post("lookup", body(9)).status_code == 200
+    filler = fill(small_disk)
+
+    answers = [api.post("lookup", body(9)) for _ in range(200)]
+    served = [answer for answer in answers if answer.status_code == 200]  # what still fits its last page
+    refused = [answer for answer in answers if answer.status_code != 200]
+    assert refused and {answer.status_code for answer in refused} == {503}
+    assert "journal" in refused[0].json()["error"]
+
+    filler.unlink()
+    assert api.post("lookup", body(9)).status_code == 200
+    journal.close()
+    services.drain_journal()
+    assert models.Usage.objects.count() == len(served) + 2
+
+
+def test_an_artifact_that_does_not_fit_is_refused_whole_and_fits_later(
+    small_disk: Path, tmp_path: Path, settings: Any
+) -> None:
+    settings.OPATLAS_STORE = small_disk
+    folder = tmp_path / "build"
+    folder.mkdir()
+    code = b"c" * (SIZE_KIB * 1024 // 2)
+    (folder / "kernel.so").write_bytes(code)
+    digest = hashlib.sha256(code).hexdigest()
+    manifest = Manifest(kind="c-abi", route="tvm", operator={}, setting={}, files={"kernel.so": digest})
+    filler = fill(small_disk)
+
+    with pytest.raises(StoreError, match="No space left"):
+        services.store_artifact(manifest, folder)
+    assert models.Artifact.objects.count() == 0
+    assert [path for path in small_disk.rglob("*") if path.is_file()] == [filler]
+
+    filler.unlink()
+    row = services.store_artifact(manifest, folder)
+    assert services.artifact_files(row)["kernel.so"].read_bytes() == code
