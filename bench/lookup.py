@@ -187,7 +187,7 @@ def measure_single(operators: Sequence[Operator]) -> dict[str, Any]:
                 seconds.append(row)
             for exploration in rows(client, "explorations", state="queued,running"):
                 client.call("POST", f"/api/v1/explorations/{exploration['id']}/discard", {"reason": "bench"})
-            wait_for(lambda: not rows(client, "explorations", state="running"), 60, "an idle worker", service)
+            wait_for(lambda: idle(client), 60, "an idle worker", service)
     return {**spread(seconds), "answered": len(seconds), "total": len(operators)}
 
 
@@ -207,6 +207,11 @@ def measure_batch(operators: Sequence[Operator]) -> dict[str, Any]:
         "answered": len(seconds),
         "total": len(operators),
     }
+
+
+def idle(client: Client) -> bool:
+    """Whether no worker is at work: one whose exploration was discarded ends its step first."""
+    return all(not worker["doing"] for worker in rows(client, "workers"))
 
 
 def first_result(client: Client, service: Stack, operator: Operator) -> float | None:
