@@ -15,7 +15,7 @@ from dashboard.stack import Stack, StackError
 from opatlas.client import Client
 from opatlas.errors import OpatlasError
 from opatlas.identity import default_setting, detect_target
-from tuning import ingest, queues
+from tuning import ingest
 from tuning.graph import extract, sample_model
 
 
@@ -40,7 +40,6 @@ class Command(BaseCommand):
         home = Path(settings.OPATLAS_HOME)
         organisation = services.default_organisation()
         _, secret = services.create_api_key(organisation, "demo", ["lookup", "models", "operate"])
-        queues.resume("*")
         target = detect_target()
         with Stack(logs=home / "logs") as stack:
             self.stdout.write(
