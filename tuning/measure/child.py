@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tuning.measure import wire
+from tuning.measure.layout import settle_memory
 
 RUN = b"R"
 DONE = b"D"
@@ -98,6 +99,7 @@ def kernel(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) 
     from tuning.measure.bound_kernel import BoundKernel
 
     _enter(request)
+    settle_memory()
     subject = BoundKernel(request, fds[0], fds[1])
     while True:
         message = channel.recv(wire.MAX_PACKET_BYTES)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tuning.measure import procfs, sandbox, wire
+from tuning.measure.layout import fixed_addresses
 from tuning.measure.outcome import Status
 from tuning.measure.process import Bounds, Child, ChildFailed
 
@@ -71,7 +72,7 @@ class Zygote:
         try:
             with (self.folder.parent / f"{self.name}.log").open("wb") as log:
                 self._process = subprocess.Popen(
-                    sandbox.command(self.tier, inner, self.folder, self.readable),
+                    [*fixed_addresses(), *sandbox.command(self.tier, inner, self.folder, self.readable)],
                     env=sandbox.environment(self.tier, self.folder, self.cache),
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,

@@ -216,14 +216,16 @@ def _processes() -> list[tuple[int, int]]:
 def _wipe(folder: Path) -> None:
     """Empty a folder, leaving what is mounted below it."""
     device = folder.stat().st_dev
+    seen: list[Path] = []
     for path, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if (Path(path) / name).lstat().st_dev == device]
+        seen += [Path(path) / name for name in folders]
         for name in names:
             (Path(path) / name).unlink(missing_ok=True)
-    for path, _, _ in os.walk(folder, topdown=False):
-        if path != str(folder):
-            with contextlib.suppress(OSError):  # not empty: something is mounted in it
-                Path(path).rmdir()
+    # Only folders of this file system: the next child's work folder, empty as yet, can be mounted below.
+    for inner in reversed(seen):
+        with contextlib.suppress(OSError):  # not empty: something is mounted in it
+            inner.rmdir()
 
 
 def _kill(pid: int) -> None:
