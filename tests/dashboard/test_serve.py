@@ -19,6 +19,12 @@ from dashboard.stack import ROOT, free_port
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
 
+def heed_signals() -> None:
+    """A test run in the background or under nohup ignores these, and its children would inherit that."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def start(home: Path, port: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "manage.py", "serve", "--port", str(port)],
@@ -28,6 +34,7 @@ def start(home: Path, port: int) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=heed_signals,
     )
 
 

@@ -30,7 +30,8 @@ class Command(BaseCommand):
         started = time.monotonic()
         # Service managers send SIGTERM, a closed terminal SIGHUP: both are treated like Ctrl-C.
         for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.default_int_handler)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asks to be left alone
+                signal.signal(number, signal.default_int_handler)
         if not port_is_free(port):
             raise CommandError(f"Port {port} is in use; choose another, for example PORT={port + 1}.")
         self.stdout.write(f"State in {settings.OPATLAS_HOME}")
