@@ -19,7 +19,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from catalog.models import MissState
-from dashboard.figures import geometric_mean, percentile
+from dashboard.figures import geometric_mean, harmonic_mean, percentile
 from dashboard.stack import Stack
 from opatlas.client import Answer, Client
 from opatlas.identity import Target, default_setting, describe, detect_target
@@ -243,10 +243,7 @@ class Demo:
             },
             "geomean_speedup_vs_default": round(geometric_mean(ratios, weights), 4),
             "geomean_speedup_unweighted": round(geometric_mean(ratios), 4),
-            "model_speedup": round(
-                sum(weights) / max(1e-9, sum(w / max(r, 1e-9) for w, r in zip(weights, ratios, strict=True))),
-                4,
-            ),
+            "model_speedup": round(harmonic_mean(ratios, weights), 4),
             "regressions": self.regressions,
             "trials": dict(Counter(trials.values_list("status", flat=True))),
             "unsupported_by_route": dict(
