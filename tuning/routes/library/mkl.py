@@ -5,27 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opatlas.identity import Node, Operator, Setting
-from opatlas.load.torch_graph import missing
-from tuning.routes.base import Answer, No, Yes
-from tuning.routes.library.recipes import Recipe, RecipeRoute, constant
+from tuning.routes.library.recipes import PyTorchVariants, Recipe, constant
 
 PRODUCTS = frozenset(("MatMul", "Gemm"))
 CONVOLUTIONS = frozenset(("Conv", "ConvTranspose"))
 
 
-class Mkl(RecipeRoute):
+class Mkl(PyTorchVariants):
     """Matrix products in MKL (weights transposed or packed), convolutions unfolded onto its products."""
 
     name = "mkl"
-    distributions: tuple[str, ...] = ("torch",)
-    preload: tuple[str, ...] = ("torch",)
-
-    def supports(self, operator: Operator, setting: Setting) -> Answer:
-        if reason := missing(operator):
-            return No(reason)
-        if not any(True for _ in self.variants(operator, setting)):
-            return No("no call of MKL differs from PyTorch eager for this operator")
-        return Yes()
+    library = "MKL"
 
     def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
         if operator.inputs[0].dtype not in ("float32", "float64"):

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opatlas.identity import Node, Operator, Setting
-from opatlas.load.torch_graph import missing
-from tuning.routes.base import Answer, No, Yes
-from tuning.routes.library.recipes import Recipe, RecipeRoute, constant
+from tuning.routes.library.recipes import PyTorchVariants, Recipe, constant
 
 CHANNELS_LAST = frozenset(
     ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "BatchNormalization", "Resize")
@@ -15,22 +13,14 @@ CHANNELS_LAST = frozenset(
 DTYPES = frozenset(("float32", "bfloat16", "float16"))
 
 
-class OneDnn(RecipeRoute):
+class OneDnn(PyTorchVariants):
     """Layout and packing: what a user of eager PyTorch would have to do by hand.
 
     For matrix products alone the difference is the library: eager's float32 products are MKL's.
     """
 
     name = "onednn"
-    distributions: tuple[str, ...] = ("torch",)
-    preload: tuple[str, ...] = ("torch",)
-
-    def supports(self, operator: Operator, setting: Setting) -> Answer:
-        if reason := missing(operator):
-            return No(reason)
-        if not any(True for _ in self.variants(operator, setting)):
-            return No("no call of oneDNN differs from PyTorch eager for this operator")
-        return Yes()
+    library = "oneDNN"
 
     def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
         if operator.inputs[0].dtype not in DTYPES:

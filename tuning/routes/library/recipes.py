@@ -9,6 +9,7 @@ from typing import Any
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
 from opatlas.load.needs import installed_version
+from opatlas.load.torch_graph import missing
 from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, No, RouteError, Yes
 
 Recipe = Mapping[str, Any]
@@ -118,3 +119,18 @@ def constant(operator: Operator, number: int) -> bool:
 def dense_inputs(operator: Operator) -> bool:
     """Whether every input lies row-major in memory."""
     return all(value.strides is None for value in operator.inputs)
+
+
+class PyTorchVariants(RecipeRoute):
+    """A library inside PyTorch, where it is called otherwise than eager calls it."""
+
+    library: str  # as people write it
+    distributions: tuple[str, ...] = ("torch",)
+    preload: tuple[str, ...] = ("torch",)
+
+    def supports(self, operator: Operator, setting: Setting) -> Answer:
+        if reason := missing(operator):
+            return No(reason)
+        if not any(True for _ in self.variants(operator, setting)):
+            return No(f"no call of {self.library} differs from PyTorch eager for this operator")
+        return Yes()
