@@ -21,7 +21,7 @@ $(BIN)/python:
 $(VENV)/worker.stamp: requirements.txt requirements-worker.txt | $(BIN)/python
 	@echo "Installing the service, its compilers and libraries (about 1 GB the first time) …"
 	@$(PIP) --progress-bar on -r requirements-worker.txt | grep -vE '^(Requirement already|Looking in)' || true
-	@$(BIN)/python -c 'import django, torch, onnxruntime, tvm' 2>/dev/null || \
+	@$(BIN)/python -c 'import django, torch, onnxruntime, tvm, halide, jax' 2>/dev/null || \
 	  { echo "The installation is not complete: run the line above again to see why."; exit 1; }
 	@touch $@
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.db import models
 
 from catalog.fields import ExactJSONField
@@ -30,10 +31,14 @@ class ApiKey(models.Model):
     """A key that a job shows. Only its SHA-256 is kept; ``prefix`` finds and names it."""
 
     organisation = models.ForeignKey(Organisation, models.CASCADE, related_name="api_keys")
+    # Whose key it is: needed where a person answers for what is done (kernels). Empty: a service's.
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, null=True, blank=True, related_name="api_keys"
+    )
     name = models.CharField(max_length=200)
     prefix = models.CharField(max_length=16, unique=True)
     secret_sha256 = models.CharField(max_length=64)
-    scopes = models.JSONField(default=list)  # of: "lookup", "models", "operate", "admin"
+    scopes = models.JSONField(default=list)  # of catalog.services.keys.SCOPES
     max_queued_misses = models.PositiveIntegerField(default=10_000)
     created_at = models.DateTimeField(auto_now_add=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
@@ -153,6 +158,7 @@ class Implementation(ScopedKey):
     build_s = models.FloatField(default=0)
     created_at = models.DateTimeField(auto_now_add=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
+    revoked_reason = models.CharField(max_length=300, blank=True, db_default="")
 
     class Meta:
         constraints = [

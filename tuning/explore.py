@@ -168,17 +168,17 @@ def _default_choices(work: Slice, reasons: list[str]) -> Iterator[tuple[Route, C
 
 
 def contest(work: Slice) -> dict[str, Any]:
-    """Try every route's untuned candidates that this round has not tried yet."""
+    """Try the untuned candidates of this round's routes that it has not tried yet."""
     default_route, default = default_of(work)
     built = work.build(default_route, default)
     if isinstance(built, Outcome):
         raise NothingWorked(f"The default could not be built again: {built.status} ({built.detail})")
     default_digest = Attempt(default_route, default).digest
-    work.doing("contest: setting up", steps_total=len(work.shop.routes))
+    work.doing("contest: setting up", steps_total=len(work.contested))
     with work.bench(built) as bench:
         if not bench.default.ok:
             raise NothingWorked(f"The default failed: {bench.default.status} ({bench.default.detail})")
-        for number, route in enumerate(work.shop.routes):
+        for number, route in enumerate(work.contested):
             if reason := work.supports(route):
                 if Attempt(route, None).digest not in work.tried:
                     work.keep_absent(route, reason)
@@ -189,7 +189,7 @@ def contest(work: Slice) -> dict[str, Any]:
             new = (attempt for attempt in attempts if attempt.digest not in known)
             try_candidates(work, bench, new, default_digest)
     slices = _slices_deserved(work, bench.default)
-    all_steps = {"steps_done": len(work.shop.routes)}
+    all_steps = {"steps_done": len(work.contested)}
     if [Status.NOISY] in work.history.values():
         # Later, when others had their turn and the host may be quieter.
         return {**all_steps, "state": State.QUEUED, "worth": F("worth") * WORTH_OF_SECOND_LOOK, "error": ""}
@@ -199,9 +199,9 @@ def contest(work: Slice) -> dict[str, Any]:
 
 
 def default_of(work: Slice) -> tuple[Route, Candidate]:
-    """What served as the default in this round's first result."""
+    """What served as the default in the latest first result (a further round has none of its own)."""
     trial = (
-        Trial.objects.filter(exploration=work.row, round=work.row.round, stage=Stage.FIRST, status=Status.OK)
+        Trial.objects.filter(exploration=work.row, stage=Stage.FIRST, status=Status.OK)
         .order_by("-pk")
         .first()
     )
@@ -290,7 +290,7 @@ def _slices_deserved(work: Slice, default: Outcome) -> int:
     from tuning.tune import tuning_gain
 
     tunable = any(isinstance(route, Tunable) and not work.supports(route) for route in work.shop.routes)
-    if not conf().tuning or not tunable or default.timing is None:
+    if not conf().tuning or not tunable or default.timing is None or work.row.routes:
         return 0
     op_type = work.row.operator.op_type
     return tuning_slices(

@@ -18,6 +18,7 @@ from tuning.clock import now_in
 from tuning.conf import conf
 from tuning.models import Exploration, Lease, Pause, State, Worker
 from tuning.promote import promote_misses, reweigh_asked_again
+from tuning.rounds import begin_rounds
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ def tick(owner: str) -> bool:
     claims.sweep()
     rarely = time.monotonic() - _rarely_at > RARELY_S
     promote_misses(postponed=rarely)
+    begin_rounds()
     drain_journal(JOURNAL_LINES)
     if rarely:
         _rarely_at = time.monotonic()

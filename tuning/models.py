@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from catalog.fields import ExactJSONField
-from catalog.models import Environment, Implementation, Method, ScopedKey, Target
+from catalog.models import Environment, Implementation, Method, Operator, ScopedKey, Setting, Target
 
 
 class Stage(models.IntegerChoices):
@@ -59,8 +59,13 @@ class Exploration(ScopedKey):
     steps_done = models.PositiveIntegerField(default=0)
     steps_total = models.PositiveIntegerField(default=0)
     round = models.PositiveSmallIntegerField(default=0)  # + 1 when somebody asks to explore it afresh
+    # Route names with commas between (tuning.rounds): the only ones of this round, and those of the next.
+    routes = models.CharField(max_length=200, blank=True)  # empty: every route
+    pending_routes = models.CharField(max_length=200, blank=True)  # empty: no further round is asked for
+    round_reason = models.CharField(max_length=200, blank=True)  # "kernel softmax-avx2 v2 approved"
     tuning_slices = models.PositiveIntegerField(default=0)
     max_tuning_slices = models.PositiveIntegerField(default=0)  # 0: nothing left worth tuning
+    expected_gain = models.FloatField(null=True, blank=True)  # share of the time, of the next tuning slice
     spent_s = models.FloatField(default=0)
     calls = models.FloatField(default=1)  # of the miss, when it was last weighed
     asked_at = models.DateTimeField()  # the miss's arrival
@@ -76,7 +81,8 @@ class Exploration(ScopedKey):
             )
         ]
         indexes = [
-            models.Index(fields=["state", "capability", "stage", "priority", "-worth"], name="claim_order")
+            models.Index(fields=["state", "capability", "stage", "priority", "-worth"], name="claim_order"),
+            models.Index(fields=["state"], condition=~models.Q(pending_routes=""), name="rounds_asked_for"),
         ]
 
 
@@ -110,6 +116,47 @@ class Trial(models.Model):
     worker = models.CharField(max_length=100, blank=True)
     started_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
+
+
+class TuningSlice(models.Model):
+    """One slice of search: what was expected of it, and what it brought. Gains are shares of the time."""
+
+    exploration = models.ForeignKey(Exploration, models.CASCADE, related_name="slices")
+    route = models.CharField(max_length=40)
+    family = models.CharField(max_length=100)  # what is learnt together: the op type and its size class
+    expected_gain = models.FloatField()
+    gained = models.FloatField()  # 1 - time after ÷ time before, of the fastest known; 0 where nothing won
+    before_us = models.FloatField(null=True)
+    after_us = models.FloatField(null=True)
+    seconds = models.FloatField()  # search, builds and measurements
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["family", "-created_at"], name="slices_of_family")]
+
+
+class TuningRecord(models.Model):
+    """A schedule that a search found, kept so that the operator and its neighbours start from it."""
+
+    operator = models.ForeignKey(Operator, models.CASCADE, related_name="+")
+    target = models.ForeignKey(Target, models.CASCADE, related_name="+")
+    setting = models.ForeignKey(Setting, models.CASCADE, related_name="+")
+    route = models.CharField(max_length=40)
+    family = models.CharField(max_length=100)  # records can be transferred within one: structure, not sizes
+    features = ExactJSONField(default=list)  # log2 sizes: what nearness is measured in
+    digest = models.CharField(max_length=64)  # of the record
+    record = ExactJSONField()  # the route's own form: a MetaSchedule trace
+    time_us = models.FloatField()
+    version = models.CharField(max_length=80)  # of the compiler: "apache-tvm 0.27.0.post1"
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["operator", "target", "setting", "route", "digest"], name="one_row_per_tuning_record"
+            )
+        ]
+        indexes = [models.Index(fields=["family", "target", "route"], name="records_of_family")]
 
 
 class Worker(models.Model):

@@ -209,6 +209,7 @@ def start_again(row: Exploration, worth: float, priority: int, miss: Miss) -> No
         round=F("round") + 1,
         tries=0,
         tuning_slices=0,
+        routes="",
         priority=priority,
         worth=worth,
         calls=miss.calls,

@@ -63,6 +63,7 @@ def retry(pk: int) -> Exploration:
             round=F("round") + 1,
             tries=0,
             tuning_slices=0,
+            routes="",
             reason="",
             error="",
             asked_at=Now(),

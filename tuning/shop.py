@@ -20,6 +20,7 @@ from tuning.measure.laboratory import Bench, Laboratory, Limits
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Exploration, Trial
 from tuning.results import Tried, candidate_digest, keep_trial
+from tuning.rounds import routes_of
 from tuning.routes.base import Artifact, Candidate, No, Route
 
 logger = logging.getLogger(__name__)
@@ -85,6 +86,12 @@ class Slice:
         for route, candidate, status in seen.values_list("route", "candidate", "status").order_by("pk"):
             statuses.setdefault(candidate_digest(route, candidate), []).append(status)
         return statuses
+
+    @property
+    def contested(self) -> list[Route]:
+        """The routes of this round: all, or the few that a further round was asked for."""
+        only = routes_of(self.row)
+        return [route for route in self.shop.routes if not only or route.name in only]
 
     def doing(self, what: str, **values: object) -> None:
         """Say what comes next, for people and for the error if the worker dies. Raises when it must not."""

@@ -33,6 +33,7 @@ from tuning.keeper import Keeper
 from tuning.measure.laboratory import Laboratory
 from tuning.models import Pause, Worker
 from tuning.promote import live_workers, promote_misses
+from tuning.rounds import begin_rounds
 from tuning.routes import registry
 from tuning.routes.base import Candidate, No, Route
 from tuning.shop import Shop, Stopping
@@ -94,6 +95,7 @@ class WorkerProcess:
             while not stopping.asked():
                 close_old_connections()
                 promote_misses()
+                begin_rounds()
                 held = self._claim()
                 if not held:
                     break

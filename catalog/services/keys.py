@@ -7,6 +7,7 @@ import hmac
 import secrets
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from django.utils import timezone
 
@@ -14,8 +15,12 @@ from catalog import models
 from catalog.errors import RequestError
 from catalog.selectors.rows import row_by
 
-SCOPES = ("lookup", "models", "operate", "admin")
-"""``lookup`` asks, ``models`` uploads models, ``operate`` steers queues, ``admin`` may do all of it."""
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+SCOPES = ("lookup", "models", "operate", "kernels", "approve", "admin")
+"""``lookup`` asks, ``models`` uploads models, ``operate`` steers queues, ``kernels`` submits kernels,
+``approve`` decides on them, ``admin`` may do all of it. Kernels need a key that belongs to a user."""
 
 _LAST_USED_EVERY = timedelta(minutes=1)
 _PREFIX_CHARACTERS = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -32,6 +37,7 @@ def create_api_key(
     name: str,
     scopes: Sequence[str],
     *,
+    user: User | None = None,
     max_queued_misses: int = 10_000,
 ) -> tuple[models.ApiKey, str]:
     """A new key and its text ``opk_<prefix>_<secret>``, which cannot be had a second time."""
@@ -42,6 +48,7 @@ def create_api_key(
     secret = secrets.token_urlsafe(32)
     key = models.ApiKey.objects.create(
         organisation=organisation,
+        user=user,
         name=name[:200],
         prefix=prefix,
         secret_sha256=_digest(secret),

@@ -47,7 +47,14 @@ def _load_recipe(manifest: Manifest, files: Mapping[str, bytes]) -> Kernel:
     return load_recipe(manifest)
 
 
+def _load_package(manifest: Manifest, files: Mapping[str, bytes]) -> Kernel:
+    from opatlas.load.package import load_package
+
+    return load_package(manifest, files)
+
+
 _LOADERS: dict[str, Callable[[Manifest, Mapping[str, bytes]], Kernel]] = {
     "c-abi": _load_c,
     "recipe": _load_recipe,
+    "package": _load_package,
 }

@@ -17,6 +17,7 @@ from types import TracebackType
 
 from opatlas.errors import LoadError
 from opatlas.identity import Operator, Setting, Target
+from opatlas.load import Manifest
 from tuning.measure import procfs, sandbox
 from tuning.measure.bench import Bench, DeadBench, Equipment, Limits, open_bench
 from tuning.measure.builder import build_here, build_in_child, request_for, tune_in_child
@@ -31,8 +32,13 @@ from tuning.routes.base import Artifact, Candidate, Route, Tunable
 log = logging.getLogger(__name__)
 
 _MEASURING = ("opatlas.load", "opatlas.load.pool:pool_library", "tuning.measure.bound_kernel")
+SUBMITTED = ("cpp",)
+"""Routes whose code somebody else wrote: its children never share a zygote with ours."""
+
 PRELOAD: Mapping[str, tuple[str, ...]] = {
     "native": ("numpy", *_MEASURING, "opatlas.load.c_abi"),
+    "manual": ("numpy", *_MEASURING, "opatlas.load.c_abi"),
+    "xla": ("numpy", "jax", *_MEASURING),
     "library": (
         *("numpy", "onnx", "torch", "onnxruntime"),
         *(*_MEASURING, "opatlas.load.torch_recipe", "opatlas.load.onnxruntime_recipe"),
@@ -40,9 +46,15 @@ PRELOAD: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """What a zygote imports beside its routes' ``preload``. ``native`` runs compiled candidates: it shares
-neither processes nor memory with the default, which lives in ``library``."""
+neither processes nor memory with the default, which lives in ``library``. ``manual`` is like it, for what
+somebody submitted; ``xla`` loads what needs JAX."""
 
-ZYGOTE_OF_KIND = {"c-abi": "native", "recipe": "library", "package": "library"}
+
+def zygote_of(manifest: Manifest) -> str:
+    """Which zygote's children load an artifact."""
+    if manifest.kind == "c-abi":
+        return "manual" if manifest.route in SUBMITTED else "native"
+    return "xla" if "jax" in manifest.needs else "library"
 
 
 class Laboratory(AbstractContextManager["Laboratory"]):
@@ -168,7 +180,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         return Equipment(
             target=self.target,
             lock=self.lock,
-            zygote_for=lambda artifact: self._zygote(ZYGOTE_OF_KIND.get(artifact.manifest.kind, "native")),
+            zygote_for=lambda artifact: self._zygote(zygote_of(artifact.manifest)),
             library=lambda: self._zygote("library"),
             flusher=lambda: self._flusher,
         )

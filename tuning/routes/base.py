@@ -73,7 +73,7 @@ class Route(Protocol):
 
     name: str
     method: Method
-    zygote: str  # which warm zygote its children are forked from: "library" or "tvm"
+    zygote: str  # which warm zygote its builds are forked from: "library", "tvm", "halide", "xla", "manual"
     preload: tuple[str, ...]  # modules that zygote imports before it forks
     builds_in_process: bool  # True where a build only writes a manifest (recipes): no child is needed
 

@@ -1,0 +1,70 @@
+"""Further rounds: explorations that have ended contest a few routes again, for a reason that people read.
+
+A kernel was approved, an environment declared, a route added: whoever knows calls :func:`ask_for_round`. It
+only writes the wish down, beside the exploration; :func:`begin_rounds` begins it once the exploration has
+ended, in whatever process claims work next. So nothing is lost that arrives while a round is running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.db import transaction
+from django.db.models import F, QuerySet
+from django.db.models.functions import Now
+
+from tuning.bell import bell
+from tuning.models import Exploration, Stage, State
+
+ENDED_WELL = (State.DONE, State.UNSUPPORTED)
+"""Not discarded or dead: those begin again when somebody says so."""
+
+_BATCH = 500
+
+
+def ask_for_round(rows: QuerySet[Exploration], routes: Iterable[str], reason: str) -> int:
+    """Ask that these explorations contest ``routes`` again; returns how many were asked."""
+    wanted = set(routes)
+    asked = 0
+    capabilities: set[str] = set()
+    numbers = list(rows.values_list("pk", flat=True))
+    for start in range(0, len(numbers), _BATCH):
+        with transaction.atomic():
+            batch = Exploration.objects.select_for_update().filter(pk__in=numbers[start : start + _BATCH])
+            for row in batch:
+                names = wanted | set(filter(None, row.pending_routes.split(",")))
+                row.pending_routes = ",".join(sorted(names))
+                row.round_reason = reason[:200]
+                row.save(update_fields=["pending_routes", "round_reason"])
+                capabilities.add(row.capability)
+                asked += 1
+    bell.ring(capabilities)
+    return asked
+
+
+def begin_rounds(limit: int = 500) -> int:
+    """Put ended explorations that are asked for a further round back into their queues."""
+    rows = Exploration.objects.filter(state__in=ENDED_WELL).exclude(pending_routes="")
+    begun = 0
+    for row in rows.only("pk", "pending_routes", "fence", "state")[:limit]:
+        # What is asked for in the meantime stays: only what was read is taken.
+        begun += Exploration.objects.filter(
+            pk=row.pk, state=row.state, fence=row.fence, pending_routes=row.pending_routes
+        ).update(
+            state=State.QUEUED,
+            stage=Stage.CONTEST,
+            round=F("round") + 1,
+            routes=row.pending_routes,
+            pending_routes="",
+            tries=0,
+            reason="",
+            error="",
+            finished_at=None,
+            updated_at=Now(),
+        )
+    return begun
+
+
+def routes_of(row: Exploration) -> frozenset[str]:
+    """The only routes of this round; empty: every route."""
+    return frozenset(filter(None, row.routes.split(",")))
