@@ -38,6 +38,7 @@ INSTALLED_APPS = [
     "django_htmx",
     "catalog",
     "tuning",
+    "tuning.kernels",
     "dashboard",
 ]
 
