@@ -11,7 +11,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('catalog', '0003_environments_and_signers'),
+        ('catalog', '0002_key_users_and_revocation'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
