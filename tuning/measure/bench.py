@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,23 +91,33 @@ class Bench:
         limits = limits or Limits()
         if not self.default.ok:
             return Outcome(self.default.status, f"the default does not run: {self.default.detail}")
-        self._specimen.renew()
-        with self._equipment.lock.building():
-            failed = self._compute_references()
-        if failed:
+        if failed := self.renew():
             return Outcome(Status.UNSUPPORTED, failed)
         with self._equipment.lock.measuring():
             sittings: list[Outcome] = []
             for _ in range(SITTINGS):
-                self._drop_default()  # the next one takes the renewed inputs
+                self.drop_default()  # the next one takes the renewed inputs
                 outcome = self._examine(artifact, incumbent, CONFIRM, limits)
                 if not outcome.ok:
                     return outcome
                 sittings.append(outcome)
         return _pooled(sittings)
 
+    def renew(self) -> str:
+        """Fresh inputs and their references, for processes that are started from now on; why not, where
+        there are no references."""
+        self._specimen.renew()
+        with self._equipment.lock.building():
+            failed = self._compute_references()
+        self.drop_default()  # the next one takes the renewed inputs
+        return failed
+
+    def alone(self) -> AbstractContextManager[None]:
+        """The machine's measurement lock, for who drives subjects himself."""
+        return self._equipment.lock.measuring()
+
     def close(self) -> None:
-        self._drop_default()
+        self.drop_default()
         self._specimen.close()
 
     def _set_up(self) -> Outcome:
@@ -115,12 +126,12 @@ class Bench:
         if failed:
             return Outcome(Status.UNSUPPORTED, failed)
         with self._equipment.lock.measuring():
-            subject = self._new_subject(self._artifact, self._limits)
+            subject = self.new_subject(self._artifact, self._limits)
             try:
                 subject.open()
                 subject.check()
                 runner = subject.start_runner(cold=self._cold)
-                result = race([runner], DEFAULT_ALONE, self._flush())
+                result = race([runner], DEFAULT_ALONE, self.flush())
             except ChildFailed as failed_child:
                 outcome = subject.outcome(failed_child.status, failed_child.detail)
                 subject.close()
@@ -184,11 +195,11 @@ class Bench:
     ) -> Outcome | None:
         """None where the default broke: not the candidate's fault."""
         try:
-            default = self._live_default()
+            default = self.live_default()
         except ChildFailed as failed:
             return Outcome(failed.status, f"the default does not run any more: {failed.detail}")
         assert default.runner is not None
-        subject = self._new_subject(artifact, limits)
+        subject = self.new_subject(artifact, limits)
         rival: Subject | None = None
         try:
             default_us = None if self.default.timing is None else self.default.timing.median_us
@@ -202,7 +213,7 @@ class Bench:
             return outcome
         except ChildFailed as failed:
             if default.runner is failed.culprit:
-                self._drop_default()
+                self.drop_default()
                 return None
             return subject.outcome(failed.status, failed.detail)
         except OSError as error:
@@ -225,7 +236,7 @@ class Bench:
         runners = [default.runner, subject.runner]
         if rival is not None and rival.runner is not None:
             runners.append(rival.runner)
-        result = race(runners, effort, self._flush(), watch)
+        result = race(runners, effort, self.flush(), watch)
         timing = result.timings[0]
         facts = {
             "rounds": result.rounds,
@@ -252,7 +263,7 @@ class Bench:
         """An incumbent that cannot run any more loses, and says why; it is no failure of the newcomer."""
         if incumbent is None:
             return None, None
-        rival = self._new_subject(incumbent, limits)
+        rival = self.new_subject(incumbent, limits)
         try:
             rival.open()
             rival.check()
@@ -263,10 +274,16 @@ class Bench:
             return None, {"status": str(status), "detail": str(failed)}
         return rival, None
 
-    def _live_default(self) -> Subject:
+    def ready(self, subject: Subject) -> None:
+        """Load, check against the references, and warm up. Raises ChildFailed or OSError."""
+        subject.open()
+        subject.check(None if self.default.timing is None else self.default.timing.median_us)
+        subject.start_runner(cold=self._cold)
+
+    def live_default(self) -> Subject:
         """The default's process, started again where it is gone."""
         if self._subject is None:
-            subject = self._new_subject(self._artifact, self._limits)
+            subject = self.new_subject(self._artifact, self._limits)
             try:
                 subject.open()
                 subject.check()
@@ -279,17 +296,17 @@ class Bench:
         self._subject.renew_time(self._limits.run_s)
         return self._subject
 
-    def _drop_default(self) -> None:
+    def drop_default(self) -> None:
         if self._subject is not None:
             with contextlib.suppress(ChildFailed):
                 self._subject.close()
             self._subject = None
 
-    def _new_subject(self, artifact: Artifact, limits: Limits) -> Subject:
+    def new_subject(self, artifact: Artifact, limits: Limits) -> Subject:
         zygote = self._equipment.zygote_for(artifact)
         return Subject(zygote, self._specimen, artifact, limits.bounds, limits.run_s)
 
-    def _flush(self) -> Callable[[], None] | None:
+    def flush(self) -> Callable[[], None] | None:
         return self._equipment.flusher().flush if self._cold else None
 
 
