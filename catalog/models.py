@@ -130,6 +130,32 @@ class Artifact(models.Model):
         return self.sha256[:12]
 
 
+class Signer(models.Model):
+    """Whose signature on a manifest counts. Its private key is a worker's; here is the public one only."""
+
+    sha256 = models.CharField(max_length=64, unique=True)  # of the raw public key: how a manifest names it
+    public_key = models.CharField(max_length=64)  # raw Ed25519, hexadecimal
+    created_at = models.DateTimeField(auto_now_add=True)
+    retired_at = models.DateTimeField(null=True, blank=True)  # since then its signatures are refused
+
+    def __str__(self) -> str:
+        return self.sha256[:12]
+
+
+class DeclaredEnvironment(models.Model):
+    """The one environment whose evidence moves a best, per target and route."""
+
+    target = models.ForeignKey(Target, models.CASCADE, related_name="+")
+    route = models.CharField(max_length=40)
+    environment = models.ForeignKey(Environment, models.PROTECT, related_name="+")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["target", "route"], name="one_declared_environment")]
+
+    def __str__(self) -> str:
+        return f"{self.route}: {self.environment}"
+
+
 class ScopedKey(models.Model):
     """(operator, target, setting, scope): what a best, a miss and an exploration are about."""
 
@@ -159,12 +185,20 @@ class Implementation(ScopedKey):
     created_at = models.DateTimeField(auto_now_add=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     revoked_reason = models.CharField(max_length=300, blank=True, db_default="")
+    # Found wrong after it was published, in this environment; evidence of later makes it well again.
+    failed_at = models.DateTimeField(null=True, blank=True)
+    failed_reason = models.CharField(max_length=300, blank=True, db_default="")
 
     class Meta:
         constraints = [
             models.UniqueConstraint(
                 fields=["operator", "target", "setting", "scope", "route", "candidate_sha256", "environment"],
                 name="one_implementation_per_candidate",
+            )
+        ]
+        indexes = [
+            models.Index(
+                fields=["revoked_at"], condition=models.Q(revoked_at__isnull=False), name="revoked_lately"
             )
         ]
 
@@ -188,7 +222,10 @@ class Measurement(models.Model):
     prepare_us = models.FloatField(null=True)
     prepare_bytes = models.BigIntegerField(null=True)
     tier = models.CharField(max_length=4)
-    purpose = models.CharField(max_length=20, default="contest")  # or "confirm", "revalidate"
+    purpose = models.CharField(max_length=20, default="contest")  # or "default", "confirm"
+    # What the ratio was taken against. Empty: not noted, and then it holds in every environment.
+    default_route = models.CharField(max_length=40, blank=True, db_default="")
+    default_environment = models.ForeignKey(Environment, models.PROTECT, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 
     def __str__(self) -> str:

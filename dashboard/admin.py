@@ -144,7 +144,7 @@ class WorkerAdmin(Looked):
     list_select_related = ("target",)
 
 
-@admin.register(tuning.DeclaredEnvironment)
+@admin.register(catalog.DeclaredEnvironment)
 class DeclaredEnvironmentAdmin(Looked):
     list_display = ("target", "route", "environment")
     list_select_related = ("target", "environment")

@@ -176,16 +176,64 @@ class Worker(models.Model):
     stopped_at = models.DateTimeField(null=True, blank=True)
 
 
-class DeclaredEnvironment(models.Model):
-    """The one environment whose evidence moves a best, per target and route."""
+class Revalidation(models.Model):
+    """Another environment was declared for a route: what came of measuring its bests again."""
 
     target = models.ForeignKey(Target, models.CASCADE, related_name="+")
     route = models.CharField(max_length=40)
-    environment = models.ForeignKey(Environment, models.PROTECT, related_name="+")
+    before = models.ForeignKey(Environment, models.PROTECT, null=True, related_name="+")
+    after = models.ForeignKey(Environment, models.PROTECT, related_name="+")
+    asked_by = models.CharField(max_length=200, blank=True)  # a person, a key, or why the service did it
+    asked_at = models.DateTimeField(auto_now_add=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    superseded = models.BooleanField(default=False)  # another was declared before this one had finished
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["target", "route"], condition=models.Q(finished_at=None), name="open_revalidations"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.route}: {self.after}"
+
+
+class Verdict(models.TextChoices):
+    """What became of one best under the new environment."""
+
+    WAITING = "waiting", "waiting for its round"
+    RESTORED = "restored", "restored from what had been measured"
+    BETTER = "better"
+    SAME = "same", "no difference beyond noise"
+    WORSE = "worse"
+    FAILED = "failed", "failed: withdrawn"
+
+
+class Revalidated(models.Model):
+    """One best of one route that must be measured again."""
+
+    revalidation = models.ForeignKey(Revalidation, models.CASCADE, related_name="bests")
+    exploration = models.ForeignKey(Exploration, models.CASCADE, related_name="revalidated")
+    route = models.CharField(max_length=40)
+    implementation = models.ForeignKey(Implementation, models.SET_NULL, null=True, related_name="+")  # before
+    ratio_before = models.FloatField()
+    ratio_low_before = models.FloatField()
+    ratio_high_before = models.FloatField()
+    ratio_after = models.FloatField(null=True)
+    verdict = models.CharField(max_length=20, choices=Verdict, default=Verdict.WAITING)
+    detail = models.CharField(max_length=500, blank=True)
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["target", "route"], name="one_declared_environment_per_route")
+            models.UniqueConstraint(
+                fields=["revalidation", "exploration", "route"], name="one_row_per_best_measured_again"
+            )
+        ]
+        indexes = [
+            models.Index(
+                fields=["exploration"], condition=models.Q(verdict="waiting"), name="waiting_for_revalidation"
+            )
         ]
 
 

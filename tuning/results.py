@@ -16,7 +16,7 @@ from django.db.models.functions import Coalesce, Now
 
 from catalog.choosing import Ratios, beats
 from catalog.models import Artifact as ArtifactRow
-from catalog.models import Best, Environment
+from catalog.models import Best, DeclaredEnvironment, Environment
 from catalog.services import (
     Evidence,
     NewResult,
@@ -30,7 +30,7 @@ from opatlas.identity.operator import canonical_json
 from opatlas.load import Manifest
 from tuning.claims import Claim
 from tuning.measure.outcome import Outcome, Status
-from tuning.models import DeclaredEnvironment, Exploration, Trial
+from tuning.models import Exploration, Trial
 from tuning.routes.base import Artifact, Candidate, Route
 
 

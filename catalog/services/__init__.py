@@ -14,7 +14,9 @@ from catalog.services.registry import (
     register_setting,
     register_target,
 )
+from catalog.services.standing import Place
 from catalog.services.usage import drain_journal
+from catalog.services.withdrawing import restore_places, set_aside, withdraw
 
 __all__ = [
     "SCOPES",
@@ -25,6 +27,7 @@ __all__ = [
     "LookupAnswer",
     "LookupRequest",
     "NewResult",
+    "Place",
     "Published",
     "Result",
     "artifact_files",
@@ -42,7 +45,10 @@ __all__ = [
     "register_operators",
     "register_setting",
     "register_target",
+    "restore_places",
     "revoke_api_key",
     "scopes_of",
+    "set_aside",
     "store_artifact",
+    "withdraw",
 ]

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
-from django.utils import timezone
 
 from catalog import choosing, models
 from catalog.choosing import Ratios
-from catalog.needs import needs_text
 from catalog.services.artifacts import store_artifact
 from catalog.services.registry import register_environment
+from catalog.services.standing import Place, bests_of, lock, rank_again, ratios_of, seat
 from opatlas.identity.operator import canonical_json
 from opatlas.load import Manifest
 
@@ -78,15 +77,20 @@ class NewResult:
     may_lead: bool = True  # False: kept as evidence, but no best moves (an undeclared environment)
     signing_key: Ed25519PrivateKey | None = field(default=None, repr=False)
 
+    # What the evidence was taken against. Empty: not noted, and then it holds in every environment.
+    default_route: str = ""
+    default_versions: Mapping[str, str] = field(default_factory=dict)
+
     @property
-    def place(self) -> dict[str, Any]:
-        """(operator, target, setting, scope): what it competes for."""
-        return {
-            "operator": self.operator,
-            "target": self.target,
-            "setting": self.setting,
-            "scope": self.scope,
-        }
+    def place(self) -> Place:
+        """What it competes for."""
+        return Place(
+            self.operator.pk,
+            self.target.pk,
+            self.setting.pk,
+            self.scope,
+            self.owner.pk if self.owner else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -105,28 +109,28 @@ def publish(result: NewResult) -> Published:
     """
     artifact = store_artifact(result.manifest, result.folder, result.signing_key)
     with transaction.atomic():
-        # The lock that makes two workers publish one after the other. SQLite's transactions are IMMEDIATE:
-        # they exclude each other by themselves.
-        models.Operator.objects.select_for_update(no_key=True).get(pk=result.operator.pk)
+        place = result.place
+        lock(place)
         implementation = _keep_implementation(result, artifact)
         measurement = _keep_measurement(result, implementation)
-        if not result.may_lead:
+        if not result.may_lead or _revoked(implementation):
             return Published(implementation, measurement, is_route_best=False, is_winner=False)
-        bests = {best.route: best for best in _bests_of(result)}
-        is_route_best = _challenge_route(result, artifact, implementation, measurement, bests)
-        winner = _rank_again(result, bests)
-        models.Miss.objects.filter(**result.place).exclude(state=models.MissState.EXPLORED).update(
+        bests = bests_of(place)
+        is_route_best = _takes_the_seat(implementation, result.evidence, bests.get(result.route))
+        if is_route_best:
+            seat(place, implementation, measurement, bests)
+        winner = rank_again(place, bests)
+        models.Miss.objects.filter(**place.key).exclude(state=models.MissState.EXPLORED).update(
             state=models.MissState.EXPLORED, reason=""
         )
-        return Published(
-            implementation, measurement, is_route_best, winner.implementation_id == implementation.pk
-        )
+        is_winner = winner is not None and winner.implementation_id == implementation.pk
+        return Published(implementation, measurement, is_route_best, is_winner)
 
 
 def _keep_implementation(result: NewResult, artifact: models.Artifact) -> models.Implementation:
     candidate = dict(result.candidate)
     row, _ = models.Implementation.objects.update_or_create(
-        **result.place,
+        **result.place.key,
         route=result.route,
         candidate_sha256=hashlib.sha256(canonical_json(candidate)).hexdigest(),
         environment=register_environment(result.versions),
@@ -139,6 +143,8 @@ def _keep_implementation(result: NewResult, artifact: models.Artifact) -> models
             "source": result.source,
             "artifact": artifact,
             "build_s": result.build_s,
+            "failed_at": None,
+            "failed_reason": "",
         },
     )
     return row
@@ -161,70 +167,25 @@ def _keep_measurement(result: NewResult, implementation: models.Implementation) 
         prepare_bytes=evidence.prepare_bytes,
         tier=evidence.tier,
         purpose=result.purpose,
+        default_route=result.default_route,
+        default_environment=register_environment(result.default_versions) if result.default_route else None,
     )
 
 
-def _bests_of(result: NewResult) -> Iterable[models.Best]:
-    return models.Best.objects.filter(**result.place).select_related("implementation").order_by("rank")
+def _revoked(implementation: models.Implementation) -> bool:
+    """Whether this candidate was revoked here, in whatever environment: what it does was found unfit."""
+    same = models.Implementation.objects.filter(
+        **Place.of(implementation).key,
+        route=implementation.route,
+        candidate_sha256=implementation.candidate_sha256,
+    )
+    return same.filter(revoked_at__isnull=False).exists()
 
 
-def ratios_of(best: models.Best) -> Ratios:
-    return Ratios(best.ratio_to_default, best.ratio_low, best.ratio_high)
-
-
-def _challenge_route(
-    result: NewResult,
-    artifact: models.Artifact,
-    implementation: models.Implementation,
-    measurement: models.Measurement,
-    bests: dict[str, models.Best],
+def _takes_the_seat(
+    implementation: models.Implementation, evidence: Evidence, held: models.Best | None
 ) -> bool:
-    """Newcomer against its route's incumbent; adds the newcomer to ``bests`` where it wins."""
-    held = bests.get(result.route)
+    """Newcomer against its route's incumbent."""
     # The same candidate again is no contest: its newest evidence stands for it, better or worse.
     again = held is not None and held.implementation.candidate_sha256 == implementation.candidate_sha256
-    if held is not None and not again and not choosing.beats(result.evidence.ratios, ratios_of(held)):
-        return False
-    row = held or models.Best(**result.place, route=result.route, rank=len(bests))
-    row.owner = result.owner
-    row.method, row.kind = result.method, result.manifest.kind
-    row.implementation, row.measurement = implementation, measurement
-    row.label, row.artifact_sha256 = implementation.label, artifact.sha256
-    row.needs = needs_text(result.manifest.needs)
-    evidence = result.evidence
-    row.median_us, row.spread_us, row.default_us = evidence.median_us, evidence.spread_us, evidence.default_us
-    row.ratio_to_default = evidence.ratio_to_default
-    row.ratio_low, row.ratio_high = evidence.ratio_low, evidence.ratio_high
-    row.measured_at = measurement.created_at or timezone.now()
-    row.save()
-    bests[result.route] = row
-    return True
-
-
-def _rank_again(result: NewResult, bests: dict[str, models.Best]) -> models.Best:
-    """Order all routes anew and write down who won, where that changed."""
-    last = models.BestChange.objects.filter(**result.place).order_by("-pk").first()
-    incumbent = next((best.route for best in bests.values() if best.rank == 0), None)
-    order = choosing.rank({route: ratios_of(best) for route, best in bests.items()}, incumbent)
-    for number, route in enumerate(order):
-        if bests[route].rank != number:
-            bests[route].rank = number
-            bests[route].save(update_fields=["rank"])
-    winner = bests[order[0]]
-    before_id = last.after_id if last else None
-    if winner.implementation_id != before_id:
-        models.BestChange.objects.create(
-            **result.place,
-            owner=result.owner,
-            before_id=before_id,
-            after=winner.implementation,
-            reason=_why(winner, incumbent),
-        )
-    return winner
-
-
-def _why(winner: models.Best, incumbent: str | None) -> str:
-    speed = f"{winner.ratio_to_default:.2f}× the default ({winner.ratio_low:.2f} to {winner.ratio_high:.2f})"
-    if incumbent is None or incumbent == winner.route:
-        return f"{winner.route}: {winner.label}, {speed}"[:300]
-    return f"{winner.route}: {winner.label}, {speed}, ahead of {incumbent}"[:300]
+    return held is None or again or choosing.beats(evidence.ratios, ratios_of(held))

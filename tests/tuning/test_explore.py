@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from catalog.models import Best, Miss, MissState
+from catalog.models import Best, DeclaredEnvironment, Miss, MissState
 from tests.tuning.fakes import FakeRoute, FakeTunable
 from tuning import claims, conf, stopping
-from tuning.models import DeclaredEnvironment, Exploration, Stage, State, Trial
+from tuning.models import Exploration, Stage, State, Trial
 from tuning.promote import promote_misses
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -119,7 +119,7 @@ def test_a_failure_in_the_middle_rolls_all_of_it_back(put, monkeypatch):
     put(64, "eager", 1.0)
     before = making.row_counts()
     monkeypatch.setattr(
-        "catalog.services.publishing._rank_again", lambda *a: (_ for _ in ()).throw(RuntimeError("no"))
+        "catalog.services.publishing.rank_again", lambda *a: (_ for _ in ()).throw(RuntimeError("no"))
     )
     with pytest.raises(RuntimeError):
         put(64, "onednn", 1.6)

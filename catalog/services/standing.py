@@ -1,0 +1,171 @@
+"""Who stands where in one place: seats of routes, their order, and the history of the winner.
+
+Everything here runs inside a transaction that holds the place's lock (:func:`lock`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils import timezone
+
+from catalog import choosing, models
+from catalog.choosing import Ratios
+from catalog.needs import needs_text
+
+
+@dataclass(frozen=True)
+class Place:
+    """(operator, target, setting, scope): what implementations compete for."""
+
+    operator_id: int
+    target_id: int
+    setting_id: int
+    scope: str
+    owner_id: int | None = None
+
+    @classmethod
+    def of(cls, row: models.ScopedKey) -> Place:
+        """Where a best, an implementation or a miss is."""
+        return cls(row.operator_id, row.target_id, row.setting_id, row.scope, row.owner_id)
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """To filter by."""
+        return {
+            "operator_id": self.operator_id,
+            "target_id": self.target_id,
+            "setting_id": self.setting_id,
+            "scope": self.scope,
+        }
+
+
+def lock(place: Place) -> None:
+    """Make whoever else writes about this operator wait until our transaction ends.
+
+    SQLite's transactions are IMMEDIATE: they exclude each other by themselves.
+    """
+    models.Operator.objects.select_for_update(no_key=True).get(pk=place.operator_id)
+
+
+def bests_of(place: Place) -> dict[str, models.Best]:
+    """The place's bests by route, the winner first."""
+    found = models.Best.objects.filter(**place.key).select_related("implementation").order_by("rank")
+    return {best.route: best for best in found}
+
+
+def ratios_of(row: models.Best | models.Measurement) -> Ratios:
+    return Ratios(row.ratio_to_default, row.ratio_low, row.ratio_high)
+
+
+def seat(
+    place: Place,
+    implementation: models.Implementation,
+    measurement: models.Measurement,
+    bests: dict[str, models.Best],
+) -> models.Best:
+    """Make an implementation its route's best, with this evidence; ``bests`` follows."""
+    artifact = implementation.artifact
+    row = bests.get(implementation.route) or models.Best(
+        **place.key, route=implementation.route, rank=len(bests)
+    )
+    row.owner_id = place.owner_id
+    row.method, row.kind = implementation.method, artifact.kind
+    row.implementation, row.measurement = implementation, measurement
+    row.label, row.artifact_sha256 = implementation.label, artifact.sha256
+    row.needs = needs_text(artifact.manifest["needs"])
+    for name in ("median_us", "spread_us", "default_us", "ratio_to_default", "ratio_low", "ratio_high"):
+        setattr(row, name, getattr(measurement, name))
+    row.measured_at = measurement.created_at or timezone.now()
+    row.save()
+    bests[implementation.route] = row
+    return row
+
+
+def rank_again(place: Place, bests: Mapping[str, models.Best], reason: str = "") -> models.Best | None:
+    """Order all routes anew; where the winner changed, write down who it is and why. None: nobody is left."""
+    last = models.BestChange.objects.filter(**place.key).order_by("-pk").first()
+    incumbent = next((best.route for best in bests.values() if best.rank == 0), None)
+    order = choosing.rank({route: ratios_of(best) for route, best in bests.items()}, incumbent)
+    for number, route in enumerate(order):
+        if bests[route].rank != number:
+            bests[route].rank = number
+            bests[route].save(update_fields=["rank"])
+    winner = bests[order[0]] if order else None
+    before_id = last.after_id if last else None
+    after_id = winner.implementation_id if winner else None
+    if after_id != before_id:
+        why = "; ".join(filter(None, [reason, _why(winner, incumbent)]))
+        models.BestChange.objects.create(
+            **place.key, owner_id=place.owner_id, before_id=before_id, after_id=after_id, reason=why[:300]
+        )
+    return winner
+
+
+def from_evidence(place: Place, route: str) -> tuple[models.Implementation, models.Measurement] | None:
+    """The route's best by what has been measured, or None.
+
+    Of each implementation that is neither revoked nor failed the newest measurement speaks that holds today:
+    taken in the declared environment, against a default of the declared one. Among several whoever is faster
+    at the lower end of the interval: what was never confirmed may have been lucky.
+    """
+    declared = dict(
+        models.DeclaredEnvironment.objects.filter(target_id=place.target_id).values_list(
+            "route", "environment_id"
+        )
+    )
+    rows = (
+        models.Measurement.objects.filter(
+            **{f"implementation__{name}": value for name, value in place.key.items()},
+            implementation__route=route,
+            implementation__revoked_at=None,
+            implementation__failed_at=None,
+        )
+        .select_related("implementation__artifact")
+        .defer("samples_us", "implementation__source", "implementation__schedule")
+        .order_by("-created_at", "-pk")
+    )
+    if route in declared:
+        rows = rows.filter(implementation__environment_id=declared[route])
+    newest: dict[int, models.Measurement] = {}
+    for row in rows:
+        against = declared.get(row.default_route, row.default_environment_id)
+        if row.default_environment_id in (None, against):
+            newest.setdefault(row.implementation_id, row)
+    if not newest:
+        return None
+    best = min(newest.values(), key=lambda row: (ratios_of(row).confirmed_slower, -row.ratio_low, row.pk))
+    return best.implementation, best
+
+
+def restore(place: Place, routes: set[str], reason: str) -> models.Best | None:
+    """Give these routes the best that the stored evidence knows, drop who has none, and order all anew.
+
+    The miss follows: explored while anything is served, else waiting to be explored again.
+    """
+    bests = bests_of(place)
+    for route in sorted(routes):
+        found = from_evidence(place, route)
+        if found is not None:
+            seat(place, *found, bests)
+        elif route in bests:
+            bests.pop(route).delete()
+    winner = rank_again(place, bests, reason)
+    misses = models.Miss.objects.filter(**place.key)
+    if winner is not None:
+        misses.exclude(state=models.MissState.EXPLORED).update(state=models.MissState.EXPLORED, reason="")
+    else:
+        misses.filter(state=models.MissState.EXPLORED).update(
+            state=models.MissState.WAITING, reason="", last_asked_at=timezone.now()
+        )
+    return winner
+
+
+def _why(winner: models.Best | None, incumbent: str | None) -> str:
+    if winner is None:
+        return "nothing is left that may be served: it is explored again"
+    speed = f"{winner.ratio_to_default:.2f}× the default ({winner.ratio_low:.2f} to {winner.ratio_high:.2f})"
+    ahead = "" if incumbent is None or incumbent == winner.route else f", ahead of {incumbent}"
+    return f"{winner.route}: {winner.label}, {speed}{ahead}"

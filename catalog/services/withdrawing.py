@@ -1,0 +1,86 @@
+"""Taking implementations out of service: revoked by people for good, failed until evidence says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from catalog import models
+from catalog.errors import RequestError
+from catalog.services.standing import Place, bests_of, lock, restore
+from catalog.signals import misses_recorded
+
+_REASON_CHARACTERS = 300
+
+
+def withdraw(implementations: QuerySet[models.Implementation], reason: str) -> int:
+    """Revoke these implementations; returns how many were not revoked before.
+
+    One transaction for each place that they compete in. Whoever was served there falls back to the next best
+    of the route by what has been measured, the routes are ranked anew, and history keeps the reason; where
+    nothing is left, the miss waits to be explored again. A revoked candidate never leads there again, in
+    whatever environment. Clients are told with their next lookup (``catalog.selectors.revoked``).
+    """
+    reason = reason.strip()
+    if not reason:
+        raise RequestError("Say why: a revocation needs a reason.", where="reason")
+    done = 0
+    for place, ids in _by_place(implementations.filter(revoked_at=None)).items():
+        done += _take_out(place, ids, reason, "revoked")
+    return done
+
+
+def set_aside(implementations: QuerySet[models.Implementation], reason: str) -> int:
+    """These were found to fail in their environment: they fall back as :func:`withdraw` lets them, but
+    evidence that is published later makes them well again. Returns how many were not set aside before."""
+    done = 0
+    for place, ids in _by_place(implementations.filter(failed_at=None)).items():
+        done += _take_out(place, ids, reason, "failed")
+    return done
+
+
+def restore_places(places: Iterable[Place], routes: set[str], reason: str) -> int:
+    """Give these routes the bests that the stored evidence of today's declared environments knows.
+
+    One transaction for each place; returns in how many the winner changed.
+    """
+    changed = 0
+    for place in places:
+        with transaction.atomic():
+            lock(place)
+            changed += _restore(place, routes, reason)
+    return changed
+
+
+def _by_place(rows: QuerySet[models.Implementation]) -> dict[Place, list[int]]:
+    places: dict[Place, list[int]] = {}
+    columns = ("operator_id", "target_id", "setting_id", "scope", "owner_id", "pk")
+    # Places in one order for everybody: two that withdraw at once inside longer transactions cannot cross.
+    for *place, pk in rows.order_by(*columns).values_list(*columns):
+        places.setdefault(Place(*place), []).append(pk)
+    return places
+
+
+def _take_out(place: Place, ids: list[int], reason: str, how: str) -> int:
+    with transaction.atomic():
+        lock(place)
+        columns = {f"{how}_at": timezone.now(), f"{how}_reason": reason[:_REASON_CHARACTERS]}
+        done = models.Implementation.objects.filter(pk__in=ids, **{f"{how}_at": None}).update(**columns)
+        seats = {best.route: best for best in bests_of(place).values() if best.implementation_id in ids}
+        if seats:
+            what = ", ".join(f"{best.route}: {best.label}" for best in seats.values())
+            _restore(place, set(seats), f"{what[:120]} {how}: {reason}")
+    return done
+
+
+def _restore(place: Place, routes: set[str], reason: str) -> bool:
+    before = models.Best.objects.filter(**place.key, rank=0).values_list("implementation_id", flat=True)
+    was = before.first()
+    winner = restore(place, routes, reason)
+    if winner is None:
+        capability = models.Target.objects.values_list("capability", flat=True).get(pk=place.target_id)
+        transaction.on_commit(lambda: misses_recorded.send(sender=models.Miss, capabilities={capability}))
+    return (winner.implementation_id if winner else None) != was
