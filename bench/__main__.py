@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from bench import lookup
+from bench import coverage, lookup
 
-BENCHES: dict[str, Callable[[], None]] = {"lookup": lookup.main}
+BENCHES: dict[str, Callable[[], None]] = {"coverage": coverage.main, "lookup": lookup.main}
 
 
 def main(names: list[str]) -> int:

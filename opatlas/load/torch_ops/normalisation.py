@@ -25,6 +25,8 @@ def _batch(site: Site) -> Built:
     axes = [axis for axis in range(site.rank()) if axis != 1]
     if len(site.node.outputs) == 1:
         return lambda x, w, b, mean, var: F.batch_norm(x, None, None, w, b, True, 0.0, epsilon)
+    if momentum == 0:
+        return _batch_with_statistics(epsilon)
 
     def run(x, w, b, mean, var):
         # ONNX keeps the population's variance, PyTorch the sample's: the running values are made here.
@@ -35,6 +37,16 @@ def _batch(site: Site) -> Built:
             mean * momentum + new_mean.to(mean.dtype) * (1 - momentum),
             var * momentum + new_var.to(var.dtype) * (1 - momentum),
         )
+
+    return run
+
+
+def _batch_with_statistics(epsilon: float) -> Built:
+    """The batch's own mean and variance, as PyTorch's one call makes them beside the normalised tensor."""
+
+    def run(x, w, b, mean, var):
+        made, new_mean, inverse = torch.native_batch_norm(x, w, b, None, None, True, 0.0, epsilon)
+        return made, new_mean.to(mean.dtype), (inverse.pow(-2) - epsilon).to(var.dtype)
 
     return run
 

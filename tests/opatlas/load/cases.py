@@ -301,6 +301,12 @@ NORMALISATIONS = [
         {"training_mode": 1},
         outputs=3,
     ),
+    Case(
+        "BatchNormalization",
+        [normal(2, 4, 5, 5), normal(4), normal(4, seed=1), normal(4, seed=2), positive(4)],
+        {"training_mode": 1, "momentum": 0.0},
+        outputs=3,
+    ),
     Case("LayerNormalization", [normal(3, 4, 5), normal(5), normal(5, seed=1)]),
     Case("LayerNormalization", [normal(3, 4, 5), normal(5)], {"epsilon": 0.1}),
     Case(

@@ -42,18 +42,16 @@ def test_no_call_is_lost() -> None:
 def test_most_forward_calls_map_and_the_others_say_why() -> None:
     extraction = _extract(*FORWARD)
     mapped = sum(found.calls for found in extraction.operators)
-    assert mapped > 0.9 * extraction.calls
+    assert mapped > 0.95 * extraction.calls
     assert set(extraction.unmapped) == {
         "a view given by raw strides",
         "allocates memory: nothing is computed",
         "bags of embeddings: their sizes depend on data",
         "complex tensors",
         "im2col",
-        "in-place copy",
         "in-place indexed write",
         "indexing by several tensors at once",
         "makes a constant: nothing is computed from an input",
-        "native_batch_norm: batch norm in training mode",
         "random numbers",
         "sparse tensors",
     }

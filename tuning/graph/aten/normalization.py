@@ -11,21 +11,29 @@ def _or_filled(call: Call, name: str, number: float, like: Ref, shape: tuple[int
     return call.graph.filled(number, like.dtype, shape) if given is None else given
 
 
-def batch_norm(call: Call) -> Ref:
-    """Inference only: in training mode the statistics come from the batch and are written back."""
-    if "training" in call.arguments and call.flag("training"):
-        raise CannotMap("batch norm in training mode")
+def batch_norm(call: Call) -> Ref | list[Ref]:
+    """By the running statistics, or in training mode by the batch's own.
+
+    In training mode the batch's mean and variance, which PyTorch keeps for the backward pass, leave too: they
+    are ONNX's running statistics with no weight on the old ones. Blending them into the running averages, a
+    few numbers a channel, is left out.
+    """
     x = call.tensor("input")
     channels = (x.shape[1],)
-    return call.graph.node(
-        "BatchNormalization",
-        x,
-        _or_filled(call, "weight", 1.0, x, channels),
-        _or_filled(call, "bias", 0.0, x, channels),
-        call.tensor("running_mean"),
-        call.tensor("running_var"),
-        epsilon=float(call.number("eps")),
-    )
+    weight = _or_filled(call, "weight", 1.0, x, channels)
+    bias = _or_filled(call, "bias", 0.0, x, channels)
+    epsilon = float(call.number("eps"))
+    if not call.arguments.get("training"):
+        given = call.tensor("running_mean"), call.tensor("running_var")
+        return call.graph.node("BatchNormalization", x, weight, bias, *given, epsilon=epsilon)
+    if x.shape[0] * size_of(x.shape[2:]) < 2:
+        raise CannotMap("batch norm in training mode of one value a channel")
+    wide = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
+    unread = [call.graph.filled(number, wide, channels) for number in (0.0, 1.0)]
+    return call.graph.nodes_of(
+        "BatchNormalization", [x, weight, bias, *unread], [(None, None), (wide, channels), (wide, channels)],
+        epsilon=epsilon, training_mode=1, momentum=0.0,
+    )  # fmt: skip
 
 
 def layer_norm(call: Call) -> Ref:

@@ -13,7 +13,7 @@ _REASONS: tuple[tuple[str, str], ...] = (
      "allocates memory: nothing is computed"),
     (r"(new_zeros|new_ones|new_full|zeros|ones|full|zeros_like|ones_like|full_like|arange|fill_?|zero_|scalar_tensor)",
      "makes a constant: nothing is computed from an input"),
-    (r"(copy_|_copy_from)", "in-place copy"),
+    (r"_copy_from", "in-place copy"),
     (r"as_strided_?.*", "a view given by raw strides"),
     (r"(index_put_?|_index_put_impl_?|_unsafe_index_put)", "in-place indexed write"),
     (r"(nonzero|masked_select|unique.*|_unique2|repeat_interleave|bincount)",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tuning.graph.aten.builder import CannotMap, Ref, normal_axis
 from tuning.graph.aten.call import Call, Rule, rule
+from tuning.graph.aten.record import Tensor
 
 FAR = 2**63 - 1
 """PyTorch's "to the end"."""
@@ -225,6 +226,18 @@ def copy(call: Call) -> Ref:
     return call.graph.node("Identity", x) if wanted in (None, x.dtype) else call.graph.cast(x, str(wanted))
 
 
+def copy_into(call: Call) -> Ref:
+    """``copy_``: the source in the type and shape of the tensor that it is written to."""
+    kept, x = call.get("self"), call.tensor("src")
+    if not isinstance(kept, Tensor) or kept.strides is not None:
+        raise CannotMap("a copy into a strided tensor")
+    shape = tuple(int(dim) for dim in kept.shape)
+    if x.dtype == kept.dtype and x.shape == shape:
+        return call.graph.node("Identity", x)
+    x = call.graph.cast(x, kept.dtype)
+    return x if x.shape == shape else call.graph.node("Expand", x, call.graph.constant(shape), shape=shape)
+
+
 _VIEW = rule("self, size", view)
 _COPY = rule("self", copy)
 _PADDING = "self, padding"
@@ -261,5 +274,6 @@ RULES: dict[str, Rule] = {
     "clone": _COPY,
     "contiguous": _COPY,
     "lift_fresh_copy": _COPY,
+    "copy_": rule("self, src, non_blocking=False", copy_into),
     "_to_copy": rule("self, dtype=None", copy),
 }

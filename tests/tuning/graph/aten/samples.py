@@ -236,6 +236,8 @@ def _shaping() -> list[Sample]:
     x = f"{F} 3 4 5"
     pair = {"tensors[0]": f"{F} 3 4", "tensors[1]": f"{F} 3 4 ~"}
     return [
+        ("copy_", {"self": x, "src": f"{F} 3 4 5 ~"}, {}), ("copy_", {"self": x, "src": "float64 4 1"}, {}),
+        ("copy_", {"self": "int64 3 4", "src": f"{F} 3 4"}, {}),
         ("view", {"self": x}, {"size": [12, -1]}), ("_unsafe_view", {"self": x}, {"size": [60]}),
         ("reshape", {"self": f"{F} 3 4 ~"}, {"shape": [4, 3]}),
         ("flatten.using_ints", {"self": x}, {"start_dim": 1}),

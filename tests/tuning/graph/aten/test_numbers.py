@@ -120,6 +120,20 @@ def test_mapped_call_computes_what_torch_computes(sample: Sample) -> None:
         np.testing.assert_allclose(ours.astype(wide), theirs.astype(wide), rtol=tolerance, atol=tolerance)
 
 
+def test_a_batch_norm_in_training_mode_makes_the_batch_s_own_statistics() -> None:
+    """PyTorch hands on 1 / sqrt(variance + eps) where the operator hands on the variance."""
+    tensors = {"input": "float32 4 6 5 3", "weight": "float32 6", "bias": "float32 6"}
+    tensors |= {"running_mean": "float32 6", "running_var": "float32 6 >0"}
+    sample = ("native_batch_norm", tensors, {"training": True, "momentum": 0.1, "eps": 1e-3})
+    random = np.random.default_rng(7)
+    arrays = {name: _array(text, random) for name, text in tensors.items()}
+    made, mean, variance = _call_mapped(sample, arrays)
+    expected, expected_mean, inverse = _call_torch(sample, arrays)
+    np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(mean, expected_mean, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(1 / np.sqrt(variance + 1e-3), inverse, rtol=1e-4)
+
+
 def test_every_rule_is_checked_against_torch() -> None:
     """A rule counts as checked where a sample has its name, or its name's other form (in place, overload)."""
     checked = {sample[0].split(".")[0].rstrip("_") for sample in samples()}
