@@ -11,7 +11,7 @@ import os
 import socket
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,20 +69,37 @@ def tune(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) ->
     """One slice of ``route.tune``; its candidates go to the reply file, those so far after each."""
     from opatlas.identity import Operator, Setting, Target
 
-    route = _route(request)
-    found: list[dict[str, Any]] = []
-    for candidate in route.tune(
+    about = (
         Operator.from_json(request["operator"]),
         Target.from_json(request["target"]),
         Setting.from_json(request["setting"]),
-        _enter(request),
-        request["seconds"],
-    ):
+    )
+    route, workdir = _route(request), _enter(request)
+    _report(channel, fds[0], route.tune(*about, workdir, request["seconds"]))
+
+
+def transfer(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) -> None:
+    """``route.transfer``: known records as candidates for this operator, reported like a slice's."""
+    from opatlas.identity import Operator, Setting, Target
+    from tuning.routes.base import Record
+
+    about = (
+        Operator.from_json(request["operator"]),
+        Target.from_json(request["target"]),
+        Setting.from_json(request["setting"]),
+    )
+    route, _ = _route(request), _enter(request)
+    _report(channel, fds[0], route.transfer(*about, [Record(**one) for one in request["records"]]))
+
+
+def _report(channel: socket.socket, reply: int, candidates: Iterable[Any]) -> None:
+    found: list[dict[str, Any]] = []
+    for candidate in candidates:
         found.append(
             {"route": candidate.route, "parameters": dict(candidate.parameters), "label": candidate.label}
         )
-        wire.write_json(fds[0], found)
-    wire.write_json(fds[0], found)
+        wire.write_json(reply, found)
+    wire.write_json(reply, found)
     wire.send(channel, {"ok": True})
 
 
@@ -162,6 +179,7 @@ def _sentence(error: Exception) -> str:
 REQUESTS: dict[str, Callable[[socket.socket, dict[str, Any], Sequence[int]], None]] = {
     "build": build,
     "tune": tune,
+    "transfer": transfer,
     "reference": reference,
     "kernel": kernel,
 }

@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -27,9 +28,12 @@ from tuning.measure.outcome import Outcome, Status
 from tuning.measure.process import ChildFailed
 from tuning.measure.specimen import Specimen, needed_bytes
 from tuning.measure.zygote import Zygote
-from tuning.routes.base import Artifact, Candidate, Route, Tunable
+from tuning.routes.base import Artifact, Candidate, Learning, Record, Route, Tunable
 
 log = logging.getLogger(__name__)
+
+TRANSFER_S = 10.0
+"""For fitting a handful of known schedules to an operator: each takes a fraction of a second."""
 
 _MEASURING = ("opatlas.load", "opatlas.load.pool:pool_library", "tuning.measure.bound_kernel")
 SUBMITTED = ("cpp",)
@@ -131,6 +135,17 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         request = request_for(route, operator, self.target, setting)
         with self.lock.building():
             return tune_in_child(self._zygote(route.zygote), request, workdir, Limits().bounds, seconds)
+
+    def transfer(
+        self, route: Route, operator: Operator, setting: Setting, records: Sequence[Record], workdir: Path
+    ) -> list[Candidate] | Outcome:
+        """Fit a learning route's records to the operator, in a child; its candidates."""
+        if not isinstance(route, Learning):
+            return Outcome(Status.UNSUPPORTED, f"route {route.name} keeps no records")
+        about = request_for(route, operator, self.target, setting)
+        request = {**about, "do": "transfer", "records": [asdict(record) for record in records]}
+        with self.lock.building():
+            return tune_in_child(self._zygote(route.zygote), request, workdir, Limits().bounds, TRANSFER_S)
 
     @contextmanager
     def bench(self, operator: Operator, setting: Setting, default: Artifact) -> Iterator[Bench]:

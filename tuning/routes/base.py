@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -111,6 +111,39 @@ class Tunable(Protocol):
     ) -> Iterator[Candidate]:
         """Search for at most ``seconds``, keeping what it learnt in ``workdir`` so that the next slice goes
         on from there; yields candidates worth measuring, the best first. Runs in the child."""
+        ...
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a search found, kept beyond it. ``record`` is the route's own form, plain JSON."""
+
+    record: Mapping[str, Any]
+    time_us: float
+    origin: str = ""  # sizes of the neighbour that it was found for; empty: this very operator
+
+
+@runtime_checkable
+class Learning(Protocol):
+    """A tunable route whose findings are kept as records, and serve the operator's neighbours too."""
+
+    def record_version(self) -> str:
+        """What records must come from to be understood: ``apache-tvm 0.27.0``."""
+        ...
+
+    def transfer(
+        self, operator: Operator, target: Target, setting: Setting, records: Sequence[Record]
+    ) -> Iterator[Candidate]:
+        """The records that can be applied to the operator, as candidates. Runs in the child."""
+        ...
+
+    def seed(self, workdir: Path, records: Sequence[Record]) -> None:
+        """Lay records where the next slice of ``tune`` starts from them. Runs in the worker."""
+        ...
+
+    def learnt(self, workdir: Path) -> Sequence[Record]:
+        """What the slices so far have found, the best first. Runs in the worker; imports nothing heavy, and
+        takes what it cannot read for nothing."""
         ...
 
 

@@ -2,7 +2,9 @@
 
 What is kept in the work folder: TVM's own JSON database (workload and records) and ``search.json`` (slices
 done, seconds used, trials). Nothing else is needed to resume; the cost model is trained again from the
-records, which is quicker than reading one back and needs no pickle.
+records, which is quicker than reading one back and needs no pickle. ``given.json`` are records that the
+worker brings (this operator's from elsewhere, its neighbours'), ``records.json`` what it takes away
+(``known.py``); the search starts from the former and ends with the latter.
 """
 
 from __future__ import annotations
@@ -10,17 +12,19 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
-from tuning.routes.base import Candidate, RouteError
+from tuning.routes.base import Candidate, Record, RouteError
+from tuning.routes.compiler.tvm import known
 from tuning.routes.compiler.tvm.compile import lower_only
 from tuning.routes.compiler.tvm.machine import machine_of
 from tuning.routes.compiler.tvm.patches import import_tvm
 from tuning.routes.compiler.tvm.tiles import TileSearch
+from tuning.routes.compiler.tvm.transfer import Adapter, digest_of, trace_record
 from tuning.routes.compiler.tvm.trial import time_module
 from tuning.routes.compiler.tvm.untuned import apply_variant, plain
 
@@ -46,6 +50,7 @@ class Progress:
     trials: int = 0
     failed: int = 0
     seconds: float = 0.0
+    given: list[str] = field(default_factory=list)  # digests of the given records that were tried
 
 
 def search(
@@ -54,22 +59,26 @@ def search(
     """One slice; yields the best schedules known after it, the best first."""
     deadline = time.monotonic() + _USABLE * seconds
     module, native = lower_only(operator, target, setting)
-    name = _heaviest(module)
+    name = heaviest(module)
     if name is None:
         raise RouteError("there is no code in it to tune")
     path = workdir / "search.json"
     progress = Progress(**json.loads(path.read_text())) if path.exists() else Progress()
     started = time.monotonic()
+    given = [one.record for one in known.read(workdir / known.GIVEN)]
     with native:
         tiles = TileSearch(module[name], machine_of(target, setting), native, workdir)
-        measured = tiles.run(started + _TILE_SHARE * seconds)
-        progress.trials += measured
+        wished = [one["tile"] for one in given if "tile" in one]
+        progress.trials += tiles.run(started + _TILE_SHARE * seconds, wished)
         evolution = _Slice(module[name], native, setting, workdir, progress)
         evolution.best_s = tiles.best_s
+        adapter = Adapter(module[name], native, target, setting)
+        evolution.begin_with([one for one in given if "trace" in one], adapter, deadline)
         evolution.run(deadline)
     progress.slices += 1
     progress.seconds = round(progress.seconds + time.monotonic() - started, 3)
     path.write_text(json.dumps(asdict(progress)))
+    known.write(workdir / known.LEARNT, [*tiles.records(), *evolution.records()])
     _, untuned = apply_variant(module, target, setting, "packed")
     found = [
         *((run_s, trace, "register tiles") for trace, run_s in tiles.best()),
@@ -80,7 +89,7 @@ def search(
         yield Candidate("tvm", parameters, f"tuned, {how}, best of {progress.trials} trials")
 
 
-def _heaviest(module: Any) -> str | None:
+def heaviest(module: Any) -> str | None:
     """The PrimFunc with the most iterations: the one worth the search."""
     tvm = import_tvm()
     work = {
@@ -150,6 +159,25 @@ class _Slice:
             self.context.notify_runner_results(candidates, results)
         self.context.post_tuning()
 
+    def begin_with(self, given: list[Any], adapter: Adapter, deadline: float) -> None:
+        """Measure records from elsewhere: they become parents of the first generation."""
+        for record in given:
+            digest = digest_of(record)
+            if digest in self.progress.given or time.monotonic() > deadline - _GENERATION_S:
+                continue
+            self.progress.given.append(digest)
+            made = adapter.fit(record)
+            if made is None:
+                continue
+            limit_s = min(_TRIAL_LIMIT_S, deadline - time.monotonic())
+            run_s = time_module(made.mod, self.native, self.best_s, limit_s, self.threads)
+            self.progress.trials += 1
+            if run_s is None:
+                self.progress.failed += 1
+            else:
+                self.best_s = min(run_s, self.best_s or run_s)
+                self._record(made, _arguments(made.mod), run_s)
+
     def _measure(self, candidate: Any, deadline: float) -> Any | None:
         """A RunnerResult, recorded; None when the time is up."""
         from tvm.s_tir import meta_schedule as ms
@@ -165,19 +193,19 @@ class _Slice:
             self.progress.failed += 1
             return ms.runner.RunnerResult(None, "failed")
         self.best_s = min(run_s, self.best_s or run_s)
-        self._record(candidate, run_s)
+        self._record(candidate.sch, candidate.args_info, run_s)
         return ms.runner.RunnerResult([run_s], None)
 
-    def _record(self, candidate: Any, run_s: float) -> None:
+    def _record(self, made: Any, arguments: Any, run_s: float) -> None:
         from tvm.s_tir import meta_schedule as ms
 
         self.database.commit_tuning_record(
             ms.database.TuningRecord(
-                candidate.sch.trace,
+                made.trace,
                 self.workload,
                 [run_s],
                 self.native,
-                candidate.args_info,
+                arguments,
             )
         )
 
@@ -200,3 +228,14 @@ class _Slice:
             (plain(record.trace.as_json()), float(record.run_secs[0]))
             for record in self.database.get_top_k(self.workload, count)
         ]
+
+    def records(self) -> list[Record]:
+        """The best as records."""
+        best = self.best(known.MOST)
+        return [Record(trace_record(trace), round(run_s * 1e6, 3)) for trace, run_s in best]
+
+
+def _arguments(module: Any) -> Any:
+    from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+
+    return ArgInfo.from_entry_func(module, remove_preproc=True)

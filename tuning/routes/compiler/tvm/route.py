@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
-from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, No, RouteError, Yes
+from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, No, Record, RouteError, Yes
+from tuning.routes.compiler.tvm import known
 from tuning.routes.compiler.tvm.patches import VERSIONS, import_tvm, installed_versions
 from tuning.routes.compiler.tvm.table import DTYPES, OPS
 
@@ -113,3 +114,23 @@ class TvmRoute:
             raise
         except Exception as error:  # TVM's errors share no base but Exception
             raise RouteError(f"MetaSchedule fails: {last_line(error)}") from error
+
+    def record_version(self) -> str:
+        return f"apache-tvm {installed_versions().get('apache-tvm', '')}"
+
+    def transfer(
+        self, operator: Operator, target: Target, setting: Setting, records: Sequence[Record]
+    ) -> Iterator[Candidate]:
+        """Records of the operator or its neighbours, each fitted and tried for being applicable."""
+        from tuning.routes.compiler.tvm.transfer import candidates_from
+
+        answer = self.supports(operator, setting)
+        if isinstance(answer, No):
+            raise RouteError(answer.reason)
+        yield from candidates_from(operator, target, setting, records)
+
+    def seed(self, workdir: Path, records: Sequence[Record]) -> None:
+        known.write(workdir / known.GIVEN, records)
+
+    def learnt(self, workdir: Path) -> Sequence[Record]:
+        return known.read(workdir / known.LEARNT)

@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from tuning.routes.base import Record
 from tuning.routes.compiler.tvm.blocks import Machine
 from tuning.routes.compiler.tvm.contraction import Shape
+from tuning.routes.compiler.tvm.known import MOST
 from tuning.routes.compiler.tvm.patches import import_tvm
 from tuning.routes.compiler.tvm.schedules import tiled
+from tuning.routes.compiler.tvm.transfer import tile_record
 from tuning.routes.compiler.tvm.trial import time_module
 from tuning.routes.compiler.tvm.untuned import plain
 
@@ -37,26 +40,40 @@ class TileSearch:
         self.next: int = state["next"]
         self.tried: list[dict[str, Any]] = state["tried"]
 
-    def run(self, deadline: float) -> int:
-        """Measure until the deadline or the end of the list; returns how many were measured."""
+    def run(self, deadline: float, wished: Sequence[Mapping[str, Any]] = ()) -> int:
+        """Measure until the deadline or the end of the list; returns how many were measured.
+
+        ``wished`` are tiles that did well elsewhere (``transfer.tile_record``): they come first.
+        """
         shapes = _shapes()
         known = {json.dumps(one["trace"]) for one in self.tried}
         measured = 0
+        for tile in wished:
+            if time.monotonic() < deadline - 0.3:
+                measured += self._try(*_wish(tile), known, deadline)
         while self.next < len(shapes) and time.monotonic() < deadline - 0.3:
             variant, shape = shapes[self.next]
             self.next += 1
-            made = tiled(self.function, self.machine, variant, shape)
-            if made is None:
-                continue
-            trace = plain(made.trace.as_json())
-            if json.dumps(trace) in known:
-                continue
-            known.add(json.dumps(trace))
-            self.tried.append({"trace": trace, "run_s": self._measure(made, deadline), "shape": str(shape)})
-            measured += 1
-            self.path.write_text(json.dumps({"next": self.next, "tried": self.tried}))
-        self.path.write_text(json.dumps({"next": self.next, "tried": self.tried}))
+            measured += self._try(variant, shape, known, deadline)
+        self._save()
         return measured
+
+    def _try(self, variant: str, shape: Shape, known: set[str], deadline: float) -> int:
+        """Measure one shape, unless it cannot be or comes to what is known; 1 where it was measured."""
+        made = tiled(self.function, self.machine, variant, shape)
+        if made is None:
+            return 0
+        trace = plain(made.trace.as_json())
+        if (text := json.dumps(trace)) in known:
+            return 0
+        known.add(text)
+        tile = tile_record(variant, shape)["tile"]
+        self.tried.append({"trace": trace, "run_s": self._measure(made, deadline), "tile": tile})
+        self._save()
+        return 1
+
+    def _save(self) -> None:
+        self.path.write_text(json.dumps({"next": self.next, "tried": self.tried}))
 
     def _measure(self, made: Any, deadline: float) -> float | None:
         tvm = import_tvm()
@@ -73,6 +90,18 @@ class TileSearch:
         ran = [one for one in self.tried if one["run_s"] is not None]
         for one in sorted(ran, key=lambda one: one["run_s"]):
             yield one["trace"], one["run_s"]
+
+    def records(self) -> list[Record]:
+        """The best shapes as records."""
+        ran = sorted((one for one in self.tried if one["run_s"] is not None), key=lambda one: one["run_s"])
+        return [
+            Record({"tile": one["tile"]}, round(one["run_s"] * 1e6, 3)) for one in ran[:MOST] if "tile" in one
+        ]
+
+
+def _wish(tile: Mapping[str, Any]) -> tuple[str, Shape]:
+    shape = dict(tile)
+    return shape.pop("variant"), Shape(**shape)
 
 
 def _shapes() -> list[tuple[str, Shape]]:
