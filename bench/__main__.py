@@ -5,9 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from bench import coverage, lookup
+from bench import contest, coverage, lookup
 
-BENCHES: dict[str, Callable[[], None]] = {"coverage": coverage.main, "lookup": lookup.main}
+BENCHES: dict[str, Callable[[], None]] = {
+    "lookup": lookup.main,
+    "contest": contest.main,
+    "coverage": coverage.main,
+}
 
 
 def main(names: list[str]) -> int:

@@ -28,16 +28,23 @@ class Record:
             print(f"{name}: kept from the run before (FRESH=1 measures again)", flush=True)
             return self.parts[name]
         print(f"{name}: measuring …", flush=True)
-        self.parts[name] = measure()
-        self.path.write_text(json.dumps(self.parts, indent=1))
+        self.keep(name, measure())
         return self.parts[name]
 
-    def finish(self, result: dict[str, Any]) -> None:
-        """Write the result; the parts are dropped, since the next run is a new one."""
+    def keep(self, name: str, figures: Any) -> None:
+        """Keep a part that was measured, whole or not at all."""
+        self.parts[name] = figures
+        scratch = self.path.with_suffix(".tmp")
+        scratch.write_text(json.dumps(self.parts, indent=1))
+        scratch.replace(self.path)
+
+    def finish(self, result: dict[str, Any], shown: Sequence[str] | None = None) -> None:
+        """Write the result and print it (or what is named of it); the parts are dropped, since the next run
+        is a new one."""
         path = FOLDER / f"{self.name}.json"
         path.write_text(json.dumps(result, indent=1))
         self.path.unlink(missing_ok=True)
-        print(json.dumps(result, indent=1))
+        print(json.dumps(result if shown is None else {name: result[name] for name in shown}, indent=1))
         print(f"Written to {path}")
 
 

@@ -1,0 +1,123 @@
+"""The contest's first half: a real service explores the operators, as it would for any job that asks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.contest.sample import Entrant
+from dashboard.stack import Stack
+from opatlas.client import Client
+from opatlas.identity import detect_target
+
+BATCH = 1024  # operators per lookup, the service's bound
+WARM_WAIT_S = 300.0
+WORKERS = 2
+"""One builds while the other measures: measuring has the machine to itself, building does not need it."""
+
+Say = Callable[[str], None]
+
+
+def explore(entrants: Sequence[Entrant], home: Path, budget_s: float, say: Say) -> float:
+    """Explore until all explorations have ended or the budget is spent; returns the seconds it took.
+
+    On kept state it goes on where it stopped. Hand-written kernels take part: the examples are submitted by
+    one user and approved by another, as any would be.
+    """
+    from catalog import services
+    from tuning import queues
+
+    organisation = services.default_organisation()
+    _, secret = services.create_api_key(organisation, "contest", ["lookup"])
+    target = detect_target()
+    with Stack(workers=WORKERS, logs=home / "logs") as stack:
+        stack.wait_until_up()
+        _until(_warm, WARM_WAIT_S, "warm workers", stack)
+        queues.resume("*")
+        enter_kernels(stack, say)
+        say(f"Exploring {len(entrants)} operators; pages while it runs: {stack.url}")
+        started = time.monotonic()
+        with Client(stack.url, secret, job="contest", target=target) as client:
+            for start in range(0, len(entrants), BATCH):
+                part = entrants[start : start + BATCH]
+                client.lookup([one.operator for one in part], calls=[float(one.calls) for one in part])
+        _watch(entrants, started, budget_s, stack, say)
+        spent_s = time.monotonic() - started
+        queues.pause("*", reason="the contest's budget is spent")
+        _until(lambda: not _running(), 120.0, "running slices to end", stack)
+    return spent_s
+
+
+def enter_kernels(stack: Stack, say: Say) -> None:
+    """Submit the example kernels as one user, wait for their evidence, and approve them as another."""
+    from django.contrib.auth import get_user_model
+
+    from tuning.kernels import services as kernels
+    from tuning.kernels.models import KernelVersion, VersionState
+
+    users = get_user_model().objects
+    author, _ = users.get_or_create(username="contest-author")
+    decider, _ = users.get_or_create(username="contest-decider", defaults={"is_superuser": True})
+    if not KernelVersion.objects.exists():
+        say(f"{len(kernels.submit_examples(author))} hand-written kernels submitted.")
+    undecided = [VersionState.SUBMITTED, VersionState.BUILDING]
+    waiting = KernelVersion.objects.filter(state__in=undecided)
+    _until(lambda: not waiting.exists(), 240.0, "the kernels' evidence", stack)
+    approved = kernels.approve_all(decider, reason="Right, and worth a place in the contest.")
+    say(f"{len(approved)} of them approved by another user.")
+
+
+def _watch(entrants: Sequence[Entrant], started: float, budget_s: float, stack: Stack, say: Say) -> None:
+    from catalog.models import Miss, MissState
+    from tuning.models import Exploration, State
+
+    keys = [one.operator.key for one in entrants]
+    ours = Exploration.objects.filter(operator__key__in=keys)
+    said = ""
+    while (spent_s := time.monotonic() - started) < budget_s:
+        stack.check_alive()
+        waiting = Miss.objects.filter(operator__key__in=keys, state=MissState.WAITING).exists()
+        if not waiting and not ours.filter(state__in=(State.QUEUED, State.RUNNING)).exists():
+            return
+        line = _progress(ours, len(keys))
+        if line != said:
+            say(f"  {spent_s:5.0f} s  {line}")
+            said = line
+        time.sleep(5.0)
+    say(f"The budget of {budget_s:.0f} s is spent.")
+
+
+def _progress(ours: Any, total: int) -> str:
+    from tuning.models import Stage, State
+
+    rows = list(ours.values_list("state", "stage", "first_result_at", "tuning_slices"))
+    first = sum(1 for row in rows if row[2])
+    contested = sum(1 for state, stage, _, _ in rows if stage >= Stage.TUNE or state == State.DONE)
+    slices = sum(row[3] for row in rows)
+    return f"{first}/{total} first results, {contested} contested, {slices} tuning slices"
+
+
+def _warm() -> bool:
+    from django.utils import timezone
+
+    from tuning.models import Worker
+
+    alive = Worker.objects.filter(warm=True, stopped_at=None, target__served_until__gt=timezone.now())
+    return alive.count() >= WORKERS
+
+
+def _running() -> bool:
+    from tuning.models import Exploration, State
+
+    return Exploration.objects.filter(state=State.RUNNING).exists()
+
+
+def _until(condition: Callable[[], bool], timeout_s: float, what: str, stack: Stack) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        stack.check_alive()
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"Waited {timeout_s:.0f} s in vain for {what}; see the workers' logs.")
+        time.sleep(0.3)
