@@ -106,6 +106,11 @@ def _map(record: Record, missing: dict[str, None]) -> Operator | str:
     return operator
 
 
+def as_inference(record: Record) -> Record:
+    """The record in float32 with its parameters as constants, as inference has them."""
+    return _adapted(record, as_float32=True, const_weights=True)
+
+
 def _numbers(shape: Iterable[int | str]) -> tuple[int, ...]:
     return tuple(1 if isinstance(dim, str) else dim for dim in shape)
 
