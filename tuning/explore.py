@@ -26,6 +26,7 @@ from tuning.decide import tuning_slices
 from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Exploration, Stage, State, Trial
+from tuning.records import known_candidates
 from tuning.results import (
     artifact_from_catalogue,
     candidate_digest,
@@ -278,6 +279,8 @@ def _candidates(work: Slice, route: Route) -> Iterator[Candidate]:
     """A route's candidates; an error of the route is kept as a trial, and the other routes go on."""
     budget = Budget(seconds=conf().candidates_s)
     try:
+        if work.row.stage == Stage.CONTEST:
+            yield from known_candidates(work, route)
         yield from route.candidates(work.operator, work.shop.target, work.setting, budget)
     except (*DATABASE_GONE, StaleLease, Stopping, Yielding):
         raise

@@ -127,6 +127,8 @@ class Record:
 class Learning(Protocol):
     """A tunable route whose findings are kept as records, and serve the operator's neighbours too."""
 
+    name: str
+
     def record_version(self) -> str:
         """What records must come from to be understood: ``apache-tvm 0.27.0``."""
         ...

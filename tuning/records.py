@@ -1,0 +1,129 @@
+"""Tuning records as rows: what a search found outlives the worker's disk and serves every worker.
+
+Only what is explored for everybody is kept here: an organisation's own operators teach nobody else, and their
+sizes are named to nobody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from catalog.models import SHARED
+from opatlas.identity import Operator
+from opatlas.identity.operator import canonical_json
+from tuning.measure.outcome import Outcome, Status
+from tuning.models import TuningRecord
+from tuning.routes.base import Candidate, Learning, Record, Route
+from tuning.routes.likeness import distance, family_of, features_of, sizes_of
+from tuning.shop import Attempt, Slice
+
+logger = logging.getLogger(__name__)
+
+KEPT = 8  # rows of one operator, target, setting and route: the best
+NEIGHBOURS = 3
+OF_NEIGHBOUR = 2  # records of each that a search starts from; a contest tries one
+OWN_IN_CONTEST = 2
+FURTHEST = 8.0  # in doublings (``likeness.distance``): beyond, little is alike but the code
+_LOOKED_AT = 5_000  # rows of a family
+
+
+def keep_records(work: Slice, route: Route, found: list[Record]) -> int:
+    """Keep the best of what a slice has learnt; returns how many rows there are. Raises StaleLease."""
+    if not isinstance(route, Learning) or work.row.scope != SHARED:
+        return 0
+    row, version = work.row, route.record_version()[:80]
+    key = {
+        "operator_id": row.operator_id, "target_id": row.target_id, "setting_id": row.setting_id,
+        "route": route.name,
+    }  # fmt: skip
+    new = [
+        TuningRecord(
+            **key,
+            family=family_of(work.operator, work.setting),
+            features=features_of(work.operator, work.setting),
+            digest=hashlib.sha256(canonical_json(dict(one.record))).hexdigest(),
+            record=dict(one.record),
+            time_us=one.time_us,
+            version=version,
+        )
+        for one in sorted(found, key=lambda one: one.time_us)[:KEPT]
+    ]
+    with work.claim.writing():
+        TuningRecord.objects.bulk_create(
+            new,
+            update_conflicts=True,
+            unique_fields=["operator", "target", "setting", "route", "digest"],
+            update_fields=["time_us", "version", "family", "features"],
+        )
+        rows = TuningRecord.objects.filter(**key)
+        best = list(rows.filter(version=version).order_by("time_us", "pk").values_list("pk", flat=True)[:KEPT])
+        rows.exclude(pk__in=best).delete()
+    return len(best)
+
+
+def own_records(work: Slice, route: Learning) -> list[Record]:
+    """What is known of this very operator, on this target and in this setting; the best first."""
+    rows = TuningRecord.objects.filter(
+        operator_id=work.row.operator_id,
+        target_id=work.row.target_id,
+        setting_id=work.row.setting_id,
+        route=route.name,
+        version=route.record_version()[:80],
+    ).order_by("time_us", "pk")
+    return [Record(row.record, row.time_us) for row in rows[:KEPT]]
+
+
+def neighbours_records(work: Slice, route: Learning, of_each: int = OF_NEIGHBOUR) -> list[Record]:
+    """The best records of the nearest operators of the same family, the nearest first.
+
+    The same operator in another setting (threads, cold cache) is a neighbour too.
+    """
+    family = family_of(work.operator, work.setting)
+    rows = TuningRecord.objects.filter(
+        family=family,
+        target_id=work.row.target_id,
+        route=route.name,
+        version=route.record_version()[:80],
+    )
+    me, here = (work.row.operator_id, work.row.setting_id), features_of(work.operator, work.setting)
+    far: dict[tuple[int, int], float] = {}
+    for operator, setting, features in (
+        rows.order_by("-pk").values_list("operator_id", "setting_id", "features")[:_LOOKED_AT]
+    ):  # fmt: skip
+        if (operator, setting) != me and (operator, setting) not in far:
+            far[operator, setting] = distance(here, features)
+    nearest = sorted((reach, key) for key, reach in far.items() if reach <= FURTHEST)[:NEIGHBOURS]
+    found: list[Record] = []
+    for _, (operator, setting) in nearest:
+        best = rows.filter(operator_id=operator, setting_id=setting).select_related("operator")
+        for row in best.order_by("time_us", "pk")[:of_each]:
+            found.append(Record(row.record, row.time_us, sizes_of(Operator.from_json(row.operator.graph))))
+    return found
+
+
+def known_candidates(work: Slice, route: Route) -> Iterator[Candidate]:
+    """For a contest: what tuning found before, here and for neighbours, fitted to the operator."""
+    if not isinstance(route, Learning):
+        return
+    records = [*own_records(work, route)[:OWN_IN_CONTEST], *neighbours_records(work, route, of_each=1)]
+    if not records:
+        return
+    work.doing(f"{route.name}: fitting {len(records)} known schedules")
+    folder = work.workdir / f"transfer-{route.name}"
+    found = work.shop.laboratory.transfer(route, work.operator, work.setting, records, folder)
+    if isinstance(found, Outcome):
+        attempt = Attempt(route, Candidate(route.name, {"transfer": len(records)}, "transfer"))
+        if attempt.digest not in work.tried:
+            detail = f"Fitting known schedules: {found.detail}"
+            work.keep(attempt, Outcome(Status(found.status), detail, log_tail=found.log_tail))
+        return
+    yield from found
+
+
+def seed(work: Slice, route: Route, folder: Path) -> None:
+    """Lay this operator's and its neighbours' records where the next slice of search begins."""
+    if isinstance(route, Learning):
+        route.seed(folder, [*own_records(work, route), *neighbours_records(work, route)])
