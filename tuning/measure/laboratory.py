@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from functools import cached_property
@@ -112,19 +113,42 @@ class Laboratory(AbstractContextManager["Laboratory"]):
 
         Where the route builds in the worker itself (recipes), no child is started.
         """
-        limits = limits or Limits()
         if route.builds_in_process:
-            return build_here(route, operator, self.target, setting, candidate, workdir)
-        request = {
-            **request_for(route, operator, self.target, setting),
-            "candidate": {
-                "route": candidate.route,
-                "parameters": dict(candidate.parameters),
-                "label": candidate.label,
-            },
-        }
+            return self._build(route, operator, setting, candidate, workdir, limits or Limits())
         with self.lock.building():
-            return build_in_child(self._zygote(route.zygote), request, workdir, limits.bounds, limits.build_s)
+            return self._build(route, operator, setting, candidate, workdir, limits or Limits())
+
+    def build_all(
+        self,
+        operator: Operator,
+        setting: Setting,
+        jobs: Sequence[tuple[Route, Candidate, Path]],
+        limits: Limits | None = None,
+    ) -> list[Artifact | Outcome]:
+        """Build several candidates, each in its own folder, as many at a time as there are cores.
+
+        One zygote builds one after the other; different zygotes build side by side.
+        """
+        queues: dict[str, list[int]] = {}
+        for number, (route, _, _) in enumerate(jobs):
+            queues.setdefault("" if route.builds_in_process else route.zygote, []).append(number)
+        built: dict[int, Artifact | Outcome] = {}
+        for name in queues:
+            if name and not (zygote := self._zygote(name)).alive:
+                zygote.start()  # by this thread: it must outlive the builders'
+
+        def work(numbers: Sequence[int]) -> None:
+            for number in numbers:
+                route, candidate, folder = jobs[number]
+                built[number] = self._build(route, operator, setting, candidate, folder, limits or Limits())
+
+        with self.lock.building(), ThreadPoolExecutor(os.cpu_count()) as builders:
+            # The longest queue first, so that it does not end alone.
+            for done in [
+                builders.submit(work, one) for one in sorted(queues.values(), key=len, reverse=True)
+            ]:
+                done.result()
+        return [built[number] for number in range(len(jobs))]
 
     def tune(
         self, route: Route, operator: Operator, setting: Setting, workdir: Path, seconds: float
@@ -189,6 +213,27 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _build(
+        self,
+        route: Route,
+        operator: Operator,
+        setting: Setting,
+        candidate: Candidate,
+        workdir: Path,
+        limits: Limits,
+    ) -> Artifact | Outcome:
+        if route.builds_in_process:
+            return build_here(route, operator, self.target, setting, candidate, workdir)
+        request = {
+            **request_for(route, operator, self.target, setting),
+            "candidate": {
+                "route": candidate.route,
+                "parameters": dict(candidate.parameters),
+                "label": candidate.label,
+            },
+        }
+        return build_in_child(self._zygote(route.zygote), request, workdir, limits.bounds, limits.build_s)
 
     @cached_property
     def _equipment(self) -> Equipment:

@@ -41,12 +41,19 @@ class Obedient:
     def build(
         self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
     ) -> Artifact:
+        began = time.monotonic()
         getattr(self, "_" + candidate.parameters["do"])(workdir)
         artifact = c_artifact(workdir, "honest", operator, setting)
         if candidate.parameters["do"] == "link":
             (artifact.folder / "kernel.so").unlink()
             (artifact.folder / "kernel.so").symlink_to("/etc/passwd")
-        return Artifact(artifact.manifest, artifact.folder, "a schedule", "a source", {"compiled": True})
+        return Artifact(
+            artifact.manifest,
+            artifact.folder,
+            "a schedule",
+            "a source",
+            {"compiled": True, "began": began, "ended": time.monotonic()},
+        )
 
     def tune(
         self, operator: Operator, target: Target, setting: Setting, workdir: Path, seconds: float
@@ -75,6 +82,9 @@ class Obedient:
     def _hang(self, workdir: Path) -> None:
         time.sleep(600)
 
+    def _nap(self, workdir: Path) -> None:
+        time.sleep(1.0)
+
     def _hog(self, workdir: Path) -> None:
         hoard = []
         while True:
@@ -90,6 +100,13 @@ class HereRoute(Obedient):
 
     name = "here"
     builds_in_process = True
+
+
+class Elsewhere(Obedient):
+    """Builds in a child of another zygote."""
+
+    name = "elsewhere"
+    zygote = "manual"
 
 
 def _reachable(workdir: Path) -> dict[str, object]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from opatlas.identity import Operator, Setting
-from tests.tuning.measure.routes import HereRoute, Obedient
+from tests.tuning.measure.routes import Elsewhere, HereRoute, Obedient
 from tuning.measure.laboratory import Bench, Laboratory, Limits
 from tuning.measure.outcome import Outcome, Status
 from tuning.routes.base import Artifact, Candidate
@@ -87,3 +87,26 @@ def test_a_route_that_cannot_tune_says_so(
     outcome = lab.tune(route("eager"), relu, setting, tmp_path, seconds=1.0)
     assert isinstance(outcome, Outcome)
     assert outcome.status is Status.UNSUPPORTED
+
+
+def test_several_builds_come_back_in_their_order_failures_among_them(
+    lab: Laboratory, relu: Operator, setting: Setting, tmp_path: Path
+) -> None:
+    wishes = [(Obedient(), "build"), (HereRoute(), "build"), (Elsewhere(), "build"), (Obedient(), "refuse")]
+    jobs = [(route, wish(do), tmp_path / str(number)) for number, (route, do) in enumerate(wishes)]
+    for _, _, folder in jobs:
+        folder.mkdir()
+    built = lab.build_all(relu, setting, jobs, SMALL)
+    assert [isinstance(one, Artifact) for one in built] == [True, True, True, False]
+    assert isinstance(built[3], Outcome) and "this shape is not for me" in built[3].detail
+
+
+def test_different_zygotes_build_side_by_side(
+    lab: Laboratory, relu: Operator, setting: Setting, tmp_path: Path
+) -> None:
+    jobs = [(route, wish("nap"), tmp_path / route.name) for route in (Obedient(), Elsewhere())]
+    for _, _, folder in jobs:
+        folder.mkdir()
+    one, other = lab.build_all(relu, setting, jobs, SMALL)
+    assert isinstance(one, Artifact) and isinstance(other, Artifact), (one, other)
+    assert max(one.facts["began"], other.facts["began"]) < min(one.facts["ended"], other.facts["ended"])
