@@ -10,6 +10,7 @@ from typing import Any
 
 from opatlas.errors import OpatlasError
 from opatlas.identity import Setting, Target
+from tuning.measure.afresh import must_compute_afresh
 from tuning.measure.caches import CacheFlusher
 from tuning.measure.lock import MachineLock
 from tuning.measure.outcome import Outcome, Status, Timing
@@ -68,6 +69,7 @@ class Bench:
         self._subject: Subject | None = None
         self._cold = setting.cache == "cold"
         self._reference_method = ""
+        self._to_beat = 1.0  # what the best candidate so far reaches at least, as a ratio to the default
         self.default: Outcome = self._set_up()
         """The default's own check and time (ratio 1). Where it is not ok, nothing can be measured here."""
 
@@ -150,18 +152,19 @@ class Bench:
         for method in methods(specimen.operator, self._artifact.manifest.route):
             if self._reference_method not in ("", method):
                 continue  # what worked for this operator before
-            answers = ReferenceAnswers(specimen.operator, specimen.sets)
+            answers = ReferenceAnswers(specimen.operator, specimen.sets + 1)
             request: dict[str, Any] = {
                 "do": "reference",
                 "method": method,
                 "operator": specimen.operator.to_json(),
-                **specimen.request(),
+                **specimen.reference_request(),
                 "outputs": answers.request(),
             }
             try:
                 reply = self._ask_reference(request, [specimen.inputs.fd, answers.memory.fd])
                 if "error" not in reply:
                     specimen.references = answers.read()
+                    specimen.hide_held()
                     self._reference_method = method
                     return ""
                 reasons.append(f"{method}: {reply['error']}")
@@ -251,8 +254,10 @@ class Bench:
             if least < ROOFLINE_SLACK * floor:
                 detail = f"{least:.3g} us a run; this machine cannot do it below {floor:.3g} us"
                 return subject.outcome(Status.CHEATED, detail, timing=timing)
-            subject.must_compute_afresh(timing.median_us)
+            must_compute_afresh(subject, timing.median_us)
             subject.must_be_idle()
+        if result.status is Status.OK:
+            self._to_beat = max(self._to_beat, timing.ratio_low)
         if rival is not None and len(result.timings) > 1:
             subject.evidence.facts["incumbent"] = result.timings[1]
         return subject.outcome(result.status, result.detail, timing=timing)

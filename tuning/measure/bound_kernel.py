@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tuning.measure.shared import Slot, aligned_empty
+from tuning.measure.guard import Edge, Fence, float_state, perturb_heap
+from tuning.measure.shared import Slot, aligned_empty, roll_into
 
 
 class BoundKernel:
@@ -30,6 +32,10 @@ class BoundKernel:
         self.kernel: Any = None
         self.bound: list[Any] = []
         self.spans: list[dict[int, np.ndarray]] = []
+        self.native = request["manifest"]["kind"] == "c-abi"
+        self.fences: list[Fence] = []
+        self.float_state = b""
+        self.random = random.Random(os.urandom(16))
         self.commands: dict[str, Callable[..., dict[str, Any]]] = {
             "load": self.load,
             "prepare": self.prepare,
@@ -38,6 +44,8 @@ class BoundKernel:
             "poison": self.poison,
             "outputs": self.outputs,
             "check": self.check,
+            "settle": self.settle,
+            "fresh": self.fresh,
         }
 
     def obey(self, message: bytes) -> dict[str, Any]:
@@ -47,7 +55,7 @@ class BoundKernel:
 
     def run(self, calls: int) -> None:
         """``calls`` runs, the buffers in turn."""
-        first, second = self.bound[0], self.bound[-1]
+        first, second = self.bound[0], self.bound[1]
         for _ in range(calls >> 1):
             first()
             second()
@@ -57,6 +65,9 @@ class BoundKernel:
     def load(self) -> dict[str, Any]:
         from opatlas.load import Manifest, load
 
+        if self.native:
+            perturb_heap(True)
+            self.float_state = float_state()
         started = time.perf_counter_ns()
         self.kernel = load(Manifest.from_json(self.request["manifest"]), Path(self.request["workdir"]))
         return {"load_us": (time.perf_counter_ns() - started) / 1e3}
@@ -73,15 +84,25 @@ class BoundKernel:
         self.constants = constants
         return {"prepare_us": elapsed / 1e3, "prepare_bytes": max(0, _resident_bytes() - before)}
 
-    def bind(self, buffers: int) -> dict[str, Any]:
-        """Bind ``buffers`` private copies of the runtime inputs, filled from sets 0, 1, …"""
+    def bind(self, buffers: int, edge: bool = False) -> dict[str, Any]:
+        """Bind ``buffers`` private copies of the runtime inputs, filled from sets 0, 1, …; with ``edge`` one
+        more, whose inputs end where nothing may be read. Timed are the first and the second."""
         for index in range(buffers):
-            pairs = {
-                int(number): self._private(Slot.from_json(document))
-                for number, document in self.request["sets"][index].items()
-            }
-            self.spans.append({number: flat for number, (flat, _) in pairs.items()})
-            self.bound.append(self.kernel.bind({number: view for number, (_, view) in pairs.items()}))
+            self._bind({number: self._private(slot) for number, slot in self._set(index).items()})
+        if edge:
+            alignment = max(1, int(self.request["manifest"]["alignment"]))
+            pairs = {}
+            for number, slot in self._set(0).items():
+                flat = Edge(slot.elements, slot.flat(self.inputs).dtype, alignment).flat
+                pairs[number] = (flat, slot.view(flat))
+            self._bind(pairs)
+        return {}
+
+    def settle(self) -> dict[str, Any]:
+        """Checked: from now on memory is as a job has it, and nothing is bound beyond what is timed."""
+        del self.bound[2:], self.spans[2:]
+        if self.native:
+            perturb_heap(False)
         return {}
 
     def fill(self, set: int, buffer: int) -> dict[str, Any]:
@@ -89,6 +110,29 @@ class BoundKernel:
         for number, document in self.request["sets"][set].items():
             self.spans[buffer][int(number)][...] = Slot.from_json(document).flat(self.inputs)
         return {}
+
+    def fresh(self, calls: int, final: dict[str, int], compute: bool) -> dict[str, Any]:
+        """``calls`` runs, each on values never seen before: a set moved round by a random distance. The last
+        is set 0 moved by ``final``, for which the parent has a reference. Without ``compute`` everything but
+        the runs, so that the difference is theirs. The outputs are handed over at once: who answers before
+        its work is done has nothing to show."""
+        sources = [{n: slot.flat(self.inputs) for n, slot in self._set(index).items()} for index in (0, 1)]
+        last = {int(number): shift for number, shift in final.items()}
+        for index in range(calls):
+            buffer = index & 1
+            if index == calls - 1:
+                moved = [(n, flat, last[n]) for n, flat in sources[0].items()]
+            else:
+                draw = self.random.random
+                moved = [
+                    (n, flat, 1 + int(draw() * (flat.size - 1)) if last[n] else 0)
+                    for n, flat in sources[buffer].items()
+                ]
+            for number, flat, shift in moved:
+                roll_into(self.spans[buffer][number], flat, shift)
+            if compute:
+                self.bound[buffer]()
+        return self.outputs((calls - 1) & 1)
 
     def poison(self) -> dict[str, Any]:
         for bound in self.bound:
@@ -106,7 +150,7 @@ class BoundKernel:
             slot.view(slot.flat(self.answers))[...] = array
         for number, document in self.request["inputs_back"].items():
             Slot.from_json(document).flat(self.answers)[...] = self.spans[buffer][int(number)]
-        return {}
+        return self._traps()
 
     def check(self, set: int, buffer: int) -> dict[str, Any]:
         """Fill, poison, run once, hand the outputs over; ``run_us`` is only a hint."""
@@ -116,6 +160,26 @@ class BoundKernel:
         self.bound[buffer]()
         elapsed = time.perf_counter_ns() - started
         return {**self.outputs(buffer), "run_us": elapsed / 1e3}
+
+    def _set(self, index: int) -> dict[int, Slot]:
+        return {int(number): Slot.from_json(slot) for number, slot in self.request["sets"][index].items()}
+
+    def _bind(self, pairs: dict[int, tuple[np.ndarray, np.ndarray]]) -> None:
+        self.spans.append({number: flat for number, (flat, _) in pairs.items()})
+        self.bound.append(self.kernel.bind({number: view for number, (_, view) in pairs.items()}))
+        if self.native:
+            arrays = [*self.bound[-1].outputs(), *(flat for flat, _ in pairs.values())]
+            self.fences += [Fence(array) for array in arrays]
+
+    def _traps(self) -> dict[str, Any]:
+        """What a C kernel touched that is not its own."""
+        if not self.native:
+            return {}
+        if not all(fence.intact() for fence in self.fences):
+            return {"trespass": "wrote outside of its outputs"}
+        if float_state() != self.float_state:
+            return {"trespass": "left the processor's rounding or flushing changed"}
+        return {}
 
     def _private(self, slot: Slot) -> tuple[np.ndarray, np.ndarray]:
         flat = aligned_empty(slot.elements, slot.flat(self.inputs).dtype)

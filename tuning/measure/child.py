@@ -122,7 +122,7 @@ def kernel(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) 
         message = channel.recv(wire.MAX_PACKET_BYTES)
         if message[:1] == RUN:
             subject.run(int.from_bytes(message[1:9], "little"))
-            channel.send(DONE)
+            channel.send(DONE + message[9:])
         elif not message:
             return
         else:

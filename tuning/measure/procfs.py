@@ -131,3 +131,38 @@ def folder_bytes(folder: Path, stop_above: int) -> int:
             if total > stop_above:
                 return total
     return total
+
+
+def signal_masks(pid: int) -> tuple[str, ...]:
+    """Blocked, ignored and caught signals of a process's first thread; empty where it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return ()
+    return tuple(line for line in lines if line.startswith(("SigBlk:", "SigIgn:", "SigCgt:")))
+
+
+def stopped(pid: int) -> bool:
+    """Whether a process is stopped by a signal or a tracer."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    except (OSError, IndexError):
+        return False
+
+
+def written_code(pid: int) -> list[tuple[str, int]]:
+    """Executable mappings of files, each with the bytes of it that are no longer the file's; none where they cannot
+    be looked at."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps").read_text().splitlines()
+    except OSError:
+        return []
+    found: list[tuple[str, int]] = []
+    path = ""
+    for line in lines:
+        fields = line.split()
+        if not fields[0].endswith(":"):
+            path = fields[5] if len(fields) > 5 and "x" in fields[1] else ""
+        elif path.startswith("/") and fields[0] == "Anonymous:":
+            found.append((path, int(fields[1]) << 10))
+    return found

@@ -115,3 +115,12 @@ def aligned_empty(elements: int, dtype: np.dtype[Any]) -> np.ndarray:
     raw = np.empty(elements * dtype.itemsize + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + elements * dtype.itemsize].view(dtype)
+
+
+def roll_into(target: np.ndarray, source: np.ndarray, shift: int) -> None:
+    """``source`` moved round by ``shift`` elements, in place and without a temporary array."""
+    if shift:
+        target[: source.size - shift] = source[shift:]
+        target[source.size - shift :] = source[:shift]
+    else:
+        target[...] = source

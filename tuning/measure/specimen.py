@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 
 from opatlas.identity import Operator, Setting, describe
+from tuning.measure.domains import domains
 from tuning.measure.inputs import DISTRIBUTIONS, make_constants, make_runtime
-from tuning.measure.shared import Planner, SharedMemory, Slot
+from tuning.measure.shared import Planner, SharedMemory, Slot, roll_into
 from tuning.measure.tolerance import tolerance
 
 BUFFERS = 2
 """Runs alternate between this many bound copies of the runtime inputs."""
 CHEAP_FLOPS, CHEAP_BYTES = 2e9, 64e6
+_FIXED = ("unique", "tuple", "unique_tuple")
+"""Domains whose values cannot be moved round and stay legal."""
 
 
 class Specimen:
@@ -37,6 +40,8 @@ class Specimen:
             {number: _place(planner, operator, number) for number in operator.runtime_inputs}
             for _ in range(self.sets)
         ]
+        self._held_slots = {number: _place(planner, operator, number) for number in operator.runtime_inputs}
+        self.held_shifts: dict[int, int] = {}
         self.inputs = SharedMemory("inputs", planner.nbytes, ours_only=True)
         self.references: list[list[np.ndarray]] = []
         self._own: list[dict[int, np.ndarray]] = []
@@ -52,7 +57,30 @@ class Specimen:
         for slots, spans in zip(self.set_slots, self._own, strict=True):
             for number, slot in slots.items():
                 slot.flat(self.inputs.map)[...] = spans[number]
+        self._hold_one_back()
         self.references = []
+
+    def _hold_one_back(self) -> None:
+        """One more set that no child finds anywhere: set 0 with every input moved round by a secret distance.
+        It lies in the shared memory only until the references are there (:meth:`hide_held`)."""
+        ruled, held = domains(self.operator), {}
+        for number, slot in self._held_slots.items():
+            source = self._own[0][number]
+            movable = source.size > 1 and ruled[number].kind not in _FIXED
+            self.held_shifts[number] = int(self.rng.integers(1, source.size)) if movable else 0
+            held[number] = np.empty_like(source)
+            roll_into(held[number], source, self.held_shifts[number])
+            slot.flat(self.inputs.map)[...] = held[number]
+        self._own.append(held)
+
+    @property
+    def held(self) -> int:
+        """The number of the set that is held back, among the references."""
+        return self.sets
+
+    def hide_held(self) -> None:
+        for slot in self._held_slots.values():
+            slot.flat(self.inputs.map).view(np.uint8)[...] = 0
 
     def unchanged(self, set_index: int, back: dict[int, np.ndarray]) -> bool:
         """Whether inputs that a child gave back are bit for bit those of the set."""
@@ -67,6 +95,12 @@ class Specimen:
             "constants": {number: slot.to_json() for number, slot in self.constant_slots.items()},
             "sets": [{number: slot.to_json() for number, slot in slots.items()} for slots in self.set_slots],
         }
+
+    def reference_request(self) -> dict[str, Any]:
+        """The same with the set that is held back: for references only."""
+        request = self.request()
+        request["sets"].append({number: slot.to_json() for number, slot in self._held_slots.items()})
+        return request
 
     def close(self) -> None:
         self.inputs.close()
@@ -131,7 +165,7 @@ def needed_bytes(operator: Operator) -> int:
     outputs = Planner()
     for value in operator.output_values:
         outputs.place(_wide(value.dtype), value.shape)
-    return 5 * planner.nbytes + 6 * outputs.nbytes
+    return 7 * planner.nbytes + 7 * outputs.nbytes
 
 
 def _how_many_sets(operator: Operator) -> int:

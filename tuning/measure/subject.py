@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tuning.measure import procfs
 from tuning.measure.check import compare
+from tuning.measure.conduct import GROWTH_BYTES, Conduct, code_changed
 from tuning.measure.outcome import Outcome, Status
 from tuning.measure.process import Bounds, Child, ChildFailed
-from tuning.measure.quiet import Turn
 from tuning.measure.specimen import BUFFERS, Answers, Specimen
 from tuning.measure.timer import Runner
 from tuning.measure.zygote import Zygote
@@ -21,10 +21,6 @@ HOPELESS_RATIO, HOPELESS_S = 30.0, 0.5
 """A first run this many times the default's, and this long, is not waited for again."""
 FLAT_SHARE = 0.25
 FLAT_WINDOW_S = 0.01
-FRESH_RATIO, FRESH_SLACK_US, FRESH_TRIES = 4.0, 60.0, 5
-WAKE_US = 90.0
-"""More slack where a pool's threads have to be woken: an honest 4 µs kernel on two threads was seen to take
-80 µs for the first run after a pause."""
 WARM_RUNS = 2
 """Before its threads are looked at: pools start with the first call."""
 GRACE_S = 0.8
@@ -58,6 +54,9 @@ class Subject:
         self.answers = Answers(specimen.operator)
         self.child: Child | None = None
         self.runner: Runner | None = None
+        self.compiled = artifact.manifest.kind == "c-abi"
+        self._before: Conduct | None = None
+        self._timed: Conduct | None = None
 
     def open(self) -> None:
         """Fork, load, prepare (untimed, recorded) and bind."""
@@ -72,31 +71,40 @@ class Subject:
         self.child = self.zygote.spawn(
             request, [self.specimen.inputs.fd, self.answers.memory.fd], self.bounds, bring=files
         )
-        loaded = self._ask({"do": "load"}, Status.LOAD_FAILED)
-        prepared = self._ask({"do": "prepare"}, Status.LOAD_FAILED)
-        self._ask({"do": "bind", "buffers": BUFFERS}, Status.LOAD_FAILED)
+        self._before = Conduct.of(self.child.pid)
+        loaded = self.ask({"do": "load"}, Status.LOAD_FAILED)
+        prepared = self.ask({"do": "prepare"}, Status.LOAD_FAILED)
+        self.ask({"do": "bind", "buffers": BUFFERS, "edge": self._edge is not None}, Status.LOAD_FAILED)
         self.evidence.facts["load_us"] = _number(loaded.get("load_us"))
         self.evidence.prepare_us = _number(prepared.get("prepare_us"))
         prepared_bytes = _number(prepared.get("prepare_bytes"))
         self.evidence.prepare_bytes = None if prepared_bytes is None else int(prepared_bytes)
+
+    @property
+    def _edge(self) -> int | None:
+        """The input set that a compiled kernel gets where nothing may be read beyond; None without one to
+        spare (a large operator has only those that are timed)."""
+        return BUFFERS if self.compiled and self.specimen.sets > BUFFERS else None
 
     def check(self, default_us: float | None = None) -> None:
         """Every input set once, in poisoned outputs; ends with set b in buffer b, as timing wants it."""
         for index in [*range(BUFFERS, self.specimen.sets), *range(BUFFERS)]:
             self.answers.poison()
             started = time.monotonic()
-            buffer = index % BUFFERS
-            self._accept(self._ask({"do": "check", "set": index, "buffer": buffer}, Status.CRASHED))
-            self._judge(index)
+            buffer = BUFFERS if index == self._edge else index % BUFFERS
+            self.accept(self.ask({"do": "check", "set": index, "buffer": buffer}, Status.CRASHED))
+            self.judge(index)
             elapsed = time.monotonic() - started
             if default_us and elapsed > max(HOPELESS_S, HOPELESS_RATIO * default_us / 1e6):
                 took = f"a first run took {elapsed:.2f} s, the default's {default_us / 1e3:.2f} ms"
                 raise ChildFailed(Status.SLOWER, took)
         self._must_be_alone()
+        self._must_behave(self._before)
 
     def start_runner(self, *, cold: bool) -> Runner:
         """Calibrate a runner: how many calls make a batch."""
         assert self.child is not None
+        self.ask({"do": "settle"}, Status.CRASHED)
         self.child.resume()
         for _ in range(WARM_RUNS):
             self.child.run_ns(1, self.time_left())
@@ -104,21 +112,23 @@ class Subject:
         self.child.spread(self.specimen.threads)
         self.runner = Runner(self.child, self.time_left())
         self.runner.calibrate(cold=cold)
+        if self._before is not None:
+            self._timed = replace(Conduct.of(self.child.pid), threads=self._before.threads)
         return self.runner
 
     def swap_and_poison(self) -> None:
         """Other values in the same buffers, poisoned outputs: what is remembered, not computed, shows."""
         for buffer in range(BUFFERS):
-            self._ask({"do": "fill", "set": BUFFERS - 1 - buffer, "buffer": buffer}, Status.CRASHED)
-        self._ask({"do": "poison"}, Status.CRASHED)
+            self.ask({"do": "fill", "set": BUFFERS - 1 - buffer, "buffer": buffer}, Status.CRASHED)
+        self.ask({"do": "poison"}, Status.CRASHED)
 
     def check_timed(self, used_buffers: int) -> None:
         """The outputs that timed calls left, after :meth:`swap_and_poison`."""
         for buffer in range(used_buffers):
             self.answers.poison()
-            self._accept(self._ask({"do": "outputs", "buffer": buffer}, Status.CRASHED))
+            self.accept(self.ask({"do": "outputs", "buffer": buffer}, Status.CRASHED))
             try:
-                self._judge(BUFFERS - 1 - buffer)
+                self.judge(BUFFERS - 1 - buffer)
             except ChildFailed as failed:
                 if failed.status in (Status.NOT_FINITE, Status.WRONG_RESULT):
                     raise ChildFailed(
@@ -126,36 +136,13 @@ class Subject:
                     ) from failed
                 raise
 
-    def must_compute_afresh(self, claimed_us: float) -> None:
-        """Two runs on values that it has not seen in these buffers, into poisoned outputs, may cost more
-        than two of a batch (threads wake up, caches refill), but not many times more: what does computed
-        less in the batch."""
-        assert self.child is not None and self.runner is not None
-        self.child.resume()
-        best_us = float("inf")
-        limit_us = FRESH_RATIO * claimed_us + FRESH_SLACK_US
-        if self.specimen.threads > 1:
-            limit_us += WAKE_US
-        for attempt in range(FRESH_TRIES):
-            for buffer in range(BUFFERS):
-                chosen = (attempt + buffer) % BUFFERS
-                self._ask({"do": "fill", "set": chosen, "buffer": buffer}, Status.CRASHED)
-            self._ask({"do": "poison"}, Status.CRASHED)
-            turn = Turn.start(self.child.pid)
-            elapsed_ns = self.child.run_ns(BUFFERS, self.time_left()) - self.runner.fixed_ns
-            # Without the time in which it waited for a CPU: what the host does accuses nobody.
-            working = 1 - min(1.0, turn.disturbance())
-            best_us = min(best_us, working * elapsed_ns / 1e3 / BUFFERS)
-            if best_us <= limit_us:
-                return
-        known = f"{claimed_us:.3g} us on values it knows"
-        raise ChildFailed(Status.CHEATED, f"a run on new values takes {best_us:.3g} us, {known}")
-
     def must_be_idle(self) -> None:
         """After its last answer a candidate may spin a little for more work, and then must rest."""
         assert self.child is not None
         self.child.resume()
         self._must_be_alone()
+        self._must_behave(self._timed)
+        self._must_not_grow()
         deadline = time.monotonic() + GRACE_S
         before, then = procfs.wanted_ns(self.child.pid), time.perf_counter_ns()
         while True:
@@ -174,6 +161,27 @@ class Subject:
         assert self.child is not None
         if self.child.relatives():
             raise ChildFailed(Status.CHEATED, "started processes of its own")
+        if self.zygote.stopped():
+            raise ChildFailed(Status.CHEATED, "stopped the process that started it")
+
+    def _must_behave(self, before: Conduct | None) -> None:
+        """A compiled kernel leaves its process as it found it."""
+        assert self.child is not None
+        if not self.compiled or before is None:
+            return
+        complaint = before.complaint(Conduct.of(self.child.pid), self.specimen.threads - 1)
+        if not complaint and (changed := code_changed(self.child.pid)):
+            complaint = f"changed the code of {Path(changed).name} in its process"
+        if complaint:
+            raise ChildFailed(Status.CHEATED, complaint)
+
+    def _must_not_grow(self) -> None:
+        assert self.child is not None
+        if not self.compiled or self._timed is None:
+            return
+        grown = procfs.resident_bytes(self.child.pid) - self._timed.resident_bytes
+        if grown > GROWTH_BYTES:
+            raise ChildFailed(Status.OUT_OF_MEMORY, f"grew by {grown >> 20} MiB while it was timed")
 
     def outcome(self, status: Status, detail: str = "", **more: Any) -> Outcome:
         """Everything known, as data."""
@@ -204,7 +212,7 @@ class Subject:
             self.zygote.forget(self.child)
         self.answers.close()
 
-    def _ask(self, command: dict[str, Any], on_error: Status) -> dict[str, Any]:
+    def ask(self, command: dict[str, Any], on_error: Status) -> dict[str, Any]:
         assert self.child is not None
         if time.monotonic() > self.deadline:
             raise ChildFailed(Status.TIMED_OUT, "used up its time")
@@ -217,12 +225,15 @@ class Subject:
             raise ChildFailed(on_error, str(answer["error"]))
         return answer
 
-    def _accept(self, answer: dict[str, Any]) -> None:
+    def accept(self, answer: dict[str, Any]) -> None:
+        """Raise for what the child's own traps and shapes tell."""
+        if "trespass" in answer:
+            raise ChildFailed(Status.CHEATED, str(answer["trespass"]))
         if "mismatch" in answer:
             wanted = [[value.dtype, list(value.shape)] for value in self.specimen.operator.output_values]
             raise ChildFailed(Status.WRONG_RESULT, f"{answer['mismatch']}, not {wanted}")
 
-    def _judge(self, set_index: int) -> None:
+    def judge(self, set_index: int) -> None:
         references = self.specimen.references[set_index]
         verdict = compare(self.answers.outputs(), references, self.specimen.tolerance)
         self.evidence.max_error = max(self.evidence.max_error or 0.0, verdict.error)

@@ -26,6 +26,7 @@ FIXED_SLACK_NS = 30e3
 SLOWER_RATIO = 1 / 3
 SLOWER_AFTER = 3
 CLEARLY_SLOWER = 0.8
+"""Of the best so far (of the default, as long as nothing beats it)."""
 MOST_ROUNDS = 200
 UNUSABLE_INTERVAL = 1.5
 """ratio_high ÷ ratio_low above which samples of a noisy host say nothing."""
@@ -149,11 +150,13 @@ def race(
     effort: Effort,
     flush: Callable[[], None] | None = None,
     each_round: Callable[[int], None] | None = None,
+    to_beat: float = 1.0,
 ) -> Race:
     """Time the runners in turns, the first being the default, in an order that alternates (ABBA).
 
     ``each_round(i)`` is called after round ``i`` (the checker looks at outputs of timed calls there). Stops
-    early when a single candidate is clearly slower. Raises :class:`ChildFailed` when a runner breaks.
+    early when a single candidate is clearly slower than the best so far, whose ratio to the default is at
+    least ``to_beat``. Raises :class:`ChildFailed` when a runner breaks.
     """
     for runner in runners:
         runner.clear()
@@ -169,13 +172,15 @@ def race(
         noise.append(worst)
         if each_round is not None:
             each_round(len(noise))
-        if _finished(runners, noise, effort, time.perf_counter() - began):
+        if _finished(runners, noise, effort, time.perf_counter() - began, to_beat):
             return _result(runners, noise, effort)
         if worst > NOISY_SHARE:
             wait_until_quiet(0.04)
 
 
-def _finished(runners: Sequence[Runner], noise: Sequence[float], effort: Effort, spent_s: float) -> bool:
+def _finished(
+    runners: Sequence[Runner], noise: Sequence[float], effort: Effort, spent_s: float, to_beat: float
+) -> bool:
     rounds, quiet = len(noise), sum(one <= NOISY_SHARE for one in noise)
     if rounds >= MOST_ROUNDS or spent_s > effort.limit_s:
         return True
@@ -184,7 +189,7 @@ def _finished(runners: Sequence[Runner], noise: Sequence[float], effort: Effort,
     if effort.stop_losers and quiet >= SLOWER_AFTER and len(runners) == 2:
         if _hopeless(runners, noise):
             return True
-        if quiet >= effort.rounds and max(_quiet_ratios(runners, noise)) < CLEARLY_SLOWER:
+        if quiet >= effort.rounds and max(_quiet_ratios(runners, noise)) < CLEARLY_SLOWER * to_beat:
             return True
     return quiet >= effort.rounds and spent_s >= effort.seconds
 

@@ -56,6 +56,10 @@ class Zygote:
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    def stopped(self) -> bool:
+        """Whether one of its children stopped it: it would fork no other."""
+        return self.alive and procfs.stopped(int(self.ready.get("pid", -1)))
+
     def start(self) -> None:
         """Start without waiting; :meth:`wait_ready` waits."""
         self.close()
@@ -169,7 +173,9 @@ class Zygote:
         shutil.rmtree(child.folder, ignore_errors=True)
         child.log_path.unlink(missing_ok=True)
         self._live.discard(child)
-        if self.alive and self._strays() and not self._strays_end():
+        if self.stopped():
+            self.break_down("a child stopped it")
+        elif self.alive and self._strays() and not self._strays_end():
             self.break_down("strays that do not end")
 
     def _strays(self) -> set[int]:

@@ -36,6 +36,8 @@ def main() -> None:
         confine(Path(os.environ["OPATLAS_CONFINE"]))
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    # Not to be traced nor read through /proc by the children, who run as the same user; they inherit it.
+    _prctl(_PR_SET_DUMPABLE, 0)
     failed = _import_all(json.loads(sys.argv[2]))
     # The collector would write to every object's header in each child and so copy the shared pages.
     gc.collect()
