@@ -111,19 +111,15 @@ def priority_of(ask: Ask) -> Priority:
     return Priority.LOW if ask.related else Priority.NORMAL
 
 
-def tuning_slices(op_type: str, default_us: float, calls: float, gain: float | None, most: int) -> int:
-    """How many slices of tuning an operator deserves, given the default's time and the calls made of it.
+def tuning_slices(op_type: str, default_us: float, calls: float, most: int) -> int:
+    """How many slices of tuning an operator gets at most, given the default's time and the calls made of it.
 
-    ``gain`` is the share of time that tuning has saved on this type of operator so far (None: not tried
-    often enough to say); ``most`` is what an operator of middling worth gets. Big ones get up to three times
-    that, operators that take less than a framework's own call nothing.
+    ``most`` is what an operator of middling worth gets. Big ones get up to three times that, operators that
+    take less than a framework's own call nothing. Whether a slice is worth its seconds is ``worth.py``'s to
+    say.
     """
     if most <= 0 or all(part in TRIVIAL for part in op_type.split("+")) or default_us < 2 * CALL_US:
         return 0
-    if gain is not None and gain < 0.01:
-        return 1  # hopeless so far; one slice keeps that belief honest
     total_us = default_us * calls
     scale = 0.5 if total_us < 100 else 1.0 if total_us < 2_000 else 2.0 if total_us < 20_000 else 3.0
-    if gain is not None and gain < 0.05:
-        scale = min(scale, 1.0)
     return max(1, round(most * scale))

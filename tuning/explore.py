@@ -10,14 +10,15 @@ import logging
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
 from django.db.models import F
 from django.db.models.functions import Now
 
-from catalog.models import MissState
+from catalog.models import Method, MissState
 from tuning import claims, scratch
 from tuning.claims import Claim, StaleLease, settle_miss
 from tuning.clock import DATABASE_GONE
@@ -39,6 +40,12 @@ from tuning.routes.base import Artifact, Budget, Candidate, Route, Tunable
 from tuning.shop import Attempt, Shop, Slice, Stopping
 
 logger = logging.getLogger(__name__)
+
+BUILT_TOGETHER = 8
+"""Candidates that are built before the first of them is measured: routes build side by side."""
+
+MOST_CONFIRMED = 3
+"""Candidates of one method that are timed at length in one slice."""
 
 MAY_PASS = (Status.LOAD_FAILED, Status.CRASHED, Status.TIMED_OUT, Status.NOISY)
 """What befalls a default by accident too: it gets a second chance at once."""
@@ -179,16 +186,12 @@ def contest(work: Slice) -> dict[str, Any]:
     with work.bench(built) as bench:
         if not bench.default.ok:
             raise NothingWorked(f"The default failed: {bench.default.status} ({bench.default.detail})")
-        for number, route in enumerate(work.contested):
-            if reason := work.supports(route):
-                if Attempt(route, None).digest not in work.tried:
-                    work.keep_absent(route, reason)
-                continue
-            work.doing(f"{route.name}: naming candidates", steps_done=number)
-            known = work.tried | {default_digest}
-            attempts = (Attempt(route, candidate) for candidate in _candidates(work, route))
-            new = (attempt for attempt in attempts if attempt.digest not in known)
-            try_candidates(work, bench, new, default_digest)
+        done = 0
+        for method in Method.values:
+            routes = [route for route in work.contested if route.method == method]
+            work.doing(f"{method}: naming candidates", steps_done=done)
+            try_candidates(work, bench, _untried(work, routes, default_digest), default_digest)
+            done += len(routes)
     slices = _slices_deserved(work, bench.default)
     all_steps = {"steps_done": len(work.contested)}
     if [Status.NOISY] in work.history.values():
@@ -196,7 +199,7 @@ def contest(work: Slice) -> dict[str, Any]:
         return {**all_steps, "state": State.QUEUED, "worth": F("worth") * WORTH_OF_SECOND_LOOK, "error": ""}
     if not slices:
         return {"state": State.DONE, "max_tuning_slices": 0, "finished_at": Now(), "error": "", **all_steps}
-    return {**all_steps, "state": State.QUEUED, "stage": Stage.TUNE, "max_tuning_slices": slices, "error": ""}
+    return {**all_steps, "stage": Stage.TUNE, "max_tuning_slices": slices, "error": "", **_first_slice(work)}
 
 
 def default_of(work: Slice) -> tuple[Route, Candidate]:
@@ -215,18 +218,35 @@ def default_of(work: Slice) -> tuple[Route, Candidate]:
     return given
 
 
-def try_candidates(work: Slice, bench: Bench, attempts: Iterable[Attempt], default_digest: str) -> None:
-    """Try one route's candidates. Whichever came out best is timed again, at length, before it may win.
+def _untried(work: Slice, routes: Sequence[Route], default_digest: str) -> Iterator[Attempt]:
+    """What these routes offer and this round has not tried yet, the routes taking turns."""
+    offers = []
+    for route in routes:
+        if reason := work.supports(route):
+            if Attempt(route, None).digest not in work.tried:
+                work.keep_absent(route, reason)
+            continue
+        offers.append(Attempt(route, candidate) for candidate in _candidates(work, route))
+    known = work.tried | {default_digest}
+    for turn in zip_longest(*offers):
+        for attempt in turn:
+            if attempt is not None and attempt.digest not in known:
+                known.add(attempt.digest)
+                yield attempt
 
-    What fails is kept, what would not win is published at once. Of those that would win only the best is
-    confirmed: the others are evidence that does not lead. Where room must be made before, what was ahead is
-    tried again later.
+
+def try_candidates(work: Slice, bench: Bench, attempts: Iterable[Attempt], default_digest: str) -> None:
+    """Try the candidates of one method. Whichever came out best is timed again, at length, before it may win.
+
+    What fails is kept, what would not win is published at once. Of those that would win the best are
+    confirmed, until none is left that would beat who is served then; the others lead their routes at most.
+    Where room must be made before, what was ahead is tried again later.
     """
     ahead: list[tuple[Attempt, Outcome, Artifact]] = []
-    for attempt in attempts:
+    for attempt, built in _built(work, attempts):
         make_room(work)
         work.doing(attempt.name)
-        outcome, artifact = _measure(work, bench, attempt)
+        outcome, artifact = _measure(work, bench, attempt, built)
         if artifact is None or not outcome.ok:
             work.keep(attempt, outcome)
         elif would_win(outcome, winner_of(work.row)):
@@ -234,23 +254,37 @@ def try_candidates(work: Slice, bench: Bench, attempts: Iterable[Attempt], defau
         else:
             publish_trial(work.tried_with(attempt, outcome, artifact), "contest")
     ahead.sort(key=lambda entry: entry[1].timing.ratio_to_default if entry[1].timing else 0.0)
-    if not ahead:
-        return
-    *others, (attempt, _, artifact) = ahead
-    _confirm(work, bench, attempt, artifact, default_digest)
-    for attempt, outcome, artifact in others:
-        publish_trial(work.tried_with(attempt, outcome, artifact), "contest", may_lead=False)
+    for _ in range(MOST_CONFIRMED):
+        if not ahead or not would_win(ahead[-1][1], winner_of(work.row)):
+            break
+        attempt, _, artifact = ahead.pop()
+        _confirm(work, bench, attempt, artifact, default_digest)
+    for attempt, outcome, artifact in ahead:
+        wins = would_win(outcome, winner_of(work.row))
+        publish_trial(work.tried_with(attempt, outcome, artifact), "contest", may_lead=not wins)
 
 
-def _measure(work: Slice, bench: Bench, attempt: Attempt) -> tuple[Outcome, Artifact | None]:
-    assert attempt.candidate is not None
-    attempt.began = time.monotonic()
-    built = work.build(attempt.route, attempt.candidate)
-    attempt.build_s = time.monotonic() - attempt.began
+def _built(work: Slice, attempts: Iterable[Attempt]) -> Iterator[tuple[Attempt, Artifact | Outcome]]:
+    """Attempts with what their builds came to, a few builds ahead of the measurements."""
+    remaining = iter(attempts)
+    while batch := list(islice(remaining, BUILT_TOGETHER)):
+        make_room(work)
+        names = dict.fromkeys(attempt.route.name for attempt in batch)
+        work.doing(f"{', '.join(names)}: building")
+        candidates = [(one.route, one.candidate) for one in batch if one.candidate is not None]
+        yield from zip(batch, work.build_all(candidates), strict=True)
+
+
+def _measure(
+    work: Slice, bench: Bench, attempt: Attempt, built: Artifact | Outcome
+) -> tuple[Outcome, Artifact | None]:
     if isinstance(built, Outcome):
+        attempt.took_s = built.build_s
         return built, None
+    attempt.build_s = float(built.facts.get("build_s", 0.0))
+    began = time.monotonic()
     outcome = usable(bench.measure(built, work.shop.limits))
-    attempt.took_s = time.monotonic() - attempt.began
+    attempt.took_s = attempt.build_s + time.monotonic() - began
     return outcome, built
 
 
@@ -290,15 +324,17 @@ def _candidates(work: Slice, route: Route) -> Iterator[Candidate]:
 
 
 def _slices_deserved(work: Slice, default: Outcome) -> int:
-    from tuning.tune import tuning_gain
-
     tunable = any(isinstance(route, Tunable) and not work.supports(route) for route in work.shop.routes)
     if not conf().tuning or not tunable or default.timing is None or work.row.routes:
         return 0
-    op_type = work.row.operator.op_type
-    return tuning_slices(
-        op_type, default.timing.median_us, work.row.calls, tuning_gain(op_type), conf().tuning_slices
-    )
+    most, default_us = conf().tuning_slices, default.timing.median_us
+    return tuning_slices(work.row.operator.op_type, default_us, work.row.calls, most)
+
+
+def _first_slice(work: Slice) -> dict[str, Any]:
+    from tuning.tune import next_slice
+
+    return next_slice(work)
 
 
 def _tune(work: Slice) -> dict[str, Any]:

@@ -68,15 +68,14 @@ def test_old_related_operators_of_little_worth_are_discarded() -> None:
 
 
 def test_tuning_goes_where_time_is_spent() -> None:
-    small = tuning_slices("Conv", default_us=50, calls=1, gain=None, most=4)
-    large = tuning_slices("Conv", default_us=5000, calls=10, gain=None, most=4)
+    small = tuning_slices("Conv", default_us=50, calls=1, most=4)
+    large = tuning_slices("Conv", default_us=5000, calls=10, most=4)
     assert 0 < small < large
 
 
-def test_trivial_and_hopeless_operators_are_hardly_tuned() -> None:
-    assert tuning_slices("Reshape", default_us=900, calls=9, gain=None, most=4) == 0
-    assert tuning_slices("Reshape+Transpose", default_us=900, calls=9, gain=None, most=4) == 0
-    assert tuning_slices("Reshape+Conv", default_us=900, calls=9, gain=None, most=4) > 0
-    assert tuning_slices("Relu", default_us=4, calls=9, gain=None, most=4) == 0
-    assert tuning_slices("Conv", default_us=5000, calls=10, gain=0.0, most=4) == 1
-    assert tuning_slices("Conv", default_us=5000, calls=10, gain=0.4, most=0) == 0
+def test_trivial_operators_are_not_tuned() -> None:
+    assert tuning_slices("Reshape", default_us=900, calls=9, most=4) == 0
+    assert tuning_slices("Reshape+Transpose", default_us=900, calls=9, most=4) == 0
+    assert tuning_slices("Reshape+Conv", default_us=900, calls=9, most=4) > 0
+    assert tuning_slices("Relu", default_us=4, calls=9, most=4) == 0
+    assert tuning_slices("Conv", default_us=5000, calls=10, most=0) == 0

@@ -1,0 +1,77 @@
+"""Slices of tuning as rows: the history that expectations are learnt from, and how well they held."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from catalog.models import Best
+from tuning.models import Exploration, TuningSlice
+from tuning.worth import About, Accuracy, Estimator, Past, accuracy, family_of_slice, room_of
+
+_LEARNT_FROM = 2_000  # slices: the latest
+_JUDGED = 5_000
+
+
+def estimator() -> Estimator:
+    """What the latest slices teach."""
+    rows = TuningSlice.objects.order_by("-pk").values_list(
+        "exploration_id", "route", "family", "gained", "before_us", "exploration__operator__op_type",
+        "exploration__operator__flops", "exploration__operator__bytes_moved",
+        "exploration__setting__description",
+    )[:_LEARNT_FROM]  # fmt: skip
+    counted: dict[tuple[int, str], int] = defaultdict(int)
+    history = []
+    for exploration, route, family, gained, before_us, op_type, flops, moved, setting in reversed(rows):
+        number = counted[exploration, route]
+        counted[exploration, route] += 1
+        room = room_of(before_us, flops, moved, _threads(setting)) if before_us else 1.0
+        history.append(Past(About(exploration, route, op_type, family, number, room), gained))
+    return Estimator(history)
+
+
+def about_next(row: Exploration, route: str, best_us: float) -> About:
+    """The next slice of a route on an exploration (operator and setting loaded)."""
+    done = TuningSlice.objects.filter(exploration=row, route=route).count()
+    operator = row.operator
+    room = room_of(best_us, operator.flops, operator.bytes_moved, _threads(row.setting.description))
+    return About(row.pk, route, operator.op_type, family_of_slice(operator.op_type, best_us), done, room)
+
+
+def gained(before: Best | None, after: Best | None) -> float:
+    """Share of the time that the fastest known has fallen by; by ratios to the default, since times of two
+    moments differ by the machine's mood."""
+    if before is None or after is None or before.implementation_id == after.implementation_id:
+        return 0.0
+    if before.ratio_to_default <= 0 or after.ratio_to_default <= 0:
+        return 0.0
+    return max(0.0, 1 - before.ratio_to_default / after.ratio_to_default)
+
+
+def _threads(setting: Mapping[str, object]) -> int:
+    return int(str(setting.get("threads", 1)))
+
+
+@dataclass(frozen=True)
+class TuningAccuracy:
+    """Expected against gained: of all slices looked at, by op type (the most tuned first), and each pair."""
+
+    overall: Accuracy | None  # None: nothing was tuned yet
+    by_op_type: dict[str, Accuracy]
+    pairs: list[tuple[float, float]]
+
+
+def tuning_accuracy() -> TuningAccuracy:
+    """Over the latest slices."""
+    by_type: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    rows = TuningSlice.objects.order_by("-pk").values_list(
+        "exploration__operator__op_type", "expected_gain", "gained"
+    )
+    for op_type, expected, found in rows[:_JUDGED]:
+        by_type[op_type].append((expected, found))
+    pairs = [pair for some in by_type.values() for pair in some]
+    ordered = sorted(by_type.items(), key=lambda one: (-len(one[1]), one[0]))
+    return TuningAccuracy(
+        accuracy(pairs) if pairs else None, {name: accuracy(some) for name, some in ordered}, pairs
+    )

@@ -1,0 +1,198 @@
+"""What the next slice of tuning is expected to bring, learnt from the slices so far. Pure.
+
+A slice's gain is a share of the time. It is taken to be ``level × weight``: the weight falls with every
+slice that was spent before (by a factor that is learnt too) and with the room that is left above the
+machine's limits; the level is learnt from the general to the particular: all slices, those of the route, of
+the op type, of its family (op type and size class), of this exploration. Each step is the least-squares fit
+to its own slices, drawn towards the step above as if that were a few slices more: with few slices the general
+rules, with many the particular.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tuning.measure.roofline import CLOCK_HZ, FLOPS_PER_CYCLE, L1_BYTES_PER_CYCLE
+
+PRIOR_GAIN = 0.08  # of a first slice, before anything was ever tuned
+PRIOR_DECAY = 0.6  # what is left of a slice's gain for the one after it
+DRAW = (4.0, 3.0, 3.0, 2.0, 1.0)  # slices that the step above counts for, from all slices to this exploration
+LEAST_GAIN = 0.005  # below, no race could tell the tuned one from the untuned
+LEAST_US_PER_S = 0.01  # saved time per second of tuning, below which the second is wasted
+HONEST_SHARE = 8  # of hopeless operators every so-many-th gets its first slice all the same
+REACHABLE = 5.0
+"""The best code known takes about this many times the roofline's floor, whose peaks no processor has."""
+
+_DECAYS = [0.3 + 0.05 * step for step in range(14)]
+_LEAST_ROOM = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """A slice, as far as its gain depends on it."""
+
+    exploration: int
+    route: str
+    op_type: str
+    family: str
+    number: int  # slices that this route had on this exploration before
+    room: float = 1.0  # share of the best known time above what the machine could reach
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A slice that was done."""
+
+    about: About
+    gained: float
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """A share of the time, and in a few words where it comes from."""
+
+    gain: float
+    why: str
+
+
+def size_class(time_us: float) -> str:
+    """In words, by the time of one run."""
+    limits = ((20, "tiny"), (200, "small"), (2_000, "medium"), (20_000, "large"))
+    return next((name for limit, name in limits if time_us < limit), "huge")
+
+
+def family_of_slice(op_type: str, time_us: float) -> str:
+    """What is learnt together."""
+    return f"{op_type[:80]}, {size_class(time_us)}"
+
+
+def room_of(time_us: float, flops: float, bytes_moved: float, threads: int) -> float:
+    """Share of the time that is more than the machine needs; at least a little."""
+    per_s = max(1, threads) * CLOCK_HZ
+    floor_us = 1e6 * max(flops / (per_s * FLOPS_PER_CYCLE), bytes_moved / (per_s * L1_BYTES_PER_CYCLE))
+    return min(1.0, max(_LEAST_ROOM, 1 - REACHABLE * floor_us / max(time_us, 1e-9)))
+
+
+class Estimator:
+    """Expectations from a history of slices."""
+
+    def __init__(self, history: Iterable[Past]) -> None:
+        self.history = tuple(history)
+        self.decay = _fitted_decay(self.history)
+
+    def expect(self, about: About) -> Expectation:
+        level, told = PRIOR_GAIN, "nothing yet"
+        chosen: Sequence[Past] = self.history
+        for (name, same), draw in zip(_steps(about), DRAW, strict=True):
+            chosen = [past for past in chosen if same(past.about)]
+            if chosen:
+                level = _level(chosen, self.decay, level, draw)
+                told = f"{len(chosen)} slice{'s' * (len(chosen) > 1)} of {name}"
+        gain = level * _weight(about, self.decay)
+        return Expectation(min(about.room, max(0.0, gain)), f"learnt from {told}")
+
+
+def worth_us(calls: float, best_us: float, gain: float) -> float:
+    """Calls × time × expected gain: microseconds that a slice is expected to save."""
+    return calls * best_us * gain
+
+
+def not_worth(calls: float, best_us: float, expected: Expectation, slice_s: float) -> str:
+    """Why the next slice is not worth its seconds, in one sentence; empty where it is."""
+    saved = worth_us(calls, best_us, expected.gain)
+    if expected.gain >= LEAST_GAIN and saved >= LEAST_US_PER_S * slice_s:
+        return ""
+    return (
+        f"Tuning it on is expected to save {100 * expected.gain:.1f} % of {best_us:.3g} µs"
+        f" × {calls:.3g} calls ({expected.why}): not worth {slice_s:.0f} s."
+    )
+
+
+def hopeless_but_tried(number: int, identity: str) -> bool:
+    """Whether an operator gets a first slice though nothing is expected: a few do, lest the belief that
+    nothing can be won could never turn out wrong. ``identity`` ends in hexadecimal digits (a key)."""
+    return number == 0 and int(identity[-6:], 16) % HONEST_SHARE == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How well expectations held. Gains and errors are shares of the time."""
+
+    count: int
+    mean_expected: float
+    mean_gained: float
+    mean_absolute_error: float
+    rank_correlation: float | None  # Spearman's; None where it says nothing (one slice, or all alike)
+
+
+def accuracy(pairs: Sequence[tuple[float, float]]) -> Accuracy:
+    """Of (expected, gained) pairs; at least one."""
+    count = len(pairs)
+    expected, gained = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    return Accuracy(
+        count,
+        sum(expected) / count,
+        sum(gained) / count,
+        sum(abs(e - g) for e, g in pairs) / count,
+        spearman(expected, gained),
+    )
+
+
+def spearman(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """The rank correlation, ties at their mean rank; None where either is constant."""
+    a, b = _ranks(one), _ranks(other)
+    if not a:
+        return None
+    mean = (len(a) + 1) / 2
+    spread = sum((x - mean) ** 2 for x in a) * sum((y - mean) ** 2 for y in b)
+    if spread == 0:
+        return None
+    return float(sum((x - mean) * (y - mean) for x, y in zip(a, b, strict=True)) / spread**0.5)
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    order = sorted(range(len(values)), key=lambda i: values[i])
+    starts = [i for i in range(len(order)) if i == 0 or values[order[i]] != values[order[i - 1]]]
+    ranks = [0.0] * len(values)
+    for start, end in pairwise([*starts, len(order)]):
+        for i in order[start:end]:
+            ranks[i] = (start + 1 + end) / 2
+    return ranks
+
+
+def _steps(about: About) -> tuple[tuple[str, Callable[[About], bool]], ...]:
+    """From the general to the particular: a name, and whether a past slice belongs."""
+    return (
+        ("any kind", lambda past: True),
+        (about.route, lambda past: past.route == about.route),
+        (about.op_type, lambda past: past.op_type == about.op_type),
+        (about.family, lambda past: past.family == about.family),
+        ("this operator", lambda past: past.exploration == about.exploration),
+    )
+
+
+def _weight(about: About, decay: float) -> float:
+    return about.room * decay**about.number
+
+
+def _level(chosen: Sequence[Past], decay: float, above: float, draw: float) -> float:
+    """Least squares of gained = level × weight, with ``draw`` slices' worth of the step above."""
+    weights = [_weight(past.about, decay) for past in chosen]
+    met = sum(weight * past.gained for weight, past in zip(weights, chosen, strict=True))
+    return (met + draw * above) / (sum(weight**2 for weight in weights) + draw)
+
+
+def _fitted_decay(history: Sequence[Past]) -> float:
+    """The decay that explains the history best, drawn towards the prior."""
+    scale = sum(past.gained**2 for past in history) / len(history) if history else 0.0
+    if scale == 0:
+        return PRIOR_DECAY
+
+    def cost(decay: float) -> float:
+        level = _level(history, decay, PRIOR_GAIN, DRAW[0])
+        errors = sum((past.gained - level * _weight(past.about, decay)) ** 2 for past in history)
+        return errors / scale + 4 * ((decay - PRIOR_DECAY) / 0.2) ** 2
+
+    return min(_DECAYS, key=cost)
