@@ -1,4 +1,4 @@
-"""A C compiler wherever there is one: ``$CC``, gcc, cc, clang, else the ``zig cc`` of the ziglang wheel."""
+"""A C (or C++) compiler wherever there is one: ``$CC``, gcc, cc, clang, else the ziglang wheel's."""
 
 from __future__ import annotations
 
@@ -22,17 +22,28 @@ COMPILE_TIMEOUT_S = 120.0
 _ERROR_LINES = 12
 
 
+_COMPILERS = {
+    "c": ("CC", ("gcc", "cc", "clang"), "cc"),
+    "c++": ("CXX", ("g++", "c++", "clang++"), "c++"),
+}
+"""Language → the variable that chooses its compiler, the usual names, and zig's name for it."""
+
+
 @functools.cache
-def find_compiler() -> tuple[str, ...]:
-    """The command that compiles C; raises :class:`LoadError` where there is none."""
-    if chosen := os.environ.get("CC"):
+def find_compiler(language: str = "c") -> tuple[str, ...]:
+    """The command that compiles C (or ``c++``); raises :class:`LoadError` where there is none."""
+    variable, names, zig = _COMPILERS[language]
+    if chosen := os.environ.get(variable):
         return tuple(shlex.split(chosen))
-    for name in ("gcc", "cc", "clang"):
+    for name in names:
         if path := shutil.which(name):
             return (path,)
     if importlib.util.find_spec("ziglang") is not None:
-        return (sys.executable, "-m", "ziglang", "cc")
-    raise LoadError("no C compiler: install gcc or clang, set CC, or pip install ziglang")
+        return (sys.executable, "-m", "ziglang", zig)
+    raise LoadError(
+        f"no {language.upper()} compiler: install {names[0]} or {names[-1]}, set {variable}, "
+        "or pip install ziglang"
+    )
 
 
 def compile_shared(

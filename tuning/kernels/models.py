@@ -76,7 +76,7 @@ class KernelVersion(models.Model):
     example = models.ForeignKey(Operator, models.SET_NULL, null=True, blank=True, related_name="+")
     state = models.CharField(max_length=20, choices=VersionState, default=VersionState.SUBMITTED)
     state_reason = models.CharField(max_length=500, blank=True)  # why it waits, failed, or what was decided
-    operators_seen = models.BigIntegerField(default=0)  # the newest operator row that it was matched against
+    explorations_seen = models.BigIntegerField(default=0)  # the newest that it was matched against
     submitted_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
     submitted_at = models.DateTimeField(auto_now_add=True)
     decided_by = models.ForeignKey(

@@ -44,7 +44,7 @@ class Migration(migrations.Migration):
                 ('licence', models.CharField(max_length=60)),
                 ('state', models.CharField(choices=[('submitted', 'Submitted'), ('building', 'Building'), ('failed', 'Failed'), ('awaiting', 'Awaiting'), ('approved', 'Approved'), ('rejected', 'Rejected'), ('revoked', 'Revoked'), ('superseded', 'Superseded')], default='submitted', max_length=20)),
                 ('state_reason', models.CharField(blank=True, max_length=500)),
-                ('operators_seen', models.BigIntegerField(default=0)),
+                ('explorations_seen', models.BigIntegerField(default=0)),
                 ('submitted_at', models.DateTimeField(auto_now_add=True)),
                 ('decided_at', models.DateTimeField(blank=True, null=True)),
                 ('approved_at', models.DateTimeField(blank=True, null=True)),

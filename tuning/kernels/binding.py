@@ -1,0 +1,82 @@
+"""Between rows and the pure route: versions as kernels to contest, and what was made of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from django.db.models import QuerySet
+
+from catalog.models import Implementation
+from catalog.models import Operator as OperatorRow
+from catalog.services.withdrawing import withdraw
+from opatlas.identity import Operator
+from opatlas.identity.operator import canonical_json
+from tuning.kernels.models import KernelVersion, VersionState
+from tuning.routes.base import Candidate
+from tuning.routes.manual.cpp import CppRoute, SubmittedKernel
+from tuning.routes.manual.matching import parse_pattern
+
+
+def submitted_kernel(version: KernelVersion) -> SubmittedKernel:
+    """The pure form of a version."""
+    return SubmittedKernel(
+        organisation=version.kernel.organisation.name,
+        name=version.kernel.name,
+        version=version.number,
+        language=version.language,
+        source=version.source,
+        flags=tuple(version.flags),
+        pattern=parse_pattern(version.pattern),
+    )
+
+
+def approved_kernels(operator: OperatorRow) -> Iterator[SubmittedKernel]:
+    """Every approved kernel that matches this operator: of all organisations, for all scopes. Approving a
+    kernel shares it; its licence is stated."""
+    parsed = Operator.from_json(operator.graph)
+    versions = KernelVersion.objects.filter(state=VersionState.APPROVED).order_by("pk")
+    for version in versions.select_related("kernel__organisation"):
+        kernel = submitted_kernel(version)
+        if not kernel.pattern.refuses(parsed):
+            yield kernel
+
+
+def bind_approved(route: CppRoute, operator: OperatorRow) -> CppRoute:
+    """The route, with every approved kernel that matches."""
+    return route.with_kernels(approved_kernels(operator))
+
+
+def why_not_publish(candidate: Candidate) -> str:
+    """Empty where a candidate's version is approved at this moment, else why nothing of it may be served.
+
+    Asked inside the publishing transaction: the version's row stays locked until that ends, so that a
+    revocation comes before it or withdraws what it published.
+    """
+    given = candidate.parameters
+    version = (
+        KernelVersion.objects.select_for_update(of=("self",))
+        .filter(
+            kernel__organisation__name=given["organisation"],
+            kernel__name=given["kernel"],
+            number=given["version"],
+        )
+        .first()
+    )
+    if version is None:
+        return "its kernel is not known any more"
+    if hashlib.sha256(str(given["source"]).encode()).hexdigest() != version.source_sha256:
+        return "its source is not the one that was approved"
+    return "" if version.state == VersionState.APPROVED else f"its kernel is {version.state}"
+
+
+def implementations_of(version: KernelVersion) -> QuerySet[Implementation]:
+    """What was made of a version, for whatever operator."""
+    parameters = dict(submitted_kernel(version).candidate().parameters)
+    digest = hashlib.sha256(canonical_json(parameters)).hexdigest()
+    return Implementation.objects.filter(route="cpp", candidate_sha256=digest)
+
+
+def withdraw_version(version: KernelVersion, reason: str) -> int:
+    """Take everything that was made of a version out of service; the bests fall back."""
+    return withdraw(implementations_of(version), reason)

@@ -1,0 +1,92 @@
+"""Deciding: approve, reject, revoke. By somebody who did not write it, with a reason, kept for ever."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
+
+from catalog.errors import RequestError
+from tuning.bell import bell
+from tuning.kernels.binding import withdraw_version
+from tuning.kernels.models import KernelVersion, VersionState
+from tuning.kernels.planning import matching_explorations
+from tuning.kernels.states import NotAllowed, NotInThatState, move
+from tuning.models import Exploration, Stage, State
+from tuning.rounds import ask_for_round
+
+PERMISSION = "kernels.decide"
+MOST_REASON = 500
+_BATCH = 500
+
+
+def may_decide(user: User, version: KernelVersion) -> str:
+    """Empty where this user may decide on this version, else the sentence that says why not."""
+    if not user.is_active or not user.has_perm(PERMISSION):
+        return "Deciding on kernels needs the permission 'kernels.decide': ask an administrator."
+    if version.kernel.versions.filter(submitted_by=user).exists():
+        return "Somebody other than those who submitted the kernel must decide on it."
+    return ""
+
+
+def approve(version: KernelVersion, *, user: User, reason: str) -> KernelVersion:
+    """Let an evaluated version into every contest that it matches, now and later."""
+    reason = _check(version, user, reason)
+    capabilities: set[str] = set()
+    with transaction.atomic():
+        now = timezone.now()
+        decided = {"decided_by": user, "decided_at": now, "approved_at": now}
+        if not move(
+            version, (VersionState.AWAITING,), VersionState.APPROVED, who=user, reason=reason, **decided
+        ):
+            raise _not_in(version, "approved", "awaiting approval")
+        why = f"kernel {version.label} approved"
+        matching: list[int] = []
+        for row in matching_explorations(version):
+            if row.state == State.QUEUED and row.stage <= Stage.CONTEST:
+                continue  # its contest is still to come, and will name this kernel
+            matching.append(row.pk)
+            capabilities.add(row.capability)
+        for start in range(0, len(matching), _BATCH):
+            batch = Exploration.objects.filter(pk__in=matching[start : start + _BATCH])
+            ask_for_round(batch, [version.route], why)
+    bell.ring(capabilities)
+    return version
+
+
+def reject(version: KernelVersion, *, user: User, reason: str) -> KernelVersion:
+    """Refuse an evaluated version."""
+    reason = _check(version, user, reason)
+    decided = {"decided_by": user, "decided_at": timezone.now()}
+    if not move(version, (VersionState.AWAITING,), VersionState.REJECTED, who=user, reason=reason, **decided):
+        raise _not_in(version, "rejected", "awaiting approval")
+    return version
+
+
+def revoke(version: KernelVersion, *, user: User, reason: str) -> KernelVersion:
+    """Withdraw an approved version at once; what it led falls back to the next best."""
+    reason = _check(version, user, reason)
+    with transaction.atomic():
+        withdrawn = {"withdrawn_at": timezone.now()}
+        if not move(
+            version, (VersionState.APPROVED,), VersionState.REVOKED, who=user, reason=reason, **withdrawn
+        ):
+            raise _not_in(version, "revoked", "approved")
+        withdraw_version(version, f"kernel {version.label} revoked: {reason}")
+    return version
+
+
+def _check(version: KernelVersion, user: User, reason: str) -> str:
+    if why_not := may_decide(user, version):
+        raise NotAllowed(why_not)
+    reason = " ".join(reason.split()) if isinstance(reason, str) else ""
+    if not 1 <= len(reason) <= MOST_REASON or "\0" in reason:
+        raise RequestError(f"Say why, in 1 to {MOST_REASON} characters.", "reason")
+    return reason
+
+
+def _not_in(version: KernelVersion, done: str, needed: str) -> NotInThatState:
+    version.refresh_from_db()
+    return NotInThatState(
+        f"Only a version that is {needed} can be {done}; {version.label} is {version.state}."
+    )

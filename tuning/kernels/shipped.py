@@ -1,0 +1,54 @@
+"""The kernels that come with Opatlas: examples, submitted the way that anybody's are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from django.contrib.auth.models import User
+
+from catalog.models import Organisation
+from catalog.services import default_organisation
+from tuning.kernels.deciding import approve, may_decide
+from tuning.kernels.models import KernelVersion, VersionState
+from tuning.kernels.states import NotInThatState
+from tuning.kernels.submitting import Submission, submit
+
+FOLDER = Path(__file__).parent / "examples"
+
+
+def examples() -> list[Submission]:
+    """Every example, by name: ``<name>.json`` says what ``<name>.c`` or ``.cc`` is."""
+    return [_read(path) for path in sorted(FOLDER.glob("*.json"))]
+
+
+def submit_examples(user: User, organisation: Organisation | None = None) -> list[KernelVersion]:
+    """Submit every example and give the versions; what is there already, unchanged, is left alone."""
+    organisation = organisation or default_organisation()
+    versions = []
+    for submission in examples():
+        try:
+            versions.append(submit(submission, user=user, organisation=organisation))
+        except NotInThatState:
+            there = KernelVersion.objects.filter(
+                kernel__organisation=organisation, kernel__name=submission.name
+            )
+            versions.append(there.select_related("kernel").latest("number"))
+    return versions
+
+
+def approve_all(user: User, reason: str) -> list[KernelVersion]:
+    """Approve every version that awaits it and that this user may decide on."""
+    awaiting = KernelVersion.objects.filter(state=VersionState.AWAITING).select_related("kernel")
+    return [
+        approve(version, user=user, reason=reason)
+        for version in awaiting.order_by("pk")
+        if not may_decide(user, version)
+    ]
+
+
+def _read(path: Path) -> Submission:
+    document: dict[str, Any] = json.loads(path.read_text())
+    source = (FOLDER / document.pop("file")).read_text()
+    return Submission(source=source, **document)

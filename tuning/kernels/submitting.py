@@ -1,0 +1,170 @@
+"""Submitting: a checked source becomes a version. Editing is submitting under a name that there is."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+
+from catalog.errors import RequestError, TooLarge, Unknown
+from catalog.models import Operator as OperatorRow
+from catalog.models import Organisation
+from opatlas.identity import Operator
+from opatlas.identity.operator import canonical_json
+from tuning.kernels.binding import withdraw_version
+from tuning.kernels.models import LIVE_STATES, Kernel, KernelVersion, VersionState
+from tuning.kernels.planning import plan, ring_for
+from tuning.kernels.states import NotAllowed, NotInThatState, move, record, stop_evaluating
+from tuning.routes.manual.cpp import MAX_SOURCE_BYTES
+from tuning.routes.manual.flags import check_flags
+from tuning.routes.manual.matching import parse_pattern
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{1,79}")
+MAX_PATTERN_BYTES = 32 << 10
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What somebody submits. ``example`` is the key of an operator to evaluate it on."""
+
+    name: str
+    source: str
+    pattern: Mapping[str, Any]
+    language: str = "c"
+    flags: Sequence[str] = field(default=())
+    author: str = ""
+    licence: str = ""  # an SPDX expression: "MIT", "Apache-2.0"
+    description: str = ""
+    example: str = ""
+
+    def checked(self) -> dict[str, Any]:
+        """The columns of a version; raises RequestError or another CallerError, with where it is."""
+        if not _NAME.fullmatch(self.name):
+            raise RequestError(
+                "A kernel's name has 2 to 80 of a-z, 0-9, '.', '_' and '-', a letter or digit first.", "name"
+            )
+        size = len(self.source.encode("utf-8", "replace"))
+        if size > MAX_SOURCE_BYTES:
+            raise TooLarge(f"A source has at most {MAX_SOURCE_BYTES >> 10} KiB; this has {size}.", "source")
+        if "opatlas_run" not in self.source:
+            raise RequestError("The source must define opatlas_run: see docs/kernels.md.", "source")
+        if not _storable(self.source):
+            raise RequestError("The source must be text: no NUL, no lone surrogates.", "source")
+        pattern = dict(self.pattern) if isinstance(self.pattern, Mapping) else self.pattern
+        parse_pattern(pattern)
+        if len(canonical_json(pattern)) > MAX_PATTERN_BYTES or not _storable(str(pattern)):
+            raise RequestError(f"A pattern is text of at most {MAX_PATTERN_BYTES >> 10} KiB.", "pattern")
+        return {
+            "source": self.source,
+            "source_sha256": hashlib.sha256(self.source.encode()).hexdigest(),
+            "language": self.language,
+            "flags": list(check_flags(self.flags, self.language)),
+            "pattern": pattern,
+            "author": _line(self.author, "author", 200),
+            "licence": _licence(self.licence),
+        }
+
+
+def may_submit(user: User) -> str:
+    """Empty where this user may submit kernels, else why not."""
+    return "" if user.is_active else "This account is switched off."
+
+
+def submit(submission: Submission, *, user: User, organisation: Organisation) -> KernelVersion:
+    """Keep a submission as a new version and queue its evaluation.
+
+    A name that the organisation has already is an edit: the version before is superseded and, where it was
+    approved, withdrawn at once.
+    """
+    if why_not := may_submit(user):
+        raise NotAllowed(why_not)
+    columns = submission.checked()
+    description = _line(submission.description, "description", 500, needed=False)
+    example = _example(submission, organisation)
+    with transaction.atomic():
+        Kernel.objects.get_or_create(
+            organisation=organisation, name=submission.name, defaults={"created_by": user}
+        )
+        kernel = Kernel.objects.select_for_update().get(organisation=organisation, name=submission.name)
+        last = kernel.current
+        if last is not None:
+            _refuse_unchanged(last, columns)
+            _supersede(last, user)
+        if description and description != kernel.description:
+            kernel.description = description
+            kernel.save(update_fields=["description"])
+        version = KernelVersion.objects.create(
+            kernel=kernel,
+            number=last.number + 1 if last else 1,
+            submitted_by=user,
+            example=example,
+            **columns,
+        )
+        record(version, VersionState.SUBMITTED, who=user)
+        plan(version)
+    ring_for(version)
+    return version
+
+
+def _refuse_unchanged(last: KernelVersion, columns: Mapping[str, Any]) -> None:
+    """The very same again is no edit, unless the last one failed or was refused: it may do better now."""
+    names = ("source_sha256", "language", "flags", "pattern", "licence", "author")
+    same = all(getattr(last, name) == columns[name] for name in names)
+    if same and last.state in (VersionState.SUBMITTED, VersionState.BUILDING, VersionState.AWAITING,
+                               VersionState.APPROVED):  # fmt: skip
+        raise NotInThatState(f"Nothing was changed: {last.label} is this very kernel, and {last.state}.")
+
+
+def _supersede(last: KernelVersion, user: User) -> None:
+    was_approved = last.state == VersionState.APPROVED
+    reason = f"edited by {user.get_username()}: version {last.number + 1} takes its place"
+    if move(last, LIVE_STATES, VersionState.SUPERSEDED, who=user, reason=reason, withdrawn_at=timezone.now()):
+        stop_evaluating(last, "a newer version took its place")
+        if was_approved:
+            withdraw_version(last, f"kernel {last.label} was {reason}")
+
+
+def _example(submission: Submission, organisation: Organisation) -> OperatorRow | None:
+    if not submission.example:
+        return None
+    key = submission.example
+    row = OperatorRow.objects.filter(key=key).first() if len(key) <= 80 and _storable(key) else None
+    if row is None:
+        raise Unknown("There is no such operator in the catalogue: look it up once, then name it.", "example")
+    refused = parse_pattern(submission.pattern).refuses(Operator.from_json(row.graph))
+    if refused:
+        raise RequestError(f"The example does not match the pattern: {refused}.", "example")
+    return row
+
+
+def _licence(text: str) -> str:
+    text = _line(text, "licence", 60)
+    try:
+        return str(canonicalize_license_expression(text))
+    except InvalidLicenseExpression:
+        raise RequestError(
+            f"{text[:60]!r} is no SPDX licence: name one such as MIT, Apache-2.0 or BSD-3-Clause.", "licence"
+        ) from None
+
+
+def _line(text: str, where: str, most: int, *, needed: bool = True) -> str:
+    line = " ".join(text.split()) if isinstance(text, str) else ""
+    if (needed and not line) or len(line) > most or not _storable(line):
+        raise RequestError(f"The {where} is a text of {int(needed)} to {most} characters.", where)
+    return line
+
+
+def _storable(text: str) -> bool:
+    """Whether every database can keep it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
