@@ -53,6 +53,16 @@ def _read(path: Path, name: str, digest: str) -> bytes:
     return content
 
 
+def sealed_memory_file(name: str, content: bytes) -> int:
+    """The descriptor of an anonymous file with this content that nobody can change any more."""
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with os.fdopen(os.dup(descriptor), "wb") as stream:
+        stream.write(content)
+    seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+    return descriptor
+
+
 class Library:
     """A shared library loaded from bytes. ``functions`` are reached through ``handle`` (a ctypes.CDLL)."""
 
@@ -67,11 +77,7 @@ class Library:
     def _from_memory(self, content: bytes, name: str) -> ctypes.CDLL:
         if not hasattr(os, "memfd_create") or not Path("/proc/self/fd").exists():
             return self._from_folder(content, name)
-        self._descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        with os.fdopen(os.dup(self._descriptor), "wb") as stream:
-            stream.write(content)
-        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
-        fcntl.fcntl(self._descriptor, fcntl.F_ADD_SEALS, seals)
+        self._descriptor = sealed_memory_file(name, content)
         # The descriptor stays open while the library is loaded: the linker knows a library by its path, and
         # a number used again would give back this library instead of the next.
         return ctypes.CDLL(f"/proc/self/fd/{self._descriptor}")

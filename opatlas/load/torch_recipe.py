@@ -167,13 +167,13 @@ _threads_now = 0
 def _wrapper(recipe: Mapping[str, Any]) -> Callable[[Callable], Callable]:
     """Put the recipe's process-wide switches around a call: number of threads, oneDNN on or off."""
     threads = int(recipe["threads"])
-    wrapped = functools.partial(_with_threads, threads)
+    wrapped = functools.partial(with_threads, threads)
     if recipe.get("onednn", True):
         return wrapped
     return lambda call: wrapped(_without_onednn(call))
 
 
-def _with_threads(threads: int, call: Callable[[], Any]) -> Callable[[], Any]:
+def with_threads(threads: int, call: Callable[[], Any]) -> Callable[[], Any]:
     def run() -> Any:
         global _threads_now
         # One process runs kernels of several settings; changing the number is too dear to do every time.
