@@ -59,7 +59,9 @@ def keep_records(work: Slice, route: Route, found: list[Record]) -> int:
             update_fields=["time_us", "version", "family", "features"],
         )
         rows = TuningRecord.objects.filter(**key)
-        best = list(rows.filter(version=version).order_by("time_us", "pk").values_list("pk", flat=True)[:KEPT])
+        best = list(
+            rows.filter(version=version).order_by("time_us", "pk").values_list("pk", flat=True)[:KEPT]
+        )
         rows.exclude(pk__in=best).delete()
     return len(best)
 
