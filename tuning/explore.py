@@ -11,6 +11,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -226,7 +227,7 @@ def _untried(work: Slice, routes: Sequence[Route], default_digest: str) -> Itera
             if Attempt(route, None).digest not in work.tried:
                 work.keep_absent(route, reason)
             continue
-        offers.append(Attempt(route, candidate) for candidate in _candidates(work, route))
+        offers.append(map(partial(Attempt, route), _candidates(work, route)))
     known = work.tried | {default_digest}
     for turn in zip_longest(*offers):
         for attempt in turn:

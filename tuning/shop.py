@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -112,6 +112,16 @@ class Slice:
         return self.shop.laboratory.build(
             route, self.operator, self.setting, candidate, folder, self.shop.limits
         )
+
+    def build_all(self, candidates: Sequence[tuple[Route, Candidate]]) -> list[Artifact | Outcome]:
+        """Build several side by side, in their order; a worker's memory and cores bound how many."""
+        jobs = []
+        for route, candidate in candidates:
+            self._builds += 1
+            folder = self.workdir / f"{self._builds:03d}"
+            folder.mkdir()
+            jobs.append((route, candidate, folder))
+        return self.shop.laboratory.build_all(self.operator, self.setting, jobs, self.shop.limits)
 
     @contextmanager
     def bench(self, default: Artifact) -> Iterator[Bench]:

@@ -142,6 +142,12 @@ class FakeLaboratory(AbstractContextManager["FakeLaboratory"]):
                 Manifest("recipe", route.name, operator.to_json(), setting.to_json(), recipe=recipe), workdir
             )
 
+    def build_all(
+        self, operator: Operator, setting: Setting, jobs: Sequence[tuple[Any, Candidate, Path]],
+        limits: Limits = Limits(),  # noqa: B008
+    ) -> list[Artifact | Outcome]:  # fmt: skip
+        return [self.build(route, operator, setting, *rest) for route, *rest in jobs]
+
     def tune(
         self, route: Any, operator: Operator, setting: Setting, workdir: Path, seconds: float
     ) -> list[Candidate] | Outcome:

@@ -96,6 +96,19 @@ def test_only_the_best_of_a_route_is_confirmed(make_miss: Callable[..., Any], wo
     assert statuses(route="quick") == ["ok", "ok", "ok"]
 
 
+def test_where_confirming_the_best_was_a_disappointment_the_next_one_has_its_chance(
+    make_miss: Callable[..., Any], worker_with: Any
+) -> None:
+    make_miss()
+    worker = worker_with(
+        FakeRoute("lucky", offers=[{"ratio": 2.0, "behave": "lucky"}]),
+        FakeRoute("steady", offers=[{"ratio": 1.5}, {"ratio": 1.4}]),
+    )
+    worker.run_until_idle()
+    assert winner() == "steady variant 0"
+    assert Best.objects.get(route="steady").measurement.purpose == "confirm"
+
+
 def test_who_would_not_win_is_not_timed_twice(make_miss: Callable[..., Any], worker_with: Any) -> None:
     worker = worker_with(FakeRoute("slow", offers=[{"ratio": 0.7}]))
     make_miss()
@@ -336,7 +349,7 @@ def test_the_incumbents_evidence_is_renewed_when_a_newcomer_would_beat_it(
     make_miss()
     worker = worker_with(
         FakeRoute("held", offers=[{"ratio": 1.5}]),
-        FakeRoute("new", offers=[{"ratio": 1.6, "incumbent": 1.7}]),
+        FakeRoute("new", "compiler", offers=[{"ratio": 1.6, "incumbent": 1.7}]),
     )
     worker.run_until_idle()
     assert winner() == "held variant 0"
