@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from tuning.claims import Claim
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Exploration, Trial
 from tuning.routes.base import Artifact, Candidate, Route
+from tuning.signing import signing_key
 
 
 @dataclass(frozen=True)
@@ -210,20 +210,6 @@ def artifact_from_catalogue(row: ArtifactRow, folder: Path) -> Artifact:
 def candidate_digest(route: str, parameters: Mapping[str, Any]) -> str:
     """What tells two candidates apart."""
     return hashlib.sha256(canonical_json([route, dict(parameters)])).hexdigest()
-
-
-@cache
-def signing_key() -> Any:
-    """The key that signs manifests: made below OPATLAS_HOME on first use, for its owner's eyes only."""
-    from django.conf import settings
-
-    from opatlas.load import signing
-
-    path = Path(settings.OPATLAS_HOME) / "signing_key.pem"
-    try:
-        return signing.new_key(path)
-    except FileExistsError:
-        return signing.read_key(path)
 
 
 def _insert_trial(tried: Tried, published: Published | None, environment: Environment) -> Trial:

@@ -65,3 +65,8 @@ def path(name: str, pattern: str, description: str) -> OpenApiParameter:
     return OpenApiParameter(
         name, {"type": "string", "pattern": pattern}, OpenApiParameter.PATH, description=description
     )
+
+
+def header(name: str, description: str) -> OpenApiParameter:
+    """A request header that is a text."""
+    return OpenApiParameter(name, OpenApiTypes.STR, OpenApiParameter.HEADER, description=description)

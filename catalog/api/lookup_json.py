@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from catalog import conf, models
 from catalog.errors import RequestError, Unknown
+from catalog.selectors.revoked import ENTRY_LIFE_S, Revocations
 from catalog.selectors.rows import row_by
 from catalog.selectors.served import Accepts, Hit
 from catalog.services.lookups import Asked, LookupAnswer, Result
@@ -122,14 +123,18 @@ def resolve(
     return target_row or register_target(hardware), setting_row or register_setting(wish)
 
 
-def answer_json(answer: LookupAnswer) -> dict[str, Any]:
+def answer_json(answer: LookupAnswer, revocations: Revocations) -> dict[str, Any]:
     """What ``POST /lookup`` answers."""
     body: dict[str, Any] = {
         "target": answer.target.key,
         "setting": answer.setting.key,
         "served": answer.served,
+        "entry_life_s": ENTRY_LIFE_S,
+        "revoked": revocations.artifacts,
         "results": [result_json(result) for result in answer.results],
     }
+    if revocations.all:
+        body["revoked_all"] = True
     if not answer.served:
         body["note"] = unserved_note(answer.target)
     return body

@@ -114,7 +114,20 @@ class ResultSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(required=False, allow_blank=True)
 
 
-class LookupAnswerSerializer(serializers.Serializer[Any]):
+class RevocationsSerializer(serializers.Serializer[Any]):
+    """What a client that keeps entries must know."""
+
+    entry_life_s = serializers.FloatField(help_text="How long an entry may be used without asking again.")
+    revoked = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Artifacts (SHA-256) revoked within that time and a minute: drop them, do not run them.",
+    )
+    revoked_all = serializers.BooleanField(
+        required=False, help_text="Comes, as true, where they are too many to list: drop every entry."
+    )
+
+
+class LookupAnswerSerializer(RevocationsSerializer):
     target = serializers.CharField()
     setting = serializers.CharField()
     served = serializers.BooleanField(help_text="Whether a live worker explores for this target.")
@@ -122,7 +135,7 @@ class LookupAnswerSerializer(serializers.Serializer[Any]):
     results = ResultSerializer(many=True, help_text="One for each operator, in the order asked.")
 
 
-class BestAnswerSerializer(ResultSerializer):
+class BestAnswerSerializer(RevocationsSerializer, ResultSerializer):
     target = serializers.CharField()
     setting = serializers.CharField()
     served = serializers.BooleanField()
@@ -187,6 +200,7 @@ class ImplementationSerializer(serializers.ModelSerializer[models.Implementation
             "build_s",
             "created_at",
             "revoked_at",
+            "revoked_reason",
         ]
 
 
@@ -197,6 +211,18 @@ class ImplementationDetailSerializer(ImplementationSerializer):
 
     class Meta(ImplementationSerializer.Meta):
         fields = [*ImplementationSerializer.Meta.fields, "schedule", "source", "measurements"]
+
+
+class RevokeSerializer(serializers.Serializer[Any]):
+    reason = serializers.CharField(max_length=300, help_text="Why, in a sentence that people will read.")
+
+
+class SignerSerializer(serializers.ModelSerializer[models.Signer]):
+    """A public key. ``public_key`` is raw Ed25519, 32 bytes in hexadecimal; ``sha256`` is its digest."""
+
+    class Meta:
+        model = models.Signer
+        fields = ["sha256", "public_key", "created_at", "retired_at"]
 
 
 class ArtifactFileSerializer(serializers.Serializer[Any]):

@@ -57,6 +57,12 @@ urlpatterns: list[URLPattern | URLResolver] = [
         name="operator-implementations",
     ),
     path("implementations/<row_id:number>", operators.ImplementationView.as_view(), name="implementation"),
+    path(
+        "implementations/<row_id:number>/revoke",
+        operators.RevokeImplementationView.as_view(),
+        name="revoke-implementation",
+    ),
+    path("signers/", artifacts.SignerListView.as_view(), name="signer-list"),
     path("artifacts/<sha256:sha256>", artifacts.ArtifactView.as_view(), name="artifact"),
     path(
         "artifacts/<sha256:sha256>/files/<plain_name:name>",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from catalog import conf, models
 from catalog.errors import StoreError
+from catalog.services.signers import counts, register_signer
 from opatlas.load import Manifest
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ def store_artifact(
 ) -> models.Artifact:
     """Keep a manifest and the files it names (they lie in ``folder``); the same artifact twice is one row.
 
-    Raises :class:`StoreError` when a file is not what the manifest says, or the disk is full: then nothing
-    that was stored before is touched, and nothing half-written stays.
+    Whoever signs is entered among the signers. Raises :class:`StoreError` when a file is not what the
+    manifest says, the disk is full, or the key is retired: then nothing that was stored before is touched,
+    and nothing half-written stays.
     """
     sizes = [store_file(Path(folder), name, sha256) for name, sha256 in sorted(manifest.files.items())]
     signature, signer = _sign(manifest, signing_key)
@@ -43,10 +45,21 @@ def store_artifact(
             "size_bytes": sum(sizes) + len(manifest.to_bytes()),
         },
     )
-    if not made and signature and not row.signature:
+    if not made and signature and row.signer != signer and not counts(row.signer):
         row.signature, row.signer = signature, signer
         row.save(update_fields=["signature", "signer"])
     return row
+
+
+def sign_again(signing_key: Ed25519PrivateKey) -> int:
+    """Sign every artifact that is unsigned or whose signer was retired; returns how many."""
+    fine = models.Signer.objects.filter(retired_at=None).values("sha256")
+    signed = 0
+    for row in models.Artifact.objects.exclude(signer__in=fine).iterator(chunk_size=500):
+        row.signature, row.signer = _sign(Manifest.from_json(row.manifest), signing_key)
+        row.save(update_fields=["signature", "signer"])
+        signed += 1
+    return signed
 
 
 def file_path(sha256: str) -> Path:
@@ -116,4 +129,7 @@ def _sign(manifest: Manifest, key: Ed25519PrivateKey | None) -> tuple[str, str]:
         return "", ""
     from opatlas.load.signing import public_bytes, sign
 
-    return sign(manifest, key).hex(), hashlib.sha256(public_bytes(key)).hexdigest()
+    signer = register_signer(public_bytes(key))
+    if signer.retired_at is not None:
+        raise StoreError(f"The signing key {signer} was retired: give this worker another one.")
+    return sign(manifest, key).hex(), signer.sha256

@@ -28,7 +28,7 @@ class Answer:
     """What the service knows of one operator: ``status`` is ``hit``, ``miss`` or ``need_graph``.
 
     ``best`` is the fastest acceptable implementation with its evidence (times in microseconds), ``state`` and
-    ``reason`` say what became of a miss.
+    ``reason`` say what became of a miss. ``target`` and ``setting`` are the keys that it holds for.
     """
 
     key: str
@@ -36,6 +36,8 @@ class Answer:
     best: Mapping[str, Any] | None = None
     state: str = ""
     reason: str = ""
+    target: str = ""
+    setting: str = ""
 
     @property
     def hit(self) -> bool:
@@ -48,6 +50,10 @@ class Client:
     ``url`` is the service's root (``http://127.0.0.1:8000``), ``key`` an API key with the scope ``lookup``,
     ``job`` the name under which this run's processes are counted as one. The target is this machine unless
     another is given.
+
+    After each lookup ``entry_life_s`` says how long its hits may be used without asking again, and
+    ``revoked`` names artifacts that must no longer be used (``all_revoked``: none may); whoever keeps entries
+    drops those.
     """
 
     def __init__(
@@ -66,6 +72,9 @@ class Client:
         self.job = job
         self.target = target or detect_target()
         self.setting = setting
+        self.entry_life_s = 0.0
+        self.revoked: frozenset[str] = frozenset()
+        self.all_revoked = False
         self._root = parts.path.rstrip("/")
         self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         connect = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
@@ -115,6 +124,9 @@ class Client:
         if wait_s:
             request["wait_s"] = wait_s
         answer = self.call("POST", "/api/v1/lookup", request)
+        self.entry_life_s = float(answer["entry_life_s"])
+        self.revoked = frozenset(answer["revoked"])
+        self.all_revoked = bool(answer.get("revoked_all", False))
         return [
             Answer(
                 key=item["key"],
@@ -122,6 +134,8 @@ class Client:
                 best=item.get("best"),
                 state=item.get("state", ""),
                 reason=item.get("reason", ""),
+                target=answer["target"],
+                setting=answer["setting"],
             )
             for item in answer["results"]
         ]
@@ -130,22 +144,42 @@ class Client:
         """Download a hit's manifest and files into ``folder``; :func:`opatlas.load.load` takes it from there.
 
         The loader verifies every file's SHA-256 against the manifest; this only transports.
+        :func:`opatlas.client.fetch_and_load` checks everything, the signature too.
         """
-        document = self.call("GET", f"/api/v1/artifacts/{best['artifact']}")
+        document = self.manifest(best["artifact"])
         manifest = Manifest.from_json(document["manifest"])
         if manifest.sha256 != best["artifact"]:
             raise ServiceError(
                 f"The service sent manifest {manifest.sha256} where {best['artifact']} was asked for."
             )
+        self.download(best["artifact"], manifest, folder)
+        return manifest
+
+    def manifest(self, sha256: str) -> Mapping[str, Any]:
+        """An artifact's manifest with its signature and signer, as the service sends it."""
+        document: Mapping[str, Any] = self.call("GET", f"/api/v1/artifacts/{sha256}")
+        return document
+
+    def download(self, sha256: str, manifest: Manifest, folder: Path) -> None:
+        """Put the files that an artifact's manifest names into ``folder``, unverified."""
         folder.mkdir(parents=True, exist_ok=True)
         for name in manifest.files:
             if Path(name).name != name:
                 raise ServiceError(f"The manifest names a file outside of its folder: {name!r}.")
-            status, body = self._send("GET", f"/api/v1/artifacts/{manifest.sha256}/files/{name}", None)
+            status, body = self._send("GET", f"/api/v1/artifacts/{sha256}/files/{name}", None)
             if status != 200:
-                raise ServiceError(f"The service answered {status} for file {name} of {manifest.sha256}.")
+                raise ServiceError(f"The service answered {status} for file {name} of {sha256}.")
             (folder / name).write_bytes(body)
-        return manifest
+
+    def signers(self) -> list[Mapping[str, Any]]:
+        """Public keys that sign manifests, as the service lists them: ``sha256``, ``public_key``,
+        ``retired_at``."""
+        found: list[Mapping[str, Any]] = []
+        while True:
+            page = self.call("GET", f"/api/v1/signers/?limit=200&offset={len(found)}")
+            found += page["results"]
+            if not page["next"]:
+                return found
 
     def call(self, verb: str, path: str, document: Any = None) -> Any:
         """One JSON request to any path of the service; returns the JSON answer."""

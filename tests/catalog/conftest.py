@@ -13,10 +13,12 @@ from tests.catalog import making
 
 @pytest.fixture(autouse=True)
 def own_folders(settings: Any, tmp_path: Path) -> None:
-    """Every test has its journal and its store to itself."""
+    """Every test has its journal, its store, and what a process remembers to itself."""
+    from catalog.selectors import revoked
     from catalog.services import journal
 
     journal.close()
+    revoked.forget()
     settings.OPATLAS_HOME = tmp_path / "home"
     settings.OPATLAS_STORE = tmp_path / "store"
 

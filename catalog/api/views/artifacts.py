@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from django.http import FileResponse, HttpResponse, HttpResponseNotModified
+from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework.generics import ListAPIView
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from catalog import models
 from catalog.api.authentication import key_of
-from catalog.api.describing import errors, path
-from catalog.api.serializers import ArtifactSerializer
-from catalog.errors import StoreError, Unknown
+from catalog.api.describing import errors, header, path
+from catalog.api.files import send_file
+from catalog.api.serializers import ArtifactSerializer, SignerSerializer
+from catalog.errors import Unknown
 from catalog.selectors import known
 from catalog.selectors.served import scopes_of
 from catalog.services.artifacts import file_path
@@ -68,37 +70,48 @@ class ArtifactFileView(APIView):
         operation_id="artifact_file",
         tags=["artifacts"],
         summary="One of an artifact's files",
-        description="The ETag is the file's SHA-256 from the manifest: compare before loading.",
-        parameters=[_SHA256, path("name", "^[A-Za-z0-9_.+-]+$", "A plain file name from the manifest.")],
+        description=(
+            "The ETag is the file's SHA-256 from the manifest: compare before loading. One byte range can be "
+            "asked for; with If-Range only of the file that the client began to read."
+        ),
+        parameters=[
+            _SHA256,
+            path("name", "^[A-Za-z0-9_.+-]+$", "A plain file name from the manifest."),
+            header("Range", "bytes=0-1023, bytes=1024- or bytes=-512."),
+            header("If-Range", "The ETag of what the client has a part of."),
+            header("If-None-Match", "ETags of what the client has."),
+        ],
         responses={
             (200, "application/octet-stream"): OpenApiTypes.BINARY,
+            (206, "application/octet-stream"): OpenApiTypes.BINARY,
             304: OpenApiResponse(description="If-None-Match has it already."),
+            416: OpenApiResponse(description="The range lies outside of the file."),
             **errors(404),
         },
     )
-    def get(self, request: Request, sha256: str, name: str) -> Any:
+    def get(self, request: Request, sha256: str, name: str) -> HttpResponseBase:
         row = known.artifact(sha256, scopes_of(key_of(request).organisation))
         # The name is only ever compared with the manifest's; the path is made of the file's digest.
         digest = row.manifest["files"].get(name)
         if digest is None:
             raise Unknown("The artifact has no file with this name: its manifest lists them.")
-        etag = f'"{digest}"'
-        if _matches(request.headers.get("If-None-Match", ""), etag):
-            response: HttpResponse | FileResponse = HttpResponseNotModified()
-        else:
-            response = _file(digest, name)
-        response["ETag"] = etag
+        response = send_file(request._request, file_path(digest), name, f'"{digest}"')
         response["Cache-Control"] = "private, max-age=31536000, immutable"
         return response
 
 
-def _file(digest: str, name: str) -> FileResponse:
-    try:
-        opened = file_path(digest).open("rb")
-    except OSError as error:
-        raise StoreError(f"The store has lost the file {name}.") from error
-    return FileResponse(opened, as_attachment=True, filename=name, content_type="application/octet-stream")
+class SignerListView(ListAPIView[models.Signer]):
+    """Whose signatures on manifests count."""
 
+    serializer_class = SignerSerializer
+    queryset = models.Signer.objects.order_by("-pk")
 
-def _matches(header: str, etag: str) -> bool:
-    return header.strip() == "*" or etag in re.findall(r'"[^"]*"', header)
+    @extend_schema(
+        operation_id="signers",
+        tags=["artifacts"],
+        summary="Public keys that sign manifests",
+        description="What a retired key has signed must be refused. Private keys are the workers' own.",
+        responses={200: SignerSerializer(many=True), **errors(400)},
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)

@@ -16,8 +16,10 @@ from catalog.api.describing import errors, path, query
 from catalog.api.parsers import BoundedJSONParser
 from catalog.api.serializers import BestAnswerSerializer, LookupAnswerSerializer, LookupRequestSerializer
 from catalog.errors import RequestError
+from catalog.models import ApiKey
 from catalog.selectors import known
-from catalog.selectors.served import Accepts
+from catalog.selectors.revoked import Revocations, recently_revoked
+from catalog.selectors.served import Accepts, scopes_of
 from catalog.services.lookups import Asked, LookupRequest, lookup
 
 
@@ -35,7 +37,9 @@ class LookupView(APIView):
             "answered at once and explored in the background; it is committed before the answer leaves, and "
             "asking twice is one exploration with a count. An operator whose graph the service never saw "
             "is answered `need_graph`: send it once. Misses beyond the key's quota are answered `refused`, "
-            "item by item; the request itself succeeds. An unknown target or setting key is a 404."
+            "item by item; the request itself succeeds. An unknown target or setting key is a 404. "
+            "A hit may be used for `entry_life_s` without asking again; `revoked` names artifacts that must "
+            "no longer be used from now on, whoever holds them."
         ),
         request=LookupRequestSerializer,
         responses={200: LookupAnswerSerializer, **errors(400, 404, 413, 415)},
@@ -57,7 +61,7 @@ class LookupView(APIView):
                 wait_s=parsed.wait_s,
             )
         )
-        return _json(lookup_json.answer_json(answer))
+        return _json(lookup_json.answer_json(answer, _revocations(key)))
 
 
 class OperatorBestView(APIView):
@@ -107,9 +111,14 @@ class OperatorBestView(APIView):
                 accepts=accepts,
             )
         )
-        body = lookup_json.answer_json(answer)
+        body = lookup_json.answer_json(answer, _revocations(api_key))
         (result,) = body.pop("results")
         return _json(result | body)
+
+
+def _revocations(key: ApiKey) -> Revocations:
+    """Read after the lookup: what was revoked while it ran is told as well."""
+    return recently_revoked(scopes_of(key.organisation))
 
 
 def _accepts(kinds: str, versions: str) -> Accepts | None:

@@ -20,6 +20,7 @@ from catalog.api.describing import errors, path, query
 from catalog.errors import RequestError
 from catalog.selectors import known
 from catalog.selectors.served import scopes_of
+from catalog.services.withdrawing import withdraw
 
 _NAME = re.compile(r"[A-Za-z0-9_.+]{1,100}")
 _KEY = path("key", "^o1:[0-9a-f]{64}$", "The operator's key.")
@@ -105,6 +106,29 @@ class ImplementationView(APIView):
     def get(self, request: Request, number: int) -> Response:
         row = known.implementation(number, scopes_of(key_of(request).organisation))
         return Response(serializers.ImplementationDetailSerializer(row).data)
+
+
+class RevokeImplementationView(APIView):
+    required_scope = "approve"
+
+    @extend_schema(
+        operation_id="revoke_implementation",
+        tags=["catalogue"],
+        summary="Take an implementation out of service",
+        description=(
+            "It is no longer served from now on, and never leads again; the best falls back to the next that "
+            "was measured. Clients are told with their next lookup. Revoking twice changes nothing."
+        ),
+        request=serializers.RevokeSerializer,
+        responses={200: serializers.ImplementationDetailSerializer, **errors(400, 404)},
+    )
+    def post(self, request: Request, number: int) -> Response:
+        asked = serializers.RevokeSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        scopes = scopes_of(key_of(request).organisation)
+        row = known.implementation(number, scopes)
+        withdraw(models.Implementation.objects.filter(pk=row.pk), asked.validated_data["reason"])
+        return Response(serializers.ImplementationDetailSerializer(known.implementation(number, scopes)).data)
 
 
 class TargetListView(ListAPIView[models.Target]):

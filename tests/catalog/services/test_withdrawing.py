@@ -13,13 +13,6 @@ from catalog.services.standing import Place
 from tests.catalog import making
 
 
-@pytest.fixture(autouse=True)
-def nothing_remembered():
-    revoked.forget()
-    yield
-    revoked.forget()
-
-
 def winner():
     return Best.objects.get(rank=0)
 

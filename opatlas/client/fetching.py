@@ -1,0 +1,135 @@
+"""From a hit to a callable: every check before anything is loaded, each refusal with its reason."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opatlas.client.rest import Answer, Client
+from opatlas.errors import CallerError, LoadError
+from opatlas.identity import Operator, Setting, detect_target
+from opatlas.identity.rekey import rekey
+from opatlas.load import Manifest, load
+from opatlas.load.kernel import Kernel
+from opatlas.load.needs import check_features, check_versions
+from opatlas.load.signing import verify
+
+
+class Refused(LoadError):
+    """An artifact that was not loaded. ``why`` is one word; ``str()`` is the sentence.
+
+    revoked, manifest, unknown-signer, retired-signer, signature, address, operator, setting, target, feature,
+    version, file.
+    """
+
+    def __init__(self, why: str, message: str) -> None:
+        super().__init__(message)
+        self.why = why
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whose signatures count: raw public keys (32 bytes) by their SHA-256, and those that are retired."""
+
+    keys: Mapping[str, bytes]
+    retired: Mapping[str, str] = field(default_factory=dict)  # SHA-256 → since when
+
+    @classmethod
+    def in_keys(cls, keys: Iterable[bytes]) -> Trust:
+        """Exactly these keys, whatever a service says."""
+        return cls({hashlib.sha256(key).hexdigest(): key for key in keys})
+
+    @classmethod
+    def of_service(cls, client: Client) -> Trust:
+        """Whatever the service lists: as good as the connection to it (https)."""
+        rows = client.signers()
+        return cls(
+            {row["sha256"]: bytes.fromhex(row["public_key"]) for row in rows},
+            {row["sha256"]: str(row["retired_at"]) for row in rows if row["retired_at"]},
+        )
+
+    def check(self, manifest: Manifest, signature: str, signer: str) -> None:
+        """Raises :class:`Refused` unless a trusted key that is not retired made the signature."""
+        if not signature:
+            raise Refused("unknown-signer", "The manifest is not signed.")
+        key = self.keys.get(signer)
+        if key is None:
+            raise Refused("unknown-signer", f"The manifest's signer {signer[:12]}… is not trusted.")
+        if signer in self.retired:
+            since = self.retired[signer]
+            raise Refused("retired-signer", f"The manifest's signer {signer[:12]}… was retired on {since}.")
+        try:
+            verify(manifest, bytes.fromhex(signature), [key])
+        except (LoadError, ValueError) as error:
+            message = "The signature does not fit the manifest: one of them was changed."
+            raise Refused("signature", message) from error
+
+
+def fetch_and_load(client: Client, answer: Answer, folder: Path, trust: Trust | None = None) -> Kernel:
+    """Download a hit's artifact into ``folder``, verify all of it, and load it.
+
+    ``trust`` says whose signatures count; left out, the service's own list does. In this order: not revoked;
+    signer known and not retired; signature; address; the operator, setting and target that were asked for;
+    CPU features; exact versions; then files are fetched, and their digests compared. Raises
+    :class:`Refused` for whatever does not fit, and :class:`LoadError` where the kind's own loader fails.
+    """
+    if answer.best is None:
+        raise CallerError(f"There is nothing to load: the answer for {answer.key} is a {answer.status}.")
+    sha256 = answer.best["artifact"]
+    if client.all_revoked or sha256 in client.revoked:
+        raise Refused("revoked", f"Artifact {sha256[:12]}… was revoked: look the operator up again.")
+    document = client.manifest(sha256)
+    manifest = _parsed(document)
+    (trust or Trust.of_service(client)).check(manifest, document["signature"], document["signer"])
+    if manifest.sha256 != sha256:
+        raise Refused("address", f"The manifest is of {manifest.sha256[:12]}…, not of {sha256[:12]}….")
+    _check_asked(client, answer, manifest)
+    _refusing("feature", check_features, manifest.features)
+    _refusing("version", check_versions, manifest.needs)
+    client.download(sha256, manifest, folder)
+    for name, digest in manifest.files.items():
+        found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        if found != digest:
+            message = f"File {name} has the SHA-256 {found[:12]}…, but the manifest says {digest[:12]}…."
+            raise Refused("file", message)
+    return load(manifest, folder)  # which reads and compares once more: what is checked is what is loaded
+
+
+def _parsed(document: Mapping[str, Any]) -> Manifest:
+    try:
+        manifest = Manifest.from_json(document["manifest"])
+        manifest.to_bytes()
+    except (KeyError, TypeError, ValueError) as error:
+        raise Refused("manifest", f"The manifest cannot be read: {error!r}.") from error
+    return manifest
+
+
+def _check_asked(client: Client, answer: Answer, manifest: Manifest) -> None:
+    """The artifact is for what was asked, and what was asked is for this machine."""
+    if not _is_operator(manifest.operator, answer.key):
+        raise Refused("operator", f"The artifact is not for the operator {answer.key}.")
+    setting = Setting.from_json(manifest.setting).key
+    if answer.setting and setting != answer.setting:
+        raise Refused("setting", f"The artifact is for the setting {setting}, not for {answer.setting}.")
+    if answer.target and answer.target != client.target.key:
+        message = f"The service answered for the target {answer.target}, not for {client.target.key}."
+        raise Refused("target", message)
+    machine, asked = detect_target(), client.target
+    if (machine.isa, machine.arch, machine.vendor) != (asked.isa, asked.arch, asked.vendor):
+        message = f"It was asked for {asked.arch} ({asked.isa}), but this machine is {machine.arch}."
+        raise Refused("target", message)
+
+
+def _is_operator(graph: Mapping[str, Any], key: str) -> bool:
+    # A manifest stays as it was signed when a rule of canonicalising changes: then its key is found anew.
+    return Operator.from_json(graph).key == key or rekey(graph).key == key
+
+
+def _refusing(why: str, check: Any, what: Any) -> None:
+    try:
+        check(what)
+    except LoadError as error:
+        raise Refused(why, f"The artifact {error}.") from error

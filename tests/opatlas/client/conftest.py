@@ -1,0 +1,59 @@
+"""A served catalogue that a client can ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opatlas.client import Client
+from opatlas.identity import detect_target
+from opatlas.load.signing import new_key
+from tests.catalog.conftest import own_folders  # noqa: F401 - used by every test here
+from tests.opatlas.load.kernels import ADD, add_operator, build
+
+
+@pytest.fixture
+def signing_key(tmp_path: Path) -> Any:
+    return new_key(tmp_path / "worker" / "key.pem")
+
+
+@pytest.fixture
+def publish_add(transactional_db: None, tmp_path: Path, signing_key: Any) -> Callable[..., Any]:
+    """``publish_add(features=("avx512",))``: an addition in C for this machine, published and signed."""
+    from catalog.services import (
+        Evidence,
+        NewResult,
+        publish,
+        register_operator,
+        register_setting,
+        register_target,
+    )
+    from opatlas.identity import Setting
+
+    def make(size: int = 1000, **manifest: Any) -> Any:
+        folder = tmp_path / f"build{size}"
+        folder.mkdir(exist_ok=True)
+        made = build(folder, ADD, add_operator(size), threads=1, **manifest)
+        evidence = Evidence(10.0, 0.1, 20.0, 2.0, 1.98, 2.02)
+        return publish(
+            NewResult(
+                operator=register_operator(add_operator(size)),
+                target=register_target(detect_target()),
+                setting=register_setting(Setting(threads=1)),
+                route="cpp", method="manual", label="add", candidate={"size": size}, manifest=made,
+                folder=folder, versions={}, evidence=evidence, signing_key=signing_key,
+            )
+        )  # fmt: skip
+
+    return make
+
+
+@pytest.fixture
+def client(live_server: Any, make_key: Callable[..., str]) -> Iterator[Client]:
+    from opatlas.identity import Setting
+
+    with Client(live_server.url, make_key("lookup", "admin"), setting=Setting(threads=1)) as connected:
+        yield connected
