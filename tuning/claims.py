@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from django.db import transaction
 from django.db.models import F, QuerySet
@@ -29,6 +29,14 @@ ORDER = ("stage", "priority", "-worth", "asked_at", "pk")
 
 class StaleLease(Exception):
     """The claim is no longer ours: it expired and was swept, or the exploration was paused or discarded."""
+
+
+class Held(Protocol):
+    """Anything held under a lease: hashable, and it knows its row while that is still ours."""
+
+    def row(self) -> QuerySet[Any]: ...
+
+    def __hash__(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +115,7 @@ def _take(pk: int, fence: int, stage: int, owner: str) -> bool:
     return taken == 1
 
 
-def renew(claims: Sequence[Claim]) -> list[Claim]:
+def renew(claims: Sequence[Held]) -> list[Held]:
     """Extend the leases; returns the claims that turned out to be lost."""
     return [claim for claim in claims if claim.row().update(lease_expires_at=now_in(conf().lease_s)) != 1]
 

@@ -293,7 +293,8 @@ def _confirm(work: Slice, bench: Bench, attempt: Attempt, artifact: Artifact, de
     """Once more, on fresh inputs and samples, in turns with who is served: luck must not win."""
     work.doing(f"{attempt.name}: confirming")
     began, winner, held = time.monotonic(), winner_of(work.row), None
-    if winner and candidate_digest(winner.route, winner.implementation.candidate) != default_digest:
+    same = winner and candidate_digest(winner.route, winner.implementation.candidate) == default_digest
+    if winner and not same and not work.shop.why_unsafe(winner.route):
         folder = work.workdir / f"held-{attempt.digest[:12]}"
         held = artifact_from_catalogue(winner.implementation.artifact, folder)
     outcome = usable(bench.confirm(artifact, held, work.shop.limits))

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from django.db import DatabaseError, close_old_connections
 
 from tuning import claims
-from tuning.claims import Claim, StaleLease
+from tuning.claims import Held, StaleLease
 from tuning.conf import conf
 
 logger = logging.getLogger(__name__)
@@ -24,8 +24,8 @@ class Keeper:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[int, Claim] = {}
-        self._lost: set[int] = set()
+        self._held: set[Held] = set()
+        self._lost: set[Held] = set()
         self._renewed_at = time.monotonic()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -40,28 +40,28 @@ class Keeper:
         if self._thread is not None:
             self._thread.join(timeout=5)
 
-    def hold(self, held: Iterable[Claim]) -> None:
+    def hold(self, held: Iterable[Held]) -> None:
         with self._lock:
-            self._held.update({claim.exploration_id: claim for claim in held})
+            self._held.update(held)
             self._renewed_at = time.monotonic()
 
-    def drop(self, claim: Claim) -> None:
+    def drop(self, claim: Held) -> None:
         with self._lock:
-            self._held.pop(claim.exploration_id, None)
-            self._lost.discard(claim.exploration_id)
+            self._held.discard(claim)
+            self._lost.discard(claim)
 
     @property
-    def held(self) -> list[Claim]:
+    def held(self) -> list[Held]:
         with self._lock:
-            return list(self._held.values())
+            return list(self._held)
 
-    def check(self, claim: Claim) -> None:
+    def check(self, claim: Held) -> None:
         """Raise StaleLease when this claim is known to be lost, or could not be renewed for too long."""
         with self._lock:
             silent_s = time.monotonic() - self._renewed_at
-            lost = claim.exploration_id in self._lost or silent_s > conf().lease_s
+            lost = claim in self._lost or silent_s > conf().lease_s
         if lost:
-            raise StaleLease(f"Exploration {claim.exploration_id} was lost under fence {claim.fence}.")
+            raise StaleLease(f"{claim} was lost.")
 
     def _run(self) -> None:
         while not self._stop.wait(conf().lease_s / 4):
@@ -76,7 +76,5 @@ class Keeper:
                 continue
             with self._lock:
                 self._renewed_at = time.monotonic()
-                self._lost.update(
-                    claim.exploration_id for claim in lost if claim.exploration_id in self._held
-                )
+                self._lost.update(claim for claim in lost if claim in self._held)
             close_old_connections()

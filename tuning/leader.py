@@ -16,6 +16,7 @@ from tuning import claims
 from tuning.bell import bell
 from tuning.clock import now_in
 from tuning.conf import conf
+from tuning.kernels.claims import waiting as waiting_evaluations
 from tuning.models import Exploration, Lease, Pause, State, Worker
 from tuning.promote import promote_misses, reweigh_asked_again
 from tuning.rounds import begin_rounds
@@ -86,7 +87,11 @@ def idle_with_work() -> set[str]:
     if "*" in paused:
         return set()
     waiting = Exploration.objects.filter(state=State.QUEUED, target_id=OuterRef("target_id"))
+    evaluations = waiting_evaluations().filter(target_id=OuterRef("target_id")).order_by()
     idle = Worker.objects.filter(
-        Exists(waiting), doing="", stopped_at=None, last_seen_at__gt=now_in(-conf().served_s)
+        Exists(waiting) | Exists(evaluations),
+        doing="",
+        stopped_at=None,
+        last_seen_at__gt=now_in(-conf().served_s),
     )
     return set(idle.values_list("target__capability", flat=True)) - paused

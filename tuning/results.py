@@ -28,6 +28,7 @@ from catalog.services import (
 from opatlas.identity.operator import canonical_json
 from opatlas.load import Manifest
 from tuning.claims import Claim
+from tuning.knowledge import why_not_publish
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Exploration, Trial
 from tuning.routes.base import Artifact, Candidate, Route
@@ -58,12 +59,13 @@ def keep_trial(tried: Tried) -> Trial:
 
 def publish_trial(
     tried: Tried, purpose: str, incumbent: Best | None = None, *, may_lead: bool = True
-) -> Published:
+) -> Published | None:
     """Publish a verified candidate and keep its trial, in one transaction under the claim's fence.
 
     ``purpose`` is "default", "contest" or "confirm". Where the incumbent was timed in turns with the
     candidate, its fresh evidence is published with it: the two are compared in the same minute's noise. The
     evidence leads only where it may, and comes from the declared environment of this route and target.
+    None where it may not be served any more (a kernel that was revoked meanwhile): only its trial is kept.
     Raises StaleLease, and then nothing was published.
     """
     artifact, timing = tried.artifact, tried.outcome.timing
@@ -95,6 +97,10 @@ def publish_trial(
         signing_key=signing_key(),
     )
     with tried.claim.writing():
+        if refused := why_not_publish(tried.candidate):
+            outcome = replace(tried.outcome, status=Status.UNSUPPORTED, detail=f"Not published: {refused}.")
+            _insert_trial(replace(tried, outcome=outcome), None, environment)
+            return None
         fresh = tried.outcome.facts.get("incumbent", {})
         if incumbent is not None and "ratio_to_default" in fresh:
             publish(_again(incumbent, fresh, new))

@@ -14,9 +14,10 @@ from pathlib import Path
 from django.utils import timezone
 
 from opatlas.identity import Operator, Setting, Target
-from tuning.claims import Claim
+from tuning.claims import Claim, Held
 from tuning.conf import conf
-from tuning.measure.laboratory import Bench, Laboratory, Limits
+from tuning.knowledge import taught
+from tuning.measure.laboratory import SUBMITTED, Bench, Laboratory, Limits
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Exploration, Trial
 from tuning.results import Tried, candidate_digest, keep_trial
@@ -40,7 +41,7 @@ class Shop:
     target: Target
     home: Path  # scratch and tuning state lie below it
     worker: str
-    check: Callable[[Claim], None]
+    check: Callable[[Held], None]
 
     @property
     def limits(self) -> Limits:
@@ -50,6 +51,14 @@ class Shop:
         """Empty where the route works on this machine; else why it does not."""
         answer = route.available(self.target)
         return answer.reason if isinstance(answer, No) else ""
+
+    def why_unsafe(self, route: str) -> str:
+        """Empty where this worker's sandbox is strong enough for a route's code; else what is missing."""
+        tier = self.laboratory.tier
+        if route not in SUBMITTED or tier.name != "T0":
+            return ""
+        missing = "; ".join(f"{name}: {reason}" for name, reason in tier.missing)
+        return f"submitted code runs in a sandbox of tier T1 or T2 only ({missing or 'this worker has T0'})"
 
 
 @dataclass
@@ -87,11 +96,13 @@ class Slice:
             statuses.setdefault(candidate_digest(route, candidate), []).append(status)
         return statuses
 
-    @property
+    @cached_property
     def contested(self) -> list[Route]:
-        """The routes of this round: all, or the few that a further round was asked for."""
+        """The routes of this round: all, or the few that a further round was asked for. Each knows what the
+        database has for it."""
         only = routes_of(self.row)
-        return [route for route in self.shop.routes if not only or route.name in only]
+        routes = [route for route in self.shop.routes if not only or route.name in only]
+        return [taught(route, self.row.operator) for route in routes]
 
     def doing(self, what: str, **values: object) -> None:
         """Say what comes next, for people and for the error if the worker dies. Raises when it must not."""
@@ -100,7 +111,7 @@ class Slice:
 
     def supports(self, route: Route) -> str:
         """Empty where the route is here and can express the operator; else why not."""
-        if reason := self.shop.available(route):
+        if reason := self.shop.available(route) or self.shop.why_unsafe(route.name):
             return f"Not available: {reason}"
         answer = route.supports(self.operator, self.setting)
         return answer.reason if isinstance(answer, No) else ""

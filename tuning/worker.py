@@ -25,7 +25,7 @@ from catalog.models import Target as TargetRow
 from catalog.services import register_target
 from opatlas.identity import Operator, Setting, Target, detect_target
 from tuning import claims, descendants, leader, scratch, stopping
-from tuning.claims import Claim
+from tuning.claims import Claim, Held
 from tuning.clock import DATABASE_GONE, now_in
 from tuning.conf import conf
 from tuning.explore import run_slice
@@ -96,8 +96,10 @@ class WorkerProcess:
                 close_old_connections()
                 promote_misses()
                 begin_rounds()
+                evaluated = self._evaluate_kernels()
+                slices += evaluated
                 held = self._claim()
-                if not held:
+                if not held and not evaluated:
                     break
                 slices += self._run_pack(held)
         except Stopping:
@@ -114,7 +116,8 @@ class WorkerProcess:
         """Give everything back: claims, children, the leader's lease, the worker's row."""
         self._ended.set()
         try:
-            self._give_back(self.keeper.held)
+            # An evaluation that was begun has been given back by itself, or its lease runs out.
+            self._give_back([held for held in self.keeper.held if isinstance(held, Claim)])
             self.keeper.__exit__()
             leader.resign(self.owner)
             Worker.objects.filter(name=self.name, pid=os.getpid()).update(
@@ -131,8 +134,31 @@ class WorkerProcess:
         assert self._target_row is not None, "start() comes first"
         return self._target_row
 
+    def _evaluate_kernels(self) -> int:
+        """Evaluate what people have submitted, before anything else: somebody waits for it."""
+        from tuning.kernels import claims as evaluations
+        from tuning.kernels.evaluating import run_evaluation
+        from tuning.kernels.planning import plan_waiting
+
+        plan_waiting()
+        done = 0
+        while not stopping.asked() and not self._paused():
+            held = evaluations.claim(self.owner, self.target_row.pk)
+            if held is None:
+                break
+            self.keeper.hold([held])
+            try:
+                self._say(f"kernel evaluation {held.evaluation_id}")
+                done += run_evaluation(self._shop(), held)
+            finally:
+                self.keeper.drop(held)
+        return done
+
+    def _paused(self) -> bool:
+        return Pause.objects.filter(capability__in=["*", self.target.capability]).exists()
+
     def _claim(self) -> list[Claim]:
-        if Pause.objects.filter(capability__in=["*", self.target.capability]).exists():
+        if self._paused():
             return []
         workers = len(live_workers(self.target_row.pk))
         held = claims.claim(self.owner, self.target_row.pk, workers)
@@ -184,7 +210,7 @@ class WorkerProcess:
             check=self._check,
         )
 
-    def _check(self, claim: Claim) -> None:
+    def _check(self, claim: Held) -> None:
         if stopping.asked():
             raise Stopping
         self.keeper.check(claim)

@@ -10,6 +10,7 @@ from tuning.routes.library.mkl import Mkl
 from tuning.routes.library.onednn import OneDnn
 from tuning.routes.library.onnxruntime import OnnxRuntime
 from tuning.routes.library.openblas import OpenBlas
+from tuning.routes.manual.cpp import CppRoute
 
 ROUTES: tuple[Route, ...] = (
     Eager(),
@@ -18,6 +19,7 @@ ROUTES: tuple[Route, ...] = (
     Mkl(),
     OpenBlas(),
     TvmRoute(),
+    CppRoute(),
 )
 
 DEFAULTS = ("eager", "onnxruntime")

@@ -1,0 +1,251 @@
+"""Evaluating: a worker builds a version in the sandbox, checks it, times it against default and incumbent.
+
+Nothing is published. What came of it is kept with the evaluation; when a version's last one has ended, the
+version awaits a decision, or has failed with the reason.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any
+
+from django.db import transaction
+from django.db.models.functions import Now
+
+from catalog.models import SHARED, Best
+from opatlas.identity import Operator, Setting
+from tuning import scratch
+from tuning.claims import StaleLease
+from tuning.clock import DATABASE_GONE
+from tuning.kernels import claims
+from tuning.kernels.binding import submitted_kernel
+from tuning.kernels.claims import MAX_TRIES, EvaluationClaim
+from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelVersion, VersionState
+from tuning.kernels.states import move
+from tuning.measure.laboratory import Bench
+from tuning.measure.outcome import Outcome, Status
+from tuning.models import Stage, Trial
+from tuning.results import artifact_from_catalogue, usable
+from tuning.routes.base import Artifact, Candidate, Route
+from tuning.shop import Shop, Stopping
+
+logger = logging.getLogger(__name__)
+
+RIGHT = (Status.OK, Status.NOISY, Status.SLOWER)
+"""Checked and found right; whether it is worth having, people decide."""
+
+
+def run_evaluation(shop: Shop, held: EvaluationClaim) -> bool:
+    """Do one claimed evaluation; False where the claim was lost. Raises Stopping and DATABASE_GONE."""
+    try:
+        row = held.load()
+        move(row.version, (VersionState.SUBMITTED,), VersionState.BUILDING, who=shop.worker)
+        with tempfile.TemporaryDirectory(dir=scratch.folder(shop.home), prefix=scratch.prefix()) as folder:
+            found = _Evaluation(shop, held, row, Path(folder)).run()
+        _keep(row, held, found)
+        logger.info("%s on %s: %s %s", row.version, row.operator, found["status"], found["detail"])
+    except Stopping:
+        claims.release(held)
+        raise
+    except StaleLease as error:
+        logger.warning("%s", error)
+        return False
+    except DATABASE_GONE:
+        raise
+    except Exception as error:
+        logger.exception("Evaluation %s broke.", held.evaluation_id)
+        return _give_up(held, f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
+    return True
+
+
+class _Evaluation:
+    """One version on one operator, in work."""
+
+    def __init__(self, shop: Shop, held: EvaluationClaim, row: KernelEvaluation, folder: Path) -> None:
+        self.shop, self.held, self.row, self.folder = shop, held, row, folder
+        self.operator = Operator.from_json(row.operator.graph)
+        self.setting = Setting.from_json(row.setting.description)
+        self.log = ""
+
+    def run(self) -> dict[str, Any]:
+        """The columns that say what came of it."""
+        route = next((route for route in self.shop.routes if route.name == self.row.version.route), None)
+        if route is None:
+            return self._found(Outcome(Status.UNSUPPORTED, "this worker does not have the route cpp"))
+        if reason := self.shop.available(route) or self.shop.why_unsafe(route.name):
+            return self._found(Outcome(Status.UNSUPPORTED, reason))
+        candidate = submitted_kernel(self.row.version).candidate()
+        self._say("building")
+        built = self._build(route, candidate, "kernel")
+        if isinstance(built, Outcome):
+            return self._found(built)
+        self.log = str(built.facts.get("build_log", ""))
+        default = _default(self.shop, self.row, self.operator, self.setting)
+        if default is None:
+            return self._found(Outcome(Status.UNSUPPORTED, "no default can be timed on this worker"))
+        self._say("setting up the default")
+        default_built = self._build(*default, "default")
+        if isinstance(default_built, Outcome):
+            return self._found(Outcome(Status.UNSUPPORTED, f"the default: {default_built.detail}"))
+        with self.shop.laboratory.bench(self.operator, self.setting, default_built) as bench:
+            return self._time(bench, built)
+
+    def _time(self, bench: Bench, built: Artifact) -> dict[str, Any]:
+        if not bench.default.ok:
+            return self._found(Outcome(Status.UNSUPPORTED, f"the default fails: {bench.default.detail}"))
+        self._say("checking and timing")
+        outcome = usable(bench.measure(built, self.shop.limits))
+        best = _winner(self.row)
+        if outcome.ok:
+            self._say("timing against the incumbent")
+            incumbent = None
+            if best is not None and not self.shop.why_unsafe(best.route):
+                incumbent = artifact_from_catalogue(best.implementation.artifact, self.folder / "incumbent")
+            confirmed = usable(bench.confirm(built, incumbent, self.shop.limits))
+            # Wrong on fresh inputs is wrong; but what was merely disturbed keeps its first times.
+            outcome = outcome if confirmed.status == Status.NOISY else confirmed
+        build_s = float(built.facts.get("build_s", 0.0))
+        return {**self._found(outcome, best), "build_s": build_s}
+
+    def _build(self, route: Route, candidate: Candidate, name: str) -> Artifact | Outcome:
+        folder = self.folder / name
+        folder.mkdir()
+        return self.shop.laboratory.build(
+            route, self.operator, self.setting, candidate, folder, self.shop.limits
+        )
+
+    def _say(self, doing: str) -> None:
+        self.shop.check(self.held)
+        self.held.update(doing=doing)
+
+    def _found(self, outcome: Outcome, best: Best | None = None) -> dict[str, Any]:
+        self.shop.check(self.held)  # what a stopping worker kills is nobody's failure
+        timing = outcome.timing
+        fresh = outcome.facts.get("incumbent", {})
+        columns: dict[str, Any] = {
+            "status": outcome.status,
+            "detail": outcome.detail[:4000],
+            "log_tail": "\n".join(filter(None, (self.log, outcome.log_tail)))[-16_000:],
+            "max_error": outcome.max_error,
+            "tolerance": outcome.tolerance,
+            "tier": outcome.tier,
+            "build_s": outcome.build_s,
+            "times": _times(self.row, outcome),
+        }
+        if timing is not None:
+            names = ("median_us", "default_us", "ratio_to_default", "ratio_low", "ratio_high")
+            columns |= {name: getattr(timing, name) for name in names}
+        if best is not None and "ratio_to_default" in fresh:
+            columns |= {
+                "incumbent_route": best.route,
+                "incumbent_label": best.label,
+                "incumbent_us": fresh["median_us"],
+                "incumbent_ratio": fresh["ratio_to_default"],
+                "incumbent_low": fresh["ratio_low"],
+                "incumbent_high": fresh["ratio_high"],
+            }
+        return columns
+
+
+def settle(version: KernelVersion, worker: str) -> None:
+    """When the last evaluation has ended: awaiting a decision, or failed with the first reason."""
+    with transaction.atomic():
+        # The lock that makes the last of several workers see that it is the last.
+        version = KernelVersion.objects.select_for_update(of=("self",)).get(pk=version.pk)
+        rows = list(version.evaluations.select_related("operator").order_by("pk"))
+        if any(row.state in (EvaluationState.QUEUED, EvaluationState.RUNNING) for row in rows):
+            return
+        done = [row for row in rows if row.state == EvaluationState.DONE]
+        right = [row for row in done if row.status in RIGHT]
+        wrong = [row for row in rows if row not in right and row.status != Status.UNSUPPORTED]
+        if right and not wrong:
+            before, after, reason = (VersionState.BUILDING,), VersionState.AWAITING, _praise(right)
+        else:
+            first = (wrong or rows)[0]
+            before, after = (VersionState.BUILDING,), VersionState.FAILED
+            reason = f"{first.status or 'given up'} on {first.operator}: {first.detail}"
+        move(version, before, after, who=worker, reason=reason)
+
+
+def _praise(right: list[KernelEvaluation]) -> str:
+    ratios = [row.ratio_to_default for row in right if row.ratio_to_default]
+    operators = f"{len(right)} operator{'s' if len(right) > 1 else ''}"
+    if not ratios:
+        return f"right on {operators}; the machine was too noisy to time it"
+    return f"right on {operators}, {min(ratios):.2f} to {max(ratios):.2f}× the default"
+
+
+def _keep(row: KernelEvaluation, held: EvaluationClaim, found: dict[str, Any]) -> None:
+    again = found["status"] == Status.NOISY and row.tries < MAX_TRIES - 1
+    ended = {} if again else {"finished_at": Now()}
+    state = EvaluationState.QUEUED if again else EvaluationState.DONE
+    held.update(**found, state=state, doing="", lease_owner="", lease_expires_at=None, **ended)
+    if not again:
+        settle(row.version, row.worker)
+
+
+def _give_up(held: EvaluationClaim, error: str, trace: str) -> bool:
+    try:
+        row = held.load()
+        dead = row.tries >= MAX_TRIES
+        state = EvaluationState.DEAD if dead else EvaluationState.QUEUED
+        held.update(state=state, detail=error[:4000], log_tail=trace[-4000:], doing="", lease_expires_at=None)
+    except StaleLease:
+        return False
+    if dead:
+        settle(row.version, row.worker)
+    return True
+
+
+def _default(
+    shop: Shop, row: KernelEvaluation, operator: Operator, setting: Setting
+) -> tuple[Route, Candidate] | None:
+    """What this operator's contests have been timed against, else what a user would have."""
+    place = {f"exploration__{name}": getattr(row, name) for name in ("operator", "target", "setting")}
+    first = Trial.objects.filter(**place, stage=Stage.FIRST, status=Status.OK).order_by("-pk").first()
+    for route in shop.routes:
+        if first is not None and route.name == first.route:
+            return route, Candidate(route.name, first.candidate, first.label)
+    return shop.default_candidate(operator, shop.target, setting)
+
+
+def _bests(row: KernelEvaluation) -> list[Best]:
+    place = {"operator": row.operator, "target": row.target, "setting": row.setting, "scope": SHARED}
+    return list(Best.objects.filter(**place).select_related("implementation__artifact").order_by("rank"))
+
+
+def _winner(row: KernelEvaluation) -> Best | None:
+    return next((best for best in _bests(row) if best.rank == 0), None)
+
+
+def _times(row: KernelEvaluation, outcome: Outcome) -> list[dict[str, Any]]:
+    """The kernel, the default and every route's best, the fastest first."""
+    timing = outcome.timing
+    if timing is None:
+        return []
+    fresh = outcome.facts.get("incumbent", {})
+    names = ("median_us", "ratio_to_default", "ratio_low", "ratio_high")
+    kernel = {name: getattr(timing, name) for name in names}
+    lines: list[dict[str, Any]] = [
+        {"what": "kernel", "method": "manual", "route": "cpp", "label": row.version.label, **kernel},
+        {
+            "what": "default", "method": "library", "route": "", "label": "default",
+            "median_us": timing.default_us, "ratio_to_default": 1.0, "ratio_low": 1.0, "ratio_high": 1.0,
+        },
+    ]  # fmt: skip
+    for best in _bests(row):
+        raced = best.rank == 0 and "ratio_to_default" in fresh
+        source = fresh if raced else {name: getattr(best, name) for name in names}
+        lines.append(
+            {
+                "what": "incumbent" if best.rank == 0 else "best",
+                "method": best.method,
+                "route": best.route,
+                "label": best.label,
+                **{name: source[name] for name in names},
+            }
+        )
+    return sorted(lines, key=lambda line: -line["ratio_to_default"])

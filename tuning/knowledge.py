@@ -1,0 +1,48 @@
+"""What a route has to learn from the database, and what the database has to say before it publishes.
+
+Routes know no database. One that depends on what people or past explorations have stored is taught before
+it is asked for candidates, and guarded when something of it is about to be served. A route that is not named
+here is asked as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from catalog.models import Operator as OperatorRow
+from tuning.routes.base import Candidate, Route
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """Two functions by name, so that nothing is imported for a route that is never contested."""
+
+    teach: str  # "module:function" of (route, operator row): the route that knows
+    refuses: str  # "module:function" of a candidate: empty, or why nothing of it may be published now
+
+
+TEACHERS: Mapping[str, Teacher] = {
+    "cpp": Teacher("tuning.kernels.binding:bind_approved", "tuning.kernels.binding:why_not_publish"),
+}
+
+
+def taught(route: Route, operator: OperatorRow) -> Route:
+    """The route with all that the database knows for this operator."""
+    teacher = TEACHERS.get(route.name)
+    return _function(teacher.teach)(route, operator) if teacher else route
+
+
+def why_not_publish(candidate: Candidate) -> str:
+    """Empty where a candidate may be served. Asked within the publishing transaction, so that a withdrawal
+    at the same moment comes before or after it, never in between."""
+    teacher = TEACHERS.get(candidate.route)
+    return _function(teacher.refuses)(candidate) if teacher else ""
+
+
+def _function(path: str) -> Callable[..., Any]:
+    module, _, name = path.partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function
