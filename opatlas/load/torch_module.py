@@ -1,0 +1,78 @@
+"""An operator as a PyTorch module: runtime inputs are its arguments, constants its buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from opatlas.identity.operator import Operator, Value
+from opatlas.load.buffers import element_strides
+from opatlas.load.torch_graph import Plan
+from opatlas.load.torch_ops.types import TORCH_TYPES
+from opatlas.load.torch_patterns import whole_call
+
+
+def buffer_name(number: int) -> str:
+    """What the module calls the constant input ``number``."""
+    return f"c{number}"
+
+
+class OperatorModule(torch.nn.Module):
+    """Takes the runtime inputs in the operator's order; gives a tuple of outputs, laid out as stated.
+
+    ``known`` are constants whose values the module may use while it is made (the bounds of a Clip); without
+    them nothing of a constant's content gets into the graph, and :class:`Unsupported` is raised where the
+    graph depends on one.
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        constants: Mapping[int, torch.Tensor],
+        known: Mapping[int, torch.Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        self.operator = operator
+        for number, tensor in constants.items():
+            self.register_buffer(buffer_name(number), tensor)
+        self._numbers = tuple(constants)
+        self._plan = Plan(operator, known or {})
+        if (whole := whole_call(operator)) is not None:
+            self._plan.use_whole_call(*whole)
+        # Where an activation arrives strided and nothing is said about the output, PyTorch's layout stands.
+        strided = any(operator.inputs[number].strides is not None for number in operator.runtime_inputs)
+        self._layouts = [
+            None if strided and value.strides is None else value for value in operator.output_values
+        ]
+
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        values = dict(zip(self.operator.runtime_inputs, inputs, strict=True))
+        values.update({number: getattr(self, buffer_name(number)) for number in self._numbers})
+        outputs = self._plan.bind(values)()
+        return tuple(_laid_out(tensor, value) for tensor, value in zip(outputs, self._layouts, strict=True))
+
+
+def example_inputs(operator: Operator, numbers: Sequence[int]) -> dict[int, torch.Tensor]:
+    """Tensors with the dtypes, shapes and strides of these inputs. Values are arbitrary: zeros in strided
+    gaps, else small numbers that are no special case of anything."""
+    return {number: _example(operator.inputs[number], number) for number in numbers}
+
+
+def _example(value: Value, seed: int) -> torch.Tensor:
+    dtype = TORCH_TYPES[value.dtype]
+    tensor = torch.empty_strided(value.shape, element_strides(value), dtype=dtype)
+    if dtype.is_floating_point and dtype.itemsize > 1:
+        return tensor.uniform_(0.25, 0.75, generator=torch.Generator().manual_seed(seed))
+    return tensor.zero_()
+
+
+def _laid_out(tensor: torch.Tensor, value: Value | None) -> torch.Tensor:
+    if value is None or tensor.numel() == 0:
+        return tensor
+    if value.strides is None:
+        return tensor.contiguous()
+    pairs = zip(tensor.shape, tensor.stride(), value.strides, strict=True)
+    if all(size == 1 or stride == want for size, stride, want in pairs):
+        return tensor
+    return torch.empty_strided(value.shape, value.strides, dtype=tensor.dtype).copy_(tensor)

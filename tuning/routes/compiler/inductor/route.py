@@ -1,0 +1,71 @@
+"""The Inductor route: PyTorch's compiler, ahead of time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from opatlas.identity import Operator, Setting, Target
+from opatlas.load.needs import installed_version
+from opatlas.load.torch_graph import missing
+from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, No, RouteError, Yes
+from tuning.routes.compiler.inductor.cxx import find_cxx
+
+NAME = "inductor"
+
+
+class InductorRoute:
+    """AOTInductor on CPUs; artifacts need exactly the PyTorch that made them."""
+
+    name = NAME
+    method: Method = "compiler"
+    zygote = NAME
+    preload: tuple[str, ...] = ("tuning.routes.compiler.inductor.compile:warm",)
+    builds_in_process = False
+
+    def versions(self) -> Mapping[str, str]:
+        version = installed_version("torch")
+        return {"torch": version} if version else {}
+
+    def available(self, target: Target) -> Answer:
+        if not self.versions():
+            return No("torch is not installed: pip install torch==2.13.0")
+        if target.kind != "cpu" or target.isa != "x86_64":
+            return No(
+                f"the Inductor route compiles for x86-64 processors, not for {target.kind} {target.isa}"
+            )
+        if find_cxx() is None:
+            return No("Inductor needs a C++ compiler: install g++ or clang++, or set CXX")
+        return Yes(f"PyTorch {self.versions()['torch']}")
+
+    def supports(self, operator: Operator, setting: Setting) -> Answer:
+        if reason := missing(operator):
+            return No(reason)
+        return Yes()
+
+    def candidates(
+        self, operator: Operator, target: Target, setting: Setting, budget: Budget
+    ) -> Iterator[Candidate]:
+        if not self.supports(operator, setting):
+            return
+        yield Candidate(NAME, {}, "ahead of time")
+
+    def build(
+        self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
+    ) -> Artifact:
+        from tuning.routes.compiler.inductor.compile import build_package
+
+        answer = self.supports(operator, setting)
+        if isinstance(answer, No):
+            raise RouteError(answer.reason)
+        try:
+            return build_package(operator, target, setting, candidate.parameters, workdir)
+        except RouteError:
+            raise
+        except Exception as error:  # Inductor's errors share no base but Exception
+            raise RouteError(f"Inductor cannot compile it: {_sentence(error)}") from error
+
+
+def _sentence(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:400]
