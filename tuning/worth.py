@@ -191,8 +191,8 @@ def _fitted_decay(history: Sequence[Past]) -> float:
         return PRIOR_DECAY
 
     def cost(decay: float) -> float:
-        level = _level(history, decay, PRIOR_GAIN, DRAW[0])
+        level = _level(history, decay, PRIOR_GAIN, 1.0)
         errors = sum((past.gained - level * _weight(past.about, decay)) ** 2 for past in history)
-        return errors / scale + 4 * ((decay - PRIOR_DECAY) / 0.2) ** 2
+        return errors / scale + ((decay - PRIOR_DECAY) / 0.2) ** 2
 
     return min(_DECAYS, key=cost)
