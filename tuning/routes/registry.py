@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from opatlas.identity import Operator, Setting, Target
 from tuning.routes.base import Budget, Candidate, Route
+from tuning.routes.compiler.inductor import InductorRoute
 from tuning.routes.compiler.tvm import TvmRoute
 from tuning.routes.library.eager import Eager
 from tuning.routes.library.mkl import Mkl
@@ -19,6 +20,7 @@ ROUTES: tuple[Route, ...] = (
     Mkl(),
     OpenBlas(),
     TvmRoute(),
+    InductorRoute(),
     CppRoute(),
 )
 
