@@ -9,6 +9,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("api/v1/", include("catalog.api.urls")),
     path("api/v1/", include("tuning.api.urls")),
+    path("api/v1/", include("tuning.kernels.api.urls")),
     re_path(r"^api/", nothing_here),
     path("", include("dashboard.pages.urls")),
 ]

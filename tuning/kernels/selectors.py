@@ -132,7 +132,7 @@ def _seen_by(user: User | AnonymousUser) -> Q:
     if user.is_superuser or user.has_perm(PERMISSION):
         return Q()
     approved = KernelVersion.objects.filter(kernel=OuterRef("pk"), state=VersionState.APPROVED)
-    return Q(organisation=default_organisation()) | Q(created_by=user.pk) | Exists(approved)
+    return Q(organisation=default_organisation()) | Q(created_by=user.pk) | Q(Exists(approved))
 
 
 def _annotated(kernels: QuerySet[Kernel]) -> QuerySet[Kernel]:

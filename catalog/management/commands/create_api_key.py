@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from catalog import models, services
@@ -19,17 +20,24 @@ class Command(BaseCommand):
             "--scopes", nargs="+", default=["lookup"], help=f"of: {', '.join(services.SCOPES)}"
         )
         parser.add_argument("--organisation", default="", help="its owner; made if it does not exist")
+        parser.add_argument("--user", default="", help="whose key it is: submitting and approving need one")
         parser.add_argument("--max-queued-misses", type=int, default=10_000)
 
     def handle(self, *args: Any, **options: Any) -> None:
         owner = services.default_organisation()
         if options["organisation"]:
             owner = models.Organisation.objects.get_or_create(name=options["organisation"][:200])[0]
+        user = User.objects.filter(username=options["user"]).first() if options["user"] else None
+        if options["user"] and user is None:
+            raise CommandError(
+                f"There is no user {options['user']!r}: manage.py createsuperuser makes the first."
+            )
         try:
             key, text = services.create_api_key(
                 owner,
                 options["name"],
                 options["scopes"],
+                user=user,
                 max_queued_misses=max(0, options["max_queued_misses"]),
             )
         except RequestError as error:
