@@ -72,8 +72,8 @@ def search(
         progress.trials += tiles.run(started + _TILE_SHARE * seconds, wished)
         evolution = _Slice(module[name], native, setting, workdir, progress)
         evolution.best_s = tiles.best_s
-        adapter = Adapter(module[name], native, target, setting)
-        evolution.begin_with([one for one in given if "trace" in one], adapter, deadline)
+        if traces := [one for one in given if "trace" in one]:
+            evolution.begin_with(traces, Adapter(module[name], native, target, setting), deadline)
         evolution.run(deadline)
     progress.slices += 1
     progress.seconds = round(progress.seconds + time.monotonic() - started, 3)
