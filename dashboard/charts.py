@@ -196,6 +196,25 @@ def trials(dots: Sequence[Dot], failures: Sequence[tuple[int, str]]) -> Figure:
     return {"data": data, "layout": layout}
 
 
+def tuning_gains(pairs: Sequence[tuple[float, float]]) -> Figure:
+    """What slices of tuning were expected to gain, against what they gained; on the line both agree."""
+    layout = _layout(220)
+    most = 100 * max((max(pair) for pair in pairs), default=0.1) * 1.08
+    for name, title in (("xaxis", "expected"), ("yaxis", "gained")):
+        layout[name] |= {"title": _title(title), "ticksuffix": "%", "range": [-0.03 * most, most]}
+    layout["shapes"] = [{"type": "line", "x0": 0, "y0": 0, "x1": most, "y1": most, "line": _DASHED}]
+    dots = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [100 * expected for expected, _ in pairs],
+        "y": [100 * gained for _, gained in pairs],
+        "text": [f"expected {100 * e:.1f}%, gained {100 * g:.1f}%" for e, g in pairs],
+        "hoverinfo": "text",
+        "marker": {"color": "$compiler", "size": 7, "opacity": 0.55},
+    }
+    return {"data": [dots], "layout": layout}
+
+
 def model_time(bars: Sequence[Bar]) -> Figure:
     """Where a model's time goes: per operator the time of its best implementation, by the method that made
     it, and what that saves over the default."""

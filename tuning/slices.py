@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from django.db.models import QuerySet
+
 from catalog.models import Best
 from tuning.models import Exploration, TuningSlice
 from tuning.worth import About, Accuracy, Estimator, Past, accuracy, family_of_slice, room_of
@@ -55,22 +57,26 @@ def _threads(setting: Mapping[str, object]) -> int:
 
 @dataclass(frozen=True)
 class TuningAccuracy:
-    """Expected against gained: of all slices looked at, by op type (the most tuned first), and each pair."""
+    """Expected against gained: of all slices looked at, by op type (the most tuned first), and each pair,
+    the latest first."""
 
     overall: Accuracy | None  # None: nothing was tuned yet
     by_op_type: dict[str, Accuracy]
     pairs: list[tuple[float, float]]
 
 
-def tuning_accuracy() -> TuningAccuracy:
-    """Over the latest slices."""
+def tuning_accuracy(of: QuerySet[Exploration]) -> TuningAccuracy:
+    """Over the latest slices of these explorations."""
     by_type: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    rows = TuningSlice.objects.order_by("-pk").values_list(
-        "exploration__operator__op_type", "expected_gain", "gained"
+    rows = (
+        TuningSlice.objects.filter(exploration__in=of.order_by())
+        .order_by("-pk")
+        .values_list("exploration__operator__op_type", "expected_gain", "gained")
     )
+    pairs: list[tuple[float, float]] = []
     for op_type, expected, found in rows[:_JUDGED]:
+        pairs.append((expected, found))
         by_type[op_type].append((expected, found))
-    pairs = [pair for some in by_type.values() for pair in some]
     ordered = sorted(by_type.items(), key=lambda one: (-len(one[1]), one[0]))
     return TuningAccuracy(
         accuracy(pairs) if pairs else None, {name: accuracy(some) for name, some in ordered}, pairs

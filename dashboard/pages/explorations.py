@@ -17,9 +17,12 @@ from dashboard.pages.live import Part
 from dashboard.selectors import running
 from dashboard.selectors.visible import visible
 from tuning.models import Exploration, Priority, Stage, State, Trial
+from tuning.slices import tuning_accuracy
 
 PAGE_SIZE = 50
 TRIALS_SHOWN = 300
+SLICES_DRAWN = 600
+OP_TYPES_SHOWN = 12
 _SORTS = {
     "recent": "updated_at",
     "asked": "asked_at",
@@ -68,10 +71,21 @@ def explorations(request: HttpRequest) -> HttpResponse:
         "priorities": Priority.choices,
         "live": part.html,
     }
-    template = "_explorations_results.html" if request.htmx else "explorations.html"  # type: ignore[attr-defined]
+    template = "_explorations_results.html"
+    if not request.htmx:  # type: ignore[attr-defined]
+        template = "explorations.html"
+        context |= _tuning(request)
     response = render(request, template, context)
     patch_vary_headers(response, ["HX-Request"])
     return response
+
+
+def _tuning(request: HttpRequest) -> dict[str, object]:
+    """How well the expectations held that tuning goes by; the chart shows the latest slices only."""
+    accuracy = tuning_accuracy(running.explorations(visible(request.user)))
+    rows = list(accuracy.by_op_type.items())[:OP_TYPES_SHOWN]
+    chart = charts.tuning_gains(accuracy.pairs[:SLICES_DRAWN]) if accuracy.pairs else None
+    return {"accuracy": accuracy, "accuracy_rows": rows, "chart": chart}
 
 
 @require_safe

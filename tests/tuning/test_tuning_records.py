@@ -225,3 +225,19 @@ def test_records_read_back_from_a_sandbox_are_taken_with_care(tmp_path: Path) ->
     assert known.read(tmp_path / "missing") == []
     known.write(path, [Record({"n": n}, float(n)) for n in range(20, 0, -1)])
     assert [one.time_us for one in known.read(path)] == [float(n) for n in range(1, known.MOST + 1)]
+
+
+def test_rest_reports_how_well_expectations_held(api: Any, history: None, make_exploration: Any) -> None:
+    private = make_exploration("MatMul", 5, scope="org:7")
+    TuningSlice.objects.create(
+        exploration=private, route="searcher", family="x", expected_gain=0.5, gained=0.5, seconds=1
+    )
+    found = api.get("tuning/accuracy").json()
+    assert found["overall"]["count"] == 40
+    assert found["overall"]["mean_expected"] == pytest.approx(0.1)
+    assert found["overall"]["mean_gained"] == pytest.approx(0.15)
+    assert found["overall"]["rank_correlation"] is None, "all were expected to be alike"
+    assert set(found["by_op_type"]) == {"Conv", "Softmax"}
+    assert found["by_op_type"]["Conv"]["mean_absolute_error"] == pytest.approx(0.2)
+    TuningSlice.objects.all().delete()
+    assert api.get("tuning/accuracy").json() == {"overall": None, "by_op_type": {}}

@@ -29,7 +29,8 @@ class ExplorationSerializer(_KeyedSerializer):
         fields = [
             "id", "operator", "summary", "target", "setting", "scope", "capability", "stage", "stage_name",
             "priority", "worth", "calls", "state", "reason", "doing", "steps_done", "steps_total", "tries",
-            "max_tries", "error", "round", "tuning_slices", "max_tuning_slices", "spent_s", "lease_owner",
+            "max_tries", "error", "round", "tuning_slices", "max_tuning_slices", "expected_gain", "spent_s",
+            "lease_owner",
             "lease_expires_at", "fence", "asked_at", "first_result_at", "created_at", "updated_at",
             "finished_at",
         ]  # fmt: skip
@@ -118,3 +119,20 @@ class QueuesSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """The queues after a change."""
 
     paused = PauseSerializer(many=True)
+
+
+class AccuracySerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """Expected against gained, over ``count`` slices of tuning; gains and errors are shares of the time."""
+
+    count = serializers.IntegerField()
+    mean_expected = serializers.FloatField()
+    mean_gained = serializers.FloatField()
+    mean_absolute_error = serializers.FloatField()
+    rank_correlation = serializers.FloatField(allow_null=True, help_text="Spearman's; null where undefined.")
+
+
+class TuningAccuracySerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """How well the expectations held that tuning's order goes by."""
+
+    overall = AccuracySerializer(allow_null=True, help_text="Null while nothing was tuned.")
+    by_op_type = serializers.DictField(child=AccuracySerializer())

@@ -19,6 +19,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("misses/", views.Misses.as_view()),
     path("models/", models_api.Models.as_view()),
     path("models/<int:pk>", models_api.ModelDetail.as_view()),
+    path("tuning/accuracy", views.TuningAccuracy.as_view()),
     path("queues/", views.QueueState.as_view()),
     path("queues/pause", views.PauseQueue.as_view()),
     path("queues/resume", views.ResumeQueue.as_view()),

@@ -26,11 +26,13 @@ from tuning.api.serializers import (
     QueuesSerializer,
     ReasonSerializer,
     TrialSerializer,
+    TuningAccuracySerializer,
     WorkerSerializer,
 )
 from tuning.clock import now_in
 from tuning.conf import conf
 from tuning.models import Exploration, Pause, State, Trial, Worker
+from tuning.slices import tuning_accuracy
 
 _OPERATOR = OpenApiParameter("operator", str, description="Only those of this operator key.")
 
@@ -184,6 +186,13 @@ class PrioritiseExploration(ExplorationAction):
         """Move an exploration to another explore queue."""
         priority = _checked(PrioritySerializer, request)["priority"]
         return self._act(request, pk, lambda pk: queues.prioritise(pk, priority))
+
+
+class TuningAccuracy(APIView):
+    @extend_schema(responses=TuningAccuracySerializer)
+    def get(self, request: Request) -> Response:
+        """What slices of tuning were expected to gain, against what they gained: overall and by op type."""
+        return Response(TuningAccuracySerializer(tuning_accuracy(_explorations(request))).data)
 
 
 class QueueState(APIView):
