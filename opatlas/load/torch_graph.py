@@ -13,8 +13,8 @@ from opatlas.load.torch_ops.site import Site, Unsupported
 if TYPE_CHECKING:
     import torch
 
-Step = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]
-"""A function, the value numbers it takes (-1: None) and those it makes (-2: dropped)."""
+Step = tuple[Any, tuple[int, ...], tuple[int, ...]]
+"""A function (or :class:`Kept`), the value numbers it takes (-1: None) and those it makes (-2: dropped)."""
 
 _DROPPED = -2
 
@@ -47,6 +47,14 @@ def _widening(operator: Operator, inputs: Mapping[int, torch.Tensor]) -> torch.d
     return None
 
 
+class Kept:
+    """A step with buffers of its own: ``fresh`` makes the function of one binding, so that what one binding
+    made is never overwritten by another's call."""
+
+    def __init__(self, fresh: Callable[[], Callable[..., Any]]) -> None:
+        self.fresh = fresh
+
+
 class Plan:
     """An operator's nodes as a list of steps, every attribute already looked at.
 
@@ -76,7 +84,7 @@ class Plan:
         """Run once on the runtime inputs."""
         return self.bind(inputs)()
 
-    def use_whole_call(self, function: Callable[..., Any], takes: tuple[int, ...]) -> None:
+    def use_whole_call(self, function: Callable[..., Any] | Kept, takes: tuple[int, ...]) -> None:
         """Make every output by one call in place of all steps."""
         self.steps = [(function, takes, self.operator.outputs)]
 
@@ -85,10 +93,11 @@ class Plan:
         values: list[Any] = [None] * (len(self.operator.inputs) + len(self.operator.produced) + 2)
         for number, tensor in {**self._known, **inputs}.items():
             values[number] = tensor
-        if len(self.steps) == 1 and len(self.steps[0][2]) == 1:
-            function, takes, _ = self.steps[0]
+        steps = [(f.fresh() if isinstance(f, Kept) else f, takes, makes) for f, takes, makes in self.steps]
+        if len(steps) == 1 and len(steps[0][2]) == 1:
+            function, takes, _ = steps[0]
             return _one_call(function, [values[number] for number in takes])
-        return _many_calls(self.steps, values, self.operator.outputs)
+        return _many_calls(steps, values, self.operator.outputs)
 
 
 def _one_call(function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[[], list[Any]]:
@@ -140,4 +149,4 @@ def _build(site: Site) -> Callable[..., Any]:
     return function
 
 
-__all__ = ["Plan", "Unsupported", "missing", "run_graph"]
+__all__ = ["Kept", "Plan", "Unsupported", "missing", "run_graph"]

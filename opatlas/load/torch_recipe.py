@@ -59,7 +59,7 @@ class TorchKernel:
         with torch.inference_mode():
             tensors = {number: to_tensor(array).view_as(to_tensor(array)) for number, array in inputs.items()}
         call = self._wrap(self._plan.bind(tensors))
-        return TorchBound(self.operator, call, tensors)
+        return TorchBound(self.operator, call, tensors, keep=self.recipe.get("buffers") == "kept")
 
     def close(self) -> None:
         self._plan = None
@@ -69,9 +69,13 @@ class TorchBound:
     """Eager calls on tensors that share the inputs' memory."""
 
     def __init__(
-        self, operator: Operator, call: Callable[[], list[Any]], inputs: Mapping[int, torch.Tensor]
+        self,
+        operator: Operator,
+        call: Callable[[], list[Any]],
+        inputs: Mapping[int, torch.Tensor],
+        keep: bool = False,
     ) -> None:
-        self._operator, self._plain_call = operator, call
+        self._operator, self._plain_call, self._keep = operator, call, keep
         self._call = self._first_call
         self._values = operator.output_values
         self._inputs = {tensor.untyped_storage().data_ptr() for tensor in inputs.values()}
@@ -89,7 +93,7 @@ class TorchBound:
     def _first_call(self) -> list[Any]:
         """See in which layout PyTorch leaves the outputs; from then on calls turn only what needs it."""
         first = self._plain_call()
-        fixes = _layout_fixes(self._operator, first)
+        fixes = _layout_fixes(self._operator, first, self._keep)
         self._call = _fixed(self._plain_call, fixes) if fixes else self._plain_call
         for index, fix in fixes.items():
             first[index] = fix(first[index])
@@ -114,7 +118,7 @@ class TorchBound:
 Fix = Callable[[torch.Tensor], torch.Tensor]
 
 
-def _layout_fixes(operator: Operator, outputs: Sequence[torch.Tensor]) -> dict[int, Fix]:
+def _layout_fixes(operator: Operator, outputs: Sequence[torch.Tensor], keep: bool) -> dict[int, Fix]:
     """What makes outputs leave in the layout that the operator states, where PyTorch's own is another.
 
     Where an activation arrives strided and nothing is said about the output, PyTorch's own layout stands.
@@ -127,7 +131,7 @@ def _layout_fixes(operator: Operator, outputs: Sequence[torch.Tensor]) -> dict[i
                 f"PyTorch makes shape {list(tensor.shape)} where {list(value.shape)} is stated"
             )
         if not _lies_as(tensor, value) and not (strided and value.strides is None):
-            fixes[index] = _relayout(value)
+            fixes[index] = _relayout_kept(value, tensor.dtype) if keep else _relayout(value)
     return fixes
 
 
@@ -159,6 +163,12 @@ def _relayout(value: Value) -> Callable[[torch.Tensor], torch.Tensor]:
         return torch.empty_strided(shape, strides, dtype=tensor.dtype).copy_(tensor)
 
     return fix
+
+
+def _relayout_kept(value: Value, dtype: torch.dtype) -> Fix:
+    with torch.inference_mode(mode=False):
+        buffer = torch.empty_strided(value.shape, element_strides(value), dtype=dtype)
+    return buffer.copy_
 
 
 _threads_now = 0

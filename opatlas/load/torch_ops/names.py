@@ -33,6 +33,15 @@ FAMILY_OF: dict[str, str] = {name: family for family, names in _FAMILIES.items()
 """Operator type → module of this package that builds it."""
 
 
+_KEPT = """Abs Acos Acosh Add And Asin Asinh Atan Atanh AveragePool BatchNormalization Cast Ceil Clip Concat
+    Cos Cosh CumSum Div Elu Equal Erf Exp Floor Gather Gelu Gemm Greater GreaterOrEqual HardSigmoid HardSwish
+    LeakyRelu Less LessOrEqual Log LogSoftmax MatMul Max MaxPool Min Mish Mul Neg Not Or Pad Pow Reciprocal
+    Relu Round Sigmoid Sign Sin Sinh Softmax Sqrt Sub Tan Tanh Where Xor"""
+
+KEPT = frozenset(_KEPT.split())
+"""Operator types that PyTorch can compute straight into a kept buffer (:mod:`opatlas.load.torch_kept`)."""
+
+
 def limit(operator: Operator, node: Node) -> str | None:
     """Why this node cannot be built although its type is known; None where nothing is known against it."""
     check = _LIMITS.get(node.op)

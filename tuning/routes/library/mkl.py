@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opatlas.identity import Node, Operator, Setting
-from tuning.routes.library.recipes import PyTorchVariants, Recipe, constant
+from tuning.routes.library.recipes import PyTorchVariants, Recipe
+from tuning.routes.library.shapes import constant
 
 PRODUCTS = frozenset(("MatMul", "Gemm"))
 CONVOLUTIONS = frozenset(("Conv", "ConvTranspose"))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opatlas.identity import Node, Operator, Setting
-from tuning.routes.library.recipes import PyTorchVariants, Recipe, constant
+from opatlas.load.torch_ops.endings import ending
+from tuning.routes.library.recipes import PyTorchVariants, Recipe
+from tuning.routes.library.shapes import constant
 
 CHANNELS_LAST = frozenset(
     ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "BatchNormalization", "Resize")
@@ -33,6 +35,16 @@ class OneDnn(PyTorchVariants):
             node.op in CHANNELS_LAST and len(operator.value(node.inputs[0]).shape) in (4, 5)
             for node in operator.nodes
         )
+        fuses = any(
+            ending(operator, position) for position, node in enumerate(operator.nodes) if node in products
+        )
+        if fuses:
+            fused = {**own, "epilogue": "fused"}
+            if packs:
+                yield {**fused, "weights": "packed"}, "packed weights, fused ending"
+            if packs and turns:
+                yield {**fused, **turned, "weights": "packed"}, "channels-last, packed weights, fused ending"
+            yield fused, "fused ending"
         if packs:
             yield {**own, "weights": "packed"}, "packed weights"
         if packs and turns:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from opatlas.identity import Operator, Setting
 from tuning.routes.base import Answer, No, Yes
-from tuning.routes.library.recipes import Recipe, RecipeRoute, constant
+from tuning.routes.library.recipes import Recipe, RecipeRoute
+from tuning.routes.library.shapes import constant
 
 
 class OpenBlas(RecipeRoute):

@@ -111,16 +111,6 @@ def _elements(shape: tuple[int, ...]) -> int:
     return count
 
 
-def constant(operator: Operator, number: int) -> bool:
-    """Whether a value is a constant input."""
-    return 0 <= number < len(operator.inputs) and operator.inputs[number].role == "const"
-
-
-def dense_inputs(operator: Operator) -> bool:
-    """Whether every input lies row-major in memory."""
-    return all(value.strides is None for value in operator.inputs)
-
-
 class PyTorchVariants(RecipeRoute):
     """A library inside PyTorch, where it is called otherwise than eager calls it."""
 
