@@ -6,6 +6,7 @@ from opatlas.identity import Operator, Setting, Target
 from tuning.routes.base import Budget, Candidate, Route
 from tuning.routes.compiler.inductor import InductorRoute
 from tuning.routes.compiler.tvm import TvmRoute
+from tuning.routes.compiler.xla import XlaRoute
 from tuning.routes.library.eager import Eager
 from tuning.routes.library.mkl import Mkl
 from tuning.routes.library.onednn import OneDnn
@@ -20,6 +21,7 @@ ROUTES: tuple[Route, ...] = (
     Mkl(),
     OpenBlas(),
     TvmRoute(),
+    XlaRoute(),
     InductorRoute(),
     CppRoute(),
 )

@@ -1,0 +1,208 @@
+"""Convolutions of one, two and three dimensions, plain and written down in other ways; their transposes."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from opatlas.load.torch_ops.site import Site, Unsupported
+from tuning.routes.compiler.xla.elementwise import Builder, Built
+from tuning.routes.compiler.xla.windows import Window, numbers, read_window
+
+_SPATIAL = "DHW"
+
+
+def _numbering(spatial: int) -> tuple[str, str, str]:
+    axes = _SPATIAL[-spatial:]
+    return "NC" + axes, "OI" + axes, "NC" + axes
+
+
+def _window_of(site: Site) -> Window:
+    kernel = site.shape(1)[2:]
+    if not 1 <= len(kernel) <= 3:
+        raise Unsupported(f"{site.node.op} over {len(kernel)} dimensions")
+    return read_window(site, kernel)
+
+
+def _with_bias(made: jax.Array, b: jax.Array | None) -> jax.Array:
+    return made if b is None else made + b.reshape(1, -1, *(1 for _ in made.shape[2:]))
+
+
+def _conv(site: Site) -> Built:
+    window, groups = _window_of(site), int(site.attrs.get("group", 1))
+    names = _numbering(len(window.kernel))
+
+    def run(x, w, b=None):
+        made = lax.conv_general_dilated(
+            x, w, window.strides, window.pads, None, window.dilations, names, feature_group_count=groups
+        )
+        return _with_bias(made, b)
+
+    return run
+
+
+def _channels_last(site: Site) -> Built:
+    """The same with the channels innermost, turned there and back inside the program."""
+    window, groups = _window_of(site), int(site.attrs.get("group", 1))
+    spatial = len(window.kernel)
+    axes = _SPATIAL[-spatial:]
+    names = ("N" + axes + "C", axes + "IO", "N" + axes + "C")
+    inner = tuple(range(2, 2 + spatial))
+
+    def run(x, w, b=None):
+        made = lax.conv_general_dilated(
+            x.transpose(0, *inner, 1),
+            w.transpose(*inner, 1, 0),
+            window.strides,
+            window.pads,
+            None,
+            window.dilations,
+            names,
+            feature_group_count=groups,
+        )
+        made = made if b is None else made + b
+        return made.transpose(0, 1 + spatial, *range(1, 1 + spatial))
+
+    return run
+
+
+def _taps(site: Site, window: Window) -> Callable[[jax.Array], list[tuple[tuple[int, ...], jax.Array]]]:
+    """A function from x to one strided slice of it for each element of the window."""
+    pads = [(0, 0), (0, 0), *window.pads]
+    made = site.output().shape[2:]
+
+    def slices(x):
+        padded = jnp.pad(x, pads) if any(map(any, pads)) else x
+        found = []
+        for tap in itertools.product(*map(range, window.kernel)):
+            starts = [at * dilation for at, dilation in zip(tap, window.dilations, strict=True)]
+            limits = [
+                start + (size - 1) * stride + 1
+                for start, size, stride in zip(starts, made, window.strides, strict=True)
+            ]
+            piece = lax.slice(padded, (0, 0, *starts), (*x.shape[:2], *limits), (1, 1, *window.strides))
+            found.append((tap, piece))
+        return found
+
+    return slices
+
+
+def _product(site: Site) -> Built:
+    """One product of the weights with the windows laid side by side (the input itself for 1×1)."""
+    window = _window_of(site)
+    if int(site.attrs.get("group", 1)) != 1:
+        return _conv(site)
+    slices, made = _taps(site, window), site.output().shape
+
+    def run(x, w, b=None):
+        columns = jnp.stack([piece for _, piece in slices(x)], 2) if len(made) else x
+        columns = columns.reshape(made[0], -1, *made[2:])  # [batch, channel · tap, …]
+        flat = columns.reshape(made[0], columns.shape[1], -1)
+        rows = w.reshape(w.shape[0], -1)
+        out = jnp.matmul(rows, flat[0])[None] if made[0] == 1 else jnp.matmul(rows, flat)
+        return _with_bias(out.reshape(made), b)
+
+    return run
+
+
+def _shifted(site: Site) -> Built:
+    """Depthwise: for each tap a strided slice times one weight a channel, all in one fused loop."""
+    window, groups = _window_of(site), int(site.attrs.get("group", 1))
+    if site.shape(1)[1] != 1 or groups == 1:
+        return _conv(site)
+    times = site.shape(1)[0] // groups
+    slices = _taps(site, window)
+
+    def run(x, w, b=None):
+        parts = []
+        for tap, piece in slices(x):
+            weight = w[(slice(None), 0, *tap)].reshape(1, -1, *(1 for _ in tap))
+            parts.append((jnp.repeat(piece, times, 1) if times > 1 else piece) * weight)
+        return _with_bias(functools.reduce(jnp.add, parts), b)
+
+    return run
+
+
+VARIANTS: dict[str, Builder] = {
+    "plain": _conv,
+    "channels-last": _channels_last,
+    "product": _product,
+    "shifted": _shifted,
+}
+
+
+def _conv_integer(site: Site) -> Built:
+    window, groups = _window_of(site), int(site.attrs.get("group", 1))
+    names = _numbering(len(window.kernel))
+
+    def run(x, w, x_zero=None, w_zero=None):
+        x, w = x.astype(jnp.int32), w.astype(jnp.int32)
+        x = x if x_zero is None else x - x_zero.astype(jnp.int32)
+        if w_zero is not None:
+            w = w - w_zero.astype(jnp.int32).reshape(-1, *(1 for _ in w.shape[1:]))
+        return lax.conv_general_dilated(
+            x, w, window.strides, window.pads, None, window.dilations, names, feature_group_count=groups
+        )
+
+    return run
+
+
+def _conv_transpose(site: Site) -> Built:
+    """A convolution over the input with zeros between its elements, the window turned round."""
+    kernel = site.shape(1)[2:]
+    spatial, groups = len(kernel), int(site.attrs.get("group", 1))
+    if not 1 <= spatial <= 3:
+        raise Unsupported(f"ConvTranspose over {spatial} dimensions")
+    strides, dilations = numbers(site, "strides", spatial), numbers(site, "dilations", spatial)
+    pads = []
+    begins = _transposed_begins(site, kernel, strides, dilations)
+    for axis in range(spatial):
+        reach = (kernel[axis] - 1) * dilations[axis]
+        full = (site.shape(0)[2 + axis] - 1) * strides[axis] + reach + 1
+        # Of the whole product [0, full) the part [begin, begin + made) leaves; what is beyond it is zeros.
+        end = begins[axis] + site.output().shape[2 + axis] - full
+        pads.append((reach - begins[axis], reach + end))
+    names = _numbering(spatial)
+
+    def run(x, w, b=None):
+        inner = w.shape[1]
+        turned = jnp.flip(w, tuple(range(2, w.ndim))).reshape(groups, -1, *w.shape[1:])
+        turned = jnp.swapaxes(turned, 1, 2).reshape(groups * inner, -1, *w.shape[2:])
+        made = lax.conv_general_dilated(
+            x, turned, (1,) * spatial, pads, strides, dilations, names, feature_group_count=groups
+        )
+        return _with_bias(made, b)
+
+    return run
+
+
+def _transposed_begins(
+    site: Site, kernel: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...]
+) -> list[int]:
+    """How much is cut off before the first element of each dimension."""
+    spatial = len(kernel)
+    mode = str(site.attrs.get("auto_pad", "NOTSET"))
+    if mode == "VALID":
+        return [0] * spatial
+    if mode in ("NOTSET", "") and not site.attrs.get("output_shape"):
+        return [int(pad) for pad in site.attrs.get("pads", (0,) * spatial)][:spatial]
+    extra = [int(pad) for pad in site.attrs.get("output_padding", (0,) * spatial)]
+    begins = []
+    for axis in range(spatial):
+        size, made = site.shape(0)[2 + axis], site.output().shape[2 + axis]
+        full = (size - 1) * strides[axis] + (kernel[axis] - 1) * dilations[axis] + 1
+        total = full + extra[axis] - made
+        begins.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
+    return begins
+
+
+BUILDERS: dict[str, Builder] = {
+    "Conv": _conv,
+    "ConvInteger": _conv_integer,
+    "ConvTranspose": _conv_transpose,
+}

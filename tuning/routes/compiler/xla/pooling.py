@@ -1,0 +1,99 @@
+"""Pools: windows and whole maps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from opatlas.load.torch_ops.site import Site
+from tuning.routes.compiler.xla.elementwise import Builder, Built
+from tuning.routes.compiler.xla.windows import Window, read_window
+
+
+def _reduce(x: jax.Array, start: Any, fold: Any, window: Window) -> jax.Array:
+    return lax.reduce_window(
+        x,
+        np.asarray(start, x.dtype),
+        fold,
+        (1, 1, *window.kernel),
+        (1, 1, *window.strides),
+        [(0, 0), (0, 0), *window.whole_pads],
+        window_dilation=(1, 1, *window.dilations),
+    )
+
+
+def _window_of(site: Site) -> Window:
+    return read_window(site, [int(size) for size in site.attrs["kernel_shape"]])
+
+
+def _max(site: Site) -> Built:
+    window = _window_of(site)
+    dtype = jnp.dtype(site.input(0).dtype)
+    lowest = jnp.iinfo(dtype).min if jnp.issubdtype(dtype, jnp.integer) else -jnp.inf
+    return lambda x: _reduce(x, lowest, lax.max, window)
+
+
+def _average(site: Site) -> Built:
+    window = _window_of(site)
+    counts = _counts(site, window, site.flag("count_include_pad"))
+
+    def run(x):
+        sums = _reduce(x, 0, lax.add, window)
+        if counts.min() == counts.max():
+            return sums * jnp.asarray(1 / counts.flat[0], x.dtype)
+        return sums / jnp.asarray(counts, x.dtype)
+
+    return run
+
+
+def _counts(site: Site, window: Window, counts_pads: bool) -> np.ndarray:
+    """How many elements each window averages over; what ``ceil_mode`` adds is never counted."""
+    lines = []
+    for axis, made in enumerate(site.output().shape[2:]):
+        size, begin, end = site.shape(0)[2 + axis], window.begins[axis], window.ends[axis]
+        first, last = (0, size + begin + end) if counts_pads else (begin, begin + size)
+        starts = np.arange(made)[:, None] * window.strides[axis]
+        places = starts + np.arange(window.kernel[axis]) * window.dilations[axis]
+        lines.append(((places >= first) & (places < last)).sum(1))
+    counts = np.ones((), np.int64)
+    for line in lines:
+        counts = counts[..., None] * line
+    return counts
+
+
+def _lp(site: Site) -> Built:
+    window, power = _window_of(site), int(site.attrs.get("p", 2))
+
+    def run(x):
+        raised = x * x if power == 2 else lax.integer_pow(jnp.abs(x), power)
+        sums = _reduce(raised, 0, lax.add, window)
+        return jnp.sqrt(sums) if power == 2 else jnp.power(sums, 1 / power)
+
+    return run
+
+
+def _over_map(site: Site) -> tuple[int, ...]:
+    return tuple(range(2, site.rank()))
+
+
+def _global_average(site: Site) -> Built:
+    axes = _over_map(site)
+    return lambda x: jnp.mean(x, axes, keepdims=True)
+
+
+def _global_max(site: Site) -> Built:
+    axes = _over_map(site)
+    return lambda x: jnp.max(x, axes, keepdims=True)
+
+
+BUILDERS: dict[str, Builder] = {
+    "AveragePool": _average,
+    "GlobalAveragePool": _global_average,
+    "GlobalMaxPool": _global_max,
+    "LpPool": _lp,
+    "MaxPool": _max,
+}

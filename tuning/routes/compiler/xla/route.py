@@ -1,0 +1,136 @@
+"""The XLA route: one exported StableHLO program for each way of writing an operator down."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from opatlas.identity import Operator, Setting, Target
+from opatlas.load import Manifest
+from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, No, RouteError, Yes
+from tuning.routes.compiler.xla.table import VARIANTS, convolution_variants, missing
+
+NAME = "xla"
+PROGRAM, OPTIONS = "kernel.stablehlo", "options.json"
+DISTRIBUTIONS = ("jax", "jaxlib")
+LONGEST_TEXT = 2_000_000
+"""Characters of generated code that are kept."""
+
+
+def warm() -> None:
+    """Import what builds and loads need (the lowering imports the loader); starts no thread."""
+    from tuning.routes.compiler.xla.lower import import_families
+
+    import_families()
+
+
+class XlaRoute:
+    """XLA on CPUs, through JAX; artifacts need exactly this JAX to load."""
+
+    name = NAME
+    method: Method = "compiler"
+    zygote = "xla"
+    preload: tuple[str, ...] = ("jax", "tuning.routes.compiler.xla.route:warm")
+    builds_in_process = False
+
+    def versions(self) -> Mapping[str, str]:
+        try:
+            return {name: metadata.version(name) for name in DISTRIBUTIONS}
+        except metadata.PackageNotFoundError:
+            return {}
+
+    def available(self, target: Target) -> Answer:
+        found = self.versions()
+        if not found:
+            return No("JAX is not installed: pip install jax==0.10.2 jaxlib==0.10.2")
+        if found["jax"] != found["jaxlib"]:
+            return No(f"jax {found['jax']} does not go with jaxlib {found['jaxlib']}")
+        if target.kind != "cpu":
+            return No(f"the XLA route compiles for processors, not for {target.kind}")
+        return Yes(f"JAX {found['jax']}")
+
+    def supports(self, operator: Operator, setting: Setting) -> Answer:
+        reason = missing(operator)
+        return No(reason) if reason else Yes()
+
+    def candidates(
+        self, operator: Operator, target: Target, setting: Setting, budget: Budget
+    ) -> Iterator[Candidate]:
+        found = [({"variant": name}, VARIANTS[name]) for name in convolution_variants(operator)]
+        if "avx512f" in target.features:
+            wide: dict[str, Any] = {"variant": "plain", "vector_bits": 512}
+            found.append((wide, "vectors of 512 bits"))
+        for parameters, label in found[: budget.candidates]:
+            yield Candidate(NAME, parameters, label)
+
+    def build(
+        self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
+    ) -> Artifact:
+        answer = self.supports(operator, setting)
+        if isinstance(answer, No):
+            raise RouteError(answer.reason)
+        parameters = candidate.parameters
+        if parameters["variant"] not in VARIANTS:
+            raise RouteError(f"there is no variant {parameters['variant']!r}")
+        options = {}
+        if "vector_bits" in parameters:
+            options["xla_cpu_prefer_vector_width"] = str(parameters["vector_bits"])
+        try:
+            return _build(operator, setting, str(parameters["variant"]), options, workdir, self.versions())
+        except RouteError:
+            raise
+        except Exception as error:  # JAX raises whatever a wrong program leads it to
+            lines = str(error).strip().splitlines()
+            raise RouteError(f"XLA cannot compile it: {(lines or [type(error).__name__])[0]}") from error
+
+
+def _build(
+    operator: Operator,
+    setting: Setting,
+    variant: str,
+    options: Mapping[str, str],
+    workdir: Path,
+    versions: Mapping[str, str],
+) -> Artifact:
+    import jax
+    import jax.export
+
+    from opatlas.load.package_stablehlo import compile_program
+    from tuning.routes.compiler.xla.lower import arguments, lowered
+
+    jax.config.update("jax_platforms", "cpu")  # this child's alone; nothing else is looked for
+    started = time.perf_counter()
+    with jax.enable_x64(True):
+        export = jax.export.export(jax.jit(lowered(operator, variant), keep_unused=True), platforms=["cpu"])
+        # Arguments that are not read stay: the loader gives every tensor input of the operator.
+        exported = export(*arguments(operator))
+    program = exported.mlir_module()
+    exported_at = time.perf_counter()
+    executable = compile_program(program, setting.threads, options)
+    compiled_at = time.perf_counter()
+    contents = {PROGRAM: bytes(exported.serialize())}
+    if options:
+        contents[OPTIONS] = json.dumps(options, sort_keys=True).encode()
+    for name, content in contents.items():
+        (workdir / name).write_bytes(content)
+    manifest = Manifest(
+        kind="package",
+        route=NAME,
+        operator=operator.to_json(),
+        setting=setting.to_json(),
+        files={name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
+        needs=dict(versions),
+    )
+    facts = {
+        "export_s": round(exported_at - started, 4),
+        "compile_s": round(compiled_at - exported_at, 4),
+        "options": dict(options),
+        "versions": dict(versions),
+    }
+    hlo = "\n".join(module.to_string() for module in executable.hlo_modules())
+    return Artifact(manifest, workdir, hlo[:LONGEST_TEXT], program[:LONGEST_TEXT], facts)

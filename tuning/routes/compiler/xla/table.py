@@ -1,0 +1,85 @@
+"""Which operators the XLA lowering has, known without importing JAX."""
+
+from __future__ import annotations
+
+from opatlas.identity import Operator
+from opatlas.identity.operator import Node
+
+_FAMILIES = {
+    "activation": """Celu Elu Gelu HardSigmoid HardSwish Hardmax LeakyRelu LogSoftmax Mish PRelu Relu Selu
+        Shrink Sigmoid Softmax Softplus Softsign Tanh ThresholdedRelu""",
+    "attention": "Attention RotaryEmbedding",
+    "convolution": "Conv ConvInteger ConvTranspose",
+    "elementwise": """Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr
+        BitwiseXor Cast Ceil Clip ConstantOfShape Cos Cosh Div Dropout Equal Erf Exp EyeLike Floor Greater
+        GreaterOrEqual Identity IsInf IsNaN Less LessOrEqual Log Max Mean Min Mod Mul Neg Not Or Pow Range
+        Reciprocal Round Shape Sign Sin Sinh Size Sqrt Sub Sum Tan Where Xor""",
+    "indexing": "Gather GatherElements GatherND OneHot ScatterElements ScatterND",
+    "linear": "Einsum Gemm MatMul MatMulInteger Trilu",
+    "movement": """Concat DepthToSpace Expand Flatten Pad Reshape Slice SpaceToDepth Split Squeeze Tile
+        Transpose Unsqueeze""",
+    "normalisation": """BatchNormalization GroupNormalization InstanceNormalization LRN LayerNormalization
+        LpNormalization MeanVarianceNormalization RMSNormalization""",
+    "pooling": "AveragePool GlobalAveragePool GlobalMaxPool LpPool MaxPool",
+    "quantised": "DequantizeLinear DynamicQuantizeLinear QuantizeLinear",
+    "reduction": """ArgMax ArgMin CumSum ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean
+        ReduceMin ReduceProd ReduceSum ReduceSumSquare TopK""",
+    "resize": "Resize",
+}
+
+FAMILY_OF: dict[str, str] = {name: family for family, names in _FAMILIES.items() for name in names.split()}
+"""Operator type → module of this package that lowers it."""
+
+DTYPES = frozenset(
+    (
+        *("bool", "float16", "float32", "float64", "bfloat16"),
+        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    )
+)
+
+VARIANTS: dict[str, str] = {
+    "plain": "plain",
+    "channels-last": "channels-last",
+    "product": "as a product",
+    "shifted": "as a sum of shifted products",
+}
+"""How a convolution may be written down, with the words for people."""
+
+
+def missing(operator: Operator) -> str | None:
+    """Why the lowering cannot express the operator; None where nothing is known against it."""
+    for node in operator.nodes:
+        if node.domain not in ("", "ai.onnx") or node.op not in FAMILY_OF:
+            return f"the XLA lowering has no {node.domain + '.' if node.domain else ''}{node.op}"
+        if node.op in ("MaxPool", "Dropout") and len([n for n in node.outputs if n >= 0]) > 1:
+            return f"the XLA lowering makes only the first output of {node.op}"
+    for value in (*operator.inputs, *operator.produced):
+        if value.dtype not in DTYPES:
+            return f"the XLA lowering has no {value.dtype}"
+        if 0 in value.shape:
+            return "XLA's code does not take empty tensors"
+    return None
+
+
+def convolution_variants(operator: Operator) -> list[str]:
+    """The ways in which the operator's convolutions may be written down, ``plain`` first."""
+    found = ["plain"]
+    for node in operator.nodes:
+        if node.op == "Conv":
+            found += [variant for variant in _variants(operator, node) if variant not in found]
+    return found
+
+
+def _variants(operator: Operator, node: Node) -> list[str]:
+    weights = operator.value(node.inputs[1]).shape
+    group = int(node.attributes.get("group", 1))
+    taps = 1
+    for size in weights[2:]:
+        taps *= size
+    if group > 1:
+        return ["shifted", "channels-last"] if weights[1] == 1 and taps <= MOST_TAPS else ["channels-last"]
+    return ["product", "channels-last"] if taps <= MOST_TAPS else ["channels-last"]
+
+
+MOST_TAPS = 49
+"""A window of more elements is not unrolled into one slice each."""

@@ -1,0 +1,66 @@
+"""What convolutions and pools share: padding, strides and dilations of a sliding window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opatlas.load.torch_ops.site import Site
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window over the spatial dimensions; ``extra``: how far beyond the padding the last one reaches."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    begins: tuple[int, ...]
+    ends: tuple[int, ...]
+    extra: tuple[int, ...] = ()
+
+    @property
+    def pads(self) -> list[tuple[int, int]]:
+        return list(zip(self.begins, self.ends, strict=True))
+
+    @property
+    def whole_pads(self) -> list[tuple[int, int]]:
+        """The padding and what ``ceil_mode`` adds to its end."""
+        return [
+            (begin, end + more) for begin, end, more in zip(self.begins, self.ends, self.extra, strict=True)
+        ]
+
+
+def numbers(site: Site, name: str, spatial: int) -> tuple[int, ...]:
+    return tuple(int(number) for number in site.attrs.get(name, (1,) * spatial))
+
+
+def read_window(site: Site, kernel: Sequence[int]) -> Window:
+    """The node's window, ``auto_pad`` worked out."""
+    spatial = len(kernel)
+    strides, dilations = numbers(site, "strides", spatial), numbers(site, "dilations", spatial)
+    begins, ends = _pads(site, kernel, strides, dilations)
+    extra = []
+    for axis in range(spatial):
+        made, size = site.output().shape[2 + axis], site.shape(0)[2 + axis]
+        reach = (made - 1) * strides[axis] + (kernel[axis] - 1) * dilations[axis] + 1
+        extra.append(max(0, reach - size - begins[axis] - ends[axis]))
+    return Window(tuple(kernel), strides, dilations, begins, ends, tuple(extra))
+
+
+def _pads(
+    site: Site, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    spatial = len(kernel)
+    mode = str(site.attrs.get("auto_pad", "NOTSET"))
+    if mode in ("NOTSET", ""):
+        pads = tuple(int(pad) for pad in site.attrs.get("pads", (0,) * (2 * spatial)))
+        return pads[:spatial], pads[spatial:]
+    if mode == "VALID":
+        return (0,) * spatial, (0,) * spatial
+    pairs = []
+    for size, window, stride, dilation in zip(site.shape(0)[2:], kernel, strides, dilations, strict=True):
+        total = max(0, (-(-size // stride) - 1) * stride + (window - 1) * dilation + 1 - size)
+        small, large = total // 2, total - total // 2
+        pairs.append((small, large) if mode == "SAME_UPPER" else (large, small))
+    return tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
