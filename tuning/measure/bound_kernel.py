@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from opatlas.load.kernel import KernelFailed
 from tuning.measure.guard import Edge, Fence, float_state, perturb_heap
 from tuning.measure.shared import Slot, aligned_empty, roll_into
 
@@ -132,7 +133,15 @@ class BoundKernel:
                 roll_into(self.spans[buffer][number], flat, shift)
             if compute:
                 self.bound[buffer]()
-        return self.outputs((calls - 1) & 1)
+        last_buffer = (calls - 1) & 1
+        try:
+            return self.outputs(last_buffer)
+        except KernelFailed:
+            if compute:
+                raise
+            # Poisoned, and not run since: batches of one call never reach the second buffer.
+            self.bound[last_buffer]()
+            return self.outputs(last_buffer)
 
     def poison(self) -> dict[str, Any]:
         for bound in self.bound:
