@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+_GLIBC_SIGNALS = 1 << 31 | 1 << 32
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -134,12 +135,14 @@ def folder_bytes(folder: Path, stop_above: int) -> int:
 
 
 def signal_masks(pid: int) -> tuple[str, ...]:
-    """Blocked, ignored and caught signals of a process's first thread; empty where it is gone."""
+    """Blocked, ignored and caught signals of a process's first thread; empty where it is gone. Without the
+    two that glibc's own threads catch."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return ()
-    return tuple(line for line in lines if line.startswith(("SigBlk:", "SigIgn:", "SigCgt:")))
+    masks = (line.split() for line in lines if line.startswith(("SigBlk:", "SigIgn:", "SigCgt:")))
+    return tuple(f"{name}{int(mask, 16) & ~_GLIBC_SIGNALS:x}" for name, mask in masks)
 
 
 def stopped(pid: int) -> bool:
@@ -151,8 +154,8 @@ def stopped(pid: int) -> bool:
 
 
 def written_code(pid: int) -> list[tuple[str, int]]:
-    """Executable mappings of files, each with the bytes of it that are no longer the file's; none where they cannot
-    be looked at."""
+    """Executable mappings of files, each with the bytes of it that are no longer the file's; none where they
+    cannot be looked at."""
     try:
         lines = Path(f"/proc/{pid}/smaps").read_text().splitlines()
     except OSError:
@@ -163,6 +166,6 @@ def written_code(pid: int) -> list[tuple[str, int]]:
         fields = line.split()
         if not fields[0].endswith(":"):
             path = fields[5] if len(fields) > 5 and "x" in fields[1] else ""
-        elif path.startswith("/") and fields[0] == "Anonymous:":
+        elif path.startswith(("/", "[vdso]")) and fields[0] == "Anonymous:":
             found.append((path, int(fields[1]) << 10))
     return found

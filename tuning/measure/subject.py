@@ -159,7 +159,7 @@ class Subject:
     def _must_be_alone(self) -> None:
         """Its work is timed by its own process: others could do it at any time."""
         assert self.child is not None
-        if self.child.relatives():
+        if self.child.relatives() or self.zygote.strays():
             raise ChildFailed(Status.CHEATED, "started processes of its own")
         if self.zygote.stopped():
             raise ChildFailed(Status.CHEATED, "stopped the process that started it")

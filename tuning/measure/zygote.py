@@ -175,10 +175,10 @@ class Zygote:
         self._live.discard(child)
         if self.stopped():
             self.break_down("a child stopped it")
-        elif self.alive and self._strays() and not self._strays_end():
+        elif self.alive and self.strays() and not self._strays_end():
             self.break_down("strays that do not end")
 
-    def _strays(self) -> set[int]:
+    def strays(self) -> set[int]:
         """Processes in the sandbox that belong to no living child: what dead ones left behind."""
         below = procfs.family(self.ready.get("pid", -1))
         known: set[int] = set()
@@ -191,7 +191,7 @@ class Zygote:
         deadline = time.monotonic() + STRAYS_S
         while time.monotonic() < deadline:
             time.sleep(0.005)
-            if not self._strays():
+            if not self.strays():
                 return True
         return False
 

@@ -1,0 +1,1 @@
+"""Kernels that cheat, and honest ones that look odd: all measured by the real laboratory."""
