@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
 from catalog.models import Best, Miss, MissState
@@ -25,6 +25,9 @@ logger = logging.getLogger(__name__)
 
 ORDER = ("stage", "priority", "-worth", "asked_at", "pk")
 """What is claimed first: a lower stage, a more urgent queue, what is worth more, who asked first."""
+
+
+EVERYTHING = Q()
 
 
 class StaleLease(Exception):
@@ -76,17 +79,22 @@ def pack_size(stage: int, waiting: int, workers: int) -> int:
     return max(1, min(most, share))
 
 
-def claimable(target_id: int) -> QuerySet[Exploration]:
-    """What a worker on this target may claim, the best first."""
-    return Exploration.objects.filter(state=State.QUEUED, target_id=target_id).order_by(*ORDER)
+def claimable(target_id: int, reach: Q = EVERYTHING) -> QuerySet[Exploration]:
+    """What a worker on this target may claim, the best first; ``reach``: with what it has installed."""
+    return Exploration.objects.filter(reach, state=State.QUEUED, target_id=target_id).order_by(*ORDER)
 
 
-def claim(owner: str, target_id: int, workers: int = 1, tuning: bool = True) -> list[Claim]:
+def claim(
+    owner: str, target_id: int, workers: int = 1, tuning: bool = True, reach: Q = EVERYTHING
+) -> list[Claim]:
     """Take a pack of the best explorations that wait, all of one stage; empty when none waits.
 
-    ``owner`` names the worker process; ``workers`` is how many live ones share this target's work.
+    ``owner`` names the worker process; ``workers`` is how many live ones share this target's work; ``reach``
+    (``tuning.environments``) leaves out what this worker's versions can say nothing about.
     """
-    rows = claimable(target_id) if tuning else claimable(target_id).filter(stage__lt=Stage.TUNE)
+    rows = claimable(target_id, reach)
+    if not tuning:
+        rows = rows.filter(stage__lt=Stage.TUNE)
     for _attempt in range(5):  # another worker can take what we have just seen: look again
         best = rows.values_list("stage", flat=True).first()
         if best is None:

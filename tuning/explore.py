@@ -37,6 +37,7 @@ from tuning.results import (
     winner_of,
     would_win,
 )
+from tuning.revalidation import held_candidates
 from tuning.routes.base import Artifact, Budget, Candidate, Route, Tunable
 from tuning.shop import Attempt, Shop, Slice, Stopping
 
@@ -307,7 +308,7 @@ def _confirm(work: Slice, bench: Bench, attempt: Attempt, artifact: Artifact, de
 
 def make_room(work: Slice) -> None:
     """Stop here when an exploration of a lower stage waits: first results before everything else."""
-    if claims.claimable(work.row.target_id).filter(stage__lt=work.row.stage).exists():
+    if claims.claimable(work.row.target_id, work.shop.reach()).filter(stage__lt=work.row.stage).exists():
         raise Yielding
 
 
@@ -316,6 +317,7 @@ def _candidates(work: Slice, route: Route) -> Iterator[Candidate]:
     budget = Budget(seconds=conf().candidates_s)
     try:
         if work.row.stage == Stage.CONTEST:
+            yield from held_candidates(work.row, route.name)
             yield from known_candidates(work, route)
         yield from route.candidates(work.operator, work.shop.target, work.setting, budget)
     except (*DATABASE_GONE, StaleLease, Stopping, Yielding):

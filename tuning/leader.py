@@ -16,9 +16,11 @@ from tuning import claims
 from tuning.bell import bell
 from tuning.clock import now_in
 from tuning.conf import conf
+from tuning.declaring import follow_workers
 from tuning.kernels.claims import waiting as waiting_evaluations
 from tuning.models import Exploration, Lease, Pause, State, Worker
 from tuning.promote import promote_misses, reweigh_asked_again
+from tuning.revalidation import settle
 from tuning.rounds import begin_rounds
 
 logger = logging.getLogger(__name__)
@@ -41,10 +43,12 @@ def tick(owner: str) -> bool:
     rarely = time.monotonic() - _rarely_at > RARELY_S
     promote_misses(postponed=rarely)
     begin_rounds()
+    settle()
     drain_journal(JOURNAL_LINES)
     if rarely:
         _rarely_at = time.monotonic()
         reweigh_asked_again(within_s=RARELY_S * 3)
+        follow_workers()
         Worker.objects.filter(last_seen_at__lt=timezone.now() - FORGET_WORKERS).delete()
     bell.ring(idle_with_work())
     return True

@@ -15,7 +15,7 @@ from django.db.models.functions import Coalesce, Now
 
 from catalog.choosing import Ratios, beats
 from catalog.models import Artifact as ArtifactRow
-from catalog.models import Best, DeclaredEnvironment, Environment
+from catalog.models import Best, Environment
 from catalog.services import (
     Evidence,
     NewResult,
@@ -28,6 +28,7 @@ from catalog.services import (
 from opatlas.identity.operator import canonical_json
 from opatlas.load import Manifest
 from tuning.claims import Claim
+from tuning.environments import declared_for
 from tuning.knowledge import why_not_publish
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Exploration, Trial
@@ -48,6 +49,7 @@ class Tried:
     started_at: datetime
     took_s: float
     artifact: Artifact | None = None
+    default: Route | None = None  # whose candidate its ratio is taken against; None: its own route's
 
 
 def keep_trial(tried: Tried) -> Trial:
@@ -64,7 +66,8 @@ def publish_trial(
 
     ``purpose`` is "default", "contest" or "confirm". Where the incumbent was timed in turns with the
     candidate, its fresh evidence is published with it: the two are compared in the same minute's noise. The
-    evidence leads only where it may, and comes from the declared environment of this route and target.
+    evidence leads only where it may, and comes from the declared environments of this target for the route
+    and for the default that it was timed against.
     None where it may not be served any more (a kernel that was revoked meanwhile): only its trial is kept.
     Raises StaleLease, and then nothing was published.
     """
@@ -74,7 +77,7 @@ def publish_trial(
     store_artifact(artifact.manifest, artifact.folder, signing_key())
     versions = dict(tried.route.versions())
     environment = register_environment(versions)
-    declared = declared_environment(tried.row.target_id, tried.route.name, environment)
+    default = tried.route if purpose == "default" or tried.default is None else tried.default
     new = NewResult(
         operator=tried.row.operator,
         target=tried.row.target,
@@ -93,7 +96,9 @@ def publish_trial(
         build_s=tried.outcome.build_s or 0.0,
         evidence=evidence_of(tried.outcome),
         purpose=purpose,
-        may_lead=may_lead and declared.pk == environment.pk,
+        may_lead=may_lead and _counts(tried.row.target_id, tried.route, default),
+        default_route=default.name,
+        default_versions=dict(default.versions()),
         signing_key=signing_key(),
     )
     with tried.claim.writing():
@@ -111,6 +116,16 @@ def publish_trial(
     return published
 
 
+def _counts(target_id: int, route: Route, default: Route) -> bool:
+    """Whether evidence of this worker's versions may move a best: both are the declared ones."""
+    return all(_is_declared(target_id, one.name, one.versions()) for one in (default, route))
+
+
+def _is_declared(target_id: int, route: str, versions: Mapping[str, str] | Environment) -> bool:
+    mine = versions if isinstance(versions, Environment) else register_environment(versions)
+    return declared_for(target_id, route, mine).pk == mine.pk
+
+
 def _again(incumbent: Best, fresh: Mapping[str, Any], beside: NewResult) -> NewResult:
     """The incumbent once more, with evidence from the rounds in which the newcomer was timed."""
     implementation, measured = incumbent.implementation, incumbent.measurement
@@ -126,7 +141,8 @@ def _again(incumbent: Best, fresh: Mapping[str, Any], beside: NewResult) -> NewR
         source=implementation.source,
         build_s=implementation.build_s,
         versions=implementation.environment.versions,
-        may_lead=True,
+        may_lead=_is_declared(incumbent.target_id, incumbent.route, implementation.environment)
+        and _is_declared(incumbent.target_id, beside.default_route, beside.default_versions),
         evidence=Evidence(
             **{name: fresh[name] for name in names},
             default_us=beside.evidence.default_us,
@@ -175,14 +191,6 @@ def evidence_of(outcome: Outcome) -> Evidence:
         prepare_bytes=outcome.prepare_bytes,
         tier=outcome.tier,
     )
-
-
-def declared_environment(target_id: int, route: str, mine: Environment) -> Environment:
-    """The environment whose evidence counts for this route and target: the first that a worker brings."""
-    row, _ = DeclaredEnvironment.objects.select_related("environment").get_or_create(
-        target_id=target_id, route=route, defaults={"environment": mine}
-    )
-    return row.environment
 
 
 def winner_of(row: Exploration) -> Best | None:

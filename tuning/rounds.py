@@ -14,7 +14,7 @@ from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from tuning.bell import bell
-from tuning.models import Exploration, Stage, State
+from tuning.models import Exploration, Stage, State, Trial
 
 ENDED_WELL = (State.DONE, State.UNSUPPORTED)
 """Not discarded or dead: those begin again when somebody says so."""
@@ -52,7 +52,7 @@ def begin_rounds(limit: int = 500) -> int:
             pk=row.pk, state=row.state, fence=row.fence, pending_routes=row.pending_routes
         ).update(
             state=State.QUEUED,
-            stage=Stage.CONTEST,
+            stage=_first_stage(row),
             round=F("round") + 1,
             routes=row.pending_routes,
             pending_routes="",
@@ -63,6 +63,13 @@ def begin_rounds(limit: int = 500) -> int:
             updated_at=Now(),
         )
     return begun
+
+
+def _first_stage(row: Exploration) -> Stage:
+    """Where a round begins: with the default, if it is what must be tried again."""
+    first = Trial.objects.filter(exploration=row, stage=Stage.FIRST, status="ok").order_by("-pk")
+    default = first.values_list("route", flat=True).first()
+    return Stage.FIRST if default in row.pending_routes.split(",") else Stage.CONTEST
 
 
 def routes_of(row: Exploration) -> frozenset[str]:

@@ -11,15 +11,16 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
+from django.db.models import Q
 from django.utils import timezone
 
 from opatlas.identity import Operator, Setting, Target
-from tuning.claims import Claim, Held
+from tuning.claims import EVERYTHING, Claim, Held
 from tuning.conf import conf
 from tuning.knowledge import taught
 from tuning.measure.laboratory import SUBMITTED, Bench, Laboratory, Limits
 from tuning.measure.outcome import Outcome, Status
-from tuning.models import Exploration, Trial
+from tuning.models import Exploration, Stage, Trial
 from tuning.results import Tried, candidate_digest, keep_trial
 from tuning.rounds import routes_of
 from tuning.routes.base import Artifact, Candidate, No, Route
@@ -42,6 +43,7 @@ class Shop:
     home: Path  # scratch and tuning state lie below it
     worker: str
     check: Callable[[Held], None]
+    reach: Callable[[], Q] = lambda: EVERYTHING  # what this worker may claim
 
     @property
     def limits(self) -> Limits:
@@ -86,6 +88,15 @@ class Slice:
         What the host was too noisy for is tried a second time.
         """
         return {digest for digest, statuses in self.history.items() if statuses != [Status.NOISY]}
+
+    @cached_property
+    def default_route(self) -> Route | None:
+        """The route that every ratio here is taken against: who made the latest first result."""
+        first = Trial.objects.filter(exploration=self.row, stage=Stage.FIRST, status=Status.OK)
+        name = first.order_by("-pk").values_list("route", flat=True).first()
+        found = next((route for route in self.shop.routes if route.name == name), None)
+        given = None if found else self.shop.default_candidate(self.operator, self.shop.target, self.setting)
+        return found or (given[0] if given else None)
 
     @property
     def history(self) -> dict[str, list[str]]:
@@ -151,6 +162,7 @@ class Slice:
             route=attempt.route,
             candidate=attempt.candidate,
             outcome=outcome,
+            default=self.default_route,
             started_at=attempt.started_at,
             took_s=time.monotonic() - attempt.began if attempt.took_s is None else attempt.took_s,
             artifact=artifact,

@@ -16,15 +16,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError, close_old_connections
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from catalog.models import Target as TargetRow
 from catalog.services import register_target
 from opatlas.identity import Operator, Setting, Target, detect_target
-from tuning import claims, descendants, leader, scratch, stopping
+from tuning import claims, descendants, environments, leader, scratch, stopping
 from tuning.claims import Claim, Held
 from tuning.clock import DATABASE_GONE, now_in
 from tuning.conf import conf
@@ -74,6 +76,7 @@ class WorkerProcess:
         self._target_row: TargetRow | None = None
         self._ended = threading.Event()
         self._doing = ""
+        self._environments: dict[str, str] = {}  # route → digest of what it is here
 
     def start(self) -> None:
         """Enter the database, start the threads, and warm the laboratory (seconds)."""
@@ -161,7 +164,7 @@ class WorkerProcess:
         if self._paused():
             return []
         workers = len(live_workers(self.target_row.pk))
-        held = claims.claim(self.owner, self.target_row.pk, workers)
+        held = claims.claim(self.owner, self.target_row.pk, workers, reach=self._reach())
         self.keeper.hold(held)
         return held
 
@@ -196,7 +199,11 @@ class WorkerProcess:
         if not waiting:
             return False
         stage = waiting[0].row().values_list("stage", flat=True).first()
-        return stage is not None and claims.claimable(self.target_row.pk).filter(stage__lt=stage).exists()
+        better = claims.claimable(self.target_row.pk, self._reach()).filter(stage__lt=stage or 0)
+        return stage is not None and better.exists()
+
+    def _reach(self) -> Q:
+        return environments.reach(self.name, self.target_row.pk, self._environments)
 
     def _shop(self) -> Shop:
         assert self._laboratory is not None
@@ -208,6 +215,7 @@ class WorkerProcess:
             home=self.home,
             worker=self.owner,
             check=self._check,
+            reach=self._reach,
         )
 
     def _check(self, claim: Held) -> None:
@@ -247,6 +255,8 @@ class WorkerProcess:
 
     def _enter(self) -> None:
         """This worker's row: what it is and what it can do, with reasons for what it cannot."""
+        routes = self._routes()
+        self._environments = environments.brought(routes)
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         Worker.objects.update_or_create(
             name=self.name,
@@ -254,7 +264,7 @@ class WorkerProcess:
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
                 "target": self.target_row,
-                "routes": self._routes(),
+                "routes": routes,
                 "memory_bytes": memory,
                 "doing": "starting",
                 "warm": False,
@@ -264,8 +274,8 @@ class WorkerProcess:
         )
         self._beat()
 
-    def _routes(self) -> dict[str, dict[str, object]]:
-        found: dict[str, dict[str, object]] = {}
+    def _routes(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
         for route in self.tools.routes:
             answer = route.available(self.target)
             found[route.name] = {

@@ -140,9 +140,10 @@ def from_evidence(place: Place, route: str) -> tuple[models.Implementation, mode
     return best.implementation, best
 
 
-def restore(place: Place, routes: set[str], reason: str) -> models.Best | None:
-    """Give these routes the best that the stored evidence knows, drop who has none, and order all anew.
+def restore(place: Place, routes: set[str], reason: str, *, drop: bool = True) -> models.Best | None:
+    """Give these routes the best that the stored evidence knows, and order all anew.
 
+    A route without such evidence loses its seat, unless ``drop`` is False: then what it has is served on.
     The miss follows: explored while anything is served, else waiting to be explored again.
     """
     bests = bests_of(place)
@@ -150,7 +151,7 @@ def restore(place: Place, routes: set[str], reason: str) -> models.Best | None:
         found = from_evidence(place, route)
         if found is not None:
             seat(place, *found, bests)
-        elif route in bests:
+        elif drop and route in bests:
             bests.pop(route).delete()
     winner = rank_again(place, bests, reason)
     misses = models.Miss.objects.filter(**place.key)

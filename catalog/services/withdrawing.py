@@ -42,16 +42,17 @@ def set_aside(implementations: QuerySet[models.Implementation], reason: str) -> 
     return done
 
 
-def restore_places(places: Iterable[Place], routes: set[str], reason: str) -> int:
+def restore_places(places: Iterable[Place], routes: set[str], reason: str, *, drop: bool = True) -> int:
     """Give these routes the bests that the stored evidence of today's declared environments knows.
 
-    One transaction for each place; returns in how many the winner changed.
+    What has no such evidence is no longer served, unless ``drop`` is False. One transaction for each place;
+    returns in how many the winner changed.
     """
     changed = 0
     for place in places:
         with transaction.atomic():
             lock(place)
-            changed += _restore(place, routes, reason)
+            changed += _restore(place, routes, reason, drop=drop)
     return changed
 
 
@@ -76,10 +77,10 @@ def _take_out(place: Place, ids: list[int], reason: str, how: str) -> int:
     return done
 
 
-def _restore(place: Place, routes: set[str], reason: str) -> bool:
+def _restore(place: Place, routes: set[str], reason: str, *, drop: bool = True) -> bool:
     before = models.Best.objects.filter(**place.key, rank=0).values_list("implementation_id", flat=True)
     was = before.first()
-    winner = restore(place, routes, reason)
+    winner = restore(place, routes, reason, drop=drop)
     if winner is None:
         capability = models.Target.objects.values_list("capability", flat=True).get(pk=place.target_id)
         transaction.on_commit(lambda: misses_recorded.send(sender=models.Miss, capabilities={capability}))

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db.models.functions import Now
 
 from catalog.models import Best, DeclaredEnvironment, Miss, MissState
 from tests.tuning.fakes import FakeRoute, FakeTunable
 from tuning import claims, conf, stopping
-from tuning.models import Exploration, Stage, State, Trial
+from tuning.models import Exploration, Stage, State, Trial, Worker
 from tuning.promote import promote_misses
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -279,6 +280,7 @@ def test_evidence_from_an_undeclared_environment_is_kept_but_does_not_lead(
     make_miss()
     worker_with(FakeRoute("quick", offers=[{"ratio": 1.5}])).run_until_idle()
     newer = FakeRoute("quick", offers=[{"ratio": 3.0}], installed={"fakes": "2"})
+    Worker.objects.update(stopped_at=Now())  # while it lived, the newer one would leave the work to it
     queues.retry(Exploration.objects.get().pk)
     worker_with(newer, name="w2").run_until_idle()
     best = Best.objects.get(rank=0)

@@ -1,0 +1,166 @@
+"""Bests measured again, after another environment was declared: by a round, and judged when it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from catalog import choosing
+from catalog.choosing import Ratios
+from catalog.models import Best, Measurement
+from catalog.services import Place, restore_places
+from catalog.services.standing import ratios_of
+from tuning.models import Exploration, Revalidated, Revalidation, State, Trial, Verdict
+from tuning.rounds import ask_for_round
+from tuning.routes.base import Candidate
+
+ENDED = (State.DONE, State.UNSUPPORTED, State.DISCARDED, State.DEAD)
+_MOST = 500
+
+
+def held_candidates(row: Exploration, route: str) -> Iterator[Candidate]:
+    """What a round must measure again, before what the route itself offers: tuned ones are not among that."""
+    waiting = row.revalidated.filter(route=route, verdict=Verdict.WAITING).select_related("implementation")
+    for one in waiting:
+        if one.implementation is not None and one.implementation.revoked_at is None:
+            yield Candidate(route, one.implementation.candidate, one.implementation.label)
+
+
+def settle() -> int:
+    """Judge what has been measured again; returns how many bests. Cheap while nothing is open.
+
+    A best that the new environment has evidence for is better, worse or the same; one that failed there is
+    withdrawn, and its route falls back to whatever else was measured. A round that was run without the new
+    environment (its worker was told too late) says nothing: it is asked for again.
+    """
+    open_ones = list(Revalidation.objects.filter(finished_at=None).select_related("after", "target"))
+    settled = 0
+    for row in open_ones:
+        waiting = row.bests.filter(verdict=Verdict.WAITING).select_related("exploration", "implementation")
+        ended = waiting.filter(Q(exploration__state__in=ENDED))
+        for one in ended[:_MOST]:
+            settled += _settle(row, one)
+        if not waiting.exists():
+            Revalidation.objects.filter(pk=row.pk, finished_at=None).update(finished_at=Now())
+    return settled
+
+
+def _settle(row: Revalidation, one: Revalidated) -> bool:
+    exploration = one.exploration
+    if exploration.state in (State.DISCARDED, State.DEAD):
+        ends = f"Its exploration is {exploration.state}: served as it was, and not measured again."
+        return _judge(one, Verdict.FAILED, None, ends)
+    if exploration.pending_routes:
+        return False  # its round has not begun
+    place = Place.of(exploration)
+    if not _is_new(row, one, place):
+        trials = Trial.objects.filter(
+            exploration=exploration, route=one.route, created_at__gt=row.asked_at
+        ).order_by("-pk")
+        environment = row.after if one.route == row.route else None
+        mine = trials.filter(environment=environment) if environment else trials
+        if not mine.exists():
+            ask_for_round(Exploration.objects.filter(pk=exploration.pk), [one.route], _why(row))
+            return False
+        said = mine.exclude(status="ok").first()
+        detail = f"{said.status}: {said.detail or said.label}" if said else "it was not measured"
+        restore_places([place], {one.route}, f"{one.route} failed under {row.after}: {detail}"[:250])
+        if not _is_new(row, one, place):
+            return _judge(one, Verdict.FAILED, None, detail)
+    best = Best.objects.select_related("implementation", "measurement").get(**place.key, route=one.route)
+    verdict = _verdict(row, one, best)
+    return _judge(one, verdict, best.ratio_to_default, best.label)
+
+
+def _is_new(row: Revalidation, one: Revalidated, place: Place) -> bool:
+    """Whether the route's best there rests on evidence of the new environment."""
+    best = Best.objects.filter(**place.key, route=one.route).select_related("implementation", "measurement")
+    found = best.first()
+    if found is None:
+        return False
+    if one.route == row.route:
+        return found.implementation.environment_id == row.after_id
+    # Another route, whose ratio is taken against the one that changed.
+    return found.measurement.default_environment_id == row.after_id
+
+
+def _verdict(row: Revalidation, one: Revalidated, best: Best) -> Verdict:
+    before = Ratios(one.ratio_before, one.ratio_low_before, one.ratio_high_before)
+    after = ratios_of(best)
+    old = (
+        Measurement.objects.filter(implementation=one.implementation_id, created_at__lte=row.asked_at)
+        .order_by("-created_at", "-pk")
+        .first()
+    )
+    if old is not None and best.measurement.default_environment_id == row.after_id:
+        # The default itself changed, and its ratios with it: times tell what a job gains or loses.
+        after = _in_times(old, best.measurement)
+        before = Ratios(1.0, 1.0, 1.0)
+    if choosing.beats(after, before):
+        return Verdict.BETTER
+    return Verdict.WORSE if choosing.beats(before, after) else Verdict.SAME
+
+
+def _in_times(old: Measurement, new: Measurement) -> Ratios:
+    ratio = old.median_us / new.median_us
+    noise = 1 + old.spread_us / old.median_us + new.spread_us / new.median_us
+    return Ratios(ratio, ratio / noise, ratio * noise)
+
+
+def _judge(one: Revalidated, verdict: Verdict, ratio: float | None, detail: str) -> bool:
+    return (
+        Revalidated.objects.filter(pk=one.pk, verdict=Verdict.WAITING).update(
+            verdict=verdict, ratio_after=ratio, detail=detail[:500]
+        )
+        == 1
+    )
+
+
+def _why(row: Revalidation) -> str:
+    return f"{row.route}: {row.after} is declared"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of one re-validation so far. ``rows``: regressions and failures first."""
+
+    total: int
+    waiting: int
+    measured: int
+    restored: int
+    better: int
+    worse: int
+    failed: int
+    rows: tuple[Revalidated, ...]
+
+    def __str__(self) -> str:
+        parts = [f"{self.measured} re-measured", f"{self.better} better", f"{self.worse} worse"]
+        parts += [f"{self.failed} failed"]
+        parts += [f"{self.restored} restored"] if self.restored else []
+        parts += [f"{self.waiting} waiting"] if self.waiting else []
+        return ", ".join(parts)
+
+
+def report(row: Revalidation, limit: int = 50) -> Report:
+    """Counts, and the bests that matter most to who declared: failed, then by what they lost."""
+    bests = list(row.bests.select_related("exploration__operator", "implementation"))
+    count = {verdict: sum(one.verdict == verdict for one in bests) for verdict in Verdict}
+    return Report(
+        total=len(bests),
+        waiting=count[Verdict.WAITING],
+        measured=len(bests) - count[Verdict.WAITING] - count[Verdict.RESTORED],
+        restored=count[Verdict.RESTORED],
+        better=count[Verdict.BETTER],
+        worse=count[Verdict.WORSE],
+        failed=count[Verdict.FAILED],
+        rows=tuple(sorted(bests, key=_by_loss)[:limit]),
+    )
+
+
+def _by_loss(one: Revalidated) -> tuple[int, float, int]:
+    order = [Verdict.FAILED, Verdict.WORSE, Verdict.WAITING, Verdict.SAME, Verdict.RESTORED, Verdict.BETTER]
+    kept = one.ratio_after / one.ratio_before if one.ratio_after and one.ratio_before else 0.0
+    return order.index(Verdict(one.verdict)), kept, one.pk
