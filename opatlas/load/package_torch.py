@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import shutil
 import tempfile
 import zipfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -28,6 +30,9 @@ from opatlas.load.torch_module import buffer_name
 from opatlas.load.torch_ops.types import to_tensor
 from opatlas.load.torch_recipe import TorchBound, with_threads
 
+PACKED = "packed.json"
+"""Beside the package where weights are packed ahead: how."""
+
 _MODEL = "/data/aotinductor/model/"
 
 
@@ -36,14 +41,63 @@ def open_kernel(manifest: Manifest, files: Mapping[str, bytes]) -> PackageKernel
     operator = Operator.from_json(manifest.operator)
     [(name, content)] = [item for item in files.items() if item[0].endswith(".pt2")]
     members = _read_archive(content, name)
-    return PackageKernel(operator, _open_runner(members, name), int(manifest.setting["threads"]))
+    packed = read_packed(files[PACKED]) if PACKED in files else {}
+    return PackageKernel(operator, _open_runner(members, name), int(manifest.setting["threads"]), packed)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How a constant of the model comes from a weight: a view of it, its columns cut into blocks that lie one
+    after another, zeros after the last."""
+
+    buffer: str
+    shape: tuple[int, int]
+    strides: tuple[int, int]
+    offset: int
+    padding: int
+    blocks: tuple[int, int, int]  # blocks, rows, columns of a block
+
+    def pack(self, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """The packed weight; :class:`LoadError` where the description does not fit the weight."""
+        if self.buffer not in tensors:
+            raise LoadError(f"the package packs {self.buffer}, which is no constant of the operator")
+        count, rows, width = self.blocks
+        try:
+            view = tensors[self.buffer].as_strided(self.shape, self.strides, self.offset)
+            padded = torch.nn.functional.pad(view, (0, self.padding))
+            return padded.reshape(rows, count, width).transpose(0, 1).contiguous()
+        except RuntimeError as error:
+            raise LoadError(f"constant {self.buffer} cannot be packed: {_first_line(error)}") from error
+
+
+def read_packed(content: bytes) -> dict[str, Packing]:
+    """The packings that a package's description states, by the model's name of the constant."""
+    try:
+        document = json.loads(content)
+        return {str(name): _packing(entry) for name, entry in document.items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise LoadError(f"{PACKED} does not say how constants are packed: {error}") from error
+
+
+def _packing(entry: Mapping[str, Any]) -> Packing:
+    rows, columns = (int(size) for size in entry["shape"])
+    row, column = (int(stride) for stride in entry["strides"])
+    count, deep, width = (int(size) for size in entry["blocks"])
+    offset, padding = int(entry["offset"]), int(entry["padding"])
+    if min(rows, columns, row, column, count, deep, width, offset, padding) < 0:
+        raise ValueError("a negative size")
+    return Packing(
+        str(entry["buffer"]), (rows, columns), (row, column), offset, padding, (count, deep, width)
+    )
 
 
 class PackageKernel:
     """A model of AOTInductor. Constants are handed over at :meth:`prepare`: none is inside the package."""
 
-    def __init__(self, operator: Operator, runner: Any, threads: int) -> None:
-        self.operator, self._threads = operator, threads
+    def __init__(
+        self, operator: Operator, runner: Any, threads: int, packed: Mapping[str, Packing] | None = None
+    ) -> None:
+        self.operator, self._threads, self._packed = operator, threads, packed or {}
         self._runner = runner
         self._wanted = set(runner.get_constant_names_to_original_fqns().values())
         self._constants: dict[str, torch.Tensor] = {}
@@ -53,7 +107,8 @@ class PackageKernel:
         check_arrays(self.operator, self.operator.constant_inputs, constants)
         with torch.inference_mode():
             tensors = {buffer_name(number): to_tensor(array).clone() for number, array in constants.items()}
-        # A constant that the compiler found unused is not asked for.
+            tensors.update({name: packing.pack(tensors) for name, packing in self._packed.items()})
+        # A constant that the compiler found unused, or needs in its packed form only, is not asked for.
         self._constants = {name: tensor for name, tensor in tensors.items() if name in self._wanted}
         if self._constants:
             try:

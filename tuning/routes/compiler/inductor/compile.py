@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import re
+import tempfile
 import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from opatlas.identity import Operator, Setting, Target
+from opatlas.identity import Operator, Setting, Target, detect_target, parse_operator
 from opatlas.load import Manifest
 from opatlas.load.needs import installed_version
 from tuning.routes.base import Artifact, RouteError
 from tuning.routes.compiler.inductor.cxx import Compiler, used_features, vector_bits
+from tuning.routes.compiler.inductor.packing import Constants
+
+log = logging.getLogger(__name__)
 
 PACKAGE = "kernel.pt2"
+PACKED = "packed.json"
 MOST_CONSTANT_BYTES = 64 << 20
-"""Above this, tensors that the exported graph brings along are not packaged."""
+"""Above this, a graph that brings tensors of its own along is not packaged."""
 
 _headers: Path | None = None
 
@@ -30,6 +36,7 @@ def warm() -> None:
     global _headers
     import_inductor()
     _headers = Path.cwd() / "inductor-headers"
+    _rehearse()
 
 
 def import_inductor() -> None:
@@ -41,6 +48,38 @@ def import_inductor() -> None:
     from torch._inductor import config
 
     config.compile_threads = 1
+
+
+class _Enough(BaseException):
+    """Ends a rehearsal where the C++ compiler would start."""
+
+
+def _rehearse() -> None:
+    """Compile a little up to its C++, once for all children: Inductor prepares its patterns (2,000 of them)
+    and imports half of itself only when it is used. Starts no thread."""
+    import torch
+    from torch._inductor import cpp_builder
+
+    def stop(*_: Any) -> None:
+        raise _Enough
+
+    operator = parse_operator({"op": "Softmax", "inputs": [{"dtype": "float32", "shape": [4, 32]}]})
+    chosen = options(detect_target(), Setting(threads=1), {})
+    builder: Any = cpp_builder
+    real, builder._run_compile_cmd = builder._run_compile_cmd, stop
+    torch.set_num_threads(1)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+            torch._inductor.aoti_compile_and_package(
+                _export(operator), package_path=f"{folder}/none.pt2", inductor_configs=chosen
+            )
+    except _Enough:
+        return
+    except Exception as error:
+        log.warning("Inductor's rehearsal failed: %s", error)
+    finally:
+        builder._run_compile_cmd = real
 
 
 def options(target: Target, setting: Setting, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,25 +99,26 @@ def build_package(
     operator: Operator, target: Target, setting: Setting, parameters: Mapping[str, Any], workdir: Path
 ) -> Artifact:
     """Compile; raises RouteError for what Inductor or the C++ compiler refuses."""
+    import_inductor()
     import torch
 
-    import_inductor()
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(workdir / "cache")
     started = time.perf_counter()
     torch.set_num_threads(setting.threads)
     exported = _export(operator)
-    chosen = options(target, setting, parameters)
-    held = sum(value.nbytes for value in exported.constants.values() if isinstance(value, torch.Tensor))
-    if held > MOST_CONSTANT_BYTES:
-        raise RouteError(f"the graph holds {held >> 20} MiB of tensors of its own")
-    chosen["aot_inductor.package_constants_in_so"] = held > 0
     export_s = time.perf_counter() - started
     compiler = Compiler(target, _headers or workdir.parent / "inductor-headers")
-    with compiler.installed():
-        torch._inductor.aoti_compile_and_package(
-            exported, package_path=str(workdir / PACKAGE), inductor_configs=chosen
-        )
+    chosen = options(target, setting, parameters)
+    packed = _compile(exported, chosen, compiler, workdir)
+    source = _source(workdir / PACKAGE)
+    if chosen.get("max_autotune") and "micro_gemm" not in source:
+        raise RouteError("Inductor has no GEMM template for it")
     content = (workdir / PACKAGE).read_bytes()
+    files = {PACKAGE: hashlib.sha256(content).hexdigest()}
+    if packed:
+        description = json.dumps(packed, sort_keys=True).encode()
+        (workdir / PACKED).write_bytes(description)
+        files[PACKED] = hashlib.sha256(description).hexdigest()
     version = installed_version("torch")
     assert version is not None
     manifest = Manifest(
@@ -86,7 +126,7 @@ def build_package(
         route="inductor",
         operator=operator.to_json(),
         setting=setting.to_json(),
-        files={PACKAGE: hashlib.sha256(content).hexdigest()},
+        files=files,
         needs={"torch": version},
         features=used_features(target),
     )
@@ -98,7 +138,32 @@ def build_package(
         "versions": {"torch": version},
     }
     schedule = json.dumps({"torch": version, "options": chosen}, indent=1, sort_keys=True)
-    return Artifact(manifest, workdir, schedule, _source(workdir / PACKAGE), facts)
+    return Artifact(manifest, workdir, schedule, source, facts)
+
+
+def _compile(
+    exported: Any, chosen: dict[str, Any], compiler: Compiler, workdir: Path
+) -> Mapping[str, Mapping[str, Any]]:
+    """Leave the package in ``workdir``; how its packed constants come from the buffers."""
+    import torch
+
+    own = {name: value for name, value in exported.constants.items() if isinstance(value, torch.Tensor)}
+    buffers = dict(exported.named_buffers())
+    # Weights are the loader's to give; values that belong to the graph itself have to come with it.
+    inside = bool(own)
+    while True:
+        held = sum(value.nbytes for value in (*own.values(), *buffers.values())) if inside else 0
+        if held > MOST_CONSTANT_BYTES:
+            raise RouteError(f"the package would hold {held >> 20} MiB of tensors")
+        chosen["aot_inductor.package_constants_in_so"] = inside
+        constants = Constants(buffers, own)
+        with compiler.installed(), constants.watched():
+            torch._inductor.aoti_compile_and_package(
+                exported, package_path=str(workdir / PACKAGE), inductor_configs=chosen
+            )
+        if inside or not constants.unknown:
+            return constants.packed
+        inside = True
 
 
 def _export(operator: Operator) -> Any:

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from opatlas.identity import Operator, Setting, Target
+from opatlas.identity import Node, Operator, Setting, Target
 from opatlas.load.needs import installed_version
 from opatlas.load.torch_graph import missing
 from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, No, RouteError, Yes
 from tuning.routes.compiler.inductor.cxx import find_cxx
+from tuning.routes.library.shapes import constant
 
 NAME = "inductor"
+
+TEMPLATE_DTYPES = frozenset(("float32",))
+"""Half types are packed for particular instructions; their packing is not written down yet."""
+
+TEMPLATES = {"max_autotune": True, "max_autotune_gemm_backends": "CPP"}
+"""What max-autotune adds on CPUs: products in generated C++, epilogues fused into them. Left alone, Inductor
+would time them against ATen's while it compiles; here the contest does."""
 
 
 class InductorRoute:
@@ -48,7 +56,10 @@ class InductorRoute:
     ) -> Iterator[Candidate]:
         if not self.supports(operator, setting):
             return
-        yield Candidate(NAME, {}, "ahead of time")
+        made = [Candidate(NAME, {}, "ahead of time")]
+        if any(_has_template(operator, node) for node in operator.nodes):
+            made.append(Candidate(NAME, {"options": TEMPLATES}, "C++ GEMM templates"))
+        yield from made[: budget.candidates]
 
     def build(
         self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
@@ -64,6 +75,13 @@ class InductorRoute:
             raise
         except Exception as error:  # Inductor's errors share no base but Exception
             raise RouteError(f"Inductor cannot compile it: {_sentence(error)}") from error
+
+
+def _has_template(operator: Operator, node: Node) -> bool:
+    """Whether a node may become a GEMM template: weights that can be packed, or a batch of products."""
+    if node.op not in ("MatMul", "Gemm") or operator.value(node.inputs[0]).dtype not in TEMPLATE_DTYPES:
+        return False
+    return constant(operator, node.inputs[1]) or len(operator.value(node.outputs[0]).shape) > 2
 
 
 def _sentence(error: Exception) -> str:
