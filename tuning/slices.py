@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from django.db.models import QuerySet
 
-from catalog.models import Best
+from catalog.models import Best, Measurement
 from tuning.models import Exploration, TuningSlice
 from tuning.worth import About, Accuracy, Estimator, Past, accuracy, family_of_slice, room_of
 
@@ -42,13 +42,18 @@ def about_next(row: Exploration, route: str, best_us: float) -> About:
 
 
 def gained(before: Best | None, after: Best | None) -> float:
-    """Share of the time that the fastest known has fallen by; by ratios to the default, since times of two
-    moments differ by the machine's mood."""
+    """Share of the time that the fastest known has fallen by: 0 where it is the same as before.
+
+    By ratios to the default, since times of two moments differ by the machine's mood; the former winner's is
+    its latest, taken in turns with who beat it.
+    """
     if before is None or after is None or before.implementation_id == after.implementation_id:
         return 0.0
-    if before.ratio_to_default <= 0 or after.ratio_to_default <= 0:
+    latest = Measurement.objects.filter(implementation_id=before.implementation_id).order_by("-pk")
+    ratio = latest.values_list("ratio_to_default", flat=True).first() or before.ratio_to_default
+    if ratio <= 0 or after.ratio_to_default <= 0:
         return 0.0
-    return max(0.0, 1 - before.ratio_to_default / after.ratio_to_default)
+    return max(0.0, 1 - ratio / after.ratio_to_default)
 
 
 def _threads(setting: Mapping[str, object]) -> int:
