@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import transaction
@@ -42,10 +43,7 @@ def declare(target: Target, route: str, environment: Environment, asked_by: str)
     (:mod:`tuning.revalidation`). Where the route makes the default, every ratio is taken against it, so all
     routes are measured again. None: it is declared already. Raises :class:`NotDeclared`.
     """
-    if not Implementation.objects.filter(target=target, route=route).exists() and not any(
-        route in row.routes for row in live_workers(target.pk)
-    ):
-        raise NotDeclared(f"Nothing is known of a route {route!r} on {target}: neither results nor a worker.")
+    _check_known(target, route)
     with transaction.atomic():
         held = DeclaredEnvironment.objects.select_for_update().filter(target=target, route=route).first()
         before = held.environment if held else None
@@ -69,14 +67,37 @@ def declare(target: Target, route: str, environment: Environment, asked_by: str)
     return row
 
 
-def declare_worker(worker: Worker, asked_by: str) -> list[Revalidation]:
-    """Declare all that a worker brings; what makes the default last, so that it takes the others with it."""
+def declare_known(target: Target, route: str, environment: str, asked_by: str) -> Revalidation | None:
+    """Declare an environment by its digest; raises :class:`NotDeclared` for one that was never seen."""
+    _check_known(target, route)
+    row = Environment.objects.filter(digest=environment).first()
+    if row is None:
+        for worker in live_workers(target.pk):
+            if brought(worker.routes).get(route) == environment:
+                row = register_environment(worker.routes[route].get("versions", {}))
+    if row is None:
+        raise NotDeclared(f"No worker brings the environment {environment[:12]!r}, and no result has it.")
+    return declare(target, route, row, asked_by)
+
+
+def declare_worker(worker: Worker, asked_by: str, only: Sequence[str] | None = None) -> list[Revalidation]:
+    """Declare all that a worker brings (of these routes); what makes the default last, so that it takes the
+    others with it. Raises :class:`NotDeclared` where it lacks a route that was named."""
+    lacking = [name for name in only or () if not worker.routes.get(name, {}).get("available")]
+    if lacking:
+        raise NotDeclared(f"The worker {worker.name} does not bring {', '.join(lacking)}.")
     found = []
     for route, facts in sorted(worker.routes.items(), key=lambda one: _is_default(worker.target, one[0])):
-        if facts.get("available"):
+        if facts.get("available") and (only is None or route in only):
             row = declare(worker.target, route, register_environment(facts.get("versions", {})), asked_by)
             found += [row] if row else []
     return found
+
+
+def _check_known(target: Target, route: str) -> None:
+    known = Implementation.objects.filter(target=target, route=route).exists()
+    if not known and not any(route in worker.routes for worker in live_workers(target.pk)):
+        raise NotDeclared(f"Nothing is known of a route {route!r} on {target}: neither results nor a worker.")
 
 
 def _is_default(target: Target, route: str) -> bool:

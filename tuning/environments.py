@@ -9,14 +9,16 @@ until the last old one has gone, and a machine that was upgraded as a whole need
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Q
 
-from catalog.models import DeclaredEnvironment, Environment
+from catalog.models import DeclaredEnvironment, Environment, Target
 from opatlas.identity.operator import canonical_json
-from tuning.models import Revalidated, Revalidation, Verdict
+from tuning.models import Revalidated, Revalidation, Verdict, Worker
 from tuning.promote import live_workers
 
 
@@ -78,3 +80,101 @@ def _differing(target_id: int, mine: Mapping[str, str]) -> dict[str, str]:
 
 def _agreeing(theirs: Mapping[str, str], declared: Mapping[str, str]) -> dict[str, str]:
     return {route: digest for route, digest in declared.items() if theirs.get(route) == digest}
+
+
+@dataclass(frozen=True)
+class Offer:
+    """An environment that workers bring, or that was declared before."""
+
+    environment: str  # its digest
+    versions: Mapping[str, str]
+    workers: tuple[str, ...]  # live ones that bring it
+    declared: bool
+    difference: str  # from the declared one: "apache-tvm 0.28 against 0.27"
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {version}" for name, version in sorted(self.versions.items())) or "none"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One route on one target: what is declared, and what else could be; the declared one first."""
+
+    target: Target
+    route: str
+    offers: tuple[Offer, ...]
+    open: Revalidation | None
+
+    @property
+    def declared(self) -> Offer | None:
+        return next((offer for offer in self.offers if offer.declared), None)
+
+    @property
+    def others(self) -> list[Offer]:
+        return [offer for offer in self.offers if not offer.declared]
+
+
+def standings() -> list[Standing]:
+    """Every (target, route) with a declared environment, and what its live workers bring."""
+    declared = DeclaredEnvironment.objects.select_related("target", "environment")
+    rows = list(declared.order_by("target__capability", "target", "route"))
+    workers = {number: live_workers(number) for number in {row.target_id for row in rows}}
+    past: dict[tuple[int, str], dict[str, Mapping[str, str]]] = defaultdict(dict)
+    running: dict[tuple[int, str], Revalidation] = {}
+    for one in Revalidation.objects.select_related("before", "after").order_by("pk"):
+        for environment in filter(None, (one.before, one.after)):
+            past[one.target_id, one.route][environment.digest] = environment.versions
+        if one.finished_at is None:
+            running[one.target_id, one.route] = one
+    return [
+        Standing(
+            row.target,
+            row.route,
+            _offers(row, workers[row.target_id], past[row.target_id, row.route]),
+            running.get((row.target_id, row.route)),
+        )
+        for row in rows
+    ]
+
+
+def _offers(
+    row: DeclaredEnvironment, workers: list[Worker], past: Mapping[str, Mapping[str, str]]
+) -> tuple[Offer, ...]:
+    versions = {**past, row.environment.digest: row.environment.versions}
+    bringers: dict[str, list[str]] = defaultdict(list)
+    for worker in workers:
+        digest = brought(worker.routes).get(row.route)
+        if digest is not None:
+            versions[digest] = worker.routes[row.route].get("versions", {})
+            bringers[digest].append(worker.name)
+    offers = [
+        Offer(
+            environment=digest,
+            versions=found,
+            workers=tuple(sorted(bringers[digest])),
+            declared=digest == row.environment.digest,
+            difference=difference(found, row.environment.versions),
+        )
+        for digest, found in versions.items()
+    ]
+    return tuple(sorted(offers, key=lambda one: (not one.declared, -len(one.workers), one.environment)))
+
+
+def difference(mine: Mapping[str, str], declared: Mapping[str, str]) -> str:
+    """What sets two environments apart, in words; empty where nothing does."""
+    names = sorted(set(mine) | set(declared))
+    return ", ".join(
+        f"{name} {mine.get(name, 'missing')} against {declared.get(name, 'none')}"
+        for name in names
+        if mine.get(name) != declared.get(name)
+    )
+
+
+def undeclared() -> dict[tuple[str, str], str]:
+    """(worker, route) → how what this live worker brings differs from what is declared."""
+    return {
+        (worker, standing.route): offer.difference
+        for standing in standings()
+        for offer in standing.others
+        for worker in offer.workers
+    }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from django.db.models import Q
+from django.db.models import Case, Count, F, IntegerField, When
 from django.db.models.functions import Now
 
 from catalog import choosing
@@ -40,7 +41,7 @@ def settle() -> int:
     settled = 0
     for row in open_ones:
         waiting = row.bests.filter(verdict=Verdict.WAITING).select_related("exploration", "implementation")
-        ended = waiting.filter(Q(exploration__state__in=ENDED))
+        ended = waiting.filter(exploration__state__in=ENDED)
         for one in ended[:_MOST]:
             settled += _settle(row, one)
         if not waiting.exists():
@@ -144,23 +145,47 @@ class Report:
         return ", ".join(parts)
 
 
-def report(row: Revalidation, limit: int = 50) -> Report:
-    """Counts, and the bests that matter most to who declared: failed, then by what they lost."""
-    bests = list(row.bests.select_related("exploration__operator", "implementation"))
-    count = {verdict: sum(one.verdict == verdict for one in bests) for verdict in Verdict}
+def report(row: Revalidation, limit: int = 50, scopes: Collection[str] | None = None) -> Report:
+    """Counts, and the bests that matter most to who declared: failed, then by what they lost.
+
+    ``scopes``: only what these may see; None: everything.
+    """
+    bests = row.bests.all() if scopes is None else row.bests.filter(exploration__scope__in=scopes)
+    found = bests.values("verdict").annotate(n=Count("pk")).order_by()
+    count = Counter({Verdict(one["verdict"]): one["n"] for one in found})
+    total = count.total()
+    rows: tuple[Revalidated, ...] = ()
+    if limit and total:
+        rows = tuple(
+            bests.select_related("exploration__operator", "implementation")
+            .defer("exploration__operator__graph", "implementation__source", "implementation__schedule")
+            .order_by(_GRAVEST_FIRST, F("ratio_after") / F("ratio_before"), "pk")[:limit]
+        )
     return Report(
-        total=len(bests),
+        total=total,
         waiting=count[Verdict.WAITING],
-        measured=len(bests) - count[Verdict.WAITING] - count[Verdict.RESTORED],
+        measured=total - count[Verdict.WAITING] - count[Verdict.RESTORED],
         restored=count[Verdict.RESTORED],
         better=count[Verdict.BETTER],
         worse=count[Verdict.WORSE],
         failed=count[Verdict.FAILED],
-        rows=tuple(sorted(bests, key=_by_loss)[:limit]),
+        rows=rows,
     )
 
 
-def _by_loss(one: Revalidated) -> tuple[int, float, int]:
-    order = [Verdict.FAILED, Verdict.WORSE, Verdict.WAITING, Verdict.SAME, Verdict.RESTORED, Verdict.BETTER]
-    kept = one.ratio_after / one.ratio_before if one.ratio_after and one.ratio_before else 0.0
-    return order.index(Verdict(one.verdict)), kept, one.pk
+_GRAVEST_FIRST = Case(
+    *(
+        When(verdict=verdict, then=number)
+        for number, verdict in enumerate(
+            (
+                Verdict.FAILED,
+                Verdict.WORSE,
+                Verdict.WAITING,
+                Verdict.SAME,
+                Verdict.RESTORED,
+                Verdict.BETTER,
+            )
+        )
+    ),
+    output_field=IntegerField(),
+)

@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from tuning.api import models_api, views
+from tuning.api import environments, models_api, views
 
 _ONE = "explorations/<int:pk>"
 
@@ -20,6 +20,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("models/", models_api.Models.as_view()),
     path("models/<int:pk>", models_api.ModelDetail.as_view()),
     path("tuning/accuracy", views.TuningAccuracy.as_view()),
+    path("environments/", environments.Environments.as_view()),
+    path("environments/declare", environments.DeclareEnvironment.as_view()),
+    path("revalidations/", environments.Revalidations.as_view()),
+    path("revalidations/<int:pk>", environments.RevalidationDetail.as_view()),
     path("queues/", views.QueueState.as_view()),
     path("queues/pause", views.PauseQueue.as_view()),
     path("queues/resume", views.ResumeQueue.as_view()),
