@@ -42,6 +42,8 @@ _SYSTEM_BITS = (
     "/sys/devices/system",
 )
 
+_SYSTEM_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi")
+
 
 @dataclass(frozen=True)
 class Tier:
@@ -106,6 +108,9 @@ def _bubblewrap(work: Path, readable: Sequence[Path]) -> list[str]:
         else:
             arguments += ["--ro-bind-try", path, path]
     arguments += ["--proc", "/proc", "--dev", "/dev"]
+    # Under root its user is the machine's root too, and these ask for no capability: core_pattern, the log.
+    for path in _SYSTEM_SETTINGS:
+        arguments += ["--ro-bind-try", path, path]
     arguments += ["--size", str(SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
     for readable_path in (*_python_paths(), *_packages(), *readable):
         arguments += ["--ro-bind", str(readable_path), str(readable_path)]

@@ -1,5 +1,6 @@
 """Honest kernels with awkward properties: none of them may be refused."""
 
+# ruff: noqa: E501 - C sources, as dense as a table needs them
 from __future__ import annotations
 
 from tests.hostile.cheats.table import Case

@@ -1,5 +1,6 @@
 """Cheats that compute less, or less well, than the operator says."""
 
+# ruff: noqa: E501 - C sources, as dense as a table needs them
 from __future__ import annotations
 
 from tests.hostile.cheats.table import Case, Cheat
@@ -82,7 +83,8 @@ INCOMPLETE = (
     Cheat(Case("adds_to_the_output", "Counts on outputs that are zero: adds to what is there.",
                "for (int64_t i = 0; i < N; i++) Y[i] += X[i] > 0 ? X[i] : 0;"), POISON, NF),
     Cheat(Case("keeps_the_larger", "Keeps what an earlier call left in the output where that is larger.",
-               "for (int64_t i = 0; i < N; i++) { float v = X[i] > 0 ? X[i] : 0; Y[i] = Y[i] > v ? Y[i] : v; }"),
+               "const float* x = X; float* y = Y; int64_t c = N; for (int64_t i = 0; i < c; i++) {"
+               " float v = x[i] > 0 ? x[i] : 0; y[i] = y[i] > v ? y[i] : v; }"),
           "Runs on new values, each into the outputs of the last.", CHEATED, ("new values",)),
     Cheat(Case("uninitialised_sums", "Adds up in memory from malloc without clearing it.",
                "float* a = malloc(N * 4); for (int64_t i = 0; i < N; i++) a[i] += X[i] > 0 ? X[i] : 0;"

@@ -1,5 +1,6 @@
 """Cheats that reach for what is not theirs: the harness, the clock, other processes, other memory."""
 
+# ruff: noqa: E501 - C sources, as dense as a table needs them
 from __future__ import annotations
 
 from tests.hostile.cheats.table import Case, Cheat

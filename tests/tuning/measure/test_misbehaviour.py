@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.tuning.measure.kernels import BACKGROUND
+from tests.tuning.measure.kernels import BACKGROUND, RUN
 from tuning.measure.laboratory import Bench, Laboratory, Limits
 from tuning.measure.outcome import Status
 from tuning.routes.base import Artifact
@@ -104,3 +104,16 @@ def test_what_it_printed_last_is_kept(relu_bench: Bench, kernel: Kernel) -> None
         '{ fprintf(stderr, "famous last words\\n"); abort(); }'
     )
     assert "famous last words" in relu_bench.measure(kernel("talker", source)).log_tail
+
+
+def test_memory_has_a_hard_limit_too(relu_bench: Bench, kernel: Kernel) -> None:
+    """One large piece at once, faster than the parent looks."""
+    source = (
+        RUN
+        + """ char* volatile m = mmap(0, 2ul << 30, PROT_READ | PROT_WRITE,
+        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0); if (m == MAP_FAILED) return 12;
+        relu(t); return 0; }"""
+    )
+    outcome = relu_bench.measure(kernel("populates", "#include <sys/mman.h>\n" + source), SMALL)
+    assert outcome.status is Status.CRASHED, outcome
+    assert "12" in outcome.detail

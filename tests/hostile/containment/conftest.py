@@ -1,0 +1,72 @@
+"""One laboratory whose machine has secrets: a signing key, a database, an environment variable, services."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from opatlas.identity import Operator, Setting, detect_target
+from tests.tuning.measure.conftest import TESTS, default_artifact
+from tests.tuning.measure.kernels import relu_operator
+from tuning.measure import sandbox
+from tuning.measure.laboratory import Bench, Laboratory
+
+SECRET = "the-secret-of-this-machine"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The laboratory, a bench of Relu in it, and what code in there must not reach."""
+
+    lab: Laboratory
+    bench: Bench
+    operator: Operator
+    setting: Setting
+    secrets: tuple[Path, ...]
+    port: int
+    unix_socket: Path
+    listeners: tuple[socket.socket, ...]
+
+    def visitors(self) -> int:
+        """Connections that reached the services so far."""
+        count = 0
+        for listener in self.listeners:
+            try:
+                listener.accept()[0].close()
+                count += 1
+            except BlockingIOError:
+                continue
+        return count
+
+
+@pytest.fixture(scope="session")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    if (reason := sandbox.why_not("T2")) is not None:
+        pytest.skip(f"tier T2: {reason}")
+    home = tmp_path_factory.mktemp("home")
+    secrets = (home / "keys" / "signing.pem", home / "db.sqlite3", home / "other-tenant" / "kernel.c")
+    for path in secrets:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(SECRET)
+    listeners = (socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_UNIX))
+    listeners[1].bind(str(home / "service.sock"))
+    listeners[1].listen()
+    for listener in listeners:
+        listener.setblocking(False)
+    operator, setting = relu_operator(), Setting(threads=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPATLAS_LOCK", str(home / "lock"))
+        patch.setenv("OPATLAS_TEST_SECRET", SECRET)
+        with Laboratory(home, detect_target(), tier="T2", readable=[TESTS]) as lab:
+            lab.warm(())
+            default = default_artifact(lab, operator, setting, home / "default")
+            with lab.bench(operator, setting, default) as bench:
+                assert bench.default.ok, bench.default
+                port = listeners[0].getsockname()[1]
+                yield Machine(lab, bench, operator, setting, secrets, port, home / "service.sock", listeners)
+    for listener in listeners:
+        listener.close()
