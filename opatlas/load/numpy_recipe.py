@@ -1,4 +1,4 @@
-"""Recipes of library ``numpy``: matrix products through the OpenBLAS that NumPy carries."""
+"""Recipes of library ``numpy``: matrix products through the OpenBLAS that NumPy carries, and array calls."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from opatlas.errors import LoadError
 from opatlas.identity.operator import Node, Operator
 from opatlas.load.buffers import check_arrays, empty
 from opatlas.load.dtypes import extreme
-from opatlas.load.kernel import KernelFailed
+from opatlas.load.kernel import Kernel, KernelFailed
 
 _ALIGNMENT = 64
 
 
-def open_kernel(operator: Operator, recipe: Mapping[str, Any]) -> NumpyKernel:
+def open_kernel(operator: Operator, recipe: Mapping[str, Any]) -> Kernel:
     """The kernel of an allowed numpy recipe."""
+    if recipe["call"] == "arrays":
+        from opatlas.load.numpy_arrays import ArrayKernel
+
+        return ArrayKernel(operator, recipe)
     if reason := missing(operator):
         raise LoadError(reason)
     return NumpyKernel(operator, recipe)

@@ -32,9 +32,13 @@ ALLOWED: Mapping[tuple[str, str], Allowed] = {
     ("onnxruntime", "session"): {
         "graph_optimization": ("all", "extended", "basic", "disabled"),
         "constants": ("initializers", "inputs"),
+        "strided": ("copied", "turned"),
+        "execution": ("sequential", "parallel"),
+        "prepacking": (True, False),
         "threads": int,
     },
     ("numpy", "matmul"): {"weights": ("plain", "transposed"), "threads": int},
+    ("numpy", "arrays"): {},
 }
 """(library, call) → the parameters it may have and their values, the default first; ``int``: 1 to 1024.
 

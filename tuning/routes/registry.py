@@ -9,6 +9,7 @@ from tuning.routes.compiler.tvm import TvmRoute
 from tuning.routes.compiler.xla import XlaRoute
 from tuning.routes.library.eager import Eager
 from tuning.routes.library.mkl import Mkl
+from tuning.routes.library.numpy_arrays import NumPyArrays
 from tuning.routes.library.onednn import OneDnn
 from tuning.routes.library.onnxruntime import OnnxRuntime
 from tuning.routes.library.openblas import OpenBlas
@@ -20,6 +21,7 @@ ROUTES: tuple[Route, ...] = (
     OneDnn(),
     Mkl(),
     OpenBlas(),
+    NumPyArrays(),
     TvmRoute(),
     XlaRoute(),
     InductorRoute(),

@@ -212,3 +212,22 @@ def test_what_leaves_or_is_read_twice_is_not_fused() -> None:
     for operator in (leaves, twice):
         with pytest.raises(LoadError, match="nothing that could be fused"):
             kernel_of(operator, call="onednn", epilogue="fused").prepare({})
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        {"form": "eval"},
+        {"form": "product", "function": "os.system"},
+        {"buffers": True},
+        {"call": "onednn", "epilogue": "burnt"},
+        {"call": "onednn", "form": "product"},
+        {"call": "mkl", "buffers": "kept"},
+        {"call": "compile"},
+    ],
+    ids=str,
+)
+def test_what_is_not_on_the_list_is_refused(recipe: dict[str, Any]) -> None:
+    operator, _ = operator_of(FORMED[0][1])
+    with pytest.raises(LoadError):
+        kernel_of(operator, **recipe)

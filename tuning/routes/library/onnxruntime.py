@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opatlas.identity import Operator, Setting
+from opatlas.load.storage import storage_of
 from tuning.routes.base import Answer, No, Yes
 from tuning.routes.library.recipes import Recipe, RecipeRoute
 
@@ -46,13 +47,44 @@ class OnnxRuntime(RecipeRoute):
         return Yes()
 
     def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
-        session = {"library": "onnxruntime", "call": "session"}
+        session: Recipe = {"library": "onnxruntime", "call": "session"}
+        several, blocked = len(operator.nodes) > 1, bool(LAYOUT_OPERATORS & set(operator.op_types))
+        if _turned(operator):
+            turned: Recipe = {**session, "strided": "turned"}
+            yield {**turned, "graph_optimization": "all"}, "strided inputs turned inside, optimised"
+            yield {**turned, "graph_optimization": "disabled"}, "strided inputs turned inside"
         yield {**session, "graph_optimization": "all"}, "optimised"
-        if len(operator.nodes) > 1 or LAYOUT_OPERATORS & set(operator.op_types):
+        if several and blocked:
+            yield {**session, "graph_optimization": "extended"}, "optimised, plain layout"
+        if several or blocked:
             yield {**session, "graph_optimization": "disabled"}, "graph as it is"
+        if several and operator.constant_inputs:
+            yield (
+                {**session, "graph_optimization": "all", "prepacking": False},
+                "optimised, not prepacked",
+            )
         if operator.constant_inputs:
             # Prepacking does not always pay.
             yield (
                 {**session, "graph_optimization": "disabled", "constants": "inputs"},
                 "constants passed as inputs",
             )
+        if _branches(operator) and setting.threads > 1:
+            yield {**session, "graph_optimization": "all", "execution": "parallel"}, "branches side by side"
+
+
+def _turned(operator: Operator) -> bool:
+    """Whether a runtime input lies transposed in memory."""
+    return any(storage_of(operator.inputs[number]).form == "turned" for number in operator.runtime_inputs)
+
+
+def _branches(operator: Operator) -> bool:
+    """Whether two nodes need nothing of each other."""
+    after: list[set[int]] = []
+    for position, node in enumerate(operator.nodes):
+        before: set[int] = set()
+        for earlier in range(position):
+            if set(operator.nodes[earlier].outputs) & set(node.inputs):
+                before |= {earlier} | after[earlier]
+        after.append(before)
+    return any(len(before) < position for position, before in enumerate(after))

@@ -1,0 +1,36 @@
+"""NumPy's own array calls: where an operator is so small that what a call costs is most of its time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opatlas.identity import Operator, Setting, Target
+from tuning.routes.base import Answer, Budget, Candidate, No, Yes
+from tuning.routes.library.recipes import Recipe, RecipeRoute, is_small
+
+
+class NumPyArrays(RecipeRoute):
+    """Calls into kept arrays on one thread; offered where one thread has a chance."""
+
+    name = "numpy"
+    distributions: tuple[str, ...] = ("numpy",)
+    preload: tuple[str, ...] = ("numpy",)
+
+    def supports(self, operator: Operator, setting: Setting) -> Answer:
+        from opatlas.load.numpy_arrays import missing
+
+        if reason := missing(operator):
+            return No(reason)
+        if setting.threads > 1 and not is_small(operator):
+            return No("NumPy's array calls run on one thread, which cannot beat several at this size")
+        return Yes()
+
+    def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
+        yield {"library": "numpy", "call": "arrays"}, "array calls into kept outputs"
+
+    def candidates(
+        self, operator: Operator, target: Target, setting: Setting, budget: Budget
+    ) -> Iterator[Candidate]:
+        if self.supports(operator, setting):
+            for recipe, label in self.variants(operator, setting):
+                yield Candidate(self.name, recipe, label)
