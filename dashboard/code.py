@@ -22,9 +22,9 @@ class Code:
     cut: int
 
 
-def highlighted(text: str) -> Code:
-    """``text`` as HTML; Pygments escapes it."""
-    language = language_of(text)
+def highlighted(text: str, language: str = "") -> Code:
+    """``text`` as HTML; Pygments escapes it. ``language``: a lexer's name, where it is known."""
+    language = language or language_of(text)
     lexer = get_lexer_by_name(language, stripnl=False)
     html = highlight(text[:SHOWN_CHARACTERS], lexer, HtmlFormatter(nowrap=True))
     return Code(mark_safe(html), language, max(len(text) - SHOWN_CHARACTERS, 0))

@@ -2,7 +2,17 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from dashboard.pages import account, explorations, health, models, operations, operator, operators, overview
+from dashboard.pages import (
+    account,
+    explorations,
+    health,
+    kernels,
+    models,
+    operations,
+    operator,
+    operators,
+    overview,
+)
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.overview, name="overview"),
@@ -17,6 +27,13 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("models/", models.models, name="models"),
     path("models/sample/", models.sample, name="model-sample"),
     path("models/<int:pk>/", models.model, name="model"),
+    path("kernels/", kernels.kernels, name="kernels"),
+    path("kernels/submit/", kernels.submit, name="kernel-submit"),
+    path("kernels/<int:pk>/", kernels.kernel, name="kernel"),
+    path("kernels/<int:pk>/edit/", kernels.edit, name="kernel-edit"),
+    path("kernels/<int:pk>/v<int:number>/", kernels.version, name="kernel-version"),
+    path("kernels/<int:pk>/v<int:number>/standing/", kernels.standing, name="kernel-standing"),
+    path("kernels/<int:pk>/v<int:number>/<slug:verb>/", kernels.decide, name="kernel-decide"),
     path("login/", account.Login.as_view(), name="login"),
     path("logout/", account.Logout.as_view(), name="logout"),
     path("password/", account.Password.as_view(), name="password"),

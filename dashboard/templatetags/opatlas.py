@@ -59,9 +59,16 @@ _BADGES = {
     "stopped": ("slash", "calm"),
     "unknown": ("dash", "calm"),
     "noisy": ("warn", "warn"),
+    "submitted": ("clock", "calm"),
+    "building": ("pulse", "busy"),
+    "awaiting": ("user", "warn"),
+    "approved": ("check", "good"),
+    "revoked": ("slash", "warn"),
+    "superseded": ("slash", "calm"),
+    "noted": ("dash", "calm"),
     "silent": ("warn", "warn"),
 }
-_SAID = {"dead": "given up", "promoted": "exploring"}
+_SAID = {"dead": "given up", "promoted": "exploring", "awaiting": "awaiting approval"}
 
 
 @register.simple_tag

@@ -1,0 +1,141 @@
+"""The form by which somebody submits or edits a hand-written kernel."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+
+from tuning.kernels.models import Kernel, KernelVersion
+from tuning.kernels.services import Submission
+from tuning.routes.manual.flags import ALLOWED
+
+_FIELD_OF = {
+    "op": "operators",
+    "pattern": "constraints",
+    "attributes": "constraints",
+    "inputs": "constraints",
+    "outputs": "constraints",
+}
+"""Where a submission is wrong → the field that says it."""
+
+
+def _mono(rows: int, placeholder: str = "") -> forms.Textarea:
+    return forms.Textarea(
+        {"rows": rows, "class": "mono", "spellcheck": "false", "wrap": "off", "placeholder": placeholder}
+    )
+
+
+class KernelForm(forms.Form):
+    """One version of a kernel. What the service refuses is said beside the field that it is about."""
+
+    name = forms.CharField(label="Name", max_length=80, help_text="Lower case: <code>softmax-avx2</code>")
+    language = forms.ChoiceField(label="Language", choices=[("c", "C"), ("c++", "C++")])
+    author = forms.CharField(label="Author", max_length=200)
+    licence = forms.CharField(
+        label="Licence", max_length=60, help_text="An SPDX name: <code>MIT</code>, <code>Apache-2.0</code>"
+    )
+    description = forms.CharField(
+        label="Description", max_length=500, required=False, help_text="One sentence for whoever decides."
+    )
+    operators = forms.CharField(
+        label="Operators that it serves",
+        help_text="ONNX types with commas: <code>Softmax</code>; fused as <code>Conv+Relu</code>",
+    )
+    constraints = forms.CharField(
+        label="Constraints on attributes, shapes and element types",
+        required=False,
+        widget=_mono(8, '{"attributes": {"axis": -1}, "inputs": [{"dtype": "float32", "contiguous": true}]}'),
+        help_text="JSON; empty serves every operator of these types.",
+    )
+    flags = forms.CharField(
+        label="Compiler flags", required=False, help_text="Separated by blanks: <code>-O3 -mavx2 -mfma</code>"
+    )
+    example = forms.CharField(
+        label="Example operator",
+        required=False,
+        max_length=100,
+        help_text="The key of an operator to try it on first (<code>o1:…</code>); else one that it matches.",
+    )
+    source = forms.CharField(
+        label="Source",
+        strip=False,
+        widget=_mono(24),
+        help_text="Defines <code>opatlas_run</code> as <code>opatlas_abi.h</code> declares it.",
+    )
+
+    def clean_constraints(self) -> dict[str, Any]:
+        text = self.cleaned_data["constraints"].strip()
+        if not text:
+            return {}
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise forms.ValidationError(f"This is not JSON: {error}.") from error
+        if not isinstance(found, dict):
+            raise forms.ValidationError("Constraints are one JSON object: {…}.")
+        if "op" in found:
+            raise forms.ValidationError("The operators' types stand in the field above, not under “op”.")
+        return found
+
+    def clean_operators(self) -> str | list[str]:
+        names = [name for part in self.cleaned_data["operators"].split(",") if (name := part.strip())]
+        if not names:
+            raise forms.ValidationError("Name at least one operator type.")
+        return names[0] if len(names) == 1 else names
+
+    def clean_source(self) -> str:
+        # Browsers send every line's end as two characters.
+        text: str = self.cleaned_data["source"].replace("\r\n", "\n")
+        return text
+
+    def submission(self, name: str | None = None) -> Submission:
+        """What was filled in; ``name``: the kernel's that is edited."""
+        given = self.cleaned_data
+        return Submission(
+            name=name or given["name"],
+            source=given["source"],
+            pattern={"op": given["operators"], **given["constraints"]},
+            language=given["language"],
+            flags=given["flags"].split(),
+            author=given["author"],
+            licence=given["licence"],
+            description=given["description"],
+            example=given["example"],
+        )
+
+    def refuse(self, message: str, where: str) -> None:
+        """Put what the service said beside its field."""
+        parts = where.replace("[", ".").split(".")
+        found = next((_FIELD_OF.get(part, part) for part in reversed(parts) if _is_field(self, part)), None)
+        self.add_error(found, message)
+
+
+def _is_field(form: KernelForm, part: str) -> bool:
+    return _FIELD_OF.get(part, part) in form.fields
+
+
+def filled_from(version: KernelVersion) -> Mapping[str, Any]:
+    """A form's first values: those of a version that is edited."""
+    pattern = dict(version.pattern)
+    types = pattern.pop("op", "")
+    kernel: Kernel = version.kernel
+    return {
+        "name": kernel.name,
+        "language": version.language,
+        "author": version.author,
+        "licence": version.licence,
+        "description": kernel.description,
+        "operators": types if isinstance(types, str) else ", ".join(types),
+        "constraints": json.dumps(pattern, indent=2) if pattern else "",
+        "flags": " ".join(version.flags),
+        "example": version.example.key if version.example else "",
+        "source": version.source,
+    }
+
+
+def allowed_flags() -> tuple[str, ...]:
+    """For people to read beside the field."""
+    return ALLOWED

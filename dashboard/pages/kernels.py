@@ -1,0 +1,219 @@
+"""Hand-written kernels: the list, submitting and editing, a version's evidence, and what was decided."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from catalog.services import default_organisation
+from dashboard import charts
+from dashboard.code import highlighted
+from dashboard.pages.kernel_forms import KernelForm, allowed_flags, filled_from
+from dashboard.pages.live import Part
+from dashboard.selectors import kernels as rows
+from opatlas.errors import CallerError
+from tuning.kernels import selectors, services
+from tuning.kernels.models import Kernel, KernelVersion, VersionState
+
+PAGE_SIZE = 50
+EVALUATIONS_DRAWN = 8
+MOVING = (VersionState.SUBMITTED, VersionState.BUILDING)
+DECISIONS: dict[str, Callable[..., KernelVersion]] = {
+    "approve": services.approve,
+    "reject": services.reject,
+    "revoke": services.revoke,
+}
+_SAID = {"approve": "approved: it enters the contest of every operator that it matches",
+         "reject": "rejected", "revoke": "revoked: what it led falls back to the next best"}  # fmt: skip
+
+
+@require_safe
+def kernels(request: HttpRequest) -> HttpResponse:
+    user = _user(request)
+    page = Paginator(selectors.kernels_for_user(user), PAGE_SIZE).get_page(request.GET.get("page"))
+    context = {
+        "page": page,
+        "wins": rows.wins(list(page.object_list)),
+        "waiting": selectors.waiting_for(user),
+        "may_submit": not services.may_submit(user),
+    }
+    return render(request, "kernels.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def submit(request: HttpRequest) -> HttpResponse:
+    """A new kernel. A name that is taken is refused here: an edit is made on the kernel's own page."""
+    form = KernelForm(request.POST or None, initial={"example": request.GET.get("example", "")})
+    if request.method == "POST" and form.is_valid():
+        taken = Kernel.objects.filter(
+            organisation=default_organisation(), name=form.cleaned_data["name"]
+        ).exists()
+        if taken:
+            form.refuse("There is a kernel of this name: edit that one, or take another name.", "name")
+        elif version := _submitted(request, form, None):
+            return redirect("kernel-version", version.kernel_id, version.number)
+    return _form(request, form, None)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def edit(request: HttpRequest, pk: int) -> HttpResponse:
+    """Another version of a kernel; it takes the place of the one before and voids its approval."""
+    kernel = _kernel(request, pk)
+    if not rows.may_edit(_user(request), kernel):
+        raise PermissionDenied("Only who made a kernel, and administrators, edit it.")
+    current = kernel.current
+    if current is None:
+        raise Http404("The kernel has no version.")
+    data = {**request.POST.dict(), "name": kernel.name} if request.method == "POST" else None
+    form = KernelForm(data, initial=filled_from(current))
+    form.fields["name"].disabled = True
+    if data is not None and form.is_valid() and (version := _submitted(request, form, kernel)):
+        return redirect("kernel-version", version.kernel_id, version.number)
+    return _form(request, form, current)
+
+
+@require_safe
+def kernel(request: HttpRequest, pk: int) -> HttpResponse:
+    """The newest version."""
+    current = _kernel(request, pk).current
+    if current is None:
+        raise Http404("The kernel has no version.")
+    return redirect("kernel-version", pk, current.number)
+
+
+@require_safe
+def version(request: HttpRequest, pk: int, number: int) -> HttpResponse:
+    return _evidence(request, _version(request, pk, number))
+
+
+@require_safe
+def standing(request: HttpRequest, pk: int, number: int) -> HttpResponse:
+    """How the version does in the contests that it entered: a part of its page."""
+    found = _version(request, pk, number)
+    return render(request, "_kernel_standing.html", _standing(found))
+
+
+@require_POST
+def decide(request: HttpRequest, pk: int, number: int, verb: str) -> HttpResponse:
+    """Approve, reject or revoke, with a reason. What cannot be is said on the page, with the reason kept."""
+    found = _version(request, pk, number)
+    if verb not in DECISIONS:
+        raise Http404(f"There is no decision {verb!r}.")
+    try:
+        DECISIONS[verb](found, user=_user(request), reason=request.POST.get("reason", ""))
+    except CallerError as error:
+        found.refresh_from_db()
+        status = getattr(error, "status", 400)
+        said = {"refused": str(error), "reason": request.POST.get("reason", "")}
+        return _evidence(request, found, said, status)
+    messages.success(request, f"{found.label} is {_SAID[verb]}.")
+    return redirect("kernel-version", pk, number)
+
+
+def _evidence(
+    request: HttpRequest, found: KernelVersion, said: dict[str, str] | None = None, status: int = 200
+) -> HttpResponse:
+    user = _user(request)
+    moving = found.state in MOVING
+    context = {
+        **_evaluations(found),
+        **_texts(found),
+        **_standing(found),
+        "kernel": found.kernel,
+        "version": found,
+        "steps": rows.steps(found),
+        "moving": moving,
+        "why_not": services.may_decide(user, found),
+        "history": list(selectors.history_of(found.kernel)),
+        "methods": charts.METHODS,
+        **(said or {}),
+    }
+    path = reverse("kernel-version", args=(found.kernel_id, found.number))
+    part = Part(request, "_kernel_evidence.html", context, path=path, every_s=2 if moving else None)
+    if request.htmx:  # type: ignore[attr-defined]
+        return part.response()
+    context |= {
+        "live": part.html,
+        "versions": list(found.kernel.versions.order_by("-number").only("number", "state", "kernel_id")),
+        "may_edit": rows.may_edit(user, found.kernel),
+    }
+    return render(request, "kernel.html", context, status=status)
+
+
+def _evaluations(found: KernelVersion) -> dict[str, Any]:
+    evaluations = list(selectors.evaluations_of(found))
+    timed = [one for one in evaluations if one.ratio_to_default is not None]
+    logs = [one.log_tail for one in evaluations if one.log_tail.strip()]
+    return {
+        "evaluations": evaluations,
+        "timed": timed,
+        "drawn": [(one, rows.chart(one)) for one in evaluations if one.times][:EVALUATIONS_DRAWN],
+        "build_log": logs[-1] if logs else "",
+        "fastest": max(timed, key=lambda one: one.ratio_to_default or 0.0, default=None),
+        "raced": sum(one.incumbent_ratio is not None for one in timed),
+        "ahead": sum(
+            one.incumbent_ratio is not None and one.incumbent_ratio < (one.ratio_to_default or 0.0)
+            for one in timed
+        ),
+        "worst": max(
+            (one for one in evaluations if one.max_error is not None),
+            key=lambda one: (one.max_error or 0.0) / (one.tolerance or 1.0),
+            default=None,
+        ),
+    }
+
+
+def _texts(found: KernelVersion) -> dict[str, Any]:
+    diff = selectors.source_diff(found)
+    return {
+        "diff": highlighted(diff, "diff") if diff else None,
+        "source": highlighted(found.source, "cpp" if found.language == "c++" else "c"),
+        "pattern": highlighted(json.dumps(found.pattern, indent=2), "json"),
+    }
+
+
+def _standing(found: KernelVersion) -> dict[str, Any]:
+    if found.approved_at is None:
+        return {"version": found, "standings": []}
+    return {"version": found, "standings": selectors.standings(found)}
+
+
+def _submitted(request: HttpRequest, form: KernelForm, edited: Kernel | None) -> KernelVersion | None:
+    """The new version; None where the form now says what is wrong."""
+    organisation = edited.organisation if edited else default_organisation()
+    submission = form.submission(edited.name if edited else None)
+    try:
+        return services.submit(submission, user=_user(request), organisation=organisation)
+    except CallerError as error:
+        form.refuse(str(error), getattr(error, "where", ""))
+        return None
+
+
+def _form(request: HttpRequest, form: KernelForm, edited: KernelVersion | None) -> HttpResponse:
+    refused = 400 if request.method == "POST" else 200
+    context = {"form": form, "edited": edited, "flags": allowed_flags()}
+    return render(request, "kernel_form.html", context, status=refused)
+
+
+def _kernel(request: HttpRequest, pk: int) -> Kernel:
+    return get_object_or_404(selectors.kernels_for_user(_user(request)), pk=pk)
+
+
+def _version(request: HttpRequest, pk: int, number: int) -> KernelVersion:
+    found = selectors.versions_for_user(_user(request))
+    return get_object_or_404(found, kernel=pk, number=number)
+
+
+def _user(request: HttpRequest) -> User:
+    assert isinstance(request.user, User)  # the login middleware lets nobody else in
+    return request.user

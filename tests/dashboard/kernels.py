@@ -1,0 +1,119 @@
+"""Submitted kernels in every state, for tests and pictures of their pages. Nothing here was measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from django.contrib.auth.models import Permission, User
+from django.utils import timezone
+
+from catalog import models as c
+from catalog.services import default_organisation
+from tests.dashboard.factory import Factory
+from tuning.kernels import services
+from tuning.kernels.models import KernelEvaluation, KernelVersion, VersionState
+from tuning.kernels.states import move, record
+
+SOURCE = """\
+#include <math.h>
+#include <stdint.h>
+#include "opatlas_abi.h"
+
+/* Softmax over the last axis, one row after another. */
+int opatlas_run(void *state, const void *const *in, void *const *out, char *scratch)
+{
+    const float *x = in[0];
+    float *y = out[0];
+    for (int64_t row = 0; row < ROWS; row++, x += COLUMNS, y += COLUMNS) {
+        float most = x[0], sum = 0.0f;
+        for (int64_t i = 1; i < COLUMNS; i++) most = fmaxf(most, x[i]);
+        for (int64_t i = 0; i < COLUMNS; i++) sum += y[i] = expf(x[i] - most);
+        for (int64_t i = 0; i < COLUMNS; i++) y[i] /= sum;
+    }
+    return 0;
+}
+"""
+FASTER = SOURCE.replace("y[i] /= sum;", "y[i] *= inverse;").replace(
+    "        for (int64_t i = 0; i < COLUMNS; i++) y[i] *=",
+    "        const float inverse = 1.0f / sum;\n        for (int64_t i = 0; i < COLUMNS; i++) y[i] *=",
+)
+SUBMISSION = services.Submission(
+    name="softmax-rows",
+    source=SOURCE,
+    pattern={"op": "Softmax", "inputs": [{"dtype": "float32"}]},
+    flags=("-O3", "-mavx2"),
+    author="Ada Example",
+    licence="MIT",
+    description="Softmax over the last axis, a row at a time.",
+)
+
+
+def person(name: str, *, decides: bool = False, **more: Any) -> User:
+    """A user, perhaps with the permission to decide."""
+    user, new = User.objects.get_or_create(username=name, defaults=more)
+    if new:
+        user.set_password(name)
+        user.save()
+    if decides:
+        user.user_permissions.add(
+            Permission.objects.get(codename="decide", content_type__app_label="kernels")
+        )
+    return User.objects.get(pk=user.pk)  # permissions are cached on the object
+
+
+def submitted(user: User, **changes: Any) -> KernelVersion:
+    return services.submit(replace(SUBMISSION, **changes), user=user, organisation=default_organisation())
+
+
+def evaluated(version: KernelVersion, operators: list[c.Operator], factory: Factory) -> KernelVersion:
+    """As a worker would leave it: built, right, timed beside every other method, awaiting a decision."""
+    move(version, (VersionState.SUBMITTED,), VersionState.BUILDING, who="worker-1")
+    KernelEvaluation.objects.filter(version=version).delete()
+    for index, operator in enumerate(operators):
+        default_us, ratio = 610.0 / (index + 1), 1.9 - 0.5 * index
+        KernelEvaluation.objects.create(
+            version=version, operator=operator, target=factory.target, setting=factory.setting, state="done",
+            status="ok", max_error=2.4e-7, tolerance=1e-4, median_us=default_us / ratio,
+            default_us=default_us, ratio_to_default=ratio, ratio_low=ratio * 0.97, ratio_high=ratio * 1.03,
+            incumbent_route="onednn", incumbent_label="packed weights", incumbent_us=default_us / 1.5,
+            incumbent_ratio=1.5, incumbent_low=1.46, incumbent_high=1.54, build_s=0.41, tier="T2",
+            log_tail="kernel.c: In function ‘opatlas_run’:\nkernel.c:12:9: note: loop vectorized\n",
+            times=_times(default_us, ratio), worker="worker-1", finished_at=timezone.now(),
+        )  # fmt: skip
+    move(version, (VersionState.BUILDING,), VersionState.AWAITING, who="worker-1")
+    return version
+
+
+def gallery(factory: Factory) -> KernelVersion:
+    """One kernel in each state, and the version with the most to look at."""
+    ada, grace = person("ada"), person("grace", decides=True)
+    operators = list(c.Operator.objects.filter(op_type="Softmax")[:2])
+    first = evaluated(submitted(ada), operators, factory)
+    services.reject(first, user=grace, reason="Divides in the inner loop: multiply by the inverse.")
+    second = evaluated(submitted(ada, source=FASTER), operators, factory)
+    failed = submitted(ada, name="gelu-tanh", description="GELU by a polynomial.", pattern={"op": "Gelu"})
+    reason = "kernel.c:9: error: ‘ROWZ’ undeclared (first use in this function)"
+    move(failed, (VersionState.SUBMITTED,), VersionState.FAILED, who="worker-1", reason=reason)
+    submitted(
+        ada, name="layer-norm", description="Layer norm, Welford.", pattern={"op": "LayerNormalization"}
+    )
+    approved = evaluated(submitted(ada, name="softmax-avx2"), operators, factory)
+    services.approve(approved, user=grace, reason="Faster than every library on 512 columns.")
+    record(approved, "noted", who="worker-1", reason="It leads one operator.")
+    return second
+
+
+def _times(default_us: float, ratio: float) -> list[dict[str, Any]]:
+    rows = (
+        ("kernel", "manual", "cpp", "softmax-rows", ratio),
+        ("incumbent", "library", "onednn", "packed weights", 1.5),
+        ("best", "compiler", "tvm", "vectors of 8", 1.31),
+        ("default", "library", "eager", "as called", 1.0),
+    )
+    made = [
+        {"what": what, "method": method, "route": route, "label": label, "median_us": default_us / one,
+         "ratio_to_default": one, "ratio_low": one * 0.98, "ratio_high": one * 1.02}
+        for what, method, route, label, one in rows
+    ]  # fmt: skip
+    return sorted(made, key=lambda row: row["median_us"])
