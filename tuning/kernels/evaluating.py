@@ -7,6 +7,7 @@ version awaits a decision, or has failed with the reason.
 from __future__ import annotations
 
 import logging
+import re
 import tempfile
 import traceback
 from pathlib import Path
@@ -27,12 +28,15 @@ from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelVersi
 from tuning.kernels.states import move
 from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import Outcome, Status
+from tuning.measure.sandbox import package_root
 from tuning.models import Stage, Trial
 from tuning.results import artifact_from_catalogue, usable
 from tuning.routes.base import Artifact, Candidate, Route
 from tuning.shop import Shop, Stopping
 
 logger = logging.getLogger(__name__)
+
+_TRACE = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+\S.*(?:\n|$)")
 
 RIGHT = (Status.OK, Status.NOISY, Status.SLOWER)
 """Checked and found right; whether it is worth having, people decide."""
@@ -127,8 +131,8 @@ class _Evaluation:
         fresh = outcome.facts.get("incumbent", {})
         columns: dict[str, Any] = {
             "status": outcome.status,
-            "detail": outcome.detail[:4000],
-            "log_tail": "\n".join(filter(None, (self.log, outcome.log_tail)))[-16_000:],
+            "detail": _cleaned(outcome.detail, self.shop)[:4000],
+            "log_tail": _cleaned("\n".join(filter(None, (self.log, outcome.log_tail))), self.shop)[-16_000:],
             "max_error": outcome.max_error,
             "tolerance": outcome.tolerance,
             "tier": outcome.tier,
@@ -148,6 +152,14 @@ class _Evaluation:
                 "incumbent_high": fresh["ratio_high"],
             }
         return columns
+
+
+def _cleaned(text: str, shop: Shop) -> str:
+    """Without our own traces and the worker's folders: what a submitter reads is about the kernel."""
+    text = _TRACE.sub("", text)
+    for folder in (shop.home, package_root()):
+        text = re.sub(rf"{re.escape(str(folder))}[\w./-]*/", "", text)
+    return text.strip()
 
 
 def settle(version: KernelVersion, worker: str) -> None:

@@ -1,0 +1,255 @@
+"""The whole way by REST, on a real worker: submit, evaluate in the sandbox, approve, contest, revoke."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from opatlas.identity import default_setting, detect_target, parse_operator
+from tests.tuning.live import Live, live
+from tuning.kernels.shipped import FOLDER
+
+pytestmark = [pytest.mark.alone, pytest.mark.slow]
+
+SOFTMAX = parse_operator({"op": "Softmax", "inputs": [{"shape": [64, 200], "dtype": "float32"}]})
+PATTERN = {
+    "op": "Softmax",
+    "attributes": {"axis": -1},
+    "inputs": [{"dtype": "float32", "contiguous": True, "dims": {"-1": {"min": 2}}}],
+}
+GENERIC = """
+#include <math.h>
+#include "opatlas_operator.h"
+#define D IN0_LAST1
+int opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* threads, void* state) {
+  for (int64_t row = 0; row < IN0_SIZE / D; row++) {
+    const float* x = (const float*)t[0].data + row * D;
+    float* y = (float*)t[1].data + row * D;
+    float top = x[0], sum = 0;
+    for (int i = 1; i < D; i++) top = x[i] > top ? x[i] : top;
+    for (int i = 0; i < D; i++) sum += y[i] = expf(x[i] - top);
+    for (int i = 0; i < D; i++) y[i] /= sum;
+  }
+  return 0;
+}
+"""
+WRONG = GENERIC.replace("y[i] /= sum", "y[i] /= sum * 1.01f")
+BROKEN = GENERIC.replace("return 0;", "return nothing_there(0);")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.services)])
+def service(request: Any, tmp_path: Path, django_db_blocker: Any) -> Iterator[Live]:
+    url = ""
+    if request.param == "postgres":
+        url = request.getfixturevalue("private_postgres").new_database()
+    with django_db_blocker.unblock(), live(tmp_path, url, app="tuning") as running:
+        running.environment |= {"OPATLAS_TUNING": "0", "OPATLAS_LEASE_S": "10"}
+        yield running
+
+
+class Person:
+    """Somebody with an API key."""
+
+    def __init__(self, name: str, *scopes: str, decides: bool = False) -> None:
+        from django.contrib.auth.models import Permission, User
+
+        from catalog.services import create_api_key, default_organisation
+
+        user = User.objects.create_user(name)
+        if decides:
+            user.user_permissions.add(Permission.objects.get(codename="decide"))
+        key = create_api_key(default_organisation(), name, scopes, user=user)[1]
+        self.client, self.headers = Client(), {"Authorization": f"Bearer {key}"}
+
+    def get(self, path: str) -> Any:
+        return self.client.get(f"/api/v1/kernels/{path}", headers=self.headers).json()
+
+    def post(self, path: str, document: Any) -> Any:
+        return self.client.post(
+            f"/api/v1/kernels/{path}", document, content_type="application/json", headers=self.headers
+        )
+
+
+def look_up(*operators: Any) -> list[Any]:
+    from catalog.services import (
+        Asked,
+        LookupRequest,
+        default_organisation,
+        lookup,
+        register_setting,
+        register_target,
+    )
+
+    target = detect_target()
+    request = LookupRequest(
+        target=register_target(target),
+        setting=register_setting(default_setting(target.cores)),
+        operators=[Asked(operator.key, 1.0, operator) for operator in operators],
+        organisation=default_organisation(),
+    )
+    return list(lookup(request).results)
+
+
+def submission(source: str, name: str = "softmax", **given: Any) -> dict[str, Any]:
+    document = {"name": name, "source": source, "pattern": PATTERN, "author": "Ada", "licence": "MIT"}
+    return {**document, "flags": ["-O3"], **given}
+
+
+def test_submit_measure_approve_contest_and_revoke(service: Live) -> None:
+    from catalog.models import Best, Implementation
+    from tuning.models import Exploration, State, Trial, Worker
+
+    service.start_worker()
+    service.wait_for(Worker.objects.filter(warm=True, stopped_at=None).first, "a warm worker", 120)
+    look_up(SOFTMAX)
+    service.wait_for(lambda: Exploration.objects.filter(state=State.DONE).exists(), "the contest", 240)
+    ada, bob = Person("ada", "kernels"), Person("bob", "approve", decides=True)
+
+    # Wrong and broken ones fail, with the reason.
+    wrong = ada.post("", submission(WRONG, "wrong")).json()
+    broken = ada.post("", submission(BROKEN, "broken")).json()
+    good = ada.post("", submission(GENERIC)).json()
+    assert good["state"] == "submitted", good
+
+    def settled(version: dict[str, Any]) -> Any:
+        now = ada.get(f"versions/{version['id']}")
+        return now if now["state"] not in ("submitted", "building") else None
+
+    failed = service.wait_for(lambda: settled(wrong), "the wrong one's evaluation", 120)
+    assert (failed["state"], failed["state_reason"].split()[0]) == ("failed", "wrong_result")
+    failed = service.wait_for(lambda: settled(broken), "the broken one's evaluation", 120)
+    assert failed["state"] == "failed" and "nothing_there" in failed["state_reason"]
+    assert str(service.home) not in str(ada.get(f"versions/{broken['id']}/evidence"))
+    right = service.wait_for(lambda: settled(good), "the right one's evaluation", 120)
+    assert right["state"] == "awaiting", right
+    (evaluation,) = ada.get(f"versions/{good['id']}/evidence")["evaluations"]
+    assert evaluation["status"] in ("ok", "noisy", "slower")
+    assert evaluation["tier"] in ("T1", "T2") and evaluation["max_error"] <= evaluation["tolerance"]
+    if evaluation["status"] == "ok":
+        assert {"kernel", "default"} <= {line["what"] for line in evaluation["times"]}
+    assert not Implementation.objects.filter(route="cpp").exists(), "nothing is published before approval"
+
+    # Approved by another, it enters the contest of every operator that it matches.
+    version = f"versions/{good['id']}"
+    assert ada.post(f"{version}/approve", {"reason": "mine"}).status_code == 403
+    assert bob.post(f"{version}/approve", {"reason": "checked"}).status_code == 200
+
+    def contested() -> Any:
+        ended = Exploration.objects.filter(state=State.DONE, pending_routes="")
+        return ended.exists() and Trial.objects.filter(route="cpp", label="softmax v1").first()
+
+    trial = service.wait_for(contested, "the kernel's contest", 240)
+    assert trial.status in ("ok", "noisy", "slower"), trial.detail
+
+    # Revoked, nothing of it is served; whoever else there is serves on.
+    assert bob.post(f"{version}/revoke", {"reason": "a bug was found"}).status_code == 200
+    assert not Best.objects.filter(route="cpp").exists()
+    assert not Implementation.objects.filter(route="cpp", revoked_at=None).exists()
+    (hit,) = look_up(SOFTMAX)
+    assert hit.status == "hit" and hit.best.route != "cpp"
+    steps = [(line["step"], line["who"]) for line in bob.get(f"{good['kernel']}/history")["results"]]
+    assert steps[:2] == [("revoked", "bob"), ("approved", "bob")] and steps[-1] == ("submitted", "ada")
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "depthwise", "small_gemm"])
+def test_shipped_kernels_pass_the_checker_in_the_sandbox(name: str, tmp_path: Path) -> None:
+    """Built and checked by the laboratory as anybody's would be, on shapes with every kind of border."""
+    import json
+
+    from tuning.measure.laboratory import Laboratory
+    from tuning.measure.outcome import Outcome, Status
+    from tuning.routes.manual.cpp import CppRoute, SubmittedKernel, missing_features
+    from tuning.routes.manual.matching import parse_pattern
+    from tuning.routes.registry import default_candidate
+
+    target, setting, tried = detect_target(), default_setting(2), 0
+    with Laboratory(tmp_path, target) as laboratory:
+        for path in sorted(FOLDER.glob("*.json")):
+            document = json.loads(path.read_text())
+            pattern = parse_pattern(document["pattern"])
+            flags = tuple(document["flags"])
+            if document["file"] != f"{name}.c" or missing_features(flags, target):
+                continue
+            source = (FOLDER / document["file"]).read_text()
+            kernel = SubmittedKernel("default", document["name"], 1, "c", source, flags, pattern)
+            for operator in [one for one in SHAPES if not pattern.refuses(one)]:
+                tried += 1
+                folder = tmp_path / f"work{tried}"
+                folder.mkdir()
+                built = laboratory.build(CppRoute(), operator, setting, kernel.candidate(), folder)
+                assert not isinstance(built, Outcome), built
+                default = default_candidate(operator, target, setting)
+                assert default is not None
+                base = laboratory.build(default[0], operator, setting, default[1], folder / "default")
+                assert not isinstance(base, Outcome), base
+                with laboratory.bench(operator, setting, base) as bench:
+                    outcome = bench.measure(built)
+                assert outcome.status in (Status.OK, Status.NOISY, Status.SLOWER), (path.name, outcome)
+    assert tried >= 2 or target.isa != "x86_64"
+
+
+def _conv(batch: int, channels: int, size: int, kernel: int, stride: int, bias: bool) -> Any:
+    weights = [{"shape": [channels, 1, kernel, kernel], "dtype": "float32", "role": "const"}]
+    if bias:
+        weights.append({"shape": [channels], "dtype": "float32", "role": "const"})
+    pads = [kernel // 2] * 4
+    return parse_operator(
+        {
+            "op": "Conv",
+            "attrs": {"group": channels, "pads": pads, "strides": [stride] * 2, "kernel_shape": [kernel] * 2},
+            "inputs": [{"shape": [batch, channels, size, size], "dtype": "float32"}, *weights],
+        }
+    )
+
+
+def _norm(*shape: int) -> Any:
+    row = {"shape": [shape[-1]], "dtype": "float32"}
+    inputs = [{"shape": list(shape), "dtype": "float32"}, row, row]
+    return parse_operator({"op": "LayerNormalization", "inputs": inputs, "attrs": {"axis": -1}})
+
+
+SHAPES = [
+    SOFTMAX,
+    parse_operator({"op": "Softmax", "inputs": [{"shape": [3, 7], "dtype": "float32"}]}),
+    parse_operator({"op": "Softmax", "inputs": [{"shape": [2, 8, 1000], "dtype": "float32"}]}),
+    _norm(33, 250),
+    _norm(4, 16),
+    _conv(2, 3, 21, 3, 1, False),
+    _conv(1, 5, 14, 5, 2, True),
+    _conv(1, 2, 7, 7, 1, False),
+    parse_operator(
+        {
+            "op": "MatMul",
+            "inputs": [
+                {"shape": [50, 33], "dtype": "float32"},
+                {"shape": [33, 70], "dtype": "float32", "role": "const"},
+            ],
+        }
+    ),
+]
+
+
+def test_a_worker_that_stops_gives_the_evaluation_back(service: Live) -> None:
+    """An evaluation in the middle of which its worker is told to stop is done by the next one."""
+    from tuning.kernels.models import KernelEvaluation
+    from tuning.models import Exploration, State, Worker
+
+    worker = service.start_worker()
+    service.wait_for(Worker.objects.filter(warm=True, stopped_at=None).first, "a warm worker", 120)
+    look_up(SOFTMAX)
+    service.wait_for(lambda: Exploration.objects.filter(state=State.DONE).exists(), "the contest", 240)
+    version = Person("ada", "kernels").post("", submission(GENERIC)).json()
+    service.wait_for(lambda: KernelEvaluation.objects.filter(state="running").exists(), "a claim", 60)
+    worker.terminate()
+    worker.wait(timeout=30)
+    deadline = time.monotonic() + 12  # at the latest when its lease is over
+    while KernelEvaluation.objects.filter(state="running").exists() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    service.start_worker()
+    done = KernelEvaluation.objects.filter(version=version["id"], state="done")
+    service.wait_for(lambda: done.exists(), "the evaluation by the second worker", 180)
