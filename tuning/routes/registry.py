@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from opatlas.identity import Operator, Setting, Target
 from tuning.routes.base import Budget, Candidate, Route
+from tuning.routes.compiler.halide import HalideRoute
 from tuning.routes.compiler.inductor import InductorRoute
 from tuning.routes.compiler.tvm import TvmRoute
 from tuning.routes.compiler.xla import XlaRoute
@@ -23,6 +24,7 @@ ROUTES: tuple[Route, ...] = (
     OpenBlas(),
     NumPyArrays(),
     TvmRoute(),
+    HalideRoute(),
     XlaRoute(),
     InductorRoute(),
     CppRoute(),

@@ -1,0 +1,212 @@
+"""Operators that only move elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from math import prod
+from typing import Any
+
+from tuning.routes.compiler.halide.site import Index, Site, Tensor, broadcast
+
+
+def lower(site: Site) -> list[Tensor]:
+    return _BUILDERS[site.node.op](site)
+
+
+def _moved(site: Site, source: Tensor, at: Any) -> list[Tensor]:
+    made = site.output()
+    return [Tensor(made.shape, made.dtype, at, cheap=source.cheap)]
+
+
+def _transpose(site: Site) -> list[Tensor]:
+    source = site.tensor(0)
+    rank = len(source.shape)
+    order = [int(axis) for axis in site.attrs.get("perm", reversed(range(rank)))]
+    return _moved(site, source, lambda i: source.at([i[order.index(axis)] for axis in range(rank)]))
+
+
+def _reshape(site: Site) -> list[Tensor]:
+    source, shape = site.tensor(0), site.output().shape
+    groups = regrouped(source.shape, shape)
+
+    def at(index: Index) -> Any:
+        made: list[Any] = []
+        for old, new in groups:
+            own = index[new[0] : new[1]]
+            made += _split(_joined(own, shape[new[0] : new[1]]), own, source.shape[old[0] : old[1]])
+        return source.at(made)
+
+    return _moved(site, source, at)
+
+
+def regrouped(old: Sequence[int], new: Sequence[int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """The shortest runs of axes of both shapes that hold the same elements: half-open ranges."""
+    groups, i, j = [], 0, 0
+    while i < len(old) or j < len(new):
+        first, other = i, j
+        left = right = 1
+        if i < len(old):
+            left, i = old[i], i + 1
+        if j < len(new):
+            right, j = new[j], j + 1
+        while left != right:
+            if left < right and i < len(old):
+                left, i = left * old[i], i + 1
+            elif left > right and j < len(new):
+                right, j = right * new[j], j + 1
+            else:
+                return [((0, len(old)), (0, len(new)))]
+        groups.append(((first, i), (other, j)))
+    return groups
+
+
+def _joined(index: Index, shape: Sequence[int]) -> Any:
+    flat: Any = 0
+    for i, extent in zip(index, shape, strict=True):
+        flat = i if isinstance(flat, int) and flat == 0 else flat * extent + i
+    return flat
+
+
+def _split(flat: Any, own: Index, shape: Sequence[int]) -> list[Any]:
+    if len(shape) == 1:
+        return [flat]
+    return [
+        0 if extent == 1 else _step(flat, prod(shape[axis + 1 :]), extent, first=axis == 0)
+        for axis, extent in enumerate(shape)
+    ]
+
+
+def _step(flat: Any, below: int, extent: int, *, first: bool) -> Any:
+    value = flat / below if below > 1 else flat
+    return value if first else value % extent
+
+
+def _expand(site: Site) -> list[Tensor]:
+    source = site.tensor(0)
+    return _moved(site, source, broadcast(source, len(site.output().shape)))
+
+
+def _tile(site: Site) -> list[Tensor]:
+    source = site.tensor(0)
+    return _moved(
+        site,
+        source,
+        lambda index: source.at([i % n if n > 1 else 0 for i, n in zip(index, source.shape, strict=True)]),
+    )
+
+
+def _slice(site: Site) -> list[Tensor]:
+    source = site.tensor(0)
+    rank = len(source.shape)
+    starts, axes, steps = site.numbers(1) or [], site.numbers(3), site.numbers(4)
+    begin, by = [0] * rank, [1] * rank
+    for place, start in enumerate(starts):
+        axis = axes[place] % rank if axes else place
+        step = steps[place] if steps else 1
+        extent = source.shape[axis]
+        start = start + extent if start < 0 else start
+        begin[axis] = min(max(start, 0), extent - (step < 0)) if step > 0 else min(max(start, 0), extent - 1)
+        by[axis] = step
+    return _moved(
+        site, source, lambda index: source.at([b + i * s for i, b, s in zip(index, begin, by, strict=True)])
+    )
+
+
+def _split_node(site: Site) -> list[Tensor]:
+    source, axis = site.tensor(0), site.axis(0)
+    made, start = [], 0
+    for position in range(len(site.node.outputs)):
+        if not site.wants(position):
+            raise ValueError("a part of a Split that nobody asks for has no known size")
+        value = site.output(position)
+
+        def at(index: Index, start: int = start) -> Any:
+            return source.at([i + start if a == axis and start else i for a, i in enumerate(index)])
+
+        made.append(Tensor(value.shape, value.dtype, at, cheap=source.cheap))
+        start += value.shape[axis]
+    return made
+
+
+def _concat(site: Site) -> list[Tensor]:
+    hl, axis = site.hl, site.axis(0)
+    parts = [site.tensor(position) for position in range(len(site.node.inputs))]
+
+    def at(index: Index) -> Any:
+        value, start = None, sum(part.shape[axis] for part in parts)
+        for part in reversed(parts):
+            start -= part.shape[axis]
+            own = list(index)
+            own[axis] = hl.clamp(index[axis] - start, 0, part.shape[axis] - 1)
+            found = part.at(own)
+            value = (
+                found if value is None else hl.select(index[axis] < start + part.shape[axis], found, value)
+            )
+        return value
+
+    return _moved(site, parts[0], at)
+
+
+def _pad(site: Site) -> list[Tensor]:
+    source, hl = site.tensor(0), site.hl
+    rank, mode = len(source.shape), site.attrs.get("mode", "constant")
+    pads = site.numbers(1) or [0] * 2 * rank
+    axes = site.numbers(3)
+    begin, touched = [0] * rank, [False] * rank
+    for place, axis in enumerate(axes if axes is not None else range(rank)):
+        begin[axis % rank] = pads[place]
+        touched[axis % rank] = bool(pads[place] or pads[place + len(pads) // 2])
+    outside = site.tensor(2).at([]) if site.has(2) else site.p.constant(0, source.dtype)
+
+    def at(index: Index) -> Any:
+        own, checks = [], []
+        for i, b, n, used in zip(index, begin, source.shape, touched, strict=True):
+            place = i - b if b else i
+            if not used:
+                own.append(place)
+                continue
+            if mode == "reflect":
+                place = (n - 1) - _distance(hl, (n - 1) - _distance(hl, place))
+            checks.append((place >= 0) & (place < n))
+            own.append(hl.clamp(place, 0, n - 1))
+        value = source.at(own)
+        if mode != "constant" or not checks:
+            return value
+        return hl.select(reduce(lambda a, b: a & b, checks), value, outside)
+
+    return [Tensor(site.output().shape, source.dtype, at)]
+
+
+def _distance(hl: Any, place: Any) -> Any:
+    return hl.cast(hl.Int(32), hl.abs(place))
+
+
+def _gather(site: Site) -> list[Tensor]:
+    """Indices outside the tensor are brought inside: a kernel must not read what is not its own."""
+    source, where, axis, hl = site.tensor(0), site.tensor(1), site.axis(0), site.hl
+    extent, rank = source.shape[axis], len(where.shape)
+
+    def at(index: Index) -> Any:
+        chosen = where.at(index[axis : axis + rank])
+        chosen = hl.select(chosen < 0, chosen + extent, chosen)
+        inside = hl.cast(hl.Int(32), hl.clamp(chosen, 0, extent - 1))
+        return source.at([*index[:axis], inside, *index[axis + rank :]])
+
+    return _moved(site, source, at)
+
+
+_BUILDERS = {
+    "Concat": _concat,
+    "Expand": _expand,
+    "Flatten": _reshape,
+    "Gather": _gather,
+    "Pad": _pad,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Split": _split_node,
+    "Squeeze": _reshape,
+    "Tile": _tile,
+    "Transpose": _transpose,
+    "Unsqueeze": _reshape,
+}

@@ -1,0 +1,200 @@
+"""What the lowering of one node reads and makes: tensors as functions of indices, in Halide's expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product as every
+from typing import Any
+
+from opatlas.identity import Operator
+from opatlas.identity.operator import Node, Value
+from tuning.routes.base import RouteError
+from tuning.routes.compiler.halide.machine import import_halide
+
+Index = Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """``at`` gives the element at indices in ONNX's order of axes. ``cheap``: reading one is a load, not a
+    computation that should be kept. ``stride`` is that of the innermost axis in memory (0: unknown)."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    at: Callable[[Index], Any]
+    cheap: bool = False
+    number: int = -1  # the operator's input that it is, if it is one
+
+
+@dataclass
+class Made:
+    """A Func of the pipeline, with what a schedule has to know of it. ``shape`` and ``variables`` are in
+    ONNX's order, outermost first. ``kept``: for a reduction, the axes of its input that it keeps."""
+
+    func: Any
+    shape: tuple[int, ...]
+    variables: list[Any]
+    role: str = "value"  # value; first (computed whole, first); product; partial, total
+    kept: tuple[int, ...] = ()
+    reduced: tuple[int, ...] = ()  # extents of the update's reduction domain, outermost first
+
+
+@dataclass
+class Pipeline:
+    """What the lowering of an operator collects."""
+
+    operator: Operator
+    lanes: int  # float32 elements of a vector
+    threads: int
+    strict: bool
+    layout: str  # of products: see products.py
+    funcs: list[Made] = field(default_factory=list)
+    packed: dict[int, tuple[int, ...]] = field(default_factory=dict)  # constant input → order of its axes
+
+    @cached_property
+    def hl(self) -> Any:
+        return import_halide()
+
+    def type(self, dtype: str) -> Any:
+        """Halide's type of a tensor's elements in computation."""
+        hl = self.hl
+        if dtype == "bool":
+            return hl.Bool()
+        bits = int(dtype.lstrip("uintfloa"))
+        return {"i": hl.Int, "u": hl.UInt, "f": hl.Float}[dtype[0]](bits)
+
+    def constant(self, value: float | int | bool, dtype: str) -> Any:
+        return constant(self.type(dtype), value)
+
+    def variables(self, rank: int, prefix: str = "d") -> list[Any]:
+        return [self.hl.Var(f"{prefix}{axis}") for axis in range(rank)]
+
+    def function(
+        self, name: str, shape: Sequence[int], dtype: str, body: Callable[[list[Any]], Any], **about: Any
+    ) -> Tensor:
+        """A Func of these elements; the autoscheduler decides whether it is stored."""
+        name = f"{name}_{len(self.funcs)}"
+        func, variables = self.hl.Func(name), self.variables(len(shape))
+        func[list(reversed(variables))] = body([self.hl.Expr(variable) for variable in variables])
+        self.funcs.append(Made(func, tuple(shape), variables, **about))
+        return Tensor(tuple(shape), dtype, reader(func), cheap=True)
+
+    def accumulate(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: str,
+        first: Any,
+        updates: Sequence[tuple[Sequence[int], Callable[[Any, list[Any], list[Any]], Any]]],
+        **about: Any,
+    ) -> Tensor:
+        """A Func that begins at ``first`` and is updated over reduction domains. An update is the domain's
+        extents (outermost first) and ``combine(so far, indices, reduction indices)``."""
+        hl = self.hl
+        func, variables = hl.Func(f"{name}_{len(self.funcs)}"), self.variables(len(shape))
+        func[list(reversed(variables))] = first
+        indices = [hl.Expr(variable) for variable in variables]
+        reached = list(reversed(indices))
+        for extents, combine in updates:
+            domain = hl.RDom([(0, extent) for extent in reversed(extents)])
+            steps = [hl.Expr(domain[axis]) for axis in reversed(range(len(extents)))]
+            func[reached] = combine(hl.Expr(func[reached]), indices, steps)
+        extents = tuple(updates[0][0]) if updates else ()
+        self.funcs.append(Made(func, tuple(shape), variables, reduced=extents, **about))
+        return Tensor(tuple(shape), dtype, reader(func), cheap=True)
+
+    def stored(self, tensor: Tensor, name: str = "value") -> Tensor:
+        """The tensor as a Func, so that what is read many times can be computed once."""
+        if tensor.cheap:
+            return tensor
+        return self.function(name, tensor.shape, tensor.dtype, tensor.at)
+
+
+def constant(kind: Any, value: float | int | bool) -> Any:
+    """The number as an expression of Halide's type ``kind``, without a detour by float32."""
+    hl = import_halide()
+    if kind.is_float():
+        return hl.f64(value) if kind.bits() == 64 else hl.f32(value)
+    return hl.cast(kind, hl.Expr(int(value)))
+
+
+def reader(func: Any) -> Callable[[Index], Any]:
+    hl = import_halide()
+    return lambda indices: hl.Expr(func[list(reversed(list(indices)))])
+
+
+class Site:
+    """One node where it stands."""
+
+    def __init__(
+        self, pipeline: Pipeline, operator: Operator, node: Node, tensors: dict[int, Tensor]
+    ) -> None:
+        self.p, self.hl, self.operator, self.node = pipeline, pipeline.hl, operator, node
+        self.attrs = node.attributes
+        self._tensors = tensors
+
+    def has(self, position: int) -> bool:
+        return position < len(self.node.inputs) and self.node.inputs[position] >= 0
+
+    def wants(self, position: int) -> bool:
+        return position < len(self.node.outputs) and self.node.outputs[position] >= 0
+
+    def value(self, position: int) -> Value:
+        return self.operator.value(self.node.inputs[position])
+
+    def output(self, position: int = 0) -> Value:
+        return self.operator.value(self.node.outputs[position])
+
+    def tensor(self, position: int) -> Tensor:
+        """The node's input at ``position``; a number that is known is a constant."""
+        number = self.node.inputs[position]
+        if number in self._tensors:
+            return self._tensors[number]
+        value = self.operator.value(number)
+        if value.data is None or len(value.data) != 1:
+            raise RouteError(f"{self.node.op} with a table of written-out numbers is not lowered to Halide")
+        only = self.p.constant(value.data[0], value.dtype)  # type: ignore[arg-type]
+        return Tensor(value.shape, value.dtype, lambda _: only, cheap=True)
+
+    def numbers(self, position: int) -> list[int] | None:
+        """The integers of an input that shapes the computation; None where it is absent."""
+        if not self.has(position):
+            return None
+        data = self.value(position).data
+        if data is None:
+            raise RouteError(f"{self.node.op} with sizes known only at run time is not lowered to Halide")
+        return [int(number) for number in data]
+
+    def axis(self, default: int = 0) -> int:
+        """The attribute ``axis``, counted from the front."""
+        axis = int(self.attrs.get("axis", default))
+        return axis + len(self.value(0).shape) if axis < 0 else axis
+
+    def axes(self, position: int = 1) -> list[int] | None:
+        """Axes of an input or attribute, counted from the front; None where not given."""
+        axes = self.numbers(position)
+        if axes is None and "axes" in self.attrs:
+            axes = [int(axis) for axis in self.attrs["axes"]]
+        rank = len(self.value(0).shape)
+        return None if axes is None else sorted(axis + rank if axis < 0 else axis for axis in axes)
+
+    def number(self, name: str, default: float) -> float:
+        return float(self.attrs.get(name, default))
+
+
+def broadcast(tensor: Tensor, rank: int) -> Callable[[Index], Any]:
+    """The tensor's element for the indices of a result of ``rank`` axes, by NumPy's rules."""
+    skip = rank - len(tensor.shape)
+    zeros = [extent == 1 for extent in tensor.shape]
+
+    def at(indices: Index) -> Any:
+        return tensor.at([0 if zero else i for zero, i in zip(zeros, indices[skip:], strict=True)])
+
+    return at
+
+
+def cells(shape: Sequence[int]) -> list[tuple[int, ...]]:
+    """Every index of a small shape."""
+    return list(every(*(range(extent) for extent in shape)))

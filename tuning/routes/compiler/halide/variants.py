@@ -1,0 +1,29 @@
+"""Which autoschedulers and layouts an operator gets. Imports no Halide."""
+
+from __future__ import annotations
+
+from opatlas.identity import Operator
+from tuning.routes.compiler.halide.table import CONTRACTIONS
+
+OWN = "own"
+
+
+def variants(operator: Operator) -> list[tuple[str, str, str]]:
+    """(scheduler, layout of products, label), the most promising first."""
+    found = [
+        ("Adams2019", "rows", "Adams2019"),
+        ("Mullapudi2016", "rows", "Mullapudi2016"),
+        ("Li2018", "rows", "Li2018"),
+    ]
+    if sum(node.op in CONTRACTIONS for node in operator.nodes) == 1:
+        found.insert(1, (OWN, "rows", "register tiles"))
+    if any(node.op == "Conv" and _wide(operator, node.inputs[1]) for node in operator.nodes):
+        found.insert(0, ("Adams2019", "channels", "Adams2019, channels innermost, packed weights"))
+        found.insert(0, (OWN, "channels", "register tiles, channels innermost, packed weights"))
+    return found
+
+
+def _wide(operator: Operator, number: int) -> bool:
+    """Whether a convolution has output channels enough to fill a vector."""
+    weights = operator.value(number)
+    return weights.role == "const" and weights.shape[0] >= 8 and weights.shape[1] >= 2
