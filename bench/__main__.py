@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from bench import contest, coverage, lookup
+from bench import contest, coverage, lookup, sandbox, trials
 
 BENCHES: dict[str, Callable[[], None]] = {
     "lookup": lookup.main,
     "contest": contest.main,
     "coverage": coverage.main,
+    "sandbox": sandbox.main,
+    "trials": trials.main,
 }
 
 
