@@ -152,19 +152,25 @@ def _leading_spatial(made: Any, block: Any) -> int:
 
 def _split_reductions(made: Any, machine: Machine) -> None:
     """Cut a long innermost reduction into vector lanes that are summed up at the end: LLVM may not reorder
-    floating-point sums itself."""
+    floating-point sums itself. Where no vector divides it (197 tokens), the last lanes are masked: LLVM makes
+    vectors of such a loop, TVM would undo it into scalars."""
     for block in blocks_of(made):
         iter_vars = made.get(block).iter_vars
         if [v.iter_type for v in iter_vars].count(2) != 1 or iter_vars[-1].iter_type != 2:
             continue
         loops = made.get_loops(block)
         extent = extents(made, loops)[-1]
-        lanes = power_divisor(extent, 2 * lanes_of(made, block, machine))
+        full = lanes_of(made, block, machine)
+        lanes = power_divisor(extent, 2 * full)
+        masked = lanes < full and extent >= 4 * full
+        if masked:
+            lanes = full
         if lanes < 4 or extent < 4 * lanes:
             continue
         _, inner = made.split(loops[-1], [None, lanes])
         partial = made.rfactor(inner, len(loops) - 1)
-        made.vectorize(made.get_loops(partial)[-1])
+        if not masked:
+            made.vectorize(made.get_loops(partial)[-1])
 
 
 def _one_reduction(made: Any, block: Any, machine: Machine) -> None:
