@@ -106,7 +106,8 @@ def history(operator: models.Operator, place: Place, visible: Q, limit: int = 20
         visible, operator=operator, target=place.target, setting=place.setting
     )
     code = [f"{end}__{name}" for end in ("before", "after") for name in ("schedule", "source", "candidate")]
-    return list(found.select_related("before", "after").defer(*code).order_by("-created_at", "-pk")[:limit])
+    rows = found.select_related("before", "after__environment").defer(*code)
+    return list(rows.order_by("-created_at", "-pk")[:limit])
 
 
 def reuse(operator: models.Operator, limit: int = 12) -> Reuse:

@@ -6,18 +6,24 @@ import json
 from collections import Counter
 from datetime import timedelta
 
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from catalog.models import Implementation, Operator
 from catalog.selectors import detail, traffic
+from catalog.services import withdraw
 from dashboard import charts, wording
 from dashboard.code import highlighted
+from dashboard.selectors import history
 from dashboard.selectors.visible import visible
+from opatlas.errors import CallerError
 from tuning.models import Exploration, Trial
 
 TRIALS_SHOWN = 200
@@ -71,6 +77,23 @@ def code(request: HttpRequest, key: str, implementation_id: int) -> HttpResponse
     return response
 
 
+@require_POST
+def revoke(request: HttpRequest, key: str) -> HttpResponse:
+    """Take one implementation out of service, with a reason, and go back to the operator."""
+    if not request.user.is_staff:
+        raise PermissionDenied("Only administrators revoke implementations.")
+    number = request.POST.get("implementation", "")
+    found = Implementation.objects.filter(visible(request.user), operator__key=key)
+    row = get_object_or_404(found, pk=int(number) if number.isdecimal() and len(number) < 19 else 0)
+    try:
+        withdraw(found.filter(pk=row.pk), request.POST.get("reason", ""))
+    except CallerError as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, f"Revoked: {row}. It is no longer served.")
+    return redirect(f"{reverse('operator', args=[key])}?at={row.target_id}-{row.setting_id}")
+
+
 def _evidence(row: Operator, place: detail.Place, seen: Q) -> dict:
     made = detail.implementations(row, place, seen)
     timed = [one for one in made if one.measurement is not None]
@@ -94,7 +117,7 @@ def _evidence(row: Operator, place: detail.Place, seen: Q) -> dict:
         "exploration": exploration,
         "trials": trials,
         "trial_counts": Counter(trial.status for trial in trials).most_common(),
-        "history": detail.history(row, place, seen),
+        "history": history.events(row, place, seen, exploration.pk if exploration else None),
         "chart": charts.times([_dot(one) for one in timed]) if timed else None,
     }
 

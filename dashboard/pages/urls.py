@@ -4,6 +4,7 @@ from django.urls import URLPattern, URLResolver, path
 
 from dashboard.pages import (
     account,
+    environments,
     explorations,
     health,
     kernels,
@@ -20,6 +21,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operators/", operators.operators, name="operators"),
     path("operators/<str:key>/", operator.operator, name="operator"),
     path("operators/<str:key>/code/<int:implementation_id>/", operator.code, name="operator-code"),
+    path("operators/<str:key>/revoke/", operator.revoke, name="operator-revoke"),
+    path("environments/", environments.environments_page, name="environments"),
+    path("environments/declare/", environments.declare, name="environment-declare"),
     path("explorations/", explorations.explorations, name="explorations"),
     path("explorations/<int:pk>/", explorations.exploration, name="exploration"),
     path("explorations/<int:pk>/<slug:verb>/", operations.act, name="exploration-act"),

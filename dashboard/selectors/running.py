@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Case, Count, Q, QuerySet, Value, When
 from django.utils import timezone
 
-from tuning import models
+from tuning import environments, models
 from tuning.conf import conf
 
 ACTIVE = (models.State.RUNNING, models.State.QUEUED, models.State.PAUSED)
@@ -38,6 +38,7 @@ class WorkerRow:
     state: str  # "alive", "silent" or "stopped"
     available: Sequence[tuple[str, dict]]
     unavailable: Sequence[tuple[str, dict]]
+    undeclared: Sequence[tuple[str, str]]  # route, and how its versions differ from the declared ones
 
 
 @dataclass(frozen=True)
@@ -114,12 +115,16 @@ def workers(limit: int = 40) -> list[WorkerRow]:
     now = timezone.now()
     found = models.Worker.objects.select_related("target").filter(last_seen_at__gte=now - timedelta(days=1))
     found = found.filter(Q(stopped_at=None) | Q(stopped_at__gte=now - timedelta(minutes=10)))
-    made = [_worker_row(worker, now) for worker in found.order_by("stopped_at", "-last_seen_at")[:limit]]
+    differing = environments.undeclared()
+    made = [
+        _worker_row(worker, now, differing)
+        for worker in found.order_by("stopped_at", "-last_seen_at")[:limit]
+    ]
     order = {"alive": 0, "silent": 1, "stopped": 2}
     return sorted(made, key=lambda row: (order[row.state], row.worker.name))
 
 
-def _worker_row(worker: models.Worker, now: datetime) -> WorkerRow:
+def _worker_row(worker: models.Worker, now: datetime, differing: Mapping[tuple[str, str], str]) -> WorkerRow:
     if worker.stopped_at is not None:
         state = "stopped"
     else:
@@ -132,6 +137,9 @@ def _worker_row(worker: models.Worker, now: datetime) -> WorkerRow:
         state,
         available=[(name, facts) for name, facts in routes if facts.get("available")],
         unavailable=[(name, facts) for name, facts in routes if not facts.get("available")],
+        undeclared=[
+            (name, differing[worker.name, name]) for name, _ in routes if (worker.name, name) in differing
+        ],
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from django.utils import timezone
 
 from catalog import models as c
+from catalog.services import register_environment, withdraw
 from tuning import models as t
 
 ROUTES = (
@@ -268,6 +269,44 @@ class Factory:
             last_seen_at=self.now - timedelta(seconds=190),
         )  # fmt: skip
 
+    def environments(self) -> None:
+        """Declared versions, a live worker with a newer TVM, and what came of declaring another one."""
+        versions = {"eager": {"torch": "2.13.0"}, "onnxruntime": {"onnxruntime": "1.31.1"}}
+        versions |= {"onednn": {"torch": "2.13.0"}, "openblas": {"numpy": "2.4.6"}}
+        versions |= {"tvm": {"apache-tvm": "0.27.0.post1"}}
+        for route, found in versions.items():
+            c.DeclaredEnvironment.objects.create(
+                target=self.target, route=route, environment=register_environment(found)
+            )
+        newer = {"available": True, "reason": "", "versions": {"apache-tvm": "0.28.0"}}
+        t.Worker.objects.create(
+            target=self.target, name="worker-3@canary", host="canary", pid=911, warm=True, tier="T2",
+            routes={"eager": {"available": True, "versions": versions["eager"]}, "tvm": newer},
+            last_seen_at=self.now - timedelta(seconds=2),
+        )  # fmt: skip
+        run = t.Revalidation.objects.create(
+            target=self.target, route="tvm", asked_by="admin", finished_at=self.now,
+            before=register_environment({"apache-tvm": "0.26.0"}),
+            after=register_environment(versions["tvm"]),
+        )  # fmt: skip
+        verdicts = ["failed", "worse", "better", "better", "same", "same", "restored"]
+        explorations = t.Exploration.objects.filter(state="done").order_by("pk")
+        bests = c.Best.objects.filter(route="tvm").select_related("implementation")
+        for verdict, exploration in zip(verdicts, [*explorations] * 4, strict=False):
+            best = bests.filter(operator=exploration.operator_id).first()
+            if best is None or run.bests.filter(exploration=exploration).exists():
+                continue
+            change = {"worse": 0.83, "better": 1.21, "failed": 0.0}.get(verdict, 1.0)
+            t.Revalidated.objects.create(
+                revalidation=run, exploration=exploration, route="tvm", verdict=verdict,
+                implementation=best.implementation, ratio_before=best.ratio_to_default,
+                ratio_low_before=best.ratio_low, ratio_high_before=best.ratio_high,
+                ratio_after=best.ratio_to_default * change or None,
+                detail="crashed: signal 11 after 0.4 s" if verdict == "failed" else best.label,
+            )  # fmt: skip
+        seen = c.Implementation.objects.filter(operator=explorations[0].operator_id, route="mkl")
+        withdraw(seen, "reads one line past its input")
+
 
 def resnet_operators(factory: Factory, count: int = 40) -> list[c.Operator]:
     """Operators with the names and shapes of a convolutional network and a transformer."""
@@ -331,6 +370,7 @@ def full_catalogue(seed: int = 7, hours: int = 24 * 8) -> Factory:
     factory.model("bert-base", operators[30:])
     factory.traffic(known, hours)
     factory.workers()
+    factory.environments()
     return factory
 
 

@@ -13,7 +13,7 @@ from catalog import models as c
 from tests.dashboard.factory import Factory, resnet_operators
 from tuning import models as t
 
-LISTS = ("/", "/operators/", "/explorations/", "/models/")
+LISTS = ("/", "/operators/", "/explorations/", "/models/", "/environments/")
 
 
 def every_path() -> list[str]:

@@ -1,0 +1,81 @@
+"""Environments: which versions count on which target, declaring others, and what became of the bests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from catalog.models import SHARED, Target
+from opatlas.errors import CallerError
+from tuning import declaring, environments, revalidation
+from tuning.models import Revalidation, Verdict, Worker
+
+SHOWN = 12
+BESTS_SHOWN = 40
+
+# Verdict → the state whose mark it has (dashboard.templatetags.opatlas.badge).
+MARKS = {
+    Verdict.WAITING: "waiting",
+    Verdict.RESTORED: "done",
+    Verdict.BETTER: "ok",
+    Verdict.SAME: "unknown",
+    Verdict.WORSE: "noisy",
+    Verdict.FAILED: "failed",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One declaration with what came of it so far."""
+
+    row: Revalidation
+    report: revalidation.Report
+    bests: list[tuple[revalidation.Revalidated, str]]  # with the mark of each one's verdict
+
+
+@require_safe
+def environments_page(request: HttpRequest) -> HttpResponse:
+    runs = Revalidation.objects.select_related("target", "before", "after").order_by("-pk")[:SHOWN]
+    context = {
+        "standings": environments.standings(),
+        "runs": [_run(request, row, first=number == 0) for number, row in enumerate(runs)],
+    }
+    return render(request, "environments.html", context)
+
+
+@require_POST
+def declare(request: HttpRequest) -> HttpResponse:
+    """Declare what a worker brings (one route, or all), or an environment by its digest."""
+    if not request.user.is_staff:
+        raise PermissionDenied("Only administrators declare environments.")
+    given, by = request.POST, request.user.get_username()
+    try:
+        if worker := given.get("worker"):
+            routes = [given["route"]] if given.get("route") else None
+            found = get_object_or_404(Worker.objects.select_related("target"), name=worker)
+            rows = declaring.declare_worker(found, by, routes)
+        else:
+            target = get_object_or_404(Target, key=given.get("target", ""))
+            row = declaring.declare_known(target, given.get("route", ""), given.get("environment", ""), by)
+            rows = [row] if row else []
+    except CallerError as error:
+        messages.error(request, str(error))
+    else:
+        for row in rows:
+            messages.success(request, f"Declared: {row}. {revalidation.report(row, limit=0)}.")
+        if not rows:
+            messages.info(request, "Declared already: nothing was changed.")
+    return redirect("environments")
+
+
+def _run(request: HttpRequest, row: Revalidation, first: bool) -> Run:
+    scopes = None if request.user.is_superuser else [SHARED]
+    report = revalidation.report(
+        row, limit=BESTS_SHOWN if first or row.finished_at is None else 8, scopes=scopes
+    )
+    return Run(row, report, [(one, MARKS[Verdict(one.verdict)]) for one in report.rows])
