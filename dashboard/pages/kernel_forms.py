@@ -22,6 +22,24 @@ _FIELD_OF = {
 """Where a submission is wrong → the field that says it."""
 
 
+_CONSTRAINTS = """\
+{
+  "attributes": {"axis": -1},
+  "inputs": [
+    {"dtype": "float32",
+     "contiguous": true}
+  ]
+}"""
+_SOURCE = """\
+#include "opatlas_operator.h"
+
+int opatlas_run(const opatlas_tensor *tensors, int32_t n, const opatlas_threads *threads, void *state)
+{
+    …
+    return 0;
+}"""
+
+
 def _mono(rows: int, placeholder: str = "") -> forms.Textarea:
     return forms.Textarea(
         {"rows": rows, "class": "mono", "spellcheck": "false", "wrap": "off", "placeholder": placeholder}
@@ -47,7 +65,7 @@ class KernelForm(forms.Form):
     constraints = forms.CharField(
         label="Constraints on attributes, shapes and element types",
         required=False,
-        widget=_mono(8, '{"attributes": {"axis": -1}, "inputs": [{"dtype": "float32", "contiguous": true}]}'),
+        widget=_mono(9, _CONSTRAINTS),
         help_text="JSON; empty serves every operator of these types.",
     )
     flags = forms.CharField(
@@ -62,8 +80,9 @@ class KernelForm(forms.Form):
     source = forms.CharField(
         label="Source",
         strip=False,
-        widget=_mono(24),
-        help_text="Defines <code>opatlas_run</code> as <code>opatlas_abi.h</code> declares it.",
+        widget=_mono(26, _SOURCE),
+        help_text="Defines <code>opatlas_run</code>; <code>opatlas_operator.h</code> has the interface, and "
+        "the operator's shapes as constants.",
     )
 
     def clean_constraints(self) -> dict[str, Any]:

@@ -17,26 +17,26 @@ from tuning.kernels.states import move, record
 
 SOURCE = """\
 #include <math.h>
-#include <stdint.h>
-#include "opatlas_abi.h"
+#include "opatlas_operator.h"
+#define D IN0_LAST1
 
 /* Softmax over the last axis, one row after another. */
-int opatlas_run(void *state, const void *const *in, void *const *out, char *scratch)
+int opatlas_run(const opatlas_tensor *t, int32_t n, const opatlas_threads *threads, void *state)
 {
-    const float *x = in[0];
-    float *y = out[0];
-    for (int64_t row = 0; row < ROWS; row++, x += COLUMNS, y += COLUMNS) {
+    for (int64_t row = 0; row < IN0_SIZE / D; row++) {
+        const float *x = (const float *)t[0].data + row * D;
+        float *y = (float *)t[1].data + row * D;
         float most = x[0], sum = 0.0f;
-        for (int64_t i = 1; i < COLUMNS; i++) most = fmaxf(most, x[i]);
-        for (int64_t i = 0; i < COLUMNS; i++) sum += y[i] = expf(x[i] - most);
-        for (int64_t i = 0; i < COLUMNS; i++) y[i] /= sum;
+        for (int64_t i = 1; i < D; i++) most = fmaxf(most, x[i]);
+        for (int64_t i = 0; i < D; i++) sum += y[i] = expf(x[i] - most);
+        for (int64_t i = 0; i < D; i++) y[i] /= sum;
     }
     return 0;
 }
 """
 FASTER = SOURCE.replace("y[i] /= sum;", "y[i] *= inverse;").replace(
-    "        for (int64_t i = 0; i < COLUMNS; i++) y[i] *=",
-    "        const float inverse = 1.0f / sum;\n        for (int64_t i = 0; i < COLUMNS; i++) y[i] *=",
+    "        for (int64_t i = 0; i < D; i++) y[i] *=",
+    "        const float inverse = 1.0f / sum;\n        for (int64_t i = 0; i < D; i++) y[i] *=",
 )
 SUBMISSION = services.Submission(
     name="softmax-rows",

@@ -32,12 +32,13 @@ def made_up(fill: bool) -> Iterator[str]:
     from django.core.wsgi import get_wsgi_application
 
     from tests.dashboard.factory import full_catalogue
+    from tests.dashboard.kernels import gallery
 
     call_command("migrate", verbosity=0)
     call_command("flush", verbosity=0, interactive=False)
     User.objects.create_superuser("admin", password="admin")
     if fill:
-        full_catalogue()
+        gallery(full_catalogue())
     with serving(get_wsgi_application()) as url:
         yield url
 
@@ -49,6 +50,9 @@ def paths_of(page: Any, url: str) -> dict[str, str]:
         "operators": "/operators/",
         "explorations": "/explorations/",
         "models": "/models/",
+        "environments": "/environments/",
+        "kernels": "/kernels/",
+        "kernel-submit": "/kernels/submit/",
     }
     # Of several listings the first that has a row counts: a young catalogue lacks some.
     firsts = {
@@ -67,6 +71,17 @@ def paths_of(page: Any, url: str) -> dict[str, str]:
             if link.count():
                 paths[name] = link.get_attribute("href")
                 break
+    page.goto(f"{url}/kernels/")
+    for name, kernel in (
+        ("kernel", "softmax-rows"),
+        ("kernel-approved", "softmax-avx2"),
+        ("kernel-failed", "gelu-tanh"),
+    ):
+        link = page.locator("main .row-link", has_text=kernel).first
+        if link.count():
+            paths[name] = link.get_attribute("href")
+    if "kernel" in paths:
+        paths["kernel-edit"] = paths["kernel"] + "edit/"
     return paths | {"operators-none": "/operators/?q=nothing-like-this", "password": "/password/"}
 
 

@@ -1,0 +1,142 @@
+"""A kernel's whole way in a browser, on a real worker: submitted, measured, approved by another user, in the
+contest on the operator's page, revoked, and the best falls back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opatlas.identity import default_setting, detect_target, parse_operator
+from tests.dashboard.serving import CHROMIUM_FLAGS, find_chromium, serving
+from tests.tuning.live import Live, live
+from tuning.kernels.shipped import examples
+from tuning.routes.manual.cpp import missing_features
+
+pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.browser]
+
+SOFTMAX = parse_operator({"op": "Softmax", "inputs": [{"shape": [64, 200], "dtype": "float32"}]})
+
+
+@pytest.fixture
+def service(tmp_path: Path, django_db_blocker: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
+    # Playwright's synchronous interface runs an event loop in this thread; Django's ORM asks for none.
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+    with django_db_blocker.unblock(), live(tmp_path, app="tuning") as running:
+        running.environment |= {"OPATLAS_TUNING": "0", "OPATLAS_LEASE_S": "10"}
+        yield running
+
+
+@pytest.fixture
+def chromium() -> Iterator[Any]:
+    path = find_chromium()
+    if path is None:
+        text = "NO CHROMIUM: the tour of kernels did not run (apt install chromium; OPATLAS_CHROMIUM)"
+        if os.environ.get("OPATLAS_REQUIRE_SERVICES") == "1":
+            pytest.fail(text)
+        pytest.skip(text)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(CHROMIUM_FLAGS))
+        yield browser
+        browser.close()
+
+
+def logged_in(browser: Any, url: str, name: str) -> Any:
+    page = browser.new_context(base_url=url, reduced_motion="reduce").new_page()
+    page.set_default_timeout(20_000)
+    page.goto("/login/")
+    page.fill("[name=username]", name)
+    page.fill("[name=password]", name)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("nav[aria-label=Main]")
+    return page
+
+
+def ask_for(operator: Any) -> Any:
+    """The lookup of a job that runs here."""
+    from catalog import services
+
+    target = detect_target()
+    request = services.LookupRequest(
+        target=services.register_target(target),
+        setting=services.register_setting(default_setting(target.cores)),
+        operators=[services.Asked(operator.key, 1.0, operator)],
+        organisation=services.default_organisation(),
+    )
+    (result,) = services.lookup(request).results
+    return result
+
+
+def test_submit_measure_approve_win_or_lose_and_revoke(service: Live, chromium: Any) -> None:
+    from django.core.wsgi import get_wsgi_application
+
+    from tests.dashboard.kernels import SUBMISSION, person
+    from tuning.kernels.models import KernelVersion
+    from tuning.models import Exploration, State, Trial, Worker
+
+    person("ada"), person("grace", decides=True)
+    service.start_worker()
+    service.wait_for(Worker.objects.filter(warm=True, stopped_at=None).first, "a warm worker", 120)
+    ask_for(SOFTMAX)
+    service.wait_for(lambda: Exploration.objects.filter(state=State.DONE).exists(), "the contest", 300)
+    shipped = [one for one in examples() if one.name.startswith("softmax")]
+    able = [one for one in shipped if not missing_features(one.flags, detect_target())] or [SUBMISSION]
+
+    with serving(get_wsgi_application()) as url:
+        ada, grace = logged_in(chromium, url, "ada"), logged_in(chromium, url, "grace")
+        ada.get_by_role("link", name="Kernels", exact=True).click()
+        ada.get_by_role("link", name="Submit a kernel").first.click()
+        for field, text in {
+            "name": "my-softmax",
+            "source": able[0].source,
+            "operators": "Softmax",
+            "constraints": '{"inputs": [{"dtype": "float32", "contiguous": true}]}',
+            "flags": " ".join(able[0].flags),
+            "author": "Ada",
+            "licence": "MIT",
+        }.items():
+            ada.fill(f"[name={field}]", text)
+        ada.get_by_role("button", name="Submit", exact=True).click()
+        ada.wait_for_url("**/kernels/*/v1/")
+        # The page follows the worker by itself, and shows the evidence when it is there.
+        ada.wait_for_selector(".state-line .badge >> text=awaiting approval", timeout=180_000)
+        evidence = ada.locator("main").inner_text()
+        assert "Softmax" in evidence and "allowed" in evidence
+        assert ada.get_by_role("button", name="Approve").count() == 0  # not her own
+
+        version = KernelVersion.objects.get()
+        grace.goto("/kernels/")
+        assert "1 waits for your decision" in grace.locator("main").inner_text()
+        grace.get_by_role("link", name="my-softmax").click()
+        grace.fill("[name=reason]", "Read and understood.")
+        grace.get_by_role("button", name="Approve").click()
+        grace.wait_for_selector(".state-line .badge >> text=approved")
+
+        def contested() -> Any:
+            ended = Exploration.objects.filter(state=State.DONE, pending_routes="").exists()
+            return ended and Trial.objects.filter(route="cpp", label=version.label).first()
+
+        trial = service.wait_for(contested, "the kernel's contest", 300)
+        assert trial.status in ("ok", "noisy", "slower"), trial.detail
+        grace.wait_for_selector("#standing tbody tr", timeout=30_000)  # it appears without a reload
+        won = "best" in grace.locator("#standing tbody").inner_text()
+        hit = ask_for(SOFTMAX)
+        assert hit.status == "hit" and (hit.best.route == "cpp") == won
+        grace.goto(f"/operators/{SOFTMAX.key}/")
+        assert version.label in grace.locator("main").inner_text()
+
+        grace.goto(f"/kernels/{version.kernel_id}/")
+        grace.fill("[name=reason]", "A bug was found.")
+        grace.get_by_role("button", name="Revoke").click()
+        grace.wait_for_selector(".state-line .badge >> text=revoked")
+        assert ask_for(SOFTMAX).best.route != "cpp"
+        grace.goto(f"/operators/{SOFTMAX.key}/")
+        assert "cpp" not in grace.locator("dl.figures").inner_text()
+        ada.reload()
+        history = ada.locator("ol.timeline").inner_text()
+        assert "A bug was found." in history and "Read and understood." in history and "ada" in history
