@@ -1,0 +1,194 @@
+"""What a worker makes of a submission, over fakes: evidence, verdicts, tries, and the contest afterwards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catalog.models import Best, Implementation
+from opatlas.identity import Operator, Setting
+from tests.tuning import fakes
+from tests.tuning.kernels.conftest import SOURCE
+from tuning.kernels import claims, selectors
+from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelVersion
+from tuning.kernels.services import approve, revoke
+from tuning.measure.sandbox import Tier
+from tuning.models import State, Trial
+from tuning.routes.base import Candidate
+from tuning.routes.manual.cpp import CppRoute
+from tuning.worker import WorkerProcess
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class KernelLaboratory(fakes.FakeLaboratory):
+    """A submitted source says in its last line, as JSON, how it behaves."""
+
+    tier = Tier("T2")
+
+    def build(
+        self,
+        route: Any,
+        operator: Operator,
+        setting: Setting,
+        candidate: Candidate,
+        workdir: Path,
+        *rest: Any,
+    ) -> Any:
+        if route.name == "cpp":
+            last = candidate.parameters["source"].splitlines()[-1].removeprefix("// ")
+            says = json.loads(last) if last.startswith("{") else {}
+            candidate = Candidate("cpp", {**candidate.parameters, **says}, candidate.label)
+        return super().build(route, operator, setting, candidate, workdir)
+
+
+@pytest.fixture
+def worker(worker_with: Callable[..., WorkerProcess], tmp_path: Path, monkeypatch: Any) -> WorkerProcess:
+    monkeypatch.setattr(CppRoute, "available", lambda self, target: fakes.Yes())
+    made = worker_with(fakes.FakeRoute("onednn", offers=[{"ratio": 1.5}]), CppRoute())
+    made._laboratory = KernelLaboratory(tmp_path, fakes.TARGET)  # type: ignore[assignment]
+    return made
+
+
+def source(**says: Any) -> str:
+    return f"{SOURCE}// {json.dumps(says)}\n"
+
+
+def fresh(version: KernelVersion) -> KernelVersion:
+    return KernelVersion.objects.get(pk=version.pk)
+
+
+def test_evidence_then_approval_then_the_contest_then_revocation(
+    worker: WorkerProcess, explored: Any, submitted: Any, people: Any
+) -> None:
+    row = explored(64, state=State.QUEUED, stage=0)
+    worker.run_until_idle()
+    assert Best.objects.get(rank=0).route == "onednn"
+    version = submitted(source=source(ratio=2.0, incumbent=1.6))
+    worker.run_until_idle()
+    version = fresh(version)
+    assert version.state == "awaiting" and "2.00× the default" in version.state_reason
+    (found,) = selectors.evaluations_of(version)
+    assert (found.status, found.ratio_to_default, found.tier) == ("ok", 2.0, "T0")
+    assert (found.incumbent_route, found.incumbent_ratio) == ("onednn", 1.6)
+    assert [line["what"] for line in found.times] == ["kernel", "incumbent", "default", "best"]
+    assert not Implementation.objects.filter(route="cpp").exists(), "nothing is published before approval"
+
+    approve(version, user=people["bob"], reason="fine")
+    worker.run_until_idle()
+    best = Best.objects.get(rank=0)
+    assert (best.route, best.method, best.label) == ("cpp", "manual", "softmax v1")
+    (standing,) = selectors.standings(version)
+    assert (standing.rank, standing.operator) == (0, row.operator)
+
+    revoke(version, user=people["carol"], reason="a bug")
+    assert Best.objects.get(rank=0).route == "onednn"
+    worker.run_until_idle()
+    assert Best.objects.get(rank=0).route == "onednn"
+    assert [line.step for line in version.decisions.all()] == [
+        "submitted", "building", "awaiting", "approved", "revoked",
+    ]  # fmt: skip
+
+
+def test_a_kernel_revoked_while_it_is_contested_is_not_published(
+    worker: WorkerProcess, explored: Any, awaiting: Any, people: Any, monkeypatch: Any
+) -> None:
+    explored(64, state=State.QUEUED, stage=0)
+    version = awaiting(source=source(ratio=3.0))
+    approve(version, user=people["bob"], reason="fine")
+    confirm = fakes.FakeBench.confirm
+
+    def revoked_meanwhile(bench: Any, artifact: Any, *rest: Any) -> Any:
+        if artifact.manifest.route == "cpp":
+            revoke(fresh(version), user=people["carol"], reason="a bug")
+        return confirm(bench, artifact, *rest)
+
+    monkeypatch.setattr(fakes.FakeBench, "confirm", revoked_meanwhile)
+    worker.run_until_idle()
+    assert fresh(version).state == "revoked"
+    assert not Implementation.objects.filter(route="cpp").exists()
+    assert Best.objects.get(rank=0).route == "onednn"
+    trial = Trial.objects.get(route="cpp", label="softmax v1")
+    assert trial.detail == "Not published: its kernel is revoked."
+
+
+@pytest.mark.parametrize(
+    ("says", "state", "reason"),
+    [
+        ({"behave": "wrong"}, "failed", "wrong_result"),
+        ({"behave": "crashed"}, "failed", "signal 11"),
+        ({"behave": "build_failed"}, "failed", "does not compile"),
+        ({"behave": "noisy"}, "awaiting", "too noisy"),
+    ],
+)
+def test_the_verdict_follows_the_evidence(
+    worker: WorkerProcess, explored: Any, submitted: Any, says: Any, state: str, reason: str
+) -> None:
+    explored(64)
+    version = submitted(source=source(**says))
+    worker.run_until_idle()
+    assert fresh(version).state == state and reason in fresh(version).state_reason
+    assert version.evaluations.get().tries == (2 if says["behave"] == "noisy" else 1)
+
+
+def test_submitted_code_is_refused_without_a_sandbox(
+    worker: WorkerProcess, explored: Any, submitted: Any, tmp_path: Path
+) -> None:
+    laboratory = KernelLaboratory(tmp_path, fakes.TARGET)
+    laboratory.tier = Tier("T0", (("T2", "bwrap is not installed"), ("T1", "unshare fails here")))
+    worker._laboratory = laboratory  # type: ignore[assignment]
+    explored(64)
+    version = submitted()
+    worker.run_until_idle()
+    assert fresh(version).state == "failed"
+    assert "sandbox of tier T1 or T2 only (T2: bwrap is not installed" in fresh(version).state_reason
+
+
+def test_an_approved_kernel_is_not_built_without_a_sandbox(
+    worker: WorkerProcess, explored: Any, awaiting: Any, people: Any, tmp_path: Path
+) -> None:
+    worker._laboratory = fakes.FakeLaboratory(tmp_path, fakes.TARGET)  # type: ignore[assignment]
+    explored(64, state=State.QUEUED, stage=0)
+    approve(awaiting(source=source(ratio=9.0)), user=people["bob"], reason="fine")
+    worker.run_until_idle()
+    assert Best.objects.get(rank=0).route == "onednn"
+    assert "sandbox" in Trial.objects.get(route="cpp").detail
+
+
+def test_an_error_of_ours_is_tried_again_and_then_given_up(
+    worker: WorkerProcess, explored: Any, submitted: Any
+) -> None:
+    explored(64)
+    version = submitted(source=source(behave="die"))
+    worker.run_until_idle()
+    evaluation = version.evaluations.get()
+    assert (evaluation.state, evaluation.tries) == (EvaluationState.DEAD, claims.MAX_TRIES)
+    assert "a bug in the laboratory" in evaluation.detail and fresh(version).state == "failed"
+
+
+def test_a_paused_worker_evaluates_nothing(worker: WorkerProcess, explored: Any, submitted: Any) -> None:
+    from tuning import queues
+
+    explored(64)
+    submitted()
+    queues.pause("*", "for now")
+    worker.run_until_idle()
+    assert KernelEvaluation.objects.get().state == EvaluationState.QUEUED
+    queues.resume("*")
+    worker.run_until_idle()
+    assert KernelEvaluation.objects.get().state == EvaluationState.DONE
+
+
+def test_the_leader_rings_for_evaluations(
+    explored: Any, submitted: Any, live_worker: Any, target_row: Any
+) -> None:
+    from tuning.leader import idle_with_work
+
+    explored(64)
+    assert idle_with_work() == set()
+    submitted()
+    assert idle_with_work() == {target_row.capability}
