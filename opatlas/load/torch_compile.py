@@ -1,0 +1,150 @@
+"""Recipes of call ``compile``: ``torch.compile`` on the operator's module, as its users call it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from opatlas.errors import LoadError
+from opatlas.identity.operator import Operator
+from opatlas.load.buffers import check_arrays
+from opatlas.load.torch_graph import Unsupported, missing
+from opatlas.load.torch_module import OperatorModule, example_inputs
+from opatlas.load.torch_ops.types import to_tensor
+from opatlas.load.torch_recipe import TorchBound, with_threads
+
+COMPILED_AT_MOST = 64
+"""Recompilations before PyTorch would fall back to eager; one process may compile many operators."""
+
+
+def open_kernel(operator: Operator, recipe: Mapping[str, Any]) -> CompiledKernel:
+    """The kernel of an allowed ``torch.compile`` recipe."""
+    if reason := missing(operator):
+        raise LoadError(reason)
+    return CompiledKernel(operator, recipe)
+
+
+class CompiledKernel:
+    """Compiled in :meth:`prepare` (seconds, with the machine's C++ compiler), never in a run."""
+
+    def __init__(self, operator: Operator, recipe: Mapping[str, Any]) -> None:
+        self.operator, self.recipe = operator, recipe
+        self._compiled: Callable[..., tuple[torch.Tensor, ...]] | None = None
+
+    def prepare(self, constants: Mapping[int, np.ndarray]) -> None:
+        check_arrays(self.operator, self.operator.constant_inputs, constants)
+        known = {number: to_tensor(array).clone() for number, array in constants.items()}
+        _ready()
+        torch.set_num_threads(int(self.recipe["threads"]))
+        try:
+            module = OperatorModule(self.operator, known, known).eval()
+            # Traced first, so that what is guarded in every call is what a user's plain module has.
+            traced = _flat(module, self.operator)
+            self._compiled = torch.compile(traced, mode=self.recipe["mode"])
+            examples = example_inputs(self.operator, self.operator.runtime_inputs)
+            without_gradients(lambda: self._compiled(*examples.values()))()  # type: ignore[misc]
+        except Unsupported as error:
+            raise LoadError(str(error)) from error
+        except Exception as error:  # the compiler's errors share no base but Exception
+            raise LoadError(f"torch.compile fails: {_first_line(error)}") from error
+
+    def bind(self, inputs: Mapping[int, np.ndarray]) -> TorchBound:
+        if self._compiled is None:
+            if self.operator.constant_inputs:
+                raise LoadError("the operator has constant inputs: call prepare before bind")
+            self.prepare({})
+        check_arrays(self.operator, self.operator.runtime_inputs, inputs)
+        tensors = {number: to_tensor(array) for number, array in inputs.items()}
+        arguments = [tensors[number] for number in self.operator.runtime_inputs]
+        compiled = self._compiled
+        assert compiled is not None
+        run = without_gradients(lambda: list(compiled(*arguments)))
+        return TorchBound(self.operator, with_threads(int(self.recipe["threads"]), run), tensors)
+
+    def close(self) -> None:
+        self._compiled = None
+
+
+def without_gradients(call: Callable[[], Any]) -> Callable[[], Any]:
+    """Run as within ``torch.no_grad()``, which a user enters once for a whole model."""
+    switch, state = torch._C._set_grad_enabled, torch.is_grad_enabled
+
+    def run() -> Any:
+        before = state()
+        switch(False)
+        try:
+            return call()
+        finally:
+            switch(before)
+
+    return run
+
+
+def _flat(module: OperatorModule, operator: Operator) -> Any:
+    """The module as a plain graph of PyTorch calls."""
+    examples = tuple(example_inputs(operator, operator.runtime_inputs).values())
+    with torch.no_grad():
+        exported = torch.export.export(module, examples, strict=False)
+    flat = exported.module(check_guards=False)
+    flat.graph.set_codegen(torch.fx.graph.CodeGen())
+    flat.recompile()
+    # Only its function: what export puts around a graph would cost time in every call, and users have none.
+    plain = type("Operator", (torch.nn.Module,), {"forward": type(flat).forward})()
+    for name, buffer in flat.named_buffers(recurse=False):
+        plain.register_buffer(name, buffer)
+    for name, inner in flat.named_children():
+        plain.add_module(name, inner)
+    for name, value in vars(flat).items():
+        if isinstance(value, torch.Tensor):  # what the graph brings along of itself
+            plain.register_buffer(name, value)
+    return plain.eval()
+
+
+_is_ready = False
+
+
+def _ready() -> None:
+    """Settings and a folder of its own for what is compiled; once per process."""
+    global _is_ready
+    if _is_ready:
+        return
+    import torch._dynamo
+    import torch._inductor
+    from torch._inductor import config
+
+    config.compile_threads = 1  # a pool of processes would outlive the kernel
+    torch._dynamo.config.recompile_limit = COMPILED_AT_MOST
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp(
+        prefix="opatlas-inductor-", dir=os.environ.get("TMPDIR")
+    )
+    _is_ready = True
+
+
+def warm() -> None:
+    """What a zygote may do once before it forks: find out what the compiler can, precompile the headers (both
+    stay in its memory and folder) and compile a little. Takes 20 s; children take 2 s instead of 15."""
+    global _is_ready
+    from pathlib import Path
+
+    folder = Path.cwd() / "compiled"
+    folder.mkdir(exist_ok=True)
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
+    from torch._inductor import codecache
+
+    codecache._HEADER_DIR = str(folder / "headers")
+    codecache._HEADER_LOCK_DIR = str(folder / "headers" / "locks")
+    _ready()
+    torch.set_num_threads(1)
+    without_gradients(lambda: torch.compile(torch.nn.Softmax(-1))(torch.ones(4, 32)))()
+    torch._dynamo.reset()
+    _is_ready = False  # each child takes a folder of its own
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
