@@ -16,6 +16,7 @@ SUFFIX = {"c": "c", "c++": "cc"}
 COMPILE_S = 50.0
 LOG_CHARACTERS = 16_000
 _STANDARD = {"c": "-std=gnu11", "c++": "-std=gnu++17"}
+_LINK = ("-Wl,--version-script=exports.map", "-Wl,-Bsymbolic", "-Wl,-s", "-Wl,-z,defs")
 _NO_EXCERPTS = ("-fno-diagnostics-show-caret",)  # before it is known what is included
 _MARKER = re.compile(rb'^# \d+ "((?:[^"\\]|\\.)*)"', re.MULTILINE)
 _EXPORTS = "{ global: opatlas_run; opatlas_prepare; opatlas_release; opatlas_error; local: *; };\n"
@@ -41,17 +42,17 @@ def compile_kernel(
     if code:
         print(log)
         raise RouteError(f"it does not compile: {first_error(log)}")
-    command = [
-        *compiler, "-O2", "-fPIC", "-shared", "-pthread", *common, kernel, "-o", LIBRARY, "-lm",
-        "-Wl,--version-script=exports.map", "-Wl,-Bsymbolic", "-Wl,-s", "-Wl,-z,defs",
-    ]  # fmt: skip
-    if language == "c++":
-        command += ["-static-libstdc++", "-static-libgcc"]
-    code, log = _run(command, folder)
+    code, log = _run([*compiler, "-O2", "-fPIC", "-pthread", *common, "-c", kernel, "-o", "kernel.o"], folder)
+    if not code:
+        # Without the author's flags: linked with -ffast-math, a library switches denormals off for everybody.
+        static = ["-static-libstdc++", "-static-libgcc"] if language == "c++" else []
+        link = [*find_compiler(language), "-shared", "-pthread", "kernel.o", "-o", LIBRARY, "-lm", *static]
+        code, said = _run([*link, *_LINK], folder)
+        log += said
     if code:
         print(log)  # the child's output is the trial's log
         raise RouteError(f"it does not compile: {first_error(log)}")
-    for left_over in (kernel, header[0], "opatlas_abi.h", "exports.map", "kernel.i"):
+    for left_over in (kernel, header[0], "opatlas_abi.h", "exports.map", "kernel.i", "kernel.o"):
         (folder / left_over).unlink(missing_ok=True)
     return folder / LIBRARY, log
 

@@ -87,12 +87,11 @@ class CppRoute:
     def candidates(
         self, operator: Operator, target: Target, setting: Setting, budget: Budget
     ) -> Iterator[Candidate]:
-        """Every bound kernel that matches and that this processor can run."""
-        matching = [kernel for kernel in self.kernels if not kernel.pattern.refuses(operator)]
-        for kernel in [one for one in matching if not missing_features(one.flags, target)][
-            : budget.candidates
-        ]:
-            yield kernel.candidate()
+        """Every bound kernel that matches and that this processor can run: people chose them, so none is
+        left out for the budget's sake."""
+        for kernel in self.kernels:
+            if not kernel.pattern.refuses(operator) and not missing_features(kernel.flags, target):
+                yield kernel.candidate()
 
     def build(
         self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path

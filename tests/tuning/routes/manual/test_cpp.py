@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -172,3 +174,14 @@ def test_the_header_gives_shapes_strides_attributes_and_texts() -> None:
         "#define ATTR_STRIDES_0 (2)", "#define OUT0_RANK 4",
     ):  # fmt: skip
         assert line in lines
+
+
+def test_fast_math_in_a_kernel_leaves_everybody_elses_numbers_alone(tmp_path: Path) -> None:
+    """Linked with that flag, a library would switch denormals off in the process that loads it."""
+    build(kernel(flags=("-O3", "-ffast-math")), tmp_path)
+    program = "import ctypes, sys; ctypes.CDLL(sys.argv[1]); print(float(sys.argv[2]) * 1.0 > 0)"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "kernel.so"), "5e-324"],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "True"
