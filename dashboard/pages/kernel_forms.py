@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -136,7 +135,7 @@ def _is_field(form: KernelForm, part: str) -> bool:
     return _FIELD_OF.get(part, part) in form.fields
 
 
-def filled_from(version: KernelVersion) -> Mapping[str, Any]:
+def filled_from(version: KernelVersion) -> dict[str, Any]:
     """A form's first values: those of a version that is edited."""
     pattern = dict(version.pattern)
     types = pattern.pop("op", "")

@@ -254,7 +254,7 @@ def _options(text: bytes) -> dict[str, str]:
 
 def _writable(array: np.ndarray, dtype: str) -> np.ndarray:
     """The same memory, writable (NumPy exports nothing else; XLA only reads) and of an exportable type."""
-    memory = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
+    memory = memoryview((ctypes.c_char * array.nbytes).from_address(array.ctypes.data))
     return np.frombuffer(memory, numpy_dtype(carrier(dtype))).reshape(array.shape)
 
 
@@ -264,8 +264,7 @@ def _logical(array: np.ndarray, storage: Storage) -> np.ndarray:
 
 def _fill(array: np.ndarray, dtype: str) -> None:
     if array.size:
-        memory = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
-        np.frombuffer(memory, numpy_dtype(dtype))[...] = extreme(array.dtype)
+        _writable(array, dtype).view(numpy_dtype(dtype))[...] = extreme(array.dtype)
 
 
 def _first_line(error: Exception) -> str:

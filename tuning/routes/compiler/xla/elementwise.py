@@ -91,7 +91,8 @@ def _constant_of_shape(site: Site) -> Built:
 
 def _eye_like(site: Site) -> Built:
     value, diagonal = site.output(), int(site.attrs.get("k", 0))
-    return lambda *_: jnp.eye(*value.shape, k=diagonal, dtype=value.dtype)
+    rows, columns = value.shape
+    return lambda *_: jnp.eye(rows, columns, k=diagonal, dtype=value.dtype)
 
 
 def _is_inf(site: Site) -> Built:

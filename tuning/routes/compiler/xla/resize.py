@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -94,11 +96,11 @@ def _mixed(x: jax.Array, axis: int, rows: np.ndarray, weights: np.ndarray | None
     if weights is None:
         return _picked(x, axis, rows[:, 0])
     shape = [-1 if index == axis else 1 for index in range(x.ndim)]
-    made = None
-    for tap in range(rows.shape[1]):
-        part = _picked(x, axis, rows[:, tap]) * jnp.asarray(weights[:, tap], x.dtype).reshape(shape)
-        made = part if made is None else made + part
-    return made
+    parts = [
+        _picked(x, axis, rows[:, tap]) * jnp.asarray(weights[:, tap], x.dtype).reshape(shape)
+        for tap in range(rows.shape[1])
+    ]
+    return functools.reduce(jnp.add, parts)
 
 
 def _picked(x: jax.Array, axis: int, rows: np.ndarray) -> jax.Array:
