@@ -53,6 +53,14 @@ def missing(operator: Operator) -> str | None:
             return f"{node.op} of other than two tensors"
         if node.op == "Clip" and all(Site(operator, node, {}).scalar(place) is None for place in (1, 2)):
             return "Clip with bounds known only at run time, or with none"
+        if (
+            node.op.startswith("Reduce")
+            and node.attributes.get("noop_with_empty_axes")
+            and len(node.inputs) < 2
+        ):
+            return f"{node.op} over no axis"
+        if node.op == "LeakyRelu" and not 0 <= float(node.attributes.get("alpha", 0.01)) <= 1:
+            return "a leaky ReLU whose slope is not between 0 and 1"
         if any(number < 0 for number in node.outputs):
             return f"{node.op} with outputs left out"
     return None
@@ -156,8 +164,6 @@ def _relu(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
 
 def _leaky_relu(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
     slope = float(site.attrs.get("alpha", 0.01))
-    if not 0 <= slope <= 1:
-        raise LoadError("a leaky ReLU whose slope is not between 0 and 1")
     scaled = functools.partial(np.multiply, taken[0], _number(slope, made[0]), made[0])
     return [scaled, functools.partial(np.maximum, taken[0], made[0], out=made[0])]
 
@@ -222,8 +228,6 @@ def _gather(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
 def _reduce(function: Any) -> Callable[[Site, Arrays, Arrays], list[Call]]:
     def build(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
         axes = site.axes()
-        if not axes and site.flag("noop_with_empty_axes"):
-            raise LoadError("a reduction over no axis")
         axis = tuple(axes) if axes else tuple(range(site.rank()))
         return [functools.partial(function, taken[0], axis, None, made[0], site.flag("keepdims", 1))]
 

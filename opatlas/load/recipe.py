@@ -20,15 +20,17 @@ ALLOWED: Mapping[tuple[str, str], Allowed] = {
         "onednn": (True, False),
         "form": ("plain", "product", "vector", "turned", "written_out"),
         "buffers": ("fresh", "kept"),
+        "memory": ("mapped", "heap"),
         "threads": int,
     },
     ("torch", "onednn"): {
         "layout": ("contiguous", "channels_last"),
         "weights": ("plain", "packed"),
         "epilogue": ("apart", "fused"),
+        "memory": ("mapped", "heap"),
         "threads": int,
     },
-    ("torch", "mkl"): {"weights": ("packed",), "threads": int},
+    ("torch", "mkl"): {"weights": ("packed",), "memory": ("mapped", "heap"), "threads": int},
     # What PyTorch's users reach for when eager is slow: measured against, published by no route.
     ("torch", "compile"): {"mode": ("default", "max-autotune"), "threads": int},
     ("onnxruntime", "session"): {

@@ -11,6 +11,7 @@ import torch
 
 from opatlas.errors import LoadError
 from opatlas.identity.operator import Operator, Value
+from opatlas.load.allocator import take_large_from_heap
 from opatlas.load.buffers import check_arrays, element_strides
 from opatlas.load.dtypes import extreme
 from opatlas.load.kernel import KernelFailed
@@ -22,6 +23,8 @@ def open_kernel(operator: Operator, recipe: Mapping[str, Any]) -> TorchKernel:
     """The kernel of an allowed torch recipe."""
     if reason := missing(operator):
         raise LoadError(reason)
+    if recipe["memory"] == "heap":
+        take_large_from_heap()
     return TorchKernel(operator, recipe)
 
 

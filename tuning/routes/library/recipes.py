@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
+from opatlas.load.allocator import LARGE_BYTES
+from opatlas.load.dtypes import numpy_dtype
 from opatlas.load.needs import installed_version
 from opatlas.load.torch_graph import missing
 from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, No, RouteError, Yes
@@ -20,6 +22,13 @@ them costs a few microseconds."""
 
 SINGLE_THREAD_PRODUCTS = 1 << 21
 """The same for multiply-adds of convolutions and matrix products (some 30 µs on one core)."""
+
+
+MOST_VARIANTS = 8
+"""Candidates of one route for one operator: each takes a contest some half a second."""
+
+TORCH_GRAIN = 32768
+"""Elements below which PyTorch's own loops run on one thread whatever they are told (its GRAIN_SIZE)."""
 
 
 class RecipeRoute:
@@ -55,13 +64,19 @@ class RecipeRoute:
         if not self.supports(operator, setting):
             return
         variants = list(self.variants(operator, setting))
-        made = [Candidate(self.name, recipe, label) for recipe, label in variants]
-        if setting.threads > 1 and is_small(operator):
+        if "torch" in self.distributions and has_large(operator):
+            variants = list(from_heap(variants))
+        made = [Candidate(self.name, recipe, label) for recipe, label in variants[:MOST_VARIANTS]]
+        if setting.threads > 1 and is_small(operator) and not self.serial(operator):
             made += [
                 Candidate(self.name, {**recipe, "threads": 1}, f"{label}, one thread")
-                for recipe, label in variants
+                for recipe, label in variants[: MOST_VARIANTS - len(made)]
             ]
         yield from made[: budget.candidates]
+
+    def serial(self, operator: Operator) -> bool:
+        """Whether the library runs the operator on one thread whatever it is told."""
+        return "torch" in self.distributions and is_serial(operator)
 
     def build(
         self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
@@ -86,6 +101,31 @@ def is_small(operator: Operator) -> bool:
     """Whether one thread has a chance against several (a bound on size, not a prediction)."""
     elements = sum(_elements(value.shape) for value in (*operator.inputs, *operator.produced))
     return elements <= SINGLE_THREAD_ELEMENTS and _products(operator) <= SINGLE_THREAD_PRODUCTS
+
+
+def is_serial(operator: Operator) -> bool:
+    """Whether PyTorch runs the operator on one thread anyway: small, and nothing that a library does."""
+    largest = max(_elements(value.shape) for value in (*operator.inputs, *operator.produced))
+    library = {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "Attention"}
+    return largest < TORCH_GRAIN and not library & set(operator.op_types)
+
+
+def has_large(operator: Operator) -> bool:
+    """Whether any tensor is so large that the system maps it anew whenever it is allocated."""
+    return any(
+        _elements(value.shape) * numpy_dtype(value.dtype).itemsize > LARGE_BYTES
+        for value in (*operator.inputs, *operator.produced)
+    )
+
+
+def from_heap(variants: Iterable[tuple[Recipe, str]]) -> Iterator[tuple[Recipe, str]]:
+    """Variants whose large tensors come from the heap; the plain call stays what users have, too."""
+    plain = {"library": "torch", "call": "eager"}
+    for recipe, label in variants:
+        if recipe == plain or recipe.get("buffers") == "kept":
+            yield recipe, label
+        if recipe.get("buffers") != "kept":
+            yield {**recipe, "memory": "heap"}, f"{label}, large tensors from the heap"
 
 
 def _products(operator: Operator) -> int:

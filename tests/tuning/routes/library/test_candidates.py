@@ -17,6 +17,7 @@ from opatlas.load.torch_graph import run_graph  # noqa: E402
 from opatlas.load.torch_ops.types import to_tensor  # noqa: E402
 from tests.opatlas.load.cases import FAMILIES  # noqa: E402
 from tests.opatlas.load.operators import Case, normal, operator_of  # noqa: E402
+from tests.opatlas.load.test_torch_recipe import graph  # noqa: E402
 from tuning.routes.base import Budget, Candidate, Route  # noqa: E402
 from tuning.routes.registry import ROUTES, default_candidate, route  # noqa: E402
 
@@ -140,6 +141,42 @@ def test_one_thread_is_offered_for_small_operators_only() -> None:
     large, _ = operator_of(Case("MatMul", [normal(512, 512), normal(512, 512, seed=1)]))
     assert {candidate.parameters.get("threads") for _, candidate in candidates(small)} == {None, 1}
     assert {candidate.parameters.get("threads") for _, candidate in candidates(large)} == {None}
+
+
+def test_one_thread_is_not_offered_where_pytorch_uses_one_anyway() -> None:
+    operator, _ = operator_of(Case("Relu", [normal(100)]))
+    for candidate in route("eager").candidates(operator, detect_target(), SETTING, Budget(seconds=1)):
+        assert "threads" not in candidate.parameters
+
+
+def test_large_tensors_come_from_the_heap_in_a_variant_of_its_own() -> None:
+    large, _ = operator_of(Case("Softmax", [np.zeros((3000, 3000), np.float32)]))
+    made = list(route("eager").candidates(large, detect_target(), SETTING, Budget(seconds=1)))
+    assert [candidate.label for candidate in made] == [
+        "plain call",
+        "plain call, large tensors from the heap",
+        "kept outputs",
+    ]
+    assert made[0].parameters == {"library": "torch", "call": "eager"}
+    small, _ = operator_of(Case("Softmax", [normal(300, 300)]))
+    assert all("memory" not in candidate.parameters for _, candidate in candidates(small))
+
+
+def test_no_route_has_more_candidates_than_a_contest_can_afford() -> None:
+    target = detect_target()
+    for case in (*HEAVY, *FROM_FAMILIES):
+        operator, _ = operator_of(case)
+        for one in LIBRARIES:
+            if one.supports(operator, SETTING):
+                budget = Budget(seconds=10, candidates=100)
+                assert len(list(one.candidates(operator, target, SETTING, budget))) <= 8
+
+
+def test_variants_of_a_fused_and_of_a_pointwise_convolution() -> None:
+    shapes: dict[str, tuple[int, ...]] = {"x": (1, 8, 6, 6), "w": (4, 8, 1, 1)}
+    operator = graph([("Conv", "x w", "c", {}), ("Relu", "c", "y", {})], shapes, ["y"])
+    labels = {f"{one.name}: {candidate.label}" for one, candidate in candidates(operator)}
+    assert {"onednn: fused ending", "eager: as a matrix product", "eager: kept outputs"} <= labels
 
 
 @pytest.mark.parametrize("name", ["onednn", "mkl", "openblas"])
