@@ -289,6 +289,7 @@ class Factory:
             before=register_environment({"apache-tvm": "0.26.0"}),
             after=register_environment(versions["tvm"]),
         )  # fmt: skip
+        t.Revalidation.objects.filter(pk=run.pk).update(asked_at=self.now - timedelta(minutes=7))
         verdicts = ["failed", "worse", "better", "better", "same", "same", "restored"]
         explorations = t.Exploration.objects.filter(state="done").order_by("pk")
         bests = c.Best.objects.filter(route="tvm").select_related("implementation")

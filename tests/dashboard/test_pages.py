@@ -13,7 +13,7 @@ from catalog import models as c
 from tests.dashboard.factory import Factory, resnet_operators
 from tuning import models as t
 
-LISTS = ("/", "/operators/", "/explorations/", "/models/", "/environments/")
+LISTS = ("/", "/operators/", "/explorations/", "/models/")
 
 
 def every_path() -> list[str]:
@@ -24,6 +24,7 @@ def every_path() -> list[str]:
     return [
         *LISTS,
         "/overview/live/",
+        "/environments/",
         "/?range=24h",
         "/?range=30d",
         f"/operators/{best.operator.key}/",
