@@ -25,6 +25,7 @@ from tuning.routes.compiler.tvm.blocks import (
     power_divisor,
     variables,
 )
+from tuning.routes.compiler.tvm.padding import fold_pad, pad_columns, unpadded
 
 _LEAST_WORK = 4096
 """Multiplications below which tiles are not worth their set-up."""
@@ -77,11 +78,15 @@ def schedule_contraction(made: Any, machine: Machine, variant: str, free: set[in
     block = _find(made)
     if block is None:
         return False
+    _decompose_padding(made)  # before columns are padded: that is folded into the packing
     axes = _axes(made, block)
+    columns = _columns(made, block, axes, variant)
+    full = lanes_of(made, block, machine)
+    if variant == "packed" and columns and pad_columns(made, block, columns[-1].index, full):
+        axes = _axes(made, block)
     tile = _choose_tile(made, block, axes, machine, variant, shape)
     if tile is None:
         return False
-    _decompose_padding(made)
     if variant == "packed":
         _pack(made, block, tile, free, machine)
     consumer = _consumer(made, block)
@@ -132,11 +137,7 @@ def _choose_tile(
     made: Any, block: Any, axes: list[Axis], machine: Machine, variant: str, shape: Shape
 ) -> Tile | None:
     spatial = [axis for axis in axes if not axis.reduces]
-    if variant == "packed":
-        columns = [axis for axis in spatial if axis.reads == (False, True) and axis.extent > 1]
-    else:
-        last = _last_written(made, block)
-        columns = [axis for axis in spatial if axis.index == last and sum(axis.reads) == 1]
+    columns = _columns(made, block, axes, variant)
     if not columns:
         return None
     column = columns[-1]
@@ -162,6 +163,15 @@ def _choose_tile(
     )
     *_, row, height, vectors = best
     return Tile(column, row, lanes, vectors, height, shape)
+
+
+def _columns(made: Any, block: Any, axes: list[Axis], variant: str) -> list[Axis]:
+    """The axes along which vectors may run; the last is taken."""
+    spatial = [axis for axis in axes if not axis.reduces]
+    if variant == "packed":
+        return [axis for axis in spatial if axis.reads == (False, True) and axis.extent > 1]
+    last = _last_written(made, block)
+    return [axis for axis in spatial if axis.index == last and sum(axis.reads) == 1]
 
 
 def _or_none(rows: list[Axis]) -> list[Axis | None]:
@@ -202,8 +212,11 @@ def _pack(made: Any, block: Any, tile: Tile, free: set[int], machine: Machine) -
     if position < 0:
         return
     parameters = made.mod["main"].params
-    constant = any(parameters[i].same_as(read.source) for i in free)
+    source = unpadded(made, block, read.source)
+    constant = any(parameters[i].same_as(source) for i in free)
     packed = made.cache_read(block, 1, "global")
+    if not source.same_as(read.source):
+        fold_pad(made, packed)
     width = tile.width
 
     def panels(*indices: Any) -> list[Any]:
