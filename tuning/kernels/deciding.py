@@ -45,6 +45,8 @@ def approve(version: KernelVersion, *, user: User, reason: str) -> KernelVersion
         for row in matching_explorations(version):
             if row.state == State.QUEUED and row.stage <= Stage.CONTEST:
                 continue  # its contest is still to come, and will name this kernel
+            if row.state == State.UNSUPPORTED:
+                continue  # nothing computes a default here that a kernel could be checked and timed against
             matching.append(row.pk)
             capabilities.add(row.capability)
         for start in range(0, len(matching), _BATCH):
