@@ -87,28 +87,13 @@ def _finish(record: Record, entrants: Any, path: Path, budget_s: float) -> None:
     print(table.summary(result))
 
 
-def trials_by_route() -> dict[str, dict[str, float]]:
-    """Of this run's explorations: trials, their seconds, and trials a minute and core, by route."""
-    from django.db.models import Count, Sum
-
+def trials_by_route() -> dict[str, dict[str, Any]]:
+    """Trials of this run's explorations, by route; a route's "cannot" is none."""
+    from bench.trials import summary
     from tuning.measure.outcome import Status
     from tuning.models import Trial
 
-    cores = os.cpu_count() or 1
-    rows = (
-        Trial.objects.exclude(status=Status.UNSUPPORTED)
-        .values("route")
-        .annotate(trials=Count("pk"), seconds=Sum("took_s"))
-        .order_by("route")
-    )
-    return {
-        row["route"]: {
-            "trials": row["trials"],
-            "seconds": round(row["seconds"], 1),
-            "per_minute_and_core": round(60 * row["trials"] / max(row["seconds"], 1e-9) / cores, 1),
-        }
-        for row in rows
-    }
+    return summary(Trial.objects.exclude(status=Status.UNSUPPORTED), os.cpu_count() or 1)
 
 
 def _home(record: Record, sample_sha256: str) -> Path:

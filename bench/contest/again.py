@@ -19,16 +19,18 @@ from bench.contest.figures import Row
 from bench.contest.sample import Entrant
 from catalog.models import Best, Implementation, Measurement
 from opatlas.identity import Setting, Target, default_setting, describe, detect_target
-from tuning.measure.laboratory import Bench, Laboratory
+from tuning.measure.laboratory import Bench, Laboratory, Limits
 from tuning.measure.lineup import line_up
 from tuning.measure.outcome import Outcome
 from tuning.results import artifact_from_catalogue
 from tuning.routes import registry
-from tuning.routes.base import Artifact, Budget, Route
+from tuning.routes.base import Artifact, Budget, Candidate, Route
+from tuning.routes.compiler.inductor.baseline import TorchCompile
 
 NEAR = 0.75  # of the choice's ratio: below it, a candidate's evidence is not asked again
 MOST = 14  # in one line-up
 FINALISTS = 3
+LIMITS = Limits(run_s=60.0)  # torch.compile compiles within it
 
 EAGER, ONNXRUNTIME, MAX_AUTOTUNE = "eager", "onnxruntime", "max_autotune"
 
@@ -41,7 +43,7 @@ class Field:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
 
     def run(self, bench: Bench) -> None:
-        measured = line_up(bench, list(self.artifacts.values()))
+        measured = line_up(bench, list(self.artifacts.values()), limits=LIMITS)
         self.outcomes = dict(zip(self.artifacts, measured, strict=True))
 
     def ratio(self, name: str) -> float | None:
@@ -177,8 +179,6 @@ class Again:
     def _built(
         self, route: Route, parameters: Mapping[str, Any], operator: Any, name: str
     ) -> Artifact | None:
-        from tuning.routes.base import Candidate
-
         folder = self._folder(name)
         built = self.laboratory.build(
             route, operator, self.setting, Candidate(route.name, parameters, name), folder
@@ -195,17 +195,15 @@ class Again:
 @contextmanager
 def again(home: Path) -> Iterator[Again]:
     """A warm laboratory with the baselines' routes."""
-    baselines = {EAGER: registry.route("eager"), ONNXRUNTIME: registry.route("onnxruntime")}
-    baselines |= _max_autotune()
+    baselines: dict[str, Route] = {
+        EAGER: registry.route("eager"),
+        ONNXRUNTIME: registry.route("onnxruntime"),
+        MAX_AUTOTUNE: TorchCompile(),
+    }
+    routes = (*registry.ROUTES, *baselines.values())
     with (
         tempfile.TemporaryDirectory(prefix="opatlas-contest-") as scratch,
         Laboratory(home, detect_target()) as laboratory,
     ):
-        laboratory.warm(tuple(route for route in registry.ROUTES if route.available(laboratory.target)))
+        laboratory.warm(tuple(route for route in routes if route.available(laboratory.target)))
         yield Again(laboratory, baselines, Path(scratch))
-
-
-def _max_autotune() -> dict[str, Route]:
-    from tuning.routes.compiler.inductor import TorchCompile
-
-    return {MAX_AUTOTUNE: TorchCompile("max-autotune")}

@@ -58,7 +58,7 @@ def _routes(result: Mapping[str, Any]) -> str:
         lines.append(
             f"| {name} | {mean:.2f}× | {result['covered_by_route'].get(name, 0)} "
             f"| {result['wins_by_route'].get(name, 0)} | {trials.get('trials', 0)} "
-            f"| {trials.get('per_minute_and_core', 0):.1f} |"
+            f"| {trials.get('per_minute_per_core') or 0:.1f} |"
         )
     return "\n".join(lines) + "\n\n"
 

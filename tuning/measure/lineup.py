@@ -42,6 +42,8 @@ def line_up(
                 subjects[number] = subject
             except (ChildFailed, OSError) as failed:
                 outcomes[number] = _failure(subject, failed)
+        for subject in subjects.values():
+            subject.renew_time(limits.run_s)  # it waited for the others
         outcomes |= _race(bench, subjects, effort)
     return [outcomes[number] for number in range(len(artifacts))]
 
