@@ -14,6 +14,8 @@ from tuning.routes.compiler.halide.machine import import_halide
 
 _LOG2_E = 1.44269504088896341
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
+_EXP_END = 88.7228  # above it float32 has infinity only
+_INFINITY_BITS = 0x7F800000
 _EXP = (
     1.9875691500e-4,
     1.3981999507e-3,
@@ -50,21 +52,26 @@ _ERF_Q = (
 )
 
 
-def exp(x: Any, *, finite: bool = False) -> Any:
-    """e to the ``x``; with ``finite`` the argument is known to be no NaN (softmax's differences)."""
+def exp(x: Any) -> Any:
+    """e to the ``x``.
+
+    What has to hold for infinities and NaN is done on bits: under relaxed rules an arithmetic result may be
+    assumed to be neither, and ``value * 2**64 * 2**64`` be reordered.
+    """
     hl = import_halide()
     if not _single(x):
         return hl.exp(x)
-    # Beyond these limits the result is 0 or infinity anyway, and 2**n is made in two halves, so that both
-    # ends come out by themselves.
-    y = hl.clamp(x, hl.f32(-104.0), hl.f32(89.0))
+    y = hl.clamp(x, _f(-104.0), _f(_EXP_END))
     n = hl.floor(y * _f(_LOG2_E) + _f(0.5))
     r = y - n * _f(_LN2_HIGH) - n * _f(_LN2_LOW)
     value = (_polynomial(r, _EXP) * r) * r + r + _f(1.0)
     whole = hl.cast(hl.Int(32), n)
-    half = whole >> 1
-    made = value * _power_of_two(half) * _power_of_two(whole - half)
-    return made if finite else _nan_stays(x, made)
+    # Results below the normal numbers are made 2**64 times too large first: the product rounds them.
+    tiny = whole < -60
+    bits = _bits(value) + ((whole + hl.select(tiny, 64, 0)) << 23)
+    made = hl.reinterpret(hl.Float(32), bits) * hl.select(tiny, _f(2.0**-64), _f(1.0))
+    made = hl.select(x > _f(_EXP_END), hl.Expr(_INFINITY_BITS), _bits(made))
+    return hl.reinterpret(hl.Float(32), hl.select(hl.is_nan(x), _bits(x), made))
 
 
 def tanh(x: Any) -> Any:
@@ -88,9 +95,14 @@ def _f(value: float) -> Any:
     return import_halide().f32(value)
 
 
+def _bits(x: Any) -> Any:
+    hl = import_halide()
+    return hl.reinterpret(hl.Int(32), x)
+
+
 def _nan_stays(x: Any, value: Any) -> Any:
     hl = import_halide()
-    return hl.select(hl.is_nan(x), x, value)
+    return hl.reinterpret(hl.Float(32), hl.select(hl.is_nan(x), _bits(x), _bits(value)))
 
 
 def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
@@ -98,11 +110,6 @@ def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     for coefficient in coefficients[1:]:
         result = result * x + _f(coefficient)
     return result
-
-
-def _power_of_two(exponent: Any) -> Any:
-    hl = import_halide()
-    return hl.reinterpret(hl.Float(32), (exponent + 127) << 23)
 
 
 def _odd(x: Any, end: float, numerator: Sequence[float], denominator: Sequence[float]) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 from opatlas.identity import Operator, Setting, Target
 from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, No, RouteError, Yes
 from tuning.routes.compiler.halide.table import VERSION, installed_version, limit
-from tuning.routes.compiler.halide.variants import variants
+from tuning.routes.compiler.halide.variants import LAYOUTS, SCHEDULERS, variants
 
 NAME = "halide"
 
@@ -59,6 +59,8 @@ class HalideRoute:
         if isinstance(answer, No):
             raise RouteError(answer.reason)
         scheduler, layout = (str(candidate.parameters[name]) for name in ("scheduler", "layout"))
+        if scheduler not in SCHEDULERS or layout not in LAYOUTS:
+            raise RouteError(f"no schedule is called {scheduler} with {layout} innermost")
         try:
             return build_artifact(operator, target, setting, scheduler, layout, workdir)
         except RouteError:

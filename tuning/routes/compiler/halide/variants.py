@@ -6,6 +6,8 @@ from opatlas.identity import Operator
 from tuning.routes.compiler.halide.table import CONTRACTIONS
 
 OWN = "own"
+SCHEDULERS = ("Adams2019", "Mullapudi2016", "Li2018", OWN)
+LAYOUTS = ("rows", "channels")
 
 
 def variants(operator: Operator) -> list[tuple[str, str, str]]:
@@ -16,10 +18,10 @@ def variants(operator: Operator) -> list[tuple[str, str, str]]:
         ("Li2018", "rows", "Li2018"),
     ]
     if sum(node.op in CONTRACTIONS for node in operator.nodes) == 1:
-        found.insert(1, (OWN, "rows", "register tiles"))
+        found.insert(0, (OWN, "rows", "register tiles"))
     if any(node.op == "Conv" and _wide(operator, node.inputs[1]) for node in operator.nodes):
-        found.insert(0, ("Adams2019", "channels", "Adams2019, channels innermost, packed weights"))
         found.insert(0, (OWN, "channels", "register tiles, channels innermost, packed weights"))
+        found.append(("Adams2019", "channels", "Adams2019, channels innermost, packed weights"))
     return found
 
 
