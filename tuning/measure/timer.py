@@ -28,6 +28,9 @@ SLOWER_AFTER = 3
 CLEARLY_SLOWER = 0.8
 """Of the best so far (of the default, as long as nothing beats it)."""
 MOST_ROUNDS = 200
+SETTLED_ROUNDS, SETTLED_ERROR = 12, 0.004
+"""So many quiet rounds whose median ratio is known to this share (95 %) are enough to rank by: two processes
+of one kernel differ by more, and who is ranked first is confirmed on others."""
 UNUSABLE_INTERVAL = 1.5
 """ratio_high ÷ ratio_low above which samples of a noisy host say nothing."""
 
@@ -191,7 +194,15 @@ def _finished(
             return True
         if quiet >= effort.rounds and max(_quiet_ratios(runners, noise)) < CLEARLY_SLOWER * to_beat:
             return True
+        if quiet >= SETTLED_ROUNDS and _settled(_quiet_ratios(runners, noise)):
+            return True
     return quiet >= effort.rounds and spent_s >= effort.seconds
+
+
+def _settled(ratios: Sequence[float]) -> bool:
+    low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
+    # A median's standard error is 1.25 times a mean's; a normal's quartiles lie 1.35 deviations apart.
+    return bool(1.96 * 1.25 * (high - low) / 1.35 / len(ratios) ** 0.5 < SETTLED_ERROR * middle)
 
 
 def _hopeless(runners: Sequence[Runner], noise: Sequence[float]) -> bool:

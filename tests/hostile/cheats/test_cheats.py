@@ -7,16 +7,13 @@ import platform
 import pytest
 
 from tests.hostile.cheats.conftest import Measure
+from tests.hostile.cheats.document import CHEATS, PAGE, page
 from tests.hostile.cheats.honest import HONEST
-from tests.hostile.cheats.incomplete import INCOMPLETE
-from tests.hostile.cheats.remembering import REMEMBERING
 from tests.hostile.cheats.table import Case, Cheat
-from tests.hostile.cheats.trespassing import TRESPASSING
 from tuning.measure.outcome import Status
 
-CHEATS = (*INCOMPLETE, *REMEMBERING, *TRESPASSING)
 TRIES = 4
-"""Of an honest kernel that a busy host made unmeasurable, as a worker would try it again."""
+"""Of a kernel that a busy host made unmeasurable, as a worker would try it again."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -27,7 +24,11 @@ pytestmark = [
 
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.case.name)
 def test_a_cheat_is_refused_for_its_reason(measure: Measure, cheat: Cheat) -> None:
-    outcome = measure(cheat.case)
+    for _ in range(TRIES):
+        outcome = measure(cheat.case)
+        # Who seems slow on a busy host is looked at no further: it wins nothing.
+        if outcome.status in cheat.statuses or outcome.status not in (Status.NOISY, Status.SLOWER):
+            break
     assert outcome.status in cheat.statuses, outcome
     assert any(word in outcome.detail for word in cheat.words), outcome.detail
 
@@ -39,6 +40,10 @@ def test_an_honest_kernel_is_not_refused(measure: Measure, case: Case) -> None:
         if outcome.status is not Status.NOISY:
             break
     assert outcome.status in (Status.OK, Status.SLOWER, Status.NOISY), outcome
+
+
+def test_the_page_lists_this_suite() -> None:
+    assert PAGE.read_text() == page(), "write it anew: python -m tests.hostile.cheats.document"
 
 
 def test_there_are_enough_and_no_two_have_one_name() -> None:

@@ -1,5 +1,6 @@
 """A kernel that attacks the machine: each attempt fails or ends it, and the outcome says which."""
 
+# ruff: noqa: E501 - C sources
 from __future__ import annotations
 
 from pathlib import Path
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.slow
 
 
 def measure(machine: Machine, folder: Path, body: str) -> Outcome:
-    source = f"{HELPERS}{PROBE}\nint opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* p, void* s) {{\n{body}\n}}\n"  # noqa: E501
+    source = f"{HELPERS}{PROBE}\nint opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* p, void* s) {{\n{body}\n}}\n"
     return machine.bench.measure(
         c_artifact(folder, "probe", machine.operator, machine.setting, source), LIMITS
     )
@@ -177,7 +178,7 @@ def test_nothing_can_be_used_up(machine: Machine, tmp_path: Path, what: str) -> 
     body, statuses, words = BOMBS[what]
     body = body if "return" in body else body + " return 0;"
     idle = "static void* idle(void* a) { for (;;) pause(); return a; }"
-    source = f"{HELPERS}{idle}\nint opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* p, void* s) {{\n{body}\n}}\n"  # noqa: E501
+    source = f"{HELPERS}{idle}\nint opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* p, void* s) {{\n{body}\n}}\n"
     before = procfs.available_bytes()
     outcome = machine.bench.measure(
         c_artifact(tmp_path, "bomb", machine.operator, machine.setting, source), LIMITS

@@ -136,3 +136,20 @@ def test_an_incumbent_takes_part() -> None:
     racers = [runner(FakeChild(100.0)), runner(FakeChild(50.0)), runner(FakeChild(80.0))]
     newcomer, incumbent = race(racers, Effort(0.0, 5, stop_losers=False)).timings
     assert newcomer.ratio_to_default > incumbent.ratio_to_default > 1
+
+
+def test_a_contest_ends_when_the_ratio_is_known_well_enough() -> None:
+    steady = [runner(FakeChild(50.0, noise=0.001)), runner(FakeChild(40.0, noise=0.001))]
+    result = race(steady, Effort(5.0, 5, stop_losers=True))
+    assert result.rounds == timer.SETTLED_ROUNDS
+    assert result.timings[0].ratio_to_default == pytest.approx(1.25, rel=0.01)
+    other = FakeChild(40.0, noise=0.1)
+    other.rng = np.random.default_rng(11)
+    restless = [runner(FakeChild(50.0, noise=0.1)), runner(other)]
+    assert race(restless, Effort(0.5, 5, stop_losers=True)).rounds > 2 * timer.SETTLED_ROUNDS
+
+
+def test_what_is_clearly_behind_the_best_so_far_ends_early() -> None:
+    racers = [runner(FakeChild(50.0, noise=0.03)), runner(FakeChild(40.0, noise=0.03))]
+    assert race(racers, Effort(5.0, 5, stop_losers=True), to_beat=3.0).rounds == 5
+    assert race(racers, Effort(0.0, 8, stop_losers=True), to_beat=1.2).rounds == 8
