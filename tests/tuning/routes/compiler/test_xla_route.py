@@ -80,6 +80,16 @@ def test_every_way_of_writing_a_convolution_down_is_the_same(case: Case, variant
     np.testing.assert_allclose(np.asarray(made[0]), answer(case)[0], rtol=2e-4, atol=2e-5)
 
 
+POOLS = [case for case in FAMILIES["pools"] if case.op in ("MaxPool", "AveragePool") and case.outputs == 1]
+
+
+@pytest.mark.parametrize("case", POOLS, ids=str)
+def test_pools_of_slices_are_the_same(case: Case) -> None:
+    operator, inputs = operator_of(case)
+    made = jax.jit(lowered(operator, "shifted"))(inputs[0])
+    np.testing.assert_allclose(np.asarray(made[0]), answer(case)[0], rtol=2e-4, atol=2e-5)
+
+
 WHOLE = np.arange(2 * 9 * 8, dtype=np.float32).reshape(2, 9, 8)
 STRIDED = {
     "turned": ((8, 6), (1, 8), np.arange(48, dtype=np.float32).reshape(6, 8).T),
@@ -174,9 +184,10 @@ def test_candidates_go_with_the_operator() -> None:
         ]
 
     assert labels(Case("Softmax", [normal(4, 16)])) == ["plain"]
-    assert labels(Case("Conv", [normal(1, 4, 8, 8), normal(6, 4, 1, 1)], fixed=[1]))[1] == "product"
+    assert labels(Case("Conv", [normal(1, 4, 8, 8), normal(6, 4, 1, 1)], fixed=[1]))[0] == "product"
     depthwise = Case("Conv", [normal(1, 4, 8, 8), normal(4, 1, 3, 3)], {"group": 4}, fixed=[1])
-    assert labels(depthwise)[1] == "shifted"
+    assert labels(depthwise) == ["shifted", "plain"]
+    assert labels(Case("MaxPool", [normal(1, 4, 8, 8)], {"kernel_shape": [3, 3]})) == ["shifted", "plain"]
 
 
 def test_it_is_registered_and_asking_imports_no_jax() -> None:

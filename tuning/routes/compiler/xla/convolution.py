@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +10,7 @@ from jax import lax
 
 from opatlas.load.torch_ops.site import Site, Unsupported
 from tuning.routes.compiler.xla.elementwise import Builder, Built
-from tuning.routes.compiler.xla.windows import Window, numbers, read_window
+from tuning.routes.compiler.xla.windows import Window, numbers, read_window, slices
 
 _SPATIAL = "DHW"
 
@@ -71,40 +69,19 @@ def _channels_last(site: Site) -> Built:
     return run
 
 
-def _taps(site: Site, window: Window) -> Callable[[jax.Array], list[tuple[tuple[int, ...], jax.Array]]]:
-    """A function from x to one strided slice of it for each element of the window."""
-    pads = [(0, 0), (0, 0), *window.pads]
-    made = site.output().shape[2:]
-
-    def slices(x):
-        padded = jnp.pad(x, pads) if any(map(any, pads)) else x
-        found = []
-        for tap in itertools.product(*map(range, window.kernel)):
-            starts = [at * dilation for at, dilation in zip(tap, window.dilations, strict=True)]
-            limits = [
-                start + (size - 1) * stride + 1
-                for start, size, stride in zip(starts, made, window.strides, strict=True)
-            ]
-            piece = lax.slice(padded, (0, 0, *starts), (*x.shape[:2], *limits), (1, 1, *window.strides))
-            found.append((tap, piece))
-        return found
-
-    return slices
-
-
 def _product(site: Site) -> Built:
-    """One product of the weights with the windows laid side by side (the input itself for 1×1)."""
-    window = _window_of(site)
-    if int(site.attrs.get("group", 1)) != 1:
-        return _conv(site)
-    slices, made = _taps(site, window), site.output().shape
+    """One product for each group: its weights with the windows laid side by side (1×1: the input itself)."""
+    window, groups = _window_of(site), int(site.attrs.get("group", 1))
+    made, rows = site.output().shape, site.shape(1)[0] // groups
 
     def run(x, w, b=None):
-        columns = jnp.stack([piece for _, piece in slices(x)], 2) if len(made) else x
-        columns = columns.reshape(made[0], -1, *made[2:])  # [batch, channel · tap, …]
-        flat = columns.reshape(made[0], columns.shape[1], -1)
-        rows = w.reshape(w.shape[0], -1)
-        out = jnp.matmul(rows, flat[0])[None] if made[0] == 1 else jnp.matmul(rows, flat)
+        columns = jnp.stack([piece for _, piece in slices(x, window, made[2:], window.pads)], 2)
+        columns = columns.reshape(made[0], groups, columns.shape[1] * columns.shape[2] // groups, -1)
+        weights = w.reshape(groups, rows, -1)
+        if groups == 1 and made[0] == 1:
+            out = jnp.matmul(weights[0], columns[0, 0])
+        else:
+            out = jnp.matmul(weights, columns)
         return _with_bias(out.reshape(made), b)
 
     return run
@@ -115,12 +92,11 @@ def _shifted(site: Site) -> Built:
     window, groups = _window_of(site), int(site.attrs.get("group", 1))
     if site.shape(1)[1] != 1 or groups == 1:
         return _conv(site)
-    times = site.shape(1)[0] // groups
-    slices = _taps(site, window)
+    times, made = site.shape(1)[0] // groups, site.output().shape[2:]
 
     def run(x, w, b=None):
         parts = []
-        for tap, piece in slices(x):
+        for tap, piece in slices(x, window, made, window.pads):
             weight = w[(slice(None), 0, *tap)].reshape(1, -1, *(1 for _ in tap))
             parts.append((jnp.repeat(piece, times, 1) if times > 1 else piece) * weight)
         return _with_bias(functools.reduce(jnp.add, parts), b)

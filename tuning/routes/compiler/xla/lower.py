@@ -60,6 +60,10 @@ def _build(operator: Operator, node: Node, variant: str) -> Callable[..., Any]:
         from tuning.routes.compiler.xla.convolution import VARIANTS
 
         return VARIANTS[variant](Site(operator, node, {}))
+    if variant == "shifted" and node.op in ("MaxPool", "AveragePool"):
+        from tuning.routes.compiler.xla.pooling import SHIFTED
+
+        return SHIFTED[node.op](Site(operator, node, {}))
     module = importlib.import_module(f"tuning.routes.compiler.xla.{FAMILY_OF[node.op]}")
     function: Callable[..., Any] = module.BUILDERS[node.op](Site(operator, node, {}))
     return function

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ from jax import lax
 
 from opatlas.load.torch_ops.site import Site
 from tuning.routes.compiler.xla.elementwise import Builder, Built
-from tuning.routes.compiler.xla.windows import Window, read_window
+from tuning.routes.compiler.xla.windows import Window, read_window, slices
 
 
 def _reduce(x: jax.Array, start: Any, fold: Any, window: Window) -> jax.Array:
@@ -37,12 +38,29 @@ def _max(site: Site) -> Built:
     return lambda x: _reduce(x, lowest, lax.max, window)
 
 
-def _average(site: Site) -> Built:
-    window = _window_of(site)
+def _max_of_slices(site: Site) -> Built:
+    """The largest of one strided slice for each element of the window, all in one fused loop."""
+    window, made = _window_of(site), site.output().shape[2:]
+    dtype = jnp.dtype(site.input(0).dtype)
+    lowest = jnp.iinfo(dtype).min if jnp.issubdtype(dtype, jnp.integer) else -jnp.inf
+
+    def run(x):
+        pieces = [piece for _, piece in slices(x, window, made, window.whole_pads, lowest)]
+        return functools.reduce(jnp.maximum, pieces)
+
+    return run
+
+
+def _average(site: Site, *, of_slices: bool = False) -> Built:
+    window, made = _window_of(site), site.output().shape[2:]
     counts = _counts(site, window, site.flag("count_include_pad"))
 
     def run(x):
-        sums = _reduce(x, 0, lax.add, window)
+        if of_slices:
+            pieces = [piece for _, piece in slices(x, window, made, window.whole_pads)]
+            sums = functools.reduce(jnp.add, pieces)
+        else:
+            sums = _reduce(x, 0, lax.add, window)
         if counts.min() == counts.max():
             return sums * jnp.asarray(1 / counts.flat[0], x.dtype)
         return sums / jnp.asarray(counts, x.dtype)
@@ -89,6 +107,12 @@ def _global_max(site: Site) -> Built:
     axes = _over_map(site)
     return lambda x: jnp.max(x, axes, keepdims=True)
 
+
+SHIFTED: dict[str, Builder] = {
+    "AveragePool": functools.partial(_average, of_slices=True),
+    "MaxPool": _max_of_slices,
+}
+"""Pools written down as one slice for each element of the window."""
 
 BUILDERS: dict[str, Builder] = {
     "AveragePool": _average,

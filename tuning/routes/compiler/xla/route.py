@@ -13,7 +13,7 @@ from typing import Any
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
 from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, No, RouteError, Yes
-from tuning.routes.compiler.xla.table import VARIANTS, convolution_variants, missing
+from tuning.routes.compiler.xla.table import VARIANTS, missing, variants
 
 NAME = "xla"
 PROGRAM, OPTIONS = "kernel.stablehlo", "options.json"
@@ -61,10 +61,13 @@ class XlaRoute:
     def candidates(
         self, operator: Operator, target: Target, setting: Setting, budget: Budget
     ) -> Iterator[Candidate]:
-        found = [({"variant": name}, VARIANTS[name]) for name in convolution_variants(operator)]
-        if "avx512f" in target.features:
-            wide: dict[str, Any] = {"variant": "plain", "vector_bits": 512}
-            found.append((wide, "vectors of 512 bits"))
+        found: list[tuple[dict[str, Any], str]] = [
+            ({"variant": name}, VARIANTS[name]) for name in variants(operator)
+        ]
+        if "avx512f" in target.features and names[0] != "product":
+            # LLVM prefers half of what the processor has; loops over exponentials gain from all of it.
+            wide: dict[str, Any] = {"variant": names[0], "vector_bits": 512}
+            found.append((wide, f"{VARIANTS[names[0]]}, vectors of 512 bits"))
         for parameters, label in found[: budget.candidates]:
             yield Candidate(NAME, parameters, label)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from opatlas.identity import Operator
 from opatlas.identity.operator import Node
 
@@ -41,9 +43,9 @@ VARIANTS: dict[str, str] = {
     "plain": "plain",
     "channels-last": "channels-last",
     "product": "as a product",
-    "shifted": "as a sum of shifted products",
+    "shifted": "as one slice for each element of the window",
 }
-"""How a convolution may be written down, with the words for people."""
+"""How convolutions and pools may be written down, with the words for people."""
 
 
 def missing(operator: Operator) -> str | None:
@@ -61,24 +63,25 @@ def missing(operator: Operator) -> str | None:
     return None
 
 
-def convolution_variants(operator: Operator) -> list[str]:
-    """The ways in which the operator's convolutions may be written down, ``plain`` first."""
-    found = ["plain"]
+def variants(operator: Operator) -> list[str]:
+    """The ways in which the operator's convolutions and pools may be written down, best first."""
+    found: list[str] = []
     for node in operator.nodes:
-        if node.op == "Conv":
-            found += [variant for variant in _variants(operator, node) if variant not in found]
-    return found
+        found += [variant for variant in _variants(operator, node) if variant not in found]
+    return found or ["plain"]
 
 
 def _variants(operator: Operator, node: Node) -> list[str]:
+    if node.op in ("MaxPool", "AveragePool"):
+        few = math.prod(int(size) for size in node.attributes["kernel_shape"]) <= MOST_TAPS
+        return ["shifted", "plain"] if few else ["plain"]
+    if node.op != "Conv":
+        return []
     weights = operator.value(node.inputs[1]).shape
-    group = int(node.attributes.get("group", 1))
-    taps = 1
-    for size in weights[2:]:
-        taps *= size
-    if group > 1:
-        return ["shifted", "channels-last"] if weights[1] == 1 and taps <= MOST_TAPS else ["channels-last"]
-    return ["product", "channels-last"] if taps <= MOST_TAPS else ["channels-last"]
+    few = math.prod(weights[2:]) <= MOST_TAPS
+    if int(node.attributes.get("group", 1)) > 1 and weights[1] == 1:
+        return ["shifted", "plain"] if few else ["plain", "channels-last"]
+    return [*(["product"] if few else []), "plain", "channels-last"]
 
 
 MOST_TAPS = 49

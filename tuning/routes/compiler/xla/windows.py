@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jax import lax
 
 from opatlas.load.torch_ops.site import Site
 
@@ -46,6 +51,21 @@ def read_window(site: Site, kernel: Sequence[int]) -> Window:
         reach = (made - 1) * strides[axis] + (kernel[axis] - 1) * dilations[axis] + 1
         extra.append(max(0, reach - size - begins[axis] - ends[axis]))
     return Window(tuple(kernel), strides, dilations, begins, ends, tuple(extra))
+
+
+def slices(
+    x: jax.Array, window: Window, made: Sequence[int], pads: Sequence[tuple[int, int]], fill: float = 0
+) -> Iterator[tuple[tuple[int, ...], jax.Array]]:
+    """For each element of the window its place and the strided slice of the padded ``x`` that it meets."""
+    if any(map(any, pads)):
+        x = jnp.pad(x, [(0, 0), (0, 0), *pads], constant_values=fill)
+    for tap in itertools.product(*map(range, window.kernel)):
+        starts = [at * dilation for at, dilation in zip(tap, window.dilations, strict=True)]
+        limits = [
+            start + (size - 1) * stride + 1
+            for start, size, stride in zip(starts, made, window.strides, strict=True)
+        ]
+        yield tap, lax.slice(x, (0, 0, *starts), (*x.shape[:2], *limits), (1, 1, *window.strides))
 
 
 def _pads(
