@@ -61,9 +61,8 @@ class XlaRoute:
     def candidates(
         self, operator: Operator, target: Target, setting: Setting, budget: Budget
     ) -> Iterator[Candidate]:
-        found: list[tuple[dict[str, Any], str]] = [
-            ({"variant": name}, VARIANTS[name]) for name in variants(operator)
-        ]
+        names = variants(operator)
+        found: list[tuple[dict[str, Any], str]] = [({"variant": name}, VARIANTS[name]) for name in names]
         if "avx512f" in target.features and names[0] != "product":
             # LLVM prefers half of what the processor has; loops over exponentials gain from all of it.
             wide: dict[str, Any] = {"variant": names[0], "vector_bits": 512}
