@@ -25,7 +25,7 @@ from tuning.routes.compiler.tvm.blocks import (
     power_divisor,
     variables,
 )
-from tuning.routes.compiler.tvm.padding import fold_pad, pad_columns, unpadded
+from tuning.routes.compiler.tvm.padding import fold_pad, pad_product, unpadded
 
 _LEAST_WORK = 4096
 """Multiplications below which tiles are not worth their set-up."""
@@ -82,8 +82,10 @@ def schedule_contraction(made: Any, machine: Machine, variant: str, free: set[in
     axes = _axes(made, block)
     columns = _columns(made, block, axes, variant)
     full = lanes_of(made, block, machine)
-    if variant == "packed" and columns and pad_columns(made, block, columns[-1].index, full):
-        axes = _axes(made, block)
+    if variant == "packed" and columns:
+        rows = [axis.index for axis in axes if not axis.reduces and axis.reads == (True, False)]
+        if pad_product(made, block, columns[-1].index, rows[-1] if rows else None, full):
+            axes = _axes(made, block)
     tile = _choose_tile(made, block, axes, machine, variant, shape)
     if tile is None:
         return False
