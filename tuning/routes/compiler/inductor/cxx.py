@@ -16,6 +16,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,9 +37,13 @@ _DEVICE_PARSER = re.compile(
     re.DOTALL,
 )
 _DECLARED = "void parse_device_str(const std::string&, int32_t&, int32_t&);\n"
-_KEEP = """
+_PARSER = """
 namespace torch::aot_inductor {
-__attribute__((used)) static void (*keep_parser)(const std::string&, int32_t&, int32_t&) = parse_device_str;
+void parse_device_str(const std::string& device, int32_t& type, int32_t& index) {
+  AOTI_RUNTIME_CHECK(device == "cpu", "Invalid device: " + device);
+  type = aoti_torch_device_type_cpu();
+  index = -1;
+}
 }
 """
 
@@ -74,6 +79,7 @@ class Compiler:
     target: Target
     shared: Path
     seconds: dict[str, float] = field(default_factory=dict)
+    _wrapper_flags: list[str] = field(default_factory=list)
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -107,25 +113,23 @@ class Compiler:
 
     def run(self, command: str, cwd: str) -> None:
         """One command of Inductor's, with precompiled headers and the shared runtime."""
-        import time
-
         words = shlex.split(command)
         output = words[words.index("-o") + 1] if "-o" in words else ""
         started = time.perf_counter()
         flags = [f"-I{self._slim_folder()}"] if self.shares_runtime() else []
         flags += [*compiler_flags(self.target), "-mtune=native"]
-        if output.endswith(".so") and self.shares_runtime():
-            words.insert(1, str(self._runtime_object(flags, words)))
+        if output.endswith(".so") and self._wrapper_flags and self.shares_runtime():
+            words.insert(1, str(self._runtime_object(words[0])))
         elif output.endswith((".wrapper.o", ".kernel.o")):
-            header = _WRAPPER_HEADER if output.endswith(".wrapper.o") else _KERNEL_HEADER
-            words[1:1] = [
-                "-include",
-                str(self._precompiled(header, [*flags, *_plain_flags(words)], words[0])),
-            ]
+            wrapper = output.endswith(".wrapper.o")
+            flags += _plain_flags(words)
+            header = self._precompiled(_WRAPPER_HEADER if wrapper else _KERNEL_HEADER, flags, words[0])
+            flags = ["-include", str(header), *flags]
+            self._wrapper_flags = flags if wrapper else self._wrapper_flags
+            words = [words[0], *(word for word in words[1:] if word.endswith(".cpp")), "-c", "-o", output]
         _call([words[0], *flags, *words[1:]], cwd)
-        part = "link" if output.endswith(".so") else Path(output).suffixes[-2:-1] or ["other"]
-        name = part if isinstance(part, str) else part[0].lstrip(".")
-        self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - started, 3)
+        part = "link" if output.endswith(".so") else Path(output).suffixes[0][1:] if output else "other"
+        self.seconds[part] = round(self.seconds.get(part, 0.0) + time.perf_counter() - started, 3)
 
     def _precompiled(self, header: str, flags: Sequence[str], compiler: str) -> Path:
         made = self.shared / f"{_digest([compiler, header, *flags])}.h"
@@ -137,20 +141,16 @@ class Compiler:
                 Path(partial).replace(made.with_suffix(".h.gch"))
         return made
 
-    def _runtime_object(self, flags: Sequence[str], link: Sequence[str]) -> Path:
-        """The interface of every model, compiled with PyTorch's own headers."""
-        own = [word for word in flags if not word.startswith("-I")]
-        compile_flags = [word for word in _plain_flags(link) if word not in ("-shared", "-O3")]
-        compile_flags = [word for word in compile_flags if not word.startswith(("-l", "-L"))]
-        made = self.shared / f"{_digest([link[0], *own, *compile_flags])}.runtime.o"
+    def _runtime_object(self, compiler: str) -> Path:
+        """The interface of every model, compiled like a model's own code."""
+        made = self.shared / f"{_digest([compiler, *self._wrapper_flags])}.runtime.o"
         with _locked(made):
             if not made.exists():
                 source = made.with_suffix(".cpp")
-                source.write_text(f"#include <{_WRAPPER_HEADER}>\n{_interface_source()}\n{_KEEP}")
+                source.write_text(f"#include <{_WRAPPER_HEADER}>\n{_interface_source()}\n{_PARSER}")
                 partial = f"{made}.partial"
-                _call(
-                    [link[0], "-O1", *own, *compile_flags, "-c", str(source), "-o", partial], str(self.shared)
-                )
+                flags = [*self._wrapper_flags, "-c", str(source), "-o", partial]
+                _call([compiler, *flags], str(self.shared))
                 Path(partial).replace(made)
         return made
 

@@ -1,0 +1,37 @@
+"""``torch.compile`` as users call it: a baseline for benches, in no registry and published nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opatlas.identity import Operator, Setting, Target
+from opatlas.load.torch_graph import missing
+from tuning.routes.base import Answer, No, Yes
+from tuning.routes.compiler.inductor.cxx import find_cxx
+from tuning.routes.library.recipes import Recipe, RecipeRoute
+
+
+class TorchCompile(RecipeRoute):
+    """``torch.compile(module, mode="max-autotune")``, weights as buffers, compiled before it is timed.
+
+    A laboratory that is warmed with it (``Laboratory.warm((TorchCompile(),))``) compiles an operator in a few
+    seconds in the child that measures it; one that is not needs some 15 s for each.
+    """
+
+    name = "torch_compile"
+    method = "compiler"
+    distributions: tuple[str, ...] = ("torch",)
+    preload: tuple[str, ...] = ("torch", "opatlas.load.torch_compile:warm")
+
+    def available(self, target: Target) -> Answer:
+        if find_cxx() is None:
+            return No("torch.compile needs a C++ compiler: install g++ or clang++, or set CXX")
+        return super().available(target)
+
+    def supports(self, operator: Operator, setting: Setting) -> Answer:
+        reason = missing(operator)
+        return No(reason) if reason else Yes()
+
+    def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
+        call: Recipe = {"library": "torch", "call": "compile"}
+        yield {**call, "mode": "max-autotune", "threads": setting.threads}, "max-autotune"
