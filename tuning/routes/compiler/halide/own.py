@@ -23,15 +23,18 @@ _PARALLEL_WORK = 1 << 16
 def apply(lowered: Lowered, setting: Setting) -> str:
     """Schedule the pipeline; returns the schedule as text. Raises RouteError where it has no one product."""
     funcs = lowered.pipeline.funcs
-    products = [made for made in funcs if made.role == "product"]
-    if len(products) != 1 or len(lowered.outputs) != 1 or any(m.role in ("partial", "total") for m in funcs):
-        raise RouteError("our schedule is for one product with what follows it element by element")
     log: list[str] = []
+    sums = [made for made in funcs if made.role in ("product", "dots")]
+    if len(sums) != 1 or len(lowered.outputs) != 1 or any(m.role in ("partial", "total") for m in funcs):
+        raise RouteError("our schedule is for one product with what follows it element by element")
     for number, made in enumerate(funcs):
         # What comes after the product is left inlined into the result.
-        if made.role == "first" or (made.role == "value" and number < funcs.index(products[0])):
+        if made.role == "first" or (made.role == "value" and number < funcs.index(sums[0])):
             _root(made, lowered, setting, log)
-    _tiles(products[0], lowered, setting, log)
+    if sums[0].role == "product":
+        _tiles(sums[0], lowered, setting, log)
+    else:
+        _dots(sums[0], next(made for made in funcs if made.role == "dot"), lowered, setting, log)
     return "// register tiles\n" + "\n".join(log) + "\n"
 
 
@@ -101,7 +104,8 @@ def _tiles(made: Made, lowered: Lowered, setting: Setting, log: list[str]) -> No
         out.unroll(high_in)
     out.vectorize(wide_in, lanes)
     log.append(f"  .unroll(hi).vectorize(wi, {lanes})")
-    at = _spread(out, outer, made, shape, places, (rows, row), vectors * lanes, setting, log)
+    count = _count(made.shape, {len(made.shape) - 1: vectors * lanes, row: rows})
+    at = _spread(out, outer, count, prod(made.shape) * prod(made.reduced), setting, log)
     _sum(made, at, out, row, lanes, log)
 
 
@@ -115,17 +119,51 @@ def _places(made: Made, shape: tuple[int, ...], layout: str) -> tuple[list[int],
     return list(range(rank)), rank - 2 if rank > 1 else -1
 
 
-def _spread(
-    out: Any,
-    outer: list[Any],
-    made: Made,
-    shape: tuple[int, ...],
-    places: list[int],
-    rows: tuple[int, int],
-    width: int,
-    setting: Setting,
-    log: list[str],
-) -> Any:
+def _dots(made: Made, total: Made, lowered: Lowered, setting: Setting, log: list[str]) -> None:
+    """Both factors lie along the depth: a block of results, each a vector of sums until the end."""
+    hl, out, shape = import_halide(), lowered.outputs[0], lowered.shapes[0]
+    side = 4 if lowered.pipeline.lanes == 16 else 3
+    sizes = {axis: min(shape[axis], side) for axis in range(len(shape))[-2:] if total.shape}
+    if len(sizes) == 2 and 1 in sizes.values():
+        sizes = {axis: 1 if size == 1 else min(shape[axis], 2 * side) for axis, size in sizes.items()}
+    v = [hl.Var(f"d{axis}") for axis in range(len(shape))]
+    blocks = {axis: (hl.Var(f"o{axis}"), hl.Var(f"i{axis}")) for axis in sizes}
+    out.compute_root()
+    log.append(f"{out.name()}.compute_root()")
+    for axis, size in sizes.items():
+        out.split(v[axis], *blocks[axis], size, hl.TailStrategy.ShiftInwards)
+        log.append(f"  .split({v[axis].name()}, o{axis}, i{axis}, {size})")
+    inner = [blocks[axis][1] for axis in reversed(sizes)]
+    outer = [blocks[axis][0] if axis in blocks else v[axis] for axis in reversed(range(len(shape)))]
+    out.reorder(*inner, *outer)
+    for one in inner:
+        out.unroll(one)
+    log.append(f"  .reorder({', '.join(one.name() for one in [*inner, *outer])}), the inner ones unrolled")
+    at = _spread(out, outer, _count(shape, sizes), prod(made.shape) * prod(made.reduced), setting, log)
+    for one in (made, total):
+        one.func.compute_at(out, at).store_in(hl.MemoryType.Stack)
+        log.append(f"{one.func.name()}.compute_at({out.name()}, {at.name()}).store_in(MemoryType::Stack)")
+    lane, places = made.variables[-1], list(reversed(made.variables[:-1]))
+    update = made.func.update(0)
+    update.reorder(lane, *places, *made.func.rvars(0))
+    for stage in (made.func, update):
+        stage.vectorize(lane)
+        for one in places:
+            stage.unroll(one)
+    finish = total.func.update(0)
+    finish.reorder(*total.func.rvars(0), *reversed(total.variables))
+    finish.atomic().vectorize(total.func.rvars(0)[0])
+    for one in total.variables:
+        finish.unroll(one)
+    log.append(f"  lanes vectorised, places unrolled; {total.func.name()} adds a vector's lanes up at once")
+
+
+def _count(shape: tuple[int, ...], tile_of: dict[int, int]) -> int:
+    """How many tiles cover the shape."""
+    return prod(-(-extent // tile_of.get(axis, 1)) for axis, extent in enumerate(shape))
+
+
+def _spread(out: Any, outer: list[Any], tiles: int, work: int, setting: Setting, log: list[str]) -> Any:
     """Fuse the tiles into one loop and give stretches of it to the threads; returns the loop of one tile."""
     hl = import_halide()
     fused = outer[0]
@@ -134,10 +172,7 @@ def _spread(
         out.fuse(fused, one, joined)
         log.append(f"  .fuse({fused.name()}, {one.name()}, {joined.name()})")
         fused = joined
-    tiles = -(-made.shape[-1] // width)
-    for axis, extent in enumerate(made.shape[:-1]):
-        tiles *= -(-extent // rows[0]) if axis == rows[1] else extent
-    if setting.threads < 2 or tiles < 2 or prod(made.shape) * prod(made.reduced) < _PARALLEL_WORK:
+    if setting.threads < 2 or tiles < 2 or work < _PARALLEL_WORK:
         return fused
     stretch = -(-tiles // (setting.threads * _TASKS_PER_THREAD))
     if stretch == 1:

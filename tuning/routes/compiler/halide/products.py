@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from tuning.routes.compiler.halide.pooling import edged, window
@@ -91,13 +90,13 @@ def dot(site: Site, shape: tuple[int, ...], dtype: str, depth: int, term: Any, *
         dtype,
         zero,
         [([steps], lambda s, i, r: s + term(i[:-1], r[0] * lanes + i[-1]))],
-        role="partial",
+        role="dots",
         kept=tuple(range(len(shape))),
     )
     updates = [([lanes], lambda s, i, r: s + partial.at([*i, r[0]]))]
     if depth % lanes:
         updates.append(([depth % lanes], lambda s, i, r: s + term(i, r[0] + steps * lanes)))
-    return p.accumulate("total", shape, dtype, zero, updates, role="total", kept=tuple(range(len(shape))))
+    return p.accumulate("total", shape, dtype, zero, updates, role="dot", kept=tuple(range(len(shape))))
 
 
 def _batch_index(tensor: Tensor, outer: Index) -> list[Any]:
@@ -188,8 +187,3 @@ def conv_transpose(site: Site) -> list[Tensor]:
     if bias is None:
         return [total]
     return [Tensor(made.shape, made.dtype, lambda i: total.at(i) + bias.at([i[1]]))]
-
-
-def multiplications(site_shape: tuple[int, ...], depth: int) -> int:
-    """Multiply-add pairs of a product."""
-    return prod(site_shape) * depth

@@ -36,7 +36,7 @@ class Made:
     func: Any
     shape: tuple[int, ...]
     variables: list[Any]
-    role: str = "value"  # value; first (computed whole, first); product; partial, total
+    role: str = "value"  # value; first (computed whole, first); product; dots, dot; partial, total
     kept: tuple[int, ...] = ()
     reduced: tuple[int, ...] = ()  # extents of the update's reduction domain, outermost first
 
