@@ -29,7 +29,7 @@ class OfferSerializer(serializers.Serializer[Any]):
     difference = serializers.CharField(help_text="From the declared one, in words.")
 
 
-class StandingSerializer(serializers.Serializer[Any]):
+class RouteEnvironmentsSerializer(serializers.Serializer[Any]):
     """A route on a target, and the environments that it has there."""
 
     target = serializers.CharField(source="target.key")
@@ -119,10 +119,10 @@ class Environments(APIView):
         operation_id="environments",
         tags=["environments"],
         summary="Which versions count, by target and route",
-        responses={200: StandingSerializer(many=True), **errors()},
+        responses={200: RouteEnvironmentsSerializer(many=True), **errors()},
     )
     def get(self, request: Request) -> Response:
-        return Response(StandingSerializer(environments.standings(), many=True).data)
+        return Response(RouteEnvironmentsSerializer(environments.standings(), many=True).data)
 
 
 class DeclareEnvironment(APIView):
