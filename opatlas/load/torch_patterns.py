@@ -126,6 +126,46 @@ def _max_with_index(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
     return None
 
 
+def _attention(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
+    """softmax(q·kᵀ·scale + mask)·v, as exporters write ``scaled_dot_product_attention`` out."""
+    by_op: dict[str, list[Node]] = {}
+    for node in operator.nodes:
+        by_op.setdefault(node.op, []).append(node)
+    products = by_op["MatMul"]
+    if len(products) != 2 or not _single_output(operator) or operator.nodes[-1] is not products[1]:
+        return None
+    (turn,), (scaling,), (softmax,) = by_op["Transpose"], by_op["Mul"], by_op["Softmax"]
+    added = by_op.get("Add", [])
+    rank = len(operator.value(turn.inputs[0]).shape)
+    swap = [*range(rank - 2), rank - 1, rank - 2]
+    scores, scaled = products[0].outputs[0], scaling.outputs[0]
+    factors = [number for number in scaling.inputs if number != scores]
+    masks = [number for node in added for number in node.inputs if number != scaled]
+    chained = (
+        list(turn.attributes.get("perm", ())) == swap
+        and products[0].inputs[1] == turn.outputs[0]
+        and len(factors) == 1
+        and len(masks) == len(added) <= 1
+        and softmax.inputs[0] == (added[0].outputs[0] if added else scaled)
+        and products[1].inputs[0] == softmax.outputs[0]
+        and Site(operator, softmax, {}).axis(default=-1) == rank - 1
+    )
+    query, value = products[0].inputs[0], products[1].inputs[1]
+    shapes = [operator.value(number).shape for number in (query, turn.inputs[0], value)]
+    if not chained or rank != 4 or len({shape[:2] for shape in shapes}) != 1:
+        return None
+    if any(size != 1 for size in operator.value(factors[0]).shape):
+        return None
+
+    def attend(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: Any, mask: Any = None
+    ) -> torch.Tensor:
+        # The scale is a tensor here, whose value the operator does not tell.
+        return F.scaled_dot_product_attention(q * scale, k, v, mask, scale=1.0)
+
+    return attend, (query, turn.inputs[0], value, factors[0], *masks)
+
+
 def _keeps(node: Node) -> bool:
     return bool(node.attributes.get("keepdims", 1))
 
@@ -141,4 +181,6 @@ _PATTERNS: dict[str, Callable[[Operator], tuple[Call, tuple[int, ...]] | None]] 
     "ReduceMean+Sub+Mul+ReduceMean": _variance,
     "ArgMax+ReduceMax": _max_with_index,
     "ReduceMax+ArgMax": _max_with_index,
+    "Transpose+MatMul+Mul+Softmax+MatMul": _attention,
+    "Transpose+MatMul+Mul+Add+Softmax+MatMul": _attention,
 }

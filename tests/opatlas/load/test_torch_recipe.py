@@ -18,7 +18,7 @@ from opatlas.identity import Operator, Setting, canonicalise  # noqa: E402
 from opatlas.load import Kernel, KernelFailed, LoadError, Manifest, load  # noqa: E402
 from opatlas.load.torch_graph import run_graph  # noqa: E402
 from opatlas.load.torch_patterns import whole_call  # noqa: E402
-from tests.opatlas.load.operators import Case, integers, ints, laid_out, normal, operator_of  # noqa: E402
+from tests.opatlas.load.operators import Case, integers, ints, laid_out, normal, operator_of, scalar  # noqa: E402
 
 
 def kernel_of(operator: Operator, threads: int = 1, **recipe: Any) -> Kernel:
@@ -93,7 +93,30 @@ PATTERNS = {
         a=ints(2),
     ),
 }
+HEADS = {"q": (2, 3, 4, 8), "k": (2, 3, 5, 8), "v": (2, 3, 5, 6)}
+SCORES: list[tuple] = [
+    ("Transpose", "k", "t", {"perm": [0, 1, 3, 2]}),
+    ("MatMul", "q t", "s", {}),
+    ("Mul", "s f", "m", {}),
+]
+PATTERNS |= {
+    "attention": graph(
+        [*SCORES, ("Softmax", "m", "p", {"axis": -1}), ("MatMul", "p v", "y", {})],
+        HEADS,
+        ["y"],
+        f=scalar(0.3),
+    ),
+    "attention with a mask": graph(
+        [*SCORES, ("Add", "m b", "a", {}), ("Softmax", "a", "p", {"axis": -1}), ("MatMul", "p v", "y", {})],
+        {**HEADS, "b": (4, 5)},
+        ["y"],
+        f=scalar(0.3),
+    ),
+}
 NO_PATTERNS = {
+    "attention over the wrong axis": graph(
+        [*SCORES, ("Softmax", "m", "p", {"axis": 2}), ("MatMul", "p v", "y", {})], HEADS, ["y"], f=scalar(0.3)
+    ),
     "gate with another tensor": graph(
         [("Sigmoid", "x", "s", {}), ("Mul", "z s", "y", {})], {**X, "z": (2, 3, 4)}, ["y"]
     ),
@@ -118,11 +141,13 @@ def test_small_graphs_equal_their_nodes_one_by_one(name: str) -> None:
     operator = {**PATTERNS, **NO_PATTERNS}[name]
     assert (whole_call(operator) is not None) == (name in PATTERNS)
     inputs = {
-        number: np.abs(normal(*operator.inputs[number].shape, seed=number)) + np.float32(0.1)
+        number: np.asarray(np.abs(normal(*operator.inputs[number].shape, seed=number)) + np.float32(0.1))
         for number in operator.tensor_inputs
     }
     wanted = run_graph(operator, {number: torch.from_numpy(array) for number, array in inputs.items()})
-    bound = kernel_of(operator).bind(inputs)
+    kernel = kernel_of(operator)
+    kernel.prepare({number: inputs[number] for number in operator.constant_inputs})
+    bound = kernel.bind({number: inputs[number] for number in operator.runtime_inputs})
     bound()
     for made, want in zip(bound.outputs(), wanted, strict=True):
         np.testing.assert_allclose(made, want.numpy(), rtol=1e-5, atol=1e-6)
