@@ -2,6 +2,7 @@
  * the inverse deviation where they are asked for. Two passes for mean and variance (the row stays in the
  * first-level cache), one to write.
  */
+#include <immintrin.h>
 #include <math.h>
 #include <string.h>
 
@@ -25,11 +26,13 @@ typedef float loose __attribute__((vector_size(V * 4), aligned(4), may_alias));
 static inline vec load(const float* x) { return *(const loose*)x; }
 
 static inline float total(vec v) {
-  float lanes[V];
-  memcpy(lanes, &v, sizeof v);
-  for (int step = V / 2; step; step /= 2)
-    for (int i = 0; i < step; i++) lanes[i] += lanes[i + step];
-  return lanes[0];
+#if V == 16
+  return _mm512_reduce_add_ps((__m512)v);
+#else
+  __m128 s = _mm_add_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+  s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+#endif
 }
 
 static inline float mean_of(const float* x) {

@@ -1,8 +1,8 @@
 /* Softmax over the last axis, dense float32: one read and one write of every row.
  *
- * exp is a polynomial of degree 6 after reduction by ln 2 (relative error below 2e-7). A row that fits the
- * vector registers is never read twice; a longer one stays in the first-level cache between its passes. Rows
- * are shared among the pool's threads in chunks, small inputs are done by the caller alone.
+ * exp(x) is 2^(x * log2 e), with a polynomial of degree 6 for the fraction. A row that fits the vector
+ * registers is never read twice; a longer one stays in the first-level cache between its passes. Rows are
+ * shared among the pool's threads in chunks, small inputs are done by the caller alone.
  */
 #include <immintrin.h>
 #include <math.h>
@@ -26,38 +26,38 @@
 
 typedef float vec __attribute__((vector_size(V * 4)));
 typedef float loose __attribute__((vector_size(V * 4), aligned(4), may_alias));
-typedef int32_t ivec __attribute__((vector_size(V * 4)));
 
 static inline vec all(float x) { return (vec){0} + x; }
+/* 2 to the power of f, for f from -1/2 to 1/2. */
+static inline vec power(vec f) {
+  vec p = all(1.535336188e-4f);
+  p = p * f + 1.339887440e-3f;
+  p = p * f + 9.618437357e-3f;
+  p = p * f + 5.550332471e-2f;
+  p = p * f + 2.402264791e-1f;
+  p = p * f + 6.931472029e-1f;
+  return p * f + 1.0f;
+}
+
+/* exp(x) for x up to 0; what is too small for a float is 0; a NaN stays one (max gives its second operand). */
 #if V == 16
 static inline vec larger(vec a, vec b) { return (vec)_mm512_max_ps((__m512)a, (__m512)b); }
-static inline vec kept_unless_less(vec v, vec x, vec low) {
-  return (vec)_mm512_maskz_mov_ps(_mm512_cmp_ps_mask((__m512)x, (__m512)low, _CMP_NLT_UQ), (__m512)v);
+static inline vec exp_negative(vec x) {
+  __m512 t = (__m512)larger(all(-200.0f), x * 1.44269504f);
+  __m512 n = _mm512_roundscale_ps(t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  return (vec)_mm512_scalef_ps((__m512)power((vec)(t - n)), n);
 }
 #else
 static inline vec larger(vec a, vec b) { return (vec)_mm256_max_ps((__m256)a, (__m256)b); }
-static inline vec kept_unless_less(vec v, vec x, vec low) {
-  return (vec)_mm256_and_ps((__m256)v, _mm256_cmp_ps((__m256)x, (__m256)low, _CMP_NLT_UQ));
+static inline vec exp_negative(vec x) {
+  __m256 least = _mm256_set1_ps(-126.0f), t = _mm256_max_ps(least, (__m256)(x * 1.44269504f));
+  __m256 n = _mm256_round_ps(t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+  __m256 scale = _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23));
+  __m256 y = (__m256)power((vec)(t - n)) * scale;
+  return (vec)_mm256_andnot_ps(_mm256_cmp_ps(t, least, _CMP_EQ_OQ), y);
 }
 #endif
-
-/* exp(x) for x up to 0; exactly 0 below -87; a NaN stays one (max gives its second operand then). */
-static inline vec exp_negative(vec x) {
-  vec low = all(-87.0f), y = larger(low, x);
-  vec shifted = y * 1.44269504f + 12582912.0f; /* the integer nearest, in the last bits */
-  vec n = shifted - 12582912.0f;
-  vec r = y - n * 0.693359375f;
-  r = r - n * -2.12194440e-4f;
-  vec p = all(1.9875691500e-4f);
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
-  vec scale = (vec)(((ivec)shifted << 23) + (127 << 23)); /* what is above the low bits falls off */
-  return kept_unless_less(p * scale, x, low);
-}
 
 static inline vec load(const float* x, int i) {
   if (TAIL && i == WHOLE) {
@@ -76,17 +76,23 @@ static inline void store(float* y, int i, vec v) {
 }
 
 static inline float widest(vec v) {
-  float m = v[0];
-  for (int i = 1; i < V; i++) m = v[i] > m ? v[i] : m;
-  return m;
+#if V == 16
+  return _mm512_reduce_max_ps((__m512)v);
+#else
+  __m128 m = _mm_max_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+  m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+  return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+#endif
 }
 
 static inline float total(vec v) {
-  float lanes[V];
-  memcpy(lanes, &v, sizeof v);
-  for (int step = V / 2; step; step /= 2)
-    for (int i = 0; i < step; i++) lanes[i] += lanes[i + step];
-  return lanes[0];
+#if V == 16
+  return _mm512_reduce_add_ps((__m512)v);
+#else
+  __m128 s = _mm_add_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+  s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+#endif
 }
 
 static inline void row_in_registers(const float* x, float* y) {
