@@ -27,7 +27,7 @@ class Conf:
     tune_slice_s: float = 10.0  # of searching; with building and timing a slice stays below 20 s
     tuning_slices: int = 4  # at most so many slices for an operator of middling worth
     max_backlog_s: float = 6 * 3600.0  # per live worker; beyond it, related operators are postponed
-    declare_after_s: float = 60.0  # nobody brings the declared environment: another is declared; -1: by hand
+    declare_after_s: float = 30.0  # nobody brings the declared environment: another is declared; -1: by hand
     stop_grace_s: float = 3.0  # how long a stopping worker lets a running step end by itself
 
 

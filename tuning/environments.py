@@ -22,9 +22,9 @@ from tuning.models import Revalidated, Revalidation, Verdict, Worker
 from tuning.promote import live_workers
 
 
-def digest_of(versions: Mapping[str, str]) -> str:
-    """How an environment is named: as ``catalog.services.register_environment`` does."""
-    return hashlib.sha256(canonical_json(dict(versions))).hexdigest()
+def digest_of(document: Mapping[str, Any]) -> str:
+    """How the catalogue names an environment by its versions, and a candidate by its parameters."""
+    return hashlib.sha256(canonical_json(dict(document))).hexdigest()
 
 
 def brought(routes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -82,6 +82,9 @@ def _agreeing(theirs: Mapping[str, str], declared: Mapping[str, str]) -> dict[st
     return {route: digest for route, digest in declared.items() if theirs.get(route) == digest}
 
 
+_LOOKED_AT = 500  # declarations: those before can no longer be gone back to by a button
+
+
 @dataclass(frozen=True)
 class Offer:
     """An environment that workers bring, or that was declared before."""
@@ -121,7 +124,8 @@ def standings() -> list[Standing]:
     workers = {number: live_workers(number) for number in {row.target_id for row in rows}}
     past: dict[tuple[int, str], dict[str, Mapping[str, str]]] = defaultdict(dict)
     running: dict[tuple[int, str], Revalidation] = {}
-    for one in Revalidation.objects.select_related("before", "after").order_by("pk"):
+    latest = Revalidation.objects.select_related("before", "after").order_by("-pk")[:_LOOKED_AT]
+    for one in latest:
         for environment in filter(None, (one.before, one.after)):
             past[one.target_id, one.route][environment.digest] = environment.versions
         if one.finished_at is None:
@@ -172,9 +176,14 @@ def difference(mine: Mapping[str, str], declared: Mapping[str, str]) -> str:
 
 def undeclared() -> dict[tuple[str, str], str]:
     """(worker, route) → how what this live worker brings differs from what is declared."""
-    return {
-        (worker, standing.route): offer.difference
-        for standing in standings()
-        for offer in standing.others
-        for worker in offer.workers
-    }
+    declared: dict[int, dict[str, Environment]] = defaultdict(dict)
+    for row in DeclaredEnvironment.objects.select_related("environment"):
+        declared[row.target_id][row.route] = row.environment
+    found = {}
+    for target_id, by_route in declared.items():
+        for worker in live_workers(target_id):
+            for route, digest in brought(worker.routes).items():
+                if route in by_route and by_route[route].digest != digest:
+                    mine = worker.routes[route].get("versions", {})
+                    found[worker.name, route] = difference(mine, by_route[route].versions)
+    return found

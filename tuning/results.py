@@ -15,7 +15,7 @@ from django.db.models.functions import Coalesce, Now
 
 from catalog.choosing import Ratios, beats
 from catalog.models import Artifact as ArtifactRow
-from catalog.models import Best, Environment
+from catalog.models import Best, Environment, Implementation
 from catalog.services import (
     Evidence,
     NewResult,
@@ -23,17 +23,21 @@ from catalog.services import (
     artifact_files,
     publish,
     register_environment,
+    set_aside,
     store_artifact,
 )
 from opatlas.identity.operator import canonical_json
 from opatlas.load import Manifest
 from tuning.claims import Claim
-from tuning.environments import declared_for
+from tuning.environments import declared_for, digest_of
 from tuning.knowledge import why_not_publish
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Exploration, Trial
 from tuning.routes.base import Artifact, Candidate, Route
 from tuning.signing import signing_key
+
+WRONG = (Status.WRONG_RESULT, Status.NOT_FINITE, Status.WROTE_INPUT, Status.CHEATED)
+"""What no accident explains: the candidate itself is not fit to be served."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +57,27 @@ class Tried:
 
 
 def keep_trial(tried: Tried) -> Trial:
-    """Keep what came of a candidate that is not published. Raises StaleLease when the claim was lost."""
+    """Keep what came of a candidate that is not published. Raises StaleLease when the claim was lost.
+
+    What has been served and is found to be wrong in its own environment is served no longer. A mishap
+    (a crash, a noisy host) is no such finding.
+    """
     environment = register_environment(tried.route.versions())
     with tried.claim.writing():
-        return _insert_trial(tried, None, environment)
+        trial = _insert_trial(tried, None, environment)
+        if tried.outcome.status in WRONG and tried.candidate is not None:
+            row = tried.row
+            served = Implementation.objects.filter(
+                operator=row.operator_id,
+                target=row.target_id,
+                setting=row.setting_id,
+                scope=row.scope,
+                route=tried.route.name,
+                candidate_sha256=digest_of(tried.candidate.parameters),
+                environment=environment,
+            )
+            set_aside(served, f"{tried.outcome.status}: {tried.outcome.detail}")
+    return trial
 
 
 def publish_trial(

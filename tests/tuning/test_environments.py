@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -10,12 +11,13 @@ from django.db.models.functions import Now
 
 from catalog.models import Best, BestChange, DeclaredEnvironment, Implementation, Measurement, Miss, Target
 from catalog.services import register_environment
+from opatlas.identity.operator import canonical_json
 from tests.tuning.fakes import FakeRoute
 from tuning import declaring, revalidation
 from tuning.declaring import NotDeclared, declare
 from tuning.models import Exploration, Revalidated, Revalidation, Stage, State, Trial, Worker
 from tuning.promote import promote_misses
-from tuning.rounds import begin_rounds
+from tuning.rounds import ask_for_round, begin_rounds
 
 pytestmark = pytest.mark.django_db
 
@@ -169,7 +171,7 @@ def test_an_undeclared_worker_that_is_alone_keeps_evidence_that_leads_once_decla
     assert Measurement.objects.filter(ratio_to_default__gt=4.9).exists()
     assert declaring.follow_workers() == 0  # since now; it takes a while
     key = (target.pk, "quick")
-    declaring._missing_since[key] -= 61.0
+    declaring._missing_since[key] -= 31.0
     assert declaring.follow_workers() == 1
     assert DeclaredEnvironment.objects.get(route="quick").environment == version("2")
     new.run_until_idle()
@@ -348,6 +350,35 @@ def test_a_route_that_nobody_knows_is_refused(explored, target) -> None:
     with pytest.raises(NotDeclared, match="Nothing is known"):
         declare(target, "qiuck", version("2"), "anna")
     assert not DeclaredEnvironment.objects.filter(route="qiuck").exists()
+
+
+def test_a_served_candidate_that_turns_out_wrong_is_no_longer_served(explored, worker_with) -> None:
+    """The same version, and a check that got stricter, or a kernel that was lucky."""
+    worker = explored(quick("1"), FakeRoute("other", offers=[{"ratio": 1.5}]))
+    Implementation.objects.filter(route="quick").update(candidate={"ratio": 2.0, "behave": "wrong"})
+    implementation = Implementation.objects.get(route="quick")
+    digest = hashlib.sha256(canonical_json(implementation.candidate)).hexdigest()
+    Implementation.objects.filter(pk=implementation.pk).update(candidate_sha256=digest)
+    worker.tools.routes[1].offers = ({"ratio": 2.0, "behave": "wrong"},)
+    ask_for_round(Exploration.objects.all(), ["quick"], "looked at again")
+    worker.run_until_idle()
+    assert winner()[:2] == ("other", 1.5)
+    implementation.refresh_from_db()
+    assert implementation.failed_reason.startswith("wrong_result")
+    assert "failed" in BestChange.objects.latest("pk").reason
+
+
+def test_a_mishap_is_no_reason_to_stop_serving(explored) -> None:
+    worker = explored(quick("1"))
+    for behaviour in ("crashed", "noisy", "build_failed"):
+        Implementation.objects.filter(route="quick").update(candidate={"ratio": 2.0, "behave": behaviour})
+        digest = hashlib.sha256(canonical_json({"ratio": 2.0, "behave": behaviour})).hexdigest()
+        Implementation.objects.filter(route="quick").update(candidate_sha256=digest)
+        worker.tools.routes[1].offers = ({"ratio": 2.0, "behave": behaviour},)
+        ask_for_round(Exploration.objects.all(), ["quick"], "looked at again")
+        worker.run_until_idle()
+        assert Trial.objects.filter(status=behaviour).exists()
+    assert winner()[:2] == ("quick", 2.0)
 
 
 def test_an_idle_service_looks_for_little(explored, django_assert_max_num_queries) -> None:
