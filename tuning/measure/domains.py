@@ -62,6 +62,8 @@ _BY_POSITION: dict[str, dict[int, Kind]] = {
     "Atanh": {0: "unit"},
     "Acosh": {0: "above_one"},
     "GridSample": {1: "unit"},
+    # Scores of thousands let the rounding of one product decide which value is taken: nobody could be right.
+    "Attention": {0: "unit", 1: "unit"},
     "ReduceProd": {0: "near_one"},
     "ReduceLogSum": {0: "positive"},
     "BatchNormalization": {1: "positive", 4: "positive"},

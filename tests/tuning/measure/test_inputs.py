@@ -48,6 +48,14 @@ def test_arguments_lie_where_the_function_does(op: str, smallest: float, rng: np
         assert make_runtime(node(op, f32(500)), distribution, rng)[0].min() > smallest
 
 
+def test_queries_and_keys_leave_scores_that_float32_can_tell_apart(rng: np.random.Generator) -> None:
+    heads = f32(1, 2, 64, 64)
+    for distribution in DISTRIBUTIONS:
+        found = make_runtime(node("Attention", heads, heads, heads), distribution, rng)
+        query, key = (found[number].reshape(2, 64, 64) for number in (0, 1))
+        assert np.abs(query @ key.transpose(0, 2, 1)).max() < 64 and query.std() > 0.5
+
+
 def test_variances_are_positive(rng: np.random.Generator) -> None:
     constant = f32(16, const=True)
     operator = node("BatchNormalization", f32(1, 16, 4, 4), constant, constant, constant, constant)
