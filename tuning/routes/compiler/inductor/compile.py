@@ -88,6 +88,7 @@ def options(target: Target, setting: Setting, parameters: Mapping[str, Any]) -> 
         "cpp.threads": setting.threads,
         "cpp.simdlen": vector_bits(target) or 1,
         "cpp.march": "",  # the target's features are told one by one instead
+        "always_keep_tensor_constants": True,  # else up to 8 numbers would be written into the code
         "aot_inductor.enable_line_tables": False,
         "aot_inductor.precompile_headers": False,  # they are, but not again for every build
         "aot_inductor.package_constants_in_so": False,
