@@ -147,6 +147,18 @@ def _space_to_depth(site: Site) -> Built:
     return lambda x: x.reshape(inner).permute(0, 3, 5, 1, 2, 4).reshape(made)
 
 
+def _column_to_image(site: Site) -> Built:
+    """Blocks summed back into an image: PyTorch's fold, two dimensions and the same padding on both sides."""
+    image, block = tuple(site.numbers(1, "image_shape")), tuple(site.numbers(2, "block_shape"))
+    pads = tuple(int(pad) for pad in site.attrs.get("pads", (0,) * 2 * len(image)))
+    begins, ends = pads[: len(image)], pads[len(image) :]
+    if len(image) != 2 or begins != ends:
+        raise Unsupported("Col2Im of other than two dimensions, or with one-sided padding")
+    strides = tuple(int(step) for step in site.attrs.get("strides", (1, 1)))
+    dilations = tuple(int(step) for step in site.attrs.get("dilations", (1, 1)))
+    return lambda x, *_: F.fold(x, image, block, dilations, begins, strides)
+
+
 def _range(site: Site) -> Built:
     start, stop, step = (site.scalar(position) for position in range(3))
     if start is None or stop is None or step is None:
@@ -168,6 +180,7 @@ def _size(site: Site) -> Built:
 
 
 BUILDERS: dict[str, Callable[[Site], Built]] = {
+    "Col2Im": _column_to_image,
     "Concat": _concat,
     "DepthToSpace": _depth_to_space,
     "Expand": _expand,

@@ -18,15 +18,15 @@ _FAMILIES = {
     "indexing": """Gather GatherElements GatherND OneHot ReverseSequence ScatterElements
         ScatterND""",
     "linear": "Det Einsum Gemm MatMul Trilu",
-    "movement": """Concat DepthToSpace Expand Flatten Pad Range Reshape Shape Size Slice SpaceToDepth Split
-        Squeeze Tile Transpose Unsqueeze""",
+    "movement": """Col2Im Concat DepthToSpace Expand Flatten Pad Range Reshape Shape Size Slice SpaceToDepth
+        Split Squeeze Tile Transpose Unsqueeze""",
     "normalisation": """BatchNormalization GroupNormalization InstanceNormalization LRN LayerNormalization
         LpNormalization MeanVarianceNormalization RMSNormalization""",
     "pooling": "AveragePool GlobalAveragePool GlobalMaxPool LpPool MaxPool",
     "reduction": """ArgMax ArgMin CumSum NegativeLogLikelihoodLoss ReduceL1 ReduceL2 ReduceLogSum
         ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare
         SoftmaxCrossEntropyLoss TopK""",
-    "resize": "Resize",
+    "resize": "GridSample Resize",
 }
 
 FAMILY_OF: dict[str, str] = {name: family for family, names in _FAMILIES.items() for name in names.split()}
@@ -60,10 +60,27 @@ def _narrow(operator: Operator, node: Node) -> str | None:
     return f"PyTorch's CPU has no {value.dtype} {node.op}" if value.dtype in ("float16", "bfloat16") else None
 
 
+def _sampling(operator: Operator, node: Node) -> str | None:
+    rank = len(operator.value(node.inputs[0]).shape)
+    if rank not in (4, 5):
+        return f"PyTorch has no GridSample over {rank - 2} dimensions"
+    cubic = rank == 5 and node.attributes.get("mode") == "cubic"
+    return "PyTorch has no cubic GridSample over 3 dimensions" if cubic else None
+
+
+def _folding(operator: Operator, node: Node) -> str | None:
+    pads = tuple(node.attributes.get("pads", (0, 0, 0, 0)))
+    if len(operator.value(node.outputs[0]).shape) != 4 or pads[:2] != pads[2:]:
+        return "PyTorch has Col2Im over two dimensions with the same padding on both sides only"
+    return None
+
+
 _LIMITS: dict[str, Callable[[Operator, Node], str | None]] = {
     "AveragePool": _narrow,
+    "Col2Im": _folding,
     "Conv": _conv,
     "ConvTranspose": _conv,
     "Det": _narrow,
+    "GridSample": _sampling,
     "LRN": _narrow,
 }

@@ -154,4 +154,15 @@ def _weighted(x: torch.Tensor, axis: int, rows: torch.Tensor, weights: np.ndarra
     return functools.reduce(torch.add, parts)
 
 
-BUILDERS: dict[str, Callable[[Site], Built]] = {"Resize": _resize}
+_SAMPLING = {"linear": "bilinear", "bilinear": "bilinear", "nearest": "nearest", "cubic": "bicubic"}
+
+
+def _grid_sample(site: Site) -> Callable[..., torch.Tensor]:
+    mode = _SAMPLING[str(site.attrs.get("mode", "linear"))]
+    if mode == "bicubic" and site.rank() != 4:
+        raise Unsupported("cubic GridSample of other than two dimensions")
+    padding, corners = str(site.attrs.get("padding_mode", "zeros")), site.flag("align_corners")
+    return lambda x, grid: F.grid_sample(x, grid, mode, padding, corners)
+
+
+BUILDERS: dict[str, Callable[[Site], Built]] = {"GridSample": _grid_sample, "Resize": _resize}

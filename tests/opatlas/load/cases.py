@@ -394,6 +394,13 @@ REDUCTIONS = [
 ]
 
 MOVEMENTS = [
+    Case("Col2Im", [normal(2, 12, 20), ints(5, 7), ints(2, 3)], fixed=[1, 2]),
+    Case(
+        "Col2Im",
+        [normal(1, 12, 9), ints(5, 5), ints(2, 2)],
+        {"pads": [1, 0, 1, 0], "strides": [2, 1], "dilations": [1, 2]},
+        fixed=[1, 2],
+    ),
     Case("Concat", [normal(2, 3), normal(4, 3)], {"axis": 0}),
     Case("Concat", [normal(2, 3), normal(2, 1), normal(2, 5)], {"axis": -1}),
     Case("Split", [normal(6, 4), ints(2, 1, 3)], {"axis": 0}, fixed=[1], outputs=3),
@@ -478,6 +485,16 @@ def _scales(*numbers: float) -> np.ndarray:
 
 
 RESIZES = [
+    *(
+        Case(
+            "GridSample",
+            [normal(2, 3, 5, 6), np.tanh(normal(2, 4, 3, 2)) * np.float32(1.2)],
+            {"mode": mode, "padding_mode": padding, "align_corners": corners},
+        )
+        for mode in ("linear", "nearest", "cubic")
+        for padding, corners in (("zeros", 0), ("border", 1), ("reflection", 0))
+    ),
+    Case("GridSample", [normal(1, 2, 3, 4, 5), np.tanh(normal(1, 2, 3, 4, 3))], {"mode": "linear"}),
     *(
         Case(
             "Resize",

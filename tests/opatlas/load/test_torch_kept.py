@@ -223,7 +223,7 @@ def test_what_leaves_or_is_read_twice_is_not_fused() -> None:
         {"call": "onednn", "epilogue": "burnt"},
         {"call": "onednn", "form": "product"},
         {"call": "mkl", "buffers": "kept"},
-        {"call": "compile"},
+        {"call": "script"},
     ],
     ids=str,
 )
