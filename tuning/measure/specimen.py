@@ -73,6 +73,10 @@ class Specimen:
             slot.flat(self.inputs.map)[...] = held[number]
         self._own.append(held)
 
+    def runtime_spans(self) -> list[np.ndarray]:
+        """The parent's copies of one set's inputs."""
+        return list(self._own[0].values())
+
     @property
     def held(self) -> int:
         """The number of the set that is held back, among the references."""
