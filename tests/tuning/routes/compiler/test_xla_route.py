@@ -90,6 +90,42 @@ def test_pools_of_slices_are_the_same(case: Case) -> None:
     np.testing.assert_allclose(np.asarray(made[0]), answer(case)[0], rtol=2e-4, atol=2e-5)
 
 
+def bytes_of(*shape: int, dtype: type = np.uint8) -> np.ndarray:
+    low = np.iinfo(dtype).min
+    return np.random.default_rng(2).integers(low, low + 256, shape).astype(dtype)
+
+
+NARROW = [
+    Case("QuantizeLinear", [normal(3, 8), np.float32(0.02), np.uint8(7)]),
+    Case(
+        "QuantizeLinear",
+        [normal(3, 8), np.full(8, 0.03, np.float32), bytes_of(8, dtype=np.int8)],
+        {"axis": 1},
+    ),
+    Case("DequantizeLinear", [bytes_of(3, 8), np.float32(0.02), np.uint8(7)]),
+    Case("DequantizeLinear", [bytes_of(3, 8), np.full(3, 0.1, np.float32), bytes_of(3)], {"axis": 0}),
+    Case("DynamicQuantizeLinear", [normal(3, 8)], outputs=3),
+    Case("MatMulInteger", [bytes_of(3, 8), bytes_of(8, 5)]),
+    Case("MatMulInteger", [bytes_of(3, 8), bytes_of(8, 5, dtype=np.int8), np.uint8(9), np.int8(-3)]),
+    Case(
+        "ConvInteger",
+        [bytes_of(1, 2, 6, 6), bytes_of(3, 2, 3, 3), np.uint8(5), np.uint8(3)],
+        {"pads": [1] * 4},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", NARROW, ids=str)
+def test_whole_numbers_of_8_bits_are_exact(case: Case) -> None:
+    case = replace(case, inputs=[np.asarray(array) for array in case.inputs])
+    operator, inputs = operator_of(case)
+    with jax.enable_x64(True):
+        made = jax.jit(lowered(operator, "plain"))(*[inputs[number] for number in operator.tensor_inputs])
+    for array, value, want in zip(made, operator.output_values, answer(case), strict=True):
+        assert str(array.dtype) == value.dtype
+        np.testing.assert_allclose(np.asarray(array), want, rtol=1e-6)
+
+
 WHOLE = np.arange(2 * 9 * 8, dtype=np.float32).reshape(2, 9, 8)
 STRIDED = {
     "turned": ((8, 6), (1, 8), np.arange(48, dtype=np.float32).reshape(6, 8).T),
