@@ -19,14 +19,14 @@
 #define LEFT ATTR_PADS_1
 #define PLANES (IN0_DIM0 * C)
 
-#if defined(__AVX512F__) && OW >= 16
+#if defined(__AVX512F__) && OW >= 14
 #define V 16
 #elif OW >= 8
 #define V 8
 #else
 #define V 4
 #endif
-#define R 4                                        /* output rows computed together */
+#define R (K == 7 && OH % 7 == 0 ? 7 : 4)          /* output rows computed together */
 #define PHASE (OW + (K - 1) / S + V)               /* columns of one phase */
 #define LINE (PHASE * S)                           /* floats of a padded row */
 #define HEIGHT ((OH + R - 1) / R * R * S + K - 1)  /* padded rows */
@@ -54,7 +54,7 @@ static void plane(float* padded, const float* x, const float* w, float bias, flo
     for (int step = 0; step < STEPS; step++) {
       int at = OW >= V && step == STEPS - 1 ? OW - V : step * V;
       vec sum[R];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int r = 0; r < R; r++) sum[r] = (vec){0} + bias;
 #pragma GCC unroll 16
       for (int line = 0; line < (R - 1) * S + K; line++) {
@@ -62,7 +62,7 @@ static void plane(float* padded, const float* x, const float* w, float bias, flo
 #pragma GCC unroll 8
         for (int k = 0; k < K; k++) {
           vec v = *(const loose*)(from + k % S * PHASE + k / S);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
           for (int r = 0; r < R; r++)
             if (line >= r * S && line < r * S + K) sum[r] += v * w[(line - r * S) * K + k];
         }
