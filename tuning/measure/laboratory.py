@@ -47,7 +47,8 @@ PRELOAD: Mapping[str, tuple[str, ...]] = {
     "library": (
         *("numpy", "onnx", "torch", "onnxruntime"),
         *(*_MEASURING, "opatlas.load.torch_recipe", "opatlas.load.onnxruntime_recipe"),
-        *("opatlas.load.numpy_recipe", "tuning.routes.registry", "tuning.measure.reference"),
+        *("opatlas.load.numpy_recipe", "opatlas.load.numpy_arrays", "opatlas.load.torch_variants"),
+        *("tuning.routes.registry", "tuning.measure.reference"),
     ),
 }
 """What a zygote imports beside its routes' ``preload``. ``native`` runs compiled candidates: it shares
