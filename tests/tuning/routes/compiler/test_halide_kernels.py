@@ -91,6 +91,7 @@ FAMILIES: dict[str, Callable[[], Operator]] = {
     "matmul batched": lambda: one("MatMul", (2, 3, 24, 16), (2, 3, 16, 40)),
     "matmul of columns": lambda: one("MatMul", (16, 64), strided((1, 64), 64, 32)),
     "gemm, packed": lambda: one("Gemm", (5, 33), const(40, 33), const(40), transB=1, alpha=0.5, beta=2.0),
+    "gemm, panels": lambda: one("Gemm", (9, 33), const(256, 33), const(1, 256), transB=1),
     "gemm, both turned": lambda: one("Gemm", (65, 9), (17, 65), transA=1, transB=1),
     "matmul, vector": lambda: one("MatMul", (3, 16, 70), (70,)),
     "softmax": lambda: one("Softmax", (6, 133), axis=-1),

@@ -106,16 +106,25 @@ class _Lowering:
     def _input(self, number: int) -> Tensor:
         value, hl = self.operator.inputs[number], self.hl
         kind = hl.UInt(8) if value.dtype == "bool" else self.p.type(value.dtype)
-        parameter = hl.ImageParam(kind, max(1, len(value.shape)), f"in{number}")
+        # A constant that will be cut into panels has an axis more.
+        alone = self.uses[number] == 1 and value.role == "const"
+        second = self.operator.nodes[0].inputs[1:2] == (number,)
+        more = self.p.layout == products.PANELS and alone and second and len(value.shape) == 2
+        rank = max(1, len(value.shape)) + more
+        parameter = hl.ImageParam(kind, rank, f"in{number}")
         self.parameters[number] = parameter
 
         def at(index: Index) -> Any:
             order = self.p.packed.get(number)
-            place = list(index) if order is None else [index[axis] for axis in order]
+            place = list(index)
+            if number in self.p.panels:
+                axis, width = self.p.panels[number]
+                place[axis : axis + 1] = [place[axis] / width, place[axis] % width]
+            if order is not None:
+                place = [place[axis] for axis in order]
             found = parameter[list(reversed(place or [hl.Expr(0)]))]
             return found != hl.cast(hl.UInt(8), hl.Expr(0)) if value.dtype == "bool" else found
 
-        alone = self.uses[number] == 1 and value.role == "const"
         return Tensor(value.shape, value.dtype, at, cheap=True, number=number if alone else -1)
 
     def _output(self, place: int, value: Value, tensor: Tensor) -> Any:
@@ -141,6 +150,10 @@ class _Lowering:
         """Tell the parameter its shape and strides."""
         value, order = self.operator.inputs[number], self.p.packed.get(number)
         shape, strides = value.shape or (1,), value.strides or dense_strides(value.shape) or (1,)
+        if number in self.p.panels:
+            axis, width = self.p.panels[number]
+            shape = (*shape[:axis], shape[axis] // width, width, *shape[axis + 1 :])
+            strides = (*strides[:axis], strides[axis] * width, strides[axis], *strides[axis + 1 :])
         if order is not None:
             seen = tuple(shape[axis] for axis in order)
             lying = dense_strides(seen)

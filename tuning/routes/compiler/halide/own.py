@@ -14,6 +14,7 @@ from tuning.routes.base import RouteError
 from tuning.routes.compiler.halide.lower import Lowered
 from tuning.routes.compiler.halide.machine import import_halide
 from tuning.routes.compiler.halide.site import Made
+from tuning.routes.compiler.halide.tiles import tile
 
 _TASKS_PER_THREAD = 16
 _PARALLEL_WORK = 1 << 16
@@ -38,29 +39,6 @@ def apply(lowered: Lowered, setting: Setting) -> str:
     return "// register tiles\n" + "\n".join(log) + "\n"
 
 
-def tile(shape: tuple[int, ...], row_axis: int, lanes: int, registers: int) -> tuple[int, int, int]:
-    """(rows, vectors, lanes) of a tile: sums fill the registers that the factors leave free."""
-    wide = shape[-1]
-    while lanes > wide and lanes > 1:
-        lanes //= 2
-    across = -(-wide // lanes)
-    rows = shape[row_axis] if row_axis >= 0 else 1
-    best, best_cost = (1, 1), float("inf")
-    for vectors in range(1, min(across, 8) + 1):
-        if vectors * lanes > wide:
-            continue
-        for high in range(1, min(rows, 14) + 1):
-            if high * vectors + vectors + 1 > registers:
-                continue
-            waste = (-(-rows // high) * high / rows) * (-(-across // vectors) * vectors / across)
-            # Loads per multiply-add: one vector is shared by the rows, one element by the vectors. And a
-            # few sums at a time cannot hide how long one takes.
-            cost = waste * (1 + 1 / high + 0.5 / vectors) * max(1.0, 8 / (high * vectors))
-            if cost < best_cost:
-                best, best_cost = (high, vectors), cost
-    return (*best, lanes)
-
-
 def _root(made: Made, lowered: Lowered, setting: Setting, log: list[str]) -> None:
     """A padded or moved input: computed whole, first."""
     func, lanes = made.func, lowered.pipeline.lanes
@@ -79,8 +57,7 @@ def _tiles(made: Made, lowered: Lowered, setting: Setting, log: list[str]) -> No
     hl, p = import_halide(), lowered.pipeline
     out, shape = lowered.outputs[0], lowered.shapes[0]
     places, row = _places(made, shape, p.layout)
-    registers = 32 if p.lanes == 16 else 16
-    rows, vectors, lanes = tile(made.shape, row, p.lanes, registers)
+    rows, vectors, lanes = tile(made.shape, row, p.lanes, whole=p.layout == "panels")
     v = [hl.Var(f"d{axis}") for axis in range(len(shape))]  # the output's, in its own order
     wide, high = v[places[-1]], v[places[row]] if row >= 0 else None
     shift = hl.TailStrategy.ShiftInwards

@@ -2,16 +2,19 @@
 
 ``layout`` says which axis of the result lies innermost while it is summed up: ``rows`` (the result's own), or
 ``channels``, for which constant weights are packed ahead and the result is turned round at the end.
+``panels`` is ``rows`` with a constant matrix cut into panels ahead.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from tuning.routes.base import RouteError
 from tuning.routes.compiler.halide.pooling import edged, window
 from tuning.routes.compiler.halide.site import Index, Site, Tensor, broadcast
+from tuning.routes.compiler.halide.tiles import tile
 
-CHANNELS_LAST = "channels"
+CHANNELS_LAST, PANELS = "channels", "panels"
 
 
 def packed(site: Site, position: int, order: tuple[int, ...]) -> Tensor:
@@ -26,6 +29,20 @@ def packed(site: Site, position: int, order: tuple[int, ...]) -> Tensor:
     return tensor
 
 
+def panelled(site: Site, turned: bool) -> Tensor:
+    """A constant second factor cut into panels as wide as a register tile, each dense from top to bottom:
+    rows of a wide matrix lie so far apart that every one costs a look at another page."""
+    tensor, made = site.tensor(1), site.output()
+    if tensor.number < 0 or len(tensor.shape) != 2 or len(made.shape) != 2:
+        raise RouteError("panels are for one constant matrix")
+    _, vectors, lanes = tile(made.shape, 0, site.p.lanes, whole=True)
+    if made.shape[1] % (vectors * lanes):
+        raise RouteError("panels do not cover the matrix")
+    site.p.panels[tensor.number] = (0 if turned else 1, vectors * lanes)
+    site.p.packed[tensor.number] = (0, 2, 1) if turned else (1, 0, 2)
+    return tensor
+
+
 def matmul(site: Site) -> list[Tensor]:
     """MatMul and Gemm. (…, M, K) · (…, K, N), either side transposed by Gemm's attributes."""
     p, made = site.p, site.output()
@@ -34,7 +51,7 @@ def matmul(site: Site) -> list[Tensor]:
     a = p.stored(site.tensor(0))
     rank_b = len(site.value(1).shape)
     order = (*range(rank_b - 2), rank_b - 1, rank_b - 2) if turned_b else tuple(range(rank_b))
-    b = packed(site, 1, order)
+    b = packed(site, 1, order) if p.layout != PANELS else panelled(site, turned_b)
     a_vector, b_vector = len(a.shape) == 1, len(b.shape) == 1
     depth = a.shape[-2] if turned_a else a.shape[-1]
     batch = made.shape[: len(made.shape) - 2 + a_vector + b_vector]

@@ -52,6 +52,7 @@ class Pipeline:
     layout: str  # of products: see products.py
     funcs: list[Made] = field(default_factory=list)
     packed: dict[int, tuple[int, ...]] = field(default_factory=dict)  # constant input → order of its axes
+    panels: dict[int, tuple[int, int]] = field(default_factory=dict)  # … → (axis cut first, width of a piece)
 
     @cached_property
     def hl(self) -> Any:
@@ -116,7 +117,7 @@ def constant(kind: Any, value: float | int | bool) -> Any:
     """The number as an expression of Halide's type ``kind``, without a detour by float32."""
     hl = import_halide()
     if kind.is_float():
-        return hl.f64(value) if kind.bits() == 64 else hl.f32(value)
+        return hl.f64(float(value)) if kind.bits() == 64 else hl.f32(float(value))
     return hl.cast(kind, hl.Expr(int(value)))
 
 
