@@ -31,7 +31,7 @@ How it is done, in short:
 - Outputs of *timed* calls are checked after the inputs were exchanged in place.
 - After timing, runs of unknown number follow in which no two calls share their inputs. The last one's values are
   made on the spot, and their reference is in no child. These runs must be right, and may not take much longer
-  than timed ones (2.5 times and a few microseconds; with several threads up to 105 more, for waking them).
+  than timed ones (2.5 times, a few microseconds and a tenth of the copying; with several threads up to 105 more, for waking them).
 - A compiled kernel must leave threads, processes, signal handling, priority, CPUs, rounding, memory and loaded
   code as they were.
 
