@@ -23,8 +23,7 @@ Say = Callable[[str], None]
 def explore(entrants: Sequence[Entrant], home: Path, budget_s: float, say: Say) -> float:
     """Explore until all explorations have ended or the budget is spent; returns the seconds it took.
 
-    On kept state it goes on where it stopped. Hand-written kernels take part: the examples are submitted by
-    one user and approved by another, as any would be.
+    On kept state it goes on where it stopped. Hand-written kernels take part, once they were approved.
     """
     from catalog import services
     from tuning import queues
@@ -36,40 +35,49 @@ def explore(entrants: Sequence[Entrant], home: Path, budget_s: float, say: Say) 
         stack.wait_until_up()
         _until(_warm, WARM_WAIT_S, "warm workers", stack)
         queues.resume("*")
-        enter_kernels(stack, say)
         say(f"Exploring {len(entrants)} operators; pages while it runs: {stack.url}")
         started = time.monotonic()
         with Client(stack.url, secret, job="contest", target=target) as client:
             for start in range(0, len(entrants), BATCH):
                 part = entrants[start : start + BATCH]
                 client.lookup([one.operator for one in part], calls=[float(one.calls) for one in part])
-        _watch(entrants, started, budget_s, stack, say)
+        _watch(entrants, started, budget_s, stack, Jury(say), say)
         spent_s = time.monotonic() - started
         queues.pause("*", reason="the contest's budget is spent")
         _until(lambda: not _running(), 120.0, "running slices to end", stack)
     return spent_s
 
 
-def enter_kernels(stack: Stack, say: Say) -> None:
-    """Submit the example kernels as one user, wait for their evidence, and approve them as another."""
-    from django.contrib.auth import get_user_model
+class Jury:
+    """The example kernels' way in: one user submits them, another approves what has evidence."""
 
-    from tuning.kernels import services as kernels
-    from tuning.kernels.models import KernelVersion, VersionState
+    def __init__(self, say: Say) -> None:
+        from django.contrib.auth import get_user_model
 
-    users = get_user_model().objects
-    author, _ = users.get_or_create(username="contest-author")
-    decider, _ = users.get_or_create(username="contest-decider", defaults={"is_superuser": True})
-    if not KernelVersion.objects.exists():
-        say(f"{len(kernels.submit_examples(author))} hand-written kernels submitted.")
-    undecided = [VersionState.SUBMITTED, VersionState.BUILDING]
-    waiting = KernelVersion.objects.filter(state__in=undecided)
-    _until(lambda: not waiting.exists(), 240.0, "the kernels' evidence", stack)
-    approved = kernels.approve_all(decider, reason="Right, and worth a place in the contest.")
-    say(f"{len(approved)} of them approved by another user.")
+        from tuning.kernels.shipped import submit_examples
+
+        users = get_user_model().objects
+        author, _ = users.get_or_create(username="contest-author")
+        self.decider, _ = users.get_or_create(username="contest-decider", defaults={"is_superuser": True})
+        self.say = say
+        say(f"{len(submit_examples(author))} hand-written kernels are submitted.")
+
+    def decide(self) -> bool:
+        """Approve what awaits it; whether evidence is still being gathered."""
+        from tuning.kernels.models import EvaluationState, KernelEvaluation
+        from tuning.kernels.shipped import approve_all
+
+        for version in approve_all(self.decider, reason="Right, and worth a place in the contest."):
+            self.say(f"  {version} is approved.")
+        gathering = [EvaluationState.QUEUED, EvaluationState.RUNNING]
+        return KernelEvaluation.objects.filter(state__in=gathering).exists()
 
 
-def _watch(entrants: Sequence[Entrant], started: float, budget_s: float, stack: Stack, say: Say) -> None:
+def _watch(
+    entrants: Sequence[Entrant], started: float, budget_s: float, stack: Stack, jury: Jury, say: Say
+) -> None:
+    from django.db.models import Q
+
     from catalog.models import Miss, MissState
     from tuning.models import Exploration, State
 
@@ -79,7 +87,8 @@ def _watch(entrants: Sequence[Entrant], started: float, budget_s: float, stack: 
     while (spent_s := time.monotonic() - started) < budget_s:
         stack.check_alive()
         waiting = Miss.objects.filter(operator__key__in=keys, state=MissState.WAITING).exists()
-        if not waiting and not ours.filter(state__in=(State.QUEUED, State.RUNNING)).exists():
+        ended = not ours.filter(Q(state__in=(State.QUEUED, State.RUNNING)) | ~Q(pending_routes="")).exists()
+        if not jury.decide() and not waiting and ended:
             return
         line = _progress(ours, len(keys))
         if line != said:
