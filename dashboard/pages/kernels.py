@@ -69,8 +69,8 @@ def submit(request: HttpRequest) -> HttpResponse:
 def edit(request: HttpRequest, pk: int) -> HttpResponse:
     """Another version of a kernel; it takes the place of the one before and voids its approval."""
     kernel = _kernel(request, pk)
-    if not rows.may_edit(_user(request), kernel):
-        raise PermissionDenied("Only who made a kernel, and administrators, edit it.")
+    if why_not := services.may_edit(_user(request), kernel):
+        raise PermissionDenied(why_not)
     current = kernel.current
     if current is None:
         raise Http404("The kernel has no version.")
@@ -145,7 +145,7 @@ def _evidence(
     context |= {
         "live": part.html,
         "versions": list(found.kernel.versions.order_by("-number").only("number", "state", "kernel_id")),
-        "may_edit": rows.may_edit(user, found.kernel),
+        "may_edit": not services.may_edit(user, found.kernel),
     }
     return render(request, "kernel.html", context, status=status)
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import Count
 
 from catalog.models import SHARED, Best
@@ -25,15 +24,6 @@ class Step:
     name: str
     text: str
     state: str  # "done", "running", "stopped", ""
-
-
-def may_edit(user: User | AnonymousUser, kernel: Kernel) -> bool:
-    """Whoever made it or a version of it, and administrators: an edit takes the place of what is approved."""
-    if not user.is_authenticated:
-        return False
-    if user.is_staff or kernel.created_by_id == user.pk:
-        return True
-    return kernel.versions.filter(submitted_by=user.pk).exists()
 
 
 def wins(kernels: Iterable[Kernel]) -> dict[int, int]:

@@ -3,7 +3,7 @@
 from tuning.kernels.deciding import approve, may_decide, reject, revoke
 from tuning.kernels.shipped import approve_all, submit_examples
 from tuning.kernels.states import NotAllowed, NotInThatState
-from tuning.kernels.submitting import Submission, may_submit, submit
+from tuning.kernels.submitting import Submission, may_edit, may_submit, submit
 
 __all__ = [
     "NotAllowed",
@@ -12,6 +12,7 @@ __all__ = [
     "approve",
     "approve_all",
     "may_decide",
+    "may_edit",
     "may_submit",
     "reject",
     "revoke",

@@ -77,6 +77,17 @@ def may_submit(user: User) -> str:
     return "" if user.is_active else "This account is switched off."
 
 
+def may_edit(user: User, kernel: Kernel) -> str:
+    """Empty where this user may submit a kernel's next version, else why not: an edit takes the place of
+    what is approved, so it is for whoever made the kernel or a version of it, and for administrators."""
+    if user.is_staff or kernel.created_by_id == user.pk:
+        return ""
+    if kernel.versions.filter(submitted_by=user.pk).exists():
+        return ""
+    owned = f"{kernel.name} is another user's kernel"
+    return f"{owned}: only who made it, and administrators, edit it; take another name."
+
+
 def submit(submission: Submission, *, user: User, organisation: Organisation) -> KernelVersion:
     """Keep a submission as a new version and queue its evaluation.
 
@@ -95,6 +106,8 @@ def submit(submission: Submission, *, user: User, organisation: Organisation) ->
         kernel = Kernel.objects.select_for_update().get(organisation=organisation, name=submission.name)
         last = kernel.current
         if last is not None:
+            if why_not := may_edit(user, kernel):
+                raise NotAllowed(why_not)
             _refuse_unchanged(last, columns)
             _supersede(last, user)
         if description and description != kernel.description:
