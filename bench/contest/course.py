@@ -14,8 +14,9 @@ from opatlas.identity import detect_target
 
 BATCH = 1024  # operators per lookup, the service's bound
 WARM_WAIT_S = 300.0
-WORKERS = 2
-"""One builds while the other measures: measuring has the machine to itself, building does not need it."""
+WORKERS = 1
+"""A second one would disturb the first: what it does between its measurements is work too, and a time takes
+until the machine is quiet."""
 
 Say = Callable[[str], None]
 

@@ -55,7 +55,7 @@ class Effort:
 
 
 CONTEST = Effort(seconds=0.35, rounds=5, stop_losers=True)
-CONFIRM = Effort(seconds=0.5, rounds=6, stop_losers=False)
+CONFIRM = Effort(seconds=0.35, rounds=6, stop_losers=False)
 """Of one sitting in fresh processes; a confirmation has several."""
 DEFAULT_ALONE = Effort(seconds=0.08, rounds=5, stop_losers=False)
 
@@ -165,6 +165,7 @@ def race(
         runner.clear()
     wait_until_quiet(0.3)
     noise: list[float] = []
+    crowded = 0
     began = time.perf_counter()
     while True:
         worst = 0.0
@@ -175,10 +176,13 @@ def race(
         noise.append(worst)
         if each_round is not None:
             each_round(len(noise))
-        if _finished(runners, noise, effort, time.perf_counter() - began, to_beat):
-            return _result(runners, noise, effort)
         if worst > NOISY_SHARE:
-            wait_until_quiet(0.04)
+            crowded += wait_until_quiet(0.04, 0.008)
+        spent_s = time.perf_counter() - began
+        if _finished(runners, noise, effort, spent_s, to_beat) or _crowds_itself(
+            noise, crowded, effort, spent_s
+        ):
+            return _result(runners, noise, effort)
 
 
 def _finished(
@@ -197,6 +201,16 @@ def _finished(
         if quiet >= SETTLED_ROUNDS and _settled(_quiet_ratios(runners, noise)):
             return True
     return quiet >= effort.rounds and spent_s >= effort.seconds
+
+
+def _crowds_itself(noise: Sequence[float], crowded: int, effort: Effort, spent_s: float) -> bool:
+    """Hardly a round was quiet, though nobody pressed for the CPUs after them: somebody has more threads than
+    there are CPUs, and waiting longer changes nothing (XLA's pool is such a one)."""
+    quiet = sum(one <= NOISY_SHARE for one in noise)
+    enough = len(noise) >= max(SETTLED_ROUNDS, 2 * effort.rounds)
+    return (
+        enough and spent_s >= effort.seconds and quiet <= len(noise) // 8 and crowded >= 3 * len(noise) // 4
+    )
 
 
 def _settled(ratios: Sequence[float]) -> bool:
