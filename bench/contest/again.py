@@ -1,8 +1,9 @@
 """The contest's second half: everything that may matter is measured again, in fresh processes.
 
 For each operator two line-ups, each on fresh inputs. The first has what a lookup gets, the baselines, each
-route's best, and every candidate whose evidence came near. The second has what a lookup gets and the fastest
-few of the first: from it comes the regret, so that nobody is called the oracle's choice by luck.
+route's best, and the candidates whose evidence came near. The second has what a lookup gets and the fastest
+of the first, where they came near it: from it comes the regret, so that nobody is called the oracle's choice
+by luck.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from tuning.routes.base import Artifact, Budget, Candidate, Route
 from tuning.routes.compiler.inductor.baseline import TorchCompile
 
 NEAR = 0.75  # of the choice's ratio: below it, a candidate's evidence is not asked again
-MOST = 14  # in one line-up
-FINALISTS = 3
+MOST = 11  # of the catalogue in one line-up, each route's best first
+FINALISTS = 2
+LED = 0.95  # of the choice's ratio: where nobody comes nearer in the first line-up, there is no second
 LIMITS = Limits(run_s=60.0)  # torch.compile compiles within it
 
 EAGER, ONNXRUNTIME, MAX_AUTOTUNE = "eager", "onnxruntime", "max_autotune"
@@ -41,12 +43,15 @@ class Field:
 
     artifacts: dict[str, Artifact] = field(default_factory=dict)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
+    stands_for_default: str = ""  # its ratio is 1: the default's process is its process
 
     def run(self, bench: Bench) -> None:
         measured = line_up(bench, list(self.artifacts.values()), limits=LIMITS)
         self.outcomes = dict(zip(self.artifacts, measured, strict=True))
 
     def ratio(self, name: str) -> float | None:
+        if name == self.stands_for_default:
+            return 1.0
         timing = self.outcomes[name].timing if name in self.outcomes else None
         return timing.ratio_to_default if timing else None
 
@@ -89,11 +94,18 @@ class Again:
                 return Row(**known, reason=f"its default: {bench.default.status} ({bench.default.detail})")
             known["default_us"] = bench.default.timing.median_us
             known["default_route"] = default_route.name
-            found = self._line_ups(bench, entrant, bests, default_route)
+            served = bests[0].implementation
+            is_default = served.route == candidate.route and served.candidate == dict(candidate.parameters)
+            found = self._line_ups(bench, entrant, bests, default_route, is_default)
         return Row(**known, **found, took_s=time.monotonic() - began)
 
     def _line_ups(
-        self, bench: Bench, entrant: Entrant, bests: Sequence[Best], default_route: Route
+        self,
+        bench: Bench,
+        entrant: Entrant,
+        bests: Sequence[Best],
+        default_route: Route,
+        is_default: bool,
     ) -> dict[str, Any]:
         chosen = bests[0]
         everybody = Field({str(best.implementation_id): self._fetched(best.implementation) for best in bests})
@@ -105,12 +117,14 @@ class Again:
                 everybody.artifacts.update(self._baseline(name, route, entrant))
         everybody.run(bench)
         own = str(chosen.implementation_id)
+        if is_default:
+            everybody.stands_for_default = own
         ratio = everybody.ratio(own)
         if ratio is None:
             outcome = everybody.outcomes[own]
             return {"reason": f"the choice does not run again: {outcome.status} ({outcome.detail})"}
         final = self._final(bench, everybody, own)
-        best_name = max(final.outcomes, key=lambda name: final.ratio(name) or 0.0)
+        best_name = max(final.artifacts, key=lambda name: final.ratio(name) or 0.0)
         labels = {str(one.pk): f"{one.route}: {one.label}" for one in self._all(chosen)}
         return {
             "route": chosen.route,
@@ -140,8 +154,11 @@ class Again:
         """The choice against the fastest few of the catalogue's candidates."""
         catalogued = [name for name in everybody.artifacts if name not in self.baselines]
         order = sorted(catalogued, key=lambda name: -(everybody.ratio(name) or 0.0))
-        names = dict.fromkeys([own, *order[:FINALISTS]])
+        needed = LED * (everybody.ratio(own) or 0.0)
+        rivals = [name for name in order if name != own and (everybody.ratio(name) or 0.0) >= needed]
+        names = dict.fromkeys([own, *rivals[:FINALISTS]])
         final = Field({name: everybody.artifacts[name] for name in names})
+        final.stands_for_default = everybody.stands_for_default
         if len(final.artifacts) > 1:
             final.run(bench)
         if final.ratio(own) is None:

@@ -14,7 +14,7 @@ from tuning.routes.base import Artifact
 
 DEFAULT_MAY_BREAK = 3  # times
 
-LINE_UP = Effort(seconds=0.6, rounds=9, stop_losers=False)
+LINE_UP = Effort(seconds=0.5, rounds=7, stop_losers=False)
 
 
 def line_up(

@@ -51,7 +51,7 @@ def runner(child: FakeChild, *, cold: bool = False) -> Runner:
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """The made-up clock runs on a machine that is never disturbed."""
-    monkeypatch.setattr(timer, "wait_until_quiet", lambda limit_s: True)
+    monkeypatch.setattr(timer, "wait_until_quiet", lambda *windows_s: True)
     monkeypatch.setattr(timer.Turn, "disturbance", lambda self: 0.0)
 
 
