@@ -31,7 +31,7 @@ How it is done, in short:
 - Outputs of *timed* calls are checked after the inputs were exchanged in place.
 - After timing, runs of unknown number follow in which no two calls share their inputs. The last one's values are
   made on the spot, and their reference is in no child. These runs must be right, and may not take much longer
-  than timed ones (2.5 times, a few microseconds and a tenth of the copying; with several threads up to 105 more, for waking them).
+  than timed ones (2.5 times, a few microseconds and a tenth of the copying; with several threads up to 105 more, for waking them; with more than a megabyte, what moving it at 20 GB/s takes).
 - A compiled kernel must leave threads, processes, signal handling, priority, CPUs, rounding, memory and loaded
   code as they were.
 
@@ -44,7 +44,7 @@ _TAIL = """## What is not caught
   process can prevent that; it is why a submitted kernel's source is read and approved by a person, and why its
   children share no zygote with anybody else's.
 - **Small gains from remembering.** What saves less than the factor and the slack above stays hidden; on several
-  threads that is up to about 100 microseconds a call where inputs are large.
+  threads, and where inputs and outputs are large, that is 100 microseconds a call and more.
 - **NaN, infinity and denormal numbers as inputs.** Libraries disagree about them (`max(NaN, 0)`; XLA flushes
   denormals), so no input set holds any, and no kernel is refused for what it makes of them.
 - **Reads beyond an input by less than its alignment**, or of large operators, whose sets are all timed.

@@ -64,6 +64,8 @@ HONEST = (
          _PART, threads=2),
     Case("pool_of_one_thread", "Uses the pool where there is one thread.",
          "return p->parallel_for(p->pool, part, (void*)t, 8);", _PART),
+    Case("large_on_the_pool", "Six megabytes, in the caches only while the same ones are timed again and again.",
+         "return p->parallel_for(p->pool, part, (void*)t, 2);", _PART, "large", threads=2),
     Case("one_of_two_threads", "Computes alone where two threads are there.", "relu(t);", threads=2),
     Case("pool_twice", "Runs two parallel loops, the second over the first one's outputs.",
          "p->parallel_for(p->pool, part, (void*)t, 4); return p->parallel_for(p->pool, part, (void*)t, 2);", _PART,
