@@ -107,6 +107,8 @@ def test_a_source_may_be_128_kib(submitted: Any) -> None:
 
 def test_who_submitted_any_version_cannot_decide(awaiting: Any, people: Any) -> None:
     awaiting(by="bob")
+    people["ada"].is_staff = True  # an administrator edits what another made
+    people["ada"].save()
     version = awaiting(by="ada", source=SOURCE + "// edited")
     assert "other than" in may_decide(people["bob"], version)
     assert "permission" in may_decide(people["dan"], version)
@@ -205,13 +207,27 @@ def test_an_edit_voids_the_approval_at_once(
         submitted()
     approve(first, user=people["bob"], reason="fine")
     publish_kernel(first, row, 2.0, tmp_path)
-    second = submitted(by="dan", source=SOURCE + "// faster\n")
+    second = submitted(source=SOURCE + "// faster\n")
     first.refresh_from_db()
     assert (first.state, second.state, second.number) == ("superseded", "submitted", 2)
     assert not Best.objects.exists() and list(binding.approved_kernels(row.operator)) == []
     assert "+// faster" in selectors.source_diff(second) and selectors.source_diff(first) == ""
     lines = [(line.step, line.version.number) for line in selectors.history_of(first.kernel)]
     assert lines == [("submitted", 2), ("superseded", 1), ("approved", 1), ("submitted", 1)]
+
+
+def test_only_who_made_a_kernel_and_administrators_edit_it(
+    awaiting: Any, submitted: Any, people: Any
+) -> None:
+    first = awaiting(by="ada")
+    approve(first, user=people["bob"], reason="fine")
+    with pytest.raises(NotAllowed, match="another user's kernel"):
+        submitted(by="dan", source=SOURCE + "// worse\n")
+    first.refresh_from_db()
+    assert first.state == VersionState.APPROVED and first.kernel.versions.count() == 1
+    people["dan"].is_staff = True
+    people["dan"].save()
+    assert submitted(by="dan", source=SOURCE + "// better\n").number == 2
 
 
 def test_an_edited_version_is_evaluated_no_further(explored: Any, submitted: Any) -> None:
