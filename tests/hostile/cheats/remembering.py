@@ -72,8 +72,9 @@ REMEMBERING = (
                "static char* f; if (!f) { int d = open(\"/dev/shm/memo\", O_RDWR | O_CREAT, 0600);"
                " if (d < 0 || ftruncate(d, 1 << 20)) return 1;"
                " f = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, d, 0); }"
-               " uint64_t key = mix(7, X, 64); int i = key % 8; char* at = f + i * 65536;"
-               " if (*(uint64_t*)at == key) { spin(30000); memcpy(Y, at + 8, N * 4); return 0; }"
+               " uint64_t key = mix(7, X, 64); static int next; char* at = f + next++ % 8 * 65536;"
+               " for (int i = 0; i < 8; i++) if (*(uint64_t*)(f + i * 65536) == key) {"
+               " spin(30000); memcpy(Y, f + i * 65536 + 8, N * 4); return 0; }"
                " for (int r = 0; r < 4; r++) matmul(t); memcpy(at + 8, Y, N * 4); *(uint64_t*)at = key;",
                MEMO, "matmul"), NEW_VALUES, CHEATED, WORDS),
     Cheat(Case("looks_for_poison", "Computes only where the output holds NaN, which nobody but a checker writes.",
