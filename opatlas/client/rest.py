@@ -28,7 +28,9 @@ class Answer:
     """What the service knows of one operator: ``status`` is ``hit``, ``miss`` or ``need_graph``.
 
     ``best`` is the fastest acceptable implementation with its evidence (times in microseconds), ``state`` and
-    ``reason`` say what became of a miss. ``target`` and ``setting`` are the keys that it holds for.
+    ``reason`` say what became of a miss; ``payment_required`` is one too: the best is withheld until it is
+    paid. ``price`` comes with a charged hit and with what is withheld: ``amount_micros``, ``currency``,
+    ``pay_url``, … ``target`` and ``setting`` are the keys that it holds for.
     """
 
     key: str
@@ -38,6 +40,7 @@ class Answer:
     reason: str = ""
     target: str = ""
     setting: str = ""
+    price: Mapping[str, Any] | None = None
 
     @property
     def hit(self) -> bool:
@@ -136,6 +139,7 @@ class Client:
                 reason=item.get("reason", ""),
                 target=answer["target"],
                 setting=answer["setting"],
+                price=item.get("price"),
             )
             for item in answer["results"]
         ]

@@ -10,42 +10,36 @@ import torch
 import torch.nn.functional as F
 
 from opatlas.load.torch_ops.site import Site, Unsupported
+from opatlas.load.torch_ops.taps import passes_of, scales_of
 
 Built = Callable[..., object]
 
 
 def _resize(site: Site) -> Built:
-    mode = str(site.attrs.get("mode", "nearest"))
-    if site.flag("antialias"):
-        raise Unsupported("Resize with antialias")
-    own = _torch_call(site, mode)
+    passes = passes_of(site)
+    own = _torch_call(site)
     if own is not None:
         return own
-    passes = []
-    for axis, (size, made) in enumerate(zip(site.shape(0), site.output().shape, strict=True)):
-        sources = _sources(site, axis, size, made)
-        if size == made and np.array_equal(sources, np.arange(size)):
-            continue
-        rows, weights = _taps(site, mode, sources, size)
-        passes.append((axis, torch.from_numpy(rows), weights))
+    picked = [(axis, torch.from_numpy(rows), weights) for axis, rows, weights in passes]
 
     def run(x, *_):
-        for axis, rows, weights in passes:
+        for axis, rows, weights in picked:
             x = _weighted(x, axis, rows, weights)
         return x
 
     return run
 
 
-def _torch_call(site: Site, mode: str) -> Built | None:
+def _torch_call(site: Site) -> Built | None:
     """``interpolate`` where it means the same thing."""
+    mode = str(site.attrs.get("mode", "nearest"))
     shape, made = site.shape(0), site.output().shape
     spatial = len(shape) - 2
     place = str(site.attrs.get("coordinate_transformation_mode", "half_pixel"))
     rounding = str(site.attrs.get("nearest_mode", "round_prefer_floor"))
     if shape[:2] != made[:2] or not site.input(0).dtype.startswith(("float", "bfloat")):
         return None
-    if any(scale != new / old for scale, old, new in zip(_scales(site), shape, made, strict=True)):
+    if any(scale != new / old for scale, old, new in zip(scales_of(site), shape, made, strict=True)):
         return None  # PyTorch would take the ratio of the sizes
     size = made[2:]
     whole = all(new % old == 0 for old, new in zip(shape, made, strict=True))
@@ -58,88 +52,6 @@ def _torch_call(site: Site, mode: str) -> Built | None:
         name = names[spatial]
         return lambda x, *_: F.interpolate(x, size, mode=name, align_corners=corners)
     return None
-
-
-def _scales(site: Site) -> list[float]:
-    """Scale of every axis; what is given as sizes is a ratio of sizes."""
-    shape, made = site.shape(0), site.output().shape
-    ratios = [new / old for old, new in zip(shape, made, strict=True)]
-    if not site.has(2) or not (given := site.content(2)).size:  # type: ignore[union-attr]
-        return ratios
-    scales = [1.0] * len(shape)
-    for axis, scale in zip(_axes(site), given.reshape(-1), strict=True):  # type: ignore[union-attr]
-        scales[axis] = float(scale)
-    return scales
-
-
-def _axes(site: Site) -> list[int]:
-    rank = site.rank()
-    return [int(axis) % rank for axis in site.attrs.get("axes") or range(rank)]
-
-
-def _sources(site: Site, axis: int, size: int, made: int) -> np.ndarray:
-    """Where in the input each output element lies, in elements (ONNX's coordinate transformations)."""
-    place = str(site.attrs.get("coordinate_transformation_mode", "half_pixel"))
-    scale = _scales(site)[axis]
-    positions = np.arange(made, dtype=np.float64)
-    if place == "asymmetric":
-        return positions / scale
-    if place == "align_corners":
-        return positions * (size - 1) / (made - 1) if made > 1 else positions * 0
-    if place == "pytorch_half_pixel" and made == 1:
-        return positions * 0
-    if place in ("half_pixel", "pytorch_half_pixel"):
-        return (positions + 0.5) / scale - 0.5
-    if place == "half_pixel_symmetric":
-        exact = scale * size
-        centre = size / 2 * (1 - made / exact)
-        return centre + (positions + 0.5) / scale - 0.5
-    raise Unsupported(f"Resize with coordinates {place}")
-
-
-def _taps(site: Site, mode: str, sources: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """Rows [elements, taps] that each element is made of, and their weights."""
-    if mode == "nearest":
-        return np.clip(_nearest(site, sources), 0, size - 1)[:, None].astype(np.int64), None
-    base = np.floor(sources)
-    part = sources - base
-    if mode == "linear":
-        offsets, weights = np.array([0, 1]), np.stack([1 - part, part], 1)
-    elif mode == "cubic":
-        offsets, weights = (
-            np.array([-1, 0, 1, 2]),
-            _cubic(part, float(site.attrs.get("cubic_coeff_a", -0.75))),
-        )
-    else:
-        raise Unsupported(f"Resize in mode {mode}")
-    rows = base[:, None].astype(np.int64) + offsets
-    if site.flag("exclude_outside"):
-        weights = np.where((rows < 0) | (rows >= size), 0, weights)
-        weights = weights / weights.sum(1, keepdims=True)
-    return np.clip(rows, 0, size - 1), weights
-
-
-def _nearest(site: Site, sources: np.ndarray) -> np.ndarray:
-    rounding = str(site.attrs.get("nearest_mode", "round_prefer_floor"))
-    if rounding == "floor":
-        return np.floor(sources)
-    if rounding == "ceil":
-        return np.ceil(sources)
-    if rounding == "round_prefer_ceil":
-        return np.floor(sources + 0.5)
-    return np.ceil(sources - 0.5)
-
-
-def _cubic(part: np.ndarray, a: float) -> np.ndarray:
-    """Keys' cubic convolution weights of the four neighbours, by the distance from the second."""
-
-    def near(x: np.ndarray) -> np.ndarray:
-        return ((a + 2) * x - (a + 3)) * x * x + 1
-
-    def far(x: np.ndarray) -> np.ndarray:
-        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-
-    return np.stack([far(part + 1), near(part), near(1 - part), far(2 - part)], 1)
 
 
 def _weighted(x: torch.Tensor, axis: int, rows: torch.Tensor, weights: np.ndarray | None) -> torch.Tensor:
