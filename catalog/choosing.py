@@ -39,24 +39,41 @@ def beats(newcomer: Ratios, incumbent: Ratios, margin: float = MARGIN) -> bool:
     return difference > max(math.hypot(below, above), math.log1p(margin))
 
 
-def rank(entries: Mapping[str, Ratios], incumbent: str | None, margin: float = MARGIN) -> list[str]:
+def beats_in_pairs(paired: Ratios, margin: float = MARGIN) -> bool:
+    """The same for a newcomer that ran in turns with the incumbent: ``paired`` is the incumbent's time ÷ the
+    newcomer's, with its interval. What the default's error adds to two ratios is not in it."""
+    return paired.low > 1.0 and paired.ratio > 1.0 + margin
+
+
+def rank(
+    entries: Mapping[str, Ratios],
+    incumbent: str | None,
+    margin: float = MARGIN,
+    paired: Mapping[str, Ratios] | None = None,
+) -> list[str]:
     """Routes, the winner first.
 
     The incumbent stays first unless another beats it, or it is confirmed slower than the default while
-    another is not. The others follow by ratio, those confirmed slower last.
+    another is not. ``paired`` holds incumbent ÷ route of those that ran in turns with the incumbent: they are
+    judged by it. The others follow by ratio, those confirmed slower last.
     """
     order = sorted(entries, key=lambda name: (entries[name].confirmed_slower, -entries[name].ratio, name))
     if incumbent is None or incumbent not in entries:
         return order
-    held = entries[incumbent]
-    winner = next((name for name in order if _replaces(entries[name], held, margin)), incumbent)
+    held, pairs = entries[incumbent], paired or {}
+    winner = next(
+        (name for name in order if _replaces(entries[name], held, margin, pairs.get(name))), incumbent
+    )
     return [winner, *(name for name in order if name != winner)]
 
 
-def _replaces(challenger: Ratios, held: Ratios, margin: float) -> bool:
+def _replaces(challenger: Ratios, held: Ratios, margin: float, paired: Ratios | None = None) -> bool:
     if held.confirmed_slower and not challenger.confirmed_slower:
         return True
-    return beats(challenger, held, margin)
+    if paired is None:
+        return beats(challenger, held, margin)
+    may_lead = held.confirmed_slower or not challenger.confirmed_slower
+    return may_lead and beats_in_pairs(paired, margin)
 
 
 def _log(value: float) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
@@ -13,6 +15,7 @@ from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions
 from rest_framework.response import Response
 
+from catalog.context import said
 from catalog.errors import SystemFault
 from opatlas.errors import CallerError
 
@@ -24,7 +27,12 @@ _RETRY_S = 2
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
     """DRF's hook: the caller's errors become 4xx, the system's 503; what is unforeseen is raised on."""
     if isinstance(error, CallerError):
-        return _answer(str(error), getattr(error, "status", 400), where=error.where)
+        return _answer(
+            str(error),
+            getattr(error, "status", 400),
+            where=error.where,
+            details=getattr(error, "details", None),
+        )
     if isinstance(error, Http404):
         return _answer(_sentence(error) or "There is nothing here.", 404)
     if isinstance(error, PermissionDenied):
@@ -33,6 +41,8 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
         headers = {}
         if challenge := getattr(error, "auth_header", None):
             headers["WWW-Authenticate"] = str(challenge)
+        if isinstance(error, exceptions.Throttled):
+            headers["Retry-After"] = str(max(1, math.ceil(getattr(error, "wait", None) or 0)))
         where, sentence = _first(error.detail)
         return _answer(sentence, error.status_code, where=where, headers=headers)
     if isinstance(error, SystemFault | OperationalError | InterfaceError):
@@ -50,10 +60,17 @@ def nothing_here(request: HttpRequest, rest: str = "") -> JsonResponse:
 
 
 def _answer(
-    sentence: str, status: int, *, where: str = "", headers: dict[str, str] | None = None
+    sentence: str,
+    status: int,
+    *,
+    where: str = "",
+    headers: dict[str, str] | None = None,
+    details: Mapping[str, Any] | None = None,
 ) -> Response:
-    body = {"error": sentence, "where": where} if where else {"error": sentence}
-    return Response(body, status=status, headers=headers)
+    body: dict[str, Any] = {"error": sentence, "where": where} if where else {"error": sentence}
+    if number := said().get("request_id"):
+        body["request_id"] = number
+    return Response(body | dict(details or {}), status=status, headers=headers)
 
 
 def _sentence(error: Exception) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from django.utils import timezone
 
 from catalog import conf, models
+from catalog.charging import Terms
 from catalog.errors import RequestError, Unknown
 from catalog.selectors.revoked import ENTRY_LIFE_S, Revocations
 from catalog.selectors.rows import row_by
@@ -145,11 +146,26 @@ def unserved_note(target: models.Target) -> str:
 
 
 def result_json(result: Result) -> dict[str, Any]:
+    if result.terms is not None and result.best is not None:
+        return _priced_json(result, result.best, result.terms)
     if result.best is not None:
         return {"key": result.key, "status": "hit", "best": hit_json(result.best)}
     if result.status == "need_graph":
         return {"key": result.key, "status": "need_graph"}
     return {"key": result.key, "status": "miss", "state": result.state, "reason": result.reason}
+
+
+def _priced_json(result: Result, best: Hit, terms: Terms) -> dict[str, Any]:
+    """A charged hit, with its price; or an empty item that says what is to be had for it, and no address."""
+    item: dict[str, Any] = {"key": result.key, "status": result.status, "price": terms.as_json()}
+    if not terms.withheld:
+        return item | {"best": hit_json(best)}
+    shown = ("implementation", "route", "method", *_TIMES, "measured_at")
+    evidence = {name: value for name, value in hit_json(best).items() if name in shown}
+    return item | {"state": result.state, "reason": result.reason, "withheld": evidence}
+
+
+_TIMES = ("median_us", "spread_us", "default_us", "ratio_to_default", "ratio_low", "ratio_high")
 
 
 def hit_json(hit: Hit) -> dict[str, Any]:

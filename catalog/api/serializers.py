@@ -22,6 +22,7 @@ class Document(serializers.JSONField):
 class ErrorSerializer(serializers.Serializer[Any]):
     error = serializers.CharField(help_text="One sentence: what is wrong, and what would be right.")
     where = serializers.CharField(required=False, help_text="Where in the request: operators[3].graph.")
+    request_id = serializers.CharField(required=False, help_text="Names this request in the service's log.")
 
 
 @extend_schema_field({"type": "number", "exclusiveMinimum": True, "minimum": 0, "maximum": 1e15})
@@ -101,6 +102,36 @@ class BestSerializer(serializers.Serializer[Any]):
     measured_at = serializers.DateTimeField()
 
 
+class PriceSerializer(serializers.Serializer[Any]):
+    """What a hit costs. Amounts in millionths of the currency."""
+
+    amount_micros = serializers.IntegerField()
+    currency = serializers.CharField(help_text="ISO 4217: EUR.")
+    rule = serializers.IntegerField(help_text="The price rule's number.")
+    pay_url = serializers.CharField(help_text="A path of this service: where to read the price and pay.")
+    due_micros = serializers.IntegerField(help_text="What the organisation owes in all; 0 within its credit.")
+    sentence = serializers.CharField()
+
+
+class WithheldSerializer(serializers.Serializer[Any]):
+    """What is to be had for its price: how fast, and by which method."""
+
+    implementation = serializers.IntegerField()
+    route = serializers.CharField()
+    method = serializers.ChoiceField(choices=models.Method.choices)
+    median_us = serializers.FloatField()
+    spread_us = serializers.FloatField()
+    default_us = serializers.FloatField()
+    ratio_to_default = serializers.FloatField()
+    ratio_low = serializers.FloatField()
+    ratio_high = serializers.FloatField()
+    measured_at = serializers.DateTimeField()
+
+
+class PaymentRequiredSerializer(ErrorSerializer):
+    price = PriceSerializer()
+
+
 class ResultSerializer(serializers.Serializer[Any]):
     key = serializers.RegexField(OPERATOR_KEY)
     status = serializers.ChoiceField(choices=STATUSES)
@@ -109,9 +140,14 @@ class ResultSerializer(serializers.Serializer[Any]):
         required=False,
         help_text="Of a miss: waiting, promoted, postponed, discarded, explored, unsupported or failed; and "
         "'refused': the key's quota of queued misses is used up, nothing was recorded. "
-        "'explored': implementations exist, but none that the request accepts.",
+        "'explored': implementations exist, but none that the request accepts. 'payment_required': the best "
+        "is withheld until credit or a plan covers it.",
     )
     reason = serializers.CharField(required=False, allow_blank=True)
+    price = PriceSerializer(
+        required=False, help_text="Of a hit that was charged, or of a best that is withheld."
+    )
+    withheld = WithheldSerializer(required=False, help_text="Comes with the state payment_required.")
 
 
 class RevocationsSerializer(serializers.Serializer[Any]):
@@ -181,6 +217,11 @@ class ImplementationSerializer(serializers.ModelSerializer[models.Implementation
     kind = serializers.CharField(source="artifact.kind", read_only=True)
     candidate = Document()
     versions = Document(source="environment.versions", read_only=True)
+    price = PriceSerializer(
+        required=False,
+        help_text="Comes where it is withheld until it is paid: the candidate and the artifact's address are "
+        "left empty.",
+    )
 
     class Meta:
         model = models.Implementation
@@ -201,6 +242,7 @@ class ImplementationSerializer(serializers.ModelSerializer[models.Implementation
             "created_at",
             "revoked_at",
             "revoked_reason",
+            "price",
         ]
 
 

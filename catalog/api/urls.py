@@ -4,9 +4,9 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
 from django.urls import URLPattern, URLResolver, path, register_converter
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
-from catalog.api.views import artifacts, lookups, operators
+from catalog.api.views import accounts, artifacts, jobs, lookups, operators, statistics
 
 
 class OperatorKeyConverter:
@@ -62,6 +62,17 @@ urlpatterns: list[URLPattern | URLResolver] = [
         operators.RevokeImplementationView.as_view(),
         name="revoke-implementation",
     ),
+    path("jobs/", jobs.JobListView.as_view(), name="job-list"),
+    path("statistics/traffic", statistics.TrafficStatisticsView.as_view(), name="traffic-statistics"),
+    path("statistics/operators", statistics.OperatorsStatisticsView.as_view(), name="operators-statistics"),
+    path("statistics/definitions", statistics.DefinitionsView.as_view(), name="definitions"),
+    path("statistics/jobs", jobs.JobStatisticsView.as_view(), name="job-statistics"),
+    path("statistics/jobs/<row_id:number>", jobs.JobDetailView.as_view(), name="job-detail"),
+    path("keys/", accounts.Keys.as_view(), name="key-list"),
+    path("keys/<row_id:number>/revoke", accounts.RevokeKey.as_view(), name="revoke-key"),
+    path("members/", accounts.Members.as_view(), name="member-list"),
+    path("members/<row_id:number>", accounts.Member.as_view(), name="member"),
+    path("audit/", accounts.Audit.as_view(), name="audit-list"),
     path("signers/", artifacts.SignerListView.as_view(), name="signer-list"),
     path("artifacts/<sha256:sha256>", artifacts.ArtifactView.as_view(), name="artifact"),
     path(
@@ -74,7 +85,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("schema/", login_not_required(SpectacularAPIView.as_view(**_open)), name="schema"),
     path(
         "docs/",
-        login_not_required(SpectacularSwaggerView.as_view(url_name="schema", **_open)),
+        login_not_required(SpectacularSwaggerSplitView.as_view(url_name="schema", **_open)),
         name="docs",
     ),
 ]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from django.db.models import Prefetch, Q, Sum
+from django.db.models import Prefetch, Q
 
 from catalog import models
 
@@ -28,34 +27,16 @@ class Place:
 
 @dataclass(frozen=True)
 class Made:
-    """An implementation with its newest evidence, and its rank where it is its route's best."""
+    """An implementation with its evidence, and its rank where it is its route's best.
+
+    The evidence of a best is what it was chosen by and is served with, of others the newest. ``samples``:
+    how many it is made of.
+    """
 
     implementation: models.Implementation
     measurement: models.Measurement | None
     rank: int | None
-
-
-@dataclass(frozen=True)
-class Reuse:
-    """Who uses an operator: the grain is the job."""
-
-    jobs: Sequence[models.JobOperator]
-    job_count: int
-    models: Sequence[models.ModelOperator]
-    hits: int
-    misses: int
-
-    @property
-    def asked(self) -> int:
-        return self.hits + self.misses
-
-    @property
-    def more_jobs(self) -> int:
-        return self.job_count - len(self.jobs)
-
-    @property
-    def hit_rate(self) -> float | None:
-        return self.hits / self.asked if self.asked else None
+    samples: int = 0
 
 
 def places(operator: models.Operator, visible: Q) -> list[Place]:
@@ -80,11 +61,14 @@ def implementations(operator: models.Operator, place: Place, visible: Q) -> list
         .defer("schedule", "source", "candidate", "artifact__manifest")
         .prefetch_related(Prefetch("measurements", queryset=newest, to_attr="evidence"))
     )
-    ranks = dict(models.Best.objects.filter(visible, **key).values_list("implementation_id", "rank"))
-    made = [
-        Made(implementation, next(iter(implementation.evidence), None), ranks.get(implementation.pk))
-        for implementation in found
-    ]
+    bests = models.Best.objects.filter(visible, **key)
+    seated = {
+        number: (rank, chosen_by)
+        for number, rank, chosen_by in bests.values_list("implementation_id", "rank", "measurement_id")
+    }
+    made = [_made(implementation, *seated.get(implementation.pk, (None, None))) for implementation in found]
+    counts = _samples([one.measurement.pk for one in made if one.measurement])
+    made = [replace(one, samples=counts[one.measurement.pk]) if one.measurement else one for one in made]
     never = float("inf")
     return sorted(
         made,
@@ -93,6 +77,18 @@ def implementations(operator: models.Operator, place: Place, visible: Q) -> list
             one.measurement.median_us if one.measurement else never,
         ),
     )
+
+
+def _made(implementation: models.Implementation, rank: int | None, chosen_by: int | None) -> Made:
+    evidence: list[models.Measurement] = implementation.evidence  # type: ignore[attr-defined]
+    chosen = next((one for one in evidence if one.pk == chosen_by), None)
+    return Made(implementation, chosen or next(iter(evidence), None), rank)
+
+
+def _samples(measurements: list[int]) -> dict[int, int]:
+    """Measurement → how many samples it has."""
+    rows = models.Measurement.objects.filter(pk__in=measurements).values_list("pk", "samples_us")
+    return {number: len(samples) for number, samples in rows}
 
 
 def miss(operator: models.Operator, place: Place, visible: Q) -> models.Miss | None:
@@ -108,19 +104,3 @@ def history(operator: models.Operator, place: Place, visible: Q, limit: int = 20
     code = [f"{end}__{name}" for end in ("before", "after") for name in ("schedule", "source", "candidate")]
     rows = found.select_related("before", "after__environment").defer(*code)
     return list(rows.order_by("-created_at", "-pk")[:limit])
-
-
-def reuse(operator: models.Operator, limit: int = 12) -> Reuse:
-    """Jobs and models that use it, and how its lookups ended, everywhere."""
-    jobs = models.JobOperator.objects.filter(operator=operator).select_related("job").order_by("-last_at")
-    tally = models.LookupTally.objects.filter(operator=operator).aggregate(
-        hits=Sum("hits", default=0), misses=Sum("misses", default=0)
-    )
-    in_models = models.ModelOperator.objects.filter(operator=operator).select_related("model")
-    return Reuse(
-        jobs=list(jobs[:limit]),
-        job_count=jobs.count(),
-        models=list(in_models.order_by("-calls")[:limit]),
-        hits=tally["hits"],
-        misses=tally["misses"],
-    )

@@ -9,6 +9,7 @@ from django.db.models import Q, QuerySet, Sum
 
 from catalog import models
 from catalog.errors import Unknown
+from catalog.viewing import Viewer
 
 MAX_ID = 2**63 - 1
 
@@ -32,12 +33,12 @@ def operator(key: str) -> models.Operator:
     return row
 
 
-def figures(row: models.Operator) -> dict[str, Any]:
-    """Reuse in jobs, and hits ÷ queries as far as the journal was drained."""
-    sums = row.tallies.aggregate(hits=Sum("hits"), misses=Sum("misses"))
+def figures(row: models.Operator, viewer: Viewer) -> dict[str, Any]:
+    """Reuse in jobs, and hits ÷ queries as far as the journal was drained: of those whose rows are seen."""
+    sums = row.tallies.filter(viewer.owned()).aggregate(hits=Sum("hits"), misses=Sum("misses"))
     hits, misses = sums["hits"] or 0, sums["misses"] or 0
     return {
-        "jobs": row.jobs.count(),
+        "jobs": row.jobs.filter(viewer.owned("job__organisation")).count(),
         "hits": hits,
         "misses": misses,
         "hit_rate": hits / (hits + misses) if hits + misses else None,

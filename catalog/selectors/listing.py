@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from catalog import models
+from catalog.viewing import Viewer
 
 STATUSES = ("hit", "exploring", "waiting", "postponed", "discarded", "unsupported", "failed")
-SORTS = ("recent", "name", "time", "speedup", "jobs", "asked")
+SORTS = ("recent", "name", "time", "speedup", "jobs", "asked", "saved")
 
 # What people read → the states of a miss that it stands for.
 _MISS_STATES = {
@@ -21,6 +24,9 @@ _MISS_STATES = {
     "unsupported": models.MissState.UNSUPPORTED,
     "failed": models.MissState.FAILED,
 }
+_Ids = QuerySet[Any, int]
+_MOST_WORDS = 8
+_HEXADECIMAL = re.compile(r"[0-9a-f]{6,64}")
 STATUS_OF_MISS = {state: status for status, state in _MISS_STATES.items()}
 
 
@@ -53,6 +59,7 @@ class Row:
     models: int
     hits: int
     misses: int
+    saved_us: float
 
     @property
     def asked(self) -> int:
@@ -63,17 +70,51 @@ class Row:
         return self.hits / self.asked if self.asked else None
 
 
-def operators(filters: Filters, visible: Q) -> QuerySet[models.Operator]:
-    """The operators that pass, in order. ``visible``: the scopes that bests and misses may come from."""
-    found = models.Operator.objects.defer("graph")
-    for word in filters.q.split():
-        found = found.filter(Q(summary__icontains=word) | Q(key__startswith=word) | Q(op_type__iexact=word))
+class Found:
+    """Operators that pass, in order: sliced, iterated, counted up to a bound. Never all of them in memory.
+
+    In an order by what only some have (a time, lookups) the others come last, the newest first. These are two
+    queries, each of which walks an index; one query for both would sort a quarter of a million rows.
+    """
+
+    def __init__(self, passing: QuerySet[models.Operator], parts: Sequence[_Ids]) -> None:
+        self._passing, self._parts = passing, parts
+
+    def count_up_to(self, bound: int) -> int:
+        return self._passing.order_by()[:bound].count()
+
+    def ids(self, start: int, stop: int) -> list[int]:
+        """Numbers of the operators at these places."""
+        first, *rest = self._parts
+        found = list(first[start:stop])
+        if rest and len(found) < stop - start:
+            before = first.order_by().count() if start else 0
+            begin = max(0, start - before) if start else 0
+            found += rest[0][begin : begin + stop - start - len(found)]
+        return found
+
+    def __getitem__(self, places: slice) -> list[models.Operator]:
+        return by_ids(self.ids(places.start or 0, places.stop))
+
+    def __iter__(self) -> Iterator[models.Operator]:
+        return iter(self[0 : self.count_up_to(2**31)])
+
+
+def by_ids(ids: Sequence[int]) -> list[models.Operator]:
+    """These operators in this order; the graph, which is large, is left unread."""
+    rows = models.Operator.objects.defer("graph").in_bulk(ids)
+    return [rows[pk] for pk in ids if pk in rows]
+
+
+def operators(filters: Filters, viewer: Viewer) -> Found:
+    """The operators that pass, in order; bests and misses are those that the viewer may see."""
+    found = _with_words(models.Operator.objects.all(), filters.q)
     if filters.op_type:
         found = found.filter(op_type=filters.op_type)
     if filters.dtype:
         found = found.filter(dtype=filters.dtype)
-    bests = _winners(filters, visible).filter(operator=OuterRef("pk"))
-    misses = models.Miss.objects.filter(visible, operator=OuterRef("pk"))
+    bests = _winners(filters, viewer).filter(operator=OuterRef("pk"))
+    misses = models.Miss.objects.filter(viewer.shown(), operator=OuterRef("pk"))
     if filters.target:
         misses = misses.filter(target__key=filters.target)
         found = found.filter(Exists(bests) | Exists(misses))
@@ -83,43 +124,53 @@ def operators(filters: Filters, visible: Q) -> QuerySet[models.Operator]:
         found = found.filter(Exists(bests))
     elif filters.status in _MISS_STATES:
         found = found.filter(~Exists(bests), Exists(misses.filter(state=_MISS_STATES[filters.status])))
-    return _sorted(found, filters, bests)
+    return Found(found, _sorted(found, filters, viewer))
 
 
-def rows(page: Sequence[models.Operator], filters: Filters, visible: Q) -> list[Row]:
-    """What is known of one page's operators: five queries, however many there are."""
+def _with_words(found: QuerySet[models.Operator], q: str) -> QuerySet[models.Operator]:
+    """Every word is in the summary (which begins with the type), or begins the key."""
+    for word in q.split()[:_MOST_WORDS]:
+        if word.startswith("o1:"):
+            found = found.filter(key__startswith=word)
+        elif _HEXADECIMAL.fullmatch(word):
+            found = found.filter(Q(summary__icontains=word) | Q(key__startswith=f"o1:{word}"))
+        else:
+            found = found.filter(summary__icontains=word)
+    return found
+
+
+def rows(page: Sequence[models.Operator], filters: Filters, viewer: Viewer) -> list[Row]:
+    """What is known of one page's operators: four queries, however many there are."""
     ids = [operator.pk for operator in page]
     bests: dict[int, models.Best] = {}
     # Several targets may know an operator: the fastest against its own default stands for them.
-    for best in _winners(filters, visible).filter(operator__in=ids).order_by("ratio_to_default"):
+    for best in _winners(filters, viewer).filter(operator__in=ids).order_by("ratio_to_default", "pk"):
         bests[best.operator_id] = best
-    asked = models.Miss.objects.filter(visible, operator__in=ids).order_by("last_asked_at")
+    asked = models.Miss.objects.filter(viewer.shown(), operator__in=ids).order_by("last_asked_at")
     if filters.target:
         asked = asked.filter(target__key=filters.target)
     misses = {miss.operator_id: miss for miss in asked}
-    jobs = _counted(models.JobOperator.objects.filter(operator__in=ids))
-    in_models = _counted(models.ModelOperator.objects.filter(operator__in=ids))
-    tallies = {
-        tally["operator"]: (tally["hits"], tally["misses"])
-        for tally in models.LookupTally.objects.filter(operator__in=ids)
-        .values("operator")
-        .annotate(hits=Sum("hits"), misses=Sum("misses"))
-        .order_by()
+    totals = {
+        total.operator_id: total
+        for total in models.OperatorTotal.objects.filter(operator__in=ids, tenant=viewer.tenant)
     }
+    mine = viewer.owned("model__organisation") | Q(model__organisation=None)
+    given = models.ModelOperator.objects.filter(mine, operator__in=ids)
+    in_models = dict(given.values_list("operator").annotate(n=Count("pk")).order_by())
     made = []
     for operator in page:
-        won, miss = bests.get(operator.pk), misses.get(operator.pk)
-        hits, missed = tallies.get(operator.pk, (0, 0))
+        won, miss, total = bests.get(operator.pk), misses.get(operator.pk), totals.get(operator.pk)
         made.append(
             Row(
                 operator=operator,
                 status="hit" if won else _status_of(miss),
                 reason=miss.reason if miss and not won else "",
                 best=won,
-                jobs=jobs.get(operator.pk, 0),
+                jobs=total.jobs if total else 0,
                 models=in_models.get(operator.pk, 0),
-                hits=hits,
-                misses=missed,
+                hits=total.hits if total else 0,
+                misses=total.misses if total else 0,
+                saved_us=total.saved_us if total else 0.0,
             )
         )
     return made
@@ -129,44 +180,62 @@ def _status_of(miss: models.Miss | None) -> str:
     return "unknown" if miss is None else STATUS_OF_MISS.get(models.MissState(miss.state), "unknown")
 
 
-def op_types() -> list[tuple[str, int]]:
-    """Every operator type with how many operators have it, the commonest first."""
-    counted = models.Operator.objects.values_list("op_type").annotate(n=Count("pk"))
-    return [(op_type, n) for op_type, n in counted.order_by("-n", "op_type")]
+def kinds() -> tuple[list[tuple[str, int]], list[str]]:
+    """Every operator type with how many operators have it, the commonest first; and every element type.
+
+    From the facts noted with the standings, where there are any: counting a catalogue takes a while.
+    """
+    noted = models.Rollup.objects.filter(name="standings").values_list("facts", flat=True).first()
+    counted = noted["kinds"] if noted and "kinds" in noted else counted_kinds()
+    types: dict[str, int] = {}
+    for op_type, _, n in counted:
+        types[op_type] = types.get(op_type, 0) + n
+    by_count = sorted(types.items(), key=lambda item: (-item[1], item[0]))
+    return by_count, sorted({dtype for _, dtype, _ in counted})
 
 
-def dtypes() -> list[str]:
-    return list(models.Operator.objects.order_by("dtype").values_list("dtype", flat=True).distinct())
+def counted_kinds() -> list[list[Any]]:
+    """[operator type, element type, how many], from the rows."""
+    rows = models.Operator.objects.values_list("op_type", "dtype").annotate(n=Count("pk")).order_by()
+    return [list(row) for row in rows]
 
 
-def _winners(filters: Filters, visible: Q) -> QuerySet[models.Best]:
-    bests = models.Best.objects.filter(visible, rank=0)
+def _winners(filters: Filters, viewer: Viewer) -> QuerySet[models.Best]:
+    bests = models.Best.objects.filter(viewer.shown(), rank=0)
     return bests.filter(target__key=filters.target) if filters.target else bests
 
 
-def _counted(rows: QuerySet) -> dict[int, int]:
-    return dict(rows.values_list("operator").annotate(n=Count("pk")).order_by())
+_OF_TOTALS = {"jobs": "jobs", "saved": "saved_us", "asked": "asked"}
+_OF_WINNERS = {"time": "median_us", "speedup": "ratio_to_default"}
 
 
-def _sorted(
-    found: QuerySet[models.Operator], filters: Filters, bests: QuerySet[models.Best]
-) -> QuerySet[models.Operator]:
-    descending, column = filters.sort.startswith("-"), filters.sort.removeprefix("-")
-    if column == "name":
-        return found.order_by("-summary" if descending else "summary", "pk")
-    if column == "time":
-        found = found.annotate(by=Subquery(bests.order_by("-ratio_to_default").values("median_us")[:1]))
-    elif column == "speedup":
-        found = found.annotate(
-            by=Subquery(bests.order_by("-ratio_to_default").values("ratio_to_default")[:1])
-        )
-    elif column == "jobs":
-        jobs = models.JobOperator.objects.filter(operator=OuterRef("pk")).order_by().values("operator")
-        found = found.annotate(by=Subquery(jobs.annotate(n=Count("pk")).values("n")))
-    elif column == "asked":
-        tallies = models.LookupTally.objects.filter(operator=OuterRef("pk")).order_by().values("operator")
-        found = found.annotate(by=Subquery(tallies.annotate(n=Sum(F("hits") + F("misses"))).values("n")))
+def _sorted(found: QuerySet[models.Operator], filters: Filters, viewer: Viewer) -> list[_Ids]:
+    """The parts of a list as operators' numbers, each in an order that an index has."""
+    column, sign = filters.sort.removeprefix("-"), "-" if filters.sort.startswith("-") else ""
+    if column in _OF_TOTALS:
+        known: QuerySet[Any] = models.OperatorTotal.objects.filter(tenant=viewer.tenant)
+        some = known.alias(asked=F("hits") + F("misses"))
+        order = (f"{sign}{_OF_TOTALS[column]}", f"{sign}operator_id")
+    elif column in _OF_WINNERS:
+        known = _winners(filters, viewer)
+        some = _foremost(known)
+        # Ties go as the indexes have them.
+        tie = sign if column == "speedup" else "" if sign else "-"
+        order = (f"{sign}{_OF_WINNERS[column]}", f"{tie}operator_id")
     else:
-        return found.order_by("-pk" if descending else "pk")
-    order = F("by").desc(nulls_last=True) if descending else F("by").asc(nulls_last=True)
-    return found.order_by(order, "-pk")
+        by_name = found.order_by(f"{sign}summary" if column == "name" else f"{sign}pk", f"{sign}pk")
+        return [by_name.values_list("pk", flat=True)]
+    others = found.filter(~Exists(known.filter(operator=OuterRef("pk")))).order_by("-pk")
+    if filters.narrowed:
+        some = some.filter(operator__in=found.order_by().values("pk"))
+    return [
+        some.order_by(*order).values_list("operator_id", flat=True),
+        others.values_list("pk", flat=True),
+    ]
+
+
+def _foremost(winners: QuerySet[models.Best]) -> QuerySet[models.Best]:
+    """Of an operator that several targets know, the winner that stands for it (as in ``rows``)."""
+    ratio = OuterRef("ratio_to_default")
+    better = Q(ratio_to_default__gt=ratio) | Q(ratio_to_default=ratio, pk__gt=OuterRef("pk"))
+    return winners.filter(~Exists(winners.filter(better, operator=OuterRef("operator"))))

@@ -4,7 +4,7 @@ from catalog.selectors.served import Accepts, Hit, scopes_of
 from catalog.services.artifacts import artifact_files, file_path, store_artifact
 from catalog.services.keys import SCOPES, authenticate, create_api_key, revoke_api_key
 from catalog.services.lookups import Asked, LookupAnswer, LookupRequest, Result, is_served, lookup
-from catalog.services.publishing import Evidence, NewResult, Published, publish
+from catalog.services.publishing import Evidence, NewResult, Paired, Published, publish
 from catalog.services.registry import (
     check_setting,
     default_organisation,
@@ -27,6 +27,7 @@ __all__ = [
     "LookupAnswer",
     "LookupRequest",
     "NewResult",
+    "Paired",
     "Place",
     "Published",
     "Result",

@@ -18,9 +18,10 @@ from catalog.selectors.rows import row_by
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-SCOPES = ("lookup", "models", "operate", "kernels", "approve", "admin")
+SCOPES = ("lookup", "models", "operate", "kernels", "approve", "billing", "admin")
 """``lookup`` asks, ``models`` uploads models, ``operate`` steers queues, ``kernels`` submits kernels,
-``approve`` decides on them, ``admin`` may do all of it. Kernels need a key that belongs to a user."""
+``approve`` decides on them, ``billing`` sees and sets prices and credit, ``admin`` may do all of it. Kernels
+need a key that belongs to a user."""
 
 _LAST_USED_EVERY = timedelta(minutes=1)
 _PREFIX_CHARACTERS = "abcdefghjkmnpqrstuvwxyz23456789"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal
@@ -12,13 +12,17 @@ from typing import Literal
 from django.utils import timezone
 
 from catalog import conf, models
+from catalog.charging import Terms
 from catalog.models import MissState
 from catalog.selectors.served import Accepts, Hit, find_bests, operators_with_bests, scopes_of
 from catalog.services.misses import MissAnswer, Wanted, Where, record_misses
-from catalog.services.usage import journal_lookup
+from catalog.services.serving import serve
 from opatlas import identity
 
 Status = Literal["hit", "miss", "need_graph"]
+
+PAYMENT_REQUIRED = "payment_required"
+"""The state of an item whose best is withheld until it is paid."""
 
 _UNLOADABLE = "Implementations exist, but none of the kinds and versions that the request accepts."
 _waiters = threading.Semaphore(conf.max_waiters())
@@ -55,6 +59,7 @@ class Result:
     best: Hit | None = None
     state: str = ""
     reason: str = ""
+    terms: Terms | None = None  # what a hit cost; or, of a miss with a best, why that is withheld
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,8 @@ def lookup(request: LookupRequest) -> LookupAnswer:
 
     Hits come with their evidence. What is not known is committed as a miss before this returns and answered
     with its state; a key whose graph was never seen is answered ``need_graph``. With ``wait_s`` the answer
-    waits (bounded, in no transaction) for misses that are being explored.
+    waits (bounded, in no transaction) for misses that are being explored. A best that is withheld until it is
+    paid leaves its item empty: no slower one takes its place.
     """
     asked = _merged(request.operators)
     found = _find(request, list(asked))
@@ -92,8 +98,8 @@ def lookup(request: LookupRequest) -> LookupAnswer:
             found |= _wait(
                 request, [key for key, miss in misses.items() if key not in found and _is_open(miss)]
             )
-    results = {key: _result(key, found.get(key), misses.get(key)) for key in asked}
-    _write_journal(request, asked, found, misses)
+    terms = _write_down(request, asked, found, misses)
+    results = {key: _result(key, found.get(key), misses.get(key), terms.get(key)) for key in asked}
     return LookupAnswer(
         target=request.target,
         setting=request.setting,
@@ -170,24 +176,26 @@ def _wait(request: LookupRequest, keys: Sequence[str]) -> dict[str, Hit]:
     return found
 
 
-def _result(key: str, hit: Hit | None, miss: MissAnswer | None) -> Result:
+def _result(key: str, hit: Hit | None, miss: MissAnswer | None, terms: Terms | None) -> Result:
+    if hit is not None and terms is not None and terms.withheld:
+        return Result(key, "miss", hit, PAYMENT_REQUIRED, terms.sentence, terms)
     if hit is not None:
-        return Result(key, "hit", best=hit)
+        return Result(key, "hit", best=hit, terms=terms)
     if miss is not None:
         return Result(key, "miss", state=miss.state, reason=miss.reason)
     return Result(key, "need_graph")
 
 
-def _write_journal(
+def _write_down(
     request: LookupRequest, asked: dict[str, Asked], found: dict[str, Hit], misses: dict[str, MissAnswer]
-) -> None:
+) -> Mapping[str, Terms]:
     if request.organisation is None:
-        return
+        return {}
     missed = [
         (miss.operator_id, asked[key].calls)
         for key, miss in misses.items()
         if key not in found and miss.operator_id is not None
     ]
-    journal_lookup(
-        request.organisation.pk, request.job, [(hit, asked[key].calls) for key, hit in found.items()], missed
-    )
+    # In the order of the request: a database gives its rows in any.
+    hits = [(found[key], item.calls) for key, item in asked.items() if key in found]
+    return serve(request.organisation.pk, request.job, hits, missed)

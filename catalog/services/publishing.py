@@ -54,6 +54,14 @@ class Evidence:
 
 
 @dataclass(frozen=True)
+class Paired:
+    """Somebody ran in turns with the newcomer: ``ratios`` is its time ÷ the newcomer's, with the interval."""
+
+    implementation_id: int
+    ratios: Ratios
+
+
+@dataclass(frozen=True)
 class NewResult:
     """A verified candidate with its evidence. ``folder`` holds the files that the manifest names."""
 
@@ -74,6 +82,7 @@ class NewResult:
     source: str = ""
     build_s: float = 0.0
     purpose: str = "contest"
+    paired: Paired | None = None  # with who was served when it was timed
     may_lead: bool = True  # False: kept as evidence, but no best moves (an undeclared environment)
     signing_key: Ed25519PrivateKey | None = field(default=None, repr=False)
 
@@ -116,10 +125,15 @@ def publish(result: NewResult) -> Published:
         if not result.may_lead or _revoked(implementation):
             return Published(implementation, measurement, is_route_best=False, is_winner=False)
         bests = bests_of(place)
-        is_route_best = _takes_the_seat(implementation, result.evidence, bests.get(result.route))
+        served = next((best.implementation_id for best in bests.values() if best.rank == 0), None)
+        is_route_best = _takes_the_seat(implementation, result, bests.get(result.route))
         if is_route_best:
             seat(place, implementation, measurement, bests)
-        winner = rank_again(place, bests)
+        # Of use while it is still about who is served, and about who has the seat.
+        pairs = result.paired if result.paired and result.paired.implementation_id == served else None
+        winner = rank_again(
+            place, bests, paired={result.route: pairs.ratios} if pairs and is_route_best else None
+        )
         models.Miss.objects.filter(**place.key).exclude(state=models.MissState.EXPLORED).update(
             state=models.MissState.EXPLORED, reason=""
         )
@@ -183,9 +197,14 @@ def _revoked(implementation: models.Implementation) -> bool:
 
 
 def _takes_the_seat(
-    implementation: models.Implementation, evidence: Evidence, held: models.Best | None
+    implementation: models.Implementation, result: NewResult, held: models.Best | None
 ) -> bool:
     """Newcomer against its route's incumbent."""
+    if held is None:
+        return True
     # The same candidate again is no contest: its newest evidence stands for it, better or worse.
-    again = held is not None and held.implementation.candidate_sha256 == implementation.candidate_sha256
-    return held is None or again or choosing.beats(evidence.ratios, ratios_of(held))
+    if held.implementation.candidate_sha256 == implementation.candidate_sha256:
+        return True
+    if result.paired is not None and result.paired.implementation_id == held.implementation_id:
+        return choosing.beats_in_pairs(result.paired.ratios)
+    return choosing.beats(result.evidence.ratios, ratios_of(held))

@@ -15,7 +15,7 @@ DEFAULT_ORGANISATION = "default"
 
 def default_organisation() -> models.Organisation:
     """The tenant of a service that nobody divided into tenants."""
-    return models.Organisation.objects.get_or_create(name=DEFAULT_ORGANISATION)[0]
+    return models.Organisation.objects.get_or_create(name=DEFAULT_ORGANISATION, defaults={"host": True})[0]
 
 
 def operator_fields(operator: identity.Operator) -> dict[str, object]:

@@ -84,11 +84,19 @@ def seat(
     return row
 
 
-def rank_again(place: Place, bests: Mapping[str, models.Best], reason: str = "") -> models.Best | None:
-    """Order all routes anew; where the winner changed, write down who it is and why. None: nobody is left."""
+def rank_again(
+    place: Place,
+    bests: Mapping[str, models.Best],
+    reason: str = "",
+    paired: Mapping[str, Ratios] | None = None,
+) -> models.Best | None:
+    """Order all routes anew; where the winner changed, write down who it is and why. None: nobody is left.
+
+    ``paired``: of a route that ran in turns with the winner, the winner's time ÷ its own.
+    """
     last = models.BestChange.objects.filter(**place.key).order_by("-pk").first()
     incumbent = next((best.route for best in bests.values() if best.rank == 0), None)
-    order = choosing.rank({route: ratios_of(best) for route, best in bests.items()}, incumbent)
+    order = choosing.rank({route: ratios_of(best) for route, best in bests.items()}, incumbent, paired=paired)
     for number, route in enumerate(order):
         if bests[route].rank != number:
             bests[route].rank = number

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import logging
+import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,11 +20,14 @@ from django.utils import timezone
 from catalog import conf, models
 from catalog.selectors.served import Hit
 from catalog.services import journal
+from catalog.services.job_days import ServedHit, add_job_days
+from catalog.services.stale import mark_stale
 from catalog.services.upsert import insert_or
 
 logger = logging.getLogger(__name__)
 
 _LINES_PER_TRANSACTION = 200
+_COUNTED = ("hits", "misses", "hit_calls", "miss_calls", "saved_us")
 
 
 def journal_lookup(
@@ -159,13 +163,58 @@ def _finish(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
+def write_hits(organisation_id: int, job: str, hits: Sequence[tuple[Hit, float]]) -> list[models.Usage]:
+    """Hits that are charged: their Usage rows, tallies and days at once, in the caller's transaction, under
+    a segment of their own. Gives the rows in the order of the hits."""
+    row = models.JournalSegment(node=conf.node(), segment=f"charged-{uuid.uuid4().hex}")
+    entry = {
+        "at": timezone.now().timestamp(),
+        "org": organisation_id,
+        "job": job,
+        "hits": [
+            (
+                hit.operator_id,
+                hit.implementation_id,
+                hit.route,
+                hit.method,
+                hit.median_us,
+                hit.default_us,
+                calls,
+            )
+            for hit, calls in hits
+        ],
+        "misses": [],
+    }
+    lines = [_Line(0, entry)]
+    jobs = _jobs(lines)
+    usages = list(_usages(row, lines, jobs))
+    models.Usage.objects.bulk_create(usages, batch_size=50)
+    _count(lines, jobs)
+    return usages
+
+
 def _save(row: models.JournalSegment, lines: Sequence[_Line], end: int) -> None:
     fresh = _not_drained(row, lines, end)
     lines = _of_known(fresh)
     jobs = _jobs(lines)
     models.Usage.objects.bulk_create(list(_usages(row, lines, jobs)), ignore_conflicts=True, batch_size=50)
+    _count(lines, jobs)
+
+
+def _count(lines: Sequence[_Line], jobs: dict[tuple[int, str], models.Job]) -> None:
     _add_tallies(lines)
     _add_job_operators(lines, jobs)
+    add_job_days(_served_hits(lines, jobs))
+
+
+def _served_hits(lines: Sequence[_Line], jobs: dict[tuple[int, str], models.Job]) -> Iterator[ServedHit]:
+    for line in lines:
+        job = jobs.get((line.entry["org"], line.entry["job"]))
+        if job is None:
+            continue
+        for _, hit in _hits(line):
+            _operator, implementation, _route, method, median_us, default_us, calls = hit[:7]
+            yield ServedHit(job.pk, implementation, method, line.at, calls, default_us, median_us)
 
 
 def _not_drained(row: models.JournalSegment, lines: Sequence[_Line], end: int) -> list[_Line]:
@@ -243,13 +292,15 @@ def _usages(
 
 
 def _add_tallies(lines: Sequence[_Line]) -> None:
-    sums: dict[tuple[datetime, int, int], list[float]] = defaultdict(lambda: [0, 0, 0.0, 0.0])
+    sums: dict[tuple[datetime, int, int], list[float]] = defaultdict(lambda: [0, 0, 0.0, 0.0, 0.0])
     for line in lines:
         hour = line.at.replace(minute=0, second=0, microsecond=0)
         for _, hit in _hits(line):
             counts = sums[hour, hit[0], line.entry["org"]]
             counts[0] += 1
-            counts[2] += hit[-1]
+            median_us, default_us, calls = hit[4:7]
+            counts[2] += calls
+            counts[4] += calls * (default_us - median_us)
         for operator, calls in line.entry["misses"]:
             counts = sums[hour, operator, line.entry["org"]]
             counts[1] += 1
@@ -265,36 +316,57 @@ def _add_tallies(lines: Sequence[_Line]) -> None:
                 "misses": counts[1],
                 "hit_calls": counts[2],
                 "miss_calls": counts[3],
+                "saved_us": counts[4],
             }
             for (hour, operator, organisation), counts in sorted(sums.items())
         ],
         unique=["hour", "operator_id", "organisation_id"],
-        updates={name: f"old.{name} + new.{name}" for name in ("hits", "misses", "hit_calls", "miss_calls")},
+        updates={name: f"old.{name} + new.{name}" for name in _COUNTED},
     )
+    mark_stale({hour for hour, _, _ in sums})
 
 
 def _add_job_operators(lines: Sequence[_Line], jobs: dict[tuple[int, str], models.Job]) -> None:
-    sums: dict[tuple[int, int], list[Any]] = defaultdict(lambda: [0, 0, None])
+    sums: dict[tuple[int, int], list[Any]] = defaultdict(lambda: [0, 0, None, 0.0, 0.0, 0.0])
     for line in lines:
         job = jobs.get((line.entry["org"], line.entry["job"]))
         if job is None:
             continue
         for _, hit in _hits(line):
-            sums[job.pk, hit[0]][0] += 1
-            sums[job.pk, hit[0]][2] = line.at
-        for operator, _calls in line.entry["misses"]:
-            sums[job.pk, operator][1] += 1
-            sums[job.pk, operator][2] = line.at
+            operator, _made, _route, _method, median_us, default_us, calls = hit[:7]
+            counts = sums[job.pk, operator]
+            counts[0] += 1
+            counts[2] = line.at
+            counts[3] += calls
+            counts[5] += calls * (default_us - median_us)
+        for operator, calls in line.entry["misses"]:
+            counts = sums[job.pk, operator]
+            counts[1] += 1
+            counts[2] = line.at
+            counts[4] += calls
     insert_or(
         models.JobOperator,
         [
-            {"job_id": job, "operator_id": operator, "hits": hits, "misses": misses, "last_at": last_at}
-            for (job, operator), (hits, misses, last_at) in sorted(sums.items(), key=lambda item: item[0])
+            {
+                "job_id": job,
+                "operator_id": operator,
+                "hits": hits,
+                "misses": misses,
+                "last_at": last_at,
+                "hit_calls": hit_calls,
+                "miss_calls": miss_calls,
+                "saved_us": saved_us,
+            }
+            for (job, operator), (hits, misses, last_at, hit_calls, miss_calls, saved_us) in sorted(
+                sums.items(), key=lambda item: item[0]
+            )
         ],
         unique=["job_id", "operator_id"],
         updates={
-            "hits": "old.hits + new.hits",
-            "misses": "old.misses + new.misses",
             "last_at": "new.last_at",
+            **{
+                name: f"old.{name} + new.{name}"
+                for name in ("hits", "misses", "hit_calls", "miss_calls", "saved_us")
+            },
         },
     )

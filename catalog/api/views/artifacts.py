@@ -18,12 +18,23 @@ from catalog.api.authentication import key_of
 from catalog.api.describing import errors, header, path
 from catalog.api.files import send_file
 from catalog.api.serializers import ArtifactSerializer, SignerSerializer
+from catalog.charging import check_artifact
 from catalog.errors import Unknown
 from catalog.selectors import known
 from catalog.selectors.served import scopes_of
 from catalog.services.artifacts import file_path
+from catalog.viewing import viewer_of_key
 
 _SHA256 = path("sha256", "^[0-9a-f]{64}$", "The artifact's address.")
+
+
+def _artifact(request: Request, sha256: str) -> models.Artifact:
+    """Visible to the key, and not withheld from it."""
+    key = key_of(request)
+    scopes = scopes_of(key.organisation)
+    row = known.artifact(sha256, scopes)
+    check_artifact(viewer_of_key(key).payer, scopes, row)
+    return row
 
 
 class ArtifactView(APIView):
@@ -32,10 +43,10 @@ class ArtifactView(APIView):
         tags=["artifacts"],
         summary="An artifact's manifest and signature",
         parameters=[_SHA256],
-        responses={200: ArtifactSerializer, **errors(404)},
+        responses={200: ArtifactSerializer, **errors(402, 404)},
     )
     def get(self, request: Request, sha256: str) -> Response:
-        row = known.artifact(sha256, scopes_of(key_of(request).organisation))
+        row = _artifact(request, sha256)
         files = [
             {"name": name, "sha256": digest, "url": f"/api/v1/artifacts/{row.sha256}/files/{name}"}
             for name, digest in sorted(row.manifest["files"].items())
@@ -86,11 +97,11 @@ class ArtifactFileView(APIView):
             (206, "application/octet-stream"): OpenApiTypes.BINARY,
             304: OpenApiResponse(description="If-None-Match has it already."),
             416: OpenApiResponse(description="The range lies outside of the file."),
-            **errors(404),
+            **errors(402, 404),
         },
     )
     def get(self, request: Request, sha256: str, name: str) -> HttpResponseBase:
-        row = known.artifact(sha256, scopes_of(key_of(request).organisation))
+        row = _artifact(request, sha256)
         # The name is only ever compared with the manifest's; the path is made of the file's digest.
         digest = row.manifest["files"].get(name)
         if digest is None:

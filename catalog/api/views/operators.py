@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import BooleanField, Case, QuerySet, Value, When
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
+from rest_framework.exceptions import PermissionDenied
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,10 +19,12 @@ from catalog import models
 from catalog.api import serializers
 from catalog.api.authentication import key_of
 from catalog.api.describing import errors, path, query
+from catalog.charging import charging, check_not_withheld
 from catalog.errors import RequestError
 from catalog.selectors import known
 from catalog.selectors.served import scopes_of
 from catalog.services.withdrawing import withdraw
+from catalog.viewing import APPROVE, viewer_of_key
 
 _NAME = re.compile(r"[A-Za-z0-9_.+]{1,100}")
 _KEY = path("key", "^o1:[0-9a-f]{64}$", "The operator's key.")
@@ -62,7 +66,7 @@ class OperatorView(APIView):
     )
     def get(self, request: Request, key: str) -> Response:
         row = known.operator(key)
-        row.figures = known.figures(row)  # type: ignore[attr-defined]
+        row.figures = known.figures(row, viewer_of_key(key_of(request)))  # type: ignore[attr-defined]
         return Response(serializers.OperatorDetailSerializer(row).data)
 
 
@@ -95,16 +99,22 @@ class OperatorImplementationsView(ListAPIView[models.Implementation]):
                 query = query.filter(**{column: wanted})
         return query
 
+    def paginate_queryset(self, queryset: Any) -> list[Any] | None:
+        return _without_withheld(self.request, super().paginate_queryset(queryset) or [])
+
 
 class ImplementationView(APIView):
     @extend_schema(
         operation_id="implementation",
         tags=["catalogue"],
         summary="One implementation with its code and all its evidence",
-        responses={200: serializers.ImplementationDetailSerializer, **errors(404)},
+        description="402 while it is withheld until it is paid, with the price and where to pay.",
+        responses={200: serializers.ImplementationDetailSerializer, **errors(402, 404)},
     )
     def get(self, request: Request, number: int) -> Response:
-        row = known.implementation(number, scopes_of(key_of(request).organisation))
+        key = key_of(request)
+        row = known.implementation(number, scopes_of(key.organisation))
+        check_not_withheld(viewer_of_key(key).payer, row)
         return Response(serializers.ImplementationDetailSerializer(row).data)
 
 
@@ -127,8 +137,13 @@ class RevokeImplementationView(APIView):
         asked.is_valid(raise_exception=True)
         scopes = scopes_of(key_of(request).organisation)
         row = known.implementation(number, scopes)
+        if not viewer_of_key(key_of(request)).may_on(APPROVE, row):
+            raise PermissionDenied(
+                "What everybody is served is revoked by approvers of the host organisation alone."
+            )
         withdraw(models.Implementation.objects.filter(pk=row.pk), asked.validated_data["reason"])
-        return Response(serializers.ImplementationDetailSerializer(known.implementation(number, scopes)).data)
+        (shown,) = _without_withheld(request, [known.implementation(number, scopes)])
+        return Response(serializers.ImplementationDetailSerializer(shown).data)
 
 
 class TargetListView(ListAPIView[models.Target]):
@@ -165,6 +180,17 @@ class SettingListView(ListAPIView[models.Setting]):
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return super().get(request, *args, **kwargs)
+
+
+def _without_withheld(request: Request, rows: Sequence[models.Implementation]) -> list[models.Implementation]:
+    """These rows; of those that are withheld from the key nothing that would do instead of paying."""
+    terms = charging().terms_of(viewer_of_key(key_of(request)).payer, rows)
+    for row in rows:
+        if row.pk in terms and terms[row.pk].withheld:
+            row.candidate, row.schedule, row.source = {}, "", ""
+            row.artifact = models.Artifact(sha256="", kind=row.artifact.kind)
+            row.price = terms[row.pk].as_json()  # type: ignore[attr-defined]
+    return list(rows)
 
 
 def _name(given: Any, name: str, extra: str = "") -> str:

@@ -1,0 +1,156 @@
+"""What hits cost, as far as the catalogue knows: whom to ask, and what is answered.
+
+``settings.OPATLAS_CHARGING`` names the class that decides (``dashboard.billing.charging.Billing``); without
+it everything is free. What is *withheld* is shown with its times and its price, and neither served nor handed
+out: a lookup's item is empty, the artifact's address and the code answer 402.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from catalog.errors import RequestError
+
+if TYPE_CHECKING:
+    from catalog.models import Artifact, Implementation, Usage
+    from catalog.selectors.served import Hit
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a hit costs one organisation. Amounts in millionths of the currency.
+
+    From a lookup ``price_micros`` is what this hit cost, or would have; on pages and artifact addresses it is
+    what one hit of one call costs now, and ``sentence`` says the whole price in words.
+    """
+
+    withheld: bool
+    price_micros: int
+    currency: str  # ISO 4217: "EUR"
+    rule: int  # the price rule's number
+    pay_url: str  # a path of this service: where to read the price and pay
+    sentence: str  # "0.01 EUR a hit; withheld until credit or a plan covers it."
+    due_micros: int = 0  # what the organisation owes in all, this hit included
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "amount_micros": self.price_micros,
+            "currency": self.currency,
+            "rule": self.rule,
+            "pay_url": self.pay_url,
+            "due_micros": self.due_micros,
+            "sentence": self.sentence,
+        }
+
+
+class PaymentRequired(RequestError):
+    """An artifact or code that is withheld until it is paid: 402, with the price and where to pay."""
+
+    status = 402
+
+    def __init__(self, terms: Terms) -> None:
+        super().__init__(terms.sentence)
+        self.details = {"price": terms.as_json()}
+
+
+Batch = Sequence[tuple["Hit", float]]
+"""Hits with how often a run calls them."""
+
+
+class Charging(Protocol):
+    """What decides on prices. Organisations are named by their ids; 0 is none, which pays as any would, and
+    None is the service itself, to which everything is open."""
+
+    def has_prices(self, organisation_id: int) -> bool:
+        """Whether any price rule is in force for this organisation. No statement: rules are known for a
+        second."""
+        ...
+
+    def concerns(self, organisation_id: int, hits: Batch) -> bool:
+        """Whether a price rule applies to any of these. No statement, as above (one where a rule goes by the
+        op type of operators that this process has not seen)."""
+        ...
+
+    def settle(
+        self, organisation_id: int, hits: Batch, record: Callable[[Batch], Sequence[Usage]]
+    ) -> Mapping[str, Terms]:
+        """Charge or withhold, inside the caller's transaction; by operator key, and who is missing is free.
+
+        ``record`` writes the Usage rows of those that are charged, in their order; a ledger entry is written
+        for each.
+        """
+        ...
+
+    def terms_of(
+        self, organisation_id: int | None, implementations: Sequence[Implementation]
+    ) -> Mapping[int, Terms]:
+        """For pages: what costs something, by implementation id. Without price rules no statement, with them
+        a constant number. Whoever was charged for a withheld one before has it: it is withheld no more."""
+        ...
+
+
+class Free:
+    """Nothing costs anything."""
+
+    def has_prices(self, organisation_id: int) -> bool:
+        return False
+
+    def concerns(self, organisation_id: int, hits: Batch) -> bool:
+        return False
+
+    def settle(
+        self, organisation_id: int, hits: Batch, record: Callable[[Batch], Sequence[Usage]]
+    ) -> Mapping[str, Terms]:
+        return {}
+
+    def terms_of(
+        self, organisation_id: int | None, implementations: Sequence[Implementation]
+    ) -> Mapping[int, Terms]:
+        return {}
+
+
+@lru_cache(maxsize=8)
+def _made(path: str) -> Charging:
+    made: Charging = import_string(path)() if path else Free()
+    return made
+
+
+def charging() -> Charging:
+    """Who decides here."""
+    return _made(getattr(settings, "OPATLAS_CHARGING", ""))
+
+
+def withheld(organisation_id: int | None, implementation: Implementation) -> Terms | None:
+    """Why this organisation does not get an implementation's artifact and code; None where it does.
+
+    On pages the organisation is ``request.viewer.payer``: 0 is somebody who belongs to none; who runs the
+    service (None) sees everything.
+    """
+    terms = charging().terms_of(organisation_id, [implementation]).get(implementation.pk)
+    return terms if terms is not None and terms.withheld else None
+
+
+def check_not_withheld(organisation_id: int | None, implementation: Implementation) -> None:
+    """Raises :class:`PaymentRequired` where :func:`withheld` has a reason."""
+    terms = withheld(organisation_id, implementation)
+    if terms is not None:
+        raise PaymentRequired(terms)
+
+
+def check_artifact(organisation_id: int | None, scopes: Sequence[str], artifact: Artifact) -> None:
+    """Raises :class:`PaymentRequired` where every implementation that has this artifact, and that these
+    scopes show, is withheld. Without price rules no statement."""
+    decider = charging()
+    if organisation_id is None or not decider.has_prices(organisation_id):
+        return
+    made = list(artifact.implementations.filter(scope__in=scopes))
+    terms = decider.terms_of(organisation_id, made)
+    reasons = [terms[one.pk] for one in made if one.pk in terms and terms[one.pk].withheld]
+    if reasons and len(reasons) == len(made):
+        raise PaymentRequired(reasons[0])

@@ -1,0 +1,48 @@
+"""``manage.py create_user NAME --organisation ORG --role operator``"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import transaction
+
+from catalog import models, services
+from catalog.errors import RequestError
+from catalog.services import audit, people
+
+
+class Command(BaseCommand):
+    help = "Make an account and give it a role. The password is asked for, or made and shown once."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("username")
+        parser.add_argument("--email", default="")
+        parser.add_argument("--organisation", default="", help="made if it does not exist; else the host")
+        parser.add_argument("--role", default=models.Role.VIEWER, choices=models.Role.values)
+        parser.add_argument("--ask", action="store_true", help="ask for the password instead of making one")
+
+    def handle(self, *args: Any, username: str, **options: Any) -> None:
+        given = getpass.getpass() if options["ask"] else os.environ.get("OPATLAS_PASSWORD", "")
+        password = given or secrets.token_urlsafe(16)
+        owner = services.default_organisation()
+        try:
+            with transaction.atomic():
+                if options["organisation"]:
+                    name = options["organisation"]
+                    owner = models.Organisation.objects.filter(name=name).first() or people.make_organisation(
+                        name
+                    )
+                user = people.make_user(username, password, email=options["email"])
+                people.add_member(owner, user.get_username(), options["role"])
+                audit.record("account.make", subject=username, organisation=owner,
+                             detail={"role": options["role"]}, actor="a command")  # fmt: skip
+        except RequestError as error:
+            raise CommandError(str(error)) from error
+        self.stderr.write(f"{username} is {options['role']} of {owner}.")
+        if not given:
+            self.stderr.write("The password, shown this once:")
+            self.stdout.write(password)

@@ -1,0 +1,37 @@
+"""``manage.py describe_figures > docs/figures.md``: the page of definitions for the documentation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from catalog.figures import GROUPS, Figure
+
+
+class Command(BaseCommand):
+    help = "Write the definitions of all figures as Markdown."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        self.stdout.write(described(), ending="")
+
+
+def described() -> str:
+    """All definitions as Markdown."""
+    parts = [
+        "# Figures\n\n"
+        "What every figure on the pages and in the statistics API means, how it is counted, and from which "
+        "rows. Pages and API share one selector for each, and `tests/figures` counts each once more from the "
+        "raw rows. Written by `manage.py describe_figures > docs/figures.md`.\n"
+    ]
+    for title, figures in GROUPS:
+        if figures:
+            parts.append(f"\n## {title}\n\n| figure | name | in | meaning | counted as | from |\n")
+            parts.append("| --- | --- | --- | --- | --- | --- |\n")
+            parts += [_line(figure) for figure in figures]
+    return "".join(parts)
+
+
+def _line(figure: Figure) -> str:
+    cells = (figure.title, f"`{figure.name}`", figure.unit, figure.meaning, figure.formula, figure.source)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"

@@ -1,0 +1,66 @@
+"""What was served: hits one by one, hourly tallies, and how far the journal was drained."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from catalog.models.accounts import Organisation
+from catalog.models.asked import Job
+from catalog.models.known import Implementation, Method, Operator
+
+
+class Usage(models.Model):
+    """One record per hit served. The journal's position makes draining it twice harmless."""
+
+    organisation = models.ForeignKey(Organisation, models.CASCADE, related_name="usage")
+    job = models.ForeignKey(Job, models.SET_NULL, null=True, related_name="usage")
+    operator = models.ForeignKey(Operator, models.CASCADE, related_name="usage")
+    implementation = models.ForeignKey(Implementation, models.SET_NULL, null=True, related_name="usage")
+    method = models.CharField(max_length=20, choices=Method)
+    route = models.CharField(max_length=40)
+    median_us = models.FloatField()
+    default_us = models.FloatField()
+    calls = models.FloatField(default=1)
+    served_at = models.DateTimeField(db_index=True)
+    node = models.CharField(max_length=60)
+    segment = models.CharField(max_length=60)
+    offset = models.BigIntegerField()
+    item = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["node", "segment", "offset", "item"], name="one_usage_per_journal_item"
+            )
+        ]
+
+
+class LookupTally(models.Model):
+    """Hits and misses per operator and hour, counted from the journal: what hit rates are made of."""
+
+    hour = models.DateTimeField()
+    operator = models.ForeignKey(Operator, models.CASCADE, related_name="tallies")
+    organisation = models.ForeignKey(Organisation, models.CASCADE, related_name="+")
+    hits = models.PositiveIntegerField(default=0)
+    misses = models.PositiveIntegerField(default=0)
+    hit_calls = models.FloatField(default=0)
+    miss_calls = models.FloatField(default=0)
+    saved_us = models.FloatField(default=0, db_default=0)  # of hits: calls × (default - served)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["hour", "operator", "organisation"], name="one_tally_per_hour")
+        ]
+        indexes = [models.Index(fields=["operator", "hour"], name="tallies_of_operator")]
+
+
+class JournalSegment(models.Model):
+    """How far a node's journal segment was drained."""
+
+    node = models.CharField(max_length=60)
+    segment = models.CharField(max_length=60)
+    drained_bytes = models.BigIntegerField(default=0)
+    closed = models.BooleanField(default=False)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["node", "segment"], name="one_row_per_segment")]

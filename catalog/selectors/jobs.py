@@ -1,0 +1,309 @@
+"""Jobs: what each asked for, what of it is covered now and why the rest is not, and what the catalogue saved.
+
+Nothing here reads usage rows: sums per job and day (``JobDay``) and per job and operator (``JobOperator``)
+are counted where usage is drained, so that a page costs the same with ten million hits as with ten.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Count, Exists, F, Max, OuterRef, Q, QuerySet, Sum
+
+from catalog import models
+from catalog.models import Method, MissState
+from catalog.timerange import TimeRange
+
+MOST_MISSES = 20_000
+MOST_UNCOVERED = 5_000
+"""Operators whose reasons are counted one by one; beyond it the rest is one line."""
+
+REASONS = {
+    MissState.WAITING: "waiting in the collect queue",
+    MissState.PROMOTED: "being explored",
+    MissState.POSTPONED: "postponed",
+    MissState.DISCARDED: "discarded",
+    MissState.UNSUPPORTED: "no route can express it",
+    MissState.FAILED: "explored, and nothing verified came of it",
+    MissState.EXPLORED: "known elsewhere only",
+}
+NOT_ASKED = "its miss was not queued"
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """One job of a list, since its beginning. Times in µs."""
+
+    job: models.Job
+    operators: int
+    hits: int
+    misses: int
+    saved_us: float
+    last_at: datetime | None
+
+    @property
+    def hit_rate(self) -> float | None:
+        asked = self.hits + self.misses
+        return self.hits / asked if asked else None
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Operators that have no best where the job runs, for one reason."""
+
+    state: str
+    reason: str
+    operators: int
+    calls: float
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What of a job, or of a model, is known now: by operators and by calls, and why the rest is not."""
+
+    operators: int
+    covered: int
+    calls: float
+    covered_calls: float
+    missing: tuple[Missing, ...] = ()
+
+    @property
+    def by_operators(self) -> float | None:
+        return self.covered / self.operators if self.operators else None
+
+    @property
+    def by_calls(self) -> float | None:
+        return self.covered_calls / self.calls if self.calls else None
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What hits of one method (or of all: "") came to. ``default_us`` is what the defaults had taken."""
+
+    method: str
+    hits: int = 0
+    calls: float = 0.0
+    default_us: float = 0.0
+    saved_us: float = 0.0
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times as fast as with the defaults, over all of its calls."""
+        served = self.default_us - self.saved_us
+        return self.default_us / served if self.default_us > 0 and served > 0 else None
+
+
+@dataclass(frozen=True)
+class JobSlot:
+    """A job's hits of one day (UTC), by method, and what they saved."""
+
+    start: datetime
+    hits: dict[str, int]
+    saved_us: float
+
+    @property
+    def all_hits(self) -> int:
+        return sum(self.hits.values())
+
+
+@dataclass(frozen=True)
+class OperatorRow:
+    """One operator of a job, as it was asked for, and what is known of it where the job runs."""
+
+    operator: models.Operator
+    hits: int
+    misses: int
+    calls: float
+    saved_us: float
+    last_at: datetime
+    best: models.Best | None
+    state: str  # "hit", or what became of its miss
+    reason: str
+
+
+def jobs(owned: Q, q: str = "") -> QuerySet[models.Job]:
+    """An organisation's jobs, the latest to begin first."""
+    found = models.Job.objects.filter(owned).select_related("organisation")
+    for word in q.split():
+        found = found.filter(name__icontains=word)
+    return found.order_by("-pk")
+
+
+def rows(page: Iterable[models.Job]) -> list[JobRow]:
+    """Figures of one page's jobs: one statement."""
+    listed = list(page)
+    sums = {
+        row["job"]: row
+        for row in models.JobOperator.objects.filter(job__in=listed)
+        .values("job")
+        .annotate(n=Count("pk"), h=Sum("hits"), m=Sum("misses"), s=Sum("saved_us"), last=Max("last_at"))
+        .order_by()
+    }
+    made = []
+    for job in listed:
+        row = sums.get(job.pk)
+        made.append(
+            JobRow(job, row["n"], row["h"], row["m"], row["s"], row["last"])
+            if row
+            else JobRow(job, 0, 0, 0, 0.0, None)
+        )
+    return made
+
+
+def places_of(job: models.Job) -> list[tuple[int, int]]:
+    """(target, setting) where the job was served, or, if it never was, where its misses are."""
+    served = list(models.JobPlace.objects.filter(job=job).values_list("target", "setting")[:50])
+    if served:
+        return served
+    return list(models.Miss.objects.filter(job=job).values_list("target", "setting").distinct()[:50])
+
+
+def coverage(job: models.Job) -> Coverage:
+    """What the job asked for so far and would hit now, in calls and in operators."""
+    asked = models.JobOperator.objects.filter(job=job)
+    weight = F("hit_calls") + F("miss_calls")
+    everything = asked.aggregate(n=Count("pk"), c=Sum(weight))
+    bests = _bests(job).filter(operator=OuterRef("operator"))
+    uncovered = asked.filter(~Exists(bests)).annotate(weight=weight).values_list("operator", "weight")
+    left = list(uncovered.order_by("-weight", "pk")[: MOST_UNCOVERED + 1])
+    beyond = asked.filter(~Exists(bests)).aggregate(n=Count("pk"), c=Sum(weight))
+    missing = _missing(job, left[:MOST_UNCOVERED])
+    if len(left) > MOST_UNCOVERED:
+        calls = (beyond["c"] or 0.0) - sum(weight for _, weight in left[:MOST_UNCOVERED])
+        missing.append(Missing("unknown", "further operators", beyond["n"] - MOST_UNCOVERED, calls))
+    return Coverage(
+        operators=everything["n"],
+        covered=everything["n"] - beyond["n"],
+        calls=everything["c"] or 0.0,
+        covered_calls=(everything["c"] or 0.0) - (beyond["c"] or 0.0),
+        missing=tuple(missing),
+    )
+
+
+def _missing(job: models.Job, left: Sequence[tuple[int, float]]) -> list[Missing]:
+    misses = _nearest(job, models.Miss.objects.filter(operator__jobs__job=job))
+    sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0])
+    for operator, calls in left:
+        counts = sums[_why(misses.get(operator))]
+        counts[0] += 1
+        counts[1] += calls
+    made = [Missing(state, reason, int(n), calls) for (state, reason), (n, calls) in sums.items()]
+    return sorted(made, key=lambda one: (-one.calls, -one.operators, one.reason))
+
+
+def _why(miss: models.Miss | None) -> tuple[str, str]:
+    if miss is None:
+        return "unknown", NOT_ASKED
+    return miss.state, miss.reason or REASONS[MissState(miss.state)]
+
+
+def saved(job: models.Job, range_: TimeRange | None = None) -> list[Saved]:
+    """By method, in the order of ``Method``, then all of them ("")."""
+    found = models.JobDay.objects.filter(job=job)
+    if range_ is not None:
+        found = found.filter(start__gte=_day(range_.since), start__lt=range_.until)
+    sums = {
+        row["method"]: Saved(row["method"], row["h"], row["c"], row["d"], row["s"])
+        for row in found.values("method")
+        .annotate(h=Sum("hits"), c=Sum("calls"), d=Sum("default_us"), s=Sum("saved_us"))
+        .order_by()
+    }
+    by_method = [sums[method] for method in Method.values if method in sums]
+    return [
+        *by_method,
+        Saved(
+            "",
+            sum(one.hits for one in by_method),
+            sum(one.calls for one in by_method),
+            sum(one.default_us for one in by_method),
+            sum(one.saved_us for one in by_method),
+        ),
+    ]
+
+
+def over_time(job: models.Job, range_: TimeRange) -> list[JobSlot]:
+    """Every day of the range (UTC), the empty ones too."""
+    start = _day(range_.since)
+    days: dict[datetime, JobSlot] = {}
+    for row in models.JobDay.objects.filter(job=job, start__gte=start, start__lt=range_.until):
+        slot = days.get(row.start, JobSlot(row.start, {}, 0.0))
+        days[row.start] = JobSlot(row.start, slot.hits | {row.method: row.hits}, slot.saved_us + row.saved_us)
+    made = []
+    while start < range_.until:
+        made.append(days.get(start, JobSlot(start, {}, 0.0)))
+        start += timedelta(days=1)
+    return made
+
+
+SORTS = {"saved": "saved_us", "calls": "weight", "misses": "misses", "recent": "last_at"}
+
+
+def asked_for(job: models.Job, sort: str = "-calls", status: str = "") -> QuerySet[models.JobOperator]:
+    """A job's operators; ``status``: "hit" or "miss", as they are known now. ``-`` sorts downwards."""
+    sign, column = "-" if sort.startswith("-") else "", SORTS[sort.removeprefix("-")]
+    found = models.JobOperator.objects.filter(job=job).annotate(weight=F("hit_calls") + F("miss_calls"))
+    if status:
+        known = Exists(_bests(job).filter(operator=OuterRef("operator")))
+        found = found.filter(known if status == "hit" else ~known)
+    return found.select_related("operator").defer("operator__graph").order_by(f"{sign}{column}", "pk")
+
+
+def operator_rows(job: models.Job, page: Iterable[models.JobOperator]) -> list[OperatorRow]:
+    """What is known now of one page's operators: three statements."""
+    listed = list(page)
+    ids = [row.operator_id for row in listed]
+    # Where several places know it: the slowest against its own default, so that nothing is promised.
+    bests = {
+        best.operator_id: best for best in _bests(job).filter(operator__in=ids).order_by("-ratio_to_default")
+    }
+    misses = _misses(job, [pk for pk in ids if pk not in bests])
+    made = []
+    for row in listed:
+        best = bests.get(row.operator_id)
+        state, reason = ("hit", "") if best else _why(misses.get(row.operator_id))
+        made.append(
+            OperatorRow(
+                row.operator, row.hits, row.misses, row.hit_calls + row.miss_calls, row.saved_us,
+                row.last_at, best, state, reason,
+            )
+        )  # fmt: skip
+    return made
+
+
+def _bests(job: models.Job) -> QuerySet[models.Best]:
+    """The winners that the job would get, where it runs."""
+    scopes = [models.SHARED, f"org:{job.organisation_id}"]
+    return models.Best.objects.filter(_here(job), rank=0, scope__in=scopes)
+
+
+def _misses(job: models.Job, operators: Sequence[int]) -> dict[int, models.Miss]:
+    return _nearest(job, models.Miss.objects.filter(operator__in=operators))
+
+
+def _nearest(job: models.Job, misses: QuerySet[models.Miss]) -> dict[int, models.Miss]:
+    """Operator → its miss that the job may see: the latest where the job runs before any other."""
+    scopes = [models.SHARED, f"org:{job.organisation_id}"]
+    places = set(places_of(job))
+    found: dict[int, tuple[bool, models.Miss]] = {}
+    latest = misses.filter(scope__in=scopes).order_by("-pk")[:MOST_MISSES]
+    for miss in latest.only("operator", "target", "setting", "scope", "state", "reason"):
+        here = (miss.target_id, miss.setting_id) in places
+        known = found.get(miss.operator_id)
+        if known is None or (here and not known[0]):
+            found[miss.operator_id] = (here, miss)
+    return {operator: miss for operator, (_, miss) in found.items()}
+
+
+def _here(job: models.Job) -> Q:
+    """In the places of the job; everywhere where none is known."""
+    here = Q()
+    for target, setting in places_of(job):
+        here |= Q(target=target, setting=setting)
+    return here
+
+
+def _day(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)

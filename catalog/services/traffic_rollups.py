@@ -1,0 +1,268 @@
+"""Traffic rolled up: slots of hours and days, routes by day, and each operator's totals.
+
+``refresh`` reads the marks, computes, writes, and clears the marks only where nobody marked again since they
+were read. Statements run one by one, so that nobody waits for a long transaction; what is read too early is
+made again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any, TypeVar
+
+from django.db import transaction
+from django.db.models import Count, Exists, F, Max, Min, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models.functions import TruncHour
+
+from catalog import models
+from catalog.models import EVERYBODY, Grain
+from catalog.services.stale import mark_stale
+
+_HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
+_SUMS = ("hits", "misses", "hit_calls", "miss_calls", "saved_us")
+_BATCH = 400
+_SAVED_US = F("calls") * (F("default_us") - F("median_us"))
+_T = TypeVar("_T")
+
+
+def refresh() -> bool:
+    """Make every marked hour again, its day, and the operators asked for in it; False: nothing was marked."""
+    marks = list(models.StaleHour.objects.order_by("hour"))
+    if not marks:
+        return False
+    days: dict[datetime, list[datetime]] = defaultdict(list)
+    for mark in marks:
+        days[mark.hour.replace(hour=0)].append(mark.hour)
+    operators: set[int] = set()
+    for day, hours in days.items():
+        _make_hours(hours)
+        _make_day(day)
+        asked = models.LookupTally.objects.filter(hour__in=hours)
+        operators.update(asked.values_list("operator_id", flat=True).distinct())
+    _make_totals(operators)
+    for mark in marks:
+        # Marked again meanwhile: what was read may lack those rows.
+        models.StaleHour.objects.filter(pk=mark.pk, marks=mark.marks).delete()
+    return True
+
+
+def reuse() -> dict[str, dict[str, int]]:
+    """Tenant → how jobs share operators (``catalog.selectors.statistics.Reuse``)."""
+    rows = models.OperatorTotal.objects.filter(jobs__gt=0).values("tenant")
+    sums: Any = rows.annotate(
+        operators=Count("pk"), job_operators=Sum("jobs"), shared=Count("pk", filter=Q(jobs__gte=2))
+    ).order_by()
+    return {row.pop("tenant"): dict(row) for row in sums}
+
+
+def mark_everything() -> None:
+    """Mark every hour that has a tally."""
+    mark_stale(models.LookupTally.objects.values_list("hour", flat=True).distinct().order_by())
+
+
+def drop_what_has_no_source() -> None:
+    """Remove rollup rows whose tallies are gone (operators and organisations can be deleted)."""
+    hours = set(models.LookupTally.objects.values_list("hour", flat=True).distinct().order_by())
+    days = {hour.replace(hour=0) for hour in hours}
+    slots = models.TrafficSlot.objects
+    for grain, there in ((Grain.HOUR, hours), (Grain.DAY, days)):
+        starts = slots.filter(grain=grain).values_list("start", flat=True).distinct().order_by()
+        for gone in _batches(sorted(set(starts) - there), _BATCH):
+            slots.filter(grain=grain, start__in=gone).delete()
+    routes = models.RouteSlot.objects
+    for gone in _batches(
+        sorted(set(routes.values_list("start", flat=True).distinct().order_by()) - days), _BATCH
+    ):
+        routes.filter(start__in=gone).delete()
+    tallies = models.LookupTally.objects.filter(operator=OuterRef("operator"))
+    models.OperatorTotal.objects.filter(~Exists(tallies)).delete()
+
+
+def tenant_of(organisation_id: int) -> str:
+    """The ``tenant`` of one organisation's rows."""
+    return f"org:{organisation_id}"
+
+
+def _make_hours(hours: Sequence[datetime]) -> None:
+    tallies = models.LookupTally.objects.filter(hour__in=hours)
+    served = models.Usage.objects.filter(served_at__gte=hours[0], served_at__lt=hours[-1] + _HOUR)
+    served = served.annotate(start=TruncHour("served_at")).filter(start__in=hours)
+    slots = _slots(tallies.annotate(start=F("hour")), served)
+    _replace(Grain.HOUR, hours, slots)
+
+
+def _make_day(day: datetime) -> None:
+    """Sums come from the day's hours, distinct counts from its rows."""
+    found = models.TrafficSlot.objects.filter(grain=Grain.HOUR, start__gte=day, start__lt=day + _DAY)
+    sums: Any = found.values("tenant").annotate(
+        **{f"sum_{name}": Sum(name) for name in (*_SUMS, "reused_hits")}
+    )
+    tallies = models.LookupTally.objects.filter(hour__gte=day, hour__lt=day + _DAY)
+    asked = dict(_distinct(tallies))
+    total = _asked_by_all(tallies)
+    served = models.Usage.objects.filter(served_at__gte=day, served_at__lt=day + _DAY)
+    jobs = {
+        tenant_of(row["organisation_id"]): row["n"]
+        for row in served.values("organisation_id").annotate(n=Count("job", distinct=True)).order_by()
+    }
+    slots = []
+    for row in sums.order_by():
+        tenant = row.pop("tenant")
+        everybody = tenant == EVERYBODY
+        operators_asked, operators_hit = total if everybody else asked.get(tenant, (0, 0))
+        slots.append(
+            models.TrafficSlot(
+                start=day,
+                grain=Grain.DAY,
+                tenant=tenant,
+                operators_asked=operators_asked,
+                operators_hit=operators_hit,
+                jobs=sum(jobs.values()) if everybody else jobs.get(tenant, 0),
+                **{name.removeprefix("sum_"): value for name, value in row.items()},
+            )
+        )
+    _replace(Grain.DAY, [day], slots)
+    _make_routes(day, served)
+
+
+def _slots(tallies: Any, served: Any) -> Iterator[models.TrafficSlot]:
+    """Hours, by organisation and of all. A job is one organisation's, so that jobs add up."""
+    more = {
+        (row["start"], row["organisation_id"]): (row["n_jobs"], row["n_reused"] - row["n_own"])
+        for row in _with_first_miss(served)
+        .values("start", "organisation_id")
+        .annotate(
+            n_jobs=Count("job", distinct=True),
+            n_reused=Count("pk", filter=Q(job__isnull=False, was_missed=True)),
+            n_own=Count("pk", filter=Q(missed_by=F("job"))),
+        )
+        .order_by()
+    }
+    everybody: dict[datetime, models.TrafficSlot] = {}
+    for row in _summed(tallies, "start", "organisation_id"):
+        start, organisation = row.pop("start"), row.pop("organisation_id")
+        jobs, reused = more.get((start, organisation), (0, 0))
+        slot = models.TrafficSlot(
+            grain=Grain.HOUR,
+            start=start,
+            tenant=tenant_of(organisation),
+            jobs=jobs,
+            reused_hits=reused,
+            **row,
+        )
+        yield slot
+        total = everybody.setdefault(start, models.TrafficSlot(grain=Grain.HOUR, start=start))
+        for name in (*_SUMS, "jobs", "reused_hits"):
+            setattr(total, name, getattr(total, name) + getattr(slot, name))
+    distinct = tallies.values("start").annotate(**_DISTINCT).order_by()
+    for row in distinct:
+        total = everybody[row["start"]]
+        total.operators_asked, total.operators_hit = row["asked"], row["hit"]
+    yield from everybody.values()
+
+
+_DISTINCT = {
+    "asked": Count("operator", distinct=True),
+    "hit": Count("operator", distinct=True, filter=Q(hits__gt=0)),
+}
+
+
+def _summed(tallies: Any, *by: str) -> Iterator[dict[str, Any]]:
+    sums = {f"sum_{name}": Sum(name) for name in _SUMS}
+    for row in tallies.values(*by).annotate(**sums, **_DISTINCT).order_by():
+        made = {name.removeprefix("sum_"): value for name, value in row.items()}
+        yield made | {"operators_asked": made.pop("asked"), "operators_hit": made.pop("hit")}
+
+
+def _distinct(tallies: Any) -> Iterator[tuple[str, tuple[int, int]]]:
+    for row in tallies.values("organisation_id").annotate(**_DISTINCT).order_by():
+        yield tenant_of(row["organisation_id"]), (row["asked"], row["hit"])
+
+
+def _asked_by_all(tallies: QuerySet[models.LookupTally]) -> tuple[int, int]:
+    row = tallies.aggregate(**_DISTINCT)
+    return row["asked"], row["hit"]
+
+
+def _with_first_miss(served: QuerySet[models.Usage]) -> Any:
+    """With whether the operator was ever missed, and the job that missed it first (none: it had no name)."""
+    misses = models.Miss.objects.filter(operator=OuterRef("operator"))
+    first = misses.order_by("first_asked_at", "pk").values("job")[:1]
+    return served.annotate(was_missed=Exists(misses), missed_by=Subquery(first))
+
+
+def _replace(grain: Grain, starts: Collection[datetime], slots: Iterable[models.TrafficSlot]) -> None:
+    made = list(slots)
+    with transaction.atomic():
+        models.TrafficSlot.objects.filter(grain=grain, start__in=starts).delete()
+        models.TrafficSlot.objects.bulk_create(made, batch_size=_BATCH)
+
+
+def _make_routes(day: datetime, served: QuerySet[models.Usage]) -> None:
+    slots: dict[tuple[str, str], models.RouteSlot] = {}
+    sums = served.values("organisation_id", "route").annotate(
+        its_method=Min("method"), n=Count("pk"), all_calls=Sum("calls"), all_saved=Sum(_SAVED_US)
+    )
+    for row in sums.order_by():
+        for tenant in (EVERYBODY, tenant_of(row["organisation_id"])):
+            slot = slots.setdefault(
+                (tenant, row["route"]),
+                models.RouteSlot(start=day, tenant=tenant, route=row["route"], method=row["its_method"]),
+            )
+            slot.hits += row["n"]
+            slot.calls += row["all_calls"]
+            slot.saved_us += row["all_saved"]
+    with transaction.atomic():
+        models.RouteSlot.objects.filter(start=day).delete()
+        models.RouteSlot.objects.bulk_create(slots.values(), batch_size=_BATCH)
+
+
+def _make_totals(operators: Iterable[int]) -> None:
+    for some in _batches(sorted(operators), _BATCH):
+        made = _totals(some)
+        with transaction.atomic():
+            models.OperatorTotal.objects.filter(operator__in=some).delete()
+            # An operator may have been deleted since it was read.
+            there = set(models.Operator.objects.filter(pk__in=some).values_list("pk", flat=True))
+            models.OperatorTotal.objects.bulk_create(
+                [total for total in made if total.operator_id in there], batch_size=_BATCH
+            )
+
+
+def _totals(operators: Sequence[int]) -> list[models.OperatorTotal]:
+    """Since the beginning: lookups from tallies, jobs from what jobs asked for."""
+    jobs = {
+        (row["operator_id"], row["job__organisation_id"]): row["n"]
+        for row in models.JobOperator.objects.filter(operator__in=operators)
+        .values("operator_id", "job__organisation_id")
+        .annotate(n=Count("pk"))
+        .order_by()
+    }
+    made: dict[tuple[int, str], models.OperatorTotal] = {}
+    sums = models.LookupTally.objects.filter(operator__in=operators).values("operator_id", "organisation_id")
+    for row in sums.annotate(
+        all_hits=Sum("hits"), all_misses=Sum("misses"), all_calls=Sum(F("hit_calls") + F("miss_calls")),
+        all_saved=Sum("saved_us"), last=Max("hour"),
+    ).order_by():  # fmt: skip
+        operator, organisation = row["operator_id"], row["organisation_id"]
+        for tenant in (EVERYBODY, tenant_of(organisation)):
+            total = made.setdefault(
+                (operator, tenant),
+                models.OperatorTotal(operator_id=operator, tenant=tenant, last_at=row["last"]),
+            )
+            total.hits += row["all_hits"]
+            total.misses += row["all_misses"]
+            total.calls += row["all_calls"]
+            total.saved_us += row["all_saved"]
+            total.jobs += jobs.get((operator, organisation), 0)
+            total.last_at = max(total.last_at, row["last"])
+    return list(made.values())
+
+
+def _batches(rows: Iterable[_T], size: int) -> Iterator[list[_T]]:
+    iterator = iter(rows)
+    while batch := list(islice(iterator, size)):
+        yield batch
