@@ -32,6 +32,7 @@ from tuning.records import known_candidates
 from tuning.results import (
     artifact_from_catalogue,
     candidate_digest,
+    might_win,
     publish_trial,
     usable,
     winner_of,
@@ -240,9 +241,9 @@ def _untried(work: Slice, routes: Sequence[Route], default_digest: str) -> Itera
 def try_candidates(work: Slice, bench: Bench, attempts: Iterable[Attempt], default_digest: str) -> None:
     """Try the candidates of one method. Whichever came out best is timed again, at length, before it may win.
 
-    What fails is kept, what would not win is published at once. Of those that would win the best are
-    confirmed, until none is left that would beat who is served then; the others lead their routes at most.
-    Where room must be made before, what was ahead is tried again later.
+    What fails is kept, what is not ahead of who is served is published at once. Of those ahead the best run
+    in turns with him, until none is left that is ahead of who is served then; the others lead their routes
+    at most. Where room must be made before, what was ahead is tried again later.
     """
     ahead: list[tuple[Attempt, Outcome, Artifact]] = []
     for attempt, built in _built(work, attempts):
@@ -251,13 +252,13 @@ def try_candidates(work: Slice, bench: Bench, attempts: Iterable[Attempt], defau
         outcome, artifact = _measure(work, bench, attempt, built)
         if artifact is None or not outcome.ok:
             work.keep(attempt, outcome)
-        elif would_win(outcome, winner_of(work.row)):
+        elif might_win(outcome, winner_of(work.row)):
             ahead.append((attempt, outcome, artifact))
         else:
             publish_trial(work.tried_with(attempt, outcome, artifact), "contest")
     ahead.sort(key=lambda entry: entry[1].timing.ratio_to_default if entry[1].timing else 0.0)
     for _ in range(MOST_CONFIRMED):
-        if not ahead or not would_win(ahead[-1][1], winner_of(work.row)):
+        if not ahead or not might_win(ahead[-1][1], winner_of(work.row)):
             break
         attempt, _, artifact = ahead.pop()
         _confirm(work, bench, attempt, artifact, default_digest)

@@ -6,9 +6,7 @@ import logging
 import time
 from datetime import timedelta
 
-from django.db import IntegrityError, transaction
-from django.db.models import Exists, OuterRef, Q
-from django.db.models.functions import Now
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from catalog.services import drain_journal
@@ -18,7 +16,8 @@ from tuning.clock import now_in
 from tuning.conf import conf
 from tuning.declaring import follow_workers
 from tuning.kernels.claims import waiting as waiting_evaluations
-from tuning.models import Exploration, Lease, Pause, State, Worker
+from tuning.leases import Holder
+from tuning.models import Exploration, Pause, State, Worker
 from tuning.promote import promote_misses, reweigh_asked_again
 from tuning.revalidation import settle
 from tuning.rounds import begin_rounds
@@ -30,7 +29,7 @@ RARELY_S = 5.0  # between two looks at what changes slowly
 JOURNAL_LINES = 5_000
 FORGET_WORKERS = timedelta(days=2)
 
-_led_until = 0.0
+_holder: Holder | None = None
 _rarely_at = 0.0
 
 
@@ -55,34 +54,18 @@ def tick(owner: str) -> bool:
 
 
 def lead(owner: str) -> bool:
-    """Hold or take the leader's lease, by compare-and-swap on the database's clock.
-
-    A leader renews when half of its lease is over, so that an idle service hardly writes.
-    """
-    global _led_until
-    now = time.monotonic()
-    if now < _led_until:
-        return True
-    lease_s = conf().leader_lease_s
-    mine = Q(owner=owner) | Q(expires_at__lt=Now())
-    won = Lease.objects.filter(mine, name=NAME).update(owner=owner, expires_at=now_in(lease_s)) == 1
-    if not won and not Lease.objects.filter(name=NAME).exists():
-        try:
-            with transaction.atomic():
-                Lease.objects.create(name=NAME, owner=owner, expires_at=now_in(lease_s))
-            won = True
-        except IntegrityError:  # another worker made it first
-            won = False
-    # Counted from before the statement, so that we stop believing in it before the database does.
-    _led_until = now + lease_s / 2 if won else 0.0
-    return won
+    """Hold or take the leader's lease."""
+    global _holder
+    if _holder is None or _holder.owner != owner:
+        _holder = Holder(NAME, owner, conf().leader_lease_s)
+    return _holder.hold()
 
 
 def resign(owner: str) -> None:
     """Let another worker lead at once."""
-    global _led_until
-    _led_until = 0.0
-    Lease.objects.filter(name=NAME, owner=owner).update(expires_at=now_in(-1))
+    Holder(NAME, owner, conf().leader_lease_s).resign()
+    if _holder is not None:
+        _holder.forget()
 
 
 def idle_with_work() -> set[str]:

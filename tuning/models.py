@@ -83,6 +83,15 @@ class Exploration(ScopedKey):
         indexes = [
             models.Index(fields=["state", "capability", "stage", "priority", "-worth"], name="claim_order"),
             models.Index(fields=["state"], condition=~models.Q(pending_routes=""), name="rounds_asked_for"),
+            # What people list and count: the latest to move, to be asked for, to end, to give something.
+            models.Index(fields=["-updated_at", "-id"], name="explorations_by_moved"),
+            models.Index(fields=["state", "-updated_at", "-id"], name="explorations_of_state"),
+            models.Index(fields=["-asked_at", "-id"], name="explorations_by_asked"),
+            models.Index(fields=["-worth", "-id"], name="explorations_by_worth"),
+            models.Index(fields=["-spent_s", "-id"], name="explorations_by_spent"),
+            models.Index(fields=["priority", "id"], name="explorations_by_priority"),
+            models.Index(fields=["state", "finished_at", "id"], name="explorations_by_end"),
+            models.Index(fields=["first_result_at"], name="explorations_by_result"),
         ]
 
 
@@ -251,3 +260,46 @@ class Pause(models.Model):
     capability = models.CharField(max_length=80, unique=True)
     reason = models.CharField(max_length=300, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
+
+
+class RouteEffort(models.Model):
+    """Rollup: what a route's trials took and came to, over the latest explorations of one place, and of
+    all places. Shared ones only. An empty ``route``: all of the method's routes together."""
+
+    place = models.CharField(max_length=50, blank=True)  # "<target>-<setting>"; empty: everywhere
+    method = models.CharField(max_length=20, choices=Method)
+    route = models.CharField(max_length=40, blank=True)
+    found = models.PositiveIntegerField(default=0)  # of a method: operators with a verified implementation
+    explorations = models.PositiveIntegerField(default=0)  # in which it tried something
+    trials = models.PositiveIntegerField(default=0)
+    verified = models.PositiveIntegerField(default=0)  # trials that ended well
+    first_result_s = models.FloatField(null=True)  # medians: from the miss to its first verified trial,
+    best_s = models.FloatField(null=True)  # to its fastest one,
+    effort_s = models.FloatField(null=True)  # seconds of its trials in one exploration,
+    build_s = models.FloatField(null=True)  # seconds of one build
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["place", "method", "route"], name="one_effort_per_route_and_place"
+            )
+        ]
+
+
+class FailureReason(models.Model):
+    """Rollup: how often trials of a route ended in the same words, numbers aside."""
+
+    place = models.CharField(max_length=50, blank=True)  # as in RouteEffort
+    method = models.CharField(max_length=20, choices=Method)
+    route = models.CharField(max_length=40)
+    status = models.CharField(max_length=20)
+    reason = models.CharField(max_length=200, blank=True)  # "# times slower than the default"
+    count = models.PositiveIntegerField()
+    example = models.ForeignKey(Trial, models.SET_NULL, null=True, related_name="+")  # the latest
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["place", "route", "status", "reason"], name="one_row_per_failure_reason"
+            )
+        ]

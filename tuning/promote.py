@@ -6,6 +6,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from django.db import transaction
@@ -98,12 +99,18 @@ def gains_by_type() -> dict[str, float]:
 
 
 def ask_of(miss: Miss) -> Ask:
+    """A miss as the decider sees it."""
+    return replace(quick_ask_of(miss), peak_bytes=needed_bytes(Operator.from_json(miss.operator.graph)))
+
+
+def quick_ask_of(miss: Miss) -> Ask:
+    """The same without its memory: all that its worth depends on, and no graph is read."""
     now = timezone.now()
     return Ask(
         op_type=miss.operator.op_type,
         flops=miss.operator.flops,
         bytes_moved=miss.operator.bytes_moved,
-        peak_bytes=needed_bytes(Operator.from_json(miss.operator.graph)),
+        peak_bytes=0.0,
         calls=miss.calls,
         related=miss.related,
         somebody_waits=miss.waited_until is not None and miss.waited_until > now,
@@ -120,7 +127,7 @@ def _decide_for_target(target: Target, misses: Sequence[Miss]) -> int:
             promote.append((miss, decision))
         else:
             _set_aside(miss, decision)
-    return _promote(promote)
+    return promote_decided(promote)
 
 
 def _set_aside(miss: Miss, decision: Decision) -> None:
@@ -134,7 +141,8 @@ def _set_aside(miss: Miss, decision: Decision) -> None:
         Miss.objects.filter(pk=miss.pk, state=miss.state).update(state=state, reason=decision.reason[:500])
 
 
-def _promote(decided: Sequence[tuple[Miss, Decision]]) -> int:
+def promote_decided(decided: Sequence[tuple[Miss, Decision]]) -> int:
+    """Move misses into their explore queues, each from the state it was read in; how many were won."""
     if not decided:
         return 0
     with transaction.atomic():

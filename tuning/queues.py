@@ -109,10 +109,13 @@ def _move(pk: int, allowed: tuple[State, ...], verb: str, **values: Any) -> Expl
 
 
 def _why_not(pk: int, verb: str, allowed: tuple[State, ...]) -> str:
-    state = Exploration.objects.filter(pk=pk).values_list("state", flat=True).first()
-    if state is None:
+    found = Exploration.objects.filter(pk=pk).values_list("state", "reason").first()
+    if found is None:
         return f"There is no exploration {pk}."
-    return f"Cannot {verb} exploration {pk}: it is {state}, and must be {' or '.join(allowed)}."
+    state, reason = found
+    # Somebody else may have been faster: their reason says who.
+    because = f" ({reason.rstrip('.')})" if reason else ""
+    return f"Cannot {verb} exploration {pk}: it is {state}{because}, and must be {' or '.join(allowed)}."
 
 
 def _ring(row: Exploration) -> Exploration:

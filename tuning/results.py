@@ -13,12 +13,13 @@ from typing import Any
 
 from django.db.models.functions import Coalesce, Now
 
-from catalog.choosing import Ratios, beats
+from catalog.choosing import MARGIN, Ratios, beats
 from catalog.models import Artifact as ArtifactRow
 from catalog.models import Best, Environment, Implementation
 from catalog.services import (
     Evidence,
     NewResult,
+    Paired,
     Published,
     artifact_files,
     publish,
@@ -130,6 +131,9 @@ def publish_trial(
         fresh = tried.outcome.facts.get("incumbent", {})
         if incumbent is not None and "ratio_to_default" in fresh:
             publish(_again(incumbent, fresh, new))
+            if "paired" in tried.outcome.facts:
+                ratios = Ratios(*tried.outcome.facts["paired"])
+                new = replace(new, paired=Paired(incumbent.implementation_id, ratios))
         published = publish(new)
         _insert_trial(tried, published, environment)
         # Last, so that it is the moment of the commit as nearly as a statement can tell.
@@ -226,12 +230,19 @@ def winner_of(row: Exploration) -> Best | None:
 
 
 def would_win(outcome: Outcome, winner: Best | None) -> bool:
-    """Whether this evidence would make a candidate the winner."""
+    """Whether this evidence alone would make a candidate the winner."""
     if winner is None or outcome.timing is None:
         return True
     timing = outcome.timing
     held = Ratios(winner.ratio_to_default, winner.ratio_low, winner.ratio_high)
     return beats(Ratios(timing.ratio_to_default, timing.ratio_low, timing.ratio_high), held)
+
+
+def might_win(outcome: Outcome, winner: Best | None) -> bool:
+    """Whether a candidate looks faster than who is served: then the two run in turns, which decides it."""
+    if winner is None or outcome.timing is None:
+        return True
+    return outcome.timing.ratio_to_default > winner.ratio_to_default * (1 + MARGIN)
 
 
 def artifact_from_catalogue(row: ArtifactRow, folder: Path) -> Artifact:

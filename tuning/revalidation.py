@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from django.db.models import Case, Count, F, IntegerField, When
-from django.db.models.functions import Now
+from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, When, Window
+from django.db.models.functions import Now, RowNumber
 
 from catalog import choosing
 from catalog.choosing import Ratios
@@ -150,17 +150,45 @@ def report(row: Revalidation, limit: int = 50, scopes: Collection[str] | None = 
 
     ``scopes``: only what these may see; None: everything.
     """
-    bests = row.bests.all() if scopes is None else row.bests.filter(exploration__scope__in=scopes)
-    found = bests.values("verdict").annotate(n=Count("pk")).order_by()
-    count = Counter({Verdict(one["verdict"]): one["n"] for one in found})
+    return reports({row.pk: limit}, scopes)[row.pk]
+
+
+def reports(limits: Mapping[int, int], scopes: Collection[str] | None = None) -> dict[int, Report]:
+    """Re-validations' reports in two statements; ``limits``: how many bests of each."""
+    bests = Revalidated.objects.filter(revalidation__in=limits)
+    if scopes is not None:
+        bests = bests.filter(exploration__scope__in=scopes)
+    counts: dict[int, Counter[Verdict]] = {number: Counter() for number in limits}
+    for number, verdict, n in bests.values_list("revalidation", "verdict").annotate(n=Count("pk")).order_by():
+        counts[number][Verdict(verdict)] = n
+    rows: dict[int, list[Revalidated]] = {number: [] for number in limits}
+    if any(limit and counts[number] for number, limit in limits.items()):
+        for one in _gravest(bests, limits):
+            rows[one.revalidation_id].append(one)
+    return {number: _report(counts[number], tuple(rows[number])) for number in limits}
+
+
+def _gravest(bests: QuerySet[Revalidated], limits: Mapping[int, int]) -> QuerySet[Revalidated]:
+    """The first of each re-validation, as many as its limit says."""
+    place = Window(
+        RowNumber(),
+        partition_by=F("revalidation"),
+        order_by=[_GRAVEST_FIRST.asc(), (F("ratio_after") / F("ratio_before")).asc(), F("pk").asc()],
+    )
+    wanted = Q(pk__in=[])
+    for limit in set(limits.values()):
+        wanted |= Q(revalidation__in=[n for n, most in limits.items() if most == limit], place__lte=limit)
+    return (
+        bests.annotate(place=place)
+        .filter(wanted)
+        .select_related("exploration__operator", "implementation")
+        .defer("exploration__operator__graph", "implementation__source", "implementation__schedule")
+        .order_by("revalidation", "place")
+    )
+
+
+def _report(count: Counter[Verdict], rows: tuple[Revalidated, ...]) -> Report:
     total = count.total()
-    rows: tuple[Revalidated, ...] = ()
-    if limit and total:
-        rows = tuple(
-            bests.select_related("exploration__operator", "implementation")
-            .defer("exploration__operator__graph", "implementation__source", "implementation__schedule")
-            .order_by(_GRAVEST_FIRST, F("ratio_after") / F("ratio_before"), "pk")[:limit]
-        )
     return Report(
         total=total,
         waiting=count[Verdict.WAITING],

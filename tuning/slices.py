@@ -73,11 +73,10 @@ class TuningAccuracy:
 def tuning_accuracy(of: QuerySet[Exploration]) -> TuningAccuracy:
     """Over the latest slices of these explorations."""
     by_type: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    rows = (
-        TuningSlice.objects.filter(exploration__in=of.order_by())
-        .order_by("-pk")
-        .values_list("exploration__operator__op_type", "expected_gain", "gained")
-    )
+    slices = TuningSlice.objects.all()
+    if of.query.has_filters():  # of all of them SQLite would make a list first
+        slices = slices.filter(exploration__in=of.order_by())
+    rows = slices.order_by("-pk").values_list("exploration__operator__op_type", "expected_gain", "gained")
     pairs: list[tuple[float, float]] = []
     for op_type, expected, found in rows[:_JUDGED]:
         pairs.append((expected, found))

@@ -23,6 +23,7 @@ from django.db import DatabaseError, close_old_connections
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from catalog.context import saying
 from catalog.models import Target as TargetRow
 from catalog.services import register_target
 from opatlas.identity import Operator, Setting, Target, detect_target
@@ -175,7 +176,8 @@ class WorkerProcess:
         try:
             while waiting:
                 self._say(f"exploration {waiting[0].exploration_id}")
-                slices += run_slice(self._shop(), waiting[0])
+                with saying(exploration_id=waiting[0].exploration_id):
+                    slices += run_slice(self._shop(), waiting[0])
                 self.keeper.drop(waiting.pop(0))
                 if stopping.asked() or self._more_urgent(waiting):
                     break

@@ -6,6 +6,7 @@ from typing import Any
 
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import generics, serializers
+from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -15,6 +16,7 @@ from catalog.api.describing import errors
 from catalog.errors import RequestError, Unknown
 from catalog.models import Target
 from catalog.services import scopes_of
+from catalog.viewing import OPERATE, viewer_of_key
 from tuning import declaring, environments, revalidation
 from tuning.models import Revalidation, Worker
 
@@ -141,6 +143,8 @@ class DeclareEnvironment(APIView):
         responses={200: RevalidationSerializer(many=True), **errors(400, 404)},
     )
     def post(self, request: Request) -> Response:
+        if not viewer_of_key(key_of(request)).may(OPERATE):
+            raise PermissionDenied("Environments are declared for everybody: by the host organisation alone.")
         serializer = DeclareSerializer(data=request.data)
         serializer.is_valid(raise_exception=True)
         rows = _declare(serializer.validated_data, f"key {key_of(request).prefix}")

@@ -18,11 +18,13 @@ from catalog import models
 from catalog.api.authentication import key_of
 from catalog.api.describing import errors, query
 from catalog.api.parsers import parse_json
+from catalog.api.views.jobs import CoverageSerializer
 from catalog.errors import RequestError, TooLarge, Unknown
 from catalog.services import check_setting
 from opatlas import identity
 from tuning import ingest
 from tuning.management.commands.add_model import read_dims
+from tuning.statistics.models import coverage, saved_us
 
 MAX_ONNX_BYTES = 128 << 20
 MAX_LIST_BYTES = 16 << 20
@@ -131,6 +133,8 @@ class ReportSerializer(serializers.Serializer[Any]):
 
     model = ModelSerializer()
     totals = TotalsSerializer()
+    coverage = CoverageSerializer()
+    saved_us = serializers.FloatField(help_text="Of one run, over the operators that are known.")
     rows = RowSerializer(many=True)
 
 
@@ -218,7 +222,14 @@ def _visible(request: Request) -> QuerySet[models.Model]:
 def _report(row: models.Model) -> dict[str, Any]:
     report = ingest.model_report(row)
     row.operator_count = report.totals.operators  # type: ignore[attr-defined]
-    return dict(ReportSerializer(report).data)
+    answer = {
+        "model": row,
+        "totals": report.totals,
+        "coverage": coverage(report),
+        "saved_us": saved_us(report),
+        "rows": report.rows,
+    }
+    return dict(ReportSerializer(answer).data)
 
 
 def _content(request: Request) -> tuple[bytes, str]:

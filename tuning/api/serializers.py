@@ -7,7 +7,8 @@ from typing import Any
 from rest_framework import serializers
 
 from catalog.models import Miss
-from tuning.models import Exploration, Pause, Priority, Trial, Worker
+from tuning.models import Exploration, Pause, Priority, State, Trial, Worker
+from tuning.operating import MAX_AT_ONCE, MISS_VERBS, VERBS
 
 
 class _KeyedSerializer(serializers.ModelSerializer):  # type: ignore[type-arg]
@@ -136,3 +137,68 @@ class TuningAccuracySerializer(serializers.Serializer):  # type: ignore[type-arg
 
     overall = AccuracySerializer(allow_null=True, help_text="Null while nothing was tuned.")
     by_op_type = serializers.DictField(child=AccuracySerializer())
+
+
+def _ids() -> serializers.ListField:
+    one = serializers.IntegerField(min_value=1, max_value=2**63 - 1)
+    return serializers.ListField(child=one, min_length=1, max_length=MAX_AT_ONCE)
+
+
+class ExploreSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """The explore queue that a miss is sent to; 0 is the most urgent."""
+
+    priority = serializers.ChoiceField(choices=Priority.choices, required=False, default=Priority.HIGH)
+
+
+class BulkSerializer(ReasonSerializer):
+    """One thing to do to several explorations."""
+
+    ids = _ids()
+    action = serializers.ChoiceField(choices=VERBS)
+    priority = serializers.ChoiceField(
+        choices=Priority.choices, required=False, allow_null=True, default=None
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs["action"] == "prioritise" and attrs["priority"] is None:
+            raise serializers.ValidationError({"priority": "To prioritise takes a priority from 0 to 3."})
+        return attrs
+
+
+class MissBulkSerializer(ReasonSerializer):
+    """One thing to do to several misses."""
+
+    ids = _ids()
+    action = serializers.ChoiceField(choices=MISS_VERBS)
+    priority = serializers.ChoiceField(choices=Priority.choices, required=False, default=Priority.HIGH)
+
+
+class RefusedSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """One row to which nothing was done, and why."""
+
+    id = serializers.IntegerField()
+    error = serializers.CharField()
+
+
+class DoneSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """What came of an order for several rows."""
+
+    done = serializers.ListField(child=serializers.IntegerField())
+    refused = RefusedSerializer(many=True)
+
+
+class LineSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """One entry of a log."""
+
+    at = serializers.DateTimeField()
+    level = serializers.ChoiceField(choices=["info", "warn", "error"])
+    source = serializers.CharField()  # type: ignore[assignment]
+    text = serializers.CharField()
+
+
+class LogSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """An exploration's latest entries, the oldest of them first."""
+
+    state = serializers.ChoiceField(choices=State.choices)
+    doing = serializers.CharField()
+    lines = LineSerializer(many=True)

@@ -1,8 +1,7 @@
-"""Statistics and operation of the explore queues over REST. Views validate, then call a service."""
+"""What explores, and what is explored, over REST: to read. ``operation`` has what people do to it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from django.db.models import Case, QuerySet, Value, When
@@ -13,18 +12,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from catalog.api.authentication import key_of
+from catalog.charging import charging
 from catalog.errors import Unknown
-from catalog.models import Miss, MissState
-from catalog.services import scopes_of
-from tuning import queues
+from catalog.models import Implementation, Miss, MissState
+from catalog.viewing import viewer_of_key
 from tuning.api import filters
 from tuning.api.serializers import (
     ExplorationSerializer,
     MissSerializer,
-    PrioritySerializer,
-    QueueSerializer,
     QueuesSerializer,
-    ReasonSerializer,
     TrialSerializer,
     TuningAccuracySerializer,
     WorkerSerializer,
@@ -38,9 +35,9 @@ _OPERATOR = OpenApiParameter("operator", str, description="Only those of this op
 
 
 def _explorations(request: Request) -> QuerySet[Exploration]:
-    """What this key may see: everything shared, and its own organisation's."""
+    """What this key may see: everything shared, and its own organisation's (the host's operators: all)."""
     rows = Exploration.objects.select_related("operator", "target", "setting")
-    return rows.filter(scope__in=scopes_of(request.user))  # type: ignore[arg-type]
+    return rows.filter(viewer_of_key(key_of(request)).shown())
 
 
 class Explorations(generics.ListAPIView):  # type: ignore[type-arg]
@@ -76,7 +73,7 @@ class ExplorationDetail(generics.RetrieveAPIView):  # type: ignore[type-arg]
     queryset = Exploration.objects.none()
 
     def get_object(self) -> Exploration:
-        return _found(self.request, self.kwargs["pk"])
+        return found(self.request, self.kwargs["pk"])
 
 
 class Trials(generics.ListAPIView):  # type: ignore[type-arg]
@@ -92,12 +89,25 @@ class Trials(generics.ListAPIView):  # type: ignore[type-arg]
         return super().get(request, *args, **kwargs)
 
     def get_queryset(self) -> QuerySet[Trial]:
-        rows = Trial.objects.filter(exploration__scope__in=scopes_of(self.request.user))  # type: ignore[arg-type]
+        rows = Trial.objects.filter(viewer_of_key(key_of(self.request)).shown("exploration__"))
         if operator := filters.key(self.request, "operator"):
             rows = rows.filter(exploration__operator__key=operator)
         if (pk := filters.number(self.request, "exploration")) is not None:
             rows = rows.filter(exploration=pk)
         return rows.select_related("exploration__operator", "environment").order_by("-pk")
+
+    def paginate_queryset(self, queryset: Any) -> list[Any] | None:
+        """A page; what is withheld until it is paid does not show how it was made."""
+        rows = super().paginate_queryset(queryset) or []
+        organisation = viewer_of_key(key_of(self.request)).payer
+        if organisation is not None and charging().has_prices(organisation):
+            numbers = {row.implementation_id for row in rows if row.implementation_id}
+            made = Implementation.objects.filter(pk__in=numbers).defer("source", "schedule", "candidate")
+            terms = charging().terms_of(organisation, list(made))
+            for row in rows:
+                if row.implementation_id in terms and terms[row.implementation_id].withheld:
+                    row.candidate, row.log_tail = {}, ""
+        return rows
 
 
 class Workers(generics.ListAPIView):  # type: ignore[type-arg]
@@ -131,61 +141,12 @@ class Misses(generics.ListAPIView):  # type: ignore[type-arg]
         return super().get(request, *args, **kwargs)
 
     def get_queryset(self) -> QuerySet[Miss]:
-        rows = Miss.objects.filter(scope__in=scopes_of(self.request.user))  # type: ignore[arg-type]
+        rows = Miss.objects.filter(viewer_of_key(key_of(self.request)).shown())
         if states := filters.choices(self.request, "state", MissState.values):
             rows = rows.filter(state__in=states)
         if operator := filters.key(self.request, "operator"):
             rows = rows.filter(operator__key=operator)
         return rows.select_related("operator", "target", "setting").order_by("-last_asked_at", "-pk")
-
-
-class ExplorationAction(APIView):
-    """Something that people do to one exploration; needs the scope ``operate``."""
-
-    required_scope = "operate"
-
-    def _act(self, request: Request, pk: int, act: Callable[[int], Exploration]) -> Response:
-        _found(request, pk)
-        act(pk)
-        return Response(ExplorationSerializer(_found(request, pk)).data)
-
-
-class PauseExploration(ExplorationAction):
-    @extend_schema(request=ReasonSerializer, responses=ExplorationSerializer)
-    def post(self, request: Request, pk: int) -> Response:
-        """Take an exploration out of its queue; one that runs is taken away from its worker."""
-        reason = _checked(ReasonSerializer, request)["reason"]
-        return self._act(request, pk, lambda pk: queues.pause_exploration(pk, reason))
-
-
-class ResumeExploration(ExplorationAction):
-    @extend_schema(request=None, responses=ExplorationSerializer)
-    def post(self, request: Request, pk: int) -> Response:
-        """Put a paused exploration back into its queue."""
-        return self._act(request, pk, queues.resume_exploration)
-
-
-class RetryExploration(ExplorationAction):
-    @extend_schema(request=None, responses=ExplorationSerializer)
-    def post(self, request: Request, pk: int) -> Response:
-        """Explore one that has ended afresh."""
-        return self._act(request, pk, queues.retry)
-
-
-class DiscardExploration(ExplorationAction):
-    @extend_schema(request=ReasonSerializer, responses=ExplorationSerializer)
-    def post(self, request: Request, pk: int) -> Response:
-        """Give an exploration up; the reason is shown to whoever asks for the operator."""
-        reason = _checked(ReasonSerializer, request)["reason"]
-        return self._act(request, pk, lambda pk: queues.discard(pk, reason))
-
-
-class PrioritiseExploration(ExplorationAction):
-    @extend_schema(request=PrioritySerializer, responses=ExplorationSerializer)
-    def post(self, request: Request, pk: int) -> Response:
-        """Move an exploration to another explore queue."""
-        priority = _checked(PrioritySerializer, request)["priority"]
-        return self._act(request, pk, lambda pk: queues.prioritise(pk, priority))
 
 
 class TuningAccuracy(APIView):
@@ -199,41 +160,16 @@ class QueueState(APIView):
     @extend_schema(responses=QueuesSerializer)
     def get(self, request: Request) -> Response:
         """Which queues are paused."""
-        return _queues()
+        return queues_now()
 
 
-class PauseQueue(APIView):
-    required_scope = "operate"
-
-    @extend_schema(request=QueueSerializer, responses=QueuesSerializer)
-    def post(self, request: Request) -> Response:
-        """Stop a capability's queues, or all: nothing more is claimed; what runs ends its slice."""
-        asked = _checked(QueueSerializer, request)
-        queues.pause(asked["capability"], asked["reason"])
-        return _queues()
-
-
-class ResumeQueue(APIView):
-    required_scope = "operate"
-
-    @extend_schema(request=QueueSerializer, responses=QueuesSerializer)
-    def post(self, request: Request) -> Response:
-        """End a pause; ending one that there is not changes nothing."""
-        queues.resume(_checked(QueueSerializer, request)["capability"])
-        return _queues()
-
-
-def _queues() -> Response:
+def queues_now() -> Response:
+    """Which queues are paused."""
     return Response(QueuesSerializer({"paused": Pause.objects.order_by("capability")}).data)
 
 
-def _checked(shape: type[Any], request: Request) -> dict[str, Any]:
-    serializer = shape(data=request.data)
-    serializer.is_valid(raise_exception=True)
-    return serializer.validated_data
-
-
-def _found(request: Request, pk: int) -> Exploration:
+def found(request: Request, pk: int) -> Exploration:
+    """An exploration that this key may see; raises Unknown."""
     row = _explorations(request).filter(pk=pk).first()
     if row is None:
         raise Unknown(f"There is no exploration {pk}.")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AnonymousUser, User
 from django.db import transaction
 from django.utils import timezone
 
 from catalog.errors import RequestError
+from catalog.viewing import APPROVE, viewer_of
 from tuning.bell import bell
 from tuning.kernels.binding import withdraw_version
 from tuning.kernels.models import KernelVersion, VersionState
@@ -20,10 +21,16 @@ MOST_REASON = 500
 _BATCH = 500
 
 
+def decides(user: User | AnonymousUser) -> bool:
+    """Whether somebody decides on kernels at all: an approver of the host organisation, since what is
+    approved serves everybody; or who has Django's permission ``kernels.decide``."""
+    return user.is_active and (viewer_of(user).may(APPROVE) or user.has_perm(PERMISSION))
+
+
 def may_decide(user: User, version: KernelVersion) -> str:
     """Empty where this user may decide on this version, else the sentence that says why not."""
-    if not user.is_active or not user.has_perm(PERMISSION):
-        return "Deciding on kernels needs the permission 'kernels.decide': ask an administrator."
+    if not decides(user):
+        return "Deciding on kernels needs the role approver in the host organisation: ask an administrator."
     if version.kernel.versions.filter(submitted_by=user).exists():
         return "Somebody other than those who submitted the kernel must decide on it."
     return ""

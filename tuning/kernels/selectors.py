@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
-from catalog.models import SHARED, Best, Operator, Organisation, Setting, Target
-from catalog.services import default_organisation
+from catalog.models import SHARED, Best, Operator, Setting, Target
+from catalog.viewing import Viewer, viewer_of
 from tuning.kernels.binding import implementations_of
-from tuning.kernels.deciding import PERMISSION
+from tuning.kernels.deciding import decides
 from tuning.kernels.models import Kernel, KernelDecision, KernelEvaluation, KernelVersion, VersionState
 from tuning.models import Trial
 
@@ -34,25 +34,45 @@ class Standing:
     winner_us: float | None
 
 
-def kernels_of(organisation: Organisation) -> QuerySet[Kernel]:
-    """An organisation's kernels, the latest changed first."""
-    return _annotated(Kernel.objects.filter(organisation=organisation))
+@dataclass(frozen=True)
+class Sight:
+    """Which kernels somebody sees. Approved versions are common; the others, with their sources, are their
+    organisation's and their author's own."""
+
+    everything: bool = False  # of the host organisation, or decides on kernels
+    organisations: frozenset[int] = frozenset()
+    user_id: int | None = None
+
+    def versions(self) -> Q:
+        """Of KernelVersion."""
+        if self.everything:
+            return Q()
+        own = Q(kernel__organisation__in=self.organisations)
+        if self.user_id is not None:
+            own |= Q(submitted_by=self.user_id)
+        return own | Q(state=VersionState.APPROVED)
 
 
-def versions_of(organisation: Organisation) -> QuerySet[KernelVersion]:
-    """An organisation's versions, the newest first."""
-    return _related(KernelVersion.objects.filter(kernel__organisation=organisation))
+def sight_of(user: User | AnonymousUser, viewer: Viewer | None = None) -> Sight:
+    """Of a person; ``viewer`` is the one that the request has already."""
+    viewer = viewer or viewer_of(user)
+    everything = viewer.sees_all or (user.is_authenticated and decides(user))
+    return Sight(everything, frozenset(viewer.roles), user.pk)
 
 
-def kernels_for_user(user: User | AnonymousUser) -> QuerySet[Kernel]:
-    """What somebody sees on pages: whoever decides, all; others the default organisation's kernels, their
-    own, and those that are approved."""
-    return _annotated(Kernel.objects.filter(_seen_by(user)))
+def sight_of_key(viewer: Viewer, decider: bool) -> Sight:
+    """Of an API key: its organisation's kernels; every one's where it decides or runs the service."""
+    return Sight(viewer.sees_all or decider, frozenset(viewer.roles))
 
 
-def versions_for_user(user: User | AnonymousUser) -> QuerySet[KernelVersion]:
-    """The versions of :func:`kernels_for_user`, the newest first."""
-    return _related(KernelVersion.objects.filter(kernel__in=Kernel.objects.filter(_seen_by(user))))
+def kernels_seen(sight: Sight) -> QuerySet[Kernel]:
+    """Kernels with at least one version that may be seen, the latest changed first."""
+    return _annotated(Kernel.objects.all(), sight)
+
+
+def versions_seen(sight: Sight) -> QuerySet[KernelVersion]:
+    """Versions that may be seen, the newest first."""
+    return _related(KernelVersion.objects.filter(sight.versions()))
 
 
 def evaluations_of(version: KernelVersion) -> QuerySet[KernelEvaluation]:
@@ -60,15 +80,18 @@ def evaluations_of(version: KernelVersion) -> QuerySet[KernelEvaluation]:
     return version.evaluations.select_related("operator", "target", "setting").order_by("pk")
 
 
-def history_of(kernel: Kernel) -> QuerySet[KernelDecision]:
-    """Every step of every version, the latest first."""
-    rows = KernelDecision.objects.filter(version__kernel=kernel)
+def history_of(kernel: Kernel, sight: Sight) -> QuerySet[KernelDecision]:
+    """Every step of every version that may be seen, the latest first."""
+    seen = KernelVersion.objects.filter(sight.versions(), kernel=kernel)
+    rows = KernelDecision.objects.filter(version__in=seen)
     return rows.select_related("version__kernel", "user").order_by("-pk")
 
 
-def source_diff(version: KernelVersion) -> str:
-    """Unified diff of the source against the version before; empty for the first, or where it is the same."""
-    before = version.kernel.versions.filter(number__lt=version.number).order_by("-number").first()
+def source_diff(version: KernelVersion, sight: Sight) -> str:
+    """Unified diff of the source against the version before; empty for the first, where it is the same, and
+    where the version before may not be seen."""
+    earlier = KernelVersion.objects.filter(kernel=version.kernel_id, number=version.number - 1)
+    before = earlier.filter(sight.versions()).select_related("kernel").first()
     if before is None:
         return ""
     lines = difflib.unified_diff(
@@ -99,7 +122,7 @@ def standings(version: KernelVersion, limit: int = 100) -> list[Standing]:
 
 def waiting_for(user: User | AnonymousUser) -> int:
     """How many versions wait for this user's decision."""
-    if not user.is_active or not user.has_perm(PERMISSION):
+    if not decides(user):
         return 0
     own = KernelVersion.objects.filter(kernel=OuterRef("kernel"), submitted_by=user.pk)
     return KernelVersion.objects.filter(~Exists(own), state=VersionState.AWAITING).count()
@@ -128,19 +151,19 @@ def _standing(trial: Trial, mine: set[int]) -> Standing:
     )
 
 
-def _seen_by(user: User | AnonymousUser) -> Q:
-    if user.is_superuser or user.has_perm(PERMISSION):
-        return Q()
-    approved = KernelVersion.objects.filter(kernel=OuterRef("pk"), state=VersionState.APPROVED)
-    return Q(organisation=default_organisation()) | Q(created_by=user.pk) | Q(Exists(approved))
-
-
-def _annotated(kernels: QuerySet[Kernel]) -> QuerySet[Kernel]:
-    newest = KernelVersion.objects.filter(kernel=OuterRef("pk")).order_by("-number")
-    step = KernelDecision.objects.filter(version__kernel=OuterRef("pk")).order_by("-pk")
-    return kernels.annotate(
+def _annotated(kernels: QuerySet[Kernel], sight: Sight) -> QuerySet[Kernel]:
+    seen = KernelVersion.objects.filter(sight.versions(), kernel=OuterRef("pk"))
+    newest = seen.order_by("-number")
+    step = KernelDecision.objects.filter(version__kernel=OuterRef("pk"))
+    if not sight.everything:
+        step = step.filter(version__in=KernelVersion.objects.filter(sight.versions()))
+    step = step.order_by("-pk")
+    return kernels.filter(Exists(seen)).annotate(
         latest_state=Subquery(newest.values("state")[:1]),
         latest_number=Subquery(newest.values("number")[:1]),
+        latest_author=Subquery(newest.values("author")[:1]),
+        latest_licence=Subquery(newest.values("licence")[:1]),
+        latest_reason=Subquery(newest.values("state_reason")[:1]),
         latest_at=Subquery(step.values("created_at")[:1]),
     ).select_related("organisation", "created_by").order_by("-latest_at", "-pk")  # fmt: skip
 

@@ -16,6 +16,7 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 from catalog.errors import RequestError, TooLarge, Unknown
 from catalog.models import Operator as OperatorRow
 from catalog.models import Organisation
+from catalog.viewing import ADMINISTER, viewer_of
 from opatlas.identity import Operator
 from opatlas.identity.operator import canonical_json
 from tuning.kernels.binding import withdraw_version
@@ -80,7 +81,7 @@ def may_submit(user: User) -> str:
 def may_edit(user: User, kernel: Kernel) -> str:
     """Empty where this user may submit a kernel's next version, else why not: an edit takes the place of
     what is approved, so it is for whoever made the kernel or a version of it, and for administrators."""
-    if user.is_staff or kernel.created_by_id == user.pk:
+    if kernel.created_by_id == user.pk or viewer_of(user).may(ADMINISTER, kernel.organisation_id):
         return ""
     if kernel.versions.filter(submitted_by=user.pk).exists():
         return ""

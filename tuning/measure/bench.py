@@ -19,6 +19,7 @@ from tuning.measure.reference import methods
 from tuning.measure.roofline import floor_us
 from tuning.measure.specimen import BUFFERS, ReferenceAnswers, Specimen
 from tuning.measure.stats import pool
+from tuning.measure.stats import timing as timing_of
 from tuning.measure.subject import Subject
 from tuning.measure.timer import CONFIRM, CONTEST, DEFAULT_ALONE, Effort, race
 from tuning.measure.zygote import Zygote
@@ -88,7 +89,8 @@ class Bench:
 
         With an incumbent, all three run in turns; ``facts["incumbent"]`` then holds the incumbent's
         ``ratio_to_default``, ``ratio_low``, ``ratio_high``, ``median_us`` and ``spread_us`` from the same
-        rounds (or its ``status`` and ``detail``, where it fails).
+        rounds (or its ``status`` and ``detail``, where it fails), and ``facts["paired"]`` the incumbent's
+        time ÷ the artifact's with its interval.
         """
         limits = limits or Limits()
         if not self.default.ok:
@@ -101,7 +103,7 @@ class Bench:
                 self.drop_default()  # the next one takes the renewed inputs
                 outcome = self._examine(artifact, incumbent, CONFIRM, limits)
                 if not outcome.ok:
-                    return outcome
+                    return _alone(outcome)
                 sittings.append(outcome)
         return _pooled(sittings)
 
@@ -259,7 +261,10 @@ class Bench:
         if result.status is Status.OK:
             self._to_beat = max(self._to_beat, timing.ratio_low)
         if rival is not None and len(result.timings) > 1:
-            subject.evidence.facts["incumbent"] = result.timings[1]
+            held = result.timings[1]
+            subject.evidence.facts["incumbent"] = held
+            # The same rounds of both: without the default's error, which both ratios carry.
+            subject.evidence.facts["paired"] = timing_of(held.samples_us, timing.samples_us)
         return subject.outcome(result.status, result.detail, timing=timing)
 
     def _open_rival(
@@ -322,6 +327,9 @@ def _pooled(sittings: Sequence[Outcome]) -> Outcome:
     failed = next((rival for rival in rivals if not isinstance(rival, Timing)), None)
     if rivals:
         facts["incumbent"] = failed or _brief(pool(rivals))
+    if pairs := [outcome.facts["paired"] for outcome in sittings if "paired" in outcome.facts]:
+        paired = pool(pairs)
+        facts["paired"] = (paired.ratio_to_default, paired.ratio_low, paired.ratio_high)
     timings = [outcome.timing for outcome in sittings if outcome.timing is not None]
     return replace(
         sittings[-1],
@@ -329,6 +337,12 @@ def _pooled(sittings: Sequence[Outcome]) -> Outcome:
         max_error=max(outcome.max_error or 0.0 for outcome in sittings),
         facts={**facts, "sittings": len(sittings)},
     )
+
+
+def _alone(outcome: Outcome) -> Outcome:
+    """Without the times of the incumbent beside it: one sitting that failed says nothing about those."""
+    facts = {name: fact for name, fact in outcome.facts.items() if not isinstance(fact, Timing)}
+    return replace(outcome, facts=facts)
 
 
 def _brief(timing: Timing) -> dict[str, float]:

@@ -19,9 +19,10 @@ from catalog.api.describing import errors, query
 from catalog.errors import RequestError, Unknown
 from catalog.models import ApiKey
 from catalog.services.keys import has_scope
+from catalog.viewing import viewer_of_key
 from tuning.kernels import selectors, services
 from tuning.kernels.api import serializers
-from tuning.kernels.deciding import PERMISSION
+from tuning.kernels.deciding import decides
 from tuning.kernels.models import Kernel, KernelDecision, KernelVersion, VersionState
 
 SCOPES = ("kernels", "approve")
@@ -151,7 +152,7 @@ class History(ListAPIView[KernelDecision]):
         return super().get(request, *args, **kwargs)
 
     def get_queryset(self) -> QuerySet[KernelDecision]:
-        return selectors.history_of(_kernel(self.request, self.kwargs["number"]))
+        return selectors.history_of(_kernel(self.request, self.kwargs["number"]), _sight(self.request))
 
 
 class VersionDetail(APIView):
@@ -180,7 +181,7 @@ class Evidence(APIView):
         version = _version(request, number)
         evidence = {
             "version": version,
-            "diff": selectors.source_diff(version),
+            "diff": selectors.source_diff(version, _sight(request)),
             "evaluations": selectors.evaluations_of(version),
             "standings": selectors.standings(version),
         }
@@ -235,22 +236,18 @@ def _submit(request: Request, given: dict[str, Any]) -> Response:
 
 
 def _kernels(request: Request) -> QuerySet[Kernel]:
-    """The key's organisation's; every organisation's for somebody who decides on all of them."""
-    key = key_of(request)
-    if key.user is not None and _decides(key, key.user):
-        return selectors.kernels_for_user(key.user)
-    return selectors.kernels_of(key.organisation)
+    """The key's organisation's, and what is approved; every organisation's for somebody who decides."""
+    return selectors.kernels_seen(_sight(request))
 
 
 def _versions(request: Request) -> QuerySet[KernelVersion]:
+    return selectors.versions_seen(_sight(request))
+
+
+def _sight(request: Request) -> selectors.Sight:
     key = key_of(request)
-    if key.user is not None and _decides(key, key.user):
-        return selectors.versions_for_user(key.user)
-    return selectors.versions_of(key.organisation)
-
-
-def _decides(key: ApiKey, user: User) -> bool:
-    return has_scope(key, "approve") and user.is_active and user.has_perm(PERMISSION)
+    decider = key.user is not None and has_scope(key, "approve") and decides(key.user)
+    return selectors.sight_of_key(viewer_of_key(key), decider)
 
 
 def _kernel(request: Request, number: int) -> Kernel:

@@ -4,9 +4,6 @@ LLVM turns a vector ``llvm.exp`` into one call of libm per lane; a GELU over 400
 1.1 ms instead of 0.04 ms. These replacements are polynomials that keep what strict float32 promises: errors
 of a few units in the last place, infinities, NaN and gradual underflow as libm has them. Other types keep
 libm.
-
-Coefficients: exp from Cephes' ``expf`` (Moshier), tanh and erf the rational approximations that Eigen and XLA
-use for float32.
 """
 
 from __future__ import annotations
@@ -14,43 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-_LOG2_E = 1.44269504088896341
-_LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
-_EXP = (
-    1.9875691500e-4,
-    1.3981999507e-3,
-    8.3334519073e-3,
-    4.1665795894e-2,
-    1.6666665459e-1,
-    5.0000001201e-1,
-)
-_TANH_LIMIT = 9.0
-_TANH_P = (
-    -2.76076847742355e-16,
-    2.00018790482477e-13,
-    -8.60467152213735e-11,
-    5.12229709037114e-08,
-    1.48572235717979e-05,
-    6.37261928875436e-04,
-    4.89352455891786e-03,
-)
-_TANH_Q = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
-_ERF_P = (
-    -2.72614225801306e-10,
-    2.77068142495902e-08,
-    -2.10102402082508e-06,
-    -5.69250639462346e-05,
-    -7.34990630326855e-04,
-    -2.95459980854025e-03,
-    -1.60960333262415e-02,
-)
-_ERF_Q = (
-    -1.45660718464996e-05,
-    -2.13374055278905e-04,
-    -1.68282697438203e-03,
-    -7.37332916720468e-03,
-    -1.42647390514189e-02,
-)
+from tuning.routes.compiler import polynomials
 
 
 def register() -> None:
@@ -118,10 +79,10 @@ def _exp(x: Any) -> Any:
         from tvm import tirx
 
         return _named(
-            tirx.floor(x * _like(_LOG2_E, x) + _like(0.5, x)),
+            tirx.floor(x * _like(polynomials.LOG2_E, x) + _like(0.5, x)),
             lambda n: _named(
-                x - n * _like(_LN2_HIGH, x) - n * _like(_LN2_LOW, x),
-                lambda r: scaled((_polynomial(r, _EXP) * r) * r + r + _like(1.0, x), n),
+                x - n * _like(polynomials.LN2_HIGH, x) - n * _like(polynomials.LN2_LOW, x),
+                lambda r: scaled((_polynomial(r, polynomials.EXP) * r) * r + r + _like(1.0, x), n),
             ),
         )
 
@@ -149,14 +110,20 @@ def _power_of_two(exponent: Any, like: Any) -> Any:
 
 def _tanh(x: Any) -> Any:
     def body(x: Any) -> Any:
-        return _named(_clamped(x, -_TANH_LIMIT, _TANH_LIMIT), lambda b: _odd(b, _TANH_P, _TANH_Q))
+        return _named(
+            _clamped(x, -polynomials.TANH_LIMIT, polynomials.TANH_LIMIT),
+            lambda b: _odd(b, polynomials.TANH_P, polynomials.TANH_Q),
+        )
 
     return _named(x, body)
 
 
 def _erf(x: Any) -> Any:
     def body(x: Any) -> Any:
-        return _named(_clamped(x, -4.0, 4.0), lambda b: _odd(b, _ERF_P, _ERF_Q))
+        return _named(
+            _clamped(x, -polynomials.ERF_LIMIT, polynomials.ERF_LIMIT),
+            lambda b: _odd(b, polynomials.ERF_P, polynomials.ERF_Q),
+        )
 
     return _named(x, body)
 

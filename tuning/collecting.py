@@ -1,0 +1,62 @@
+"""What people do to the collect queue: explore a miss now, or discard it."""
+
+from __future__ import annotations
+
+from django.db import transaction
+
+from catalog.errors import RequestError
+from catalog.models import Miss, MissState
+from tuning.bell import bell
+from tuning.decide import Decision, worth_us
+from tuning.models import Priority
+from tuning.promote import gains_by_type, promote_decided, quick_ask_of
+from tuning.queues import NotPossible
+
+UNDECIDED = (MissState.WAITING, MissState.POSTPONED)
+EXPLORABLE = (*UNDECIDED, MissState.DISCARDED, MissState.UNSUPPORTED, MissState.FAILED)
+"""What a person may send into an explore queue: the decider's, a person's or a route's no is overruled."""
+
+
+def explore_now(pk: int, priority: int = Priority.HIGH) -> Miss:
+    """Put a miss into the explore queue of this priority, whatever the decider thought; raises NotPossible.
+
+    An exploration of the same operator that has ended begins a new round.
+    """
+    if priority not in Priority.values:
+        raise RequestError(
+            f"A priority is one of {', '.join(map(str, Priority.values))} (0 is the most urgent).",
+            where="priority",
+        )
+    miss = _miss(pk)
+    if miss.state not in EXPLORABLE:
+        raise NotPossible(_why_not(miss, "explore", EXPLORABLE))
+    decision = Decision("promote", worth_us(quick_ask_of(miss), gains_by_type()), Priority(priority))
+    if not promote_decided([(miss, decision)]):
+        raise NotPossible(_why_not(_miss(pk), "explore", EXPLORABLE))
+    capability = miss.target.capability
+    transaction.on_commit(lambda: bell.ring({capability}))
+    return _miss(pk)
+
+
+def discard_miss(pk: int, reason: str) -> Miss:
+    """Do not explore a miss, with a reason that whoever asks for the operator reads; raises NotPossible."""
+    reason = reason.strip()[:500] or "Discarded by hand."
+    moved = Miss.objects.filter(pk=pk, state__in=UNDECIDED).update(state=MissState.DISCARDED, reason=reason)
+    miss = _miss(pk)
+    if not moved:
+        raise NotPossible(_why_not(miss, "discard", UNDECIDED))
+    return miss
+
+
+def _miss(pk: int) -> Miss:
+    miss = Miss.objects.select_related("operator", "target", "setting").filter(pk=pk).first()
+    if miss is None:
+        raise NotPossible(f"There is no miss {pk}.")
+    return miss
+
+
+def _why_not(miss: Miss, verb: str, allowed: tuple[MissState, ...]) -> str:
+    because = f" ({miss.reason.rstrip('.')})" if miss.reason else ""
+    hint = " Discard its exploration instead." if (verb, miss.state) == ("discard", "promoted") else ""
+    needed = " or ".join(allowed)
+    return f"Cannot {verb} miss {miss.pk}: it is {miss.state}{because}, and must be {needed}.{hint}"

@@ -1,0 +1,163 @@
+"""Who may do what to queues, explorations and misses: the one door of pages and REST alike.
+
+Whoever may operate the whole service (a role or key of the host organisation) may do all of it. Somebody of a
+tenant may steer what their own organisation has privately; what is shared, and the queues themselves, are the
+host's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import QuerySet
+
+from catalog.errors import RequestError, Unknown
+from catalog.models import Miss
+from catalog.viewing import OPERATE, Viewer
+from opatlas.errors import CallerError
+from tuning import collecting, queues
+from tuning.models import Exploration, Pause
+
+VERBS = ("pause", "resume", "retry", "discard", "prioritise")
+MISS_VERBS = ("explore", "discard")
+MAX_AT_ONCE = 200
+"""Rows that one request may act on."""
+
+
+class NotAllowed(CallerError):
+    """Whoever asks may look at this, and not change it."""
+
+    status = 403
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to do: a verb, and what it takes. ``by`` names the person or key, for the reasons people read."""
+
+    verb: str
+    by: str
+    reason: str = ""
+    priority: int | None = None
+
+
+@dataclass(frozen=True)
+class Refused:
+    """One row to which nothing was done, and why, in one sentence."""
+
+    id: int
+    error: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of an order for several rows: each stands for itself."""
+
+    done: tuple[int, ...]
+    refused: tuple[Refused, ...]
+
+
+def may_operate(viewer: Viewer, owner_id: int | None) -> bool:
+    """Whether this viewer may steer what that organisation owns; None: what is shared."""
+    return viewer.may(OPERATE, owner_id)
+
+
+def check_queues(viewer: Viewer) -> None:
+    """Raises NotAllowed where the queues are not this viewer's to steer."""
+    if not viewer.may(OPERATE):
+        raise NotAllowed("The queues are everybody's: only operators of the host organisation steer them.")
+
+
+def act(viewer: Viewer, pk: int, order: Order) -> Exploration:
+    """Do something to one exploration; raises Unknown, NotAllowed or NotPossible, and then did nothing."""
+    row = _found(Exploration.objects.filter(viewer.shown()), pk, "exploration")
+    _check(viewer, row.owner_id, f"Exploration {pk}")
+    return _acted(pk, order)
+
+
+def act_on_miss(viewer: Viewer, pk: int, order: Order) -> Miss:
+    """Explore a miss now, or discard it; raises like :func:`act`."""
+    row = _found(Miss.objects.filter(viewer.shown()), pk, "miss")
+    _check(viewer, row.owner_id, f"Miss {pk}")
+    if order.verb == "explore":
+        return collecting.explore_now(pk, 1 if order.priority is None else order.priority)
+    if order.verb == "discard":
+        return collecting.discard_miss(pk, signed(order, "discarded"))
+    raise RequestError(f"A miss can be told to {' or '.join(MISS_VERBS)}.", where="action")
+
+
+def act_on_many(viewer: Viewer, pks: Sequence[int], order: Order) -> Done:
+    """The same order for several explorations. One that cannot be is left out and said; the others go on."""
+    return _each(pks, order, VERBS, lambda pk: act(viewer, pk, order))
+
+
+def act_on_misses(viewer: Viewer, pks: Sequence[int], order: Order) -> Done:
+    """The same order for several misses."""
+    return _each(pks, order, MISS_VERBS, lambda pk: act_on_miss(viewer, pk, order))
+
+
+def _each(pks: Sequence[int], order: Order, verbs: Sequence[str], do) -> Done:  # type: ignore[no-untyped-def]
+    if order.verb not in verbs:
+        raise RequestError(f"An action is one of {', '.join(verbs)}.", where="action")
+    if not 1 <= len(pks) <= MAX_AT_ONCE:
+        raise RequestError(f"Name 1 to {MAX_AT_ONCE} rows; these are {len(pks)}.", where="ids")
+    done: list[int] = []
+    refused: list[Refused] = []
+    for pk in dict.fromkeys(pks):
+        try:
+            do(pk)
+        except CallerError as error:
+            refused.append(Refused(pk, str(error)))
+        else:
+            done.append(pk)
+    return Done(tuple(done), tuple(refused))
+
+
+def pause_queue(viewer: Viewer, capability: str, reason: str, by: str) -> Pause:
+    """Stop a capability's queues, or all (``*``)."""
+    check_queues(viewer)
+    return queues.pause(capability, reason or f"paused by {by}")
+
+
+def resume_queue(viewer: Viewer, capability: str) -> bool:
+    """End a pause; False where there was none."""
+    check_queues(viewer)
+    return queues.resume(capability)
+
+
+def signed(order: Order, done: str) -> str:
+    """The reason that people read, with who gave it."""
+    reason = order.reason.strip()[:300]
+    return f"{reason} ({done} by {order.by})" if reason else f"{done.capitalize()} by {order.by}."
+
+
+def _acted(pk: int, order: Order) -> Exploration:
+    if order.verb == "pause":
+        return queues.pause_exploration(pk, signed(order, "paused"))
+    if order.verb == "resume":
+        return queues.resume_exploration(pk)
+    if order.verb == "retry":
+        return queues.retry(pk)
+    if order.verb == "discard":
+        return queues.discard(pk, signed(order, "discarded"))
+    if order.verb == "prioritise":
+        if order.priority is None:
+            raise RequestError(
+                "A priority is one of 0 (urgent), 1 (high), 2 (normal), 3 (low).", where="priority"
+            )
+        return queues.prioritise(pk, order.priority)
+    raise RequestError(f"An action is one of {', '.join(VERBS)}.", where="action")
+
+
+def _found(rows: QuerySet, pk: int, what: str):  # type: ignore[no-untyped-def]
+    row = rows.filter(pk=pk).only("pk", "owner").first()
+    if row is None:
+        raise Unknown(f"There is no {what} {pk}.")
+    return row
+
+
+def _check(viewer: Viewer, owner_id: int | None, what: str) -> None:
+    if may_operate(viewer, owner_id):
+        return
+    whose = "shared by everybody" if owner_id is None else "another organisation's"
+    raise NotAllowed(f"{what} is {whose}: only operators of the host organisation may change it.")

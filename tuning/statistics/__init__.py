@@ -1,0 +1,1 @@
+"""What the statistics pages and their API show of methods, comparisons and tuning's worth."""

@@ -1,0 +1,101 @@
+"""One operator's methods side by side, and every implementation against the best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from catalog.choosing import Ratios
+from catalog.models import SHARED, Method
+from catalog.selectors.detail import Made
+from tuning.statistics.comparing import Comparison, Taken, compare
+
+
+@dataclass(frozen=True)
+class Side:
+    """A method's best, and how it compares with the fastest of all (None: it is that one)."""
+
+    method: str
+    made: Made
+    against_best: Comparison | None
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Two methods' bests compared."""
+
+    first: Made
+    second: Made
+    comparison: Comparison
+    sentence: str
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """The best of each method that has one, the fastest first, and each pair of them."""
+
+    sides: Sequence[Side]
+    pairs: Sequence[Pairing]
+    absent: Sequence[str]  # methods without a verified implementation
+
+
+def side_by_side(made: Sequence[Made]) -> SideBySide:
+    """Of the scope whose best leads; a lookup chooses in the same order."""
+    seated = [one for one in made if one.rank is not None and one.measurement is not None]
+    scope = seated[0].implementation.scope if seated else SHARED
+    bests: dict[str, Made] = {}
+    for one in seated:
+        if one.implementation.scope == scope:
+            bests.setdefault(one.implementation.method, one)
+    ordered = list(bests.values())
+    pairs = [
+        _pairing(first, second) for number, first in enumerate(ordered) for second in ordered[number + 1 :]
+    ]
+    sides = [
+        Side(
+            one.implementation.method,
+            one,
+            None if number == 0 else compare(taken(ordered[0]), taken(one)),
+            "" if number == 0 else _sentence(ordered[0], one),
+        )
+        for number, one in enumerate(ordered)
+    ]
+    return SideBySide(sides, pairs, [name for name in Method.values if name not in bests])
+
+
+def against_best(made: Sequence[Made]) -> dict[int, Comparison]:
+    """Implementation → how it compares with the fastest of its scope; the fastest itself is left out."""
+    leaders = {
+        one.implementation.scope: one
+        for one in reversed(made)
+        if one.rank == 0 and one.measurement is not None
+    }
+    found = {}
+    for one in made:
+        leader = leaders.get(one.implementation.scope)
+        if one.measurement is not None and leader is not None and leader is not one:
+            found[one.implementation.pk] = compare(taken(one), taken(leader))
+    return found
+
+
+def taken(one: Made) -> Taken:
+    """The evidence of one implementation that was measured."""
+    m = one.measurement
+    assert m is not None
+    against = f"{m.default_route} {m.default_environment_id}" if m.default_environment_id else ""
+    return Taken(Ratios(m.ratio_to_default, m.ratio_low, m.ratio_high), one.samples, against)
+
+
+def name_of(one: Made) -> str:
+    """``tvm (compiler)``."""
+    return f"{one.implementation.route} ({one.implementation.method})"
+
+
+def _pairing(first: Made, second: Made) -> Pairing:
+    comparison = compare(taken(first), taken(second))
+    return Pairing(first, second, comparison, comparison.sentence(name_of(first), name_of(second)))
+
+
+def _sentence(first: Made, second: Made) -> str:
+    return compare(taken(first), taken(second)).sentence(name_of(first), name_of(second))

@@ -1,0 +1,42 @@
+"""What waits and who works, in a few figures: queue depth, the age of the oldest, live workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from catalog.models import Miss, MissState
+from catalog.viewing import Viewer
+from tuning.clock import now_in
+from tuning.conf import conf
+from tuning.models import Worker
+from tuning.statistics.queues import lanes
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Now, not over a time range."""
+
+    queued: int  # explorations in the explore queues
+    running: int
+    paused: int
+    oldest_at: datetime | None  # when the oldest that waits in an explore queue was asked for
+    collecting: int  # misses that nobody has decided on yet
+    workers: int  # live ones
+
+    def oldest_s(self, now: datetime) -> float | None:
+        return (now - self.oldest_at).total_seconds() if self.oldest_at else None
+
+
+def waiting(viewer: Viewer) -> Waiting:
+    """Of what this viewer may see; workers serve everybody. Three statements."""
+    its_lanes = lanes(viewer.shown())
+    alive = Worker.objects.filter(stopped_at=None, last_seen_at__gt=now_in(-conf().served_s))
+    return Waiting(
+        queued=sum(lane.queued for lane in its_lanes),
+        running=sum(lane.running for lane in its_lanes),
+        paused=sum(lane.paused for lane in its_lanes),
+        oldest_at=min((lane.oldest_at for lane in its_lanes if lane.oldest_at), default=None),
+        collecting=Miss.objects.filter(viewer.shown(), state=MissState.WAITING).count(),
+        workers=alive.count(),
+    )

@@ -1,0 +1,100 @@
+"""Workers: how they do, what they hold, what they cannot and why, and how much they get done."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+from django.utils import timezone
+
+from tuning import environments, models
+from tuning.conf import conf
+from tuning.statistics.rates import Rates, name_of
+
+_ORDER = {"alive": 0, "silent": 1, "stopped": 2}
+MOST_HELD = 500
+
+
+@dataclass(frozen=True)
+class Held:
+    """An exploration under a worker's lease."""
+
+    id: int
+    summary: str
+    doing: str
+    lease_expires_at: datetime | None
+
+
+@dataclass(frozen=True)
+class WorkerRow:
+    """A worker and how it does."""
+
+    worker: models.Worker
+    state: str  # "alive", "silent" or "stopped"
+    available: Sequence[tuple[str, dict]]
+    unavailable: Sequence[tuple[str, dict]]
+    undeclared: Sequence[tuple[str, str]]  # route, and how its versions differ from the declared ones
+    holds: Sequence[Held] = ()
+    per_hour: float | None = None  # slices in an hour of work; None where it did none lately
+    ended_last_hour: int = 0  # slices
+
+
+def workers(
+    limit: int = 40, rates: Rates | None = None, visible: Q | None = None, now: datetime | None = None
+) -> list[WorkerRow]:
+    """Workers that run, or fell silent within a day, or were stopped just now; those alive first.
+
+    With ``rates`` also what each gets done, and with ``visible`` which explorations it holds (those that may
+    be seen).
+    """
+    now = now or timezone.now()
+    found = models.Worker.objects.select_related("target").filter(last_seen_at__gte=now - timedelta(days=1))
+    found = found.filter(Q(stopped_at=None) | Q(stopped_at__gte=now - timedelta(minutes=10)))
+    rows = list(found.defer("target__description").order_by("stopped_at", "-last_seen_at")[:limit])
+    differing = environments.undeclared()
+    holds = held_by(visible) if visible is not None else {}
+    made = [_row(worker, now, differing, holds, rates) for worker in rows]
+    return sorted(made, key=lambda row: (_ORDER[row.state], row.worker.name))
+
+
+def held_by(visible: Q) -> dict[str, list[Held]]:
+    """Worker → the explorations that it holds a lease on."""
+    running = models.Exploration.objects.filter(visible, state=models.State.RUNNING).order_by("pk")
+    found: dict[str, list[Held]] = defaultdict(list)
+    for pk, owner, summary, doing, until in running.values_list(
+        "pk", "lease_owner", "operator__summary", "doing", "lease_expires_at"
+    )[:MOST_HELD]:
+        found[name_of(owner)].append(Held(pk, summary, doing, until))
+    return found
+
+
+def _row(
+    worker: models.Worker,
+    now: datetime,
+    differing: Mapping[tuple[str, str], str],
+    holds: Mapping[str, Sequence[Held]],
+    rates: Rates | None,
+) -> WorkerRow:
+    routes = list(worker.routes.items())
+    return WorkerRow(
+        worker,
+        state_of(worker, now),
+        available=[(name, facts) for name, facts in routes if facts.get("available")],
+        unavailable=[(name, facts) for name, facts in routes if not facts.get("available")],
+        undeclared=[
+            (name, differing[worker.name, name]) for name, _ in routes if (worker.name, name) in differing
+        ],
+        holds=holds.get(worker.name, ()),
+        per_hour=rates.per_hour(worker.name) if rates else None,
+        ended_last_hour=rates.ended_since(now - timedelta(hours=1), worker.name) if rates else 0,
+    )
+
+
+def state_of(worker: models.Worker, now: datetime) -> str:
+    """A supervisor reports every few seconds; unheard for longer than a target counts as served is lost."""
+    if worker.stopped_at is not None:
+        return "stopped"
+    return "alive" if now - worker.last_seen_at < timedelta(seconds=conf().served_s) else "silent"
