@@ -1,0 +1,253 @@
+"""Accounts, price rules, and the ledger. Amounts are whole millionths of a currency (``…_micros``).
+
+The ledger and the price rules are append-only: the models refuse to change or delete a row, and so does the
+database itself, by triggers (migration 0002).
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from typing import Any, NoReturn
+
+from django.db import models
+from django.db.models import Q
+
+from catalog.models import Implementation, Method, Organisation, Usage
+
+
+class AppendOnly(models.Model):
+    """A row that is only ever added."""
+
+    class Meta:
+        abstract = True
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if not self._state.adding:
+            self.refuse()
+        super().save(*args, **{**kwargs, "force_insert": True})
+
+    def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
+        self.refuse()
+
+    def refuse(self) -> NoReturn:
+        raise TypeError(f"{self._meta.verbose_name_plural} are only ever added.".capitalize())
+
+
+class Plan(models.TextChoices):
+    """Beside credit, which always covers what it suffices for."""
+
+    NONE = "none"  # credit alone
+    PREPAID = "prepaid"  # paid for until a date: hits cost nothing more
+    POSTPAID = "postpaid"  # invoiced: hits are debited, down to the credit limit
+
+
+def new_reference() -> str:
+    return f"acct_{secrets.token_hex(12)}"
+
+
+class Account(models.Model):
+    """One organisation's money: what it has in credit (negative: what it owes). Made with its first charge or
+    payment. The balance is the sum of its ledger entries; it changes only together with one."""
+
+    organisation = models.OneToOneField(Organisation, models.PROTECT, related_name="account")
+    # How a payment names the account: says nothing about the organisation.
+    reference = models.CharField(max_length=40, unique=True, default=new_reference)
+    currency = models.CharField(max_length=3)
+    balance_micros = models.BigIntegerField(default=0)
+    plan = models.CharField(max_length=10, choices=Plan, default=Plan.NONE)
+    plan_until = models.DateTimeField(null=True, blank=True)
+    credit_limit_micros = models.BigIntegerField(default=0)  # how far below zero a postpaid plan may go
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(credit_limit_micros__gte=0), name="credit_limit_not_negative")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.organisation}: {self.reference}"
+
+
+class Mode(models.TextChoices):
+    PROMPT = "prompt"  # served and charged, shown with a prompt to pay
+    WITHHOLD = "withhold"  # not served until credit or a plan covers it
+    FREE = "free"  # an exception: costs nothing and makes no ledger entry
+
+
+class PriceRule(AppendOnly):
+    """One version of a price. A change adds a version to the same ``line``, and ends the one before it: that
+    is the only thing about a version that is ever written again (``until_at``)."""
+
+    line = models.UUIDField(default=uuid.uuid4, editable=False)
+    version = models.PositiveIntegerField(default=1)
+    name = models.CharField(max_length=100)
+    # Whose hits, and which; empty: all.
+    organisation = models.ForeignKey(Organisation, models.PROTECT, null=True, blank=True, related_name="+")
+    method = models.CharField(max_length=20, choices=Method, blank=True)
+    route = models.CharField(max_length=40, blank=True)
+    op_type = models.CharField(max_length=100, blank=True)
+    scope = models.CharField(max_length=10, blank=True)  # "shared" or "private"
+    mode = models.CharField(max_length=10, choices=Mode, default=Mode.PROMPT)
+    currency = models.CharField(max_length=3)
+    priority = models.IntegerField(default=0)  # the highest that matches is the one that counts
+    per_hit_micros = models.BigIntegerField(default=0)
+    per_saved_second_micros = models.BigIntegerField(default=0)
+    tiers = models.JSONField(
+        default=list
+    )  # [{"from_hit": 1001, "per_hit_micros": …, "per_saved_second_…": …}]
+    cap_month_micros = models.BigIntegerField(null=True, blank=True)
+    cap_operator_month_micros = models.BigIntegerField(null=True, blank=True)
+    from_at = models.DateTimeField()
+    until_at = models.DateTimeField(null=True, blank=True)
+    note = models.CharField(max_length=300, blank=True)  # why, for who reads the history
+    created_by = models.CharField(max_length=200)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["line", "version"], name="one_row_per_rule_version"),
+            models.CheckConstraint(
+                condition=Q(per_hit_micros__gte=0) & Q(per_saved_second_micros__gte=0),
+                name="prices_not_negative",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} v{self.version}"
+
+
+class MonthCount(models.Model):
+    """What a rule charged an organisation in one month (UTC): what tiers and caps go by. Added to while the
+    account is locked, in the transaction of the charge."""
+
+    organisation = models.ForeignKey(Organisation, models.PROTECT, related_name="+")
+    line = models.UUIDField()  # of the rule: a new version goes on counting
+    month = models.DateField()
+    # 0 counts all operators; rows of one operator are kept where the rule has a cap for it. A plain number:
+    # bringing operators under new keys must not add up money.
+    operator_number = models.BigIntegerField(default=0)
+    hits = models.PositiveBigIntegerField(default=0)
+    amount_micros = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organisation", "line", "month", "operator_number"],
+                name="one_count_per_rule_and_month",
+            )
+        ]
+
+
+class Kind(models.TextChoices):
+    CHARGE = "charge"  # one hit served
+    CREDIT = "credit"  # a payment, or credit that was given
+    ADJUSTMENT = "adjustment"  # a correction, either way
+    REFUND = "refund"  # credit that was paid back
+
+
+class LedgerEntry(AppendOnly):
+    """One movement of an account. Positive adds credit. A charge belongs to one usage row, and one row has
+    one charge."""
+
+    organisation = models.ForeignKey(Organisation, models.PROTECT, related_name="ledger")
+    at = models.DateTimeField()
+    kind = models.CharField(max_length=10, choices=Kind)
+    amount_micros = models.BigIntegerField()
+    currency = models.CharField(max_length=3)
+    balance_after_micros = models.BigIntegerField()
+    # Of a charge. ``list_micros`` is its price before caps and plans.
+    usage = models.OneToOneField(Usage, models.PROTECT, null=True, blank=True, related_name="ledger_entry")
+    rule = models.ForeignKey(PriceRule, models.PROTECT, null=True, blank=True, related_name="+")
+    list_micros = models.BigIntegerField(default=0)
+    method = models.CharField(max_length=20, blank=True)
+    route = models.CharField(max_length=40, blank=True)
+    # Of the others: who did it and why, or the payment's event.
+    reason = models.CharField(max_length=300, blank=True)
+    actor = models.CharField(max_length=200, blank=True)
+    provider = models.CharField(max_length=40, blank=True)
+    event_id = models.CharField(max_length=200, blank=True)
+    event_sha256 = models.CharField(max_length=64, blank=True)
+
+    class Meta:
+        verbose_name_plural = "ledger entries"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["provider", "event_id"], condition=~Q(provider=""), name="one_entry_per_payment"
+            ),
+            models.CheckConstraint(
+                condition=(Q(kind=Kind.CHARGE) & Q(usage__isnull=False) & Q(rule__isnull=False))
+                | (~Q(kind=Kind.CHARGE) & Q(usage__isnull=True)),
+                name="a_charge_has_its_usage",
+            ),
+            models.CheckConstraint(
+                condition=(Q(kind=Kind.CHARGE) & Q(amount_micros__lte=0))
+                | (Q(kind=Kind.CREDIT) & Q(amount_micros__gt=0))
+                | (Q(kind=Kind.REFUND) & Q(amount_micros__lt=0))
+                | Q(kind=Kind.ADJUSTMENT),
+                name="amounts_have_their_sign",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["organisation", "-id"], name="ledger_newest_first"),
+            models.Index(fields=["organisation", "at"], name="ledger_by_time"),
+            # Payments and corrections are few among charges.
+            models.Index(fields=["kind", "-id"], name="ledger_by_kind"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.amount_micros} of {self.organisation_id}"
+
+
+class LedgerDay(models.Model):
+    """Sums of the ledger by day (UTC), kept in the transactions that add entries: what pages read."""
+
+    organisation = models.ForeignKey(Organisation, models.PROTECT, related_name="+")
+    day = models.DateField()
+    kind = models.CharField(max_length=10, choices=Kind)
+    method = models.CharField(max_length=20, blank=True)
+    entries = models.PositiveBigIntegerField(default=0)
+    amount_micros = models.BigIntegerField(default=0)
+    saved_us = models.FloatField(default=0)  # of charges: calls × (default - served)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organisation", "day", "kind", "method"], name="one_ledger_sum_per_day"
+            )
+        ]
+        indexes = [models.Index(fields=["day"], name="ledger_sums_by_day")]
+
+
+class Purchase(models.Model):
+    """An implementation that an organisation was charged for: its artifact and code are open to it ever
+    after."""
+
+    organisation = models.ForeignKey(Organisation, models.CASCADE, related_name="+")
+    implementation = models.ForeignKey(Implementation, models.CASCADE, related_name="+")
+    first_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organisation", "implementation"], name="one_purchase_per_implementation"
+            )
+        ]
+
+
+class Held(models.Model):
+    """How often an implementation was withheld from an organisation on one day (UTC)."""
+
+    organisation = models.ForeignKey(Organisation, models.CASCADE, related_name="+")
+    implementation = models.ForeignKey(Implementation, models.CASCADE, related_name="+")
+    day = models.DateField()
+    times = models.PositiveBigIntegerField(default=0)
+    price_micros = models.BigIntegerField(default=0)  # of the last time
+    last_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organisation", "implementation", "day"], name="one_row_per_withheld_and_day"
+            )
+        ]

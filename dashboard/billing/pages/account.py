@@ -1,0 +1,156 @@
+"""What an organisation pays: its prices, what it was charged, its credit and how to pay. And, for who runs
+the service, all organisations at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from catalog.errors import RequestError
+from catalog.models import Organisation
+from catalog.timerange import RANGES, TimeRange, parse_range
+from dashboard import charts_money
+from dashboard.billing import accounts, selectors
+from dashboard.billing.forms import CreditForm, PlanForm, units
+from dashboard.billing.pages import access, tables
+from dashboard.tables import Table, exported
+
+_RANGES = [name for name in RANGES if name != "24h"]
+
+
+@require_safe
+def billing(request: HttpRequest) -> HttpResponse:
+    """The organisation that is looked at; all of them where none is."""
+    access.check_bills(request)
+    focus = access.viewer_of(request).focus
+    if focus is None:
+        return _all(request)
+    return _one(request, Organisation.objects.get(pk=focus))
+
+
+@require_safe
+def billing_of(request: HttpRequest, pk: int) -> HttpResponse:
+    """One organisation, by its number."""
+    return _one(request, access.organisation_or_404(request, pk))
+
+
+def range_of(request: HttpRequest, default: str = "30d") -> TimeRange:
+    """What the URL asks for; what it cannot mean is said, and the default is shown."""
+    try:
+        return parse_range(request.GET, default)
+    except RequestError as error:
+        messages.warning(request, f"{error} This shows the last {default}.")
+        return parse_range({}, default)
+
+
+def _charges(request: HttpRequest, owned: Q, several: bool) -> tuple[dict[str, Any], list[Table]]:
+    """What both pages show: totals, a chart, what was charged by day, what was withheld."""
+    chosen = range_of(request)
+    first, last = selectors.days_of(chosen)
+    totals = selectors.totals(owned, first, last)
+    sums = selectors.by_day(owned, first, last)
+    currency = totals[0].currency if len(totals) == 1 and totals[0].currency else ""
+    days = tables.days_table(sums, currency)
+    withheld = tables.withheld_table(selectors.withheld_lately(owned, first, last), several)
+    context = {
+        "chosen": chosen,
+        "ranges": _RANGES,
+        "first": first,
+        "last": last,
+        "totals": totals,
+        "chart": charts_money.charged_by_day(sums, first, last, currency) if sums else None,
+        "methods": sorted({one.method for one in sums}),
+        "days": days,
+        "withheld": withheld,
+        "drift": selectors.drift(owned),
+    }
+    return context, [days, withheld]
+
+
+def _one(request: HttpRequest, organisation: Organisation, status: int = 200, **forms: Any) -> HttpResponse:
+    owned = Q(organisation=organisation.pk)
+    context, shown = _charges(request, owned, False)
+    account = accounts.open_account(organisation.pk)
+    prices = tables.prices_table(selectors.prices_of(organisation.pk), manage=access.runs(request))
+    recent = tables.recent_table(list(selectors.ledger(owned, selectors.LedgerFilters())[:8]))
+    if (answer := exported(request, *shown, prices, recent)) is not None:
+        return answer
+    context |= {
+        "organisation": organisation,
+        "account": account,
+        "owes": -account.balance_micros if account.balance_micros < 0 else 0,
+        "prices": prices,
+        "recent": recent,
+        "forecast": selectors.forecast(owned),
+        "pay_url": settings.OPATLAS_PAY_URL,
+        "runs": access.runs(request),
+    }
+    if context["runs"]:
+        plan = {
+            "plan": account.plan,
+            "until": account.plan_until,
+            "credit_limit": units(account.credit_limit_micros),
+        }
+        context |= {"credit_form": CreditForm(), "plan_form": PlanForm(initial=plan)}
+    return render(request, "billing.html", context | forms, status=status)
+
+
+def _all(request: HttpRequest) -> HttpResponse:
+    context, shown = _charges(request, Q(), True)
+    every = tables.organisations_table(selectors.organisations(context["first"], context["last"]))
+    prices = tables.prices_table(list(selectors.rules()[:200]), manage=True)
+    if (answer := exported(request, *shown, every, prices)) is not None:
+        return answer
+    context |= {"organisations": every, "prices": prices, "runs": access.runs(request)}
+    return render(request, "billing_all.html", context)
+
+
+@require_POST
+def credit(request: HttpRequest, pk: int) -> HttpResponse:
+    """Credit by hand."""
+    access.check_runs(request)
+    organisation = access.organisation_or_404(request, pk)
+    form = CreditForm(request.POST)
+    if form.is_valid():
+        try:
+            currency = accounts.open_account(organisation.pk).currency
+            accounts.give_credit(
+                organisation,
+                form.cleaned_data["amount"],
+                form.cleaned_data["reason"],
+                currency=currency,
+                by=access.by(request),
+            )
+        except RequestError as error:
+            form.add_error(error.where if error.where in form.fields else None, str(error))
+        else:
+            messages.success(request, f"The account of {organisation} has its credit.")
+            return redirect("billing-of", pk)
+    return _one(request, organisation, status=400, credit_form=form)
+
+
+@require_POST
+def plan(request: HttpRequest, pk: int) -> HttpResponse:
+    """Another plan."""
+    access.check_runs(request)
+    organisation = access.organisation_or_404(request, pk)
+    form = PlanForm(request.POST)
+    if form.is_valid():
+        account = accounts.open_account(organisation.pk)
+        accounts.set_plan(
+            organisation,
+            form.cleaned_data["plan"],
+            form.cleaned_data["until"],
+            form.cleaned_data["credit_limit"] or 0,
+            currency=account.currency,
+            by=access.by(request),
+        )
+        messages.success(request, f"The plan of {organisation} was changed.")
+        return redirect("billing-of", pk)
+    return _one(request, organisation, status=400, plan_form=form)

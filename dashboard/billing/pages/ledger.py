@@ -1,0 +1,68 @@
+"""The ledger: filtered, page by page, exported."""
+
+from __future__ import annotations
+
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from catalog.models import Method, Organisation
+from dashboard.billing import selectors
+from dashboard.billing.models import Kind
+from dashboard.billing.pages import access, tables
+from dashboard.billing.pages.account import range_of
+from dashboard.tables import exported
+
+PAGE_SIZE = 50
+MOST_EXPORTED = 100_000
+
+
+@require_safe
+def ledger(request: HttpRequest) -> HttpResponse:
+    access.check_bills(request)
+    viewer = access.viewer_of(request)
+    owned, organisation = viewer.owned(), None
+    number = request.GET.get("organisation", "")
+    if viewer.sees_all and number.isascii() and number.isdigit() and len(number) < 19:
+        organisation = Organisation.objects.filter(pk=int(number)).first()
+        owned = Q(organisation=int(number))
+    filters, chosen = _filters(request)
+    rows = list(selectors.ledger(owned, filters)[: PAGE_SIZE + 1])
+    several = viewer.focus is None and organisation is None
+    every = selectors.ledger(owned, filters)[:MOST_EXPORTED]
+    table = tables.ledger_table(rows[:PAGE_SIZE], several, every.iterator(chunk_size=2_000))
+    if (answer := exported(request, table)) is not None:
+        return answer
+    context = {
+        "table": table,
+        "filters": filters,
+        "chosen": chosen,
+        "ranges": ["7d", "30d", "90d", "1y"],
+        "kinds": Kind.choices,
+        "methods": Method.choices,
+        "organisation": organisation,
+        "organisations": Organisation.objects.order_by("name") if viewer.sees_all else [],
+        "older": rows[PAGE_SIZE - 1].pk if len(rows) > PAGE_SIZE else None,
+        "most_exported": MOST_EXPORTED,
+    }
+    return render(request, "ledger.html", context)
+
+
+def _filters(request: HttpRequest) -> tuple[selectors.LedgerFilters, object]:
+    """What the URL asks for; what it cannot mean is left out."""
+    given = request.GET
+    kind, method, before = (given.get(name, "") for name in ("kind", "method", "before"))
+    asked = any(given.get(name) for name in ("range", "since", "until"))
+    chosen = range_of(request, "1y") if asked else None
+    known = before.isascii() and before.isdigit() and len(before) < 19
+    return (
+        selectors.LedgerFilters(
+            kind if kind in Kind.values else "",
+            method if method in Method.values else "",
+            chosen.since if chosen else None,
+            chosen.until if chosen else None,
+            int(before) if known else None,
+        ),
+        chosen,
+    )

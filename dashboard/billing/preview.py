@@ -1,0 +1,90 @@
+"""What a price rule would have cost: last month's hits, priced as it says."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from catalog.models import SHARED, Usage
+from dashboard.billing.models import Mode, PriceRule
+from dashboard.billing.pricelist import Draft
+from dashboard.billing.pricing import Price, SoFar, quote
+from dashboard.billing.rules import price_of
+
+MOST_HITS = 50_000
+"""More hits than this are not priced one by one: the earliest of the month are, and scaled up."""
+
+
+@dataclass(frozen=True)
+class Preview:
+    """``hits`` matched in the month; ``priced`` of them were priced. Amounts in millionths."""
+
+    month: datetime
+    hits: int
+    priced: int
+    organisations: int
+    micros: int
+    currency: str
+
+    @property
+    def is_estimate(self) -> bool:
+        return self.priced < self.hits
+
+
+def preview(draft: Draft, now: datetime | None = None) -> Preview:
+    """Last month (UTC), as if this had been the only rule: what others take first is not taken off."""
+    first = (now or timezone.now()).astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    month = (first - timedelta(days=1)).replace(day=1)
+    matching = _matching(draft).filter(served_at__gte=month, served_at__lt=first)
+    hits = matching.count()
+    price = price_of(
+        PriceRule(
+            per_hit_micros=draft.per_hit_micros,
+            per_saved_second_micros=draft.per_saved_second_micros,
+            tiers=[dict(tier) for tier in draft.tiers],
+            cap_month_micros=draft.cap_month_micros,
+            cap_operator_month_micros=draft.cap_operator_month_micros,
+        )
+    )
+    by_organisation, priced = _priced(matching, price)
+    micros = 0 if draft.mode == Mode.FREE else sum(by_organisation.values())
+    if priced < hits:
+        micros = micros * hits // priced
+    return Preview(month, hits, priced, len(by_organisation), micros, draft.currency)
+
+
+def _matching(draft: Draft) -> QuerySet[Usage]:
+    wanted = Q()
+    if draft.organisation_id is not None:
+        wanted &= Q(organisation=draft.organisation_id)
+    if draft.method:
+        wanted &= Q(method=draft.method)
+    if draft.route:
+        wanted &= Q(route=draft.route)
+    if draft.op_type:
+        wanted &= Q(operator__op_type=draft.op_type)
+    if draft.scope == "shared":
+        wanted &= Q(implementation__scope=SHARED)
+    elif draft.scope == "private":
+        wanted &= Q(implementation__isnull=False) & ~Q(implementation__scope=SHARED)
+    return Usage.objects.filter(wanted)
+
+
+def _priced(matching: QuerySet[Usage], price: Price) -> tuple[dict[int, int], int]:
+    """Organisation → what it would have been charged, in the order of its hits; and how many were priced."""
+    hits: dict[int, int] = defaultdict(int)
+    spent: dict[int, int] = defaultdict(int)
+    by_operator: dict[tuple[int, int], int] = defaultdict(int)
+    columns = ("organisation_id", "operator_id", "calls", "default_us", "median_us")
+    rows = matching.order_by("served_at", "pk").values_list(*columns)[:MOST_HITS]
+    for organisation, operator, calls, default_us, median_us in rows.iterator(chunk_size=5_000):
+        before = SoFar(hits[organisation], spent[organisation], by_operator[organisation, operator])
+        one = quote(price, before, calls, default_us, median_us)
+        hits[organisation] += 1
+        spent[organisation] += one.micros
+        by_operator[organisation, operator] += one.micros
+    return spent, sum(hits.values())

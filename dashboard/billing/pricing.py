@@ -1,0 +1,89 @@
+"""What a hit costs: a pure function of the price, the hit, and what the month had before it.
+
+Integers in millionths of the currency throughout. The only rounding is of time saved: half a millionth or
+more is one (round half up), decided exactly, on fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+MOST_MICROS = 10**15
+"""No hit costs more than this (a thousand million units): sums stay within 64 bits whatever a caller claims
+to call."""
+
+_US_PER_S = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """Prices from the ``from_hit``-th hit of a month on; the first is 1."""
+
+    from_hit: int
+    per_hit_micros: int
+    per_saved_second_micros: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Tiers by rising ``from_hit``, the first from 1; caps of a calendar month (UTC), None: none."""
+
+    tiers: tuple[Tier, ...]
+    cap_month_micros: int | None = None
+    cap_operator_month_micros: int | None = None
+
+    def tier(self, hit: int) -> Tier:
+        """The one that the ``hit``-th hit of a month falls into."""
+        return next(tier for tier in reversed(self.tiers) if tier.from_hit <= hit)
+
+
+@dataclass(frozen=True, slots=True)
+class SoFar:
+    """What a rule has charged this month, before this hit."""
+
+    hits: int = 0
+    micros: int = 0
+    operator_micros: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """``list_micros`` by the tier alone, ``micros`` after caps."""
+
+    list_micros: int
+    micros: int
+
+
+def quote(price: Price, before: SoFar, calls: float, default_us: float, served_us: float) -> Quote:
+    """The price of one more hit. ``calls`` × (``default_us`` - ``served_us``) is the time it saves; a hit
+    that saves nothing costs no time."""
+    listed = list_price(price.tier(before.hits + 1), calls, default_us, served_us)
+    micros = listed
+    if price.cap_month_micros is not None:
+        micros = min(micros, max(0, price.cap_month_micros - before.micros))
+    if price.cap_operator_month_micros is not None:
+        micros = min(micros, max(0, price.cap_operator_month_micros - before.operator_micros))
+    return Quote(listed, micros)
+
+
+def list_price(tier: Tier, calls: float, default_us: float, served_us: float) -> int:
+    """Before caps: so much a hit, and so much for each second that it saves."""
+    if not tier.per_saved_second_micros:
+        return min(tier.per_hit_micros, MOST_MICROS)
+    saved_us = Fraction(calls) * (Fraction(default_us) - Fraction(served_us))
+    exact = saved_us * tier.per_saved_second_micros / _US_PER_S
+    rounded = max(0, (2 * exact.numerator + exact.denominator) // (2 * exact.denominator))
+    return min(tier.per_hit_micros + rounded, MOST_MICROS)
+
+
+def total(price: Price, hits: Sequence[tuple[int, float, float, float]]) -> int:
+    """What a month of hits (operator, calls, default_us, served_us) costs, in this order."""
+    before, by_operator = SoFar(), dict[int, int]()
+    for operator, calls, default_us, served_us in hits:
+        spent = by_operator.get(operator, 0)
+        one = quote(price, SoFar(before.hits, before.micros, spent), calls, default_us, served_us)
+        before = SoFar(before.hits + 1, before.micros + one.micros)
+        by_operator[operator] = spent + one.micros
+    return before.micros

@@ -1,0 +1,336 @@
+"""Figures of money (``catalog.figures.money`` says what each means), shared by pages and API.
+
+Sums come from :class:`LedgerDay`, which is kept in the same transactions as the ledger; only
+:func:`audit_ledger` reads every entry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, Max, Q, QuerySet, Sum
+from django.utils import timezone
+
+from catalog.models import Organisation, Usage
+from catalog.timerange import TimeRange
+from dashboard.billing.models import Account, Held, Kind, LedgerDay, LedgerEntry, PriceRule
+from dashboard.billing.rules import rule_of
+
+FORECAST_DAYS = 7
+"""The forecast goes by the mean of so many whole days before today."""
+
+
+@dataclass(frozen=True)
+class Money:
+    """What a range of whole days (UTC) came to, in one currency. Amounts in millionths."""
+
+    currency: str
+    hits_billed: int = 0  # charges: one for each hit
+    charged_micros: int = 0
+    saved_us: float = 0.0  # of hits billed
+    credited_micros: int = 0  # payments and credit by hand
+    adjusted_micros: int = 0
+    refunded_micros: int = 0  # paid back: positive
+
+    @property
+    def saved_s_per_unit(self) -> float | None:
+        """Seconds saved for each unit of the currency that was charged; None where nothing was."""
+        return self.saved_us / self.charged_micros if self.charged_micros else None
+
+
+@dataclass(frozen=True)
+class DaySum:
+    """One day's charges of one method."""
+
+    day: date
+    method: str
+    hits_billed: int
+    charged_micros: int
+    saved_us: float
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What this month will have been charged by its end, if it goes on like the last whole days."""
+
+    so_far_micros: int
+    per_day_micros: float  # the mean of the last FORECAST_DAYS whole days
+    days_left: float  # of the month, today's remainder included
+
+    @property
+    def micros(self) -> int:
+        return round(self.so_far_micros + self.per_day_micros * self.days_left)
+
+
+def days_of(chosen: TimeRange) -> tuple[date, date]:
+    """The first and the last day (UTC) that a range touches: the ledger is summed by whole days."""
+    last = (chosen.until - timedelta(microseconds=1)).astimezone(UTC).date()
+    return chosen.since.astimezone(UTC).date(), last
+
+
+def account_of(organisation_id: int) -> Account | None:
+    return Account.objects.filter(organisation_id=organisation_id).first()
+
+
+def totals(owned: Q, first: date, last: date) -> list[Money]:
+    """Sums of these days by currency. ``owned`` is ``viewer.owned()``: of one organisation, or of all."""
+    rows = (
+        LedgerDay.objects.filter(owned, day__range=(first, last))
+        .values("organisation__account__currency", "kind")
+        .annotate(n=Sum("entries"), amount=Sum("amount_micros"), saved=Sum("saved_us"))
+        .order_by()
+    )
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        sums = found.setdefault(row["organisation__account__currency"], {})
+        if row["kind"] == Kind.CHARGE:
+            # -0 is no price.
+            sums |= {"hits_billed": row["n"], "charged_micros": -row["amount"], "saved_us": row["saved"]}
+        elif row["kind"] == Kind.CREDIT:
+            sums["credited_micros"] = row["amount"]
+        elif row["kind"] == Kind.REFUND:
+            sums["refunded_micros"] = -row["amount"]
+        else:
+            sums["adjusted_micros"] = row["amount"]
+    return [Money(currency, **sums) for currency, sums in sorted(found.items())]
+
+
+def by_day(owned: Q, first: date, last: date) -> list[DaySum]:
+    """Charges by day and method, the earliest first."""
+    rows = (
+        LedgerDay.objects.filter(owned, kind=Kind.CHARGE, day__range=(first, last))
+        .values("day", "method")
+        .annotate(n=Sum("entries"), amount=Sum("amount_micros"), saved=Sum("saved_us"))
+        .order_by("day", "method")
+    )
+    return [DaySum(row["day"], row["method"], row["n"], -row["amount"], row["saved"]) for row in rows]
+
+
+def drift(owned: Q) -> int:
+    """By how much balances differ from the sums of their ledgers, in millionths: always 0."""
+    balances = Account.objects.filter(owned).aggregate(sum=Sum("balance_micros"))["sum"] or 0
+    booked = LedgerDay.objects.filter(owned).aggregate(sum=Sum("amount_micros"))["sum"] or 0
+    return balances - booked
+
+
+@dataclass(frozen=True)
+class Audit:
+    """One account held against every entry of its ledger."""
+
+    account: Account
+    ledger_micros: int
+    day_micros: int
+    charges: int
+    charged_usages: int  # usage rows of its charged segments
+
+    @property
+    def is_right(self) -> bool:
+        return (
+            self.account.balance_micros == self.ledger_micros == self.day_micros
+            and self.charges == self.charged_usages
+        )
+
+
+def audit_ledger() -> list[Audit]:
+    """Every account against all of its entries, and its charges against the usage rows that were written to
+    be charged: reads the whole ledger."""
+    ledger = {
+        row["organisation"]: row
+        for row in LedgerEntry.objects.values("organisation")
+        .annotate(amount=Sum("amount_micros"), charges=Count("pk", filter=Q(kind=Kind.CHARGE)))
+        .order_by()
+    }
+    days = dict(
+        LedgerDay.objects.values_list("organisation").annotate(amount=Sum("amount_micros")).order_by()
+    )
+    used = dict(
+        Usage.objects.filter(segment__startswith="charged-")
+        .values_list("organisation")
+        .annotate(n=Count("pk"))
+        .order_by()
+    )
+    none = {"amount": 0, "charges": 0}
+    return [
+        Audit(
+            account,
+            ledger.get(account.organisation_id, none)["amount"],
+            days.get(account.organisation_id, 0),
+            ledger.get(account.organisation_id, none)["charges"],
+            used.get(account.organisation_id, 0),
+        )
+        for account in Account.objects.select_related("organisation").order_by("pk")
+    ]
+
+
+def forecast(owned: Q, now: datetime | None = None) -> Forecast:
+    """By the mean of the last seven whole days."""
+    now = (now or timezone.now()).astimezone(UTC)
+    today = now.date()
+    month = today.replace(day=1)
+    next_month = (month + timedelta(days=32)).replace(day=1)
+    charges = LedgerDay.objects.filter(owned, kind=Kind.CHARGE)
+    sums = charges.aggregate(
+        so_far=Sum("amount_micros", filter=Q(day__gte=month)),
+        week=Sum(
+            "amount_micros", filter=Q(day__range=(today - timedelta(days=FORECAST_DAYS), _before(today)))
+        ),
+    )
+    ends = datetime.combine(next_month, datetime.min.time(), UTC)
+    return Forecast(
+        -(sums["so_far"] or 0), -(sums["week"] or 0) / FORECAST_DAYS, (ends - now) / timedelta(days=1)
+    )
+
+
+def _before(day: date) -> date:
+    return day - timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class LedgerFilters:
+    """What part of a ledger is asked for; empty: all. ``before``: entries with a smaller number."""
+
+    kind: str = ""
+    method: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+    before: int | None = None
+
+
+def ledger(owned: Q, filters: LedgerFilters) -> QuerySet[LedgerEntry]:
+    """Entries, the newest first, with what they are about. Take a slice."""
+    query = LedgerEntry.objects.filter(owned)
+    if filters.kind:
+        query = query.filter(kind=filters.kind)
+    if filters.method:
+        query = query.filter(method=filters.method)
+    if filters.since:
+        query = query.filter(at__gte=filters.since)
+    if filters.until:
+        query = query.filter(at__lt=filters.until)
+    if filters.before is not None:
+        query = query.filter(pk__lt=filters.before)
+    related = ("organisation", "rule", "usage__operator", "usage__job")
+    return query.select_related(*related).defer("usage__operator__graph").order_by("-pk")
+
+
+def withheld_lately(owned: Q, first: date, last: date, most: int = 50) -> list[dict[str, Any]]:
+    """What was withheld in these days, by implementation, the most asked for first."""
+    rows = (
+        Held.objects.filter(owned, day__range=(first, last))
+        .values(
+            "organisation__name",
+            "organisation__account__currency",
+            "implementation_id",
+            "implementation__route",
+            "implementation__method",
+            "implementation__operator__key",
+            "implementation__operator__summary",
+        )
+        .annotate(asked=Sum("times"), price=Max("price_micros"), last=Max("last_at"))
+        .order_by("-asked", "implementation_id")
+    )
+    return [
+        {
+            "organisation": row["organisation__name"],
+            "operator": row["implementation__operator__summary"],
+            "operator_key": row["implementation__operator__key"],
+            "implementation": row["implementation_id"],
+            "route": row["implementation__route"],
+            "method": row["implementation__method"],
+            "times": row["asked"],
+            "price_micros": row["price"],
+            "currency": row["organisation__account__currency"],
+            "last_at": row["last"],
+        }
+        for row in rows[:most]
+    ]
+
+
+def rules(organisation_id: int | None = None, *, ended: bool = False) -> QuerySet[PriceRule]:
+    """Price rules that are in force or to come, and those that ended too where asked for; those that could
+    apply to one organisation, or all."""
+    query = PriceRule.objects.select_related("organisation")
+    if organisation_id is not None:
+        query = query.filter(Q(organisation=None) | Q(organisation=organisation_id))
+    if not ended:
+        query = query.filter(Q(until_at=None) | Q(until_at__gt=timezone.now()))
+    return query.order_by("-priority", "name", "-version", "pk")
+
+
+def organisations(first: date, last: date) -> list[dict[str, Any]]:
+    """Every organisation with its account and what it was charged in these days: two statements."""
+    charged = {
+        row["organisation"]: row
+        for row in LedgerDay.objects.filter(kind=Kind.CHARGE, day__range=(first, last))
+        .values("organisation")
+        .annotate(n=Sum("entries"), amount=Sum("amount_micros"))
+        .order_by()
+    }
+    rows = Organisation.objects.select_related("account").order_by("name")
+    found: list[dict[str, Any]] = []
+    for row in rows:
+        account = getattr(row, "account", None)
+        sums = charged.get(row.pk, {"n": 0, "amount": 0})
+        found.append(
+            {
+                "number": row.pk,
+                "organisation": row.name,
+                "account": account.reference if account else "",
+                "currency": account.currency if account else "",
+                "balance_micros": account.balance_micros if account else 0,
+                "plan": account.plan if account else "none",
+                "plan_until": account.plan_until if account else None,
+                "credit_limit_micros": account.credit_limit_micros if account else 0,
+                "hits_billed": sums["n"],
+                "charged_micros": -sums["amount"],
+            }
+        )
+    return found
+
+
+def running_balance_is_right(organisation_id: int) -> bool:
+    """Whether the newest entry's balance is the account's: one row of each."""
+    newest = LedgerEntry.objects.filter(organisation_id=organisation_id).order_by("-pk").first()
+    account = account_of(organisation_id)
+    if newest is None or account is None:
+        return (account.balance_micros if account else 0) == 0
+    return newest.balance_after_micros == account.balance_micros
+
+
+def entry_row(entry: LedgerEntry) -> dict[str, Any]:
+    """A ledger entry as the API and exports write it."""
+    usage = entry.usage
+    return {
+        "id": entry.pk,
+        "organisation": entry.organisation.name,
+        "at": entry.at,
+        "kind": entry.kind,
+        "amount_micros": entry.amount_micros,
+        "currency": entry.currency,
+        "balance_after_micros": entry.balance_after_micros,
+        "usage": entry.usage_id,
+        "operator": usage.operator.key if usage else "",
+        "job": usage.job.name if usage and usage.job else "",
+        "method": entry.method,
+        "route": entry.route,
+        "rule": entry.rule_id,
+        "list_micros": entry.list_micros,
+        "reason": entry.reason,
+        "actor": entry.actor,
+    }
+
+
+def prices_of(organisation_id: int) -> list[PriceRule]:
+    """Rules in force for an organisation, in the order in which they are tried; those in another currency
+    than its account's never apply."""
+    account = account_of(organisation_id)
+    rows = {row.pk: row for row in rules(organisation_id)}
+    values = sorted((rule_of(row) for row in rows.values()), key=lambda rule: rule.order)
+    now = timezone.now()
+    return [
+        rows[rule.pk]
+        for rule in values
+        if rule.holds(organisation_id, now) and (account is None or rule.currency == account.currency)
+    ]

@@ -1,0 +1,56 @@
+"""Prices in words."""
+
+from __future__ import annotations
+
+from dashboard.billing.models import Mode
+from dashboard.billing.pricing import Tier
+from dashboard.billing.rules import Rule
+from dashboard.wording import money
+
+
+def what(rule: Rule) -> str:
+    """Which hits a rule is about: ``each compiler hit of Conv (route tvm)``."""
+    parts = [part for part in (rule.scope, rule.method) if part]
+    text = f"each {' '.join(parts)} hit" if parts else "each hit"
+    if rule.op_type:
+        text += f" of {rule.op_type}"
+    return f"{text} (route {rule.route})" if rule.route else text
+
+
+def tier(one: Tier, currency: str) -> str:
+    """``0.01 EUR, and 2.00 EUR for each second that it saves``."""
+    hit = money(one.per_hit_micros, currency) if one.per_hit_micros else ""
+    saved = money(one.per_saved_second_micros, currency) if one.per_saved_second_micros else ""
+    if saved:
+        saved += " for each second that it saves"
+    return f"{hit}, and {saved}" if hit and saved else hit or saved or "nothing"
+
+
+def price(rule: Rule) -> str:
+    """A rule's whole price, without what it is for."""
+    first, *further = rule.price.tiers
+    parts = [tier(first, rule.currency)]
+    parts += [f"from the {ordinal(one.from_hit)} of a month {tier(one, rule.currency)}" for one in further]
+    if rule.price.cap_operator_month_micros is not None:
+        cap = money(rule.price.cap_operator_month_micros, rule.currency)
+        parts.append(f"at most {cap} a month for one operator")
+    if rule.price.cap_month_micros is not None:
+        parts.append(f"at most {money(rule.price.cap_month_micros, rule.currency)} a month in all")
+    return "; ".join(parts)
+
+
+def ordinal(number: int) -> str:
+    """``501st``, ``1,012th``."""
+    last = number % 10
+    ending = "th" if number % 100 // 10 == 1 else {1: "st", 2: "nd", 3: "rd"}.get(last, "th")
+    return f"{number:,}{ending}"
+
+
+def sentence(rule: Rule) -> str:
+    """The whole rule: what, how much, and whether it is withheld."""
+    text = f"{what(rule)[0].upper()}{what(rule)[1:]} costs {price(rule)}"
+    if rule.mode == Mode.FREE:
+        text = f"{what(rule)[0].upper()}{what(rule)[1:]} is free"
+    if rule.mode == Mode.WITHHOLD:
+        text += "; withheld until credit or a plan covers it"
+    return f"{text}."

@@ -1,0 +1,1 @@
+"""Notifications' part of the REST API."""

@@ -1,0 +1,25 @@
+"""When messages leave. Pure but for one setting: the hour of the daily digest."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.conf import settings
+
+from dashboard.notifications.models import Digest
+
+
+def daily_hour() -> int:
+    """The hour (UTC) of the daily digest: OPATLAS_DIGEST_HOUR, 7 unless set."""
+    return int(getattr(settings, "OPATLAS_DIGEST_HOUR", 7)) % 24
+
+
+def due_at(digest: Digest, now: datetime) -> datetime:
+    """When what is told now leaves: at once, at the next full hour, or at the next daily digest's hour."""
+    if digest == Digest.AT_ONCE:
+        return now
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    if digest == Digest.HOURLY:
+        return hour + timedelta(hours=1)
+    today = hour.replace(hour=daily_hour())
+    return today if today > now else today + timedelta(days=1)

@@ -1,0 +1,136 @@
+"""What one message says: its lines, its subject, where each leads. Read from the database, sent elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from dashboard.notifications import wording
+from dashboard.notifications.audiences import audiences
+from dashboard.notifications.models import Delivery, Happening, Message, Notification, Subscription
+
+LINES_SHOWN = 50
+
+
+@dataclass(frozen=True)
+class Line:
+    """One notification within a message."""
+
+    notification_id: int
+    happening: str
+    key: str
+    at: str
+    text: str
+    url: str
+    count: int
+    operator_key: str
+    facts: dict[str, object]
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A message ready to be sent. ``subscriptions``: those it was sent for, to unsubscribe from."""
+
+    message_id: int
+    user_id: int
+    user_email: str
+    organisation_id: int | None
+    digest: str
+    lines: tuple[Line, ...]
+    subscriptions: tuple[int, ...] = ()
+    titles: tuple[str, ...] = ()
+    reached: tuple[int, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        return wording.subject_of([line.text for line in self.lines], self.digest)
+
+    @property
+    def url(self) -> str:
+        """Where to look: what the only line is about, or the inbox."""
+        return self.lines[0].url if len(self.lines) == 1 else absolute("/notifications/")
+
+
+def absolute(path: str) -> str:
+    """An address that works outside of the service's own pages."""
+    return f"{settings.OPATLAS_URL}{path}"
+
+
+def letters(messages: Sequence[Message]) -> list[Letter]:
+    """For each message what it says (three statements for all of them); without lines where nobody wants it
+    any more: unsubscribed, or no longer of the organisation."""
+    rows = (
+        Notification.objects.filter(deliveries__message__in=messages)
+        .select_related("subscription", "operator")
+        .defer("operator__graph")
+        .order_by("pk")
+    )
+    by_message: dict[int, list[Notification]] = {one.pk: [] for one in messages}
+    for pk, row in _linked(messages, {row.pk: row for row in rows}):
+        by_message[pk].append(row)
+    subscriptions = {
+        row.subscription.pk: row.subscription
+        for found in by_message.values()
+        for row in found
+        if row.subscription is not None
+    }
+    welcome = _welcome(list(subscriptions.values()))
+    return [_letter(one, by_message[one.pk], welcome) for one in messages]
+
+
+def _linked(messages: Sequence[Message], rows: dict[int, Notification]) -> list[tuple[int, Notification]]:
+    links = Delivery.objects.filter(message__in=messages).order_by("notification_id")
+    return [
+        (message, rows[notification])
+        for message, notification in links.values_list("message_id", "notification_id")
+        if message is not None and notification in rows
+    ]
+
+
+def _welcome(subscriptions: list[Subscription]) -> set[int]:
+    """Subscriptions whose person may still hear of their organisation."""
+    heard_by = audiences(subscriptions)
+    return {
+        one.pk
+        for one in subscriptions
+        if one.organisation_id is None or heard_by[one.pk].owns(one.organisation_id)
+    }
+
+
+def _letter(message: Message, rows: list[Notification], welcome: set[int]) -> Letter:
+    kept = [row for row in rows if _is_wanted(row, message.channel, welcome)]
+    subscriptions = {row.subscription.pk: row.subscription for row in kept if row.subscription is not None}
+    return Letter(
+        message_id=message.pk,
+        user_id=message.user_id,
+        user_email=message.user.email,
+        organisation_id=message.organisation_id,
+        digest=message.digest,
+        lines=tuple(_line(row) for row in kept),
+        subscriptions=tuple(sorted(subscriptions)),
+        titles=tuple(str(one) for _, one in sorted(subscriptions.items())),
+        reached=tuple(message.reached),
+    )
+
+
+def _is_wanted(row: Notification, channel: str, welcome: set[int]) -> bool:
+    one = row.subscription
+    if one is None or one.pk not in welcome:
+        return False
+    return row.happening == Happening.TEST or bool(getattr(one, f"by_{channel}"))
+
+
+def _line(row: Notification) -> Line:
+    return Line(
+        notification_id=row.pk,
+        happening=row.happening,
+        key=row.key,
+        at=row.at.isoformat(),
+        text=row.text,
+        url=absolute(row.path),
+        count=row.count,
+        operator_key=row.operator.key if row.operator else "",
+        facts=row.facts,
+    )

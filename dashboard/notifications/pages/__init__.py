@@ -1,0 +1,1 @@
+"""Pages of notifications: inbox, subscriptions, devices, and the way out of mails."""

@@ -1,0 +1,120 @@
+"""The inbox: what happened, unread first; it keeps itself up to date."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_POST, require_safe
+
+from dashboard.notifications import selectors
+from dashboard.notifications.models import Happening
+from dashboard.notifications.selectors import InboxFilters
+from dashboard.pages.live import Part
+from dashboard.tables import Column, Table, exported
+
+PAGE_SIZE = 50
+_EXPORTED = 10_000
+
+
+@require_safe
+def inbox(request: HttpRequest) -> HttpResponse:
+    """All of them, or as the URL says; ``?seen=`` asks for the list alone if it changed."""
+    filters = _filters(request)
+    rows = selectors.inbox(_user(request), request.viewer, filters)  # type: ignore[attr-defined]
+    if (answer := exported(request, _table(rows))) is not None:
+        return answer
+    part = _part(request, filters)
+    if "seen" in request.GET:
+        answer = part.response()
+        if answer.status_code == 200:
+            # The region that screen readers listen to stays where it is; only what it says is replaced.
+            newest = selectors.inbox(_user(request), request.viewer, InboxFilters("unread"))[:1]  # type: ignore[attr-defined]
+            answer.content += render_to_string(
+                "_notification_news.html", {"newest": newest}, request
+            ).encode()
+        return answer
+    events = [(one.value, one.label) for one in Happening]
+    return render(request, "notifications.html", {"filters": filters, "live": part.html, "events": events})
+
+
+def _part(request: HttpRequest, filters: InboxFilters) -> Part:
+    rows = selectors.inbox(_user(request), request.viewer, filters)  # type: ignore[attr-defined]
+    page = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
+    query = request.GET.copy()
+    for name in ("seen", "export", "table"):
+        query.pop(name, None)
+    context = {"filters": filters, "page": page, "back": f"{reverse('notifications')}?{query.urlencode()}"}
+    path = f"{reverse('notifications')}?{query.urlencode()}"
+    return Part(request, "_notifications.html", context, path=path, every_s=4)
+
+
+@require_safe
+def badge(request: HttpRequest) -> HttpResponse:
+    """How many are unread, for the navigation: sent only if it is not what the page shows."""
+    count = selectors.unread(_user(request))
+    if request.GET.get("seen") == str(count):
+        return HttpResponse(status=204)
+    return render(request, "_unread.html", {"unread": count})
+
+
+@require_safe
+def open_one(request: HttpRequest, pk: int) -> HttpResponse:
+    """Go where a notification points; it is read by that."""
+    row = get_object_or_404(_mine(request), pk=pk)
+    if request.method == "GET":
+        _mine(request).filter(pk=pk, read_at=None).update(read_at=timezone.now())
+    return redirect(row.path)
+
+
+@require_POST
+def mark_read(request: HttpRequest) -> HttpResponse:
+    """``notification`` one or more numbers, or ``all``; back to the list as it was filtered."""
+    rows = _mine(request).filter(read_at=None)
+    numbers = [
+        int(text) for text in request.POST.getlist("notification") if text.isdecimal() and len(text) < 19
+    ]
+    if "all" not in request.POST:
+        rows = rows.filter(pk__in=numbers)
+    rows.update(read_at=timezone.now())
+    return redirect(safe_next(request, reverse("notifications")))
+
+
+def safe_next(request: HttpRequest, otherwise: str) -> str:
+    """Where the form wants to go back to, if it is one of our own pages."""
+    given = request.POST.get("next", "")
+    inside = given.startswith("/") and url_has_allowed_host_and_scheme(given, allowed_hosts=None)
+    return given if inside else otherwise
+
+
+def _mine(request: HttpRequest) -> Any:
+    return selectors.visible(_user(request), request.viewer)  # type: ignore[attr-defined]
+
+
+def _user(request: HttpRequest) -> Any:
+    return request.user
+
+
+def _filters(request: HttpRequest) -> InboxFilters:
+    show, event = request.GET.get("show", ""), request.GET.get("event", "")
+    return InboxFilters("unread" if show == "unread" else "", event if event in Happening.values else "")
+
+
+def _table(rows: Any) -> Table:
+    columns = (
+        Column("at", "When", "when"),
+        Column("happening", "What"),
+        Column("text", "Said"),
+        Column("count", "Times", "count"),
+        Column("path", "Where", "code"),
+        Column("read_at", "Read", "when"),
+    )
+    # A queryset: read when it is exported, not when the page is shown.
+    every = rows.values(*(column.key for column in columns))[:_EXPORTED]
+    return Table("notifications", "Notifications", columns, (), every=every)

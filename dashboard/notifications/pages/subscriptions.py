@@ -1,0 +1,182 @@
+"""What somebody watches: begun, changed, tried out, ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from catalog.errors import RequestError
+from catalog.models import Method, Setting, Target
+from catalog.selectors import listing
+from catalog.viewing import Viewer
+from dashboard.notifications import selectors, subjects, subscribing, vapid
+from dashboard.notifications.models import Subject, Subscription
+from dashboard.notifications.pages.inbox import safe_next
+from dashboard.notifications.telling import tell_test
+from dashboard.tables import Column, Table, exported
+from dashboard.templatetags.notifying import choices
+
+
+@require_safe
+def subscriptions(request: HttpRequest) -> HttpResponse:
+    """All of this person's, where mail and pushes go, and a form for a filter."""
+    rows = list(selectors.subscriptions(_user(request)))
+    if (answer := exported(request, _table(rows))) is not None:
+        return answer
+    op_types, dtypes = listing.kinds()
+    context = {
+        "rows": rows,
+        "devices": _user(request).push_devices.order_by("pk"),
+        "problems": selectors.problems(_user(request)),
+        "public_key": vapid.public_key(),
+        "op_types": op_types,
+        "dtypes": dtypes,
+        "methods": Method.values,
+        "targets": Target.objects.order_by("capability").only("key", "capability"),
+        "next": reverse("subscriptions"),
+        **choices(None),
+    }
+    return render(request, "subscriptions.html", context)
+
+
+@require_POST
+def subscribe(request: HttpRequest) -> HttpResponse:
+    """Watch something; back to where the form was."""
+    user, viewer = _user(request), _viewer(request)
+    try:
+        about = _about(request, viewer)
+        row, new = subscribing.subscribe(user, viewer, about, _wish(request))
+    except RequestError as refused:
+        messages.error(request, str(refused))
+    else:
+        what = "You watch this now" if new else "Changed how you are told"
+        messages.success(request, f"{what}: {row.title}.")
+    return redirect(safe_next(request, reverse("subscriptions")))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def subscription(request: HttpRequest, pk: int) -> HttpResponse:
+    """One, to be changed."""
+    row = _one(request, pk)
+    if request.method == "POST":
+        try:
+            subscribing.change(row, _wish(request))
+        except RequestError as refused:
+            messages.error(request, str(refused))
+            return redirect("subscription", pk=pk)
+        messages.success(request, f"Changed how you are told: {row.title}.")
+        return redirect("subscriptions")
+    return render(request, "subscription.html", {"row": row, **choices(row)})
+
+
+@require_POST
+def end(request: HttpRequest, pk: int) -> HttpResponse:
+    row = _one(request, pk)
+    subscribing.end(row)
+    messages.success(request, f"You no longer watch this: {row.title}.")
+    return redirect(safe_next(request, reverse("subscriptions")))
+
+
+@require_POST
+def test(request: HttpRequest, pk: int) -> HttpResponse:
+    row = _one(request, pk)
+    tell_test(row)
+    by = ", ".join(channel.label.lower() for channel in row.channels) or "no channel: choose one first"
+    messages.success(request, f"A test message is on its way by {by}.")
+    return redirect("subscriptions")
+
+
+@require_POST
+def address(request: HttpRequest) -> HttpResponse:
+    """Where this person's mail goes."""
+    given = request.POST.get("email", "").strip()[:254]
+    try:
+        validate_email(given)
+    except ValidationError:
+        messages.error(request, "This is no e-mail address: one looks like name@example.com.")
+    else:
+        user = _user(request)
+        user.email = given
+        user.save(update_fields=["email"])
+        messages.success(request, f"Mail goes to {given}.")
+    return redirect("subscriptions")
+
+
+def _about(request: HttpRequest, viewer: Viewer) -> subjects.About:
+    given = request.POST
+    subject = given.get("subject", "")
+    if subject == Subject.OPERATOR:
+        return subjects.operator(given.get("operator", ""), *_place(given.get("at", "")))
+    if subject == Subject.JOB:
+        return subjects.job(viewer, _number(given.get("job", "")))
+    if subject == Subject.MODEL:
+        return subjects.model(viewer, _number(given.get("model", "")))
+    if subject == Subject.FILTER:
+        return subjects.operators_that(given)
+    raise RequestError("Say what to watch: an operator, a job, a model or a filter.", where="subject")
+
+
+def _place(text: str) -> tuple[str, str]:
+    """``<target>-<setting>`` as operators' pages name a place, as keys; empty: anywhere."""
+    target, _, setting = text.partition("-")
+    if not text:
+        return "", ""
+    found = (
+        Target.objects.filter(pk=_number(target)).values_list("key", flat=True).first(),
+        Setting.objects.filter(pk=_number(setting)).values_list("key", flat=True).first(),
+    )
+    return found[0] or "unknown", found[1] or "unknown"
+
+
+def _wish(request: HttpRequest) -> subscribing.Wish:
+    given = request.POST
+    return subscribing.wish(
+        given.getlist("event"), given.getlist("channel"), given.get("digest", "at_once"), _user(request)
+    )
+
+
+def _one(request: HttpRequest, pk: int) -> Subscription:
+    return get_object_or_404(selectors.subscriptions(_user(request)), pk=pk)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 19 else 0
+
+
+def _table(rows: list[Subscription]) -> Table:
+    columns = (
+        Column("title", "What"),
+        Column("subject", "Kind"),
+        Column("events", "Told of"),
+        Column("channels", "By"),
+        Column("digest", "How often"),
+        Column("created_at", "Since", "when"),
+    )
+    shown = [
+        {
+            "title": row.title,
+            "subject": row.subject,
+            "events": ", ".join(one.value for one in row.happenings),
+            "channels": ", ".join(one.value for one in row.channels),
+            "digest": row.digest,
+            "created_at": row.created_at,
+        }
+        for row in rows
+    ]
+    return Table("subscriptions", "Subscriptions", columns, shown)
+
+
+def _user(request: HttpRequest) -> Any:
+    return request.user
+
+
+def _viewer(request: HttpRequest) -> Viewer:
+    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    return viewer

@@ -1,0 +1,233 @@
+"""Where events are found: rows that others write for their own reasons. Each source moves its cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Max, Min, QuerySet
+from django.utils import timezone
+
+from catalog.models import Best, BestChange, Implementation, Usage
+from dashboard.notifications import cursors, facts
+from dashboard.notifications.events import Event, stamp
+from dashboard.notifications.models import Cursor, Happening, Subscription
+from tuning.models import Exploration
+
+CHUNK = 2000
+"""Rows of one transaction."""
+
+Step = tuple[list[Event], bool]
+"""Events of one step, and whether there may be more at once."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """``read(cursor)`` gives the next events and moves the cursor (unsaved)."""
+
+    name: str
+    happening: Happening
+    read: Callable[[Cursor], Step]
+
+
+def best_changes(cursor: Cursor) -> Step:
+    """A winner changed: numbered rows, only ever added to."""
+    if cursor.position < 0:
+        cursor.position = _beginning(BestChange.objects.all(), "created_at", Subscription.objects.all())
+    rows = cursors.take(cursor, BestChange.objects.select_related("before", "after").defer(*_HEAVY), CHUNK)
+    known = facts.ratios({pk for row in rows for pk in (row.before_id, row.after_id) if pk})
+    return [_change(row, known) for row in rows], len(rows) >= CHUNK
+
+
+_HEAVY = tuple(
+    f"{side}__{name}" for side in ("before", "after") for name in ("source", "schedule", "candidate")
+)
+
+
+def _change(row: BestChange, known: dict[int, float]) -> Event:
+    ratio, before = known.get(row.after_id or 0), known.get(row.before_id or 0)
+    return Event(
+        Happening.BEST_CHANGED,
+        f"change:{row.pk}",
+        row.created_at,
+        row.operator_id,
+        row.target_id,
+        row.setting_id,
+        row.scope,
+        method=row.after.method if row.after else "",
+        facts={
+            "route": row.after.route if row.after else "",
+            "before": row.before.route if row.before else "",
+            "ratio": ratio,
+            "gain": ratio / before if ratio and before else None,
+        },
+    )
+
+
+def hits(cursor: Cursor) -> Step:
+    """Hits served: numbered rows, very many. Nobody wants to know: the cursor moves to their end."""
+    if cursor.position < 0:
+        wanting = Subscription.objects.filter(on_hit=True)
+        cursor.position = _beginning(Usage.objects.all(), "served_at", wanting)
+    # The end first: whoever subscribes after this statement is told of what comes after it.
+    end = Usage.objects.aggregate(end=Max("pk"))["end"] or 0
+    if not Subscription.objects.filter(on_hit=True).exists():
+        cursor.position, cursor.gaps = max(end, cursor.position), []
+        return [], False
+    rows = cursors.take(cursor, Usage.objects.all(), CHUNK)
+    return _grouped(rows), len(rows) >= CHUNK
+
+
+def _grouped(rows: Sequence[Usage]) -> list[Event]:
+    """One event for each (organisation, job, operator), with how many hits it stands for."""
+    groups: dict[tuple[int, int | None, int], list[Usage]] = {}
+    for row in rows:
+        groups.setdefault((row.organisation_id, row.job_id, row.operator_id), []).append(row)
+    last = {key: max(group, key=lambda row: row.served_at) for key, group in groups.items()}
+    places = facts.places_of({row.implementation_id for row in last.values() if row.implementation_id})
+    events = []
+    for (organisation, job, operator), group in groups.items():
+        row = last[organisation, job, operator]
+        place = places.get(row.implementation_id or 0)
+        events.append(
+            Event(
+                Happening.HIT,
+                f"hit:{operator}:{job}" if job else f"hit:{operator}:org:{organisation}",
+                row.served_at,
+                operator,
+                place[1] if place else None,
+                place[2] if place else None,
+                organisation_id=organisation,
+                job_id=job,
+                method=row.method,
+                facts={
+                    "route": row.route,
+                    "ratio": row.default_us / row.median_us if row.median_us else None,
+                },
+                count=len(group),
+            )
+        )
+    return events
+
+
+def first_results(cursor: Cursor) -> Step:
+    """Explorations that have something to serve."""
+    return _timed(cursor, Exploration.objects.all(), "first_result_at", _first_results)
+
+
+def ended(cursor: Cursor) -> Step:
+    """Explorations that have ended, however."""
+    return _timed(cursor, Exploration.objects.all(), "finished_at", _ended)
+
+
+def revoked(cursor: Cursor) -> Step:
+    """Implementations that somebody withdrew."""
+    return _timed(cursor, _implementations(), "revoked_at", lambda rows: _withdrawn(rows, "revoked"))
+
+
+def failed(cursor: Cursor) -> Step:
+    """Implementations that were found wrong after they had been published."""
+    return _timed(cursor, _implementations(), "failed_at", lambda rows: _withdrawn(rows, "failed"))
+
+
+def _implementations() -> QuerySet[Implementation]:
+    return Implementation.objects.defer("source", "schedule", "candidate")
+
+
+def _timed(
+    cursor: Cursor, rows: QuerySet[Any], column: str, events_of: Callable[[Sequence[Any]], Iterator[Event]]
+) -> Step:
+    """Rows by when something happened to them. A part is read again each time, for what was committed late:
+    the events' keys tell what is known already."""
+    if cursor.at is None:
+        oldest = Subscription.objects.aggregate(oldest=Min("created_at"))["oldest"]
+        cursor.at = oldest or timezone.now()
+    # All of them, however many: an end within the window would hide what lies behind it for ever.
+    found = list(rows.filter(**{f"{column}__gt": cursor.at - cursors.WINDOW}).order_by(column, "pk"))
+    if found:
+        cursor.at = max(cursor.at, getattr(found[-1], column))
+    return list(events_of(found)), False
+
+
+def _first_results(rows: Sequence[Exploration]) -> Iterator[Event]:
+    now = facts.winners({row.operator_id for row in rows})
+    for row in rows:
+        assert row.first_result_at is not None
+        after_s = (row.first_result_at - row.asked_at).total_seconds()
+        yield _explored(row, row.first_result_at, "first", now, {"after_s": round(after_s, 1)})
+
+
+def _ended(rows: Sequence[Exploration]) -> Iterator[Event]:
+    now = facts.winners({row.operator_id for row in rows})
+    for row in rows:
+        assert row.finished_at is not None
+        reason = "" if row.state == "done" else row.reason or row.error.strip().split("\n")[-1]
+        yield _explored(row, row.finished_at, "ended", now, {"state": row.state, "reason": reason[:200]})
+
+
+def _explored(
+    row: Exploration, at: datetime, what: str, now: dict[facts.Place, Best], more: dict[str, Any]
+) -> Event:
+    best = now.get((row.operator_id, row.target_id, row.setting_id, row.scope))
+    return Event(
+        Happening.EXPLORED,
+        f"{what}:{row.pk}:{stamp(at)}",
+        at,
+        row.operator_id,
+        row.target_id,
+        row.setting_id,
+        row.scope,
+        method=best.method if best else "",
+        facts={
+            "exploration": row.pk,
+            "route": best.route if best else "",
+            "ratio": best.ratio_to_default if best else None,
+            **more,
+        },
+    )
+
+
+def _withdrawn(rows: Sequence[Implementation], how: str) -> Iterator[Event]:
+    now = facts.winners({row.operator_id for row in rows})
+    for row in rows:
+        at = getattr(row, f"{how}_at")
+        best = now.get((row.operator_id, row.target_id, row.setting_id, row.scope))
+        yield Event(
+            Happening.WITHDRAWN,
+            f"{how}:{row.pk}:{stamp(at)}",
+            at,
+            row.operator_id,
+            row.target_id,
+            row.setting_id,
+            row.scope,
+            method=row.method,
+            facts={
+                "route": row.route,
+                "failed": how == "failed",
+                "reason": getattr(row, f"{how}_reason")[:200],
+                "now": best.route if best else "",
+                "ratio": best.ratio_to_default if best else None,
+            },
+        )
+
+
+def _beginning(rows: QuerySet[Any], column: str, wanting: QuerySet[Subscription]) -> int:
+    """Where a source is read from at first: what is older than every subscription interests nobody."""
+    oldest = wanting.aggregate(oldest=Min("created_at"))["oldest"]
+    if oldest is not None:
+        first = rows.filter(**{f"{column}__gte": oldest}).aggregate(first=Min("pk"))["first"]
+        if first is not None:
+            return int(first) - 1
+    return int(rows.aggregate(end=Max("pk"))["end"] or 0)
+
+
+SOURCES = (
+    Source("best_changes", Happening.BEST_CHANGED, best_changes),
+    Source("first_results", Happening.EXPLORED, first_results),
+    Source("explorations_ended", Happening.EXPLORED, ended),
+    Source("revoked", Happening.WITHDRAWN, revoked),
+    Source("failed", Happening.WITHDRAWN, failed),
+    Source("hits", Happening.HIT, hits),
+)

@@ -1,0 +1,115 @@
+"""Beginning, changing and ending subscriptions; pages and the API call these."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Q
+
+from catalog.errors import RequestError
+from catalog.viewing import Viewer
+from dashboard.notifications.models import (
+    Channel,
+    Delivery,
+    Digest,
+    Happening,
+    Subscription,
+)
+from dashboard.notifications.subjects import About
+from dashboard.notifications.unsubscribing import Link
+
+HAPPENINGS = (Happening.HIT, Happening.EXPLORED, Happening.BEST_CHANGED, Happening.WITHDRAWN)
+MOST_SUBSCRIPTIONS = 1000
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What somebody wants to be told of, how, and how often."""
+
+    happenings: frozenset[str]
+    channels: frozenset[str]
+    digest: str = Digest.AT_ONCE
+
+    def columns(self) -> dict[str, object]:
+        return {
+            **{f"on_{one.value}": one.value in self.happenings for one in HAPPENINGS},
+            **{f"by_{one.value}": one.value in self.channels for one in Channel},
+            "digest": self.digest,
+        }
+
+
+def wish(happenings: Collection[str], channels: Collection[str], digest: str, user: User) -> Wish:
+    """Checked: raises RequestError with what would be right."""
+    known = {one.value for one in HAPPENINGS}
+    if not happenings or not set(happenings) <= known:
+        raise RequestError(
+            f"Choose what to be told of: one or more of {', '.join(sorted(known))}.", where="events"
+        )
+    if not channels or not set(channels) <= set(Channel.values):
+        raise RequestError(
+            f"Choose how to be told: one or more of {', '.join(Channel.values)}.", where="channels"
+        )
+    if digest not in Digest.values:
+        raise RequestError(f"digest is one of {', '.join(Digest.values)}.", where="digest")
+    if Channel.EMAIL in channels and not user.email:
+        raise RequestError(
+            "Your account has no e-mail address: add it under Notifications, Subscriptions first.",
+            where="channels",
+        )
+    return Wish(frozenset(happenings), frozenset(channels), digest)
+
+
+def subscribe(user: User, viewer: Viewer, about: About, wanted: Wish) -> tuple[Subscription, bool]:
+    """The subscription, and whether it is new: whoever watches something already changes how."""
+    own = "all" if viewer.focus is None else str(viewer.focus)
+    columns = wanted.columns()
+    with transaction.atomic():
+        if Subscription.objects.filter(user=user).count() >= MOST_SUBSCRIPTIONS:
+            raise RequestError(f"You have {MOST_SUBSCRIPTIONS} subscriptions: end some of them first.")
+        return Subscription.objects.update_or_create(
+            user=user,
+            subject_key=f"{own}:{about.key}",
+            defaults=columns,
+            create_defaults={
+                **columns,
+                **about.fields,
+                "organisation_id": viewer.focus,
+                "subject": about.subject,
+                "title": about.title,
+            },
+        )
+
+
+def change(subscription: Subscription, wanted: Wish) -> Subscription:
+    """Other events, channels or another digest. What waits for a channel that is switched off is dropped."""
+    for name, value in wanted.columns().items():
+        setattr(subscription, name, value)
+    subscription.save()
+    off = [one.value for one in Channel if one.value not in wanted.channels]
+    Delivery.objects.filter(notification__subscription=subscription, channel__in=off, message=None).delete()
+    return subscription
+
+
+def end(subscription: Subscription) -> None:
+    """No more of it; what was told stays in the inbox, what waits to leave is dropped."""
+    with transaction.atomic():
+        Delivery.objects.filter(notification__subscription=subscription, message=None).delete()
+        subscription.delete()
+
+
+def end_mail(link: Link) -> int:
+    """What an unsubscribe link does: no more mails of its subscriptions; gives how many had any.
+
+    A subscription that was told by mail alone stays, without a channel, so that it can be switched on again.
+    """
+    mine = Subscription.objects.filter(user=link.user_id, by_email=True)
+    chosen = mine.filter(pk__in=link.subscriptions) if link.subscriptions else mine
+    which = list(chosen.values_list("pk", flat=True))
+    with transaction.atomic():
+        Delivery.objects.filter(
+            Q(notification__subscription__in=which), channel=Channel.EMAIL, message=None
+        ).delete()
+        return Subscription.objects.filter(pk__in=which).update(by_email=False)

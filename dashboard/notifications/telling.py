@@ -1,0 +1,230 @@
+"""Writing down what people are told: notifications, and by which channels they are to leave."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.urls import reverse
+from django.utils import timezone
+
+from catalog.models import Job, Operator
+from dashboard.notifications import wording
+from dashboard.notifications.digests import due_at
+from dashboard.notifications.events import Event, stamp
+from dashboard.notifications.matching import Pair
+from dashboard.notifications.models import (
+    Channel,
+    Delivery,
+    Digest,
+    Happening,
+    Notification,
+    Subscription,
+)
+
+_BATCH = 500
+
+
+def tell(pairs: Sequence[Pair]) -> int:
+    """Write notifications and their deliveries; gives how many are new. Runs inside a transaction.
+
+    What was told already is left as it is; of hits the count goes on.
+    """
+    if not pairs:
+        return 0
+    drafts = _drafts(pairs, timezone.now())
+    known = _known(drafts)
+    fresh = [draft for draft in drafts if draft.place not in known]
+    _go_on([(known[draft.place], draft) for draft in drafts if draft.place in known])
+    _write(fresh)
+    return len(fresh)
+
+
+def _known(drafts: Sequence[_Draft]) -> dict[tuple[int, str], Notification]:
+    """What was told already of these."""
+    found: dict[tuple[int, str], Notification] = {}
+    for start in range(0, len(drafts), _BATCH):
+        batch = drafts[start : start + _BATCH]
+        rows = Notification.objects.filter(
+            subscription_id__in={draft.subscription.pk for draft in batch},
+            key__in={draft.key for draft in batch},
+        )
+        found |= {(row.subscription_id or 0, row.key): row for row in rows}
+    return found
+
+
+@dataclass
+class _Draft:
+    """One notification to be: several events of one key come together in it."""
+
+    subscription: Subscription
+    event: Event
+    key: str
+    count: int
+    facts: dict[str, Any]
+
+    @property
+    def place(self) -> tuple[int, str]:
+        return self.subscription.pk, self.key
+
+
+def _drafts(pairs: Sequence[Pair], now: datetime) -> list[_Draft]:
+    jobs = dict(
+        Job.objects.filter(pk__in={event.job_id for _, event in pairs if event.job_id}).values_list(
+            "pk", "name"
+        )
+    )
+    operators = Operator.objects.only("summary", "key").in_bulk({event.operator_id for _, event in pairs})
+    drafts: dict[tuple[int, str], _Draft] = {}
+    for one, event in pairs:
+        operator = operators.get(event.operator_id)
+        if operator is None:  # deleted meanwhile
+            continue
+        key = _key(one, event, now)
+        drafted = drafts.get((one.pk, key))
+        if drafted is not None:
+            drafted.count += event.count
+            continue
+        about = {
+            "operator": operator.summary,
+            "operator_key": operator.key,
+            "job": jobs.get(event.job_id or 0, ""),
+        }
+        drafts[one.pk, key] = _Draft(one, event, key, event.count, {**about, **event.facts})
+    return list(drafts.values())
+
+
+def _key(one: Subscription, event: Event, now: datetime) -> str:
+    """A digest's hits are counted anew for each digest; told at once, a job's operator is told once."""
+    if event.happening != Happening.HIT or one.digest == Digest.AT_ONCE:
+        return event.key
+    return f"{event.key}:{due_at(Digest(one.digest), now):%Y%m%dT%H}"
+
+
+def _go_on(known: Iterable[tuple[Notification, _Draft]]) -> None:
+    """More hits of what was told."""
+    changed = []
+    for row, draft in known:
+        if row.happening != Happening.HIT:
+            continue
+        row.count += draft.count
+        row.at = max(row.at, draft.event.at)
+        row.facts = draft.facts
+        row.text = text_of(Happening.HIT, row.facts, row.count)
+        changed.append(row)
+    Notification.objects.bulk_update(changed, ["count", "at", "facts", "text"], batch_size=_BATCH)
+
+
+def _write(drafts: Sequence[_Draft]) -> None:
+    # A person whose several subscriptions concern the same event is told of it once by each channel, by the
+    # most urgent of them.
+    order = [Digest.AT_ONCE, Digest.HOURLY, Digest.DAILY]
+    drafts = sorted(
+        drafts, key=lambda one: (order.index(Digest(one.subscription.digest)), one.subscription.pk)
+    )
+    told: dict[tuple[int, str], set[tuple[Channel, int | None]]] = defaultdict(set)
+    rows, channels = [], []
+    for draft in drafts:
+        one = draft.subscription
+        mine = {(way, one.organisation_id if way == Channel.WEBHOOK else None) for way in one.channels}
+        new = mine - told[one.user_id, draft.event.key]
+        told[one.user_id, draft.event.key] |= new
+        rows.append(_row(draft, shown=(Channel.PAGE, None) in new))
+        channels.append([way for way, _ in sorted(new, key=str) if way != Channel.PAGE])
+    made = Notification.objects.bulk_create(rows, batch_size=_BATCH)
+    deliveries = [
+        _delivery(row, draft.subscription, channel, Digest(draft.subscription.digest))
+        for row, draft, ways in zip(made, drafts, channels, strict=True)
+        for channel in ways
+    ]
+    Delivery.objects.bulk_create(deliveries, batch_size=_BATCH)
+
+
+def _delivery(row: Notification, one: Subscription, channel: Channel, digest: Digest) -> Delivery:
+    return Delivery(
+        notification=row,
+        user_id=one.user_id,
+        organisation_id=one.organisation_id if channel == Channel.WEBHOOK else None,
+        channel=channel,
+        digest=digest,
+        due_at=due_at(digest, timezone.now()),
+    )
+
+
+def _row(draft: _Draft, *, shown: bool) -> Notification:
+    one, event = draft.subscription, draft.event
+    return Notification(
+        subscription=one,
+        user_id=one.user_id,
+        organisation_id=one.organisation_id,
+        happening=event.happening,
+        key=draft.key,
+        operator_id=event.operator_id,
+        at=event.at,
+        text=text_of(event.happening, draft.facts, draft.count),
+        path=_path(event, draft.facts),
+        count=draft.count,
+        facts=draft.facts,
+        shown=shown,
+    )
+
+
+def tell_test(one: Subscription) -> Notification:
+    """A test by every channel of a subscription, at once."""
+    now = timezone.now()
+    row = Notification.objects.create(
+        subscription=one,
+        user_id=one.user_id,
+        organisation_id=one.organisation_id,
+        happening=Happening.TEST,
+        key=f"test:{stamp(now)}",
+        at=now,
+        text=wording.test(one.title),
+        path=reverse("subscriptions"),
+        facts={"title": one.title},
+        shown=one.by_page,
+    )
+    Delivery.objects.bulk_create(
+        _delivery(row, one, channel, Digest.AT_ONCE) for channel in one.channels if channel != Channel.PAGE
+    )
+    return row
+
+
+def text_of(happening: str, facts: Mapping[str, Any], count: int = 1) -> str:
+    """The sentence for what happened."""
+    operator, ratio = facts["operator"], facts.get("ratio")
+    route = facts.get("route", "")
+    if happening == Happening.HIT:
+        return wording.hit(operator, route=route, ratio=ratio, job=facts.get("job", ""), count=count)
+    if happening == Happening.BEST_CHANGED:
+        if not route:
+            return wording.nothing_left(operator)
+        return wording.best_changed(
+            operator, route=route, ratio=ratio, before=facts.get("before", ""), gain=facts.get("gain")
+        )
+    if happening == Happening.WITHDRAWN:
+        return wording.withdrawn(
+            operator,
+            route=route,
+            failed=bool(facts.get("failed")),
+            reason=facts.get("reason", ""),
+            now=facts.get("now", ""),
+            ratio=ratio,
+        )
+    if "after_s" in facts:
+        return wording.first_result(operator, route=route, ratio=ratio, after_s=facts["after_s"])
+    return wording.explored(
+        operator, state=facts.get("state", "done"), route=route, ratio=ratio, reason=facts.get("reason", "")
+    )
+
+
+def _path(event: Event, facts: Mapping[str, Any]) -> str:
+    """Where to look: the operator in its place, or the exploration."""
+    if event.happening == Happening.EXPLORED and "after_s" not in facts:
+        return reverse("exploration", args=[facts["exploration"]])
+    path = reverse("operator", args=[facts["operator_key"]])
+    placed = event.target_id is not None and event.setting_id is not None
+    return f"{path}?at={event.target_id}-{event.setting_id}" if placed else path

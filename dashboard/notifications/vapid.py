@@ -1,0 +1,64 @@
+"""The key that names this service to push services (VAPID, RFC 8292): made once, kept in the state folder."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from cryptography.hazmat.primitives import serialization
+from django.conf import settings
+from py_vapid import Vapid02
+from py_vapid.utils import b64urlencode
+
+FILE = "vapid.pem"
+
+
+def key() -> Vapid02:
+    """OPATLAS_VAPID_KEY (base64url, of all nodes the same), else the state folder's own."""
+    return _key(os.environ.get("OPATLAS_VAPID_KEY", ""), Path(settings.OPATLAS_HOME) / FILE)
+
+
+@lru_cache(maxsize=2)
+def _key(given: str, path: Path) -> Vapid02:
+    if given:
+        return Vapid02.from_string(given)
+    if not path.exists():
+        _make(path)
+    return Vapid02.from_pem(path.read_bytes())
+
+
+def _make(path: Path) -> None:
+    """Written whole under another name first: no process ever reads half a key, and the first one wins."""
+    made = Vapid02()
+    made.generate_keys()
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".vapid-")  # readable by its owner only
+    with os.fdopen(handle, "wb") as file:
+        file.write(made.private_pem())
+    with suppress(FileExistsError):
+        os.link(name, path)
+    Path(name).unlink()
+
+
+def public_key() -> str:
+    """What a browser subscribes with: the uncompressed point, base64url."""
+    point = key().public_key.public_bytes(
+        serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint
+    )
+    return str(b64urlencode(point))
+
+
+def headers(endpoint: str, expires_at: int) -> dict[str, str]:
+    """The Authorization header for one push service. ``expires_at``: seconds since 1970."""
+    parts = urlsplit(endpoint)
+    claims = {"aud": f"{parts.scheme}://{parts.netloc}", "sub": _contact(), "exp": expires_at}
+    return dict(key().sign(claims))
+
+
+def _contact() -> str:
+    """Whom a push service asks when something is wrong."""
+    address = settings.DEFAULT_FROM_EMAIL
+    return "mailto:" + (address.split("<")[1].rstrip(">") if "<" in address else address)

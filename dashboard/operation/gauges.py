@@ -1,0 +1,206 @@
+"""Gauges from the database: queues, workers, explorations, the journal, chores, what waits to be told, money.
+
+Read by whichever process is asked, remembered there for some seconds: a scrape costs a dozen statements by
+index, and many scrapers cost no more than one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+
+from django.db import DatabaseError
+from django.db.models import Count, Min, Q, Sum
+from django.utils import timezone
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from catalog.models import EVERYBODY, Grain, JournalSegment, Miss, MissState, TrafficSlot
+from catalog.services import journal
+from dashboard.billing.models import Account, LedgerDay, LedgerEntry
+from dashboard.notifications.models import Message, MessageState
+from dashboard.operation.models import ChoreRun
+from dashboard.webhooks.models import Delivery, DeliveryState, Endpoint
+from tuning.clock import now_in
+from tuning.conf import conf
+from tuning.models import Exploration, Priority, Stage, State, Worker
+
+KEPT_S = 5.0
+
+
+class DatabaseCollector(Collector):
+    """What is scraped. Where the database does not answer, ``opatlas_database_up`` is 0 and the rest is left
+    out."""
+
+    def collect(self) -> Iterable[Metric]:
+        return _kept()
+
+
+_lock = threading.Lock()
+_last: tuple[float, list[Metric]] = (0.0, [])
+
+
+def _kept() -> list[Metric]:
+    global _last
+    with _lock:
+        made_at, found = _last
+        if not found or time.monotonic() - made_at > KEPT_S:
+            found = _made()
+            _last = (time.monotonic(), found)
+        return found
+
+
+def forget() -> None:
+    """Have the next scrape ask the database: for tests."""
+    global _last
+    _last = (0.0, [])
+
+
+def _made() -> list[Metric]:
+    up = GaugeMetricFamily("opatlas_database_up", "Whether the database answered.")
+    try:
+        found = [metric for part in PARTS for metric in part()]
+    except DatabaseError:
+        up.add_metric([], 0)
+        return [up]
+    up.add_metric([], 1)
+    return [up, *found]
+
+
+def _lookups() -> Iterator[Metric]:
+    days = TrafficSlot.objects.filter(tenant=EVERYBODY, grain=Grain.DAY)
+    sums = days.aggregate(hits=Sum("hits"), misses=Sum("misses"), saved_us=Sum("saved_us"))
+    counted = CounterMetricFamily("opatlas_lookups", "Operators looked up, as drained.", labels=["result"])
+    counted.add_metric(["hit"], sums["hits"] or 0)
+    counted.add_metric(["miss"], sums["misses"] or 0)
+    yield counted
+    saved = GaugeMetricFamily("opatlas_saved_seconds", "Time that hits saved, as drained.")
+    saved.add_metric([], (sums["saved_us"] or 0) / 1e6)
+    yield saved
+
+
+def _queues() -> Iterator[Metric]:
+    labels = ["capability", "stage", "priority"]
+    depth = GaugeMetricFamily("opatlas_queue_depth", "Explorations that wait.", labels=labels)
+    age = GaugeMetricFamily("opatlas_queue_oldest_seconds", "How long the oldest has waited.", labels=labels)
+    queued = Exploration.objects.filter(state=State.QUEUED).values_list("capability", "stage", "priority")
+    for capability, stage, priority, count, oldest in queued.annotate(
+        Count("pk"), Min("asked_at")
+    ).order_by():
+        names = [capability, Stage(stage).name.lower(), Priority(priority).name.lower()]
+        depth.add_metric(names, count)
+        age.add_metric(names, _age_s(oldest))
+    yield depth
+    yield age
+    waiting = Miss.objects.filter(state=MissState.WAITING)
+    collected = waiting.aggregate(count=Count("pk"), oldest=Min("first_asked_at"))
+    depth = GaugeMetricFamily("opatlas_collect_queue_depth", "Misses that nothing was decided about yet.")
+    depth.add_metric([], collected["count"])
+    yield depth
+    age = GaugeMetricFamily("opatlas_collect_queue_oldest_seconds", "How long the oldest of them has waited.")
+    age.add_metric([], _age_s(collected["oldest"]))
+    yield age
+
+
+def _explorations() -> Iterator[Metric]:
+    states = GaugeMetricFamily("opatlas_explorations", "Explorations by state.", labels=["state"])
+    counts = dict(Exploration.objects.values_list("state").annotate(Count("pk")).order_by())
+    for state in State.values:
+        states.add_metric([state], counts.get(state, 0))
+    yield states
+
+
+def _workers() -> Iterator[Metric]:
+    alive = GaugeMetricFamily("opatlas_workers_alive", "Workers seen lately.", labels=["capability"])
+    seen = Worker.objects.filter(stopped_at=None, last_seen_at__gt=now_in(-conf().served_s))
+    for capability, count in seen.values_list("target__capability").annotate(Count("pk")).order_by():
+        alive.add_metric([capability], count)
+    yield alive
+
+
+def _journal() -> Iterator[Metric]:
+    """This machine's: what was answered and not yet drained into usage."""
+    drained = dict(JournalSegment.objects.filter(closed=False).values_list("segment", "drained_bytes"))
+    undrained = 0
+    for path in journal.segments():
+        try:
+            undrained += max(0, path.stat().st_size - drained.get(path.stem, drained.get(path.name, 0)))
+        except FileNotFoundError:  # drained and taken away meanwhile
+            continue
+    gauge = GaugeMetricFamily("opatlas_journal_undrained_bytes", "Journal of this machine, not yet drained.")
+    gauge.add_metric([], undrained)
+    yield gauge
+
+
+def _chores() -> Iterator[Metric]:
+    runs = CounterMetricFamily("opatlas_chore_runs", "Runs of the courier's chores.", labels=["chore"])
+    failures = CounterMetricFamily("opatlas_chore_failures", "Those that failed.", labels=["chore"])
+    success = GaugeMetricFamily(
+        "opatlas_chore_last_success_timestamp_seconds", "When it last ended well.", labels=["chore"]
+    )
+    took = GaugeMetricFamily("opatlas_chore_last_seconds", "How long the last run took.", labels=["chore"])
+    for row in ChoreRun.objects.all():
+        runs.add_metric([row.name], row.runs)
+        failures.add_metric([row.name], row.failures)
+        took.add_metric([row.name], row.last_took_s)
+        if row.last_success_at is not None:
+            success.add_metric([row.name], row.last_success_at.timestamp())
+    yield from (runs, failures, success, took)
+
+
+def _backlogs() -> Iterator[Metric]:
+    waiting = Delivery.objects.filter(state=DeliveryState.PENDING, endpoint__disabled_at=None)
+    due = waiting.aggregate(
+        count=Count("pk"), oldest=Min("next_try_at", filter=Q(next_try_at__lte=timezone.now()))
+    )
+    yield _one("opatlas_webhooks_pending", "Webhook deliveries on their way.", due["count"])
+    yield _one("opatlas_webhooks_overdue_seconds", "How late the most overdue one is.", _age_s(due["oldest"]))
+    endpoints = Endpoint.objects.aggregate(
+        failing=Count("pk", filter=Q(disabled_at=None, failing_since__isnull=False)),
+        disabled=Count("pk", filter=Q(disabled_at__isnull=False)),
+    )
+    yield _one("opatlas_webhook_endpoints_failing", "Endpoints that failed last.", endpoints["failing"])
+    yield _one("opatlas_webhook_endpoints_disabled", "Endpoints that are disabled.", endpoints["disabled"])
+    messages = Message.objects.filter(state=MessageState.WAITING)
+    told = messages.aggregate(count=Count("pk"), oldest=Min("due_at", filter=Q(due_at__lte=timezone.now())))
+    yield _one("opatlas_notifications_pending", "Notifications that wait to leave.", told["count"])
+    yield _one("opatlas_notifications_overdue_seconds", "How late the latest one is.", _age_s(told["oldest"]))
+
+
+def _ledger() -> Iterator[Metric]:
+    """Both are 0, always: a balance is the sum of its entries, and today's sums count today's entries."""
+    balances = Account.objects.aggregate(total=Sum("balance_micros"))["total"] or 0
+    entered = LedgerDay.objects.aggregate(total=Sum("amount_micros"))["total"] or 0
+    yield _one("opatlas_ledger_drift_micros", "Balances less the sums of the ledger.", balances - entered)
+    midnight = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    summed = LedgerDay.objects.filter(day=midnight.date()).aggregate(total=Sum("entries"))["total"] or 0
+    counted = LedgerEntry.objects.filter(
+        organisation__in=Account.objects.values("organisation"), at__gte=midnight
+    ).count()
+    yield _one(
+        "opatlas_ledger_drift_entries", "Today's ledger entries less those in its sums.", counted - summed
+    )
+
+
+PARTS: tuple[Callable[[], Iterator[Metric]], ...] = (
+    _lookups,
+    _queues,
+    _explorations,
+    _workers,
+    _journal,
+    _chores,
+    _backlogs,
+    _ledger,
+)
+
+
+def _one(name: str, text: str, value: float) -> Metric:
+    gauge = GaugeMetricFamily(name, text)
+    gauge.add_metric([], value)
+    return gauge
+
+
+def _age_s(moment: datetime | None) -> float:
+    return 0.0 if moment is None else max(0.0, (timezone.now() - moment).total_seconds())

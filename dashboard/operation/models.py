@@ -1,0 +1,20 @@
+"""How the courier's chores go: written by the courier, read by metrics in whatever process."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class ChoreRun(models.Model):
+    """One chore. Counters grow for ever; times are those of the latest runs that were written down."""
+
+    name = models.CharField(max_length=100, unique=True)
+    runs = models.PositiveBigIntegerField(default=0)
+    failures = models.PositiveBigIntegerField(default=0)
+    last_run_at = models.DateTimeField()
+    last_success_at = models.DateTimeField(null=True)
+    last_took_s = models.FloatField(default=0)
+    last_error = models.CharField(max_length=300, blank=True)
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,133 @@
+"""Whether this process can serve: each thing it needs, tried for real.
+
+A broker that is away only degrades: lookups are answered, misses are kept, and the leader rings again later.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+from django.http import HttpRequest, JsonResponse
+from django.views.decorators.http import require_safe
+
+from catalog import conf
+
+logger = logging.getLogger(__name__)
+
+BROKER_TIMEOUT_S = 2.0
+_MIGRATIONS_KEPT_S = 30.0
+
+
+class NotReady(Exception):
+    """What is missing, in one sentence that may be shown to anybody."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check. ``vital``: without it nothing can be served."""
+
+    name: str
+    vital: bool
+    ok: bool
+    took_ms: float
+    detail: str = ""
+
+
+@login_not_required
+@require_safe
+def readiness(request: HttpRequest) -> JsonResponse:
+    """200 with ``ready`` or ``degraded``, 503 with ``not ready``; each check with its time."""
+    found = findings()
+    state = "ready"
+    if not all(one.ok for one in found):
+        state = "degraded" if all(one.ok for one in found if one.vital) else "not ready"
+    checks = {
+        one.name: {"ok": one.ok, "took_ms": round(one.took_ms, 2)}
+        | ({"detail": one.detail} if one.detail else {})
+        for one in found
+    }
+    answer = JsonResponse({"status": state, "checks": checks}, status=503 if state == "not ready" else 200)
+    answer["Cache-Control"] = "no-store"
+    return answer
+
+
+def findings() -> list[Finding]:
+    """Every check, tried now."""
+    return [_tried(name, vital, check) for name, vital, check in CHECKS]
+
+
+def _tried(name: str, vital: bool, check: Callable[[], None]) -> Finding:
+    began = time.perf_counter()
+    detail = ""
+    try:
+        check()
+    except NotReady as missing:
+        detail = str(missing)
+    except Exception as error:
+        # What libraries say can hold addresses and names: it is logged, not shown.
+        detail = f"The check failed: {type(error).__name__}."
+        logger.warning("Not ready: %s: %s", name, error)
+    return Finding(name, vital, not detail, (time.perf_counter() - began) * 1e3, detail)
+
+
+def _database() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+        cursor.fetchone()
+
+
+_migrated_at = -_MIGRATIONS_KEPT_S
+
+
+def _migrations() -> None:
+    """Reading all migrations takes a moment, so a good answer holds for half a minute."""
+    global _migrated_at
+    if time.monotonic() - _migrated_at < _MIGRATIONS_KEPT_S:
+        return
+    executor = MigrationExecutor(connection)
+    missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    if missing:
+        raise NotReady(f"{len(missing)} migrations are not applied: run manage.py migrate.")
+    _migrated_at = time.monotonic()
+
+
+def _writable(folder: Path, what: str) -> None:
+    """Writes a file as the service would: permissions, a full disk and a read-only mount all show."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".ready-") as probe:
+            probe.write(b"ready")
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        logger.warning("Not ready: the %s at %s cannot be written: %s", what, folder, error)
+        raise NotReady(f"The {what} cannot be written: {os.strerror(error.errno or 0)}.") from error
+
+
+def _broker() -> None:
+    if not settings.BROKER_URL:
+        _writable(Path(settings.OPATLAS_HOME) / "broker" / "bells", "broker's folder")
+        return
+    from tuning.celery import app
+
+    with app.connection_for_write() as broker:
+        broker.ensure_connection(max_retries=1, timeout=BROKER_TIMEOUT_S, interval_start=0.1)
+
+
+CHECKS: tuple[tuple[str, bool, Callable[[], None]], ...] = (
+    ("database", True, _database),
+    ("migrations", True, _migrations),
+    ("journal", True, lambda: _writable(conf.journal_folder(), "journal")),
+    ("artifacts", True, lambda: _writable(conf.store(), "artifact store")),
+    ("broker", False, _broker),
+)

@@ -1,0 +1,78 @@
+"""Around every request: its id, its log line, its place in the metrics."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import ResolverMatch
+
+from catalog.context import saying
+from catalog.models import ApiKey
+from dashboard.operation import metrics
+
+access = logging.getLogger("opatlas.access")
+
+HEADER = "X-Request-ID"
+_SANE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{7,63}")
+
+
+class RequestMiddleware:
+    """``request.request_id``: the caller's X-Request-ID if it is a plain word of 8 to 64 characters, else a
+    new one. It is answered in the same header, and stands in every log line and error of the request."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        began = time.perf_counter()
+        number = request_id(request)
+        request.request_id = number  # type: ignore[attr-defined]
+        with saying(request_id=number):
+            response = self.get_response(request)
+            took_s = time.perf_counter() - began
+            route = route_of(request.resolver_match)
+            metrics.observe(request.method or "", route, response.status_code, took_s)
+            if access.isEnabledFor(logging.INFO):
+                access.info(
+                    "%s %s %s", request.method, request.path, response.status_code,
+                    extra=_facts(request, response, route, took_s),
+                )  # fmt: skip
+        response.headers[HEADER] = number
+        return response
+
+
+def request_id(request: HttpRequest) -> str:
+    given = request.META.get("HTTP_X_REQUEST_ID", "")
+    return given if _SANE.fullmatch(given) else os.urandom(16).hex()
+
+
+def route_of(match: ResolverMatch | None) -> str:
+    """The route's name, or its pattern where it has none: of a bounded number, unlike paths."""
+    if match is None:
+        return "none"
+    return match.view_name if match.url_name else match.route or "none"
+
+
+def _facts(request: HttpRequest, response: HttpResponse, route: str, took_s: float) -> dict[str, Any]:
+    """No query string, no body: they can hold what belongs in no log."""
+    facts: dict[str, Any] = {
+        "method": request.method,
+        "path": request.path[:300],
+        "route": route,
+        "status": response.status_code,
+        "duration_ms": round(took_s * 1e3, 2),
+    }
+    key = getattr(request, "auth", None)
+    if isinstance(key, ApiKey):
+        facts |= {"api_key": key.prefix, "organisation": key.organisation_id}
+    # Only if somebody has looked already: a log line is no reason to read a session.
+    user = getattr(request, "_cached_user", None)
+    if user is not None and user.is_authenticated:
+        facts["user"] = user.get_username()
+    return facts

@@ -1,0 +1,1 @@
+"""Outgoing webhooks in the Standard Webhooks form, from an outbox."""

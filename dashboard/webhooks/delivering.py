@@ -1,0 +1,176 @@
+"""The courier's chore: claims deliveries that are due and sends them, each endpoint within bounds.
+
+``deliver`` returns at once: requests are made by a pool of threads, so a receiver that hangs holds up neither
+the other chores nor other receivers. A claim is a lease on the database's clock: a courier that is killed
+between sending and recording leaves one that runs out, and the message is sent again under the same id.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from datetime import UTC, datetime
+from itertools import zip_longest
+
+from django.db import connection
+from django.db.models import Count, Min, Q
+from django.db.models.functions import Now
+
+from dashboard.webhooks import clock, endpoints, guard, signing
+from dashboard.webhooks.keeping import forget_old
+from dashboard.webhooks.models import Delivery, DeliveryState, Message
+from dashboard.webhooks.recording import record
+from tuning.clock import now_in
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 16
+PER_ENDPOINT = 4
+FAILING_AT_ONCE = 4
+"""Requests under way: of this process, to one endpoint, and to all endpoints that failed last (one each)."""
+
+TIMEOUT_S = 15.0
+CLAIM_S = 60.0  # far more than a request can take
+_FORGET_EVERY_S = 3600.0
+USER_AGENT = "Opatlas-Webhooks/1"
+
+
+def deliver() -> None:
+    """Begin whatever is due."""
+    _deliverer().round()
+
+
+def wait_for_deliveries(timeout_s: float = 60.0) -> None:
+    """Return when what was begun here has ended: for tests and for ending in order."""
+    _deliverer().wait(timeout_s)
+
+
+class Deliverer:
+    """One process's pool and what it has under way."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="webhook")
+        self._under_way: set[Future[None]] = set()
+        self._forget_at = 0.0
+
+    def round(self) -> int:
+        """Claim and begin; returns how many."""
+        self._under_way = {one for one in self._under_way if not one.done()}
+        begun = 0
+        for pk in _due(AT_ONCE - len(self._under_way)):
+            fence = claim(pk)
+            if fence is not None:
+                self._under_way.add(self._pool.submit(_send, pk, fence))
+                begun += 1
+        if time.monotonic() >= self._forget_at:
+            self._forget_at = time.monotonic() + _FORGET_EVERY_S
+            forget_old()
+        return begun
+
+    def wait(self, timeout_s: float) -> None:
+        wait(self._under_way, timeout_s)
+
+
+def claim(pk: int) -> int | None:
+    """Take one delivery by compare-and-swap; its fence, or None where another was faster."""
+    row = Delivery.objects.filter(pk=pk).values_list("fence", flat=True).first()
+    if row is None:
+        return None
+    won = Delivery.objects.filter(_unclaimed(), pk=pk, fence=row, state=DeliveryState.PENDING).update(
+        fence=row + 1, claimed_until=now_in(CLAIM_S)
+    )
+    return row + 1 if won == 1 else None
+
+
+def body_of(message: Message) -> str:
+    """What is sent: the same text at every try."""
+    document = {
+        "type": message.event_type,
+        "timestamp": message.created_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        "data": message.data,
+    }
+    return json.dumps(document, separators=(",", ":"), sort_keys=True)
+
+
+def _due(room: int) -> list[int]:
+    """Ids that may be begun now, one of each endpoint before a second of any."""
+    if room <= 0:
+        return []
+    pending = Delivery.objects.filter(state=DeliveryState.PENDING, endpoint__disabled_at=None)
+    waiting = list(
+        pending.filter(_unclaimed(), next_try_at__lte=clock.now())
+        .values_list("endpoint", "endpoint__failing_since")
+        .annotate(first=Min("next_try_at"))
+        .order_by("first")[: 4 * AT_ONCE]
+    )
+    if not waiting:
+        return []
+    held = pending.filter(claimed_until__gte=Now())
+    busy = dict(held.values_list("endpoint").annotate(count=Count("pk")).order_by())
+    failing_room = FAILING_AT_ONCE - held.filter(endpoint__failing_since__isnull=False).count()
+    queues: list[list[int]] = []
+    for endpoint, failing_since, _ in waiting:
+        limit = PER_ENDPOINT - busy.get(endpoint, 0)
+        if failing_since is not None:
+            limit = min(1 - busy.get(endpoint, 0), failing_room)
+            failing_room -= max(0, limit)
+        if limit > 0:
+            queues.append(list(_first_of(endpoint, limit)))
+    turns = (pk for turn in zip_longest(*queues) for pk in turn if pk is not None)
+    return [pk for pk, _ in zip(turns, range(room), strict=False)]
+
+
+def _first_of(endpoint: int, limit: int) -> Iterator[int]:
+    rows = Delivery.objects.filter(
+        _unclaimed(), endpoint=endpoint, state=DeliveryState.PENDING, next_try_at__lte=clock.now()
+    )
+    yield from rows.order_by("next_try_at", "pk").values_list("pk", flat=True)[:limit]
+
+
+def _unclaimed() -> Q:
+    return Q(claimed_until=None) | Q(claimed_until__lt=Now())
+
+
+def _send(pk: int, fence: int) -> None:
+    """In a thread of the pool."""
+    try:
+        delivery = Delivery.objects.select_related("endpoint", "message").filter(pk=pk, fence=fence).first()
+        if delivery is not None:
+            record(delivery, _post(delivery))
+    except Exception:
+        # The claim runs out and it is tried again.
+        logger.exception("Delivery %s could not be made.", pk)
+    finally:
+        connection.close()
+
+
+def _post(delivery: Delivery) -> guard.Reply:
+    message = delivery.message
+    body = body_of(message)
+    try:
+        valid = endpoints.valid_secrets(delivery.endpoint)
+    except signing.Unreadable as error:
+        return guard.Reply(None, str(error))
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": USER_AGENT,
+        # The receiver compares it with its own clock.
+        **signing.headers(message.public_id, body, valid, datetime.now(UTC)),
+    }
+    connection.close()  # nothing of the database is held while the receiver takes its time
+    return guard.post(delivery.endpoint.url, body.encode(), headers, timeout_s=TIMEOUT_S)
+
+
+_one: list[Deliverer] = []
+_making = threading.Lock()
+
+
+def _deliverer() -> Deliverer:
+    with _making:
+        if not _one:
+            _one.append(Deliverer())
+        return _one[0]

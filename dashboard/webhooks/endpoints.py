@@ -1,0 +1,140 @@
+"""Making and changing receivers: what is written."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.db import IntegrityError, transaction
+
+from catalog.errors import RequestError
+from catalog.models import Organisation
+from dashboard.webhooks import clock, guard, signing
+from dashboard.webhooks.models import Endpoint, EventType, Message, Secret
+from dashboard.webhooks.sending import send_to
+
+OVERLAP = timedelta(hours=24)
+"""How long an old secret signs along after a rotation."""
+
+MAX_ENDPOINTS = 50
+SUBSCRIBABLE = tuple(kind.value for kind in EventType if kind is not EventType.ENDPOINT_TEST)
+
+
+class Refused(RequestError):
+    """Not in the state that it is in."""
+
+    status = 409
+
+
+def create(
+    organisation: Organisation, url: str, *, description: str = "", event_types: Sequence[str] = ()
+) -> tuple[Endpoint, str]:
+    """A new endpoint and its secret, which cannot be had a second time. No ``event_types``: all of them."""
+    url = url.strip()
+    _check(url, description, event_types)
+    if Endpoint.objects.filter(organisation=organisation).count() >= MAX_ENDPOINTS:
+        raise Refused(f"An organisation has at most {MAX_ENDPOINTS} endpoints: delete one first.")
+    secret = signing.new_secret()
+    try:
+        with transaction.atomic():
+            endpoint = Endpoint.objects.create(
+                organisation=organisation,
+                url=url,
+                description=description.strip(),
+                event_types=sorted(set(event_types)),
+            )
+            Secret.objects.create(endpoint=endpoint, sealed=signing.seal(secret))
+    except IntegrityError as error:
+        raise Refused("There is an endpoint with this address already.", where="url") from error
+    return endpoint, secret
+
+
+def change(
+    endpoint: Endpoint,
+    *,
+    url: str | None = None,
+    description: str | None = None,
+    event_types: Sequence[str] | None = None,
+) -> Endpoint:
+    """Another address, description or subscription; what is None stays."""
+    url = endpoint.url if url is None else url.strip()
+    description = endpoint.description if description is None else description.strip()
+    kinds = endpoint.event_types if event_types is None else sorted(set(event_types))
+    _check(url, description, kinds)
+    try:
+        with transaction.atomic():
+            Endpoint.objects.filter(pk=endpoint.pk).update(
+                url=url, description=description, event_types=kinds
+            )
+    except IntegrityError as error:
+        raise Refused("There is an endpoint with this address already.", where="url") from error
+    endpoint.refresh_from_db()
+    return endpoint
+
+
+def rotate(endpoint: Endpoint) -> str:
+    """A new secret, valid at once; the old one signs along for 24 hours more."""
+    secret = signing.new_secret()
+    now = clock.now()
+    with transaction.atomic():
+        Endpoint.objects.select_for_update().get(pk=endpoint.pk)  # two rotations take turns
+        Secret.objects.filter(endpoint=endpoint, expires_at__lte=now).delete()
+        Secret.objects.filter(endpoint=endpoint, expires_at=None).update(expires_at=now + OVERLAP)
+        Secret.objects.create(endpoint=endpoint, sealed=signing.seal(secret))
+    return secret
+
+
+def valid_secrets(endpoint: Endpoint) -> list[str]:
+    """The secrets that sign now, the newest first."""
+    now = clock.now()
+    rows = Secret.objects.filter(endpoint=endpoint).order_by("-pk")
+    return [signing.unseal(row.sealed) for row in rows if row.expires_at is None or row.expires_at > now]
+
+
+def disable(endpoint: Endpoint, reason: str) -> bool:
+    """Stop sending; what waits is kept. False where it was disabled already."""
+    return (
+        Endpoint.objects.filter(pk=endpoint.pk, disabled_at=None).update(
+            disabled_at=clock.now(), disabled_reason=reason[:300]
+        )
+        == 1
+    )
+
+
+def enable(endpoint: Endpoint) -> None:
+    """Send again, what waits first; earlier failures are forgotten."""
+    Endpoint.objects.filter(pk=endpoint.pk).update(
+        disabled_at=None, disabled_reason="", failing_since=None, failures_in_a_row=0
+    )
+
+
+def delete(endpoint: Endpoint) -> None:
+    """The endpoint with its deliveries; messages stay for the others."""
+    endpoint.delete()
+
+
+def test(endpoint: Endpoint) -> Message:
+    """Send an ``endpoint.test`` to this endpoint alone."""
+    if endpoint.disabled_at is not None:
+        raise Refused("The endpoint is disabled: enable it first.")
+    data = {"endpoint": endpoint.pk, "text": "This is a test of Opatlas webhooks."}
+    key = f"test:{endpoint.pk}:{secrets.token_hex(8)}"
+    message = send_to(endpoint, EventType.ENDPOINT_TEST, data, key=key)
+    assert message is not None  # the key is new
+    return message
+
+
+def _check(url: str, description: str, event_types: Sequence[str]) -> None:
+    _, host, port = guard.check_url(url)
+    if not guard.allowed(host, port):
+        # A literal address is known now; a name is checked whenever something is sent to it.
+        guard.check_literal(host)
+    if len(description) > 200:
+        raise RequestError("A description has at most 200 characters.", where="description")
+    unknown = sorted(set(event_types) - set(SUBSCRIBABLE))
+    if unknown:
+        raise RequestError(
+            f"Event types are some of {', '.join(SUBSCRIBABLE)}; not {unknown[0][:40]!r}.",
+            where="event_types",
+        )

@@ -1,0 +1,1 @@
+"""Pages below /webhooks/: for the billing and admin roles of an organisation."""

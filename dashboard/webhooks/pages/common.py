@@ -1,0 +1,139 @@
+"""Who may see these pages, what a list is narrowed to, and its table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest
+from django.urls import reverse
+
+from catalog.errors import RequestError
+from catalog.models import Organisation
+from catalog.timerange import TimeRange, parse_range
+from catalog.viewing import BILL
+from dashboard.pages.own import own_organisation, viewer_of_request
+from dashboard.paging import exportable
+from dashboard.tables import Column, Table
+from dashboard.webhooks import selectors
+from dashboard.webhooks.models import Delivery, DeliveryState, Endpoint, EventType
+from dashboard.webhooks.selectors import Filters
+
+_REFUSED = "Webhooks are for the billing and admin roles of the organisation."
+
+
+def check_may(request: HttpRequest) -> Organisation:
+    """The organisation that is looked at; 403 for who may not change its webhooks."""
+    organisation = own_organisation(request)
+    if organisation is None or not viewer_of_request(request).may(BILL, organisation.pk):
+        raise PermissionDenied(_REFUSED)
+    return organisation
+
+
+def endpoint_or_404(request: HttpRequest, pk: int) -> Endpoint:
+    """Another organisation's does not exist."""
+    check_may(request)
+    viewer = viewer_of_request(request)
+    row = Endpoint.objects.filter(viewer.owned(), pk=pk).select_related("organisation").first()
+    if row is None:
+        raise Http404(f"There is no endpoint {pk}.")
+    if not viewer.may(BILL, row.organisation_id):
+        raise PermissionDenied(_REFUSED)
+    return row
+
+
+def delivery_or_404(request: HttpRequest, pk: int) -> Delivery:
+    check_may(request)
+    viewer = viewer_of_request(request)
+    row = selectors.deliveries(viewer, Filters()).filter(pk=pk).first()
+    if row is None:
+        raise Http404(f"There is no delivery {pk}.")
+    if not viewer.may(BILL, row.endpoint.organisation_id):
+        raise PermissionDenied(_REFUSED)
+    return row
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the URL narrows a list to; what is not understood is left out."""
+
+    q: str
+    state: str
+    event_type: str
+    endpoint: int | None
+    during: TimeRange
+
+    def filters(self) -> Filters:
+        return Filters(
+            endpoint=self.endpoint,
+            states=(self.state,) if self.state else (),
+            event_types=(self.event_type,) if self.event_type else (),
+            since=self.during.since,
+            until=self.during.until,
+            text=self.q,
+        )
+
+
+def shown(request: HttpRequest, endpoint: int | None = None) -> Shown:
+    """Of this request; of one endpoint's page only its own."""
+    given = request.GET
+    try:
+        during = parse_range(given, "30d")
+    except RequestError as error:
+        messages.error(request, str(error))
+        during = parse_range({}, "30d")
+    number = given.get("endpoint", "")
+    return Shown(
+        q=given.get("q", "").replace("\0", "").strip()[:100],
+        state=_known(given.get("state", ""), DeliveryState.values),
+        event_type=_known(given.get("event_type", ""), EventType.values),
+        endpoint=endpoint or (int(number) if number.isdecimal() and len(number) < 19 else None),
+        during=during,
+    )
+
+
+def _known(text: str, values: list[str]) -> str:
+    return text if text in values else ""
+
+
+_COLUMNS = (
+    Column("event_type", "Event", link="path"),
+    Column("state", "State", "badge"),
+    Column("tries", "Tries", "count"),
+    Column("last_answer", "Last answer"),
+    Column("happened_at", "Happened", "when"),
+    Column("next_try_at", "Next try", "when"),
+    Column("endpoint", "Endpoint"),
+    Column("message_id", "Message", "code"),
+)
+
+
+def deliveries_table(request: HttpRequest, narrowed: Shown, rows: Any, *, of_one: bool = False) -> Table:
+    """``rows`` are those of the page; an export has all of them, to the bound."""
+    columns = [column for column in _COLUMNS if not (of_one and column.key == "endpoint")]
+    every = None
+    if "export" in request.GET:
+        found = selectors.deliveries(viewer_of_request(request), narrowed.filters())
+        every = map(_row, exportable(found))
+    return Table(
+        "deliveries", "Deliveries", columns, [_row(row) for row in rows],
+        empty="Nothing was sent in this time, or nothing passes the filters.", every=every,
+    )  # fmt: skip
+
+
+def _row(row: Any) -> Mapping[str, Any]:
+    answer = row.last_error or (f"{row.last_status}" if row.last_status else "")
+    return {
+        "event_type": row.message.event_type,
+        "path": reverse("webhook-delivery", args=(row.pk,)),
+        "endpoint": row.endpoint.url,
+        "state": row.state,
+        "tries": row.tries,
+        "last_answer": answer,
+        "happened_at": row.message.created_at,
+        "next_try_at": row.next_try_at if row.state == DeliveryState.PENDING else None,
+        "message_id": row.message.public_id,
+    }

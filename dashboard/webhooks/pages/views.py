@@ -1,0 +1,259 @@
+"""Endpoints, what was sent to them, and what people do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from catalog.models import Organisation
+from catalog.services import audit
+from catalog.timerange import RANGES, parse_range
+from dashboard.pages.own import viewer_of_request
+from dashboard.paging import answer_of, page_of
+from dashboard.tables import Column, Table, exported
+from dashboard.webhooks import endpoints, keeping, selectors
+from dashboard.webhooks.delivering import body_of
+from dashboard.webhooks.models import DeliveryState, Endpoint, EventType
+from dashboard.webhooks.pages.common import (
+    check_may,
+    deliveries_table,
+    delivery_or_404,
+    endpoint_or_404,
+    shown,
+)
+from opatlas.errors import CallerError
+
+TRIES_SHOWN = 200
+MEANINGS = {
+    EventType.EXPLORATION_ENDED: "an exploration ended",
+    EventType.BEST_CHANGED: "the best implementation of an operator changed",
+    EventType.IMPLEMENTATION_WITHDRAWN: "an implementation was revoked or found wrong",
+    EventType.HIT_SERVED: "a lookup was a hit",
+    EventType.LEDGER_CHARGED: "hits were charged",
+    EventType.CREDIT_ADDED: "a payment or credit came in",
+    EventType.PAYMENT_REQUIRED: "a hit was withheld until it is paid",
+}
+"""What can be subscribed to, in words."""
+
+Answer = Callable[[HttpRequest, Endpoint], HttpResponse]
+
+
+@require_safe
+def webhooks(request: HttpRequest) -> HttpResponse:
+    return _list(request, check_may(request))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def create(request: HttpRequest) -> HttpResponse:
+    """The answer has the secret: it is kept nowhere that could show it again. Links on that answer that
+    narrow or export its list lead here by GET, and on to the page."""
+    organisation, given = check_may(request), request.POST
+    if request.method != "POST":
+        return redirect(f"{reverse('webhooks')}?{request.GET.urlencode()}")
+    try:
+        row, secret = endpoints.create(
+            organisation, given.get("url", ""), description=given.get("description", ""),
+            event_types=given.getlist("event_types"),
+        )  # fmt: skip
+    except CallerError as error:
+        return _list(request, organisation, wrong=str(error), status=getattr(error, "status", 400))
+    _note(request, "webhook.create", row)
+    return _one(request, row, secret=secret)
+
+
+@require_safe
+def endpoint(request: HttpRequest, pk: int) -> HttpResponse:
+    return _one(request, endpoint_or_404(request, pk))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def act(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
+    """Do one of ``ACTIONS``; what cannot be is said on the page, and nothing typed is lost. GET does nothing
+    and leads to the page."""
+    row = endpoint_or_404(request, pk)
+    if verb not in ACTIONS:
+        raise Http404(f"There is no action {verb!r}.")
+    if request.method != "POST":
+        return redirect(f"{reverse('webhook-endpoint', args=(pk,))}?{request.GET.urlencode()}")
+    try:
+        answer = ACTIONS[verb](request, row)
+    except CallerError as error:
+        row.refresh_from_db()
+        return _one(request, row, wrong=str(error), status=getattr(error, "status", 400))
+    _note(request, f"webhook.{verb}", row)
+    return answer
+
+
+@require_safe
+def delivery(request: HttpRequest, pk: int) -> HttpResponse:
+    """One message to one endpoint: what is sent, and every try."""
+    row = delivery_or_404(request, pk)
+    tries = list(selectors.attempts(row)[:TRIES_SHOWN])
+    table = Table(
+        "attempts", "Tries",
+        [Column("at", "When", "when"), Column("status", "Answer"),
+         Column("duration_ms", "Took, ms", "quantity"),
+         Column("error", "What went wrong"), Column("excerpt", "Beginning of the answer", "code")],
+        [{"at": one.at, "status": one.status, "duration_ms": one.duration_ms, "error": one.error,
+          "excerpt": one.excerpt} for one in tries],
+        empty="It was not tried yet.",
+    )  # fmt: skip
+    if (answer := exported(request, table)) is not None:
+        return answer
+    context = {"delivery": row, "table": table, "body": body_of(row.message)}
+    return render(request, "webhook_delivery.html", context)
+
+
+@require_POST
+def replay(request: HttpRequest, pk: int) -> HttpResponse:
+    """Send one message again."""
+    row = delivery_or_404(request, pk)
+    try:
+        keeping.replay(row)
+    except CallerError as error:
+        messages.error(request, str(error))
+    else:
+        _note(request, "webhook.replay", row.endpoint, message=row.message.public_id)
+        messages.success(request, "It is sent again, under its own id.")
+    return redirect("webhook-delivery", pk)
+
+
+def _list(
+    request: HttpRequest, organisation: Organisation, *, wrong: str = "", status: int = 200
+) -> HttpResponse:
+    viewer = viewer_of_request(request)
+    rows = selectors.endpoints(viewer)
+    table = Table(
+        "endpoints", "Endpoints",
+        [Column("url", "Address"), Column("organisation", "Organisation"), Column("description", "What for"),
+         Column("event_types", "Events"), Column("state", "State"), Column("pending", "Waiting", "count"),
+         Column("failed", "Failed", "count"), Column("created_at", "Since", "when")],
+        [{"url": one.endpoint.url, "organisation": one.endpoint.organisation.name,
+          "description": one.endpoint.description, "event_types": " ".join(one.endpoint.event_types) or "all",
+          "state": one.state, "pending": one.pending, "failed": one.failed,
+          "created_at": one.endpoint.created_at} for one in rows],
+    )  # fmt: skip
+    narrowed = shown(request)
+    page = page_of(request, selectors.deliveries(viewer, narrowed.filters()))
+    deliveries = deliveries_table(request, narrowed, page.object_list)
+    if (answer := exported(request, deliveries, table)) is not None:
+        return answer
+    context = {
+        "organisation": organisation,
+        "endpoints": rows,
+        "several": viewer.sees_all and viewer.focus is None,
+        "wrong": wrong,
+        "given": request.POST,
+        "chosen_types": request.POST.getlist("event_types"),
+        **_deliveries(narrowed, page, deliveries),
+    }
+    return _answer(request, "webhooks.html", context, status)
+
+
+def _one(
+    request: HttpRequest, row: Endpoint, *, secret: str = "", wrong: str = "", status: int = 200
+) -> HttpResponse:
+    narrowed = shown(request, row.pk)
+    page = page_of(request, selectors.deliveries(viewer_of_request(request), narrowed.filters()))
+    table = deliveries_table(request, narrowed, page.object_list, of_one=True)
+    if (answer := exported(request, table)) is not None:
+        return answer
+    context = {
+        "endpoint": row,
+        "state": selectors.state_of(row),
+        "secret": secret,
+        "old_until": selectors.old_secret_until(row),
+        "wrong": wrong,
+        "given": request.POST if wrong else {},
+        "chosen_types": request.POST.getlist("event_types") if wrong else row.event_types,
+        "filter_path": request.path,
+        **_deliveries(narrowed, page, table),
+    }
+    return _answer(request, "webhook_endpoint.html", context, status)
+
+
+def _deliveries(narrowed: Any, page: Any, table: Table) -> dict[str, Any]:
+    return {
+        "narrowed": narrowed,
+        "chosen": narrowed.during,
+        "ranges": RANGES,
+        "page": page,
+        "table": table,
+        "states": DeliveryState.values,
+        "event_types": EventType.values,
+        "meanings": MEANINGS.items(),
+    }
+
+
+def _answer(request: HttpRequest, template: str, context: dict[str, Any], status: int) -> HttpResponse:
+    answer = answer_of(request, template, "_webhook_deliveries.html", context)
+    answer.status_code = status
+    answer["Cache-Control"] = "no-store"  # it may have a secret
+    return answer
+
+
+def _edit(request: HttpRequest, row: Endpoint) -> HttpResponse:
+    given = request.POST
+    endpoints.change(
+        row, url=given.get("url", row.url), description=given.get("description", ""),
+        event_types=given.getlist("event_types"),
+    )  # fmt: skip
+    return _done(request, row, "Saved.")
+
+
+def _rotate(request: HttpRequest, row: Endpoint) -> HttpResponse:
+    return _one(request, row, secret=endpoints.rotate(row))
+
+
+def _test(request: HttpRequest, row: Endpoint) -> HttpResponse:
+    message = endpoints.test(row)
+    return _done(request, row, f"A test is on its way: {message.public_id}.")
+
+
+def _disable(request: HttpRequest, row: Endpoint) -> HttpResponse:
+    endpoints.disable(row, request.POST.get("reason", "").strip()[:300] or "Disabled by hand.")
+    return _done(request, row, "It gets nothing more; what waits is kept.")
+
+
+def _enable(request: HttpRequest, row: Endpoint) -> HttpResponse:
+    endpoints.enable(row)
+    return _done(request, row, "It is sent to again, what waits first. Replay what it missed meanwhile.")
+
+
+def _delete(request: HttpRequest, row: Endpoint) -> HttpResponse:
+    endpoints.delete(Endpoint.objects.get(pk=row.pk))
+    messages.success(request, f"{row.url} was deleted.")
+    return redirect("webhooks")
+
+
+def _replay_since(request: HttpRequest, row: Endpoint) -> HttpResponse:
+    since = parse_range({"since": request.POST.get("since", "") or "nothing"}).since
+    failed_only = bool(request.POST.get("failed_only"))
+    count = keeping.replay_since(row, since, failed_only=failed_only)
+    return _done(request, row, f"{count} message{' is' if count == 1 else 's are'} sent again.")
+
+
+def _done(request: HttpRequest, row: Endpoint, said: str) -> HttpResponse:
+    messages.success(request, said)
+    return redirect("webhook-endpoint", row.pk)
+
+
+ACTIONS: dict[str, Answer] = {
+    "edit": _edit,
+    "rotate": _rotate,
+    "test": _test,
+    "disable": _disable,
+    "enable": _enable,
+    "delete": _delete,
+    "replay": _replay_since,
+}
+
+
+def _note(request: HttpRequest, action: str, row: Endpoint, **detail: Any) -> None:
+    audit.note(request, action=action, subject=row.url, organisation=row.organisation, detail=detail)
