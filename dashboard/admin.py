@@ -7,16 +7,30 @@ Evidence is read-only here: implementations, measurements and bests are made by 
 from __future__ import annotations
 
 from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.models import User
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
 from catalog import models as catalog
+from catalog.viewing import viewer_of
 from tuning import models as tuning
+from tuning.kernels import models as kernels
 
 admin.site.site_header = "Opatlas administration"
 admin.site.site_title = "Opatlas"
 admin.site.index_title = "Tables"
+
+
+class HostsOwn(admin.AdminSite):
+    """For staff of the host organisation: every tenant's rows are here."""
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        return super().has_permission(request) and viewer_of(request.user).sees_all
+
+
+admin.site.__class__ = HostsOwn  # other apps have registered with this very object
 
 
 class Looked(admin.ModelAdmin):
@@ -35,10 +49,84 @@ class Looked(admin.ModelAdmin):
         return False
 
 
+class MembershipInline(admin.TabularInline):
+    """Members with their roles; the page of people also ends sessions and keeps an admin everywhere."""
+
+    model = catalog.Membership
+    extra = 0
+    autocomplete_fields = ("user", "organisation")
+
+
 @admin.register(catalog.Organisation)
 class OrganisationAdmin(admin.ModelAdmin):
-    list_display = ("name", "created_at")
+    list_display = ("name", "host", "created_at")
     search_fields = ("name",)
+    inlines = (MembershipInline,)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False  # usage, bills and the audit log are evidence
+
+
+admin.site.unregister(User)
+
+
+@admin.register(User)
+class PersonAdmin(UserAdmin):
+    inlines = (MembershipInline,)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False  # what somebody decided stays somebody's: switch the account off instead
+
+
+@admin.register(catalog.Invitation)
+class InvitationAdmin(Looked):
+    list_display = ("organisation", "role", "email", "invited_by", "created_at", "expires_at", "accepted_by",
+                    "withdrawn_at")  # fmt: skip
+    list_select_related = ("organisation", "invited_by", "accepted_by")
+    exclude = ("nonce",)
+
+
+@admin.register(catalog.SignIn)
+class SignInAdmin(Looked):
+    list_display = ("user", "began_at", "address", "agent")
+    list_select_related = ("user",)
+    exclude = ("session_key",)
+
+
+@admin.register(catalog.AuditEntry)
+class AuditEntryAdmin(Looked):
+    list_display = ("at", "actor", "action", "subject", "organisation", "address", "request_id")
+    list_filter = ("organisation",)
+    list_select_related = ("organisation",)
+    search_fields = ("actor", "action", "subject", "request_id")
+    date_hierarchy = "at"
+
+
+@admin.register(catalog.Rollup)
+class RollupAdmin(Looked):
+    list_display = ("name", "made_at", "took_s")
+
+
+@admin.register(catalog.TrafficSlot)
+class TrafficSlotAdmin(Looked):
+    list_display = ("tenant", "grain", "start", "hits", "misses", "operators_asked", "jobs", "saved_us")
+    list_filter = ("grain",)
+    search_fields = ("tenant",)
+
+
+@admin.register(kernels.KernelVersion)
+class KernelVersionAdmin(Looked):
+    list_display = ("kernel", "number", "state", "submitted_by", "decided_by", "submitted_at")
+    list_filter = ("state",)
+    list_select_related = ("kernel", "submitted_by", "decided_by")
+    search_fields = ("kernel__name", "author")
+
+
+@admin.register(kernels.KernelDecision)
+class KernelDecisionAdmin(Looked):
+    list_display = ("version", "step", "who", "reason", "created_at")
+    list_select_related = ("version__kernel",)
+    search_fields = ("who", "reason")
 
 
 @admin.register(catalog.ApiKey)

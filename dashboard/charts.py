@@ -15,7 +15,7 @@ Figure = dict[str, Any]
 
 SYMBOLS = {"library": "circle", "compiler": "diamond", "manual": "triangle-up"}
 METHODS = tuple(SYMBOLS)
-_FONT = {"family": "Inter, system-ui, sans-serif", "size": 12, "color": "$muted"}
+FONT = {"family": "Inter, system-ui, sans-serif", "size": 12, "color": "$muted"}
 _FAR_APART = 12
 """Times further apart than this factor are drawn on a logarithmic axis."""
 
@@ -69,14 +69,14 @@ def hit_rate(slots: Sequence[Slot], height: int = 260) -> Figure:
             ("Misses", [slot.misses for slot in slots], "$default"),
         )
     ]
-    layout = _layout(height)
+    layout = new_layout(height)
     layout["barmode"] = "stack"
     layout["bargap"] = 0.25
     layout["hovermode"] = "x unified"
     layout["xaxis"] |= {"type": "date", "showgrid": False, "anchor": "y2"}
     layout["yaxis"] |= {"domain": [0.34, 1], "range": [-3, 103]}
     layout["yaxis"] |= {"tickvals": [0, 25, 50, 75, 100], "ticktext": ["0%", "", "50%", "", "100%"]}
-    layout["yaxis2"] = _axis() | {"domain": [0, 0.24], "nticks": 3, "rangemode": "tozero"}
+    layout["yaxis2"] = new_axis() | {"domain": [0, 0.24], "nticks": 3, "rangemode": "tozero"}
     if max((slot.hits + slot.misses for slot in slots), default=0) < 4:
         layout["yaxis2"]["dtick"] = 1  # there is no half a lookup
     return {"data": [rate, *bars], "layout": layout}
@@ -87,7 +87,7 @@ def times(dots: Sequence[Dot]) -> Figure:
 
     Each has its own: medians of different days do not compare, those taken in turns do.
     """
-    unit, scale = _unit(max((dot.value for dot in dots), default=0))
+    unit, scale = unit_of(max((dot.value for dot in dots), default=0))
     data = [
         {
             "type": "scatter",
@@ -112,16 +112,16 @@ def times(dots: Sequence[Dot]) -> Figure:
         if (rows := [(row, dot) for row, dot in enumerate(dots) if dot.method == method])
         and (mine := [dot for _, dot in rows])
     ]
-    layout = _layout(max(34 * len(dots) + 74, 150))
+    layout = new_layout(max(34 * len(dots) + 74, 150))
     far = dots and max(dot.value for dot in dots) > _FAR_APART * min(dot.value for dot in dots)
-    layout["xaxis"] |= {"title": _title(f"time per run, {unit}"), "rangemode": "tozero"}
+    layout["xaxis"] |= {"title": axis_title(f"time per run, {unit}"), "rangemode": "tozero"}
     if far:
         layout["xaxis"] |= {
             "type": "log",
-            "title": _title(f"time per run, {unit} (logarithmic)"),
+            "title": axis_title(f"time per run, {unit} (logarithmic)"),
             "nticks": 6,
         }
-    _name_rows(layout, [dot.name for dot in dots])
+    name_rows(layout, [dot.name for dot in dots])
     layout["margin"]["l"] = 8
     defaults = {
         "type": "scatter",
@@ -181,28 +181,26 @@ def trials(dots: Sequence[Dot], failures: Sequence[tuple[int, str]]) -> Figure:
                 },
             }
         )
-    layout = _layout(240)
-    layout["xaxis"] |= {"title": _title("trial"), "showgrid": False, "tickformat": "d", "tick0": 0}
+    layout = new_layout(240)
+    layout["xaxis"] |= {"title": axis_title("trial"), "showgrid": False, "tickformat": "d", "tick0": 0}
     count = len(dots) + len(failures)
     layout["xaxis"] |= {"range": [0.4, count + 0.6], "dtick": max(1, round(count / 12))}
     layout["yaxis"] |= {
-        "title": _title("speed against the default"),
+        "title": axis_title("speed against the default"),
         "ticksuffix": "×",
         "rangemode": "tozero",
     }
-    layout["shapes"] = [
-        {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1, "line": _DASHED}
-    ]
+    layout["shapes"] = [{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1, "line": DASHED}]
     return {"data": data, "layout": layout}
 
 
 def tuning_gains(pairs: Sequence[tuple[float, float]]) -> Figure:
     """What slices of tuning were expected to gain, against what they gained; on the line both agree."""
-    layout = _layout(220)
+    layout = new_layout(220)
     most = 100 * max((max(pair) for pair in pairs), default=0.1) * 1.08
     for name, title in (("xaxis", "expected"), ("yaxis", "gained")):
-        layout[name] |= {"title": _title(title), "ticksuffix": "%", "range": [-0.03 * most, most]}
-    layout["shapes"] = [{"type": "line", "x0": 0, "y0": 0, "x1": most, "y1": most, "line": _DASHED}]
+        layout[name] |= {"title": axis_title(title), "ticksuffix": "%", "range": [-0.03 * most, most]}
+    layout["shapes"] = [{"type": "line", "x0": 0, "y0": 0, "x1": most, "y1": most, "line": DASHED}]
     dots = {
         "type": "scatter",
         "mode": "markers",
@@ -218,7 +216,7 @@ def tuning_gains(pairs: Sequence[tuple[float, float]]) -> Figure:
 def model_time(bars: Sequence[Bar]) -> Figure:
     """Where a model's time goes: per operator the time of its best implementation, by the method that made
     it, and what that saves over the default."""
-    unit, scale = _unit(max((bar.now_us + bar.saved_us for bar in bars), default=0))
+    unit, scale = unit_of(max((bar.now_us + bar.saved_us for bar in bars), default=0))
     data = [
         {
             "type": "bar",
@@ -252,77 +250,77 @@ def model_time(bars: Sequence[Bar]) -> Figure:
             },
         }
     )
-    layout = _layout(max(25 * len(bars) + 70, 160))
+    layout = new_layout(max(25 * len(bars) + 70, 160))
     layout["barmode"] = "stack"
     layout["bargap"] = 0.34
-    layout["xaxis"] |= {"title": _title(f"{unit} per run of the model"), "rangemode": "tozero"}
+    layout["xaxis"] |= {"title": axis_title(f"{unit} per run of the model"), "rangemode": "tozero"}
     layout["yaxis"]["showgrid"] = False
-    _name_rows(layout, [bar.name for bar in bars])
+    name_rows(layout, [bar.name for bar in bars])
     layout["margin"]["l"] = 8
     return {"data": data, "layout": layout}
 
 
-_DASHED = {"color": "$faint", "width": 1.5, "dash": "dot"}
+DASHED = {"color": "$faint", "width": 1.5, "dash": "dot"}
 
 
-def _unit(largest_us: float) -> tuple[str, float]:
+def unit_of(largest_us: float) -> tuple[str, float]:
     """The unit that suits an axis, and how many µs it has."""
     if largest_us >= 2e6:
         return "s", 1e6
     return ("ms", 1e3) if largest_us >= 2e3 else ("µs", 1.0)
 
 
-def _name_rows(layout: dict[str, Any], names: Sequence[str]) -> None:
+def name_rows(layout: dict[str, Any], names: Sequence[str]) -> None:
     """Name the rows 0, -1, -2 … from the top. Rows are numbers, since two operators may look alike."""
     layout["yaxis"] |= {
         "tickmode": "array",
         "tickvals": [-row for row in range(len(names))],
         "ticktext": [f"{name}  " for name in names],
         "range": [0.4 - len(names), 0.6],
-        "tickfont": {**_FONT, "size": 11.5},
+        "tickfont": {**FONT, "size": 11.5},
     }
     # What charts.js puts in their place where the page is narrow.
-    layout["meta"] = {"short": [f"{_short(name, 18)} " for name in names]}
+    layout["meta"] = {"short": [f"{shortened(name, 18)} " for name in names]}
 
 
-def _short(text: str, length: int) -> str:
+def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def _title(text: str) -> dict[str, Any]:
-    return {"text": text, "font": {**_FONT, "size": 11.5}, "standoff": 8}
+def axis_title(text: str) -> dict[str, Any]:
+    return {"text": text, "font": {**FONT, "size": 11.5}, "standoff": 8}
 
 
 def _slot_text(slot: Slot) -> str:
     return f"{wording.percent(slot.hit_rate)} of {wording.compact(slot.hits + slot.misses)} lookups"
 
 
-def _axis() -> dict[str, Any]:
+def new_axis() -> dict[str, Any]:
     return {
         "gridcolor": "$line",
         "zeroline": False,
         "linecolor": "$line-strong",
-        "tickfont": _FONT,
+        "tickfont": FONT,
         "fixedrange": True,
         "automargin": True,
     }
 
 
-def _layout(height: int) -> dict[str, Any]:
+def new_layout(height: int) -> dict[str, Any]:
     return {
         "height": height,
         "autosize": True,
         "margin": {"l": 44, "r": 12, "t": 8, "b": 36},
-        "font": _FONT,
+        "font": FONT,
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "showlegend": False,
-        "xaxis": _axis(),
-        "yaxis": _axis(),
+        "xaxis": new_axis(),
+        "yaxis": new_axis(),
         "hoverlabel": {
             "bgcolor": "$raised",
             "bordercolor": "$line-strong",
-            "font": {**_FONT, "color": "$text"},
+            "font": {**FONT, "color": "$text"},
             "align": "left",
         },
     }

@@ -98,14 +98,8 @@ class Demo:
 
     def wait_for_worker(self) -> None:
         """Until the worker has warmed its zygotes: the demo's times are those of a warm worker."""
-        deadline = time.monotonic() + WARM_WAIT_S
-        while not Worker.objects.filter(
-            warm=True, stopped_at=None, target__served_until__gt=timezone.now()
-        ).exists():
-            self.stack.check_alive()
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"The worker was not warm after {WARM_WAIT_S:.0f} s; see its log.")
-            time.sleep(0.2)
+        warm = Worker.objects.filter(warm=True, stopped_at=None, target__served_until__gt=timezone.now())
+        self.stack.wait_for(lambda: warm.all().exists(), WARM_WAIT_S, "a warm worker")
 
     def ask(self) -> list[Answer]:
         """Look every operator up, all in one batch as far as the service's bound allows."""

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import dashboard.sqlite  # noqa: F401 - before anything of Django's imports sqlite3
 
 # isort: split
 import dj_database_url
 
+from dashboard.mailing import mail_settings
+from dashboard.operation.logs import logging_settings
 from dashboard.secret import secret_key
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -40,18 +43,29 @@ INSTALLED_APPS = [
     "tuning",
     "tuning.kernels",
     "dashboard",
+    "dashboard.billing",
+    "dashboard.webhooks",
+    "dashboard.notifications",
+    "dashboard.operation",
 ]
 
 MIDDLEWARE = [
+    "dashboard.timing.ServerTimingMiddleware",
+    "dashboard.operation.requests.RequestMiddleware",
+    "dashboard.operation.limits.AddressMiddleware",
     "django.middleware.security.SecurityMiddleware",
+    "dashboard.operation.security.PolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "dashboard.operation.attempts.AttemptsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     # DRF's views are outside of it: they ask for keys.
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "dashboard.middleware.ViewerMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "dashboard.auditing.AuditMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
 ]
@@ -109,8 +123,48 @@ if STATIC_COLLECTED:
         "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
     }
 
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+
+# What people are told, and how. OPATLAS_URL is where they find the service: links in mails begin with it.
+# OPATLAS_EMAIL_URL: submission://user:password@host:587; without it mails are kept below OPATLAS_HOME/mail.
+OPATLAS_URL = os.environ.get("OPATLAS_URL", "http://127.0.0.1:8000").rstrip("/")
+OPATLAS_DIGEST_HOUR = int(os.environ.get("OPATLAS_DIGEST_HOUR", "7"))  # of the daily digest, UTC
+DEFAULT_FROM_EMAIL = os.environ.get("OPATLAS_EMAIL_FROM", "Opatlas <opatlas@localhost>")
+SERVER_EMAIL = DEFAULT_FROM_EMAIL
+globals().update(mail_settings(os.environ.get("OPATLAS_EMAIL_URL", ""), OPATLAS_HOME / "mail"))
+
 LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/"
+
+# How many proxies stand before us and write X-Forwarded-For; 0: headers about the client are not believed.
+OPATLAS_PROXIES = int(os.environ.get("OPATLAS_PROXIES", "0"))
+# Sessions and CSRF. OPATLAS_HTTPS=1 behind https: cookies then never travel in the clear.
+HTTPS = os.environ.get("OPATLAS_HTTPS") == "1"
+SESSION_COOKIE_NAME = "__Host-sessionid" if HTTPS else "sessionid"
+CSRF_COOKIE_NAME = "__Host-csrftoken" if HTTPS else "csrftoken"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True  # forms carry the token; no script reads the cookie
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+if HTTPS:
+    SECURE_SSL_REDIRECT = True
+    # Supervisors and load balancers ask from inside, without TLS.
+    SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$", "^metrics$"]
+    SECURE_HSTS_SECONDS = int(os.environ.get("OPATLAS_HSTS_S", str(365 * 24 * 3600)))
+    SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = True
+    if OPATLAS_PROXIES:  # a proxy that we know ends TLS; nobody else is believed
+        SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+SESSION_COOKIE_AGE = 14 * 24 * 3600
+SESSION_EXPIRE_AT_BROWSER_CLOSE = False
+PASSWORD_RESET_TIMEOUT = 24 * 3600
+_VALIDATORS = "django.contrib.auth.password_validation"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"{_VALIDATORS}.UserAttributeSimilarityValidator"},
+    {"NAME": f"{_VALIDATORS}.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": f"{_VALIDATORS}.CommonPasswordValidator"},
+    {"NAME": f"{_VALIDATORS}.NumericPasswordValidator"},
+]
 DATA_UPLOAD_MAX_MEMORY_SIZE = 128 << 20  # a model; the API's own limit is far lower
 
 REST_FRAMEWORK = {
@@ -120,6 +174,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["catalog.api.parsers.BoundedJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_PAGINATION_CLASS": "catalog.api.pagination.Pages",
+    "DEFAULT_THROTTLE_CLASSES": ["dashboard.operation.limits.KeyThrottle"],
     "EXCEPTION_HANDLER": "catalog.api.errors.exception_handler",
     "UNAUTHENTICATED_USER": None,
 }
@@ -132,17 +187,42 @@ SPECTACULAR_SETTINGS = {
         "drf_spectacular.hooks.postprocess_schema_enums",
         "catalog.api.describing.document_errors",
     ],
-    "ENUM_NAME_OVERRIDES": {"LookupStatusEnum": "catalog.api.serializers.STATUSES"},
+    "ENUM_NAME_OVERRIDES": {
+        "LookupStatusEnum": "catalog.api.serializers.STATUSES",
+        "MissStateEnum": "catalog.models.MissState",
+        "ExplorationStateEnum": "tuning.models.State",
+        "WebhookDeliveryStateEnum": "dashboard.webhooks.models.DeliveryState",
+    },
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
 }
 
 BROKER_URL = os.environ.get("BROKER_URL", "")
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["console"], "level": os.environ.get("OPATLAS_LOG", "INFO")},
+# OPATLAS_LOG: the level; OPATLAS_LOG_FORMAT=json: a JSON object a line, one for every request among them.
+LOGGING = logging_settings(os.environ.get("OPATLAS_LOG_FORMAT", ""), os.environ.get("OPATLAS_LOG", "INFO"))
+# /metrics asks for this Bearer token; without one only this machine may read them.
+OPATLAS_METRICS_TOKEN = os.environ.get("OPATLAS_METRICS_TOKEN", "")
+# Rates are like 600/min, or off: dashboard.operation.limits has their names and defaults.
+OPATLAS_RATES = {
+    name: os.environ.get(f"OPATLAS_RATE_{name}", "") for name in ("LOOKUP", "API", "ADDRESS", "REFUSED")
 }
+OPATLAS_LOGIN_TRIES = int(os.environ.get("OPATLAS_LOGIN_TRIES", "10"))  # failures in 15 minutes
+# What counts failed logins: shared by all web processes where there is a Redis, else each one's own.
+CACHES: dict[str, dict[str, Any]] = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+CACHES["local"] = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "local"}
+if BROKER_URL.startswith(("redis://", "rediss://")):
+    CACHES["default"] = {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": BROKER_URL,
+        "KEY_PREFIX": "opatlas",
+        "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 1},
+    }
+
+# Prices. The class that decides what hits cost; empty: everything is free.
+OPATLAS_CHARGING = "dashboard.billing.charging.Billing"
+OPATLAS_CURRENCY = os.environ.get("OPATLAS_CURRENCY", "EUR")  # of accounts made before their first price
+OPATLAS_PAY_URL = os.environ.get("OPATLAS_PAY_URL", "")  # where people pay; shown on the billing page
+# Who may report payments: "provider=whsec_…", several separated by commas; a provider named twice has two
+# secrets, for a rotation.
+OPATLAS_PAYMENT_SECRETS = os.environ.get("OPATLAS_PAYMENT_SECRETS", "")

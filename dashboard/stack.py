@@ -80,7 +80,7 @@ class Process:
 
 @dataclass
 class Stack(AbstractContextManager["Stack"]):
-    """A web server and ``workers`` Celery workers over one state folder.
+    """A web server, ``workers`` Celery workers and the courier over one state folder.
 
     ``environment`` overrides the process environment (OPATLAS_HOME, DATABASE_URL, BROKER_URL, …). ``logs`` is
     a folder for the processes' output, or None to let them write to the terminal.
@@ -89,6 +89,7 @@ class Stack(AbstractContextManager["Stack"]):
     environment: dict[str, str] = field(default_factory=dict)
     port: int = 0
     workers: int = 1
+    courier: bool = True
     logs: Path | None = None
     processes: list[Process] = field(default_factory=list)
 
@@ -98,6 +99,8 @@ class Stack(AbstractContextManager["Stack"]):
             self.start_web()
             for number in range(self.workers):
                 self.start_worker(number)
+            if self.courier:
+                self.start_courier()
         except BaseException:
             self.stop()
             raise
@@ -124,6 +127,9 @@ class Stack(AbstractContextManager["Stack"]):
             "--hostname", f"{name}@%h",
         ])  # fmt: skip
 
+    def start_courier(self) -> Process:
+        return self._start("courier", [sys.executable, "manage.py", "courier"])
+
     def wait_until_up(self, timeout_s: float = 30.0) -> None:
         """Return once the web server answers; raises StackError when it ends or stays silent."""
         deadline = time.monotonic() + timeout_s
@@ -137,6 +143,15 @@ class Stack(AbstractContextManager["Stack"]):
         raise StackError(
             f"The web server did not answer on {self.url} within {timeout_s:.0f} s.{self._said('web')}"
         )
+
+    def wait_for(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+        """Return once the condition holds; raises StackError when a process ends, or after that time."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            self.check_alive()
+            if time.monotonic() > deadline:
+                raise StackError(f"Waited {timeout_s:.0f} s in vain for {what}; see the processes' logs.")
+            time.sleep(0.1)
 
     def check_alive(self) -> None:
         """Raise StackError when a process has ended that should be running."""
@@ -159,7 +174,7 @@ class Stack(AbstractContextManager["Stack"]):
         self.processes.clear()
 
     def watch(self, on_restart: Callable[[str], None]) -> None:
-        """Block, starting a worker again when it dies; returns when the web server ends."""
+        """Block, starting a worker or the courier again when it dies; returns when the web server ends."""
         while True:
             for process in list(self.processes):
                 if process.alive:
@@ -169,7 +184,10 @@ class Stack(AbstractContextManager["Stack"]):
                 if process.name == "web":
                     return
                 on_restart(process.name)
-                self.start_worker(int(process.name.removeprefix("worker")))
+                if process.name == "courier":
+                    self.start_courier()
+                else:
+                    self.start_worker(int(process.name.removeprefix("worker")))
             time.sleep(0.5)
 
     def _start(self, name: str, command: list[str]) -> Process:

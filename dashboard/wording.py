@@ -107,3 +107,12 @@ def short_key(key: str) -> str:
     """``o1:3fa92c10``: enough of a key to recognise it by."""
     version, _, digest = key.partition(":")
     return f"{version}:{digest[:8]}"
+
+
+def money(millionths: int | float | None, currency: str = "") -> str:
+    """``€ 1.50``-like, with the currency's code: ``1.50 EUR``; small amounts keep what makes them up."""
+    if millionths is None:
+        return NOTHING
+    amount = millionths / 1e6
+    digits = 2 if millionths % 10_000 == 0 else 4 if millionths % 100 == 0 else 6
+    return f"{amount:,.{digits}f} {currency}".strip()

@@ -10,7 +10,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from catalog.models import SHARED, Target
+from catalog.models import Target
+from catalog.viewing import OPERATE
 from opatlas.errors import CallerError
 from tuning import declaring, environments, revalidation
 from tuning.models import Revalidation, Verdict, Worker
@@ -40,10 +41,15 @@ class Run:
 
 @require_safe
 def environments_page(request: HttpRequest) -> HttpResponse:
-    runs = Revalidation.objects.select_related("target", "before", "after").order_by("-pk")[:SHOWN]
+    rows = list(Revalidation.objects.select_related("target", "before", "after").order_by("-pk")[:SHOWN])
+    limits = {
+        row.pk: BESTS_SHOWN if number == 0 or row.finished_at is None else 8
+        for number, row in enumerate(rows)
+    }
+    reports = revalidation.reports(limits, request.viewer.scopes)  # type: ignore[attr-defined]
     context = {
         "standings": environments.standings(),
-        "runs": [_run(request, row, first=number == 0) for number, row in enumerate(runs)],
+        "runs": [_run(row, reports[row.pk]) for row in rows],
     }
     return render(request, "environments.html", context)
 
@@ -51,8 +57,8 @@ def environments_page(request: HttpRequest) -> HttpResponse:
 @require_POST
 def declare(request: HttpRequest) -> HttpResponse:
     """Declare what a worker brings (one route, or all), or an environment by its digest."""
-    if not request.user.is_staff:
-        raise PermissionDenied("Only administrators declare environments.")
+    if not request.viewer.may(OPERATE):  # type: ignore[attr-defined]
+        raise PermissionDenied("Only operators of the service declare environments.")
     given, by = request.POST, request.user.get_username()
     try:
         if worker := given.get("worker"):
@@ -73,9 +79,5 @@ def declare(request: HttpRequest) -> HttpResponse:
     return redirect("environments")
 
 
-def _run(request: HttpRequest, row: Revalidation, first: bool) -> Run:
-    scopes = None if request.user.is_superuser else [SHARED]
-    report = revalidation.report(
-        row, limit=BESTS_SHOWN if first or row.finished_at is None else 8, scopes=scopes
-    )
+def _run(row: Revalidation, report: revalidation.Report) -> Run:
     return Run(row, report, [(one, MARKS[Verdict(one.verdict)]) for one in report.rows])

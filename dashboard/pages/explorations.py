@@ -1,26 +1,33 @@
-"""Explorations: the list, and one with its stages, trials and error."""
+"""Explorations: the list with actions for several at once, and one with its stages, log, trials and error."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.core.paginator import Paginator
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
+from catalog.viewing import Viewer
 from dashboard import charts, wording
 from dashboard.pages import operations
+from dashboard.pages import work_tables as tables
 from dashboard.pages.live import Part
+from dashboard.paging import exportable, page_of
 from dashboard.selectors import running
-from dashboard.selectors.visible import visible
+from dashboard.tables import exported
 from tuning.models import Exploration, Priority, Stage, State, Trial
+from tuning.operating import may_operate
 from tuning.slices import tuning_accuracy
+from tuning.statistics.eta import Eta, eta, work_left
+from tuning.statistics.log import log
+from tuning.statistics.rates import rates
 
-PAGE_SIZE = 50
 TRIALS_SHOWN = 300
+LOG_LINES = 30
 SLICES_DRAWN = 600
 OP_TYPES_SHOWN = 12
 _SORTS = {
@@ -50,15 +57,26 @@ class Filters:
 @require_safe
 def explorations(request: HttpRequest) -> HttpResponse:
     filters = _read_filters(request)
-    found = _filtered(running.explorations(visible(request.user)), filters)
-    page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
+    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    found = _filtered(running.explorations(viewer.shown()), filters)
+    if (answer := exported(request, tables.explorations_table(exportable(found)))) is not None:
+        return answer
+    page = page_of(request, found)
     query = request.GET.copy()
     query.pop("seen", None)
     moving = any(row.state in running.ACTIVE for row in page.object_list)
     part = Part(
         request,
         "_explorations_rows.html",
-        {"filters": filters, "page": page, "stages": Stage.choices},
+        {
+            "filters": filters,
+            "page": page,
+            "stages": Stage.choices,
+            "priorities": Priority.choices,
+            "etas": _etas(page.object_list),
+            "mine": {row.pk for row in page.object_list if may_operate(viewer, row.owner_id)},
+            "here": f"{request.path}?{query.urlencode()}",
+        },
         path=f"{request.path}?{query.urlencode()}",
         every_s=4 if moving else None,
     )
@@ -80,9 +98,16 @@ def explorations(request: HttpRequest) -> HttpResponse:
     return response
 
 
+def _etas(rows: Iterable[Exploration]) -> dict[int, Eta]:
+    """What is left of those that run; nothing is asked where none does."""
+    active = [row for row in rows if row.state == State.RUNNING]
+    pace = rates() if active else None
+    return {row.pk: work_left(row, pace) for row in active} if pace else {}
+
+
 def _tuning(request: HttpRequest) -> dict[str, object]:
     """How well the expectations held that tuning goes by; the chart shows the latest slices only."""
-    accuracy = tuning_accuracy(running.explorations(visible(request.user)))
+    accuracy = tuning_accuracy(running.explorations(request.viewer.shown()))  # type: ignore[attr-defined]
     rows = list(accuracy.by_op_type.items())[:OP_TYPES_SHOWN]
     chart = charts.tuning_gains(accuracy.pairs[:SLICES_DRAWN]) if accuracy.pairs else None
     return {"accuracy": accuracy, "accuracy_rows": rows, "chart": chart}
@@ -91,15 +116,23 @@ def _tuning(request: HttpRequest) -> dict[str, object]:
 @require_safe
 def exploration(request: HttpRequest, pk: int) -> HttpResponse:
     """One exploration; htmx asks for its moving part every two seconds until it has ended."""
-    row = get_object_or_404(running.explorations(visible(request.user)), pk=pk)
+    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    row = get_object_or_404(running.explorations(viewer.shown()), pk=pk)
     trials = row.trials.select_related("implementation").defer(
         "candidate", "implementation__schedule", "implementation__source", "implementation__candidate"
     )
+    answer = exported(request, tables.trials_table(exportable(row.trials.order_by("pk"))))
+    if answer is not None:
+        return answer
     newest = list(trials.order_by("-pk")[:TRIALS_SHOWN])
     context = {
         "exploration": row,
         "steps": steps(row),
+        "progress": progress(row),
+        "eta": eta(row, rates()) if row.state in (State.QUEUED, State.RUNNING) else None,
+        "log": log(row, LOG_LINES),
         "trials": newest,
+        "trial_count": row.trials.count() if len(newest) == TRIALS_SHOWN else len(newest),
         "chart": _chart(newest[::-1]) if newest else None,
         "moving": row.state in running.ACTIVE,
         "best": max(
@@ -149,6 +182,31 @@ def steps(row: Exploration) -> list[dict[str, str]]:
     return made
 
 
+@dataclass(frozen=True)
+class Progress:
+    """How far the stage is: ``value`` of ``most``; None where that cannot be said yet."""
+
+    text: str
+    value: int | None
+    most: int
+
+
+def progress(row: Exploration) -> Progress:
+    """Of the stage that it is in, for the bar."""
+    stage = str(Stage(row.stage).label).capitalize()
+    if row.state not in running.ACTIVE:
+        return Progress("Ended", 1, 1)
+    if row.stage == Stage.TUNE and row.max_tuning_slices:
+        text = f"{stage}: {row.tuning_slices} of {row.max_tuning_slices} slices"
+        return Progress(text, row.tuning_slices, row.max_tuning_slices)
+    if row.state != State.RUNNING or row.doing == "claimed":
+        return Progress(f"{stage}: not begun" if row.state == State.QUEUED else stage, 0, 1)
+    if not row.steps_total:
+        return Progress(f"{stage}: beginning", None, 1)
+    done = min(row.steps_done, row.steps_total)
+    return Progress(f"{stage}: {done} of {row.steps_total} steps", done, row.steps_total)
+
+
 def _chart(trials: list[Trial]) -> charts.Figure:
     dots, failures = [], []
     for number, trial in enumerate(trials, 1):
@@ -196,4 +254,5 @@ def _filtered(found: QuerySet[Exploration], filters: Filters) -> QuerySet[Explor
     if filters.priority:
         found = found.filter(priority=filters.priority)
     sign = "-" if filters.sort.startswith("-") else ""
-    return found.order_by(sign + _SORTS[filters.sort.removeprefix("-")], "-pk")
+    # One direction for both: an index is read forwards or backwards.
+    return found.order_by(sign + _SORTS[filters.sort.removeprefix("-")], f"{sign}pk")

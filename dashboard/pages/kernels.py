@@ -15,7 +15,9 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from catalog.models import Organisation
 from catalog.services import default_organisation
+from catalog.viewing import ADMINISTER, APPROVE, OPERATE, Viewer
 from dashboard import charts
 from dashboard.code import highlighted
 from dashboard.pages.kernel_forms import KernelForm, allowed_flags, filled_from
@@ -40,12 +42,12 @@ _SAID = {"approve": "approved: it enters the contest of every operator that it m
 @require_safe
 def kernels(request: HttpRequest) -> HttpResponse:
     user = _user(request)
-    page = Paginator(selectors.kernels_for_user(user), PAGE_SIZE).get_page(request.GET.get("page"))
+    page = Paginator(selectors.kernels_seen(_sight(request)), PAGE_SIZE).get_page(request.GET.get("page"))
     context = {
         "page": page,
         "wins": rows.wins(list(page.object_list)),
         "waiting": selectors.waiting_for(user),
-        "may_submit": not services.may_submit(user),
+        "may_submit": not services.may_submit(user) and _organisation(request) is not None,
     }
     return render(request, "kernels.html", context)
 
@@ -53,14 +55,14 @@ def kernels(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def submit(request: HttpRequest) -> HttpResponse:
     """A new kernel. A name that is taken is refused here: an edit is made on the kernel's own page."""
+    organisation = _organisation(request)
+    if organisation is None:
+        raise PermissionDenied("Kernels are submitted by operators, approvers and admins of an organisation.")
     form = KernelForm(request.POST or None, initial={"example": request.GET.get("example", "")})
     if request.method == "POST" and form.is_valid():
-        taken = Kernel.objects.filter(
-            organisation=default_organisation(), name=form.cleaned_data["name"]
-        ).exists()
-        if taken:
+        if Kernel.objects.filter(organisation=organisation, name=form.cleaned_data["name"]).exists():
             form.refuse("There is a kernel of this name: edit that one, or take another name.", "name")
-        elif version := _submitted(request, form, None):
+        elif version := _submitted(request, form, None, organisation):
             return redirect("kernel-version", version.kernel_id, version.number)
     return _form(request, form, None)
 
@@ -69,26 +71,31 @@ def submit(request: HttpRequest) -> HttpResponse:
 def edit(request: HttpRequest, pk: int) -> HttpResponse:
     """Another version of a kernel; it takes the place of the one before and voids its approval."""
     kernel = _kernel(request, pk)
+    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
     if why_not := services.may_edit(_user(request), kernel):
         raise PermissionDenied(why_not)
+    if not viewer.sees_all and not viewer.roles.get(kernel.organisation_id):
+        raise PermissionDenied(f"You may not change what {kernel.organisation} owns: ask its administrator.")
     current = kernel.current
     if current is None:
         raise Http404("The kernel has no version.")
     data = {**request.POST.dict(), "name": kernel.name} if request.method == "POST" else None
     form = KernelForm(data, initial=filled_from(current))
     form.fields["name"].disabled = True
-    if data is not None and form.is_valid() and (version := _submitted(request, form, kernel)):
+    if (
+        data is not None
+        and form.is_valid()
+        and (version := _submitted(request, form, kernel, kernel.organisation))
+    ):
         return redirect("kernel-version", version.kernel_id, version.number)
     return _form(request, form, current)
 
 
 @require_safe
 def kernel(request: HttpRequest, pk: int) -> HttpResponse:
-    """The newest version."""
-    current = _kernel(request, pk).current
-    if current is None:
-        raise Http404("The kernel has no version.")
-    return redirect("kernel-version", pk, current.number)
+    """The newest version that may be seen."""
+    found = _kernel(request, pk)
+    return redirect("kernel-version", pk, found.latest_number)  # type: ignore[attr-defined]
 
 
 @require_safe
@@ -127,14 +134,14 @@ def _evidence(
     moving = found.state in MOVING
     context = {
         **_evaluations(found),
-        **_texts(found),
+        **_texts(found, _sight(request)),
         **_standing(found),
         "kernel": found.kernel,
         "version": found,
         "steps": rows.steps(found),
         "moving": moving,
         "why_not": services.may_decide(user, found),
-        "history": list(selectors.history_of(found.kernel)),
+        "history": list(selectors.history_of(found.kernel, _sight(request))),
         "methods": charts.METHODS,
         **(said or {}),
     }
@@ -144,7 +151,11 @@ def _evidence(
         return part.response()
     context |= {
         "live": part.html,
-        "versions": list(found.kernel.versions.order_by("-number").only("number", "state", "kernel_id")),
+        "versions": list(
+            found.kernel.versions.filter(_sight(request).versions())
+            .order_by("-number")
+            .only("number", "state", "kernel_id")
+        ),
         "may_edit": not services.may_edit(user, found.kernel),
     }
     return render(request, "kernel.html", context, status=status)
@@ -173,8 +184,8 @@ def _evaluations(found: KernelVersion) -> dict[str, Any]:
     }
 
 
-def _texts(found: KernelVersion) -> dict[str, Any]:
-    diff = selectors.source_diff(found)
+def _texts(found: KernelVersion, sight: selectors.Sight) -> dict[str, Any]:
+    diff = selectors.source_diff(found, sight)
     return {
         "diff": highlighted(diff, "diff") if diff else None,
         "source": highlighted(found.source, "cpp" if found.language == "c++" else "c"),
@@ -188,9 +199,10 @@ def _standing(found: KernelVersion) -> dict[str, Any]:
     return {"version": found, "standings": selectors.standings(found)}
 
 
-def _submitted(request: HttpRequest, form: KernelForm, edited: Kernel | None) -> KernelVersion | None:
+def _submitted(
+    request: HttpRequest, form: KernelForm, edited: Kernel | None, organisation: Organisation
+) -> KernelVersion | None:
     """The new version; None where the form now says what is wrong."""
-    organisation = edited.organisation if edited else default_organisation()
     submission = form.submission(edited.name if edited else None)
     try:
         return services.submit(submission, user=_user(request), organisation=organisation)
@@ -206,12 +218,28 @@ def _form(request: HttpRequest, form: KernelForm, edited: KernelVersion | None) 
 
 
 def _kernel(request: HttpRequest, pk: int) -> Kernel:
-    return get_object_or_404(selectors.kernels_for_user(_user(request)), pk=pk)
+    return get_object_or_404(selectors.kernels_seen(_sight(request)), pk=pk)
 
 
 def _version(request: HttpRequest, pk: int, number: int) -> KernelVersion:
-    found = selectors.versions_for_user(_user(request))
+    found = selectors.versions_seen(_sight(request))
     return get_object_or_404(found, kernel=pk, number=number)
+
+
+def _sight(request: HttpRequest) -> selectors.Sight:
+    return selectors.sight_of(request.user, request.viewer)  # type: ignore[attr-defined]
+
+
+def _organisation(request: HttpRequest) -> Organisation | None:
+    """Where this person's kernels are submitted to: the organisation looked at, else the first in which the
+    role allows it; None where there is none. A superuser without any submits for the service."""
+    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    places = [number for number in viewer.roles if {OPERATE, APPROVE} & viewer.roles[number]]
+    if viewer.focus in places:
+        places = [viewer.focus]
+    if places:
+        return Organisation.objects.get(pk=places[0])
+    return default_organisation() if viewer.may(ADMINISTER) else None
 
 
 def _user(request: HttpRequest) -> User:

@@ -14,18 +14,28 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from catalog.models import Miss, MissState, Model, Target
+from catalog.models import Miss, MissState, Model, Organisation, Target
 from catalog.selectors.listing import STATUS_OF_MISS
 from catalog.services import default_organisation
+from catalog.viewing import Viewer
 from dashboard import charts, wording
+from dashboard.pages import job_tables as tables
 from dashboard.pages.live import Part
+from dashboard.paging import exportable, page_of
+from dashboard.tables import exported
 from opatlas.errors import CallerError
 from opatlas.identity import Target as Hardware
 from opatlas.identity import default_setting
 from tuning import ingest
 from tuning.models import Exploration, State
+from tuning.statistics.models import coverage as coverage_of
+from tuning.statistics.models import saved_us
 
-PAGE_SIZE = 50
+ROWS_SHOWN = 100
+"""Operators of a report at a time, those that take the most first; all of them are in the export."""
+NARROW_ROWS = 12
+"""Operators that a narrow screen shows before it is asked for all."""
+
 MAX_BYTES = 128 << 20
 CHART_ROWS = 24
 SAMPLE_NAME = "ResNet-50 (sample)"
@@ -79,6 +89,7 @@ class ModelForm(forms.Form):
 @require_http_methods(["GET", "HEAD", "POST"])
 def models(request: HttpRequest) -> HttpResponse:
     form = ModelForm(request.POST or None, request.FILES or None)
+    viewer = _viewer(request)
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data["file"]
         try:
@@ -87,6 +98,7 @@ def models(request: HttpRequest) -> HttpResponse:
                 form.cleaned_data["name"] or given.name,
                 form.cleaned_data["target"],
                 form.cleaned_data["dims"],
+                viewer,
             )
         except CallerError as error:
             form.add_error(None, str(error))
@@ -95,17 +107,22 @@ def models(request: HttpRequest) -> HttpResponse:
     found = Model.objects.select_related("target", "setting").defer(
         "target__description", "setting__description"
     )
-    found = found.annotate(operator_count=Count("operators")).order_by("-created_at")
-    page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
+    found = found.filter(viewer.owned()).order_by("-created_at", "-pk")
+    counted = found.annotate(operator_count=Count("operators"))
+    table = tables.models_table(exportable(counted))
+    if request.method != "POST" and (answer := exported(request, table)) is not None:
+        return answer
+    page = page_of(request, counted)
     refused = 400 if request.method == "POST" else 200
-    return render(request, "models.html", {"form": form, "page": page}, status=refused)
+    context = {"form": form, "page": page, "table": table}
+    return render(request, "models.html", context, status=refused)
 
 
 @require_POST
 def sample(request: HttpRequest) -> HttpResponse:
     """Take the sample ResNet-50 apart: one click from an empty catalogue to a report."""
     try:
-        made = _add(ingest.sample_model("resnet50"), SAMPLE_NAME, None, {})
+        made = _add(ingest.sample_model("resnet50"), SAMPLE_NAME, None, {}, _viewer(request))
     except CallerError as error:
         messages.error(request, str(error))
         return redirect("models")
@@ -115,16 +132,28 @@ def sample(request: HttpRequest) -> HttpResponse:
 @require_safe
 def model(request: HttpRequest, pk: int) -> HttpResponse:
     """The report; htmx asks for its figures again while operators are still explored."""
-    row = get_object_or_404(Model.objects.select_related("target", "setting"), pk=pk)
+    owned = Model.objects.filter(_viewer(request).owned())
+    row = get_object_or_404(owned.select_related("target", "setting", "organisation"), pk=pk)
     report = ingest.model_report(row)
     totals = report.totals
     states = _states(row)
+    coverage = coverage_of(report, states)
+    missing = tables.missing_table(coverage)
+    answer = exported(request, tables.model_operators_table(report.rows, states), missing)
+    if answer is not None:
+        return answer
     pending = sum(state in ("exploring", "waiting") for state in states.values())
     timed = [one for one in report.rows if one.default_us is not None]
+    page = Paginator(report.rows, ROWS_SHOWN).get_page(request.GET.get("page"))
     context = {
         "model": row,
         "report": report,
         "totals": totals,
+        "coverage": coverage,
+        "missing": missing,
+        "saved_us": saved_us(report),
+        "page": page,
+        "first_rows": NARROW_ROWS,
         "parts": _parts(timed),
         "chart": charts.model_time([_bar(one) for one in timed[:CHART_ROWS]]) if timed else None,
         "chart_rows": min(len(timed), CHART_ROWS),
@@ -135,20 +164,27 @@ def model(request: HttpRequest, pk: int) -> HttpResponse:
         "served": row.target.served_until is not None and row.target.served_until > timezone.now(),
     }
     moving = context["moving"] and context["served"]
-    part = Part(request, "_model_report.html", context, path=request.path, every_s=4 if moving else None)
+    path = f"{request.path}?page={page.number}" if page.number > 1 else request.path
+    part = Part(request, "_model_report.html", context, path=path, every_s=4 if moving else None)
     if request.htmx:  # type: ignore[attr-defined]
         return part.response()
     return render(request, "model.html", context | {"live": part.html})
 
 
-def _add(data: bytes, name: str, target: Target | None, dims: dict[str, int]) -> Model:
+def _viewer(request: HttpRequest) -> Viewer:
+    return request.viewer  # type: ignore[attr-defined, no-any-return]
+
+
+def _add(data: bytes, name: str, target: Target | None, dims: dict[str, int], viewer: Viewer) -> Model:
+    """Of the organisation that the viewer looks at; the host's own where that is all of them."""
     if target is None:
         place, setting = ingest.default_place()
     else:
         place, setting = target, default_setting(Hardware.from_json(target.description).cores)
-    return ingest.add_model(
-        data, name, dims=dims, organisation=default_organisation(), target=place, setting=setting
-    )
+    owner = default_organisation()
+    if viewer.focus is not None:
+        owner = Organisation.objects.get(pk=viewer.focus)
+    return ingest.add_model(data, name, dims=dims, organisation=owner, target=place, setting=setting)
 
 
 def _states(row: Model) -> dict[int, str]:

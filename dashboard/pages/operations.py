@@ -1,4 +1,4 @@
-"""What administrators do to queues: pause, resume, retry, discard, prioritise."""
+"""What people do to queues, explorations and misses. ``tuning.operating`` decides who may, and acts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ from dataclasses import dataclass
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
-from dashboard.selectors.visible import visible
+from catalog.errors import Unknown
+from catalog.services.audit import note
+from catalog.viewing import Viewer
 from opatlas.errors import CallerError
-from tuning import queues
+from tuning import operating, queues
 from tuning.models import Exploration, State
+from tuning.operating import Done, NotAllowed, Order
+
+SHOWN_REFUSALS = 3
 
 
 @dataclass(frozen=True)
@@ -25,19 +32,22 @@ class Action:
     text: str
     icon: str
     states: tuple[str, ...]
+    takes_reason: bool = False
 
 
 ACTIONS = (
     Action("pause", "Pause", "pause", (State.QUEUED, State.RUNNING)),
     Action("resume", "Resume", "play", (State.PAUSED,)),
     Action("retry", "Explore again", "retry", (State.DONE, State.DEAD, State.UNSUPPORTED, State.DISCARDED)),
-    Action("discard", "Discard", "cross", (State.QUEUED, State.RUNNING, State.PAUSED)),
-)
+    Action(
+        "discard", "Discard", "cross", (State.QUEUED, State.RUNNING, State.PAUSED, State.DEAD), True
+    ),
+)  # fmt: skip
 
 
 def possible(exploration: Exploration, request: HttpRequest) -> list[Action]:
     """What this person can do to it now."""
-    if not request.user.is_staff:
+    if not operating.may_operate(_viewer(request), exploration.owner_id):
         return []
     return [action for action in ACTIONS if exploration.state in action.states]
 
@@ -45,49 +55,142 @@ def possible(exploration: Exploration, request: HttpRequest) -> list[Action]:
 @require_POST
 def act(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
     """Do one of the actions to one exploration, and go back to its page."""
-    _staff_only(request)
-    get_object_or_404(Exploration.objects.filter(visible(request.user)), pk=pk)
-    by = f"by {request.user.get_username()}"
-    verbs: dict[str, Callable[[], object]] = {
-        "pause": lambda: queues.pause_exploration(pk, f"paused {by}"),
-        "resume": lambda: queues.resume_exploration(pk),
-        "retry": lambda: queues.retry(pk),
-        "discard": lambda: queues.discard(pk, f"discarded {by}"),
-        "prioritise": lambda: queues.prioritise(pk, _priority(request)),
-    }
-    if verb not in verbs:
-        raise Http404(f"There is no action {verb!r}.")
-    _try(request, verbs[verb])
+    order = _order(request, verb, operating.VERBS)
+
+    def do() -> None:
+        row = operating.act(_viewer(request), pk, order)
+        note(
+            request, action=f"exploration.{verb}", subject=f"exploration {pk}", detail=_detail(order),
+            organisation=row.owner_id,
+        )  # fmt: skip
+
+    _try(request, do)
     return redirect("exploration", pk)
 
 
 @require_POST
+def act_on_miss(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
+    """Explore a miss now, or discard it, and go back to where the person was."""
+    order = _order(request, verb, operating.MISS_VERBS)
+
+    def do() -> None:
+        miss = operating.act_on_miss(_viewer(request), pk, order)
+        note(
+            request, action=f"miss.{verb}", subject=f"miss {pk}", detail=_detail(order),
+            organisation=miss.owner_id,
+        )  # fmt: skip
+        messages.success(request, f"{miss.operator.summary}: {_PAST[f'miss {verb}']}.")
+
+    _try(request, do)
+    return _back(request, reverse("collect"))
+
+
+@require_POST
+def act_on_many(request: HttpRequest) -> HttpResponse:
+    """The same action for every exploration that was chosen in the list."""
+    order = _order(request, request.POST.get("verb", ""), operating.VERBS)
+    return _many(request, order, operating.act_on_many, "exploration", reverse("explorations"))
+
+
+@require_POST
+def act_on_misses(request: HttpRequest) -> HttpResponse:
+    """The same action for every miss that was chosen in the list."""
+    order = _order(request, request.POST.get("verb", ""), operating.MISS_VERBS)
+    return _many(request, order, operating.act_on_misses, "miss", reverse("collect"))
+
+
+@require_POST
 def queue(request: HttpRequest, verb: str) -> HttpResponse:
-    """Pause or resume every queue."""
-    _staff_only(request)
+    """Pause or resume a capability's queues, or all of them."""
+    capability = request.POST.get("capability", queues.EVERYTHING)[:80]
+    reason = request.POST.get("reason", "").strip()
+    viewer = _viewer(request)
+    by = request.user.get_username()
     if verb == "pause":
-        _try(request, lambda: queues.pause(reason=f"paused by {request.user.get_username()}"))
+        why = f"{reason[:250]} (paused by {by})" if reason else ""
+        _try(request, lambda: operating.pause_queue(viewer, capability, why, by))
     elif verb == "resume":
-        _try(request, lambda: queues.resume(request.POST.get("capability", queues.EVERYTHING)))
+        _try(request, lambda: operating.resume_queue(viewer, capability))
     else:
         raise Http404(f"There is no action {verb!r}.")
-    return redirect("overview")
+    note(request, action=f"queue.{verb}", subject=capability, detail={"reason": reason})
+    return _back(request, reverse("queues"))
 
 
-def _priority(request: HttpRequest) -> int:
+_PAST = {
+    "exploration pause": "paused",
+    "exploration resume": "resumed",
+    "exploration retry": "queued again",
+    "exploration discard": "discarded",
+    "exploration prioritise": "moved to another priority",
+    "miss explore": "sent to be explored",
+    "miss discard": "discarded",
+}
+_PLURAL = {"exploration": "explorations", "miss": "misses"}
+
+
+def _many(
+    request: HttpRequest, order: Order, act_on: Callable[..., Done], what: str, otherwise: str
+) -> HttpResponse:
+    chosen = [int(text) for text in request.POST.getlist("id") if text.isascii() and text.isdigit()]
+    if not chosen:
+        messages.error(request, f"Choose one or more {_PLURAL[what]} first.")
+        return _back(request, otherwise)
+    try:
+        came = act_on(_viewer(request), [pk for pk in chosen if pk < 2**63], order)
+    except CallerError as error:
+        messages.error(request, str(error))
+        return _back(request, otherwise)
+    if came.done:
+        count = len(came.done)
+        said = f"{count} {what if count == 1 else _PLURAL[what]} {_PAST[f'{what} {order.verb}']}."
+        messages.success(request, said)
+        note(
+            request, action=f"{what}.{order.verb}", subject=f"{count} at once",
+            detail=_detail(order) | {"ids": list(came.done)},
+        )  # fmt: skip
+    else:
+        note(request, skip=True)
+    for refused in came.refused[:SHOWN_REFUSALS]:
+        messages.error(request, refused.error)
+    if len(came.refused) > SHOWN_REFUSALS:
+        messages.error(request, f"And {len(came.refused) - SHOWN_REFUSALS} more could not be.")
+    return _back(request, otherwise)
+
+
+def _order(request: HttpRequest, verb: str, verbs: tuple[str, ...]) -> Order:
+    if verb not in verbs:
+        raise Http404(f"There is no action {verb[:40]!r}.")
     text = request.POST.get("priority", "")
-    if not text.isdecimal():
-        raise CallerError("A priority is one of 0 (urgent), 1 (high), 2 (normal), 3 (low).")
-    return int(text)
+    priority = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else None
+    reason = request.POST.get("reason", "").replace("\0", "").strip()[:300]
+    return Order(verb, request.user.get_username(), reason, priority)
+
+
+def _detail(order: Order) -> dict[str, object]:
+    return {"reason": order.reason, "priority": order.priority}
 
 
 def _try(request: HttpRequest, do: Callable[[], object]) -> None:
+    """What cannot be is said on the page; what is not theirs is refused outright."""
     try:
         do()
+    except NotAllowed as error:
+        raise PermissionDenied(str(error)) from error
+    except Unknown as error:
+        raise Http404(str(error)) from error
     except CallerError as error:
+        note(request, skip=True)
         messages.error(request, str(error))
 
 
-def _staff_only(request: HttpRequest) -> None:
-    if not request.user.is_staff:
-        raise PermissionDenied("Only administrators operate the queues.")
+def _back(request: HttpRequest, otherwise: str) -> HttpResponse:
+    """To the page of ours that the form names, with its filters."""
+    wanted = request.POST.get("next", "")
+    if wanted and url_has_allowed_host_and_scheme(wanted, {request.get_host()}, request.is_secure()):
+        return redirect(wanted)
+    return redirect(otherwise)
+
+
+def _viewer(request: HttpRequest) -> Viewer:
+    return request.viewer  # type: ignore[attr-defined, no-any-return]

@@ -1,125 +1,180 @@
-"""One operator: every implementation, its trials, who reuses it, its code, how to ask for it."""
+"""One operator: its methods side by side, every implementation and trial, who reuses it, and what pays."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from datetime import timedelta
+from dataclasses import dataclass
+from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Q
+from django.core.paginator import Paginator
+from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_POST, require_safe
 
+from catalog.charging import charging
+from catalog.errors import RequestError
 from catalog.models import Implementation, Operator
-from catalog.selectors import detail, traffic
-from catalog.services import withdraw
-from dashboard import charts, wording
-from dashboard.code import highlighted
+from catalog.selectors import detail
+from catalog.selectors.reuse import Reuse, lookups_of, reuse
+from catalog.services import audit, withdraw
+from catalog.timerange import RANGES, TimeRange, parse_range
+from catalog.viewing import APPROVE, Viewer
+from dashboard import charts, charts_methods, wording
+from dashboard.pages import operator_tables as tables
 from dashboard.selectors import history
-from dashboard.selectors.visible import visible
+from dashboard.tables import exported
 from opatlas.errors import CallerError
 from tuning.models import Exploration, Trial
+from tuning.statistics import benefit, sides
 
-TRIALS_SHOWN = 200
+TRIALS_SHOWN = 50
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The trials of one exploration that the URL asks for, a page of them, and how all of them ended."""
+
+    rows: QuerySet[Trial]
+    page: Any
+    statuses: list[tuple[str, int]]
+    routes: list[str]
+    status: str
+    route: str
 
 
 @require_safe
 def operator(request: HttpRequest, key: str) -> HttpResponse:
     row = get_object_or_404(Operator, key=key)
-    seen = visible(request.user)
-    places = detail.places(row, seen)
+    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    places = detail.places(row, viewer.shown())
     place = next((one for one in places if one.value == request.GET.get("at")), places[0] if places else None)
-    reuse = detail.reuse(row)
-    context = {
-        "operator": row,
-        "graph": row.graph,
-        "places": places,
-        "place": place,
-        "reuse": reuse,
-        "methods": charts.METHODS,
+    span = _range(request)
+    used = reuse(row, viewer)
+    slots = lookups_of(row, viewer, span) if used.asked else []
+    context: dict[str, Any] = {
+        "operator": row, "graph": row.graph, "places": places, "place": place, "reuse": used, "range": span,
+        "ranges": list(RANGES), "methods": charts.METHODS,
         "host": request.build_absolute_uri("/").rstrip("/"),
-    }
+        "jobs_table": tables.jobs(used), "models_table": tables.models(used),
+        "lookups_table": tables.lookups(slots),
+        "reuse_chart": charts.hit_rate(slots, height=220) if any(s.hits + s.misses for s in slots) else None,
+    }  # fmt: skip
     if place is not None:
-        context |= _evidence(row, place, seen)
-    if reuse.hits + reuse.misses:
-        now = timezone.now()
-        slots = traffic.lookups(now - timedelta(days=14), now, by_day=True, operator=row)
-        context |= {"slots": slots[::-1], "reuse_chart": charts.hit_rate(slots, height=220)}
+        context |= _evidence(request, row, place, viewer, used)
+    every = [value for name, value in context.items() if name.endswith("_table")]
+    if (answer := exported(request, *every)) is not None:
+        return answer
     return render(request, "operator.html", context)
-
-
-@require_safe
-def code(request: HttpRequest, key: str, implementation_id: int) -> HttpResponse:
-    """Schedule and source of one implementation: as a part of the operator's page, or a page of its own."""
-    found = Implementation.objects.filter(visible(request.user), operator__key=key)
-    implementation = get_object_or_404(found.select_related("operator", "artifact"), pk=implementation_id)
-    recipe = implementation.artifact.manifest.get("recipe")
-    context = {
-        "operator": implementation.operator,
-        "implementation": implementation,
-        "texts": [
-            (title, text, highlighted(text))
-            for title, text in (("Schedule", implementation.schedule), ("Source", implementation.source))
-            if text
-        ],
-        "recipe": highlighted(json.dumps(recipe or implementation.candidate, indent=2)),
-        "recipe_title": "Recipe" if recipe else "Candidate",
-    }
-    template = "_operator_code.html" if request.htmx else "operator_code.html"  # type: ignore[attr-defined]
-    response = render(request, template, context)
-    patch_vary_headers(response, ["HX-Request"])
-    return response
 
 
 @require_POST
 def revoke(request: HttpRequest, key: str) -> HttpResponse:
     """Take one implementation out of service, with a reason, and go back to the operator."""
-    if not request.user.is_staff:
-        raise PermissionDenied("Only administrators revoke implementations.")
+    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
     number = request.POST.get("implementation", "")
-    found = Implementation.objects.filter(visible(request.user), operator__key=key)
+    found = Implementation.objects.filter(viewer.shown(), operator__key=key)
+    if not viewer.may_approve and not any(viewer.may(APPROVE, one) for one in viewer.roles):
+        raise PermissionDenied("Only approvers and administrators revoke implementations.")
     row = get_object_or_404(found, pk=int(number) if number.isdecimal() and len(number) < 19 else 0)
+    if not viewer.may_on(APPROVE, row):
+        raise PermissionDenied("What is shared is revoked by those who run the service.")
+    reason = request.POST.get("reason", "")
     try:
-        withdraw(found.filter(pk=row.pk), request.POST.get("reason", ""))
+        withdraw(found.filter(pk=row.pk), reason)
     except CallerError as error:
         messages.error(request, str(error))
     else:
+        said = {"reason": reason[:300], "implementation": row.pk}
+        audit.note(request, action="implementation.revoke", subject=str(row), detail=said)
         messages.success(request, f"Revoked: {row}. It is no longer served.")
     return redirect(f"{reverse('operator', args=[key])}?at={row.target_id}-{row.setting_id}")
 
 
-def _evidence(row: Operator, place: detail.Place, seen: Q) -> dict:
+def _range(request: HttpRequest) -> TimeRange:
+    try:
+        return parse_range(request.GET, default="30d")
+    except RequestError as error:
+        messages.error(request, str(error))
+        return parse_range({}, default="30d")
+
+
+def _evidence(
+    request: HttpRequest, row: Operator, place: detail.Place, viewer: Viewer, used: Reuse
+) -> dict[str, Any]:
+    """What is known in one place."""
+    seen = viewer.shown()
     made = detail.implementations(row, place, seen)
-    timed = [one for one in made if one.measurement is not None]
     best = next((one for one in made if one.rank == 0), None)
-    default_us = best.measurement.default_us if best and best.measurement else None
+    side = sides.side_by_side(made)
+    against = sides.against_best(made)
+    terms = charging().terms_of(viewer.payer, [one.implementation for one in made])
     key = {"operator": row, "target": place.target, "setting": place.setting}
-    exploration = Exploration.objects.filter(seen, **key).first()
-    trials: list[Trial] = []
-    if exploration is not None:
-        found = exploration.trials.select_related("implementation").defer(
-            "candidate", "implementation__schedule", "implementation__source", "implementation__candidate"
-        )
-        trials = list(found.order_by("-pk")[:TRIALS_SHOWN])
-    present = {one.implementation.method for one in made}
+    exploration = (
+        Exploration.objects.filter(seen, **key).select_related("operator", "setting").order_by("pk").first()
+    )
+    points = history.leaders(row, place, seen)
+    found = history.events(row, place, seen, exploration.pk if exploration else None)
+    trials = _trials(request, exploration)
+    chosen = next((o for o in made if str(o.implementation.pk) == request.GET.get("implementation")), best)
     return {
-        "made": made,
-        "best": best,
-        "default_us": default_us,
-        "absent": [method for method in charts.METHODS if method not in present],
+        "made": made, "best": best, "chosen": chosen, "side": side, "against": against, "terms": terms,
+        "default_us": best.measurement.default_us if best and best.measurement else None,
         "miss": None if best else detail.miss(row, place, seen),
-        "exploration": exploration,
-        "trials": trials,
-        "trial_counts": Counter(trial.status for trial in trials).most_common(),
-        "history": history.events(row, place, seen, exploration.pk if exploration else None),
-        "chart": charts.times([_dot(one) for one in timed]) if timed else None,
+        "revocable": [one for one in made if viewer.may_on(APPROVE, one.implementation)],
+        "exploration": exploration, "trials": trials, "history": found,
+        "sides_table": tables.sides(side),
+        "implementations_table": tables.implementations(made, against, terms, row),
+        "trials_table": tables.trials(trials.rows if trials else Trial.objects.none()),
+        "best_table": tables.leaders(points), "history_table": tables.events(found),
+        "best_chart": charts_methods.best_over_time(points, timezone.now()) if points else None,
+        "chart": _chart(made), "side_chart": _chart([one.made for one in side.sides]),
+        **_worth(row, best, exploration, viewer),
+    }  # fmt: skip
+
+
+def _worth(
+    row: Operator, best: detail.Made | None, exploration: Exploration | None, viewer: Viewer
+) -> dict[str, Any]:
+    """Would more tuning pay, and what the slices so far brought."""
+    if best is None or best.measurement is None or exploration is None:
+        return {}
+    rate = benefit.calls_per_day(row, viewer)
+    slices = list(exploration.slices.order_by("-pk")[:200])
+    return {
+        "calls_per_day": rate,
+        "benefit": benefit.benefit(exploration, best.measurement.median_us, rate),
+        "slices_table": tables.slices(slices),
     }
+
+
+def _trials(request: HttpRequest, exploration: Exploration | None) -> Trials | None:
+    if exploration is None:
+        return None
+    counts: Counter[str] = Counter()
+    routes: set[str] = set()
+    for status, route, n in (
+        exploration.trials.values_list("status", "route").annotate(n=Count("pk")).order_by()
+    ):
+        counts[status] += n
+        routes.add(route)
+    status, route = request.GET.get("status", ""), request.GET.get("route", "")
+    rows = exploration.trials.defer("candidate").order_by("-pk")
+    if status in counts:
+        rows = rows.filter(status=status)
+    if route in routes:
+        rows = rows.filter(route=route)
+    page = Paginator(rows, TRIALS_SHOWN).get_page(request.GET.get("page"))
+    return Trials(rows, page, counts.most_common(), sorted(routes), status, route)
+
+
+def _chart(made: list[detail.Made]) -> charts.Figure | None:
+    timed = [one for one in made if one.measurement is not None]
+    return charts.times([_dot(one) for one in timed]) if timed else None
 
 
 def _dot(one: detail.Made) -> charts.Dot:
@@ -136,5 +191,5 @@ def _dot(one: detail.Made) -> charts.Dot:
         high=m.median_us + m.spread_us,
         default=m.default_us,
         hover=f"{name}<br>{wording.duration_us(m.median_us)} ± {wording.duration_us(m.spread_us)}"
-        f"<br>{wording.ratio(m.ratio_to_default)} the default's speed",
+        f"<br>{wording.ratio(m.ratio_to_default)} the default's speed, {one.samples} samples",
     )

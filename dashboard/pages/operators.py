@@ -2,31 +2,103 @@
 
 from __future__ import annotations
 
-from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
+from django.utils.functional import cached_property
 from django.views.decorators.http import require_safe
 
 from catalog.models import Method, Target
 from catalog.selectors import listing
-from dashboard.selectors.visible import visible
+from catalog.viewing import Viewer
+from dashboard.streaming import streamed
+from dashboard.tables import Column, Table
 
 PAGE_SIZE = 50
+COUNTED = 10_000
+"""Operators that are counted and paged through; filters narrow a longer list better than paging."""
+MOST_EXPORTED = 100_000
+_BATCH = 500
+_COLUMNS = (
+    Column("key", "Key", "code"),
+    Column("summary", "Operator"),
+    Column("op_type", "Type"),
+    Column("dtype", "Element type"),
+    Column("status", "Status", "badge"),
+    Column("reason", "Reason"),
+    Column("method", "Method"),
+    Column("route", "Route"),
+    Column("label", "Best"),
+    Column("median_us", "Time", "us"),
+    Column("default_us", "Default", "us"),
+    Column("ratio_to_default", "Speed-up", "ratio"),
+    Column("jobs", "Jobs", "count", figure="reuse"),
+    Column("models", "Models", "count"),
+    Column("hits", "Hits", "count", figure="hits"),
+    Column("misses", "Misses", "count", figure="misses"),
+    Column("hit_rate", "Hit rate", "percent", figure="hit_rate"),
+    Column("saved_us", "Time saved", "us", figure="saved"),
+    Column("created_at", "First asked", "when"),
+)
+
+
+class FoundPaginator(Paginator):  # type: ignore[type-arg]
+    """Counts up to a bound; ``more`` says that there are operators beyond it."""
+
+    @cached_property
+    def _counted(self) -> int:
+        found: Any = self.object_list
+        return int(found.count_up_to(COUNTED + 1))
+
+    @cached_property
+    def count(self) -> int:  # type: ignore[override]
+        return min(self._counted, COUNTED)
+
+    @property
+    def more(self) -> bool:
+        return self._counted > COUNTED
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """What the URL asks for, for whom."""
+
+    filters: listing.Filters
+    viewer: Viewer
+
+    def page(self, number: str | None) -> tuple[Page[Any], list[listing.Row]]:
+        found: Any = listing.operators(self.filters, self.viewer)
+        page = FoundPaginator(found, PAGE_SIZE).get_page(number)
+        return page, listing.rows(list(page.object_list), self.filters, self.viewer)
+
+    def every(self) -> Iterator[dict[str, Any]]:
+        """Rows of an export, some hundred at a time, up to the bound."""
+        ids = listing.operators(self.filters, self.viewer).ids(0, MOST_EXPORTED)
+        for start in range(0, len(ids), _BATCH):
+            some = listing.by_ids(ids[start : start + _BATCH])
+            yield from (_exported_row(row) for row in listing.rows(some, self.filters, self.viewer))
 
 
 @require_safe
-def operators(request: HttpRequest) -> HttpResponse:
-    filters = read_filters(request)
-    seen = visible(request.user)
-    page = Paginator(listing.operators(filters, seen), PAGE_SIZE).get_page(request.GET.get("page"))
-    context = {"filters": filters, "page": page, "rows": listing.rows(list(page.object_list), filters, seen)}
+def operators(request: HttpRequest) -> HttpResponseBase:
+    asked = _Listing(read_filters(request), request.viewer)  # type: ignore[attr-defined]
+    table = Table("operators", "Operators", _COLUMNS, ())
+    if (answer := streamed(request, table, asked.every)) is not None:
+        return answer
+    page, rows = asked.page(request.GET.get("page"))
+    context = {"filters": asked.filters, "page": page, "rows": rows, "table": table}
     if request.htmx:  # type: ignore[attr-defined]  # django_htmx's middleware puts it there
         response = render(request, "_operators_results.html", context)
     else:
+        op_types, dtypes = listing.kinds()
         context |= {
-            "op_types": listing.op_types(),
-            "dtypes": listing.dtypes(),
+            "op_types": op_types,
+            "dtypes": dtypes,
             "statuses": listing.STATUSES,
             "methods": Method.values,
             "targets": Target.objects.order_by("capability").only("key", "capability"),
@@ -39,7 +111,10 @@ def operators(request: HttpRequest) -> HttpResponse:
 
 def read_filters(request: HttpRequest) -> listing.Filters:
     """What the URL asks for; what it cannot mean is left out rather than refused: links live long."""
-    asked = {name: request.GET.get(name, "").strip()[:200] for name in ("q", "op_type", "dtype", "target")}
+    asked = {
+        name: request.GET.get(name, "").replace("\0", "").strip()[:200]
+        for name in ("q", "op_type", "dtype", "target")
+    }
     status, method, sort = (request.GET.get(name, "") for name in ("status", "method", "sort"))
     return listing.Filters(
         **asked,
@@ -47,3 +122,17 @@ def read_filters(request: HttpRequest) -> listing.Filters:
         method=method if method in Method.values else "",
         sort=sort if sort.removeprefix("-") in listing.SORTS else "-recent",
     )
+
+
+def _exported_row(row: listing.Row) -> dict[str, Any]:
+    best: dict[str, Any] = {}
+    if row.best is not None:
+        names = ("method", "route", "label", "median_us", "default_us", "ratio_to_default")
+        best = {name: getattr(row.best, name) for name in names}
+    operator = {
+        name: getattr(row.operator, name) for name in ("key", "summary", "op_type", "dtype", "created_at")
+    }
+    lookups = {
+        name: getattr(row, name) for name in ("jobs", "models", "hits", "misses", "hit_rate", "saved_us")
+    }
+    return operator | best | lookups | {"status": row.status, "reason": row.reason}

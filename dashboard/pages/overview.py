@@ -1,55 +1,85 @@
-"""The overview: hit rate, queues and why something waits, what is explored now, workers."""
+"""The overview: hit rate, reuse, what was saved and what it took, what waits, who works, money."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from catalog.selectors import traffic
-from dashboard import charts
+from catalog.errors import RequestError
+from catalog.models import Operator, Organisation
+from catalog.selectors import statistics, statistics_operators
+from catalog.timerange import RANGES, TimeRange, parse_range
+from catalog.viewing import Viewer
+from dashboard import charts, charts_traffic, wording
+from dashboard.billing import selectors as billing
+from dashboard.pages import overview_tables as tables
 from dashboard.pages.live import Part
 from dashboard.selectors import running
-from dashboard.selectors.visible import visible
+from dashboard.tables import exported
+from tuning.statistics import collecting, paid_back, waiting
 
-RANGES = {"24h": timedelta(hours=24), "7d": timedelta(days=7), "30d": timedelta(days=30)}
+_REASONS = 8
 
 
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
-    seen = visible(request.user)
-    totals = traffic.totals(seen)
-    if not totals.operators:
+    viewer = looked_at(request)
+    if not Operator.objects.exists():
         context = {"workers": running.workers(), "host": request.build_absolute_uri("/").rstrip("/")}
         return render(request, "overview_empty.html", context)
-    now = timezone.now()
-    chosen = request.GET.get("range", "")
-    if chosen not in RANGES:
-        began = traffic.began()
-        chosen = "24h" if began is None or now - began < RANGES["24h"] else "7d"
-    slots = traffic.lookups(now - RANGES[chosen], now, by_day=chosen == "30d")
-    wins = traffic.wins_by_method(seen)
-    hits, misses = sum(slot.hits for slot in slots), sum(slot.misses for slot in slots)
-    figures = {
-        "totals": totals,
-        "wins": wins,
-        "win_shares": {name: n / max(wins.values()) for name, n in wins.items()},
+    chosen = chosen_range(request, viewer)
+    slots = statistics.slots(viewer, chosen)
+    spent = paid_back.spent(viewer, chosen)
+    catalogue = statistics.catalogue(viewer)
+    shown = {
+        "traffic_table": tables.traffic(slots),
+        "saved_table": tables.saved(slots, spent),
+        "routes_table": tables.routes(statistics.routes(viewer, chosen)),
+        "reused_table": tables.operators(
+            "reused", "Most reused operators", statistics_operators.top(viewer, "-jobs")
+        ),
+        "savers_table": tables.operators(
+            "savers", "Operators that saved most", statistics_operators.top(viewer, "-saved")
+        ),
+        "wins_table": tables.wins(catalogue),
+    }
+    if (answer := exported(request, *shown.values())) is not None:
+        return answer
+    by = request.GET.get("by", "")
+    by = by if by in charts_traffic.COUNTED else "lookups"
+    total = statistics.total(slots)
+    context = shown | {
+        "by": by,
+        "counted_by": charts_traffic.COUNTED,
+        "rate_figure": charts_traffic.COUNTED[by][2],
+        "hit_rate": getattr(total, charts_traffic.COUNTED[by][2]),
+        "total": total,
+        "catalogue": catalogue,
+        "win_shares": {name: n / max(catalogue.wins.values()) for name, n in catalogue.wins.items()},
         "methods": charts.METHODS,
-        "ranges": list(RANGES),
+        "reuse": statistics.reuse(viewer),
+        "jobs": statistics.jobs_served(viewer),
+        "paid": paid_back.paid_back(viewer),
         "chosen": chosen,
-        "slots": [slot for slot in slots if slot.hits + slot.misses][::-1],
-        "asked": hits + misses,
-        "hits": hits,
-        "hit_rate": hits / (hits + misses) if hits + misses else None,
-        "chart": charts.hit_rate(slots),
-        "waits": running.waits(seen),
+        "ranges": list(RANGES),
+        "organisations": Organisation.objects.order_by("name") if viewer.sees_all else (),
+        "focus": viewer.focus,
+        "chart": charts_traffic.hit_rate(slots, by) if total.lookups else None,
+        "saved_chart": charts_traffic.saved(slots, spent) if total.hits or spent else None,
+        "has_spent": bool(spent),
+        "waits": running.waits(viewer.shown()),
+        "money": _money(viewer, chosen),
+        "rolled_up_at": statistics.rolled_up_at(),
         "live": _live(request).html,
     }
-    return render(request, "overview.html", figures)
+    return render(request, "overview.html", context)
 
 
 @require_safe
@@ -58,15 +88,50 @@ def live(request: HttpRequest) -> HttpResponse:
     return _live(request).response()
 
 
+def looked_at(request: HttpRequest) -> Viewer:
+    """Who looks; with ``?org=<id>`` at one organisation, where that is open to them."""
+    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    number = request.GET.get("org", "")
+    known = number.isascii() and number.isdigit() and len(number) < 19
+    return viewer.focused(int(number)) if known else viewer
+
+
+def chosen_range(request: HttpRequest, viewer: Viewer) -> TimeRange:
+    """What the URL asks for. Where it asks for nothing: a week, or a day while there is no more; where it
+    cannot be understood, the same and a sentence."""
+    began = None
+    if not any(request.GET.get(name) for name in ("range", "since", "until")):
+        began = statistics.began(viewer)
+    default = "24h" if began and timezone.now() - began < timedelta(hours=24) else "7d"
+    try:
+        return parse_range(request.GET, default)
+    except RequestError as refused:
+        messages.warning(request, f"{refused} Shown are the last {default}.")
+        return parse_range({}, default)
+
+
+def _money(viewer: Viewer, chosen: TimeRange) -> dict[str, Any] | None:
+    """The bill in short, for who may see one."""
+    if not viewer.may_bill:
+        return None
+    totals = billing.totals(viewer.owned(), *billing.days_of(chosen))
+    account = billing.account_of(viewer.focus) if viewer.focus is not None else None
+    return {
+        "charged": [(wording.money(sum_.charged_micros, sum_.currency), sum_.hits_billed) for sum_ in totals],
+        "credit": wording.money(account.balance_micros, account.currency) if account else None,
+    }
+
+
 def _live(request: HttpRequest) -> Part:
-    seen = visible(request.user)
-    queues = running.queues(seen)
+    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    seen, now = viewer.shown(), timezone.now()
+    state = waiting.waiting(viewer)
     context = {
-        "queues": queues,
-        "queued": sum(queue.queued for queue in queues),
-        "running_now": sum(queue.running for queue in queues),
-        "explored_today": running.finished_since(seen, timezone.now() - timedelta(hours=24)),
-        "reasons": traffic.misses_by_reason(seen),
+        "waiting": state,
+        "oldest_s": state.oldest_s(now),
+        "queues": running.queues(seen),
+        "explored_today": running.finished_since(seen, now - timedelta(hours=24)),
+        "reasons": collecting.reasons(seen, _REASONS),
         "recent": running.recent(seen),
         "workers": running.workers(),
         "pauses": running.pauses(),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db.models import Q
 
-from catalog.models import Implementation, Operator
+from catalog.models import Implementation, Measurement, Operator
 from catalog.selectors import detail
+from dashboard.charts_methods import Point
 from tuning.models import Revalidated, Verdict
 
+_SAME_MOMENT = timedelta(seconds=5)  # evidence is kept and published in one transaction
 _SAYS = {
     Verdict.WAITING: "waits to be measured again",
     Verdict.RESTORED: "restored from what had been measured",
@@ -75,3 +78,36 @@ def _again(one: Revalidated) -> Event:
     return Event(
         row.asked_at, "environment", method, one.route, _SAYS[Verdict(one.verdict)], what, str(row.after)
     )
+
+
+def leaders(operator: Operator, place: detail.Place, visible: Q, limit: int = 200) -> list[Point]:
+    """Who led since when, and by how much over the default: the oldest first.
+
+    The ratio is that of the evidence which there was at that moment; where all of it is newer (it was
+    measured again), the oldest.
+    """
+    changes = [row for row in reversed(detail.history(operator, place, visible, limit)) if row.after]
+    evidence: dict[int, list[Measurement]] = defaultdict(list)
+    made = {row.after_id for row in changes}
+    taken = Measurement.objects.filter(implementation__in=made).defer("samples_us").order_by("created_at")
+    for one in taken:
+        evidence[one.implementation_id].append(one)
+    points = []
+    for row in changes:
+        known = evidence.get(row.after_id or 0)
+        if row.after is None or not known:
+            continue
+        before = [one for one in known if one.created_at <= row.created_at + _SAME_MOMENT]
+        m = before[-1] if before else known[0]
+        points.append(
+            Point(
+                row.created_at,
+                f"{row.after.route} · {row.after.label}" if row.after.label else row.after.route,
+                row.after.method,
+                m.ratio_to_default,
+                m.ratio_low,
+                m.ratio_high,
+                row.reason,
+            )
+        )
+    return points

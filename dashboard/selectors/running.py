@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from django.db.models import Case, Count, Q, QuerySet, Value, When
-from django.utils import timezone
+from django.db.models import Count, Q, QuerySet
 
-from tuning import environments, models
-from tuning.conf import conf
+from tuning import models
+from tuning.statistics.workers import WorkerRow, workers
+
+__all__ = [
+    "ACTIVE",
+    "Queue",
+    "Waits",
+    "WorkerRow",
+    "explorations",
+    "finished_since",
+    "pauses",
+    "queues",
+    "recent",
+    "waits",
+    "workers",
+]
 
 ACTIVE = (models.State.RUNNING, models.State.QUEUED, models.State.PAUSED)
 
@@ -28,17 +40,6 @@ class Queue:
     @property
     def queued(self) -> int:
         return sum(self.by_priority)
-
-
-@dataclass(frozen=True)
-class WorkerRow:
-    """A worker and how it does."""
-
-    worker: models.Worker
-    state: str  # "alive", "silent" or "stopped"
-    available: Sequence[tuple[str, dict]]
-    unavailable: Sequence[tuple[str, dict]]
-    undeclared: Sequence[tuple[str, str]]  # route, and how its versions differ from the declared ones
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,12 @@ def explorations(visible: Q) -> QuerySet[models.Exploration]:
 
 
 def recent(visible: Q, limit: int = 8) -> list[models.Exploration]:
-    """Those that run now, then the latest to have moved."""
-    first = Case(When(state=models.State.RUNNING, then=Value(0)), default=Value(1))
-    return list(explorations(visible).order_by(first, "-updated_at", "-pk")[:limit])
+    """Those that run now, then the latest to have moved: each found by an index."""
+    latest = explorations(visible).order_by("-updated_at", "-pk")
+    running = list(latest.filter(state=models.State.RUNNING)[:limit])
+    rest = latest[: limit * 2] if len(running) < limit else ()
+    shown = {row.pk for row in running}
+    return [*running, *(row for row in rest if row.pk not in shown)][:limit]
 
 
 def finished_since(visible: Q, moment: datetime) -> int:
@@ -108,39 +112,6 @@ def waits(visible: Q, latest: int = 500) -> Waits:
         return Waits(0, None, None)
     last = len(seconds) - 1
     return Waits(len(seconds), seconds[round(last * 0.5)], seconds[round(last * 0.95)])
-
-
-def workers(limit: int = 40) -> list[WorkerRow]:
-    """Workers that run, or fell silent within a day, or were stopped just now; those alive first."""
-    now = timezone.now()
-    found = models.Worker.objects.select_related("target").filter(last_seen_at__gte=now - timedelta(days=1))
-    found = found.filter(Q(stopped_at=None) | Q(stopped_at__gte=now - timedelta(minutes=10)))
-    differing = environments.undeclared()
-    made = [
-        _worker_row(worker, now, differing)
-        for worker in found.order_by("stopped_at", "-last_seen_at")[:limit]
-    ]
-    order = {"alive": 0, "silent": 1, "stopped": 2}
-    return sorted(made, key=lambda row: (order[row.state], row.worker.name))
-
-
-def _worker_row(worker: models.Worker, now: datetime, differing: Mapping[tuple[str, str], str]) -> WorkerRow:
-    if worker.stopped_at is not None:
-        state = "stopped"
-    else:
-        # A supervisor reports every few seconds; unheard for longer than a target counts as served is lost.
-        silent_after = timedelta(seconds=conf().served_s)
-        state = "alive" if now - worker.last_seen_at < silent_after else "silent"
-    routes = list(worker.routes.items())
-    return WorkerRow(
-        worker,
-        state,
-        available=[(name, facts) for name, facts in routes if facts.get("available")],
-        unavailable=[(name, facts) for name, facts in routes if not facts.get("available")],
-        undeclared=[
-            (name, differing[worker.name, name]) for name, _ in routes if (worker.name, name) in differing
-        ],
-    )
 
 
 def pauses() -> list[models.Pause]:

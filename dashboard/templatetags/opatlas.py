@@ -35,6 +35,7 @@ register.filter("ratio", _or_nothing(wording.ratio))
 register.filter("percent", _or_nothing(wording.percent))
 register.filter("compact", _or_nothing(wording.compact))
 register.filter("quantity", _or_nothing(wording.quantity))
+register.filter("significant", _or_nothing(wording.significant))
 register.filter("scientific", _or_nothing(wording.scientific))
 register.filter("short_key", wording.short_key)
 
@@ -56,6 +57,9 @@ _BADGES = {
     "discarded": ("slash", "calm"),
     "unsupported": ("slash", "calm"),
     "slower": ("down", "calm"),
+    "better": ("check", "good"),
+    "worse": ("down", "bad"),
+    "same": ("dash", "calm"),
     "stopped": ("slash", "calm"),
     "unknown": ("dash", "calm"),
     "noisy": ("warn", "warn"),
@@ -67,8 +71,24 @@ _BADGES = {
     "superseded": ("slash", "calm"),
     "noted": ("dash", "calm"),
     "silent": ("warn", "warn"),
+    "pending": ("clock", "calm"),
+    "delivered": ("check", "good"),
+    "enabled": ("check", "good"),
+    "failing": ("warn", "warn"),
+    "disabled": ("slash", "bad"),
+    "charge": ("down", "calm"),
+    "credit": ("check", "good"),
+    "adjustment": ("dash", "calm"),
+    "refund": ("arrow", "warn"),
 }
 _SAID = {"dead": "given up", "promoted": "exploring", "awaiting": "awaiting approval"}
+
+
+@register.simple_tag
+def money(millionths: int | None, currency: str = "", digits: int = 6) -> str:
+    """An amount with its currency; ``digits`` after the point where fewer than there are say enough."""
+    step = 10 ** (6 - digits)
+    return wording.money(None if millionths is None else round(millionths / step) * step, currency or "")
 
 
 @register.simple_tag

@@ -32,7 +32,7 @@ class Command(BaseCommand):
             data = Path(model).read_bytes() if Path(model).exists() else sample_model(model)
             extraction = extract(data)
             self.run(Path(model).stem, data, extraction, budget_s, report)
-        except (OpatlasError, StackError, TimeoutError) as error:
+        except (OpatlasError, StackError) as error:
             raise CommandError(str(error)) from error
 
     def run(self, name: str, data: bytes, extraction: Any, budget_s: float, report: Path) -> None:

@@ -15,7 +15,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from catalog import services
-from catalog.models import ApiKey
+from catalog.models import ApiKey, Membership, Role
 from dashboard.stack import Stack, StackError, port_is_free
 
 
@@ -58,7 +58,10 @@ class Command(BaseCommand):
         users = get_user_model()
         if not users.objects.exists():
             password = secrets.token_urlsafe(12)
-            users.objects.create_superuser("admin", password=password)
+            admin = users.objects.create_superuser("admin", password=password)
+            Membership.objects.create(
+                user=admin, organisation=services.default_organisation(), role=Role.ADMIN
+            )
             self.stdout.write(f"First administrator: admin / {password}   (shown once)")
         if not ApiKey.objects.exists():
             _, secret = services.create_api_key(

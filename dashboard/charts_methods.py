@@ -1,0 +1,236 @@
+"""Charts about methods, environments and one operator's history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from catalog.sizes import SIZE_LABELS
+from dashboard import wording
+from dashboard.charts import (
+    DASHED,
+    FONT,
+    METHODS,
+    SYMBOLS,
+    Figure,
+    axis_title,
+    name_rows,
+    new_layout,
+    shortened,
+)
+from tuning.models import FailureReason
+from tuning.statistics.environments import Pair
+from tuning.statistics.methods import Cell, Fares
+
+MARKS = {"library": "●", "compiler": "◆", "manual": "▲"}
+"""The methods' shapes as letters, for cells of the heat map."""
+_WAITED = {
+    0.01: "10 ms", 0.1: "100 ms", 1: "1 s", 10: "10 s", 60: "1 min", 600: "10 min", 3600: "1 h",
+    36_000: "10 h", 864_000: "10 d",
+}  # fmt: skip
+_CHANGES = {
+    "worse": ("$bad", "triangle-down"),
+    "same": ("$default", "circle"),
+    "better": ("$good", "triangle-up"),
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """Who led from a moment on, and by how much over the default."""
+
+    at: datetime
+    name: str
+    method: str
+    ratio: float
+    low: float
+    high: float
+    reason: str = ""
+
+
+def found_and_won(rows: Sequence[Fares]) -> Figure:
+    """Bars: operators found, and of them those won, by route or method."""
+    layout = new_layout(max(32 * len(rows) + 66, 150))
+    layout |= {"barmode": "overlay", "bargap": 0.38}
+    layout["xaxis"] |= {"title": axis_title("operators"), "rangemode": "tozero"}
+    name_rows(layout, [row.name for row in rows])
+    layout["yaxis"]["showgrid"] = False
+    places = [-number for number in range(len(rows))]
+    common = {"type": "bar", "orientation": "h", "y": places, "hoverinfo": "text", "textposition": "none"}
+    texts = [f"{row.name}: found {row.found:,}, won {row.won:,}" for row in rows]
+    return {
+        "data": [
+            {**common, "name": "found", "x": [row.found for row in rows], "text": texts,
+             "marker": {"color": "$saved"}},
+            {**common, "name": "won", "x": [row.won for row in rows], "text": texts,
+             "marker": {"color": [f"${row.method}" for row in rows]}},
+        ],
+        "layout": layout,
+    }  # fmt: skip
+
+
+def waits(rows: Sequence[Fares]) -> Figure:
+    """Dots: seconds from the miss to the first result (hollow) and to the best (filled), by route."""
+    shown = [row for row in rows if row.first_result_s is not None]
+    layout = new_layout(max(32 * len(shown) + 66, 150))
+    layout["xaxis"] |= {"title": axis_title("time after the miss (logarithmic)"), "type": "log"}
+    layout["xaxis"] |= {"tickvals": list(_WAITED), "ticktext": list(_WAITED.values()), "minor": {"ticks": ""}}
+    name_rows(layout, [row.name for row in shown])
+    data: list[dict[str, Any]] = []
+    for number, row in enumerate(shown):
+        first, best = max(row.first_result_s or 0, 1e-3), max(row.best_s or 0, 1e-3)
+        said = f"{row.name}: first {wording.duration_s(first)}, best {wording.duration_s(best)}"
+        line = {"color": f"${row.method}", "width": 2}
+        data.append(
+            {
+                "type": "scatter", "mode": "lines+markers", "x": [first, best], "y": [-number, -number],
+                "text": [said, said], "hoverinfo": "text", "line": line,
+                "marker": {
+                    "color": f"${row.method}", "size": 11, "line": line,
+                    "symbol": [f"{SYMBOLS[row.method]}-open", SYMBOLS[row.method]],
+                },
+            }
+        )  # fmt: skip
+    return {"data": data, "layout": layout}
+
+
+def heat_map(cells: Sequence[Cell], op_types: Sequence[str]) -> Figure:
+    """Op type × size: who wins most there, as colour, shape and words, and its share of the operators."""
+    rows = {name: number for number, name in enumerate(op_types)}
+    shown = [cell for cell in cells if cell.op_type in rows]
+    z: list[list[int | None]] = [[None] * len(SIZE_LABELS) for _ in op_types]
+    hover = [[""] * len(SIZE_LABELS) for _ in op_types]
+    for cell in shown:
+        z[rows[cell.op_type]][cell.size_class] = METHODS.index(cell.leader[1])
+        hover[rows[cell.op_type]][cell.size_class] = _cell_hover(cell)
+    layout = new_layout(max(46 * len(op_types) + 70, 180))
+    layout["xaxis"] |= {
+        "title": axis_title("bytes that one run moves"),
+        "showgrid": False,
+        "type": "category",
+    }
+    layout["xaxis"] |= {"range": [-0.5, len(SIZE_LABELS) - 0.5]}
+    name_rows(layout, op_types)
+    layout["yaxis"] |= {"showgrid": False, "range": [0.5 - len(op_types), 0.5]}
+    layout["annotations"] = [
+        {
+            "x": SIZE_LABELS[cell.size_class], "y": -rows[cell.op_type], "showarrow": False,
+            "text": f"{MARKS[cell.leader[1]]} {shortened(cell.leader[0], 12)}"
+            f"<br>{wording.percent(cell.share)} of {wording.compact(cell.operators)}",
+            "font": {**FONT, "size": 11, "color": "$text"},
+        }
+        for cell in shown
+    ]  # fmt: skip
+    return {"data": [_heat(z, hover, len(op_types))], "layout": layout}
+
+
+def _heat(z: list[list[int | None]], hover: list[list[str]], rows: int) -> dict[str, Any]:
+    """Three bands of one colour each; faint, so that words on them can be read in both themes."""
+    bands = [
+        [edge, f"${name}"] for number, name in enumerate(METHODS) for edge in (number / 3, (number + 1) / 3)
+    ]
+    return {
+        "type": "heatmap", "z": z, "x": list(SIZE_LABELS), "y": [-row for row in range(rows)], "text": hover,
+        "hoverinfo": "text", "hoverongaps": False, "zmin": -0.5, "zmax": 2.5, "colorscale": bands,
+        "showscale": False, "xgap": 3, "ygap": 3, "opacity": 0.3,
+    }  # fmt: skip
+
+
+def _cell_hover(cell: Cell) -> str:
+    wins = "<br>".join(f"{MARKS[method]} {name}: {count:,}" for name, method, count in cell.wins[:6])
+    return (
+        f"{cell.op_type}, {cell.size}: {cell.operators:,} operators<br>{wins}"
+        f"<br>{wording.ratio(cell.speedup)} the default's speed"
+    )
+
+
+def failures(rows: Sequence[FailureReason], most: int = 12) -> Figure:
+    """Bars: the most frequent reasons, by the route's method."""
+    shown = rows[:most]
+    layout = new_layout(max(27 * len(shown) + 66, 150))
+    layout |= {"bargap": 0.36}
+    layout["xaxis"] |= {"title": axis_title("trials"), "rangemode": "tozero"}
+    name_rows(layout, [shortened(f"{row.route}: {row.reason or row.status}", 58) for row in shown])
+    layout["yaxis"]["showgrid"] = False
+    bars = {
+        "type": "bar", "orientation": "h", "x": [row.count for row in shown],
+        "y": [-number for number in range(len(shown))], "hoverinfo": "text", "textposition": "none",
+        "text": [f"{row.route}, {row.status}: {row.count:,}<br>{row.reason}" for row in shown],
+        "marker": {"color": [f"${row.method}" for row in shown]},
+    }  # fmt: skip
+    return {"data": [bars], "layout": layout}
+
+
+def changes(pairs: Sequence[Pair], most: int = 40) -> Figure:
+    """Dots with 95 % intervals: B's speed against A's, the worst first; the ends where there are too many."""
+    ordered = sorted(pairs, key=lambda pair: pair.change.factor)
+    shown = ordered if len(ordered) <= most else [*ordered[: most // 2], *ordered[-most // 2 :]]
+    layout = new_layout(max(26 * len(shown) + 74, 160))
+    layout["xaxis"] |= {
+        "title": axis_title("speed in B against A"),
+        "type": "log",
+        "ticksuffix": "×",
+        "nticks": 7,
+    }
+    name_rows(layout, [shortened(f"{pair.summary} · {pair.route}", 52) for pair in shown])
+    layout["shapes"] = [{"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": 1, "x1": 1, "line": DASHED}]
+    return {"data": [_change_dots(shown, verdict) for verdict in _CHANGES], "layout": layout}
+
+
+def _change_dots(shown: Sequence[Pair], verdict: str) -> dict[str, Any]:
+    colour, symbol = _CHANGES[verdict]
+    mine = [(row, pair) for row, pair in enumerate(shown) if pair.verdict == verdict]
+    return {
+        "type": "scatter", "mode": "markers", "name": verdict,
+        "x": [pair.change.factor for _, pair in mine],
+        "y": [-row for row, _ in mine],
+        "hoverinfo": "text",
+        "text": [
+            f"{pair.summary}<br>{pair.route} · {pair.label}<br>{wording.ratio(pair.change.factor)}"
+            f" ({wording.ratio(pair.change.low)} – {wording.ratio(pair.change.high)}): {verdict}"
+            for _, pair in mine
+        ],
+        "error_x": {
+            "type": "data", "symmetric": False, "color": colour, "thickness": 1.5, "width": 4,
+            "array": [pair.change.high - pair.change.factor for _, pair in mine],
+            "arrayminus": [pair.change.factor - pair.change.low for _, pair in mine],
+        },
+        "marker": {"color": colour, "symbol": symbol, "size": 10},
+    }  # fmt: skip
+
+
+def best_over_time(points: Sequence[Point], until: datetime) -> Figure:
+    """Steps: the best's speed against the default, and who made it."""
+    layout = new_layout(220)
+    layout["xaxis"] |= {"type": "date", "showgrid": False, "nticks": 6}
+    layout["yaxis"] |= {"ticksuffix": "×", "rangemode": "tozero", "title": axis_title("over the default")}
+    layout["shapes"] = [{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1, "line": DASHED}]
+    steps = [*points, Point(until, points[-1].name, points[-1].method, points[-1].ratio, 0, 0)]
+    line = {
+        "type": "scatter", "mode": "lines", "x": [one.at.isoformat() for one in steps],
+        "y": [one.ratio for one in steps], "hoverinfo": "skip",
+        "line": {"color": "$muted", "width": 1.5, "shape": "hv"},
+    }  # fmt: skip
+    data: list[dict[str, Any]] = [line]
+    for method in METHODS:
+        mine = [one for one in points if one.method == method]
+        data.append(
+            {
+                "type": "scatter", "mode": "markers", "name": method, "hoverinfo": "text",
+                "x": [one.at.isoformat() for one in mine], "y": [one.ratio for one in mine],
+                "text": [
+                    f"{one.name}<br>{wording.ratio(one.ratio)} ({wording.ratio(one.low)} – "
+                    f"{wording.ratio(one.high)})<br>{one.at:%Y-%m-%d %H:%M}"
+                    for one in mine
+                ],
+                "error_y": {
+                    "type": "data", "symmetric": False, "color": f"${method}", "thickness": 1.2, "width": 3,
+                    "array": [max(one.high - one.ratio, 0) for one in mine],
+                    "arrayminus": [max(one.ratio - one.low, 0) for one in mine],
+                },
+                "marker": {"color": f"${method}", "symbol": SYMBOLS[method], "size": 10},
+            }
+        )  # fmt: skip
+    return {"data": data, "layout": layout}

@@ -1,0 +1,85 @@
+"""The courier: one process that does what neither a request nor a worker should wait for.
+
+It keeps the rollups fresh, gathers notifications and delivers what leaves the service (mail, webhooks, push).
+Chores are named by where they live and imported when the courier starts; each is a function without arguments
+that may be killed anywhere and repeated. One courier at a time works, under a lease; others stand by.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.db import DatabaseError, close_old_connections
+from django.utils.module_loading import import_string
+
+from dashboard.operation.chores import Logbook
+from tuning.leases import Holder
+
+logger = logging.getLogger(__name__)
+
+NAME = "courier"
+
+
+@dataclass(frozen=True)
+class Chore:
+    """``call`` is a dotted path. A chore that fails is logged, and tried again when it is next due."""
+
+    call: str
+    every_s: float
+
+
+CHORES = (
+    Chore("catalog.services.rollups.keep_rollups_fresh", 2.0),
+    Chore("tuning.statistics.paid_back.refresh_when_due", 5.0),
+    Chore("tuning.statistics.efforts.refresh_efforts_when_due", 5.0),
+    Chore("dashboard.notifications.gathering.gather", 2.0),
+    Chore("dashboard.notifications.delivering.deliver", 2.0),
+    Chore("dashboard.webhooks.delivering.deliver", 1.0),
+)
+
+
+class Courier:
+    """Runs chores when they are due."""
+
+    def __init__(self, chores: tuple[Chore, ...] = CHORES) -> None:
+        self._calls: list[tuple[Chore, Callable[[], object]]] = [
+            (chore, import_string(chore.call)) for chore in chores
+        ]
+        self._due_at = dict.fromkeys(chores, 0.0)
+        self._holder = Holder(NAME, f"{socket.gethostname()}-{os.getpid()}", lease_s=30.0)
+        self._logbook = Logbook()
+        self.stop = threading.Event()
+
+    def run(self) -> None:
+        """Until ``stop`` is set."""
+        while not self.stop.is_set():
+            try:
+                if self._holder.hold():
+                    self.round()
+            except DatabaseError as error:
+                logger.warning("The courier cannot reach the database (%s); trying again.", error)
+            close_old_connections()
+            self.stop.wait(0.5)
+        self._holder.resign()
+
+    def round(self) -> None:
+        """Every chore that is due, once."""
+        for chore, call in self._calls:
+            if self.stop.is_set() or time.monotonic() < self._due_at[chore]:
+                continue
+            began, error = time.monotonic(), ""
+            try:
+                call()
+            except Exception as failure:
+                logger.exception("The chore %s failed.", chore.call)
+                error = f"{type(failure).__name__}: {failure}"
+            self._logbook.note(chore.call, time.monotonic() - began, error)
+            # Counted from its end: a slow chore leaves room for the others.
+            self._due_at[chore] = time.monotonic() + chore.every_s
+            self._holder.hold()

@@ -1,0 +1,74 @@
+"""The audit log: who did what, when, from where."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from catalog.errors import RequestError
+from catalog.models import AuditEntry
+from catalog.selectors import audited
+from catalog.timerange import RANGES, parse_range
+from catalog.viewing import ADMINISTER
+from dashboard.pages.own import viewer_of_request
+from dashboard.tables import Column, Table, exported
+
+PAGE_SIZE = 100
+EXPORTED = 10_000
+_COLUMNS = [
+    Column("at", "When", "when"),
+    Column("actor", "Who"),
+    Column("action", "What", "code"),
+    Column("subject", "To what"),
+    Column("organisation", "Organisation"),
+    Column("detail", "Detail"),
+    Column("address", "From", "code"),
+    Column("request_id", "Request", "code"),
+]
+
+
+@require_safe
+def audit_log(request: HttpRequest) -> HttpResponse:
+    viewer = viewer_of_request(request)
+    if not (viewer.may(ADMINISTER) or any(ADMINISTER in allowed for allowed in viewer.roles.values())):
+        raise PermissionDenied("Only administrators see the audit log.")
+    try:
+        during = parse_range(request.GET)
+    except RequestError as error:
+        messages.error(request, str(error))
+        during = parse_range({})
+    actor, action = (
+        request.GET.get(name, "").strip()[:100].replace("\0", "") for name in ("actor", "action")
+    )
+    rows = audited.narrowed(audited.entries(viewer), actor=actor, action=action, during=during)
+    page = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
+    every = map(_row, rows[:EXPORTED].iterator()) if "export" in request.GET else None
+    table = Table(
+        "audit", "Audit log", _COLUMNS, [_row(one) for one in page.object_list],
+        empty="Nothing was done in this time.", every=every,
+    )  # fmt: skip
+    if (answer := exported(request, table)) is not None:
+        return answer
+    context = {"table": table, "page": page, "range": during, "ranges": RANGES, "actor": actor,
+               "action": action}  # fmt: skip
+    return render(request, "audit.html", context)
+
+
+def _row(one: AuditEntry) -> dict[str, Any]:
+    return {
+        "at": one.at,
+        "actor": one.actor,
+        "action": one.action,
+        "subject": one.subject,
+        "organisation": one.organisation.name if one.organisation else "",
+        "detail": json.dumps(one.detail, sort_keys=True, ensure_ascii=False) if one.detail else "",
+        "address": one.address,
+        "request_id": one.request_id,
+    }

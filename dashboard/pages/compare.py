@@ -1,0 +1,106 @@
+"""Two environments of a target side by side: what another version changed, regressions first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from catalog.models import Target
+from dashboard import charts_methods
+from dashboard.tables import Column, Table, exported
+from tuning.statistics import environments
+from tuning.statistics.comparing import share
+from tuning.statistics.environments import Compared, Known, Pair
+
+_SHOWN = 200
+# Verdict → the state whose mark it has (dashboard.templatetags.opatlas.badge).
+_MARKS = {"worse": "noisy", "better": "ok", "same": "unknown"}
+
+
+@require_safe
+def compare_page(request: HttpRequest) -> HttpResponse:
+    targets = list(Target.objects.defer("description").order_by("capability", "pk"))
+    target = next((one for one in targets if one.key == request.GET.get("target")), None)
+    seen = request.viewer.shown()  # type: ignore[attr-defined]
+    target = target or _first_with_two(targets, seen)
+    known = environments.known(target, seen) if target else []
+    a, b, wrong = _chosen(request, target, known)
+    compared = None
+    if target and a and b:
+        compared = environments.compare_environments(target, a.environment, b.environment, seen)
+    table = _table(compared)
+    if (answer := exported(request, table)) is not None:
+        return answer
+    context = {
+        "targets": targets, "target": target, "known": known, "a": a, "b": b, "wrong": wrong,
+        "compared": compared, "table": table,
+        "counts": compared.counts if compared else {},
+        "chart": charts_methods.changes(compared.pairs) if compared and compared.pairs else None,
+        "more": max(0, len(compared.pairs) - _SHOWN) if compared else 0,
+    }  # fmt: skip
+    return render(request, "compare.html", context)
+
+
+def _first_with_two(targets: Sequence[Target], seen: Q) -> Target | None:
+    """Where there is something to compare, else any."""
+    for target in targets[:20]:
+        if environments.suggested(environments.known(target, seen)):
+            return target
+    return targets[0] if targets else None
+
+
+def _chosen(
+    request: HttpRequest, target: Target | None, known: Sequence[Known]
+) -> tuple[Known | None, Known | None, str]:
+    """A, B, and one sentence about what was asked for and cannot be."""
+    named = {one.environment.digest: one for one in known}
+    asked = [request.GET.get(name, "") for name in ("a", "b")]
+    if not any(asked):
+        both = environments.suggested(known)
+        return (*both, "") if both else (None, None, "")
+    a, b = (named.get(digest) for digest in asked)
+    if a is None or b is None:
+        return a, b, "Choose two environments that have evidence on this target."
+    if a is b:
+        return a, b, "A and B are the same environment: nothing can have changed."
+    return a, b, ""
+
+
+def _table(compared: Compared | None) -> Table:
+    columns = [
+        Column("verdict", "Verdict", "badge"),
+        Column("operator", "Operator", link="address"),
+        Column("route", "Route", "method"),
+        Column("candidate", "Candidate"),
+        Column("setting", "Setting"),
+        Column("ratio_a", "In A", "ratio", figure="operator_speedup"),
+        Column("ratio_b", "In B", "ratio", figure="operator_speedup"),
+        Column("change", "Change", "ratio", figure="environment_change"),
+        Column("change_low", "from", "ratio"),
+        Column("change_high", "to", "ratio"),
+        Column("confidence", "Confidence", figure="comparison_confidence"),
+        Column("samples", "Samples"),
+    ]
+    if compared and compared.default_changed:
+        columns.append(Column("note", "Note"))
+    rows = [_row(pair) for pair in compared.pairs] if compared else []
+    empty = "No candidate was measured in both environments."
+    return Table("changes", "Changes from A to B", columns, rows[:_SHOWN], every=rows, empty=empty)
+
+
+def _row(pair: Pair) -> dict[str, Any]:
+    return {
+        "verdict": pair.verdict, "mark": _MARKS[pair.verdict], "operator": pair.summary, "route": pair.route,
+        "method": pair.method, "candidate": pair.label, "setting": pair.setting, "ratio_a": pair.ratio_a,
+        "ratio_b": pair.ratio_b, "change": pair.change.factor, "change_low": pair.change.low,
+        "change_high": pair.change.high, "confidence": share(pair.change.confidence),
+        "samples": f"{pair.change.samples[1]} and {pair.change.samples[0]}",
+        "note": "another default" if pair.default_changed else "",
+        "address": reverse("operator", args=[pair.operator]),
+    }  # fmt: skip

@@ -1,0 +1,31 @@
+"""What every figure means and how it is counted."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from catalog.figures import GROUPS
+from dashboard.tables import Column, Table, exported
+
+_COLUMNS = (
+    Column("name", "Name", "code"),
+    Column("title", "Figure"),
+    Column("unit", "In"),
+    Column("meaning", "Meaning"),
+    Column("formula", "Counted as"),
+    Column("source", "From"),
+)
+
+
+@require_safe
+def definitions(request: HttpRequest) -> HttpResponse:
+    rows = [asdict(figure) for _, figures in GROUPS for figure in figures]
+    table = Table("definitions", "Definitions", _COLUMNS, rows)
+    if (answer := exported(request, table)) is not None:
+        return answer
+    groups = [(title, figures) for title, figures in GROUPS if figures]
+    return render(request, "definitions.html", {"groups": groups, "table": table})

@@ -1,0 +1,104 @@
+"""Jobs: what each asked for, hit or miss, coverage with reasons, and what the catalogue saved it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.views.decorators.http import require_safe
+
+from catalog import models
+from catalog.errors import RequestError
+from catalog.selectors import jobs as selectors
+from catalog.timerange import RANGES, TimeRange, parse_range
+from catalog.viewing import Viewer
+from dashboard import charts_work
+from dashboard.pages import job_tables as tables
+from dashboard.paging import answer_of, exportable, page_of
+from dashboard.tables import exported
+
+_BATCH = 500
+
+
+@require_safe
+def jobs_page(request: HttpRequest) -> HttpResponse:
+    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    q = request.GET.get("q", "").strip()[:200].replace("\0", "")
+    found = selectors.jobs(viewer.owned(), q)
+    page = page_of(request, found)
+    every = _in_batches(exportable(found)) if "export" in request.GET else None
+    table = tables.jobs_table(selectors.rows(page.object_list), every)
+    if (answer := exported(request, table)) is not None:
+        return answer
+    return answer_of(request, "jobs.html", "_jobs_results.html", {"page": page, "table": table, "q": q})
+
+
+def _in_batches(rows: Iterable[models.Job]) -> Iterator[selectors.JobRow]:
+    batch: list[models.Job] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == _BATCH:
+            yield from selectors.rows(batch)
+            batch = []
+    yield from selectors.rows(batch)
+
+
+@require_safe
+def job_page(request: HttpRequest, pk: int) -> HttpResponse:
+    """One job. Coverage and what it asked for are of all time; what was saved, of the chosen range."""
+    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    job = get_object_or_404(selectors.jobs(viewer.owned()), pk=pk)
+    range_ = _range(request)
+    status = request.GET.get("status", "")
+    status = status if status in ("hit", "miss") else ""
+    sort = request.GET.get("sort", "")
+    sort = sort if sort.removeprefix("-") in selectors.SORTS else "-calls"
+    asked = selectors.asked_for(job, sort, status)
+    page = page_of(request, asked)
+    every = _operators_in_batches(job, exportable(asked)) if "export" in request.GET else None
+    coverage, saved = selectors.coverage(job), selectors.saved(job, range_)
+    slots = selectors.over_time(job, range_)
+    made = {
+        "operators": tables.job_operators_table(selectors.operator_rows(job, page.object_list), every),
+        "missing": tables.missing_table(coverage),
+        "saved": tables.saved_table(saved),
+        "days": tables.days_table(slots),
+    }
+    if (answer := exported(request, *made.values())) is not None:
+        return answer
+    context = made | {
+        "job": job,
+        "figures": selectors.rows([job])[0],
+        "coverage": coverage,
+        "total": saved[-1],
+        "chart": charts_work.job_days(slots) if saved[-1].hits else None,
+        "page": page,
+        "status": status,
+        "chosen": range_,
+        "ranges": list(RANGES),
+        "filters": SimpleNamespace(sort=sort),
+    }
+    return answer_of(request, "job.html", "_job_operators.html", context)
+
+
+def _operators_in_batches(
+    job: models.Job, rows: Iterable[models.JobOperator]
+) -> Iterator[selectors.OperatorRow]:
+    batch: list[models.JobOperator] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == _BATCH:
+            yield from selectors.operator_rows(job, batch)
+            batch = []
+    yield from selectors.operator_rows(job, batch)
+
+
+def _range(request: HttpRequest) -> TimeRange:
+    try:
+        return parse_range(request.GET, "30d")
+    except RequestError as error:
+        messages.error(request, str(error))
+        return parse_range({}, "30d")

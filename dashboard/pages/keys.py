@@ -1,0 +1,109 @@
+"""API keys of an organisation: make one, shown once; see when it was last used; revoke it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from catalog.models import ApiKey, Organisation
+from catalog.services import SCOPES, audit, create_api_key, revoke_api_key
+from dashboard.pages.own import administered
+from dashboard.tables import Column, Table, exported
+from opatlas.errors import CallerError
+
+MEANINGS = {
+    "lookup": "ask for implementations and read the catalogue",
+    "models": "upload models and read their reports",
+    "operate": "steer queues and explorations",
+    "kernels": "submit kernels; needs a person",
+    "approve": "decide on kernels; needs a person",
+    "billing": "prices, credit and the ledger",
+    "admin": "all of it, and people and keys",
+}
+NAME_LENGTH = 200
+
+
+@require_safe
+def keys(request: HttpRequest) -> HttpResponse:
+    return _page(request, administered(request))
+
+
+def _page(
+    request: HttpRequest, organisation: Organisation, made: str = "", wrong: str = "", status: int = 200
+) -> HttpResponse:
+    """The page; ``made`` is a new key's text, which is kept nowhere: it is in this one answer only."""
+    rows = list(organisation.api_keys.select_related("user").order_by("revoked_at", "-pk")[:500])
+    table = Table(
+        "keys",
+        f"API keys of {organisation}",
+        [Column("prefix", "Key", "code"), Column("name", "What for"), Column("scopes", "Scopes"),
+         Column("person", "Person"), Column("made_at", "Made", "when"),
+         Column("last_used_at", "Last used", "when"), Column("revoked_at", "Revoked", "when")],
+        [_row(key) for key in rows],
+        empty="There is no key yet: a job needs one to ask.",
+    )  # fmt: skip
+    if (answer := exported(request, table)) is not None:
+        return answer
+    context = {
+        "organisation": organisation,
+        "keys": rows,
+        "table": table,
+        "scopes": [(scope, MEANINGS.get(scope, "")) for scope in SCOPES],
+        "made": made,
+        "wrong": wrong,
+        "given": request.POST,
+        "chosen": request.POST.getlist("scopes") or ["lookup"],
+        "host": request.build_absolute_uri("/").rstrip("/"),
+    }
+    answer = render(request, "keys.html", context, status=status)
+    answer["Cache-Control"] = "no-store"
+    return answer
+
+
+@require_POST
+def create(request: HttpRequest) -> HttpResponse:
+    """A new key: the answer shows its text, this once."""
+    organisation, given = administered(request), request.POST
+    name = " ".join(given.get("name", "").split())
+    user: Any = request.user if given.get("personal") else None
+    try:
+        if not 1 <= len(name) <= NAME_LENGTH or "\0" in name:
+            raise CallerError(f"Say what the key is for, in 1 to {NAME_LENGTH} characters.")
+        key, text = create_api_key(organisation, name, given.getlist("scopes"), user=user)
+    except CallerError as error:
+        return _page(request, organisation, wrong=str(error), status=400)
+    audit.note(
+        request,
+        action="key.create",
+        subject=str(key),
+        detail={"scopes": key.scopes},
+        organisation=organisation,
+    )
+    return _page(request, organisation, made=text)
+
+
+@require_POST
+def revoke(request: HttpRequest, pk: int) -> HttpResponse:
+    """Close a key at once."""
+    organisation = administered(request)
+    key = get_object_or_404(ApiKey, pk=pk, organisation=organisation)
+    revoke_api_key(key.prefix)
+    audit.note(request, action="key.revoke", subject=str(key), organisation=organisation)
+    messages.success(request, f"The key {key} is closed: whoever shows it is refused from now on.")
+    return redirect("keys")
+
+
+def _row(key: ApiKey) -> dict[str, Any]:
+    return {
+        "prefix": f"opk_{key.prefix}",
+        "name": key.name,
+        "scopes": ", ".join(key.scopes),
+        "person": key.user.get_username() if key.user else "",
+        "made_at": key.created_at,
+        "last_used_at": key.last_used_at,
+        "revoked_at": key.revoked_at,
+    }

@@ -1,0 +1,203 @@
+"""Methods: what each method and route found, won and served, how fast, where it wins, and why it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from catalog.errors import RequestError
+from catalog.models import Method
+from catalog.timerange import RANGES, TimeRange, parse_range
+from dashboard import charts_methods
+from dashboard.tables import Column, Table, exported
+from tuning.models import FailureReason
+from tuning.statistics import methods
+from tuning.statistics.methods import At, Cell, Fares
+
+_TYPES_DRAWN = 14
+_CELLS_SHOWN, _REASONS_SHOWN = 60, 40
+
+_FARES = (
+    Column("operators_found", "Found", "count", figure="operators_found"),
+    Column("operators_won", "Won", "count", figure="operators_won"),
+    Column("win_rate", "Win rate", "percent", figure="win_rate"),
+    Column("margin", "Margin", "ratio", figure="win_margin"),
+    Column("speedup", "Speed-up", "ratio", figure="win_speedup"),
+    Column("hits", "Hits", "count", figure="route_hits"),
+    Column("calls", "Calls", "count", figure="route_calls"),
+    Column("saved_us", "Saved", "us", figure="route_saved"),
+)
+_WAITS = (
+    Column("explorations", "Explorations", "count"),
+    Column("trials", "Trials", "count"),
+    Column("verified", "Verified", "percent", figure="verified_trials"),
+    Column("first_result_s", "First result", "seconds", figure="route_first_result"),
+    Column("best_s", "Best", "seconds", figure="route_best_result"),
+    Column("effort_s", "Effort", "seconds", figure="route_effort"),
+    Column("build_s", "Build", "seconds", figure="route_build"),
+)
+
+
+@require_safe
+def methods_page(request: HttpRequest) -> HttpResponse:
+    places = methods.places()
+    at = next((one for one in places if one.value == request.GET.get("at")), At())
+    span = _range(request)
+    routes = methods.routes(at, request.viewer, span)  # type: ignore[attr-defined]
+    by_method = methods.by_method(routes, at)
+    route = next((one for one in routes if one.route == request.GET.get("route")), None)
+    method = request.GET.get("method", "")
+    cells = methods.cells(
+        at, "route" if request.GET.get("by") == "route" else "method", route.route if route else ""
+    )
+    reasons = methods.failures(at, method if method in Method.values else "", route.route if route else "")
+    shown = [route] if route else routes
+    tables = {
+        "methods": _fares_table("methods", "Methods", by_method, _FARES),
+        "method_times": _fares_table("method_times", "How fast methods find", by_method, _WAITS),
+        "routes": _fares_table("routes", "Routes", shown, _FARES, request),
+        "times": _fares_table(
+            "times", "How fast routes find", [one for one in shown if one.trials], _WAITS, request
+        ),
+        "where": _where_table(cells, route),
+        "failures": _failures_table(reasons),
+    }
+    if (answer := exported(request, *tables.values())) is not None:
+        return answer
+    context = {
+        **tables, "places": places, "at": at, "range": span, "ranges": list(RANGES), "route": route,
+        "all_routes": routes, "method_names": Method.values, "method": method,
+        "by_route": request.GET.get("by") == "route", "made_at": methods.made_at(), "by_method": by_method,
+        "drawn": _charts(by_method, shown, cells, reasons),
+        "types_hidden": len({cell.op_type for cell in cells}) - _TYPES_DRAWN,
+    }  # fmt: skip
+    return render(request, "methods.html", context)
+
+
+def _range(request: HttpRequest) -> TimeRange:
+    try:
+        return parse_range(request.GET, default="30d")
+    except RequestError as error:
+        messages.error(request, str(error))
+        return parse_range({}, default="30d")
+
+
+def _charts(
+    by_method: Sequence[Fares],
+    routes: Sequence[Fares],
+    cells: Sequence[Cell],
+    reasons: Sequence[FailureReason],
+) -> dict[str, Any]:
+    """Only charts that have something to show."""
+    types = methods.busiest(cells, _TYPES_DRAWN)
+    drawn = {
+        "won": charts_methods.found_and_won(routes) if any(one.found for one in routes) else None,
+        "waits": charts_methods.waits(routes)
+        if any(one.first_result_s is not None for one in routes)
+        else None,
+        "heat": charts_methods.heat_map(cells, types) if types else None,
+        "failures": charts_methods.failures(reasons) if reasons else None,
+    }
+    return {name: chart for name, chart in drawn.items() if chart}
+
+
+def _fares_table(
+    name: str,
+    title: str,
+    rows: Sequence[Fares],
+    columns: Sequence[Column],
+    request: HttpRequest | None = None,
+) -> Table:
+    """``request``: routes link to their own view, other filters kept."""
+    first = Column("name", "Route" if request else "Method", "method", link="address" if request else "")
+    made = [
+        _fares_row(one) | ({"address": _address(request, route=one.route)} if request else {}) for one in rows
+    ]
+    return Table(
+        name, title, [first, *columns], made, empty="Nothing stands here yet: no operator was explored."
+    )
+
+
+def _fares_row(one: Fares) -> dict[str, Any]:
+    return {
+        "name": one.name, "method": one.method, "operators_found": one.found, "operators_won": one.won,
+        "win_rate": one.win_rate, "margin": one.margin, "speedup": one.speedup, "hits": one.hits,
+        "calls": one.calls, "saved_us": one.saved_us, "explorations": one.explorations, "trials": one.trials,
+        "verified": one.success_rate, "first_result_s": one.first_result_s, "best_s": one.best_s,
+        "effort_s": one.effort_s, "build_s": one.build_s,
+    }  # fmt: skip
+
+
+def _where_table(cells: Sequence[Cell], route: Fares | None) -> Table:
+    columns = [
+        Column("op_type", "Operator type", link="address"),
+        Column("size", "Size of one run"),
+        Column("leader", "Most wins", "method"),
+        Column("share", "Of the operators", "percent", figure="where_it_wins"),
+        Column("won", "Won", "count"),
+        Column("operators", "Operators", "count"),
+        Column("speedup", "Over the default", "ratio"),
+    ]
+    if route:
+        columns.insert(4, Column("route_won", f"Won by {route.route}", "count"))
+    rows = [
+        {
+            "op_type": cell.op_type, "size": cell.size, "leader": cell.leader[0], "method": cell.leader[1],
+            "won": cell.leader[2], "share": cell.share, "operators": cell.operators, "speedup": cell.speedup,
+            "route_won": cell.won_by(route.route) if route else None,
+            "address": f"{reverse('operators')}?op_type={cell.op_type}",
+        }
+        for cell in sorted(cells, key=lambda cell: (-cell.operators, cell.op_type, cell.size_class))
+    ]  # fmt: skip
+    return Table(
+        "where", "Where each wins", columns, rows[:_CELLS_SHOWN], every=rows, empty="Nobody has won yet."
+    )
+
+
+def _failures_table(reasons: Sequence[FailureReason]) -> Table:
+    rows = [
+        {
+            "route": one.route, "method": one.method, "status": one.status, "reason": one.reason,
+            "count": one.count, "example": _example(one), "address": _example_address(one),
+        }
+        for one in reasons
+    ]  # fmt: skip
+    columns = [
+        Column("route", "Route", "method"),
+        Column("status", "Ended", "badge"),
+        Column("reason", "What was said, numbers aside"),
+        Column("count", "Trials", "count", figure="failure_reasons"),
+        Column("example", "For example", link="address"),
+    ]
+    return Table(
+        "failures", "Failures by reason", columns, rows[:_REASONS_SHOWN], every=rows,
+        empty="No trial has failed among the latest explorations.",
+    )  # fmt: skip
+
+
+def _example(one: FailureReason) -> str:
+    return one.example.exploration.operator.summary if one.example else ""
+
+
+def _example_address(one: FailureReason) -> str | None:
+    if one.example is None:
+        return None
+    exploration = one.example.exploration
+    place = f"{exploration.target_id}-{exploration.setting_id}"
+    query = f"?at={place}&status={one.status}&route={one.route}#trials"
+    return reverse("operator", args=[exploration.operator.key]) + query
+
+
+def _address(request: HttpRequest, **changes: str) -> str:
+    query = request.GET.copy()
+    for name in ("export", "table"):
+        query.pop(name, None)
+    for name, value in changes.items():
+        query[name] = value
+    return f"?{query.urlencode()}"

@@ -1,0 +1,81 @@
+"""The code of one implementation: to read, to copy, to download; not where it is withheld until paid."""
+
+from __future__ import annotations
+
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.utils.cache import patch_vary_headers
+from django.views.decorators.http import require_safe
+
+from catalog.charging import withheld
+from catalog.models import Implementation
+from catalog.services.artifacts import file_path
+from dashboard.selectors import code as reading
+
+_SUFFIXES = {"schedule": "txt", "source": "txt", "recipe": "json", "manifest": "json"}
+
+
+@require_safe
+def code(request: HttpRequest, key: str, implementation_id: int) -> HttpResponse:
+    """Schedule, source, recipe, manifest and files: a part of the operator's page, or a page of its own."""
+    row = _found(request, key, implementation_id)
+    terms = withheld(_organisation(request), row)
+    context = {
+        "operator": row.operator,
+        "implementation": row,
+        "measurement": row.measurements.defer("samples_us").order_by("-created_at", "-pk").first(),
+        "terms": terms,
+        "texts": [] if terms else reading.texts(row),
+        "files": [] if terms else reading.files(row),
+    }
+    template = "_operator_code.html" if request.htmx else "operator_code.html"  # type: ignore[attr-defined]
+    # What htmx asks for is a part of a page that has its own status; alone, withheld code is 402.
+    status = 402 if terms and not request.htmx else 200  # type: ignore[attr-defined]
+    response = render(request, template, context, status=status)
+    patch_vary_headers(response, ["HX-Request"])
+    return response
+
+
+@require_safe
+def raw(request: HttpRequest, key: str, implementation_id: int, part: str) -> HttpResponse:
+    """One text as it is, whole, as a download."""
+    row = _found(request, key, implementation_id)
+    if terms := withheld(_organisation(request), row):
+        return HttpResponse(terms.sentence, status=402, content_type="text/plain; charset=utf-8")
+    text = reading.raw(row, part)
+    if not text:
+        raise Http404(f"This implementation has no {part}.")
+    answer = HttpResponse(text, content_type="text/plain; charset=utf-8")
+    name = f"{row.route}-{row.pk}-{part}.{_SUFFIXES[part]}"
+    answer["Content-Disposition"] = f'attachment; filename="{name}"'
+    return answer
+
+
+@require_safe
+def held_file(
+    request: HttpRequest, key: str, implementation_id: int, name: str
+) -> HttpResponse | FileResponse:
+    """One of the artifact's files, as a download."""
+    row = _found(request, key, implementation_id)
+    if terms := withheld(_organisation(request), row):
+        return HttpResponse(terms.sentence, status=402, content_type="text/plain; charset=utf-8")
+    sha256 = row.artifact.manifest.get("files", {}).get(name)
+    if sha256 is None:
+        raise Http404("The artifact has no file by this name.")
+    path = file_path(sha256)
+    if not path.is_file():
+        raise Http404("The artifact store has lost this file.")
+    opened = path.open("rb")
+    return FileResponse(opened, as_attachment=True, filename=name, content_type="application/octet-stream")
+
+
+def _found(request: HttpRequest, key: str, number: int) -> Implementation:
+    seen = Implementation.objects.filter(request.viewer.shown(), operator__key=key)  # type: ignore[attr-defined]
+    return get_object_or_404(
+        seen.select_related("operator", "artifact", "environment"), pk=min(number, 2**63 - 1)
+    )
+
+
+def _organisation(request: HttpRequest) -> int | None:
+    payer: int | None = request.viewer.payer  # type: ignore[attr-defined]
+    return payer

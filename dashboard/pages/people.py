@@ -1,0 +1,234 @@
+"""People: the members of an organisation with their roles, invitations, and (for the host) organisations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth import get_user_model
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count, Max
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from catalog.models import Invitation, Membership, Organisation, Role
+from catalog.services import audit, people
+from catalog.viewing import ADMINISTER
+from dashboard.invitations import send_invitation
+from dashboard.pages.own import administered, viewer_of_request
+from dashboard.tables import Column, Table, exported
+from opatlas.errors import CallerError
+
+ROLES = {
+    Role.VIEWER: "looks",
+    Role.OPERATOR: "steers queues and explorations, uploads models, submits kernels",
+    Role.APPROVER: "decides on kernels, revokes implementations",
+    Role.BILLING: "sees and sets prices, credit and the ledger",
+    Role.ADMIN: "all of it, and people and keys",
+}
+"""What each role allows, as the page says it."""
+
+
+@require_safe
+def members(request: HttpRequest) -> HttpResponse:
+    return _page(request, administered(request))
+
+
+def _page(
+    request: HttpRequest, organisation: Organisation, link: str = "", wrong: str = "", status: int = 200
+) -> HttpResponse:
+    """The page; ``link`` opens an invitation and is kept nowhere: it is in this one answer only."""
+    rows = _members(organisation)
+    table = Table(
+        "members",
+        f"Members of {organisation}",
+        [Column("name", "Name"), Column("email", "E-mail"), Column("role", "Role"),
+         Column("active", "Active"), Column("joined_at", "Member since", "when"),
+         Column("last_login_at", "Last login", "when")],
+        [_row(one) for one in rows],
+    )  # fmt: skip
+    if (answer := exported(request, table)) is not None:
+        return answer
+    waiting = organisation.invitations.filter(
+        accepted_at=None, withdrawn_at=None, expires_at__gt=timezone.now()
+    )
+    whole = viewer_of_request(request).may(ADMINISTER)
+    context = {
+        "organisation": organisation,
+        "members": rows,
+        "table": table,
+        "roles": [(role, Role(role).label, ROLES[role]) for role in Role],
+        "invitations": waiting.select_related("invited_by").order_by("-pk")[:100],
+        "link": link,
+        "wrong": wrong,
+        "given": request.POST,
+        "organisations": _organisations() if whole else [],
+        "whole": whole,
+    }
+    answer = render(request, "people.html", context, status=status)
+    answer["Cache-Control"] = "no-store"
+    return answer
+
+
+@require_POST
+def add(request: HttpRequest) -> HttpResponse:
+    """Somebody who has an account becomes a member."""
+    organisation, given = administered(request), request.POST
+
+    def do() -> str:
+        row = people.add_member(organisation, given.get("username", ""), given.get("role", ""))
+        _note(request, "member.add", organisation, str(row.user), role=row.role)
+        return f"{row.user} is now {Role(row.role).label.lower()} of {organisation}."
+
+    return _done(request, do)
+
+
+@require_POST
+def invite(request: HttpRequest) -> HttpResponse:
+    """An invitation: by e-mail where the service sends any, else as a link that is shown once."""
+    organisation, given = administered(request), request.POST
+    user: Any = request.user
+    try:
+        row, token = people.invite(organisation, given.get("role", ""), email=given.get("email", ""), by=user)
+    except CallerError as error:
+        return _page(request, organisation, wrong=str(error), status=400)
+    _note(request, "member.invite", organisation, row.email or "by link", role=row.role)
+    link = request.build_absolute_uri(reverse("invited", args=(token,)))
+    if not send_invitation(row, link):
+        return _page(request, organisation, link=link)
+    messages.success(request, f"The invitation was sent to {row.email}; it holds for a week.")
+    return redirect("people")
+
+
+@require_POST
+def withdraw(request: HttpRequest, pk: int) -> HttpResponse:
+    """Close an invitation that nobody took yet."""
+    organisation = administered(request)
+    row = get_object_or_404(Invitation, pk=pk, organisation=organisation)
+
+    def do() -> str:
+        people.withdraw_invitation(row)
+        _note(request, "member.uninvite", organisation, row.email or "by link")
+        return "The invitation was withdrawn: its link opens nothing any more."
+
+    return _done(request, do)
+
+
+@require_POST
+def change(request: HttpRequest, pk: int) -> HttpResponse:
+    """Another role for a member."""
+    row = _membership(request, pk)
+
+    def do() -> str:
+        before = row.role
+        people.change_role(row, request.POST.get("role", ""))
+        _note(request, "member.role", row.organisation, str(row.user), before=before, after=row.role)
+        return f"{row.user} is now {Role(row.role).label.lower()}."
+
+    return _done(request, do)
+
+
+@require_POST
+def remove(request: HttpRequest, pk: int) -> HttpResponse:
+    """Take a member out; the person is logged out at once and the keys there are closed."""
+    row = _membership(request, pk)
+
+    def do() -> str:
+        people.remove_member(row)
+        _note(request, "member.remove", row.organisation, str(row.user), role=row.role)
+        return f"{row.user} is no member any more, and was logged out."
+
+    return _done(request, do, to="overview" if row.user_id == request.user.pk else "people")
+
+
+@require_POST
+def switch_account(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
+    """Switch an account off or on again: for administrators of the whole service."""
+    _whole_service(request)
+    user = get_object_or_404(get_user_model(), pk=pk)
+    verbs: dict[str, Callable[[Any], None]] = {"off": people.deactivate, "on": people.reactivate}
+    if verb not in verbs:
+        raise Http404(f"There is no {verb!r}.")
+
+    def do() -> str:
+        verbs[verb](user)
+        audit.note(request, action=f"account.{verb}", subject=user.get_username())
+        return f"The account of {user} was switched {verb}."
+
+    return _done(request, do)
+
+
+@require_POST
+def organisations(request: HttpRequest) -> HttpResponse:
+    """A new organisation, or another name for one."""
+    given = request.POST
+    if number := given.get("organisation", ""):
+        row = _named(request, int(number[:18]) if number.isdecimal() else 0)
+
+        def do() -> str:
+            before = row.name
+            people.rename_organisation(row, given.get("name", ""))
+            _note(request, "organisation.rename", row, row.name, before=before)
+            return f"{before} is now called {row.name}."
+    else:
+        _whole_service(request)
+
+        def do() -> str:
+            made = people.make_organisation(given.get("name", ""))
+            _note(request, "organisation.make", made, made.name)
+            return f"{made.name} was made: invite its first admin."
+
+    return _done(request, do)
+
+
+def _done(request: HttpRequest, do: Callable[[], str], to: str = "people") -> HttpResponse:
+    try:
+        messages.success(request, do())
+    except CallerError as error:
+        audit.note(request, skip=True)
+        messages.error(request, str(error))
+    return redirect(to)
+
+
+def _note(request: HttpRequest, action: str, organisation: Organisation, subject: str, **detail: str) -> None:
+    audit.note(request, action=action, subject=subject, detail=detail, organisation=organisation)
+
+
+def _members(organisation: Organisation) -> list[Membership]:
+    rows = organisation.memberships.select_related("user").annotate(began=Max("user__sign_ins__began_at"))
+    return list(rows.order_by("user__username"))
+
+
+def _row(one: Any) -> dict[str, Any]:
+    return {
+        "name": one.user.get_username(),
+        "email": one.user.email,
+        "role": one.role,
+        "active": "yes" if one.user.is_active else "no",
+        "joined_at": one.created_at,
+        "last_login_at": one.user.last_login,
+    }
+
+
+def _organisations() -> list[Organisation]:
+    return list(Organisation.objects.annotate(members=Count("memberships")).order_by("-host", "name")[:500])
+
+
+def _membership(request: HttpRequest, pk: int) -> Membership:
+    rows = Membership.objects.select_related("user", "organisation")
+    return get_object_or_404(rows, pk=pk, organisation=administered(request))
+
+
+def _named(request: HttpRequest, pk: int) -> Organisation:
+    if not viewer_of_request(request).may(ADMINISTER, pk):
+        raise Http404("There is no such organisation.")
+    return get_object_or_404(Organisation, pk=pk)
+
+
+def _whole_service(request: HttpRequest) -> None:
+    if not viewer_of_request(request).may(ADMINISTER):
+        raise PermissionDenied("Only administrators of the whole service do this.")

@@ -1,0 +1,119 @@
+"""The queues: what waits, how fast it goes, who works, and what was asked for and is not explored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from catalog.models import MissState
+from catalog.viewing import Viewer
+from dashboard import charts_work
+from dashboard.pages import work_tables as tables
+from dashboard.pages.live import Part
+from dashboard.paging import answer_of, exportable, page_of
+from dashboard.selectors import running
+from dashboard.tables import exported
+from tuning.models import Priority
+from tuning.operating import may_operate
+from tuning.statistics import collecting, queues
+from tuning.statistics.rates import rates
+
+DEAD_SHOWN = 20
+REASONS_SHOWN = 30
+
+
+@require_safe
+def queues_page(request: HttpRequest) -> HttpResponse:
+    """Explore queues, workers, throughput, the collect queue's reasons, dead letters."""
+    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    visible, now = viewer.shown(), timezone.now()
+    live = _moving(viewer)
+    part = Part(request, "_queues_live.html", live, path=reverse("queues"), every_s=4)
+    if "seen" in request.GET:
+        return part.response()
+    slots = queues.throughput(visible, now)
+    dead = queues.dead_letters(visible)
+    made = {
+        "throughput": tables.throughput_table(slots),
+        "reasons": tables.reasons_table(collecting.reasons(visible, REASONS_SHOWN), collecting.UNDECIDED),
+        "dead": tables.dead_table(dead[:DEAD_SHOWN], exportable(dead)),
+    }
+    answer = exported(
+        request, live["lanes"], live["capabilities_table"], live["workers_table"], *made.values()
+    )
+    if answer is not None:
+        return answer
+    context = made | {
+        "live": part.html,
+        "chart": charts_work.throughput(slots)
+        if any(slot.ended or slot.first_results for slot in slots)
+        else None,
+        "dead_shown": DEAD_SHOWN,
+    }
+    return render(request, "queues.html", context)
+
+
+def _moving(viewer: Viewer) -> dict[str, Any]:
+    """What changes while one looks."""
+    visible, pace = viewer.shown(), rates()
+    lines = queues.capability_queues(visible, pace, timezone.now())
+    lanes = [lane for line in lines for lane in line.lanes]
+    workers = running.workers(rates=pace, visible=visible)
+    drains = [line.drain_s for line in lines if line.queued]
+    known = [seconds for seconds in drains if seconds is not None]
+    return {
+        "lines": lines,
+        "lanes": tables.lanes_table(
+            sorted(lanes, key=lambda lane: (lane.stage, lane.priority, lane.capability))
+        ),
+        "capabilities_table": tables.capabilities_table(lines),
+        "workers": workers,
+        "workers_table": tables.workers_table(workers),
+        "pauses": running.pauses(),
+        "queued": sum(line.queued for line in lines),
+        "running_now": sum(line.running for line in lines),
+        "oldest_at": min((line.oldest_at for line in lines if line.oldest_at), default=None),
+        "worth_us": sum(line.worth_us for line in lines),
+        "ended_last_hour": sum(line.ended_last_hour for line in lines),
+        "ended_last_day": sum(line.ended_last_day for line in lines),
+        "drain_s": max(known) if known and len(known) == len(drains) else (None if drains else 0.0),
+        "alive": sum(row.state == "alive" for row in workers),
+    }
+
+
+@require_safe
+def collect(request: HttpRequest) -> HttpResponse:
+    """The collect queue: misses that nobody explores now, filtered by state, reason and words."""
+    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    visible = viewer.shown()
+    state = request.GET.get("state", "")
+    state = state if state in collecting.IDLE else ""
+    reason, q = request.GET.get("reason", "")[:500], request.GET.get("q", "").strip()[:200]
+    found = collecting.misses(visible, state, reason.replace("\0", ""), q.replace("\0", ""))
+    table = tables.misses_table(
+        collecting.with_worth(list(exportable(found))) if "export" in request.GET else ()
+    )
+    if (answer := exported(request, table)) is not None:
+        return answer
+    page = page_of(request, found)
+    rows = collecting.with_worth(page.object_list)  # type: ignore[arg-type]
+    mine = {row.miss.pk for row in rows if may_operate(viewer, row.miss.owner_id)}
+    context = {
+        "rows": rows,
+        "page": page,
+        "mine": mine,
+        "state": state,
+        "reason": reason,
+        "q": q,
+        "narrowed": bool(state or reason or q),
+        "states": [value for value in MissState if value in collecting.IDLE],
+        "reasons": tables.reasons_table(collecting.reasons(visible, REASONS_SHOWN), collecting.UNDECIDED),
+        "priorities": Priority.choices,
+        "table": table,
+    }
+    return answer_of(request, "collect.html", "_collect_results.html", context)

@@ -1,0 +1,51 @@
+"""Pages of long lists, without counting a hundred thousand rows to show fifty of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.cache import patch_vary_headers
+from django.utils.functional import cached_property
+
+PAGE_SIZE = 50
+COUNTED = 10_000
+"""Rows that are counted, paged through and exported; beyond, filters narrow a list better than paging."""
+
+
+class BoundedPaginator(Paginator):  # type: ignore[type-arg]
+    """Counts up to a bound; ``more`` says that there are rows beyond it."""
+
+    @cached_property
+    def _counted(self) -> int:
+        rows: QuerySet[Any] = self.object_list  # type: ignore[assignment]
+        return rows.order_by()[: COUNTED + 1].count()
+
+    @cached_property
+    def count(self) -> int:  # type: ignore[override]
+        return min(self._counted, COUNTED)
+
+    @property
+    def more(self) -> bool:
+        return self._counted > COUNTED
+
+
+def page_of(request: HttpRequest, rows: QuerySet[Any], name: str = "page") -> Page[Any]:
+    """The page that the URL asks for; the first or last one where it asks for none that there is."""
+    return BoundedPaginator(rows, PAGE_SIZE).get_page(request.GET.get(name))
+
+
+def answer_of(request: HttpRequest, page: str, part: str, context: dict[str, Any]) -> HttpResponse:
+    """A page, or to htmx only its part with the results."""
+    answer = render(request, part if request.htmx else page, context)  # type: ignore[attr-defined]
+    patch_vary_headers(answer, ["HX-Request"])
+    return answer
+
+
+def exportable(rows: QuerySet[Any]) -> Iterable[Any]:
+    """All rows of an export, up to the bound."""
+    return rows[:COUNTED].iterator(chunk_size=2_000)

@@ -1,0 +1,95 @@
+"""What can be read of one implementation: schedule, source, recipe, manifest, and what its files hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from catalog.models import Implementation
+from catalog.services.artifacts import file_path
+from dashboard.code import Code, highlighted
+from dashboard.selectors.elf import Library, read_library
+
+# Route → what its schedule and its source are, for people who meet them here first.
+_SAYS = {
+    "tvm": ("The schedule as a trace that can be applied again", "Generated: the scheduled TensorIR"),
+    "halide": ("Schedule of each Func", "Generated: Halide's lowered statements"),
+    "xla": ("Generated: the HLO that XLA made", "StableHLO that was compiled"),
+    "inductor": ("Options of the compiler", "Generated: the C++ of the graph's kernels"),
+    "cpp": ("How it is compiled", "The kernel as it was submitted"),
+}
+# (route, part) → the lexer that suits it best, and what the language is called: Pygments knows no MLIR.
+_LANGUAGES = {
+    ("halide", "schedule"): ("cpp", "Halide's C++"),
+    ("halide", "source"): ("c", "Halide statements"),
+    ("inductor", "source"): ("cpp", "C++"),
+    ("xla", "schedule"): ("llvm", "HLO"),
+    ("xla", "source"): ("llvm", "MLIR"),
+}
+
+
+@dataclass(frozen=True)
+class Text:
+    """One text: ``part`` names it in the raw download's address."""
+
+    part: str
+    title: str
+    says: str
+    code: Code
+    characters: int
+
+
+@dataclass(frozen=True)
+class Held:
+    """A file of the artifact. ``size_bytes`` None: the store has lost it."""
+
+    name: str
+    sha256: str
+    size_bytes: int | None
+    library: Library | None = None  # what a shared library defines
+
+
+def texts(row: Implementation) -> list[Text]:
+    """Everything that can be read, what was generated last written first."""
+    schedule_says, source_says = _SAYS.get(row.route, ("", ""))
+    made = [("schedule", "Schedule", schedule_says), ("source", "Source", source_says)]
+    made += [("recipe", "Recipe" if row.artifact.manifest.get("recipe") else "Candidate", "")]
+    made += [("manifest", "Manifest", "")]
+    found = []
+    for part, title, says in made:
+        if text := raw(row, part):
+            lexer, name = _LANGUAGES.get((row.route, part), ("", ""))
+            code = highlighted(text, lexer)
+            code = replace(code, language=name or code.language)
+            found.append(Text(part, title, says, code, len(text)))
+    return found
+
+
+def raw(row: Implementation, part: str) -> str:
+    """One of the texts as it is; empty where there is none."""
+    if part == "schedule":
+        return row.schedule
+    if part == "source":
+        return row.source
+    if part == "recipe":
+        return json.dumps(row.artifact.manifest.get("recipe") or row.candidate, indent=2, ensure_ascii=False)
+    if part == "manifest":
+        return json.dumps(row.artifact.manifest, indent=2, ensure_ascii=False)
+    return ""
+
+
+def files(row: Implementation) -> Sequence[Held]:
+    """What the artifact holds: a library call nothing, a compiled kernel its shared library."""
+    named = row.artifact.manifest.get("files", {})
+    return [
+        Held(name, sha256, _size(sha256), read_library(file_path(sha256)) if name.endswith(".so") else None)
+        for name, sha256 in sorted(named.items())
+    ]
+
+
+def _size(sha256: str) -> int | None:
+    try:
+        return file_path(sha256).stat().st_size
+    except OSError:
+        return None

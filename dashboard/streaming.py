@@ -1,0 +1,50 @@
+"""Exports too long to be made whole: sent row by row, as CSV or JSON."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+
+from dashboard.tables import Table, cell_text
+
+
+class _Line:
+    """A file for :mod:`csv` that gives back what is written."""
+
+    def write(self, text: str) -> str:
+        return text
+
+
+def streamed(
+    request: HttpRequest, table: Table, rows: Callable[[], Iterable[Mapping[str, Any]]]
+) -> HttpResponseBase | None:
+    """The export that the URL asks for (``?export=csv``), of all ``rows``; None where it asks for none."""
+    form = request.GET.get("export", "")
+    if not form:
+        return None
+    if form not in ("csv", "json") or request.GET.get("table", table.name) != table.name:
+        return HttpResponse(f"Export is csv or json of {table.name}.", status=404, content_type="text/plain")
+    lines = _csv(table, rows()) if form == "csv" else _json(table, rows())
+    kind = "text/csv; charset=utf-8" if form == "csv" else "application/json"
+    answer = StreamingHttpResponse(lines, content_type=kind)
+    answer["Content-Disposition"] = f'attachment; filename="opatlas-{table.name}.{form}"'
+    return answer
+
+
+def _csv(table: Table, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    writer = csv.writer(_Line())
+    yield writer.writerow(table.keys)
+    for row in rows:
+        yield writer.writerow([cell_text(row.get(key)) for key in table.keys])
+
+
+def _json(table: Table, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    encode = DjangoJSONEncoder().encode
+    yield f'{{"table": {encode(table.name)}, "title": {encode(table.title)}, "rows": ['
+    for number, row in enumerate(rows):
+        yield ("," if number else "") + encode({key: row.get(key) for key in table.keys})
+    yield "]}"

@@ -1,0 +1,80 @@
+"""The badge of what is unread, and the form that watches something."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+
+from catalog.errors import RequestError
+from catalog.models import Job, Model, Operator
+from dashboard.notifications import selectors, subjects
+from dashboard.notifications.models import Channel, Digest, Subscription
+from dashboard.notifications.subscribing import HAPPENINGS
+
+register = template.Library()
+
+
+@register.simple_tag(takes_context=True)
+def unread_count(context: template.Context) -> int:
+    """Of whoever looks; nobody has none."""
+    user = context["request"].user
+    return selectors.unread(user) if user.is_authenticated else 0
+
+
+@register.inclusion_tag("_watch.html", takes_context=True)
+def watch(
+    context: template.Context,
+    *,
+    operator: Operator | None = None,
+    place: Any = None,
+    job: Job | None = None,
+    model: Model | None = None,
+    filters: Any = None,
+) -> dict[str, Any]:
+    """A button with a small form: watch this operator (in its place), job, model, or what a filter finds."""
+    request = context["request"]
+    fields: dict[str, Any] = {}
+    placed_key = ""
+    try:
+        if operator is not None:
+            fields = {"subject": "operator", "operator": operator.key}
+            about_key = f"operator:{operator.pk}::"
+            if place is not None:
+                placed_key = f"operator:{operator.pk}:{place.target.pk}:{place.setting.pk}"
+            what = "this operator"
+        elif job is not None:
+            fields, about_key, what = {"subject": "job", "job": job.pk}, f"job:{job.pk}", "this job"
+        elif model is not None:
+            fields, about_key, what = (
+                {"subject": "model", "model": model.pk},
+                f"model:{model.pk}",
+                "this model",
+            )
+        else:
+            asked = {name: getattr(filters, name, "") for name in subjects.FILTERS}
+            about = subjects.operators_that(asked)
+            fields = {"subject": "filter", **{name: text for name, text in asked.items() if text}}
+            about_key, what = about.key, about.title[:1].lower() + about.title[1:]
+    except RequestError:  # a filter that finds nothing, such as an unknown target
+        return {"fields": {}}
+    existing = selectors.watched(request.user, request.viewer, [about_key, placed_key])
+    return {
+        "fields": fields,
+        "place": place,
+        "what": what,
+        "existing": existing,
+        "next": request.get_full_path(),
+        "csrf_token": context.get("csrf_token"),
+        **choices(existing),
+    }
+
+
+def choices(existing: Subscription | None) -> dict[str, Any]:
+    """The form's boxes, ticked as the subscription has them or as a new one begins."""
+    row = existing or Subscription()
+    return {
+        "happenings": [(one.value, one.label, getattr(row, f"on_{one.value}")) for one in HAPPENINGS],
+        "channels": [(one.value, one.label, getattr(row, f"by_{one.value}")) for one in Channel],
+        "digests": [(one.value, one.label, row.digest == one.value) for one in Digest],
+    }
