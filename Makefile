@@ -53,7 +53,7 @@ demo: $(VENV)/worker.stamp  ## MODEL=x.onnx|resnet50 BUDGET_S=300 KEEP=1: look u
 	@$(if $(KEEP),,rm -rf var/demo)
 	@$(BIN)/python manage.py demo "$(or $(MODEL),resnet50)" --budget-s $(or $(BUDGET_S),300) --report var/demo/report.json
 
-bench: $(VENV)/worker.stamp  ## ONLY=lookup|contest|coverage|sandbox: measured side by side, written to var/bench/NAME.json
+bench: $(VENV)/worker.stamp  ## ONLY=lookup|pages|contest|coverage|sandbox: measured side by side, written to var/bench/NAME.json
 	@$(BIN)/python -m bench $(ONLY)
 
 screenshots: $(VENV)/dev.stamp  ## Every page, light and dark, wide and narrow, into var/screenshots

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from bench import contest, coverage, lookup, sandbox, trials
+from bench import contest, coverage, lookup, pages, sandbox, trials
 
 BENCHES: dict[str, Callable[[], None]] = {
     "lookup": lookup.main,
+    "pages": pages.main,
     "contest": contest.main,
     "coverage": coverage.main,
     "sandbox": sandbox.main,

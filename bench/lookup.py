@@ -167,8 +167,8 @@ def exploring() -> Iterator[tuple[Stack, Client]]:
         service = stack.enter_context(Stack(environment, logs=home / "logs"))
         service.wait_until_up()
         client = stack.enter_context(Client(service.url, key, job="bench"))
-        wait_for(
-            lambda: any(worker["warm"] for worker in rows(client, "workers")), 180, "a warm worker", service
+        service.wait_for(
+            lambda: any(worker["warm"] for worker in rows(client, "workers")), 180, "a warm worker"
         )
         yield service, client
 
@@ -187,7 +187,7 @@ def measure_single(operators: Sequence[Operator]) -> dict[str, Any]:
                 seconds.append(row)
             for exploration in rows(client, "explorations", state="queued,running"):
                 client.call("POST", f"/api/v1/explorations/{exploration['id']}/discard", {"reason": "bench"})
-            wait_for(lambda: idle(client), 60, "an idle worker", service)
+            service.wait_for(lambda: idle(client), 60, "an idle worker")
     return {**spread(seconds), "answered": len(seconds), "total": len(operators)}
 
 
@@ -195,10 +195,10 @@ def measure_batch(operators: Sequence[Operator]) -> dict[str, Any]:
     """All operators in one batch on one warm worker: from the misses' arrival to each one's first result."""
     with exploring() as (service, client):
         client.lookup(operators)
-        wait_for(
+        service.wait_for(
             lambda: all(answer.hit or answer.state in ("unsupported", "failed") for answer in
                         client.lookup([operator.key for operator in operators])),
-            300, "all first results", service,
+            300, "all first results",
         )  # fmt: skip
         seconds = [elapsed_s(row) for row in rows(client, "explorations") if row["first_result_at"]]
     return {
@@ -226,7 +226,7 @@ def first_result(client: Client, service: Stack, operator: Operator) -> float | 
                 found.append(None)
         return bool(found)
 
-    wait_for(ended, 120, f"a result for {operator.key}", service)
+    service.wait_for(ended, 120, f"a result for {operator.key}")
     return found[0]
 
 
@@ -249,12 +249,3 @@ def rows(client: Client, resource: str, **filters: str) -> list[dict[str, Any]]:
         following = urlsplit(page.get("next") or "")
         path = f"{following.path}?{following.query}" if following.path else ""
     return found
-
-
-def wait_for(condition: Any, timeout_s: float, what: str, service: Stack) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        service.check_alive()
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"Waited {timeout_s:.0f} s in vain for {what}.")
-        time.sleep(0.05)

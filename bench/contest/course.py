@@ -14,10 +14,6 @@ from opatlas.identity import detect_target
 
 BATCH = 1024  # operators per lookup, the service's bound
 WARM_WAIT_S = 300.0
-WORKERS = 1
-"""A second one would disturb the first: what it does between its measurements is work too, and a time takes
-until the machine is quiet."""
-
 Say = Callable[[str], None]
 
 
@@ -32,9 +28,10 @@ def explore(entrants: Sequence[Entrant], home: Path, budget_s: float, say: Say) 
     organisation = services.default_organisation()
     _, secret = services.create_api_key(organisation, "contest", ["lookup"])
     target = detect_target()
-    with Stack(workers=WORKERS, logs=home / "logs") as stack:
+    # One worker: a second would disturb it, since what it does between its measurements is work too.
+    with Stack(workers=1, logs=home / "logs") as stack:
         stack.wait_until_up()
-        _until(_warm, WARM_WAIT_S, "warm workers", stack)
+        stack.wait_for(_warm, WARM_WAIT_S, "a warm worker")
         queues.resume("*")
         say(f"Exploring {len(entrants)} operators; pages while it runs: {stack.url}")
         started = time.monotonic()
@@ -45,7 +42,7 @@ def explore(entrants: Sequence[Entrant], home: Path, budget_s: float, say: Say) 
         _watch(entrants, started, budget_s, stack, Jury(say), say)
         spent_s = time.monotonic() - started
         queues.pause("*", reason="the contest's budget is spent")
-        _until(lambda: not _running(), 120.0, "running slices to end", stack)
+        stack.wait_for(lambda: not _running(), 120.0, "running slices to end")
     return spent_s
 
 
@@ -114,20 +111,10 @@ def _warm() -> bool:
 
     from tuning.models import Worker
 
-    alive = Worker.objects.filter(warm=True, stopped_at=None, target__served_until__gt=timezone.now())
-    return alive.count() >= WORKERS
+    return Worker.objects.filter(warm=True, stopped_at=None, target__served_until__gt=timezone.now()).exists()
 
 
 def _running() -> bool:
     from tuning.models import Exploration, State
 
     return Exploration.objects.filter(state=State.RUNNING).exists()
-
-
-def _until(condition: Callable[[], bool], timeout_s: float, what: str, stack: Stack) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        stack.check_alive()
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"Waited {timeout_s:.0f} s in vain for {what}; see the workers' logs.")
-        time.sleep(0.3)
