@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.choosing import Ratios, beats, rank
+from catalog.choosing import Ratios, beats, beats_in_pairs, rank
 
 
 def ratios(ratio: float, spread: float = 0.01) -> Ratios:
@@ -65,3 +65,19 @@ def test_ranking_names_everyone_once_and_never_lets_the_slow_lead(entries, incum
         assert not entries[order[0]].confirmed_slower
     # Ranking again with the new winner changes nothing: a tie does not go back and forth.
     assert rank(entries, order[0]) == order
+
+
+def test_who_ran_in_turns_with_the_incumbent_is_judged_by_those_rounds():
+    """A wide interval against the default hides what the rounds with the incumbent show (and the reverse)."""
+    entries = {"held": Ratios(3.7, 3.2, 4.9), "new": Ratios(5.0, 4.25, 5.53)}
+    assert rank(entries, "held")[0] == "held"
+    assert rank(entries, "held", paired={"new": Ratios(1.35, 1.15, 1.5)})[0] == "new"
+    clear = {"held": ratios(3.0, 0.001), "new": ratios(3.3, 0.001)}
+    assert rank(clear, "held")[0] == "new"
+    assert rank(clear, "held", paired={"new": Ratios(1.1, 0.97, 1.2)})[0] == "held"
+
+
+def test_pairs_below_the_margin_or_slower_than_the_default_change_nothing():
+    assert not beats_in_pairs(Ratios(1.015, 1.01, 1.02))
+    entries = {"eager": DEFAULT, "tvm": ratios(0.9)}
+    assert rank(entries, "eager", paired={"tvm": Ratios(1.5, 1.4, 1.6)})[0] == "eager"

@@ -12,10 +12,13 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.utils import timezone
 
 from catalog import models as c
-from catalog.services import register_environment, withdraw
+from catalog.services import default_organisation, job_days, register_environment, withdraw
+from catalog.services.rollups import refresh_rollups
+from catalog.services.stale import mark_stale
 from tuning import models as t
 
 ROUTES = (
@@ -44,10 +47,12 @@ def main(in0: T.Buffer((1, 64, 56, 56), "float32"), in1: T.Buffer((64, 64, 3, 3)
 class Factory:
     """Makes rows with a seeded generator, so that two runs give the same pages."""
 
-    def __init__(self, seed: int = 7, now: datetime | None = None) -> None:
+    def __init__(self, seed: int = 7, now: datetime | None = None, mark: str = "") -> None:
+        """``mark`` sets names apart from those of another factory in the same database."""
         self.random = random.Random(seed)
+        self.mark = mark
         self.now = now or timezone.now()
-        self.organisation, _ = c.Organisation.objects.get_or_create(name="default")
+        self.organisation = default_organisation()
         self.target = self._target()
         self.setting, _ = c.Setting.objects.get_or_create(
             key="s1:" + _digest("setting"),
@@ -92,6 +97,7 @@ class Factory:
             "produced": [{"dtype": dtype, "shape": [1, 64, 56, 56], "role": "runtime"}],
         }  # fmt: skip
         size = self.random.uniform(1e6, 4e8)
+        summary += self.mark
         return c.Operator.objects.create(
             key="o1:" + _digest(summary), graph=graph, op_type=op_type, summary=summary, dtype=dtype,
             flops=size, bytes_moved=size / 30,
@@ -202,22 +208,51 @@ class Factory:
                 worker="worker-1@node",
             )  # fmt: skip
 
-    def job(self, name: str, operators: Iterable[c.Operator]) -> c.Job:
-        job = c.Job.objects.create(organisation=self.organisation, name=name)
-        c.JobOperator.objects.bulk_create(
-            c.JobOperator(
-                job=job, operator=operator, hits=self.random.randint(0, 40), misses=self.random.randint(0, 2)
+    def job(self, name: str, operators: Iterable[c.Operator], owner: c.Organisation | None = None) -> c.Job:
+        """A job with its usage rows of the last days, counted as the journal's would be."""
+        job = c.Job.objects.create(organisation=owner or self.organisation, name=name + self.mark)
+        rows, usage = [], []
+        for item, operator in enumerate(operators):
+            hits, misses, calls = self.random.randint(0, 40), self.random.randint(0, 2), item % 7 + 1
+            best = c.Best.objects.filter(operator=operator, rank=0).first()
+            served = self._served(job, best, item, hits, calls) if best else []
+            usage += served
+            rows.append(
+                c.JobOperator(
+                    job=job, operator=operator, hits=hits, misses=misses,
+                    hit_calls=calls * hits, miss_calls=calls * misses,
+                    saved_us=sum(row.calls * (row.default_us - row.median_us) for row in served),
+                )
+            )  # fmt: skip
+        c.JobOperator.objects.bulk_create(rows)
+        c.Usage.objects.bulk_create(usage, batch_size=500)
+        job_days.add_job_days(
+            job_days.ServedHit(
+                row.job_id or 0, row.implementation_id, row.method, row.served_at, row.calls, row.default_us,
+                row.median_us,
             )
-            for operator in operators
+            for row in usage
         )  # fmt: skip
         return job
+
+    def _served(self, job: c.Job, best: c.Best, item: int, hits: int, calls: int) -> list[c.Usage]:
+        return [
+            c.Usage(
+                organisation_id=job.organisation_id, job=job, operator_id=best.operator_id,
+                implementation_id=best.implementation_id, method=best.method, route=best.route,
+                median_us=best.median_us, default_us=best.default_us, calls=calls,
+                served_at=self.now - timedelta(hours=2.5 * hit, minutes=item % 60), node="made-up",
+                segment=str(job.pk), offset=hit, item=item,
+            )
+            for hit in range(hits)
+        ]  # fmt: skip
 
     def model(
         self, name: str, operators: Iterable[c.Operator], unmapped: dict[str, int] | None = None
     ) -> c.Model:
         model = c.Model.objects.create(
-            organisation=self.organisation, name=name, sha256=_digest(name), form="onnx", **self.where,
-            unmapped=unmapped or {}, hits_before=0.21,
+            organisation=self.organisation, name=name + self.mark, sha256=_digest(name + self.mark),
+            form="onnx", **self.where, unmapped=unmapped or {}, hits_before=0.21,
         )  # fmt: skip
         rows = [
             c.ModelOperator(
@@ -234,6 +269,8 @@ class Factory:
         """Hourly tallies whose hit rate climbs, with nights."""
         this_hour = self.now.replace(minute=0, second=0, microsecond=0)
         chosen = list(operators)
+        bests = c.Best.objects.filter(operator__in=chosen, rank=0)
+        saved_us = {best.operator_id: best.default_us - best.median_us for best in bests}
         rows = []
         for back in range(hours, -1, -1):
             day = 1 + 0.7 * math.sin(back / 24 * 2 * math.pi)
@@ -246,9 +283,12 @@ class Factory:
                         hour=this_hour - timedelta(hours=back), operator=operator,
                         organisation=self.organisation,
                         hits=hits, misses=asked - hits, hit_calls=hits * 3, miss_calls=(asked - hits) * 3,
+                        saved_us=hits * 3 * saved_us.get(operator.pk, 0.0),
                     )
                 )  # fmt: skip
         c.LookupTally.objects.bulk_create(rows)
+        mark_stale({row.hour for row in rows})
+        refresh_rollups()
 
     def workers(self) -> None:
         routes = {
@@ -261,11 +301,11 @@ class Factory:
         }
         common = {"target": self.target, "routes": routes, "tier": "T2"}
         t.Worker.objects.create(
-            **common, name="worker-1@node", host="node", pid=4211, warm=True,
+            **common, name=f"worker-1@node{self.mark}", host="node", pid=4211, warm=True,
             doing="tvm: timing Conv 1×256×14×14", last_seen_at=self.now - timedelta(seconds=1),
         )  # fmt: skip
         t.Worker.objects.create(
-            **common, name="worker-2@node", host="node", pid=4212, warm=False,
+            **common, name=f"worker-2@node{self.mark}", host="node", pid=4212, warm=False,
             last_seen_at=self.now - timedelta(seconds=190),
         )  # fmt: skip
 
@@ -275,13 +315,13 @@ class Factory:
         versions |= {"onednn": {"torch": "2.13.0"}, "openblas": {"numpy": "2.4.6"}}
         versions |= {"tvm": {"apache-tvm": "0.27.0.post1"}}
         for route, found in versions.items():
-            c.DeclaredEnvironment.objects.create(
-                target=self.target, route=route, environment=register_environment(found)
+            c.DeclaredEnvironment.objects.get_or_create(
+                target=self.target, route=route, defaults={"environment": register_environment(found)}
             )
         newer = {"available": True, "reason": "", "versions": {"apache-tvm": "0.28.0"}}
         t.Worker.objects.create(
-            target=self.target, name="worker-3@canary", host="canary", pid=911, warm=True, tier="T2",
-            routes={"eager": {"available": True, "versions": versions["eager"]}, "tvm": newer},
+            target=self.target, name=f"worker-3@canary{self.mark}", host="canary", pid=911, warm=True,
+            tier="T2", routes={"eager": {"available": True, "versions": versions["eager"]}, "tvm": newer},
             last_seen_at=self.now - timedelta(seconds=2),
         )  # fmt: skip
         run = t.Revalidation.objects.create(
@@ -325,9 +365,9 @@ def resnet_operators(factory: Factory, count: int = 40) -> list[c.Operator]:
     return [factory.operator(kind, f"{text} float32") for kind, text in made[:count]]
 
 
-def full_catalogue(seed: int = 7, hours: int = 24 * 8) -> Factory:
-    """Everything at once: what the screenshots show."""
-    factory = Factory(seed)
+def full_catalogue(seed: int = 7, hours: int = 24 * 8, mark: str = "") -> Factory:
+    """Everything at once: what the screenshots show. With a ``mark``, beside what is there already."""
+    factory = Factory(seed, mark=mark)
     operators = resnet_operators(factory, 49)
     known, rest = operators[:34], operators[34:]
     for i, operator in enumerate(known):
@@ -372,7 +412,31 @@ def full_catalogue(seed: int = 7, hours: int = 24 * 8) -> Factory:
     factory.traffic(known, hours)
     factory.workers()
     factory.environments()
+    tenants(factory, known)
+    refresh_rollups()
     return factory
+
+
+def tenants(factory: Factory, known: list[c.Operator]) -> None:
+    """A second organisation with somebody in it, what it asked for, and what people did."""
+    other = c.Organisation.objects.create(name=f"Acme{factory.mark}")
+    user, new = User.objects.get_or_create(username=f"acme{factory.mark}")
+    if new:
+        user.set_password(user.username)
+        user.save()
+    c.Membership.objects.create(user=user, organisation=other, role=c.Role.ADMIN)
+    factory.job("acme-serving", known[10:24], other)
+    c.Model.objects.filter(name=f"bert-base{factory.mark}").update(organisation=other)
+    for action, subject in (
+        ("exploration.priority", "Conv 1×64×56×56: urgent"),
+        ("queue.pause", "cpu.zen3"),
+        ("queue.resume", "cpu.zen3"),
+        ("key.create", "nightly"),
+    ):
+        c.AuditEntry.objects.create(
+            user=user, actor=user.username, organisation=other, action=action, subject=subject,
+            address="192.0.2.7",
+        )  # fmt: skip
 
 
 def _digest(text: str) -> str:

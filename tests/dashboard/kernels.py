@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.utils import timezone
 
 from catalog import models as c
@@ -50,15 +50,15 @@ SUBMISSION = services.Submission(
 
 
 def person(name: str, *, decides: bool = False, **more: Any) -> User:
-    """A user, perhaps with the permission to decide."""
+    """A member of the host organisation: an operator, or an approver."""
     user, new = User.objects.get_or_create(username=name, defaults=more)
     if new:
         user.set_password(name)
         user.save()
-    if decides:
-        user.user_permissions.add(
-            Permission.objects.get(codename="decide", content_type__app_label="kernels")
-        )
+    role = c.Role.APPROVER if decides else c.Role.OPERATOR
+    c.Membership.objects.update_or_create(
+        user=user, organisation=default_organisation(), defaults={"role": role}
+    )
     return User.objects.get(pk=user.pk)  # permissions are cached on the object
 
 

@@ -1,6 +1,7 @@
 """Every page as PNGs: ``python -m tests.dashboard.screenshots [FOLDER] [--url URL --user NAME …]``.
 
-Light and dark, wide (1440) and narrow (390). Without ``--url`` the pages show the tests' made-up catalogue.
+Light and dark, wide (1440) and narrow (390); with ``--docs FOLDER`` small pictures instead. Without
+``--url`` the pages show the tests' made-up catalogue.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.dashboard.serving import CHROMIUM_FLAGS, find_chromium, serving
+from tests.dashboard.pictures import shoot_docs
+from tests.dashboard.serving import CHROMIUM_FLAGS, find_chromium, serving, until
 
 SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
 THEMES = ("light", "dark")
@@ -31,14 +33,21 @@ def made_up(fill: bool) -> Iterator[str]:
     from django.core.management import call_command
     from django.core.wsgi import get_wsgi_application
 
+    from tests.dashboard.billing.making import bills
     from tests.dashboard.factory import full_catalogue
     from tests.dashboard.kernels import gallery
+    from tests.dashboard.notifications.making import told
+    from tests.dashboard.webhooks.making import webhooks_of
 
     call_command("migrate", verbosity=0)
     call_command("flush", verbosity=0, interactive=False)
     User.objects.create_superuser("admin", password="admin")
     if fill:
-        gallery(full_catalogue())
+        factory = full_catalogue()
+        gallery(factory)
+        bills(factory)
+        webhooks_of(factory.organisation)
+        told(factory)
     with serving(get_wsgi_application()) as url:
         yield url
 
@@ -48,11 +57,28 @@ def paths_of(page: Any, url: str) -> dict[str, str]:
     paths = {
         "overview": "/",
         "operators": "/operators/",
+        "definitions": "/definitions/",
         "explorations": "/explorations/",
         "models": "/models/",
+        "queues": "/queues/",
+        "collect": "/queues/collect/",
+        "jobs": "/jobs/",
+        "methods": "/methods/",
         "environments": "/environments/",
+        "compare": "/compare/",
         "kernels": "/kernels/",
         "kernel-submit": "/kernels/submit/",
+        "billing": "/billing/",
+        "ledger": "/billing/ledger/",
+        "prices": "/billing/prices/",
+        "price-new": "/billing/prices/new/",
+        "webhooks": "/webhooks/",
+        "notifications": "/notifications/",
+        "subscriptions": "/notifications/subscriptions/",
+        "people": "/people/",
+        "keys": "/keys/",
+        "audit": "/audit/",
+        "account": "/account/",
     }
     # Of several listings the first that has a row counts: a young catalogue lacks some.
     firsts = {
@@ -63,6 +89,7 @@ def paths_of(page: Any, url: str) -> dict[str, str]:
         "exploration-done": ("/explorations/?state=done",),
         "exploration-dead": ("/explorations/?state=dead",),
         "model": ("/models/",),
+        "webhook": ("/webhooks/",),
     }
     for name, listings in firsts.items():
         for listing in listings:
@@ -71,6 +98,19 @@ def paths_of(page: Any, url: str) -> dict[str, str]:
             if link.count():
                 paths[name] = link.get_attribute("href")
                 break
+    for name, words in (("billing-of", "Tenant Works"), ("price", "Hand-written")):
+        listing = "/billing/" if name == "billing-of" else "/billing/prices/"
+        page.goto(url + listing)
+        named = page.locator("main td a", has_text=words)
+        # A service of its own has other names.
+        first = "main td a[href*='/billing/organisations/']" if name == "billing-of" else "main td a"
+        link = named.first if named.count() else page.locator(first).first
+        if link.count():
+            paths[name] = link.get_attribute("href")
+    page.goto(f"{url}/jobs/")
+    link = page.locator("main table a").last
+    if link.count():
+        paths["job"] = link.get_attribute("href")
     page.goto(f"{url}/kernels/")
     for name, kernel in (
         ("kernel", "softmax-rows"),
@@ -80,6 +120,8 @@ def paths_of(page: Any, url: str) -> dict[str, str]:
         link = page.locator("main .row-link", has_text=kernel).first
         if link.count():
             paths[name] = link.get_attribute("href")
+    if "kernel" not in paths and page.locator("main .row-link").count():
+        paths["kernel"] = page.locator("main .row-link").first.get_attribute("href")
     if "kernel" in paths:
         paths["kernel-edit"] = paths["kernel"] + "edit/"
     return paths | {"operators-none": "/operators/?q=nothing-like-this", "password": "/password/"}
@@ -97,7 +139,7 @@ def shoot(page: Any, url: str, paths: dict[str, str], folder: Path, only: set[st
                 page.goto(url + path)
                 page.wait_for_timeout(250)
                 if page.locator("[data-chart]").count():
-                    page.wait_for_function("!document.querySelector('.chart.waiting')", timeout=20_000)
+                    until(page, "!document.querySelector('.chart.waiting')")
                 sideways = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
                 if sideways > 0:
                     print(f"{name} {size}: scrolls sideways by {sideways} px", file=sys.stderr)
@@ -112,6 +154,7 @@ def main() -> int:
     parser.add_argument("--user", default="admin")
     parser.add_argument("--password", default="admin")
     parser.add_argument("--empty", action="store_true", help="an empty catalogue: how to begin")
+    parser.add_argument("--docs", type=Path, help="a folder for small pictures: 1280 wide, WebP")
     parser.add_argument("--only", nargs="*", default=[], help="names of pages")
     options = parser.parse_args()
     chromium = find_chromium()
@@ -139,13 +182,16 @@ def main() -> int:
 
 def visit(page: Any, url: str, options: argparse.Namespace) -> None:
     """Log in and look at everything."""
-    if not options.only:
+    if not options.only and not options.docs:
         shoot(page, url, {"login": "/login/"}, options.folder, set())
     page.goto(f"{url}/login/")
     page.fill("[name=username]", options.user)
     page.fill("[name=password]", options.password)
     page.click("button[type=submit]")
-    if options.empty:
+    if options.docs:
+        paths = {"overview": "/"} if options.empty else paths_of(page, url)
+        shoot_docs(page, url, paths, options.docs, set(options.only))
+    elif options.empty:
         shoot(page, url, {"begin": "/", "models-empty": "/models/"}, options.folder, set())
     else:
         shoot(page, url, paths_of(page, url), options.folder, set(options.only))

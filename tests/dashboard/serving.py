@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -26,6 +27,15 @@ def find_chromium() -> str | None:
     given = os.environ.get("OPATLAS_CHROMIUM")
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
     return given or next((path for name in names if (path := shutil.which(name))), None)
+
+
+def until(page: Any, expression: str, timeout_s: float = 20.0) -> None:
+    """Wait until an expression holds in a page. Playwright's own waiting evaluates text within the page,
+    which the content security policy forbids."""
+    deadline = time.monotonic() + timeout_s
+    while not page.evaluate(expression):
+        assert time.monotonic() < deadline, f"waited in vain for {expression}"
+        page.wait_for_timeout(50)
 
 
 class _Quiet(WSGIRequestHandler):

@@ -11,7 +11,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from tests.dashboard.factory import full_catalogue
-from tests.dashboard.serving import CHROMIUM_FLAGS, find_chromium
+from tests.dashboard.serving import CHROMIUM_FLAGS, find_chromium, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -67,7 +67,7 @@ def log_in(page: Any) -> None:
 
 def drawn(page: Any) -> int:
     """How many charts are there, once all are drawn."""
-    page.wait_for_function("!document.querySelector('.chart.waiting')")
+    until(page, "!document.querySelector('.chart.waiting')")
     return page.locator(".chart svg.main-svg").count()
 
 
@@ -90,7 +90,7 @@ def test_filters_go_to_the_url_and_come_back_from_it(page: Any) -> None:
     assert page.locator("#results tbody tr").count() == 3
     page.select_option("#status", "failed")
     page.wait_for_url("**status=failed**")
-    page.wait_for_function("document.querySelectorAll('#results tbody tr').length === 1")
+    until(page, "document.querySelectorAll('#results tbody tr').length === 1")
     page.reload()
     assert page.input_value("#q") == "softmax" and page.input_value("#status") == "failed"
     assert page.locator("#results tbody tr").count() == 1
@@ -118,7 +118,7 @@ def test_the_theme_is_remembered_and_charts_follow_it(page: Any) -> None:
     ink = "getComputedStyle(document.querySelector('.chart .xtick text')).fill"
     light, light_ink = page.evaluate(canvas), page.evaluate(ink)
     page.get_by_role("button", name="Dark").click()
-    page.wait_for_function(f"{ink} !== {light_ink!r}")
+    until(page, f"{ink} !== {light_ink!r}")
     dark = page.evaluate(canvas)
     assert dark != light
     page.goto("/operators/")
@@ -178,7 +178,7 @@ def test_what_is_explored_moves_by_itself(page: Any) -> None:
     page.get_by_text("tvm: building the 42nd").first.wait_for()
     assert drawn(page) >= 1
     Exploration.objects.filter(pk=row.pk).update(state="done", doing="")
-    page.wait_for_function("!document.querySelector('.live')")
+    until(page, "!document.querySelector('.live')")
 
 
 def test_pages_work_without_scripts(browser: Any, live_server: Any) -> None:

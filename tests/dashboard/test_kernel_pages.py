@@ -204,7 +204,7 @@ def test_another_organisations_kernel_is_seen_once_it_is_approved(
     other = c.Organisation.objects.create(name="other")
     version = submitted(ada)
     Kernel.objects.filter(pk=version.kernel_id).update(organisation=other)
-    reader = browser(person("reader"))
+    reader = browser(User.objects.create_user("reader"))  # belongs to no organisation
     for path in (path_of(version), f"/kernels/{version.kernel_id}/", path_of(version, "standing")):
         assert reader.get(path).status_code == 404, path
     assert "softmax-rows" not in reader.get("/kernels/").content.decode()

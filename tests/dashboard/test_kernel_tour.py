@@ -22,7 +22,10 @@ SOFTMAX = parse_operator({"op": "Softmax", "inputs": [{"shape": [64, 200], "dtyp
 
 
 @pytest.fixture
-def service(tmp_path: Path, django_db_blocker: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
+def service(
+    chromium: Any, tmp_path: Path, django_db_blocker: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Live]:
+    """After the browser: with its event loop running Django keeps connections by context, not by thread."""
     # Playwright's synchronous interface runs an event loop in this thread; Django's ORM asks for none.
     monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
     with django_db_blocker.unblock(), live(tmp_path, app="tuning") as running:

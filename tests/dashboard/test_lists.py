@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import re
 
 import pytest
-from django.db.models import Q
 from django.test import Client
 
 from catalog import models as c
 from catalog.selectors import listing
+from catalog.viewing import Viewer
 from tests.dashboard.factory import Factory
+
+HOST = Viewer("host", everywhere=frozenset())
 
 
 def found(**filters: str) -> list[c.Operator]:
-    return list(listing.operators(listing.Filters(**filters), Q()))
+    return list(listing.operators(listing.Filters(**filters), HOST))
 
 
 def test_every_word_of_a_search_must_be_there(catalogue: Factory) -> None:
@@ -31,20 +36,20 @@ def test_a_key_is_found_by_its_beginning(catalogue: Factory) -> None:
 @pytest.mark.parametrize("status", listing.STATUSES)
 def test_a_status_gives_the_operators_that_show_it(catalogue: Factory, status: str) -> None:
     filters = listing.Filters(status=status)
-    operators = list(listing.operators(filters, Q()))
+    operators = list(listing.operators(filters, HOST))
     assert operators
-    assert {row.status for row in listing.rows(operators, filters, Q())} == {status}
+    assert {row.status for row in listing.rows(operators, filters, HOST)} == {status}
 
 
 def test_best_by_manual_gives_what_manual_kernels_win(catalogue: Factory) -> None:
     operators = found(method="manual")
-    rows = listing.rows(operators, listing.Filters(), Q())
+    rows = listing.rows(operators, listing.Filters(), HOST)
     assert rows and all(row.best is not None and row.best.method == "manual" for row in rows)
 
 
 def test_sorting_by_speed_up_puts_the_unknown_last(catalogue: Factory) -> None:
     for sort, reverse in (("-speedup", True), ("speedup", False)):
-        rows = listing.rows(found(sort=sort), listing.Filters(), Q())
+        rows = listing.rows(found(sort=sort), listing.Filters(), HOST)
         ratios = [row.best.ratio_to_default if row.best else None for row in rows]
         known = [ratio for ratio in ratios if ratio is not None]
         assert known == sorted(known, reverse=reverse)
@@ -92,3 +97,51 @@ def test_explorations_are_narrowed_by_state_and_stage(pages: Client, catalogue: 
     html = pages.get("/explorations/?state=active&stage=2").content.decode()
     assert "of 4 explorations" in html  # one running, two queued, one paused
     assert "given up" in pages.get("/explorations/?state=dead").content.decode()
+
+
+def test_operators_of_several_targets_are_listed_once(catalogue: Factory) -> None:
+    other = c.Target.objects.create(
+        key="t1:" + "b" * 64, kind="cpu", arch="zen5", capability="cpu.zen5", description={}
+    )
+    for best in c.Best.objects.filter(rank=0)[:9]:
+        best.pk, best.target = None, other
+        best.ratio_to_default *= 1.5 if best.operator_id % 2 else 1.0
+        best.save()
+    for sort in ("-speedup", "speedup", "-time", "time"):
+        operators = found(sort=sort)
+        assert len(operators) == len(set(operators)) == c.Operator.objects.count(), sort
+        rows = listing.rows(operators, listing.Filters(), HOST)
+        values = [
+            row.best.ratio_to_default if "speedup" in sort else row.best.median_us for row in rows if row.best
+        ]
+        assert values == sorted(values, reverse=sort.startswith("-")), sort
+
+
+@pytest.mark.parametrize("sort", ["-jobs", "asked", "-saved", "-speedup"])
+def test_pages_of_a_list_go_on_where_the_known_ones_end(catalogue: Factory, sort: str) -> None:
+    whole = [operator.pk for operator in found(sort=sort)]
+    listed = listing.operators(listing.Filters(sort=sort), HOST)
+    assert [pk for start in range(0, len(whole), 7) for pk in listed.ids(start, start + 7)] == whole
+
+
+def test_more_operators_than_are_counted_say_so(
+    pages: Client, catalogue: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboard.pages.operators.COUNTED", 40)
+    assert "1–40 of 40+ operators" in pages.get("/operators/").content.decode()
+
+
+def test_the_whole_filtered_list_is_exported(pages: Client, catalogue: Factory) -> None:
+    operators = found(q="conv", sort="-speedup")
+    answer = pages.get("/operators/?q=conv&sort=-speedup&export=json&page=2")
+    rows = json.loads(answer.getvalue())["rows"]
+    assert [row["key"] for row in rows] == [operator.key for operator in operators]
+    text = pages.get("/operators/?q=conv&sort=-speedup&export=csv").getvalue().decode()
+    assert [row["key"] for row in csv.DictReader(io.StringIO(text))] == [row["key"] for row in rows]
+    assert pages.get("/operators/?export=xls").status_code == 404
+
+
+def test_a_digest_is_found_without_its_prefix(catalogue: Factory) -> None:
+    operator = c.Operator.objects.order_by("pk").last()
+    assert operator is not None
+    assert found(q=operator.key[3:15]) == [operator]

@@ -88,6 +88,47 @@ def test_serve_stops_cleanly_and_shows_secrets_only_the_first_time(tmp_path: Pat
             again.kill()
 
 
+def courier_of(process: subprocess.Popen[str]) -> psutil.Process | None:
+    """The courier among the service's processes."""
+    for child in psutil.Process(process.pid).children():
+        try:
+            if child.cmdline()[-1] == "courier":
+                return child
+        except (psutil.Error, IndexError):  # it ends right now
+            continue
+    return None
+
+
+def wait_for_courier(process: subprocess.Popen[str], other_than: int = 0) -> psutil.Process:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = courier_of(process)
+        if found is not None and found.pid != other_than:
+            return found
+        time.sleep(0.2)
+    raise AssertionError("there is no courier")
+
+
+def test_the_courier_runs_beside_is_started_again_when_killed_and_stops_with_the_rest(tmp_path: Path) -> None:
+    serve = start(tmp_path, free_port())
+    try:
+        read_until_up(serve)
+        first = wait_for_courier(serve)
+        first.send_signal(signal.SIGKILL)
+        second = wait_for_courier(serve, other_than=first.pid)
+        assert serve.poll() is None  # nothing else was touched
+        children = descendants(serve)
+        assert second in children
+        serve.send_signal(signal.SIGTERM)
+        rest, _ = serve.communicate(timeout=40)
+        assert serve.returncode == 0, rest
+        assert "courier ended; starting it again." in rest
+        assert gone(children)
+    finally:
+        if serve.poll() is None:
+            serve.kill()
+
+
 def test_a_port_that_is_taken_is_said_plainly(tmp_path: Path) -> None:
     import socket
 

@@ -21,7 +21,7 @@ def fresh_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a process remembers between ticks, forgotten between tests; and no bell leaves the process."""
     from tuning import bell
 
-    monkeypatch.setattr(leader, "_led_until", 0.0)
+    monkeypatch.setattr(leader, "_holder", None)
     monkeypatch.setattr(leader, "_rarely_at", 0.0)
     monkeypatch.setattr(promote, "_gains", (-1e9, {}))
     monkeypatch.setattr(bell.bell, "ring", lambda names: None)

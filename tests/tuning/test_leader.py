@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 
 def as_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leader, "_led_until", 0.0)
+    monkeypatch.setattr(leader, "_holder", None)
 
 
 def test_of_two_exactly_one_leads(monkeypatch: pytest.MonkeyPatch) -> None:

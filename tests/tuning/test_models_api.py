@@ -46,6 +46,8 @@ def test_an_onnx_file_is_taken_apart(give: Any, api: Any) -> None:
     assert (body["model"]["name"], body["model"]["form"], body["totals"]["calls"]) == ("small", "onnx", 1)
     row = body["rows"][0]
     assert (row["status"], row["calls"], row["operator"][:3]) == ("miss", 1, "o1:")
+    assert (body["coverage"]["by_calls"], body["saved_us"]) == (0.0, 0.0)
+    assert [(one["operators"], one["calls"]) for one in body["coverage"]["missing"]] == [(1, 1.0)]
     again = give(_relu(["batch", 3]), name="small", dims="batch:2")
     assert (again.status_code, again.json()["model"]["id"]) == (200, body["model"]["id"])
     listed = api.get("models/").json()

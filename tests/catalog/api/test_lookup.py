@@ -89,7 +89,8 @@ def test_a_batch_of_hits_takes_four_statements(api, body, put, django_assert_max
         put(length, "eager", 1.0)
     request = body(*range(1, 58))
     api.post("lookup", request)
-    with django_assert_max_num_queries(5):  # the fifth, of revocations, once a second for all requests
+    # The fifth and sixth, of revocations and of price rules, once a second for all requests.
+    with django_assert_max_num_queries(6):
         results = api.post("lookup", request).json()["results"]
     assert all(result["status"] == "hit" for result in results)
 

@@ -1,8 +1,10 @@
 import pytest
 
 from catalog import models
+from catalog.choosing import Ratios
 from catalog.errors import StoreError
 from catalog.models import Best, BestChange, Implementation, Measurement
+from catalog.services import Paired
 from tests.catalog import making
 
 
@@ -41,6 +43,20 @@ def test_a_difference_within_noise_keeps_the_incumbent(put):
     assert not again.is_winner
     assert winner().route == "onednn"
     assert BestChange.objects.count() == 1
+
+
+def test_who_ran_in_turns_with_the_winner_is_judged_by_that(put):
+    held = put(64, "onednn", 1.6, spread=0.1)
+    pairs = Paired(held.implementation.pk, Ratios(1.1, 1.05, 1.15))
+    assert put(64, "mkl", 1.75, spread=0.1, paired=pairs).is_winner
+    # About somebody who is not served any more it says nothing.
+    assert not put(64, "openblas", 1.9, spread=0.1, paired=pairs).is_winner
+
+
+def test_a_draw_in_turns_keeps_the_incumbent_of_the_route(put):
+    held = put(64, "tvm", 1.5, spread=0.001, candidate={"schedule": 1})
+    draw = Paired(held.implementation.pk, Ratios(1.05, 0.98, 1.12))
+    assert not put(64, "tvm", 1.6, spread=0.001, candidate={"schedule": 2}, paired=draw).is_route_best
 
 
 def test_within_a_route_a_better_candidate_replaces_and_a_worse_one_is_kept_as_evidence(put):
@@ -119,7 +135,7 @@ def test_a_failure_in_the_middle_rolls_all_of_it_back(put, monkeypatch):
     put(64, "eager", 1.0)
     before = making.row_counts()
     monkeypatch.setattr(
-        "catalog.services.publishing.rank_again", lambda *a: (_ for _ in ()).throw(RuntimeError("no"))
+        "catalog.services.publishing.rank_again", lambda *a, **k: (_ for _ in ()).throw(RuntimeError("no"))
     )
     with pytest.raises(RuntimeError):
         put(64, "onednn", 1.6)

@@ -153,3 +153,15 @@ def test_what_is_clearly_behind_the_best_so_far_ends_early() -> None:
     racers = [runner(FakeChild(50.0, noise=0.03)), runner(FakeChild(40.0, noise=0.03))]
     assert race(racers, Effort(5.0, 5, stop_losers=True), to_beat=3.0).rounds == 5
     assert race(racers, Effort(0.0, 8, stop_losers=True), to_beat=1.2).rounds == 8
+
+
+def test_who_crowds_itself_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every turn disturbed, though the machine is quiet after each: more threads than CPUs, no patience."""
+    monkeypatch.setattr(timer.Turn, "disturbance", lambda self: 0.5)
+    effort = Effort(0.0, 5, stop_losers=False)
+    racers = [runner(FakeChild(50.0)), runner(FakeChild(40.0))]
+    result = race(racers, effort)
+    assert result.rounds == result.noisy_rounds == max(timer.SETTLED_ROUNDS, 2 * effort.rounds)
+    # Somebody else presses for the CPUs: that can pass, so it is waited for.
+    monkeypatch.setattr(timer, "wait_until_quiet", lambda *windows_s: False)
+    assert race(racers, Effort(0.05, 5, stop_losers=False)).rounds > result.rounds

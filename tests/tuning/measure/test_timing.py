@@ -34,6 +34,17 @@ def test_a_kernel_against_itself_as_incumbent_is_a_draw(
     outcome = relu_bench.confirm(artifact, artifact)
     incumbent = outcome.facts["incumbent"]
     assert 0.8 < ratio(outcome) / incumbent["ratio_to_default"] < 1.25
+    paired, low, high = outcome.facts["paired"]
+    assert low <= paired <= high
+    assert 0.8 < paired < 1.25
+
+
+def test_who_ran_in_turns_with_the_incumbent_has_their_ratio(
+    relu_bench: Bench, kernel: Callable[..., Artifact]
+) -> None:
+    outcome = relu_bench.confirm(kernel("once", REPEATED % 2), kernel("sixfold", REPEATED % 12))
+    paired, low, _ = outcome.facts["paired"]
+    assert 1.0 < low <= paired
 
 
 def test_an_incumbent_that_cannot_run_any_more_loses(

@@ -1,0 +1,77 @@
+"""What a job's hits came to is counted as they are drained, and can be counted again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from catalog import models, services
+from catalog.services import job_days
+
+pytestmark = pytest.mark.django_db
+
+
+def rows() -> dict[str, list[Any]]:
+    days = models.JobDay.objects.order_by("job", "start", "method")
+    places = models.JobPlace.objects.order_by("job", "target", "setting")
+    return {
+        "days": list(days.values_list("job", "start", "method", "hits", "calls", "default_us", "saved_us")),
+        "places": list(places.values_list("job", "target", "setting", "last_at")),
+        "operators": list(
+            models.JobOperator.objects.order_by("job", "operator").values_list(
+                "job", "hits", "hit_calls", "saved_us"
+            )
+        ),
+    }
+
+
+def test_what_is_drained_is_what_is_counted_again(ask: Any, put: Any) -> None:
+    put(64, "eager", 1.0)
+    put(64, "tvm", 2.5)
+    for number in range(7):
+        ask(64, job=f"run {number % 2}", calls=number + 0.5)
+        ask(65, job="run 0", calls=3.0)  # a miss
+    ask(64)  # of no job
+    services.drain_journal()
+    drained = rows()
+    assert sum(day[3] for day in drained["days"]) == 7
+    assert len(drained["places"]) == 2
+    assert models.JobOperator.objects.get(misses__gt=0).miss_calls == 21.0
+    models.JobOperator.objects.update(saved_us=-1, hit_calls=-1)
+    job_days.remake()
+    again = rows()
+    assert again["days"] == drained["days"]
+    assert again["places"] == drained["places"]
+    hits = [row for row in drained["operators"] if row[1]]
+    assert [row for row in again["operators"] if row[1]] == hits and len(hits) == 2
+
+
+def test_draining_again_adds_nothing(ask: Any, put: Any) -> None:
+    put(64, "eager", 1.0)
+    ask(64, job="run")
+    services.drain_journal()
+    once = rows()
+    models.JournalSegment.objects.all().delete()  # the position was lost
+    services.drain_journal()
+    assert rows() == once
+
+
+def test_days_and_methods_are_kept_apart(organisation: Any) -> None:
+    job = models.Job.objects.create(organisation=organisation, name="train")
+    at = datetime(2026, 11, 20, 23, 59, 59, tzinfo=UTC)
+    job_days.add_job_days(
+        [
+            job_days.ServedHit(job.pk, None, "library", at, 2, 10.0, 4.0),
+            job_days.ServedHit(job.pk, None, "library", at, 0, 10.0, 4.0),
+            job_days.ServedHit(job.pk, None, "compiler", at.replace(day=21), 1, 8.0, 8.0),
+        ]
+    )
+    job_days.add_job_days([job_days.ServedHit(job.pk, None, "library", at, 1, 3.0, 1.0)])
+    found = [
+        (day.start.day, day.method, day.hits, day.calls, day.default_us, day.saved_us)
+        for day in job.days.order_by("start")
+    ]
+    assert found == [(20, "library", 3, 3.0, 23.0, 14.0), (21, "compiler", 1, 1.0, 8.0, 0.0)]
+    assert not job.places.exists()  # an implementation that is gone was nowhere

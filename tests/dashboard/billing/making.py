@@ -1,0 +1,51 @@
+"""A month of bills for pages: price rules, charges by real lookups, payments, something withheld."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from typing import Any
+from unittest import mock
+
+from django.utils import timezone
+
+
+def bills(factory: Any, days: int = 24) -> Any:
+    """Charge the factory's organisation and a tenant, day by day; gives the tenant. Every charge is made by
+    the service itself, under a clock that is set back."""
+    from catalog import models as c
+    from catalog import services
+    from dashboard.billing import accounts, pricelist
+
+    tenant, _ = c.Organisation.objects.get_or_create(name="Tenant Works")
+    chance, now = random.Random(11), timezone.now()
+    began = now - timedelta(days=days)
+    by = {"actor": "admin"}
+    drafts = (
+        pricelist.Draft("Compiled code", "EUR", method="compiler", per_hit_micros=4_000,
+                        tiers=[{"from_hit": 501, "per_hit_micros": 2_500}], cap_month_micros=40_000_000),
+        pricelist.Draft("Hand-written kernels", "EUR", method="manual", mode="withhold",
+                        per_saved_second_micros=60_000, per_hit_micros=20_000, priority=2),
+        pricelist.Draft("Default library", "EUR", route="eager", mode="free", priority=5),
+    )  # fmt: skip
+    with mock.patch("django.utils.timezone.now", return_value=began):
+        for draft in drafts:
+            pricelist.add(draft, by)
+        accounts.give_credit(tenant, 2_000_000, "Welcome credit", currency="EUR", by=by)
+    keys = list(c.Best.objects.filter(rank=0).values_list("operator__key", flat=True))
+    for day in range(days):
+        with mock.patch("django.utils.timezone.now", return_value=began + timedelta(days=day, minutes=7)):
+            if day == days - 3:
+                accounts.give_credit(tenant, 25_000_000, "Bank transfer 2026-118", currency="EUR", by=by)
+            for organisation, most in ((factory.organisation, 30), (tenant, 18)):
+                asked = chance.sample(keys, chance.randint(6, min(most, len(keys))))
+                services.lookup(
+                    services.LookupRequest(
+                        target=factory.target,
+                        setting=factory.setting,
+                        operators=[services.Asked(key, chance.randint(1, 40) * 50.0) for key in asked],
+                        organisation=organisation,
+                        job=chance.choice(("nightly-train", "serve-resnet", "notebook")),
+                    )
+                )
+    return tenant

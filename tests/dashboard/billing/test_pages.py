@@ -1,0 +1,265 @@
+"""Billing's pages: who sees what, forms, exports, and bounded queries."""
+
+import json
+import re
+
+import pytest
+from django.contrib.auth import get_user_model
+
+from catalog.models import AuditEntry, Membership, Organisation
+from dashboard.billing.models import Account, LedgerEntry, PriceRule
+
+
+@pytest.fixture
+def person(client, db):
+    """``person("billing", organisation)``: a client that is logged in with that role there."""
+    from django.test import Client
+
+    def make(role, organisation):
+        user = get_user_model().objects.create_user(f"{role}-{organisation.pk}", password="x")
+        Membership.objects.create(user=user, organisation=organisation, role=role)
+        made = Client()
+        made.force_login(user)
+        return made
+
+    return make
+
+
+@pytest.fixture
+def tenant(db):
+    return Organisation.objects.create(name="Tenant Works")
+
+
+@pytest.fixture
+def host(person, organisation):
+    """Somebody of the host organisation with the billing role."""
+    return person("billing", organisation)
+
+
+@pytest.fixture
+def busy(ask, put, price, credit, tenant):
+    """Charges of a tenant and of the host."""
+    for length in range(1, 5):
+        put(length, "tvm", 2.0, method="compiler")
+    put(9, "eager", 1.0)
+    rule = price(0.5, name="Compilers", method="compiler")
+    credit(10, to=tenant)
+    ask(*range(1, 5), 9, organisation=tenant, job="train")
+    ask(1, job="own")
+    return rule
+
+
+def text_of(answer):
+    assert answer.status_code == 200, answer.content[:500]
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", answer.content.decode()))
+
+
+def test_a_tenant_sees_its_prices_its_charges_and_its_credit(person, tenant, busy):
+    text = text_of(person("billing", tenant).get("/billing/"))
+    assert "Each compiler hit costs 0.50 EUR" in text
+    assert "8.00 EUR" in text  # in credit
+    assert "2.00 EUR" in text  # charged
+    assert Account.objects.get(organisation=tenant).reference in text
+    assert "Give credit" not in text
+
+
+def test_a_tenant_sees_nothing_of_others(person, tenant, busy, organisation):
+    mine = person("billing", tenant)
+    assert mine.get(f"/billing/organisations/{organisation.pk}/").status_code == 404
+    for path in ("/billing/prices/", "/billing/prices/new/", f"/billing/prices/{busy.line}/"):
+        assert mine.get(path).status_code == 403, path
+    answer = mine.get("/billing/ledger/", {"export": "json", "organisation": organisation.pk})
+    rows = json.loads(answer.content)["rows"]
+    assert len(rows) == 5
+    assert Organisation.objects.get(pk=organisation.pk).ledger.count() == 1
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator", "approver"])
+def test_bills_are_for_the_billing_role(person, tenant, role):
+    reader = person(role, tenant)
+    assert reader.get("/billing/").status_code == 403
+    assert reader.get("/billing/ledger/").status_code == 403
+    assert reader.post(f"/billing/organisations/{tenant.pk}/credit/").status_code == 403
+
+
+def test_a_tenants_billing_role_cannot_give_itself_credit_or_a_plan(person, tenant):
+    mine = person("billing", tenant)
+    for verb, fields in (("credit", {"amount": "5", "reason": "me"}), ("plan", {"plan": "prepaid"})):
+        assert mine.post(f"/billing/organisations/{tenant.pk}/{verb}/", fields).status_code == 403
+    assert not LedgerEntry.objects.exists()
+
+
+def test_the_host_sees_all_organisations_and_each(host, tenant, busy):
+    text = text_of(host.get("/billing/"))
+    assert "Tenant Works" in text and "default" in text
+    assert "2.50 EUR" in text  # charged in all
+    assert "8.00 EUR" in text_of(host.get(f"/billing/organisations/{tenant.pk}/"))
+
+
+def test_credit_by_hand_needs_a_reason_and_is_in_the_audit_log(host, tenant):
+    path = f"/billing/organisations/{tenant.pk}/credit/"
+    refused = host.post(path, {"amount": "5", "reason": ""})
+    assert refused.status_code == 400
+    assert not LedgerEntry.objects.exists()
+    assert host.post(path, {"amount": "5.25", "reason": "goodwill"}).status_code == 302
+    entry = LedgerEntry.objects.get()
+    assert (entry.kind, entry.amount_micros, entry.reason) == ("credit", 5_250_000, "goodwill")
+    assert host.post(path, {"amount": "-1", "reason": "typed wrong"}).status_code == 302
+    assert Account.objects.get(organisation=tenant).balance_micros == 4_250_000
+    actions = AuditEntry.objects.filter(organisation=tenant).order_by("pk").values_list("action", flat=True)
+    assert list(actions) == ["billing.credit", "billing.adjustment"]
+
+
+@pytest.mark.parametrize("amount", ["0", "x", "1e99", "0.0000001", "NaN", ""])
+def test_an_amount_that_cannot_be_is_refused_with_a_sentence(host, tenant, amount):
+    answer = host.post(f"/billing/organisations/{tenant.pk}/credit/", {"amount": amount, "reason": "r"})
+    assert answer.status_code == 400
+    assert 'class="wrong"' in answer.content.decode()
+    assert not LedgerEntry.objects.exists()
+
+
+def test_a_plan_is_given_until_a_date(host, tenant):
+    path = f"/billing/organisations/{tenant.pk}/plan/"
+    fields = {"plan": "postpaid", "until": "2030-01-01", "credit_limit": "20"}
+    assert host.post(path, fields).status_code == 302
+    account = Account.objects.get(organisation=tenant)
+    assert (account.plan, account.plan_until.year, account.credit_limit_micros) == (
+        "postpaid",
+        2030,
+        20_000_000,
+    )
+    assert host.post(path, {"plan": "gold"}).status_code == 400
+
+
+RULE = {
+    "name": "Convolutions", "mode": "withhold", "currency": "EUR", "per_hit": "0.01", "priority": "3",
+    "op_type": "Conv", "tiers": "1001 0.005\n5001 0.001", "cap_month": "20",
+}  # fmt: skip
+
+
+def test_a_rule_is_added_changed_and_ended_and_every_version_is_kept(host):
+    assert host.post("/billing/prices/new/", RULE).status_code == 302
+    first = PriceRule.objects.get()
+    assert (first.per_hit_micros, first.cap_month_micros, first.version) == (10_000, 20_000_000, 1)
+    assert first.tiers[1] == {"from_hit": 5001, "per_hit_micros": 1_000}
+    path = f"/billing/prices/{first.line}/"
+    assert 'value="0.01"' in host.get(path).content.decode()
+    assert host.post(path, RULE | {"per_hit": "0.02"}).status_code == 302
+    old, new = PriceRule.objects.order_by("version")
+    assert (old.per_hit_micros, new.per_hit_micros, new.version) == (10_000, 20_000, 2)
+    assert old.until_at == new.from_at
+    assert host.post(f"{path}end/").status_code == 302
+    assert PriceRule.objects.filter(until_at=None).count() == 0
+    assert "has ended" in text_of(host.get(path))
+    assert host.post(path, RULE).status_code == 400  # an ended rule stays ended
+    assert set(AuditEntry.objects.values_list("action", flat=True)) >= {
+        "billing.rule.add",
+        "billing.rule.change",
+        "billing.rule.end",
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("tiers", "ten 0.1"), ("tiers", "5 0.1\n3 0.1"), ("tiers", "1 0.1"), ("per_hit", "-1"), ("name", ""),
+     ("cap_month", "1e30"), ("currency", "XXX"), ("priority", "5000"), ("tiers", "5 NaN")],
+)  # fmt: skip
+def test_a_rule_that_cannot_be_is_refused_and_keeps_what_was_typed(host, field, value):
+    answer = host.post("/billing/prices/new/", RULE | {field: value})
+    assert answer.status_code == 400
+    assert 'class="wrong"' in answer.content.decode()
+    if field != "name":
+        assert "Convolutions" in answer.content.decode()
+    assert not PriceRule.objects.exists()
+
+
+def test_a_rule_is_tried_on_last_month_without_changing_anything(host, ask, put, organisation):
+    from datetime import timedelta
+
+    from django.utils import timezone
+
+    from catalog import services
+    from catalog.models import Usage
+
+    put(1, "tvm", 2.0, method="compiler")
+    for _ in range(3):
+        ask(1)
+    services.drain_journal()
+    last_month = timezone.now().replace(day=1) - timedelta(days=2)
+    Usage.objects.update(served_at=last_month)
+    rule = RULE | {"op_type": "Relu", "tiers": "3 0.005", "preview": "1"}
+    text = text_of(host.post("/billing/prices/new/", rule))
+    assert "would have charged 0.0250 EUR for 3 hits of 1 organisation" in text
+    assert not PriceRule.objects.exists()
+
+
+class TestLedger:
+    def test_it_is_filtered_and_exported(self, host, tenant, busy):
+        rows = json.loads(host.get("/billing/ledger/", {"export": "json"}).content)["rows"]
+        assert [row["kind"] for row in rows] == ["charge"] * 5 + ["credit"]
+        credits = host.get("/billing/ledger/", {"export": "json", "kind": "credit"})
+        assert [row["amount_micros"] for row in json.loads(credits.content)["rows"]] == [10_000_000]
+        mine = host.get(
+            "/billing/ledger/", {"export": "csv", "organisation": tenant.pk, "method": "compiler"}
+        )
+        assert len(mine.content.decode().splitlines()) == 1 + 4
+
+    def test_older_entries_are_a_page_further(self, host, ask, put, price, monkeypatch):
+        put(1, "tvm", 2.0)
+        price(0.01)
+        monkeypatch.setattr("dashboard.billing.pages.ledger.PAGE_SIZE", 2)
+        for _ in range(3):
+            ask(1)
+        numbers = list(LedgerEntry.objects.order_by("-pk").values_list("pk", flat=True))
+        page = host.get("/billing/ledger/").content.decode()
+        assert f"before={numbers[1]}" in page
+        older = host.get("/billing/ledger/", {"before": numbers[1]}).content.decode()
+        assert "Newest" in older and "Older" not in older
+
+    @pytest.mark.parametrize(
+        "query", [{"before": "x"}, {"before": "9" * 30}, {"kind": "x"}, {"range": "x"}, {"since": "x"},
+                  {"organisation": "x"}, {"organisation": "9" * 18}],
+    )  # fmt: skip
+    def test_what_the_address_cannot_mean_breaks_nothing(self, host, busy, query):
+        assert host.get("/billing/ledger/", query).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/billing/", "/billing/ledger/", "/billing/prices/", "/billing/of/"])
+def test_no_page_asks_once_a_row(host, tenant, ask, put, price, path, organisation):
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    path = path.replace("/of/", f"/organisations/{organisation.pk}/")
+
+    def queries():
+        with CaptureQueriesContext(connection) as seen:
+            assert host.get(path).status_code == 200
+        return len(seen)
+
+    for length in range(1, 21):
+        put(length, "tvm", 2.0)
+    price(0.01)
+    ask(1, job="a")
+    few = queries()
+    for number in range(10):
+        Organisation.objects.create(name=f"o{number}")
+        price(0.02, name=f"rule {number}", route="mkl")
+        ask(*range(1, 21), job=f"job {number}")
+    assert queries() <= few
+
+
+def test_exports_of_every_table(host, tenant, busy, organisation):
+    for table in ("charges", "withheld", "organisations", "prices"):
+        answer = host.get("/billing/", {"export": "json", "table": table})
+        assert answer.status_code == 200, table
+    for table in ("charges", "prices", "ledger"):
+        answer = host.get(f"/billing/organisations/{tenant.pk}/", {"export": "csv", "table": table})
+        assert answer.status_code == 200, table
+
+
+def test_the_address_to_pay_at_is_the_page(client):
+    from django.urls import reverse
+
+    from dashboard.billing.charging import PAY_URL
+
+    assert reverse("billing") == PAY_URL

@@ -1,0 +1,117 @@
+"""Headless Chromium on the live pages: what goes wrong in a page fails its test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from django.contrib.auth.models import User
+
+from tests.dashboard.serving import CHROMIUM_FLAGS, find_chromium
+
+_LISTEN = """
+window.violations = [];
+document.addEventListener('securitypolicyviolation', (event) => {
+  window.violations.push(`${event.violatedDirective}: ${event.blockedURI || event.sample}`);
+});
+"""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    path = find_chromium()
+    if path is None:
+        text = "NO CHROMIUM: the pages' browser tests did not run (apt install chromium; OPATLAS_CHROMIUM)"
+        if os.environ.get("OPATLAS_REQUIRE_SERVICES") == "1":
+            pytest.fail(text)
+        pytest.skip(text)
+    from playwright.sync_api import sync_playwright
+
+    # Playwright's synchronous interface runs an event loop in this thread; Django's ORM asks for none.
+    before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(CHROMIUM_FLAGS))
+        yield browser
+        browser.close()
+    if before is None:
+        del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+@dataclass
+class Watched:
+    """One browser window, and what went wrong in it."""
+
+    page: Any
+    wrong: list[str] = field(default_factory=list)
+
+    def violations(self) -> list[str]:
+        """What the content security policy forbade on the page that is open."""
+        return list(self.page.evaluate("window.violations || []"))
+
+
+def open_window(chromium: Any, url: str, **options: Any) -> Watched:
+    """A window of its own (cookies, storage) that notes errors, warnings and requests to elsewhere."""
+    context = chromium.new_context(base_url=url, **({"reduced_motion": "reduce"} | options))
+    context.add_init_script(_LISTEN)
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    watched = Watched(page)
+    page.on(
+        "console",
+        lambda m: (
+            watched.wrong.append(f"{_place(page)}: {m.text}") if m.type in ("error", "warning") else None
+        ),
+    )
+    page.on("pageerror", lambda error: watched.wrong.append(f"{_place(page)}: {error}"))
+    host = urlsplit(url).netloc
+    page.on(
+        "request",
+        lambda r: (
+            watched.wrong.append(f"{_place(page)} asked {r.url}")
+            if urlsplit(r.url).scheme in ("http", "https") and urlsplit(r.url).netloc != host
+            else None
+        ),
+    )
+    return watched
+
+
+def _place(page: Any) -> str:
+    return urlsplit(page.url).path
+
+
+def log_in(page: Any, name: str) -> None:
+    """In the tests every password is the user's name."""
+    page.goto("/login/")
+    page.fill("[name=username]", name)
+    page.fill("[name=password]", name)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("nav[aria-label=Main]")
+
+
+@pytest.fixture
+def window(chromium: Any, live_server: Any) -> Iterator[Callable[..., Watched]]:
+    """``window("ada")``: a window in which somebody is logged in; in the end nothing went wrong in any."""
+    opened: list[Watched] = []
+
+    def make(name: str = "", **options: Any) -> Watched:
+        watched = open_window(chromium, live_server.url, **options)
+        opened.append(watched)
+        if name:
+            log_in(watched.page, name)
+        return watched
+
+    yield make
+    wrong = [line for watched in opened for line in watched.wrong]
+    for watched in opened:
+        watched.page.context.close()
+    assert not wrong
+
+
+@pytest.fixture
+def admin(transactional_db: None) -> User:
+    return User.objects.create_superuser("admin", password="admin")

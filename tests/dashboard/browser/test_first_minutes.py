@@ -1,0 +1,75 @@
+"""A new user's first ten minutes, on a real worker: log in, begin with a sample model, watch it explored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dashboard.browser.conftest import log_in, open_window
+from tests.dashboard.serving import serving
+from tests.tuning.live import Live, live
+
+pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def service(
+    chromium: Any, tmp_path: Path, django_db_blocker: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Live]:
+    """After the browser: with its event loop running Django keeps connections by context, not by thread."""
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+    with django_db_blocker.unblock(), live(tmp_path, app="tuning") as running:
+        running.environment |= {"OPATLAS_TUNING": "0", "OPATLAS_LEASE_S": "10"}
+        yield running
+
+
+def test_from_the_login_to_the_first_result(service: Live, chromium: Any) -> None:
+    from django.contrib.auth.models import User
+    from django.core.wsgi import get_wsgi_application
+
+    from catalog.models import Best
+    from tuning.models import Worker
+
+    User.objects.create_superuser("newcomer", password="newcomer")
+    service.start_worker()
+    with serving(get_wsgi_application()) as url:
+        watched = open_window(chromium, url)
+        page = watched.page
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=url)
+        log_in(page, "newcomer")
+
+        # An empty overview tells how to begin.
+        assert "The map is empty" in page.locator("h1").inner_text()
+        service.wait_for(Worker.objects.filter(warm=True, stopped_at=None).first, "a warm worker", 180)
+        page.get_by_role("button", name="Take the sample ResNet-50").click()
+        page.wait_for_url("**/models/*/")
+        assert page.locator("h1").inner_text() == "ResNet-50 (sample)"
+
+        # Its operators are there, and are being explored.
+        page.get_by_role("link", name="Operators", exact=True).first.click()
+        page.wait_for_url("**/operators/**")
+        assert page.locator("#results tbody tr").count() >= 20
+        page.get_by_role("link", name="Explorations", exact=True).first.click()
+        page.wait_for_selector("main .row-link", timeout=60_000)
+        page.locator("main .row-link").first.click()
+        page.wait_for_url("**/explorations/*/")
+        page.evaluate("window.here = true")
+        first = service.wait_for(lambda: Best.objects.order_by("pk").first(), "a first result", 180)
+        # What is watched moved, or ended, without a reload.
+        assert page.evaluate("window.here") is True
+
+        # The operator that has a result says so, and how to ask for it.
+        page.goto(f"/operators/{first.operator.key}/")
+        assert "eager" in page.locator("main").inner_text()
+        page.locator("button[data-copy=ask-curl]").click()
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert copied.startswith("curl ") and first.operator.key in copied and url in copied
+
+        # And the overview counts it.
+        page.goto("/")
+        assert "The map is empty" not in page.locator("main").inner_text()
+        assert not watched.wrong
+        watched.page.context.close()

@@ -1,0 +1,69 @@
+"""Once more on PostgreSQL, where a lower number may be committed after a higher one."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+from django.db import connection, connections, transaction
+
+from dashboard.notifications.gathering import gather
+from dashboard.notifications.models import Notification
+
+
+@pytest.mark.services
+@pytest.mark.slow
+def test_notifications_behave_the_same_on_postgres(private_postgres):
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+         "tests/dashboard/notifications/test_gathering.py",
+         "tests/dashboard/notifications/test_delivering.py",
+         f"{__file__}::test_a_transaction_that_ends_late_is_told_and_counted_once"],
+        env={**os.environ, "DATABASE_URL": private_postgres.new_database()},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-6000:]
+    assert " passed" in done.stdout
+
+
+@pytest.mark.skipif(
+    not os.environ.get("DATABASE_URL", "").startswith("postgres"),
+    reason="SQLite lets nobody commit late; the test above runs this on PostgreSQL",
+)
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_that_ends_late_is_told_and_counted_once(world):
+    """Two transactions: the first takes its number first and ends last."""
+    assert connection.vendor == "postgresql"
+    world.watch()
+    world.hit()
+    after = world.implementation()
+    gather()
+    written, go_on = threading.Event(), threading.Event()
+
+    def slow():
+        try:
+            with transaction.atomic():
+                world.hit(2)
+                world.change(None, after)
+                written.set()
+                assert go_on.wait(30)
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=slow)
+    thread.start()
+    assert written.wait(30)
+    world.hit(3)  # higher numbers, there at once
+    world.change(after, world.implementation("tvm", 3.0))
+    gather()
+    assert Notification.objects.get(happening="hit").count == 4
+    assert Notification.objects.filter(happening="best_changed").count() == 1
+    go_on.set()
+    thread.join()
+    for _ in range(2):
+        gather()
+    assert Notification.objects.get(happening="hit").count == 6
+    assert Notification.objects.filter(happening="best_changed").count() == 2

@@ -1,0 +1,283 @@
+"""One operator's page: methods side by side, trials, code, history, worth, permalinks, exports, rights."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from catalog import models as c
+from catalog.charging import Free, Terms
+from tests.dashboard.factory import Factory
+from tuning import models as t
+from tuning.statistics import benefit
+
+
+@pytest.fixture
+def explored(catalogue: Factory) -> c.Operator:
+    """One with an ended exploration, several methods, trials of every end."""
+    benefit.forget()
+    row = t.Exploration.objects.filter(state="done", stage=2).order_by("pk").last()
+    assert row is not None
+    return row.operator
+
+
+@pytest.fixture
+def member(catalogue: Factory) -> Callable[[str], Client]:
+    """``member(role)``: somebody of another organisation than the catalogue's."""
+
+    def make(role: str) -> Client:
+        other, _ = c.Organisation.objects.get_or_create(name="another")
+        user = User.objects.create_user(f"{role}-of-another", password="x")
+        c.Membership.objects.create(user=user, organisation=other, role=role)
+        client = Client()
+        client.force_login(user)
+        return client
+
+    return make
+
+
+def text(client: Client, path: str, status: int = 200) -> str:
+    answer = client.get(path)
+    assert answer.status_code == status, (path, answer.status_code)
+    return answer.content.decode()
+
+
+def rows_of(client: Client, path: str, table: str) -> list[dict[str, Any]]:
+    glue = "&" if "?" in path else "?"
+    return json.loads(client.get(f"{path}{glue}export=json&table={table}").content)["rows"]
+
+
+def test_each_method_is_compared_with_the_best_in_words(pages: Client, explored: c.Operator) -> None:
+    path = f"/operators/{explored.key}/"
+    html = text(pages, path)
+    assert "Methods side by side" in html
+    rows = rows_of(pages, path, "methods")
+    assert rows[0]["verdict"] == "The fastest known."
+    assert {row["method"] for row in rows} >= {"library", "compiler"}
+    for row in rows[1:]:
+        said = row["verdict"]
+        assert re.search(r"faster than .* by \d.*× \(.* – .*×\), 7 and 7 samples, confidence", said) or (
+            said.startswith("No significant difference between")
+        )
+
+
+def test_the_verdict_never_contradicts_the_ranking(pages: Client, catalogue: Factory) -> None:
+    for best in c.Best.objects.filter(rank=0).select_related("operator")[:12]:
+        rows = rows_of(pages, f"/operators/{best.operator.key}/", "implementations")
+        assert rows[0]["verdict"] == "best"
+        assert {row["verdict"] for row in rows[1:]} <= {"slower", "same"}
+
+
+def test_trials_are_filtered_by_the_address(pages: Client, explored: c.Operator) -> None:
+    path = f"/operators/{explored.key}/"
+    html = text(pages, f"{path}?status=crashed")
+    assert "signal 11 (SIGSEGV)" in html and "limit 20 s" not in html
+    assert {row["status"] for row in rows_of(pages, f"{path}?status=crashed", "trials")} == {"crashed"}
+    tvm = rows_of(pages, f"{path}?route=tvm", "trials")
+    assert {row["route"] for row in tvm} == {"tvm"} and "wrong_result" in {row["status"] for row in tvm}
+    everything = t.Trial.objects.filter(exploration__operator=explored).count()
+    assert len(rows_of(pages, f"{path}?status=nonsense", "trials")) == everything
+
+
+def test_trials_are_paged(pages: Client, explored: c.Operator) -> None:
+    row = t.Exploration.objects.get(operator=explored)
+    t.Trial.objects.bulk_create(
+        t.Trial(
+            exploration=row, route="tvm", method="compiler", stage=2, status="slower", detail=f"trial {n}!"
+        )
+        for n in range(60)
+    )
+    first = text(pages, f"/operators/{explored.key}/")
+    assert "trial 59!" in first and "trial 3!" not in first
+    assert "trial 3!" in text(pages, f"/operators/{explored.key}/?page=2")
+    assert "trial 3!" in text(pages, f"/operators/{explored.key}/?page=99")  # the last there is
+
+
+def test_code_is_shown_and_downloaded(pages: Client, explored: c.Operator) -> None:
+    row = c.Implementation.objects.get(operator=explored, route="tvm")
+    path = f"/operators/{explored.key}/code/{row.pk}/"
+    html = text(pages, path)
+    assert "T.prim_func" in re.sub(r"<[^>]+>", "", html)
+    assert '<span class="' in html.split("<pre")[1]  # highlighted
+    raw = pages.get(f"{path}schedule/raw/")
+    assert raw.content.decode() == row.schedule
+    assert raw["Content-Disposition"].startswith("attachment")
+    assert raw["Content-Type"].startswith("text/plain")
+    assert json.loads(pages.get(f"{path}manifest/raw/").content) == row.artifact.manifest
+    assert pages.get(f"{path}source/raw/").status_code == 404
+    assert pages.get(f"{path}passwords/raw/").status_code == 404
+
+
+def test_what_a_compiled_artifact_holds(
+    pages: Client, explored: c.Operator, settings: Any, tmp_path: Path
+) -> None:
+    settings.OPATLAS_STORE = tmp_path
+    content = b"\x7fELF and so on"
+    digest = hashlib.sha256(content).hexdigest()
+    place = tmp_path / digest[:2] / digest[2:4] / digest
+    place.parent.mkdir(parents=True)
+    place.write_bytes(content)
+    files = {"kernel.so": digest, "lost.so": "0" * 64}
+    made = c.Artifact.objects.create(sha256="f" * 64, kind="c-abi", manifest={"files": files, "recipe": None})
+    row = c.Implementation.objects.get(operator=explored, route="tvm")
+    c.Implementation.objects.filter(pk=row.pk).update(artifact=made)
+    path = f"/operators/{explored.key}/code/{row.pk}/"
+    html = text(pages, path)
+    for said in ("What the artifact holds (c-abi)", f"{len(content)} B", "lost by the store"):
+        assert said in html
+    answer = pages.get(f"{path}files/kernel.so")
+    assert b"".join(answer.streaming_content) == content  # type: ignore[attr-defined]
+    assert answer["Content-Type"] == "application/octet-stream"
+    assert pages.get(f"{path}files/lost.so").status_code == 404
+    assert pages.get(f"{path}files/other.so").status_code == 404
+
+
+def test_a_permalink_shows_one_implementation(pages: Client, explored: c.Operator) -> None:
+    row = c.Implementation.objects.get(operator=explored, route="openblas")
+    place = f"{row.target_id}-{row.setting_id}"
+    html = text(pages, f"/operators/{explored.key}/?at={place}&implementation={row.pk}")
+    assert f'hx-get="/operators/{explored.key}/code/{row.pk}/"' in html
+    assert pages.get(f"/operators/{explored.key}/?at=%00&implementation=%00&range=no").status_code == 200
+
+
+def test_the_history_is_a_chart_and_a_table(pages: Client, explored: c.Operator) -> None:
+    rows = rows_of(pages, f"/operators/{explored.key}/", "best")
+    changes = c.BestChange.objects.filter(operator=explored).order_by("-pk")
+    assert [row["reason"] for row in rows] == [change.reason for change in changes]
+    last = changes[0]
+    assert last.after is not None
+    assert rows[0]["ratio"] == last.after.measurements.get().ratio_to_default
+    assert 'id="best-chart"' in text(pages, f"/operators/{explored.key}/")
+
+
+def test_whether_tuning_would_pay(pages: Client, explored: c.Operator) -> None:
+    path = f"/operators/{explored.key}/"
+    assert "Would more tuning pay?" in text(pages, path)
+    c.LookupTally.objects.filter(operator=explored).update(hit_calls=1e9)
+    assert re.search(r"it pays back in \d+ (minutes|hours|days)", text(pages, path))
+    c.LookupTally.objects.all().delete()
+    assert "nobody has asked for it in the last 7 days: it would not pay" in text(pages, path)
+
+
+def test_every_table_is_exported(pages: Client, explored: c.Operator) -> None:
+    path = f"/operators/{explored.key}/"
+    html = text(pages, path)
+    names = set(re.findall(r"export=csv&amp;table=(\w+)", html)) | set(
+        re.findall(r"table=(\w+)&amp;export=csv", html)
+    )
+    assert names >= {"methods", "implementations", "trials", "best", "history", "lookups"}
+    for name in names:
+        answer = pages.get(f"{path}?export=csv&table={name}")
+        assert answer.status_code == 200 and answer["Content-Type"].startswith("text/csv"), name
+
+
+def test_a_tenant_sees_its_own_reuse_only(
+    pages: Client, member: Callable[[str], Client], catalogue: Factory
+) -> None:
+    job = c.JobOperator.objects.select_related("operator", "job").first()
+    assert job is not None
+    path = f"/operators/{job.operator.key}/"
+    assert job.job.name in text(pages, path)
+    html = text(member("viewer"), path)
+    assert job.job.name not in html and "No job has used it yet." in html
+    model = c.ModelOperator.objects.select_related("model").filter(operator=job.operator).first()
+    if model is not None:
+        assert model.model.name not in html
+
+
+def test_a_private_implementation_is_its_organisations(
+    pages: Client, member: Callable[[str], Client], explored: c.Operator
+) -> None:
+    row = c.Implementation.objects.get(operator=explored, route="tvm")
+    scope = f"org:{c.Organisation.objects.get(name='default').pk}"
+    c.Implementation.objects.filter(pk=row.pk).update(scope=scope)
+    c.Best.objects.filter(implementation=row).update(scope=scope)
+    path = f"/operators/{explored.key}/"
+    stranger = member("admin")
+    assert "private" in text(pages, path)
+    assert "tvm" not in {one["route"] for one in rows_of(stranger, path, "implementations")}
+    for rest in ("", "schedule/raw/", "files/kernel.so"):
+        assert stranger.get(f"{path}code/{row.pk}/{rest}").status_code == 404
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator", "billing", "approver", "admin"])
+def test_tenants_revoke_nothing_that_is_shared(
+    member: Callable[[str], Client], explored: c.Operator, role: str
+) -> None:
+    client = member(role)
+    row = c.Implementation.objects.get(operator=explored, route="tvm")
+    path = f"/operators/{explored.key}/"
+    assert "Revoke an implementation" not in text(client, path)
+    answer = client.post(f"{path}revoke/", {"implementation": row.pk, "reason": "because"})
+    assert answer.status_code == 403
+    row.refresh_from_db()
+    assert row.revoked_at is None
+
+
+def test_an_approver_of_the_host_revokes(member: Callable[[str], Client], explored: c.Operator) -> None:
+    client = member("approver")
+    c.Organisation.objects.filter(name="another").update(host=True)
+    row = c.Implementation.objects.get(operator=explored, route="tvm")
+    path = f"/operators/{explored.key}/"
+    assert "Revoke an implementation" in text(client, path)
+    answer = client.post(f"{path}revoke/", {"implementation": row.pk, "reason": "reads too far"}, follow=True)
+    assert "It is no longer served." in answer.content.decode()
+    assert c.AuditEntry.objects.filter(action="implementation.revoke", subject=str(row)).exists()
+
+
+class Dear(Free):
+    """Every compiler's implementation is withheld from whoever is not of the host."""
+
+    def terms_of(
+        self, organisation_id: int | None, implementations: Sequence[c.Implementation]
+    ) -> Mapping[int, Terms]:
+        if organisation_id is None:
+            return {}
+        said = "0.01 EUR a hit; withheld until credit or a plan covers it."
+        return {
+            one.pk: Terms(True, 10_000, "EUR", 1, "/billing/", said)
+            for one in implementations
+            if one.method == "compiler"
+        }
+
+
+def test_what_is_withheld_shows_times_and_price_and_no_code(
+    pages: Client, member: Callable[[str], Client], explored: c.Operator, settings: Any
+) -> None:
+    settings.OPATLAS_CHARGING = f"{__name__}.Dear"
+    row = c.Implementation.objects.get(operator=explored, route="tvm")
+    client, path = member("viewer"), f"/operators/{explored.key}/"
+    html = text(client, path)
+    assert "withheld until credit or a plan covers it" in html and 'href="/billing/"' in html
+    shown = next(one for one in rows_of(client, path, "implementations") if one["route"] == "tvm")
+    assert shown["median_us"] and shown["ratio_to_default"] and shown["price"]
+    code = text(client, f"{path}code/{row.pk}/", status=402)
+    assert "Withheld." in code and "prim_func" not in code and "Over the default" in code
+    for rest in ("schedule/raw/", "manifest/raw/", "files/kernel.so"):
+        answer = client.get(f"{path}code/{row.pk}/{rest}")
+        assert answer.status_code == 402 and b"prim_func" not in answer.content
+    part = client.get(f"{path}code/{row.pk}/", headers={"HX-Request": "true"})
+    assert part.status_code == 200 and b"prim_func" not in part.content
+    assert "T.prim_func" in re.sub(r"<[^>]+>", "", text(pages, f"{path}code/{row.pk}/"))
+
+
+def test_no_query_per_implementation_or_trial(
+    pages: Client, explored: c.Operator, catalogue: Factory, queries_of: Callable[[str], int]
+) -> None:
+    path = f"/operators/{explored.key}/"
+    few = queries_of(path)
+    more = [(f"more{n}", "library", f"variant {n}") for n in range(12)]
+    c.BestChange.objects.filter(operator=explored).delete()
+    c.Best.objects.filter(operator=explored, rank=0).update(rank=1)
+    catalogue.implement(explored, more)
+    exploration = t.Exploration.objects.get(operator=explored)
+    catalogue.trials(exploration)
+    assert queries_of(path) == few

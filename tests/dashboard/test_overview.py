@@ -1,0 +1,95 @@
+"""The overview: what it shows, to whom, over which time, and as a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from catalog import models as c
+from catalog.services.rollups import refresh_rollups
+from tests.dashboard.factory import Factory, resnet_operators
+from tests.figures.traffic_rows import messy_traffic
+
+
+def test_key_figures_lead_to_their_definitions(pages: Client, catalogue: Factory) -> None:
+    html = pages.get("/").content.decode()
+    for name in ("hit_rate", "saved", "reuse", "reuse_rate", "paid_back", "tuning_spent", "queue_depth"):
+        assert f'/definitions/#{name}"' in html, name
+
+
+@pytest.mark.parametrize("by", ["lookups", "calls", "operators"])
+def test_the_hit_rate_is_counted_by_what_the_url_says(pages: Client, catalogue: Factory, by: str) -> None:
+    html = pages.get(f"/?by={by}&range=24h").content.decode()
+    current = re.findall(r'<a href="([^"]*)" aria-current="true">', html)
+    assert any(f"by={by}" in href for href in current)
+    # The other choices keep the range, and the ranges keep the choice.
+    assert "range=24h&amp;by=" in html and f"by={by}&amp;range=7d" in html
+
+
+def test_a_range_that_cannot_be_read_is_a_sentence_and_the_default(pages: Client, catalogue: Factory) -> None:
+    for query in ("range=2w", "since=never", "since=2026-02-01&until=2026-01-01", "since=%00", "by=x"):
+        answer = pages.get(f"/?{query}")
+        assert answer.status_code == 200, query
+    assert "range is one of" in pages.get("/?range=2w").content.decode()
+
+
+def test_since_and_until_bound_what_is_counted(pages: Client, db: None) -> None:
+    messy_traffic()
+    refresh_rollups()
+    rows = pages.get("/?since=2026-11-18&until=2026-11-19&export=json&table=traffic").json()["rows"]
+    hits = c.Usage.objects.filter(served_at__date="2026-11-18").count()
+    assert len(rows) == 24
+    assert sum(row["hits"] for row in rows) == hits > 0
+
+
+@pytest.mark.parametrize("table", ["traffic", "saved", "routes", "reused", "savers", "wins"])
+def test_every_table_is_exported_as_it_is_shown(pages: Client, catalogue: Factory, table: str) -> None:
+    html = pages.get("/").content.decode()
+    assert f"export=csv&amp;table={table}" in html
+    answer = pages.get(f"/?export=csv&table={table}")
+    assert answer.headers["Content-Type"].startswith("text/csv")
+    rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
+    assert rows == [] or all(rows[0])
+    assert len(rows) == len(pages.get(f"/?export=json&table={table}").json()["rows"])
+
+
+def test_a_tenant_sees_its_own_traffic_only(client: Client, pages: Client, db: None) -> None:
+    messy_traffic()
+    refresh_rollups()
+    span = "since=2026-09-01&until=2026-11-21&export=json&table=traffic"
+    north = c.Organisation.objects.get(name="north")
+    user = User.objects.create_user("someone")
+    c.Membership.objects.create(user=user, organisation=north)
+    client.force_login(user)
+    seen = sum(row["hits"] for row in client.get(f"/?{span}").json()["rows"])
+    assert seen == c.Usage.objects.filter(organisation=north).count()
+    assert sum(row["hits"] for row in pages.get(f"/?{span}").json()["rows"]) == c.Usage.objects.count() > seen
+    south = c.Organisation.objects.get(name="south")
+    theirs = pages.get(f"/?{span}&org={south.pk}").json()["rows"]
+    assert sum(row["hits"] for row in theirs) == c.Usage.objects.filter(organisation=south).count()
+    assert sum(row["hits"] for row in client.get(f"/?{span}&org={south.pk}").json()["rows"]) == seen
+    assert pages.get("/?org=999999").status_code == pages.get("/?org=x²").status_code == 200
+    html = client.get("/?range=1y").content.decode()
+    assert "Charged" not in html  # a viewer sees no bill
+    assert "exploring</a>, when it was asked for" not in html  # what the service spends is not theirs
+
+
+def test_somebody_without_an_organisation_sees_no_traffic(reader: Client, db: None) -> None:
+    messy_traffic()
+    refresh_rollups()
+    rows = reader.get("/?range=1y&export=json&table=traffic").json()["rows"]
+    assert rows and not any(row["hits"] + row["misses"] for row in rows)
+
+
+def test_before_anything_was_rolled_up_the_page_is_there(pages: Client, db: None) -> None:
+    factory = Factory()
+    for operator in resnet_operators(factory, 3):
+        factory.implement(operator)
+    html = pages.get("/").content.decode()
+    assert "No lookups in this time" in html
+    assert "The map is empty" not in html

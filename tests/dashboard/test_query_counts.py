@@ -1,0 +1,73 @@
+"""No page makes a query per row: every page of the resolver, at two sizes of the catalogue."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from tests.dashboard.examples import page_paths
+from tests.dashboard.factory import full_catalogue
+from tests.dashboard.kernels import gallery
+
+MOST = 40
+"""Statements that one page may take, its session's and user's included."""
+
+NOT_PAGES = frozenset({"healthz", "readyz"})
+"""For probes: whether they answer 200 is up to the machine."""
+
+
+def queries_of(client: Client, path: str) -> int | None:
+    """How many; None for an address that is no page (it only takes POST)."""
+    if client.get(path).status_code == 405:  # and what is cached once a process is not counted
+        return None
+    with CaptureQueriesContext(connection) as queries:
+        answer = client.get(path)
+        b"".join(answer) if answer.streaming else answer.content
+    assert answer.status_code in (200, 302, 402), f"{path} answered {answer.status_code}"
+    return len(queries)
+
+
+def counts(client: Client) -> dict[str, int]:
+    paths = {name: path for name, path in page_paths().items() if name not in NOT_PAGES}
+    found = {name: queries_of(client, path) for name, path in paths.items()}
+    return {name: count for name, count in found.items() if count is not None}
+
+
+def test_queries_do_not_grow_with_the_rows_and_stay_few(pages: Client) -> None:
+    gallery(full_catalogue(hours=6))
+    grow(8)  # so that every kind of row is there beside another of its kind
+    small = counts(pages)
+    for seed in (9, 10, 11):
+        grow(seed)
+    large = counts(pages)
+    assert set(small) <= set(large) and len(small) >= 20
+    grown = {name: (small[name], large[name]) for name in small if large[name] > small[name]}
+    assert not grown, f"queries that grow with the rows: {grown}"
+    many = {name: count for name, count in large.items() if count > MOST}
+    assert not many, f"more than {MOST} queries: {many}"
+
+
+def grow(seed: int) -> None:
+    """As much again, beside what is there."""
+    full_catalogue(seed=seed, hours=6, mark=f" {seed}")
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_exports_take_no_query_per_row_either(pages: Client, form: str) -> None:
+    paths = [path for path in page_paths().values() if "{" not in path]
+    gallery(full_catalogue(hours=6))
+    small = {path: queries_of(pages, f"{path}?export={form}") for path in exporting(pages, paths)}
+    grow(8)
+    large = {path: queries_of(pages, f"{path}?export={form}") for path in small}
+    assert large == small
+
+
+def exporting(client: Client, paths: list[str]) -> list[str]:
+    """The pages that export."""
+    return [
+        path
+        for path in paths
+        if client.get(f"{path}?export=csv").headers.get("Content-Type", "").startswith("text/csv")
+    ]

@@ -1,0 +1,97 @@
+"""A receiver of webhooks: a real HTTP server on this machine that remembers what it got."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass
+class Got:
+    """One request."""
+
+    path: str
+    headers: dict[str, str]
+    body: str
+    at: float
+
+
+@dataclass
+class Receiver:
+    """``answer``: what it does with a request; the handler has ``send_response`` and the like."""
+
+    port: int = 0
+    got: list[Got] = field(default_factory=list)
+    answer: Callable[[BaseHTTPRequestHandler], None] = lambda handler: plain(handler, 200)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}/hooks"
+
+    @property
+    def ids(self) -> list[str]:
+        return [one.headers["webhook-id"] for one in self.got]
+
+
+def plain(
+    handler: BaseHTTPRequestHandler, status: int, body: bytes = b"", headers: dict[str, str] | None = None
+) -> None:
+    handler.send_response(status)
+    for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
+        handler.send_header(name, value)
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def answering(status: int, body: bytes = b"", **headers: str) -> Callable[[BaseHTTPRequestHandler], None]:
+    """Always the same answer; ``retry_after="7"`` becomes the header Retry-After."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda handler: plain(handler, status, body, named)
+
+
+def silent(for_s: float) -> Callable[[BaseHTTPRequestHandler], None]:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        time.sleep(for_s)
+
+    return answer
+
+
+@contextmanager
+def receiving() -> Iterator[Receiver]:
+    receiver = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            receiver.got.append(Got(self.path, headers, body, time.monotonic()))
+            receiver.answer(self)
+
+        do_GET = do_POST
+
+        def log_message(self, *args: object) -> None:
+            """Requests are not news here."""
+
+        def handle(self) -> None:
+            with suppress(OSError):  # the sender has hung up, as some tests mean it to
+                super().handle()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    receiver.port = server.server_port
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield receiver
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

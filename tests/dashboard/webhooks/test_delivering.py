@@ -1,0 +1,349 @@
+"""Events reach receivers: signed, once or more, and never for ever."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.db import connection, transaction
+from django.db.models import F
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from catalog.models import AuditEntry, Membership, Organisation, Role
+from dashboard.webhooks import delivering, endpoints, keeping
+from dashboard.webhooks.models import Attempt, Delivery, Endpoint, Message, Secret
+from dashboard.webhooks.sending import send as write
+from tests.dashboard.webhooks.conftest import Clock
+from tests.dashboard.webhooks.receiver import Receiver, answering, plain, receiving, silent
+
+pytestmark = pytest.mark.django_db(transaction=True)
+Run = Callable[[], None]
+
+
+def test_signature_verifies_with_the_official_library(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run
+) -> None:
+    message = send("a", operator="o1:5f", speedup="1,5× – schön")
+    deliver()
+    (got,) = receiver.got
+    document = Webhook(endpoint.secret).verify(got.body, got.headers)
+    assert document["type"] == "best.changed" and document["data"]["speedup"] == "1,5× – schön"
+    assert document["timestamp"].endswith("Z")
+    assert got.headers["webhook-id"] == message.public_id
+    assert got.headers["content-type"] == "application/json"
+    with pytest.raises(WebhookVerificationError):
+        Webhook(endpoint.secret).verify(got.body.replace("1,5", "2,5"), got.headers)
+    with pytest.raises(WebhookVerificationError):
+        Webhook("whsec_" + "A" * 44).verify(got.body, got.headers)
+    delivery = Delivery.objects.get()
+    assert (delivery.state, delivery.tries) == ("delivered", 1)
+    attempt = Attempt.objects.get()
+    assert (attempt.status, attempt.error) == (200, "") and attempt.duration_ms > 0
+
+
+def test_after_a_rotation_both_secrets_sign_for_a_day(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run, clock: Clock
+) -> None:
+    new = endpoints.rotate(endpoint)
+    send("a")
+    deliver()
+    got = receiver.got[-1]
+    assert len(got.headers["webhook-signature"].split(" ")) == 2
+    for secret in (new, endpoint.secret):
+        Webhook(secret).verify(got.body, got.headers)
+
+    clock.forward(hours=24, seconds=1)
+    send("b")
+    deliver()
+    got = receiver.got[-1]
+    Webhook(new).verify(got.body, got.headers)
+    with pytest.raises(WebhookVerificationError):
+        Webhook(endpoint.secret).verify(got.body, got.headers)
+
+
+def test_secrets_are_not_in_the_database(endpoint: Any) -> None:
+    sealed = Secret.objects.get().sealed
+    assert endpoint.secret.startswith("whsec_") and endpoint.secret not in sealed
+    assert endpoint.secret[6:20] not in sealed
+    assert endpoints.valid_secrets(endpoint) == [endpoint.secret]
+
+
+def test_changed_secret_key_opens_with_its_fallback_and_is_said_without(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run, settings: Any
+) -> None:
+    old, settings.SECRET_KEY = settings.SECRET_KEY, "another" * 10
+    send("a")
+    deliver()
+    assert receiver.got == [] and "rotate it" in Attempt.objects.get().error
+    settings.SECRET_KEY_FALLBACKS = [old]
+    assert endpoints.valid_secrets(endpoint) == [endpoint.secret]
+
+
+def test_event_is_told_once_and_only_if_the_transaction_commits(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run
+) -> None:
+    with pytest.raises(RuntimeError), transaction.atomic():
+        send("lost")
+        raise RuntimeError
+    assert send("a") is not None
+    with transaction.atomic():
+        assert send("a") is None
+        assert send("b") is not None  # the conflict left the transaction whole
+    deliver()
+    assert Message.objects.count() == 2 and len(receiver.got) == 2
+
+
+def test_only_subscribed_types_and_the_own_organisation(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run
+) -> None:
+    endpoints.change(endpoint, event_types=["credit.added"])
+    other = Organisation.objects.create(name="other")
+    assert send("a") is None and send("b", kind="credit.added") is not None
+    assert write(other, "credit.added", {}, key="b") is None
+    deliver()
+    assert [json.loads(one.body)["type"] for one in receiver.got] == ["credit.added"]
+    with pytest.raises(ValueError):
+        send("c", kind="no.such")
+
+
+def test_failures_are_tried_again_over_three_days_and_then_no_more(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run, clock: Clock
+) -> None:
+    receiver.answer = answering(500, b"out of order")
+    send("a")
+    began = clock.now()
+    waits: list[timedelta] = []
+    while Delivery.objects.get().state == "pending":
+        due = Delivery.objects.get().next_try_at
+        if due > clock.now():
+            waits.append(due - clock.now())
+            deliver()  # not yet due: nothing happens
+            assert len(receiver.got) == len(waits)
+            clock.shift += due - clock.now()
+        deliver()
+        assert len(receiver.got) < 50
+    assert Delivery.objects.get().state == "failed"
+    assert timedelta(days=2, hours=23) < clock.now() - began < timedelta(days=3, hours=1)
+    assert len(receiver.got) == Attempt.objects.count() == len(waits) + 1 >= 12
+    seconds = [wait.total_seconds() for wait in waits]
+    assert seconds[0] < 7 and all(a < b for a, b in pairwise(seconds[:8]))
+    assert max(seconds) <= 6 * 3600 * 1.2 + 1
+    assert len(set(receiver.ids)) == 1
+    last = Attempt.objects.last()
+    assert last is not None
+    assert (last.status, last.error, last.excerpt) == (500, "It answered 500.", "out of order")
+
+
+def test_receiver_that_comes_back_gets_what_waits(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run, clock: Clock
+) -> None:
+    receiver.answer = answering(503)
+    send("a")
+    deliver()
+    assert Endpoint.objects.get().failing_since is not None
+    receiver.answer = answering(204)
+    clock.forward(minutes=1)
+    deliver()
+    row = Endpoint.objects.get()
+    assert Delivery.objects.get().state == "delivered" and row.failing_since is None
+    assert row.failures_in_a_row == 0 and len(set(receiver.ids)) == 1 and len(receiver.ids) == 2
+
+
+def test_retry_after_is_heeded_up_to_an_hour(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run, clock: Clock
+) -> None:
+    receiver.answer = answering(429, Retry_After="600")
+    send("a")
+    deliver()
+    wait = Delivery.objects.get().next_try_at - clock.now()
+    assert timedelta(seconds=590) < wait <= timedelta(seconds=600)
+    receiver.answer = answering(429, Retry_After="999999")
+    clock.forward(seconds=601)
+    deliver()
+    wait = Delivery.objects.get().next_try_at - clock.now()
+    assert timedelta(minutes=59) < wait <= timedelta(hours=1)
+
+
+def test_gone_disables_at_once_with_a_notice(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run, administrator: Any, clock: Clock
+) -> None:
+    administrator.email = "admin@example.com"
+    administrator.save()
+    Membership.objects.create(user=administrator, organisation=endpoint.organisation, role=Role.ADMIN)
+    receiver.answer = answering(410)
+    send("a")
+    deliver()
+    row = Endpoint.objects.get()
+    assert row.disabled_at is not None and "410" in row.disabled_reason
+    assert Delivery.objects.get().state == "failed"
+    assert AuditEntry.objects.get(action="webhook.disable").subject == receiver.url
+    assert [one.to for one in mail.outbox] == [["admin@example.com"]] and "410" in mail.outbox[0].body
+    send("b")
+    clock.forward(hours=1)
+    deliver()
+    assert len(receiver.got) == 1
+    with pytest.raises(endpoints.Refused, match="enable it first"):
+        endpoints.test(row)
+
+
+def test_three_days_of_failures_disable_and_a_single_message_does_not(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run, clock: Clock
+) -> None:
+    receiver.answer = answering(500)
+    send("a")
+    deliver()
+    clock.forward(days=3, seconds=1)
+    Delivery.objects.update(next_try_at=clock.now())
+    deliver()
+    assert Endpoint.objects.get().disabled_at is None  # two failures only
+    for number in range(4):
+        send(f"more {number}")
+        deliver()
+        clock.forward(seconds=1)
+    row = Endpoint.objects.get()
+    assert row.disabled_at is not None and "three days" in row.disabled_reason
+
+
+def test_enabled_again_and_replayed_since(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run, clock: Clock
+) -> None:
+    send("before")
+    deliver()
+    clock.forward(minutes=10)
+    since = clock.now()
+    Message.objects.update(created_at=since - timedelta(minutes=5))
+    endpoints.disable(endpoint, "by hand")
+    send("missed")
+    Message.objects.filter(key="missed").update(created_at=since + timedelta(seconds=1))
+    clock.forward(minutes=10)
+    deliver()
+    assert len(receiver.got) == 1 and Delivery.objects.count() == 1
+    row = Endpoint.objects.get()
+    with pytest.raises(endpoints.Refused):
+        keeping.replay_since(row, since)
+    endpoints.enable(row)
+    row.refresh_from_db()
+    assert keeping.replay_since(row, since, failed_only=True) == 0
+    assert keeping.replay_since(row, since) == 1
+    deliver()
+    assert len(receiver.got) == 2 and len(set(receiver.ids)) == 2
+
+
+def test_replay_of_one_message_has_the_same_id(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run
+) -> None:
+    send("a")
+    deliver()
+    keeping.replay(Delivery.objects.select_related("endpoint").get())
+    deliver()
+    assert len(receiver.got) == 2 and len(set(receiver.ids)) == 1
+    assert receiver.got[0].body == receiver.got[1].body
+    assert Delivery.objects.get().state == "delivered" and Attempt.objects.count() == 2
+
+
+def test_test_goes_to_one_endpoint_alone(
+    endpoint: Any, receiver: Receiver, organisation: Any, deliver: Run
+) -> None:
+    endpoints.create(organisation, receiver.url + "/other")
+    endpoints.change(endpoint, event_types=["credit.added"])
+    endpoints.test(Endpoint.objects.get(pk=endpoint.pk))
+    deliver()
+    assert [(one.path, json.loads(one.body)["type"]) for one in receiver.got] == [("/hooks", "endpoint.test")]
+
+
+def test_delivery_is_claimed_by_one_courier_alone(endpoint: Any, send: Any) -> None:
+    send("a")
+    pk = Delivery.objects.get().pk
+    barrier = threading.Barrier(8)
+    won: list[int] = []
+
+    def courier() -> None:
+        barrier.wait()
+        fence = delivering.claim(pk)
+        if fence is not None:
+            won.append(fence)
+        connection.close()
+
+    threads = [threading.Thread(target=courier) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert won == [1]
+
+
+def test_claim_of_a_courier_that_died_runs_out(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run
+) -> None:
+    send("a")
+    assert delivering.claim(Delivery.objects.get().pk) == 1
+    deliver()
+    assert receiver.got == []
+    Delivery.objects.update(claimed_until=F("began_at") - timedelta(hours=1))
+    deliver()
+    assert len(receiver.got) == 1 and Delivery.objects.get().state == "delivered"
+
+
+def test_dead_endpoints_do_not_hold_up_others(
+    receiver: Receiver, organisation: Any, send: Any, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty receivers that hang, and forty messages for each: the healthy one has its own at once."""
+    monkeypatch.setattr(delivering, "TIMEOUT_S", 4.0)
+    with receiving() as dead:
+        dead.answer = silent(60)
+        settings.OPATLAS_WEBHOOKS_ALLOW = [receiver.address, dead.address]
+        for number in range(20):
+            endpoints.create(organisation, f"{dead.url}/{number}", event_types=["hit.served"])
+        endpoints.create(organisation, receiver.url, event_types=["credit.added"])
+        for number in range(40):
+            send(f"dead {number}", kind="hit.served")
+        one = delivering.Deliverer()
+        one.round()
+        one.wait(30)  # now they are known to fail
+        assert Endpoint.objects.exclude(failing_since=None).count() >= 8
+        Endpoint.objects.filter(url__startswith=dead.url).update(failing_since=F("created_at"))
+        Delivery.objects.update(next_try_at=F("began_at"))
+        one.round()
+        send("alive", kind="credit.added")
+        began = time.monotonic()
+        while not receiver.got and time.monotonic() - began < 3.5:
+            one.round()
+            time.sleep(0.05)
+        assert len(receiver.got) == 1
+        one.wait(30)
+
+
+def test_endpoint_that_vanishes_while_something_is_sent(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run
+) -> None:
+    send("a")
+
+    def vanish(handler: BaseHTTPRequestHandler) -> None:
+        Endpoint.objects.all().delete()
+        connection.close()
+        plain(handler, 200)
+
+    receiver.answer = vanish
+    deliver()
+    assert Delivery.objects.count() == 0 and Attempt.objects.count() == 0
+
+
+def test_old_messages_are_forgotten_but_not_those_on_their_way(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run, clock: Clock
+) -> None:
+    send("done")
+    deliver()
+    send("waiting")
+    clock.forward(days=31)
+    send("new")
+    Message.objects.filter(key="new").update(created_at=clock.now())
+    keeping.forget_old()
+    assert set(Message.objects.values_list("key", flat=True)) == {"waiting", "new"}

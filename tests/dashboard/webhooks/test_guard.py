@@ -1,0 +1,220 @@
+"""Nothing is sent to where it must not go."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import pytest
+
+from dashboard.webhooks import guard
+from tests.dashboard.webhooks.receiver import Receiver, answering, plain, receiving, silent
+
+PRIVATE = [
+    "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254",
+    "100.64.0.1", "100.127.255.254", "192.0.0.8", "192.0.2.1", "192.88.99.1", "198.18.0.1", "198.51.100.7",
+    "203.0.113.9", "224.0.0.1", "239.255.255.250", "240.0.0.1", "255.255.255.255",
+    "::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1", "fd12:3456::1", "ff02::1", "fec0::1", "2001:db8::1",
+    "::ffff:127.0.0.1", "::ffff:8.8.8.8", "::ffff:0:127.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1",
+    "64:ff9b:1::1", "2002:7f00:1::", "2001::1", "100::1", "no address",
+]  # fmt: skip
+PUBLIC = ["8.8.8.8", "1.1.1.1", "93.184.216.34", "2606:4700:4700::1111", "2a00:1450:4001:81b::200e"]
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_private_address_is_refused(address: str) -> None:
+    assert not guard.is_public(address)
+    with pytest.raises(guard.Refused, match="not a public one"):
+        guard.check_public("https://hooks.example.com/", lambda host, port: [address])
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_public_address_is_taken(address: str) -> None:
+    checked = guard.check_public("https://hooks.example.com/a?b=c", lambda host, port: [address])
+    assert checked.addresses == (address,) and checked.port == 443
+
+
+def test_one_private_address_among_public_ones_is_enough() -> None:
+    with pytest.raises(guard.Refused):
+        guard.check_public("https://hooks.example.com/", lambda host, port: ["8.8.8.8", "10.0.0.1"])
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("ftp://example.com/", "must begin with"),
+        ("file:///etc/passwd", "must begin with"),
+        ("gopher://example.com/", "must begin with"),
+        ("example.com/hooks", "must begin with"),
+        ("https:///nowhere", "names no host"),
+        ("https://user:pass@example.com/", "user name"),
+        ("https://example.com@127.0.0.1/", "user name"),
+        ("https://@example.com/", "user name"),
+        ("https://example.com:22/", "Port 22"),
+        ("https://example.com:6379/", "Port 6379"),
+        ("https://example.com:99999/", "no URL"),
+        ("https://[::1/", "no URL"),
+        ("https://example.com/#part", "fragment"),
+        ("https://example.com/a b", "plain ASCII"),
+        ("https://example.com/\r\nX-Injected: 1", "plain ASCII"),
+        ("https://exämple.com/", "plain ASCII"),
+        ("https://example.com\\@127.0.0.1/", "plain ASCII"),
+        ("https://example.com/" + "a" * 3000, "2048"),
+    ],
+)
+def test_form_of_the_address(url: str, why: str) -> None:
+    with pytest.raises(guard.Refused, match=why):
+        guard.check_url(url)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+        "0177.0.0.1",
+        "localhost",
+        "localhost.",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+    ],
+)
+def test_ways_to_write_this_machine_are_refused_by_the_real_resolver(host: str) -> None:
+    with pytest.raises(guard.Refused):
+        guard.check_public(f"https://{host}/")
+
+
+@pytest.mark.parametrize(
+    "host", ["127.1", "0x7f.0.0.0x1", "2130706433", "localhost", "db", "a.local", "x.internal"]
+)
+def test_names_of_this_machine_are_refused_before_anything_is_asked(host: str) -> None:
+    with pytest.raises(guard.Refused):
+        guard.check_literal(host)
+    guard.check_literal("hooks.example.com")
+
+
+def test_the_address_that_was_checked_is_the_one_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is public when it is checked and private a moment later (DNS rebinding)."""
+    asked: list[str] = []
+    reached: list[Any] = []
+
+    def rebinding(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["8.8.8.8"] if len(asked) == 1 else ["127.0.0.1"]
+
+    def connect(address: Any, timeout: float) -> socket.socket:
+        reached.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(guard.socket, "create_connection", connect)
+    reply = guard.post("http://rebind.example.com/", b"{}", {}, resolver=rebinding)
+    assert reply.status is None and reply.error == "The connection was refused."
+    assert reached == [("8.8.8.8", 80)] and asked == ["rebind.example.com"]
+    # The next request asks again, and is refused.
+    reply = guard.post("http://rebind.example.com/", b"{}", {}, resolver=rebinding)
+    assert "not a public one" in reply.error and len(reached) == 1
+
+
+def test_host_header_and_path_are_the_urls_own(settings: Any) -> None:
+    with receiving() as receiver:
+        settings.OPATLAS_WEBHOOKS_ALLOW = f"hooks.test:{receiver.port}"
+        url = f"http://hooks.test:{receiver.port}/a/b?c=d"
+        reply = guard.post(url, b"{}", {"X-One": "1"}, resolver=lambda host, port: ["127.0.0.1"])
+    assert reply.ok and reply.status == 200 and reply.duration_ms > 0
+    (got,) = receiver.got
+    assert (got.path, got.headers["host"]) == ("/a/b?c=d", f"hooks.test:{receiver.port}")
+    assert (got.headers["x-one"], got.body) == ("1", "{}")
+
+
+def test_loopback_is_refused_unless_it_is_allowed(settings: Any) -> None:
+    with receiving() as receiver:
+        settings.OPATLAS_WEBHOOKS_ALLOW = ""
+        assert "is not sent to" in guard.post(receiver.url, b"", {}).error
+        settings.OPATLAS_WEBHOOKS_ALLOW = f"127.0.0.1:{receiver.port + 1}"
+        assert guard.post(receiver.url, b"", {}).status is None
+        assert receiver.got == []
+
+
+def test_redirects_are_not_followed(receiver: Receiver) -> None:
+    receiver.answer = answering(307, Location=f"http://{receiver.address}/elsewhere")
+    reply = guard.post(receiver.url, b"{}", {})
+    assert not reply.ok and reply.status == 307 and "redirects are not followed" in reply.error
+    assert [one.path for one in receiver.got] == ["/hooks"]
+
+
+def test_huge_answer_is_read_no_further_than_needed(receiver: Receiver) -> None:
+    sent = 0
+
+    def huge(handler: BaseHTTPRequestHandler) -> None:
+        nonlocal sent
+        handler.send_response(200)
+        handler.end_headers()
+        for _ in range(4096):
+            sent += handler.wfile.write(b"\xc3\xa9" * 32768)
+
+    receiver.answer = huge
+    reply = guard.post(receiver.url, b"{}", {})
+    assert reply.ok and reply.excerpt.startswith("éé") and len(reply.excerpt.encode()) <= 1024
+    assert sent < 64 << 20
+
+
+def test_silent_receiver_is_given_up(receiver: Receiver) -> None:
+    receiver.answer = silent(20)
+    began = time.monotonic()
+    reply = guard.post(receiver.url, b"{}", {}, timeout_s=0.5)
+    assert reply.status is None and "No answer within" in reply.error
+    assert time.monotonic() - began < 10
+
+
+def test_headers_that_drip_are_cut_off(receiver: Receiver) -> None:
+    """Each read gets its byte in time; the whole has its own bound."""
+
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        for byte in b"HTTP/1.1 200 OK\r\nX-Slow: " + b"a" * 1000:
+            handler.wfile.write(bytes([byte]))
+            handler.wfile.flush()
+            time.sleep(0.2)
+
+    receiver.answer = drip
+    began = time.monotonic()
+    reply = guard.post(receiver.url, b"{}", {}, timeout_s=1.0)
+    assert reply.status is None and "No answer" in reply.error
+    assert time.monotonic() - began < 10
+
+
+def test_body_that_drips_does_not_undo_the_status(receiver: Receiver) -> None:
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        plain(handler, 202, headers={"Content-Length": "1000"})
+        for _ in range(60):
+            handler.wfile.write(b"x")
+            handler.wfile.flush()
+            time.sleep(0.2)
+
+    receiver.answer = drip
+    began = time.monotonic()
+    reply = guard.post(receiver.url, b"{}", {}, timeout_s=1.0)
+    assert reply.ok and reply.status == 202
+    assert time.monotonic() - began < 10
+
+
+def test_tls_handshake_that_never_comes_is_cut_off(settings: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        settings.OPATLAS_WEBHOOKS_ALLOW = f"127.0.0.1:{port}"
+        threading.Thread(target=lambda: server.accept()[0].recv(1), daemon=True).start()
+        began = time.monotonic()
+        reply = guard.post(f"https://127.0.0.1:{port}/", b"{}", {}, timeout_s=1.0)
+    assert reply.status is None and reply.error
+    assert time.monotonic() - began < 10
+
+
+def test_answer_that_is_no_http_is_said(settings: Any) -> None:
+    with receiving() as receiver:
+        settings.OPATLAS_WEBHOOKS_ALLOW = receiver.address
+        receiver.answer = lambda handler: handler.wfile.write(b"SSH-2.0-OpenSSH\r\n\r\n") and None
+        reply = guard.post(receiver.url, b"{}", {})
+    assert reply.status is None and reply.error.startswith("The connection failed")

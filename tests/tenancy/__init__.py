@@ -1,0 +1,1 @@
+"""What one tenant sees of another: nothing, on every address."""
