@@ -11,8 +11,10 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from catalog import conf, models, services
@@ -26,6 +28,7 @@ from tuning.graph.operator_list import extract_list
 
 __all__ = [
     "SAMPLES",
+    "Named",
     "Report",
     "Row",
     "Totals",
@@ -42,21 +45,33 @@ BATCH = 1024
 MAX_REASONS = 100
 OTHER_REASONS = "other reasons"
 TOO_LARGE = "needs more memory than this service gives one operator"
-NO_ROUTE_STATES = {MissState.UNSUPPORTED: "unsupported", MissState.FAILED: "failed"}
+NO_ROUTE_STATES: Mapping[str, str] = {MissState.UNSUPPORTED: "unsupported", MissState.FAILED: "failed"}
 
 
-@dataclass(frozen=True)
-class Row:
+# A report has a row for each of some thousand operators: tuples, because model instances, of which each row
+# would need four, take most of the time that such a page takes.
+class Named(NamedTuple):
+    """An operator as a report names it."""
+
+    pk: int
+    key: str
+    op_type: str
+    summary: str
+
+
+class Row(NamedTuple):
     """One operator of a model. Times in µs of one call; ``ratio`` is default ÷ best with its interval.
 
-    ``status`` is hit, miss, unsupported or failed; ``reason`` says why it is no hit. ``share`` is its part of
-    the model's default time, None where no time is known.
+    ``status`` is hit, miss, unsupported or failed; ``reason`` says why it is no hit. ``miss_state`` is its
+    miss's state now, empty where it was never missed. ``share`` is its part of the model's default time, None
+    where no time is known.
     """
 
-    operator: models.Operator
+    operator: Named
     calls: int
     example: str
     status: str
+    miss_state: str = ""
     reason: str = ""
     route: str = ""
     method: str = ""
@@ -151,22 +166,62 @@ def add_model(
 
 def model_report(model: models.Model) -> Report:
     """What is known of each operator now, in a constant number of queries."""
+    of_operator = [f"operator__{name}" for name in Named._fields]
+    parts = [
+        _Part(calls, example, Named(*named))
+        for calls, example, *named in models.ModelOperator.objects.filter(model=model).values_list(
+            "calls", "example", *of_operator
+        )
+    ]
+    here = {"operator__models__model": model, "target": model.target_id, "setting": model.setting_id}
     scopes = services.scopes_of(model.organisation)
-    parts = list(
-        models.ModelOperator.objects.filter(model=model).select_related("operator").defer("operator__graph")
-    )
-    mine = {"operator__models__model": model, "target": model.target_id, "setting": model.setting_id}
-    bests: dict[int, models.Best] = {}
-    for best in models.Best.objects.filter(**mine, scope__in=scopes, rank=0):
-        if best.operator_id not in bests or best.scope == scopes[0]:
-            bests[best.operator_id] = best
-    misses = {miss.operator_id: miss for miss in models.Miss.objects.filter(**mine, scope__in=scopes)}
+    bests = _nearest(models.Best.objects.filter(**here, rank=0), scopes, _Known)
+    misses = _nearest(models.Miss.objects.filter(**here), scopes, _Missed)
     whole_us = sum(
-        part.calls * bests[part.operator_id].default_us for part in parts if part.operator_id in bests
+        part.calls * bests[part.operator.pk].default_us for part in parts if part.operator.pk in bests
     )
-    rows = [_row(part, bests.get(part.operator_id), misses.get(part.operator_id), whole_us) for part in parts]
+    rows = [_row(part, bests.get(part.operator.pk), misses.get(part.operator.pk), whole_us) for part in parts]
     rows.sort(key=lambda row: (-(row.share or 0.0), -row.calls, row.operator.key))
     return Report(model, rows, _totals(model, rows))
+
+
+class _Part(NamedTuple):
+    calls: int
+    example: str
+    operator: Named
+
+
+class _Known(NamedTuple):
+    """What a report takes from a best; named as in the table."""
+
+    route: str
+    method: str
+    label: str
+    median_us: float
+    default_us: float
+    ratio_to_default: float
+    ratio_low: float
+    ratio_high: float
+
+
+class _Missed(NamedTuple):
+    """What a report takes from a miss; named as in the table."""
+
+    state: str
+    reason: str
+
+
+_Taken = TypeVar("_Taken", _Known, _Missed)
+
+
+def _nearest(rows: QuerySet[Any], scopes: Sequence[str], kind: type[_Taken]) -> dict[int, _Taken]:
+    """Operator → what is taken of its row, that of the scope to look in first where there are several."""
+    found: dict[int, _Taken] = {}
+    wanted = rows.filter(scope__in=scopes).values_list("operator", "scope", *kind._fields)
+    for operator, scope, *values in wanted:
+        if operator not in found or scope == scopes[0]:
+            found[operator] = kind(*values)
+    return found
 
 
 def _taken_apart(data: bytes, dims: dict[str, int], as_float32: bool) -> tuple[str, Extraction]:
@@ -265,36 +320,15 @@ def _stored(row: models.Model, operators: Sequence[Extracted]) -> models.Model:
     return row
 
 
-def _row(
-    part: models.ModelOperator, best: models.Best | None, miss: models.Miss | None, whole_us: float
-) -> Row:
-    if best is None:
-        state = miss.state if miss else ""
-        reason = miss.reason if miss else "its miss was not queued"
+def _row(part: _Part, known: _Known | None, missed: _Missed | None, whole_us: float) -> Row:
+    state, reason = missed or ("", "its miss was not queued")
+    if known is None:
         if state in (MissState.POSTPONED, MissState.DISCARDED):
-            reason = f"{state}: {reason}" if reason else str(state)
-        return Row(
-            part.operator,
-            part.calls,
-            part.example,
-            NO_ROUTE_STATES.get(state, "miss"),  # type: ignore[call-overload]
-            reason,
-        )
-    return Row(
-        operator=part.operator,
-        calls=part.calls,
-        example=part.example,
-        status="hit",
-        route=best.route,
-        method=best.method,
-        label=best.label,
-        median_us=best.median_us,
-        default_us=best.default_us,
-        ratio=best.ratio_to_default,
-        ratio_low=best.ratio_low,
-        ratio_high=best.ratio_high,
-        share=part.calls * best.default_us / whole_us if whole_us else None,
-    )
+            reason = f"{state}: {reason}" if reason else state
+        status = NO_ROUTE_STATES.get(state, "miss")
+        return Row(part.operator, part.calls, part.example, status, state, reason)
+    share = part.calls * known.default_us / whole_us if whole_us else None
+    return Row(part.operator, part.calls, part.example, "hit", state, "", *known, share)
 
 
 def _totals(model: models.Model, rows: Sequence[Row]) -> Totals:

@@ -14,7 +14,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from catalog.models import Miss, MissState, Model, Organisation, Target
+from catalog.models import MissState, Model, Organisation, Target
 from catalog.selectors.listing import STATUS_OF_MISS
 from catalog.services import default_organisation
 from catalog.viewing import Viewer
@@ -136,7 +136,7 @@ def model(request: HttpRequest, pk: int) -> HttpResponse:
     row = get_object_or_404(owned.select_related("target", "setting", "organisation"), pk=pk)
     report = ingest.model_report(row)
     totals = report.totals
-    states = _states(row)
+    states = _states(report)
     coverage = coverage_of(report, states)
     missing = tables.missing_table(coverage)
     answer = exported(request, tables.model_operators_table(report.rows, states), missing)
@@ -187,11 +187,13 @@ def _add(data: bytes, name: str, target: Target | None, dims: dict[str, int], vi
     return ingest.add_model(data, name, dims=dims, organisation=owner, target=place, setting=setting)
 
 
-def _states(row: Model) -> dict[int, str]:
-    """Operator → what became of its miss, for those that are not known yet."""
-    misses = Miss.objects.filter(operator__models__model=row, target=row.target_id, setting=row.setting_id)
-    unknown = misses.exclude(state=MissState.EXPLORED).values_list("operator", "state")
-    return {operator: STATUS_OF_MISS[MissState(state)] for operator, state in unknown}
+def _states(report: ingest.Report) -> dict[int, str]:
+    """Operator → what became of its miss, for those whose exploration has not ended in a result."""
+    return {
+        one.operator.pk: STATUS_OF_MISS[MissState(one.miss_state)]
+        for one in report.rows
+        if one.miss_state not in ("", MissState.EXPLORED)
+    }
 
 
 def _explored_now(row: Model) -> bool:

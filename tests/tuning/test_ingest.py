@@ -13,7 +13,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from onnx import helper
 
-from catalog.models import Miss, Model, ModelOperator
+from catalog.models import Miss, Model, ModelOperator, Operator, Organisation
 from opatlas.errors import InvalidModel
 from opatlas.identity import Setting
 from tests.catalog import making as catalogue
@@ -53,7 +53,8 @@ def publish(target_row: Any) -> Callable[..., Any]:
         from catalog.services import publish, register_setting
 
         setting = register_setting(Setting(threads=2))
-        place = {"operator": row.operator, "target": target_row, "setting": setting}
+        operator = Operator.objects.get(pk=row.operator.pk)
+        place = {"operator": operator, "target": target_row, "setting": setting}
         return publish(catalogue.new_result(place, route, ratio, **changes))
 
     return publish_one
@@ -121,6 +122,27 @@ def test_what_no_route_supports_says_so(add: Callable[..., Model]) -> None:
     assert (rows["Exp"].status, rows["Exp"].reason) == ("unsupported", "No route knows Exp.")
     assert (rows["Neg"].status, rows["Neg"].reason) == ("failed", "Every candidate crashed.")
     assert (rows["Relu"].status, rows["Relu"].reason) == ("miss", "postponed: The queue is full.")
+
+
+def test_an_own_miss_comes_before_the_shared_one_and_others_own_ones_say_nothing(
+    add: Callable[..., Model], organisation: Any
+) -> None:
+    model = add(_three())
+    other = Organisation.objects.create(name="other")
+    for owner, state, reason in (
+        (organisation, "failed", "Every candidate crashed."),
+        (other, "unsupported", "Nobody else may read this."),
+    ):
+        place = {"target": model.target, "setting": model.setting, "owner": owner, "scope": f"org:{owner.pk}"}
+        for op_type in ("Relu", "Exp") if owner == organisation else ("Exp", "Neg"):
+            operator = Operator.objects.get(op_type=op_type)
+            Miss.objects.create(operator=operator, state=state, reason=reason, **place)
+    rows = _rows(ingest.model_report(model))
+    assert {op: (row.status, row.miss_state, row.reason) for op, row in rows.items()} == {
+        "Relu": ("failed", "failed", "Every candidate crashed."),
+        "Exp": ("failed", "failed", "Every candidate crashed."),
+        "Neg": ("miss", "waiting", ""),
+    }
 
 
 def test_the_same_content_is_the_same_model_and_remembers_its_first_hits(
