@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from tests.services import NOT_TESTED, MissingProgram, PrivatePostgres, PrivateRedis
-
-
-def _server(kind: type) -> Any:
-    try:
-        return kind()
-    except MissingProgram as missing:
-        if os.environ.get("OPATLAS_REQUIRE_SERVICES") == "1":
-            pytest.fail(f"{missing} and OPATLAS_REQUIRE_SERVICES=1 forbids to go without", pytrace=False)
-        pytest.skip(str(missing))
+from tests.services import NOT_TESTED, PrivatePostgres, PrivateRedis, or_skip
 
 
 @pytest.fixture(scope="session")
 def private_postgres() -> Iterator[PrivatePostgres]:
     """A PostgreSQL server of this test run: ``.new_database()`` gives a DATABASE_URL."""
-    server = _server(PrivatePostgres)
+    server = or_skip(PrivatePostgres)
     try:
         yield server
     finally:
@@ -33,7 +23,7 @@ def private_postgres() -> Iterator[PrivatePostgres]:
 @pytest.fixture(scope="session")
 def private_redis() -> Iterator[PrivateRedis]:
     """A Redis server of this test run: ``.new_url()`` gives a BROKER_URL."""
-    server = _server(PrivateRedis)
+    server = or_skip(PrivateRedis)
     try:
         yield server
     finally:

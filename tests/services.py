@@ -17,6 +17,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 NOT_TESTED = "NOT TESTED, a program is missing"
 """Begins the reason of every test skipped for want of a server; the terminal summary looks for it."""
@@ -27,6 +30,18 @@ _START_S = 30.0
 
 class MissingProgram(Exception):
     """A server cannot be started here; the message says what to install."""
+
+
+def or_skip(start: Callable[[], T]) -> T:
+    """What ``start`` gives. Without its program the test is skipped, or fails where services are required."""
+    import pytest  # here: benches use these servers too, and have no pytest
+
+    try:
+        return start()
+    except MissingProgram as missing:
+        if os.environ.get("OPATLAS_REQUIRE_SERVICES") == "1":
+            pytest.fail(f"{missing} and OPATLAS_REQUIRE_SERVICES=1 forbids to go without", pytrace=False)
+        pytest.skip(str(missing))
 
 
 def postgres_folder() -> Path | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
 from tests.dashboard.factory import Factory, full_catalogue
+from tests.dashboard.serving import find_chromium, headless
+from tests.services import or_skip
 
 
 @pytest.fixture
@@ -35,6 +38,12 @@ def reader(db: None) -> Client:
 @pytest.fixture
 def catalogue(db: None) -> Factory:
     return full_catalogue(hours=30)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with headless(or_skip(find_chromium)) as browser:
+        yield browser
 
 
 @pytest.fixture

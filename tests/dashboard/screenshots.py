@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.dashboard.pictures import shoot_docs
-from tests.dashboard.serving import CHROMIUM_FLAGS, find_chromium, serving, until
+from tests.dashboard.serving import find_chromium, headless, log_in, serving, until
+from tests.services import MissingProgram
 
 SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
 THEMES = ("light", "dark")
@@ -25,7 +26,6 @@ THEMES = ("light", "dark")
 def made_up(fill: bool) -> Iterator[str]:
     """A service of its own in a folder that goes when the process ends."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings_test")
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"  # Playwright's synchronous interface runs an event loop
     import django
 
     django.setup()
@@ -157,17 +157,13 @@ def main() -> int:
     parser.add_argument("--docs", type=Path, help="a folder for small pictures: 1280 wide, WebP")
     parser.add_argument("--only", nargs="*", default=[], help="names of pages")
     options = parser.parse_args()
-    chromium = find_chromium()
-    if chromium is None:
-        print(
-            "No Chromium is installed (apt install chromium), so there are no screenshots.", file=sys.stderr
-        )
+    try:
+        path = find_chromium()
+    except MissingProgram as missing:
+        print(f"No screenshots: {missing}.", file=sys.stderr)
         return 1
-    from playwright.sync_api import sync_playwright
-
     options.folder.mkdir(parents=True, exist_ok=True)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=list(CHROMIUM_FLAGS))
+    with headless(path) as browser:
         page = browser.new_page()
         page.on("console", lambda message: print(f"console: {message.text}", file=sys.stderr))
         page.on("pageerror", lambda error: print(f"page error: {error}", file=sys.stderr))
@@ -176,7 +172,6 @@ def main() -> int:
         else:
             with made_up(fill=not options.empty) as url:
                 visit(page, url, options)
-        browser.close()
     return 0
 
 
@@ -184,10 +179,7 @@ def visit(page: Any, url: str, options: argparse.Namespace) -> None:
     """Log in and look at everything."""
     if not options.only and not options.docs:
         shoot(page, url, {"login": "/login/"}, options.folder, set())
-    page.goto(f"{url}/login/")
-    page.fill("[name=username]", options.user)
-    page.fill("[name=password]", options.password)
-    page.click("button[type=submit]")
+    log_in(page, options.user, options.password, url)
     if options.docs:
         paths = {"overview": "/"} if options.empty else paths_of(page, url)
         shoot_docs(page, url, paths, options.docs, set(options.only))

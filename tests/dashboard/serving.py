@@ -11,7 +11,11 @@ from contextlib import contextmanager
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler
 
-CHROMIUM_FLAGS = (
+import pytest
+
+from tests.services import NOT_TESTED, MissingProgram
+
+_CHROMIUM_FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -22,11 +26,38 @@ CHROMIUM_FLAGS = (
 )
 
 
-def find_chromium() -> str | None:
+def find_chromium() -> str:
     """The browser's path: OPATLAS_CHROMIUM, or the first of the usual names that is installed."""
-    given = os.environ.get("OPATLAS_CHROMIUM")
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    return given or next((path for name in names if (path := shutil.which(name))), None)
+    if given := os.environ.get("OPATLAS_CHROMIUM"):
+        return given
+    for name in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"):
+        if path := shutil.which(name):
+            return path
+    raise MissingProgram(f"{NOT_TESTED}: Chromium (apt-get install chromium, or set OPATLAS_CHROMIUM)")
+
+
+@contextmanager
+def headless(path: str) -> Iterator[Any]:
+    """Playwright's browser of the Chromium at ``path``, closed at the end."""
+    from playwright.sync_api import sync_playwright
+
+    # Playwright's synchronous interface runs an event loop in this thread; Django's ORM asks for none.
+    with pytest.MonkeyPatch.context() as environment, sync_playwright() as playwright:
+        environment.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+        browser = playwright.chromium.launch(executable_path=path, args=list(_CHROMIUM_FLAGS))
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def log_in(page: Any, name: str, password: str = "", url: str = "") -> None:
+    """In the tests every password is the user's name."""
+    page.goto(f"{url}/login/")
+    page.fill("[name=username]", name)
+    page.fill("[name=password]", password or name)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("nav[aria-label=Main]")
 
 
 def until(page: Any, expression: str, timeout_s: float = 20.0) -> None:

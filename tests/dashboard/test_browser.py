@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,37 +10,16 @@ import pytest
 from django.contrib.auth.models import User
 
 from tests.dashboard.factory import full_catalogue
-from tests.dashboard.serving import CHROMIUM_FLAGS, find_chromium, until
+from tests.dashboard.serving import log_in, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = find_chromium()
-    if path is None:
-        text = "NO CHROMIUM: the pages' browser tests did not run (apt install chromium; OPATLAS_CHROMIUM)"
-        if os.environ.get("OPATLAS_REQUIRE_SERVICES") == "1":
-            pytest.fail(text)
-        pytest.skip(text)
-    from playwright.sync_api import sync_playwright
-
-    # Playwright's synchronous interface runs an event loop in this thread; Django's ORM asks for none.
-    before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=list(CHROMIUM_FLAGS))
-        yield chromium
-        chromium.close()
-    if before is None:
-        del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
-
-
 @pytest.fixture
-def page(browser: Any, live_server: Any) -> Iterator[Any]:
+def page(chromium: Any, live_server: Any) -> Iterator[Any]:
     """A logged-in page. What goes wrong in it, or leaves this machine, fails the test at its end."""
     User.objects.create_superuser("admin", password="admin")
-    context = browser.new_context(base_url=live_server.url, reduced_motion="reduce", color_scheme="light")
+    context = chromium.new_context(base_url=live_server.url, reduced_motion="reduce", color_scheme="light")
     opened = context.new_page()
     opened.set_default_timeout(20_000)
     wrong: list[str] = []
@@ -51,18 +29,10 @@ def page(browser: Any, live_server: Any) -> Iterator[Any]:
     opened.on("pageerror", lambda error: wrong.append(f"script: {error}"))
     host = urlsplit(live_server.url).netloc
     opened.on("request", lambda r: wrong.append(r.url) if urlsplit(r.url).netloc not in ("", host) else None)
-    log_in(opened)
+    log_in(opened, "admin")
     yield opened
     context.close()
     assert not wrong
-
-
-def log_in(page: Any) -> None:
-    page.goto("/")
-    page.fill("[name=username]", "admin")
-    page.fill("[name=password]", "admin")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("nav[aria-label=Main]")
 
 
 def drawn(page: Any) -> int:
@@ -181,12 +151,12 @@ def test_what_is_explored_moves_by_itself(page: Any) -> None:
     until(page, "!document.querySelector('.live')")
 
 
-def test_pages_work_without_scripts(browser: Any, live_server: Any) -> None:
+def test_pages_work_without_scripts(chromium: Any, live_server: Any) -> None:
     User.objects.create_superuser("admin", password="admin")
     full_catalogue(hours=3)
-    context = browser.new_context(base_url=live_server.url, java_script_enabled=False)
+    context = chromium.new_context(base_url=live_server.url, java_script_enabled=False)
     page = context.new_page()
-    log_in(page)
+    log_in(page, "admin")
     page.goto("/operators/")
     page.fill("#q", "matmul")
     page.get_by_role("button", name="Apply").click()

@@ -3,7 +3,6 @@ contest on the operator's page, revoked, and the best falls back."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from opatlas.identity import default_setting, detect_target, parse_operator
-from tests.dashboard.serving import CHROMIUM_FLAGS, find_chromium, serving
+from tests.dashboard.serving import log_in, serving
 from tests.tuning.live import Live, live
 from tuning.kernels.shipped import examples
 from tuning.routes.manual.cpp import missing_features
@@ -22,41 +21,17 @@ SOFTMAX = parse_operator({"op": "Softmax", "inputs": [{"shape": [64, 200], "dtyp
 
 
 @pytest.fixture
-def service(
-    chromium: Any, tmp_path: Path, django_db_blocker: Any, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Live]:
+def service(chromium: Any, tmp_path: Path, django_db_blocker: Any) -> Iterator[Live]:
     """After the browser: with its event loop running Django keeps connections by context, not by thread."""
-    # Playwright's synchronous interface runs an event loop in this thread; Django's ORM asks for none.
-    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
     with django_db_blocker.unblock(), live(tmp_path, app="tuning") as running:
         running.environment |= {"OPATLAS_TUNING": "0", "OPATLAS_LEASE_S": "10"}
         yield running
 
 
-@pytest.fixture
-def chromium() -> Iterator[Any]:
-    path = find_chromium()
-    if path is None:
-        text = "NO CHROMIUM: the tour of kernels did not run (apt install chromium; OPATLAS_CHROMIUM)"
-        if os.environ.get("OPATLAS_REQUIRE_SERVICES") == "1":
-            pytest.fail(text)
-        pytest.skip(text)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(CHROMIUM_FLAGS))
-        yield browser
-        browser.close()
-
-
 def logged_in(browser: Any, url: str, name: str) -> Any:
     page = browser.new_context(base_url=url, reduced_motion="reduce").new_page()
     page.set_default_timeout(20_000)
-    page.goto("/login/")
-    page.fill("[name=username]", name)
-    page.fill("[name=password]", name)
-    page.keyboard.press("Enter")
-    page.wait_for_selector("nav[aria-label=Main]")
+    log_in(page, name)
     return page
 
 

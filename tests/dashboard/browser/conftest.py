@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from django.contrib.auth.models import User
 
-from tests.dashboard.serving import CHROMIUM_FLAGS, find_chromium
+from tests.dashboard.serving import log_in
 
 _LISTEN = """
 window.violations = [];
@@ -19,27 +18,6 @@ document.addEventListener('securitypolicyviolation', (event) => {
   window.violations.push(`${event.violatedDirective}: ${event.blockedURI || event.sample}`);
 });
 """
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    path = find_chromium()
-    if path is None:
-        text = "NO CHROMIUM: the pages' browser tests did not run (apt install chromium; OPATLAS_CHROMIUM)"
-        if os.environ.get("OPATLAS_REQUIRE_SERVICES") == "1":
-            pytest.fail(text)
-        pytest.skip(text)
-    from playwright.sync_api import sync_playwright
-
-    # Playwright's synchronous interface runs an event loop in this thread; Django's ORM asks for none.
-    before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(CHROMIUM_FLAGS))
-        yield browser
-        browser.close()
-    if before is None:
-        del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
 
 @dataclass
@@ -82,15 +60,6 @@ def open_window(chromium: Any, url: str, **options: Any) -> Watched:
 
 def _place(page: Any) -> str:
     return urlsplit(page.url).path
-
-
-def log_in(page: Any, name: str) -> None:
-    """In the tests every password is the user's name."""
-    page.goto("/login/")
-    page.fill("[name=username]", name)
-    page.fill("[name=password]", name)
-    page.keyboard.press("Enter")
-    page.wait_for_selector("nav[aria-label=Main]")
 
 
 @pytest.fixture

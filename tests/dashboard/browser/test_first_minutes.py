@@ -8,19 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.dashboard.browser.conftest import log_in, open_window
-from tests.dashboard.serving import serving
+from tests.dashboard.browser.conftest import open_window
+from tests.dashboard.serving import log_in, serving
 from tests.tuning.live import Live, live
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
-def service(
-    chromium: Any, tmp_path: Path, django_db_blocker: Any, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Live]:
+def service(chromium: Any, tmp_path: Path, django_db_blocker: Any) -> Iterator[Live]:
     """After the browser: with its event loop running Django keeps connections by context, not by thread."""
-    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
     with django_db_blocker.unblock(), live(tmp_path, app="tuning") as running:
         running.environment |= {"OPATLAS_TUNING": "0", "OPATLAS_LEASE_S": "10"}
         yield running
