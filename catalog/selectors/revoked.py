@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
+from threading import Condition
 
+from cachetools import TTLCache, cached
 from django.utils import timezone
 
 from catalog import models
@@ -32,10 +32,6 @@ class Revocations:
     all: bool = False
 
 
-_lock = threading.Lock()
-_known: tuple[float, tuple[tuple[str, str], ...]] = (-1e9, ())
-
-
 def recently_revoked(scopes: Collection[str]) -> Revocations:
     """What callers of these scopes must drop. One indexed statement a second and process, shared by all."""
     found = _rows()
@@ -46,22 +42,11 @@ def recently_revoked(scopes: Collection[str]) -> Revocations:
 
 def forget() -> None:
     """Read anew at the next call: another test's database, or one that must not wait a second."""
-    global _known
-    _known = (-1e9, ())
+    _rows.cache_clear()
 
 
+@cached(TTLCache(maxsize=1, ttl=_FRESH_S), condition=Condition())
 def _rows() -> tuple[tuple[str, str], ...]:
-    global _known
-    read_at, rows = _known
-    if time.monotonic() - read_at < _FRESH_S:
-        return rows
-    with _lock:
-        read_at, rows = _known
-        if time.monotonic() - read_at < _FRESH_S:
-            return rows
-        began = time.monotonic()
-        since = timezone.now() - timedelta(seconds=ENTRY_LIFE_S + MARGIN_S)
-        lately = models.Implementation.objects.filter(revoked_at__gte=since).order_by("-revoked_at")
-        rows = tuple(lately.values_list("scope", "artifact__sha256")[: MOST + 1])
-        _known = (began, rows)
-    return rows
+    since = timezone.now() - timedelta(seconds=ENTRY_LIFE_S + MARGIN_S)
+    lately = models.Implementation.objects.filter(revoked_at__gte=since).order_by("-revoked_at")
+    return tuple(lately.values_list("scope", "artifact__sha256")[: MOST + 1])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from threading import Condition
 from typing import Any
 from uuid import UUID
 
+from cachetools import TTLCache, cached
 from django.db.models import Q
 from django.utils import timezone
 
@@ -80,8 +80,6 @@ def tier_of(given: Mapping[str, Any]) -> Tier:
     return Tier(given["from_hit"], given["per_hit_micros"], given.get("per_saved_second_micros", 0))
 
 
-_lock = threading.Lock()
-_known: tuple[float, tuple[Rule, ...]] = (-1e9, ())
 _op_types: dict[int, str] = {}
 
 
@@ -120,23 +118,12 @@ def op_types_of(operators: Collection[int], rules: Collection[Rule]) -> Mapping[
 
 def forget() -> None:
     """Read anew at the next call: after a change, and between tests."""
-    global _known
-    _known = (-1e9, ())
+    _rules.cache_clear()
     _op_types.clear()
 
 
+@cached(TTLCache(maxsize=1, ttl=FRESH_S), condition=Condition())
 def _rules() -> tuple[Rule, ...]:
-    global _known
-    read_at, rules = _known
-    if time.monotonic() - read_at < FRESH_S:
-        return rules
-    with _lock:
-        read_at, rules = _known
-        if time.monotonic() - read_at < FRESH_S:
-            return rules
-        began = time.monotonic()
-        # Those that begin later are kept too: they begin on time.
-        rows = PriceRule.objects.filter(Q(until_at=None) | Q(until_at__gt=timezone.now()))
-        rules = tuple(sorted((rule_of(row) for row in rows), key=lambda rule: rule.order))
-        _known = (began, rules)
-    return rules
+    # Those that begin later are kept too: they begin on time.
+    rows = PriceRule.objects.filter(Q(until_at=None) | Q(until_at__gt=timezone.now()))
+    return tuple(sorted((rule_of(row) for row in rows), key=lambda rule: rule.order))

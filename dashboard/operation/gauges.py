@@ -6,11 +6,11 @@ index, and many scrapers cost no more than one.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from threading import Condition
 
+from cachetools import TTLCache, cached
 from django.db import DatabaseError
 from django.db.models import Count, Min, Q, Sum
 from django.utils import timezone
@@ -35,29 +35,15 @@ class DatabaseCollector(Collector):
     out."""
 
     def collect(self) -> Iterable[Metric]:
-        return _kept()
-
-
-_lock = threading.Lock()
-_last: tuple[float, list[Metric]] = (0.0, [])
-
-
-def _kept() -> list[Metric]:
-    global _last
-    with _lock:
-        made_at, found = _last
-        if not found or time.monotonic() - made_at > KEPT_S:
-            found = _made()
-            _last = (time.monotonic(), found)
-        return found
+        return _made()
 
 
 def forget() -> None:
     """Have the next scrape ask the database: for tests."""
-    global _last
-    _last = (0.0, [])
+    _made.cache_clear()
 
 
+@cached(TTLCache(maxsize=1, ttl=KEPT_S), condition=Condition())
 def _made() -> list[Metric]:
     up = GaugeMetricFamily("opatlas_database_up", "Whether the database answered.")
     try:

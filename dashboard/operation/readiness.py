@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Condition
 
+from cachetools import TTLCache, cached
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.db import connection
@@ -86,19 +88,13 @@ def _database() -> None:
         cursor.fetchone()
 
 
-_migrated_at = -_MIGRATIONS_KEPT_S
-
-
+@cached(TTLCache(maxsize=1, ttl=_MIGRATIONS_KEPT_S), condition=Condition())
 def _migrations() -> None:
     """Reading all migrations takes a moment, so a good answer holds for half a minute."""
-    global _migrated_at
-    if time.monotonic() - _migrated_at < _MIGRATIONS_KEPT_S:
-        return
     executor = MigrationExecutor(connection)
     missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if missing:
         raise NotReady(f"{len(missing)} migrations are not applied: run manage.py migrate.")
-    _migrated_at = time.monotonic()
 
 
 def _writable(folder: Path, what: str) -> None:

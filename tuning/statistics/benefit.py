@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from threading import Condition
 from typing import TYPE_CHECKING
 
+from cachetools import TTLCache, cached
 from django.db.models import Min, Sum
 from django.utils import timezone
 
@@ -148,22 +149,15 @@ def _tuning_routes() -> list[str]:
 class _Learnt:
     """What the latest slices teach: expectations, and each route's median seconds."""
 
-    at: float
     estimator: Estimator
     slice_s: Mapping[str, float]
 
 
-_learnt: _Learnt | None = None
-
-
+@cached(TTLCache(maxsize=1, ttl=_LEARNT_FOR_S), condition=Condition())
 def _latest() -> _Learnt:
     """Fitted at most once a minute: two thousand rows."""
-    global _learnt
-    now = time.monotonic()
-    if _learnt is None or now - _learnt.at > _LEARNT_FOR_S:
-        seconds = {name: statistics.median(some) for name in _tuning_routes() if (some := _seconds(name))}
-        _learnt = _Learnt(now, estimator(), seconds)
-    return _learnt
+    seconds = {name: statistics.median(some) for name in _tuning_routes() if (some := _seconds(name))}
+    return _Learnt(estimator(), seconds)
 
 
 def _seconds(route: str) -> list[float]:
@@ -182,8 +176,7 @@ def _about(row: Exploration, route: str, best_us: float, done: Sequence[tuple]) 
 
 def forget() -> None:
     """What was learnt, for tests that write slices."""
-    global _learnt
-    _learnt = None
+    _latest.cache_clear()
 
 
 def _time(value_us: float) -> str:

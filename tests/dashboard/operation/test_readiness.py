@@ -21,9 +21,9 @@ def _fresh(settings: Any, tmp_path: Path) -> Iterator[None]:
     settings.OPATLAS_HOME = tmp_path / "home"
     settings.OPATLAS_STORE = tmp_path / "store"
     settings.OPATLAS_HOME.mkdir()
-    readiness._migrated_at = -1e9
+    readiness._migrations.cache_clear()
     yield
-    readiness._migrated_at = -1e9
+    readiness._migrations.cache_clear()
 
 
 def ask() -> tuple[int, dict[str, Any]]:
