@@ -6,10 +6,9 @@ still to be made; the next one goes on.
 
 from __future__ import annotations
 
-import fcntl
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 
 from django.db import connection
@@ -17,6 +16,7 @@ from django.utils import timezone
 
 from catalog import conf, models
 from catalog.services import standings, traffic_rollups
+from catalog.services.alone import only_one
 from catalog.sizes import SIZE_LABELS, size_class, size_label
 
 __all__ = [
@@ -98,13 +98,18 @@ def _is_due(name: str, every_s: float) -> bool:
 def _only_one(wait_s: float = 0.0) -> Iterator[bool]:
     """Whether this process makes the rollups; the hold ends with the block, or with the process."""
     until = time.monotonic() + wait_s
-    taken = _advisory_lock if connection.vendor == "postgresql" else _file_lock
     while True:
-        with taken() as alone:
+        with _taken() as alone:
             if alone or time.monotonic() >= until:
                 yield alone
                 return
         time.sleep(0.1)
+
+
+def _taken() -> AbstractContextManager[bool]:
+    if connection.vendor == "postgresql":
+        return _advisory_lock()
+    return only_one(conf.home() / "rollups.lock")  # SQLite: every process is on this machine
 
 
 @contextmanager
@@ -118,16 +123,3 @@ def _advisory_lock() -> Iterator[bool]:
         if alone and connection.connection is not None:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
-
-
-@contextmanager
-def _file_lock() -> Iterator[bool]:
-    """SQLite: every process is on this machine."""
-    conf.home().mkdir(parents=True, exist_ok=True)
-    with (conf.home() / "rollups.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +18,7 @@ from django.utils import timezone
 from catalog import conf, models
 from catalog.selectors.served import Hit
 from catalog.services import journal
+from catalog.services.alone import only_one
 from catalog.services.job_days import ServedHit, add_job_days
 from catalog.services.stale import mark_stale
 from catalog.services.upsert import insert_or
@@ -68,7 +67,7 @@ def drain_journal(limit: int = 1_000_000) -> int:
     transaction. At most ``limit`` lines. Every machine that answers lookups drains its own folder.
     """
     drained = 0
-    with _only_one_drains() as may_drain:
+    with only_one(conf.journal_folder() / "drain.lock") as may_drain:
         if not may_drain:
             return 0
         for path in journal.segments():
@@ -82,19 +81,6 @@ def drain_journal(limit: int = 1_000_000) -> int:
                         _finish(path)
                     break
     return drained
-
-
-@contextmanager
-def _only_one_drains() -> Iterator[bool]:
-    folder = conf.journal_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "drain.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ import pytest
 from catalog import conf, models, services
 from catalog.errors import JournalError
 from catalog.models import JobOperator, JournalSegment, LookupTally, Usage
-from catalog.services import journal, usage
+from catalog.services import journal
+from catalog.services.alone import only_one
 
 
 @pytest.fixture
@@ -187,7 +188,7 @@ def test_a_hit_that_cannot_be_journalled_is_not_served(ask, put):
 def test_only_one_drains_at_a_time(ask, put):
     put(64, "eager", 1.0)
     ask(64)
-    with usage._only_one_drains():
+    with only_one(conf.journal_folder() / "drain.lock"):
         assert services.drain_journal() == 0
     assert services.drain_journal() == 1
 
