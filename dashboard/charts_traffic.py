@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
+from catalog.selectors import traffic
 from catalog.selectors.statistics import Slot
 from dashboard import charts, wording
 from dashboard.charts import Figure
@@ -20,24 +19,10 @@ COUNTED = {
 _UNITS_S = {"days": 86400.0, "hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 
 
-@dataclass(frozen=True)
-class _Counted:
-    """A slot, counted by one of ``COUNTED``."""
-
-    start: datetime
-    hits: Any
-    misses: Any
-
-    @property
-    def hit_rate(self) -> float | None:
-        asked = self.hits + self.misses
-        return self.hits / asked if asked else None
-
-
 def hit_rate(slots: Sequence[Slot], by: str) -> Figure:
     """Hit rate over time, above what it is made of."""
     counted = [_counted(slot, by) for slot in slots]
-    figure = charts.hit_rate(counted)  # type: ignore[arg-type]
+    figure = charts.hit_rate(counted)
     word = {"lookups": "lookups", "calls": "calls", "operators": "distinct operators"}[by]
     figure["data"][0]["text"] = [
         f"{wording.percent(slot.hit_rate)} of {wording.compact(slot.hits + slot.misses)} {word}"
@@ -46,11 +31,12 @@ def hit_rate(slots: Sequence[Slot], by: str) -> Figure:
     return figure
 
 
-def _counted(slot: Slot, by: str) -> _Counted:
+def _counted(slot: Slot, by: str) -> traffic.Slot:
+    """A slot, counted by one of ``COUNTED``."""
     hits, misses, _ = COUNTED[by]
     if by == "operators":
-        return _Counted(slot.start, slot.operators_hit, slot.operators_asked - slot.operators_hit)
-    return _Counted(slot.start, getattr(slot, hits), getattr(slot, misses))
+        return traffic.Slot(slot.start, slot.operators_hit, slot.operators_asked - slot.operators_hit)
+    return traffic.Slot(slot.start, getattr(slot, hits), getattr(slot, misses))
 
 
 def saved(slots: Sequence[Slot], spent_s: Mapping[datetime, float]) -> Figure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from django.core.paginator import Page, Paginator
 from django.db.models import QuerySet
@@ -17,13 +17,23 @@ COUNTED = 10_000
 """Rows that are counted, paged through and exported; beyond, filters narrow a list better than paging."""
 
 
+class Counts(Protocol):
+    """A list that is no query set, and knows how to count itself up to a bound."""
+
+    def count_up_to(self, bound: int) -> int: ...
+
+    def __getitem__(self, places: slice) -> Any: ...
+
+
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]
     """Counts up to a bound; ``more`` says that there are rows beyond it."""
 
     @cached_property
     def _counted(self) -> int:
-        rows: QuerySet[Any] = self.object_list  # type: ignore[assignment]
-        return rows.order_by()[: COUNTED + 1].count()
+        rows: Any = self.object_list
+        if isinstance(rows, QuerySet):
+            return rows.order_by()[: COUNTED + 1].count()
+        return int(rows.count_up_to(COUNTED + 1))
 
     @cached_property
     def count(self) -> int:  # type: ignore[override]
@@ -34,9 +44,10 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
         return self._counted > COUNTED
 
 
-def page_of(request: HttpRequest, rows: QuerySet[Any], name: str = "page") -> Page[Any]:
+def page_of(request: HttpRequest, rows: QuerySet[Any] | Counts, name: str = "page") -> Page[Any]:
     """The page that the URL asks for; the first or last one where it asks for none that there is."""
-    return BoundedPaginator(rows, PAGE_SIZE).get_page(request.GET.get(name))
+    paginator = BoundedPaginator(rows, PAGE_SIZE)  # type: ignore[arg-type]
+    return paginator.get_page(request.GET.get(name))
 
 
 def answer_of(request: HttpRequest, page: str, part: str, context: dict[str, Any]) -> HttpResponse:

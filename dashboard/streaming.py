@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 
-from dashboard.tables import Table, cell_text
+from dashboard.tables import Table, asked_export, cell_text, no_export, sent_as
 
 
 class _Line:
@@ -23,16 +23,13 @@ def streamed(
     request: HttpRequest, table: Table, rows: Callable[[], Iterable[Mapping[str, Any]]]
 ) -> HttpResponseBase | None:
     """The export that the URL asks for (``?export=csv``), of all ``rows``; None where it asks for none."""
-    form = request.GET.get("export", "")
+    form, asked = asked_export(request, table)
     if not form:
         return None
-    if form not in ("csv", "json") or request.GET.get("table", table.name) != table.name:
-        return HttpResponse(f"Export is csv or json of {table.name}.", status=404, content_type="text/plain")
+    if asked is None:
+        return no_export(table)
     lines = _csv(table, rows()) if form == "csv" else _json(table, rows())
-    kind = "text/csv; charset=utf-8" if form == "csv" else "application/json"
-    answer = StreamingHttpResponse(lines, content_type=kind)
-    answer["Content-Disposition"] = f'attachment; filename="opatlas-{table.name}.{form}"'
-    return answer
+    return StreamingHttpResponse(lines, **sent_as(table, form))
 
 
 def _csv(table: Table, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

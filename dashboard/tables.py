@@ -84,23 +84,41 @@ class Table:
         return out.getvalue()
 
 
+def asked_export(request: HttpRequest, *tables: Table) -> tuple[str, Table | None]:
+    """The form (csv, json) and the table that the URL asks for: "" where it asks for none. No table: there is
+    none of that name, or the form is unknown."""
+    form = request.GET.get("export", "")
+    name = request.GET.get("table", tables[0].name)
+    known = (one for one in tables if one.name == name and form in ("csv", "json"))
+    return form, next(known, None)
+
+
+def no_export(*tables: Table) -> HttpResponse:
+    """404, with what there is."""
+    names = ", ".join(one.name for one in tables)
+    text = f"Export is csv or json of one of: {names}."
+    return HttpResponse(text, status=404, content_type="text/plain")
+
+
+def sent_as(table: Table, form: str) -> dict[str, Any]:
+    """How Django's responses are made a file, which browsers save under the table's name."""
+    return {
+        "content_type": "text/csv; charset=utf-8" if form == "csv" else "application/json",
+        "headers": {"Content-Disposition": f'attachment; filename="opatlas-{table.name}.{form}"'},
+    }
+
+
 def exported(request: HttpRequest, *tables: Table) -> HttpResponse | None:
     """The export that the URL asks for; None where it asks for none. An unknown table or form is a 404."""
-    form = request.GET.get("export", "")
+    form, table = asked_export(request, *tables)
     if not form:
         return None
-    table = next((one for one in tables if one.name == request.GET.get("table", tables[0].name)), None)
-    if table is None or form not in ("csv", "json"):
-        names = ", ".join(one.name for one in tables)
-        return HttpResponse(
-            f"Export is csv or json of one of: {names}.", status=404, content_type="text/plain"
-        )
+    if table is None:
+        return no_export(*tables)
     if form == "csv":
-        answer = HttpResponse(table.as_csv(), content_type="text/csv; charset=utf-8")
-    else:
-        answer = JsonResponse({"table": table.name, "title": table.title, "rows": table.exported_rows()})
-    answer["Content-Disposition"] = f'attachment; filename="opatlas-{table.name}.{form}"'
-    return answer
+        return HttpResponse(table.as_csv(), **sent_as(table, form))
+    whole = {"table": table.name, "title": table.title, "rows": table.exported_rows()}
+    return JsonResponse(whole, **sent_as(table, form))
 
 
 def cell_text(value: Any) -> Any:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from catalog.errors import RequestError
 from catalog.models import AuditEntry
 from catalog.selectors import audited
-from catalog.timerange import RANGES, parse_range
+from catalog.timerange import RANGES
 from catalog.viewing import ADMINISTER
 from dashboard.pages.own import viewer_of_request
+from dashboard.ranges import range_of
 from dashboard.tables import Column, Table, exported
 
 PAGE_SIZE = 100
@@ -39,11 +38,7 @@ def audit_log(request: HttpRequest) -> HttpResponse:
     viewer = viewer_of_request(request)
     if not (viewer.may(ADMINISTER) or any(ADMINISTER in allowed for allowed in viewer.roles.values())):
         raise PermissionDenied("Only administrators see the audit log.")
-    try:
-        during = parse_range(request.GET)
-    except RequestError as error:
-        messages.error(request, str(error))
-        during = parse_range({})
+    during = range_of(request, "7d")
     actor, action = (
         request.GET.get(name, "").strip()[:100].replace("\0", "") for name in ("actor", "action")
     )

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
 from catalog import models
-from catalog.errors import RequestError
 from catalog.selectors import jobs as selectors
-from catalog.timerange import RANGES, TimeRange, parse_range
+from catalog.timerange import RANGES
 from catalog.viewing import Viewer
 from dashboard import charts_work
 from dashboard.pages import job_tables as tables
 from dashboard.paging import answer_of, exportable, page_of
+from dashboard.ranges import range_of
 from dashboard.tables import exported
 
 _BATCH = 500
@@ -51,7 +50,7 @@ def job_page(request: HttpRequest, pk: int) -> HttpResponse:
     """One job. Coverage and what it asked for are of all time; what was saved, of the chosen range."""
     viewer: Viewer = request.viewer  # type: ignore[attr-defined]
     job = get_object_or_404(selectors.jobs(viewer.owned()), pk=pk)
-    range_ = _range(request)
+    range_ = range_of(request)
     status = request.GET.get("status", "")
     status = status if status in ("hit", "miss") else ""
     sort = request.GET.get("sort", "")
@@ -94,11 +93,3 @@ def _operators_in_batches(
             yield from selectors.operator_rows(job, batch)
             batch = []
     yield from selectors.operator_rows(job, batch)
-
-
-def _range(request: HttpRequest) -> TimeRange:
-    try:
-        return parse_range(request.GET, "30d")
-    except RequestError as error:
-        messages.error(request, str(error))
-        return parse_range({}, "30d")

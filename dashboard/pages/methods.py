@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from catalog.errors import RequestError
 from catalog.models import Method
-from catalog.timerange import RANGES, TimeRange, parse_range
+from catalog.timerange import RANGES
 from dashboard import charts_methods
+from dashboard.ranges import range_of
 from dashboard.tables import Column, Table, exported
 from tuning.models import FailureReason
 from tuning.statistics import methods
@@ -48,7 +47,7 @@ _WAITS = (
 def methods_page(request: HttpRequest) -> HttpResponse:
     places = methods.places()
     at = next((one for one in places if one.value == request.GET.get("at")), At())
-    span = _range(request)
+    span = range_of(request)
     routes = methods.routes(at, request.viewer, span)  # type: ignore[attr-defined]
     by_method = methods.by_method(routes, at)
     route = next((one for one in routes if one.route == request.GET.get("route")), None)
@@ -78,14 +77,6 @@ def methods_page(request: HttpRequest) -> HttpResponse:
         "types_hidden": len({cell.op_type for cell in cells}) - _TYPES_DRAWN,
     }  # fmt: skip
     return render(request, "methods.html", context)
-
-
-def _range(request: HttpRequest) -> TimeRange:
-    try:
-        return parse_range(request.GET, default="30d")
-    except RequestError as error:
-        messages.error(request, str(error))
-        return parse_range({}, default="30d")
 
 
 def _charts(

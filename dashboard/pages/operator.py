@@ -17,15 +17,15 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog.charging import charging
-from catalog.errors import RequestError
 from catalog.models import Implementation, Operator
 from catalog.selectors import detail
 from catalog.selectors.reuse import Reuse, lookups_of, reuse
 from catalog.services import audit, withdraw
-from catalog.timerange import RANGES, TimeRange, parse_range
+from catalog.timerange import RANGES
 from catalog.viewing import APPROVE, Viewer
 from dashboard import charts, charts_methods, wording
 from dashboard.pages import operator_tables as tables
+from dashboard.ranges import range_of
 from dashboard.selectors import history
 from dashboard.tables import exported
 from opatlas.errors import CallerError
@@ -53,7 +53,7 @@ def operator(request: HttpRequest, key: str) -> HttpResponse:
     viewer: Viewer = request.viewer  # type: ignore[attr-defined]
     places = detail.places(row, viewer.shown())
     place = next((one for one in places if one.value == request.GET.get("at")), places[0] if places else None)
-    span = _range(request)
+    span = range_of(request)
     used = reuse(row, viewer)
     slots = lookups_of(row, viewer, span) if used.asked else []
     context: dict[str, Any] = {
@@ -93,14 +93,6 @@ def revoke(request: HttpRequest, key: str) -> HttpResponse:
         audit.note(request, action="implementation.revoke", subject=str(row), detail=said)
         messages.success(request, f"Revoked: {row}. It is no longer served.")
     return redirect(f"{reverse('operator', args=[key])}?at={row.target_id}-{row.setting_id}")
-
-
-def _range(request: HttpRequest) -> TimeRange:
-    try:
-        return parse_range(request.GET, default="30d")
-    except RequestError as error:
-        messages.error(request, str(error))
-        return parse_range({}, default="30d")
 
 
 def _evidence(

@@ -6,22 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from django.core.paginator import Page, Paginator
+from django.core.paginator import Page
 from django.http import HttpRequest, HttpResponseBase
-from django.shortcuts import render
-from django.utils.cache import patch_vary_headers
-from django.utils.functional import cached_property
 from django.views.decorators.http import require_safe
 
 from catalog.models import Method, Target
 from catalog.selectors import listing
 from catalog.viewing import Viewer
+from dashboard.paging import answer_of, page_of
 from dashboard.streaming import streamed
 from dashboard.tables import Column, Table
 
-PAGE_SIZE = 50
-COUNTED = 10_000
-"""Operators that are counted and paged through; filters narrow a longer list better than paging."""
 MOST_EXPORTED = 100_000
 _BATCH = 500
 _COLUMNS = (
@@ -47,23 +42,6 @@ _COLUMNS = (
 )
 
 
-class FoundPaginator(Paginator):  # type: ignore[type-arg]
-    """Counts up to a bound; ``more`` says that there are operators beyond it."""
-
-    @cached_property
-    def _counted(self) -> int:
-        found: Any = self.object_list
-        return int(found.count_up_to(COUNTED + 1))
-
-    @cached_property
-    def count(self) -> int:  # type: ignore[override]
-        return min(self._counted, COUNTED)
-
-    @property
-    def more(self) -> bool:
-        return self._counted > COUNTED
-
-
 @dataclass(frozen=True)
 class _Listing:
     """What the URL asks for, for whom."""
@@ -71,9 +49,8 @@ class _Listing:
     filters: listing.Filters
     viewer: Viewer
 
-    def page(self, number: str | None) -> tuple[Page[Any], list[listing.Row]]:
-        found: Any = listing.operators(self.filters, self.viewer)
-        page = FoundPaginator(found, PAGE_SIZE).get_page(number)
+    def page(self, request: HttpRequest) -> tuple[Page[Any], list[listing.Row]]:
+        page = page_of(request, listing.operators(self.filters, self.viewer))
         return page, listing.rows(list(page.object_list), self.filters, self.viewer)
 
     def every(self) -> Iterator[dict[str, Any]]:
@@ -90,11 +67,9 @@ def operators(request: HttpRequest) -> HttpResponseBase:
     table = Table("operators", "Operators", _COLUMNS, ())
     if (answer := streamed(request, table, asked.every)) is not None:
         return answer
-    page, rows = asked.page(request.GET.get("page"))
+    page, rows = asked.page(request)
     context = {"filters": asked.filters, "page": page, "rows": rows, "table": table}
-    if request.htmx:  # type: ignore[attr-defined]  # django_htmx's middleware puts it there
-        response = render(request, "_operators_results.html", context)
-    else:
+    if not request.htmx:  # type: ignore[attr-defined]  # django_htmx's middleware puts it there
         op_types, dtypes = listing.kinds()
         context |= {
             "op_types": op_types,
@@ -103,10 +78,7 @@ def operators(request: HttpRequest) -> HttpResponseBase:
             "methods": Method.values,
             "targets": Target.objects.order_by("capability").only("key", "capability"),
         }
-        response = render(request, "operators.html", context)
-    # One URL gives a page or a part of it: caches must keep the two apart.
-    patch_vary_headers(response, ["HX-Request"])
-    return response
+    return answer_of(request, "operators.html", "_operators_results.html", context)
 
 
 def read_filters(request: HttpRequest) -> listing.Filters:

@@ -5,22 +5,21 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from catalog.errors import RequestError
 from catalog.models import Operator, Organisation
 from catalog.selectors import statistics, statistics_operators
-from catalog.timerange import RANGES, TimeRange, parse_range
+from catalog.timerange import RANGES, TimeRange
 from catalog.viewing import Viewer
 from dashboard import charts, charts_traffic, wording
 from dashboard.billing import selectors as billing
 from dashboard.pages import overview_tables as tables
 from dashboard.pages.live import Part
+from dashboard.ranges import range_of
 from dashboard.selectors import running
 from dashboard.tables import exported
 from tuning.statistics import collecting, paid_back, waiting
@@ -103,11 +102,7 @@ def chosen_range(request: HttpRequest, viewer: Viewer) -> TimeRange:
     if not any(request.GET.get(name) for name in ("range", "since", "until")):
         began = statistics.began(viewer)
     default = "24h" if began and timezone.now() - began < timedelta(hours=24) else "7d"
-    try:
-        return parse_range(request.GET, default)
-    except RequestError as refused:
-        messages.warning(request, f"{refused} Shown are the last {default}.")
-        return parse_range({}, default)
+    return range_of(request, default)
 
 
 def _money(viewer: Viewer, chosen: TimeRange) -> dict[str, Any] | None:

@@ -127,7 +127,7 @@ def test_pages_of_a_list_go_on_where_the_known_ones_end(catalogue: Factory, sort
 def test_more_operators_than_are_counted_say_so(
     pages: Client, catalogue: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dashboard.pages.operators.COUNTED", 40)
+    monkeypatch.setattr("dashboard.paging.COUNTED", 40)
     assert "1–40 of 40+ operators" in pages.get("/operators/").content.decode()
 
 

@@ -14,11 +14,12 @@ from django.views.decorators.http import require_POST, require_safe
 
 from catalog.errors import RequestError
 from catalog.models import Organisation
-from catalog.timerange import RANGES, TimeRange, parse_range
+from catalog.timerange import RANGES
 from dashboard import charts_money
 from dashboard.billing import accounts, selectors
 from dashboard.billing.forms import CreditForm, PlanForm, units
 from dashboard.billing.pages import access, tables
+from dashboard.ranges import range_of
 from dashboard.tables import Table, exported
 
 _RANGES = [name for name in RANGES if name != "24h"]
@@ -38,15 +39,6 @@ def billing(request: HttpRequest) -> HttpResponse:
 def billing_of(request: HttpRequest, pk: int) -> HttpResponse:
     """One organisation, by its number."""
     return _one(request, access.organisation_or_404(request, pk))
-
-
-def range_of(request: HttpRequest, default: str = "30d") -> TimeRange:
-    """What the URL asks for; what it cannot mean is said, and the default is shown."""
-    try:
-        return parse_range(request.GET, default)
-    except RequestError as error:
-        messages.warning(request, f"{error} This shows the last {default}.")
-        return parse_range({}, default)
 
 
 def _charges(request: HttpRequest, owned: Q, several: bool) -> tuple[dict[str, Any], list[Table]]:

@@ -11,7 +11,7 @@ from catalog.models import Method, Organisation
 from dashboard.billing import selectors
 from dashboard.billing.models import Kind
 from dashboard.billing.pages import access, tables
-from dashboard.billing.pages.account import range_of
+from dashboard.ranges import range_of
 from dashboard.tables import exported
 
 PAGE_SIZE = 50

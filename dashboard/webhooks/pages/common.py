@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
 from django.urls import reverse
 
-from catalog.errors import RequestError
 from catalog.models import Organisation
-from catalog.timerange import TimeRange, parse_range
+from catalog.timerange import TimeRange
 from catalog.viewing import BILL
 from dashboard.pages.own import own_organisation, viewer_of_request
 from dashboard.paging import exportable
+from dashboard.ranges import range_of
 from dashboard.tables import Column, Table
 from dashboard.webhooks import selectors
 from dashboard.webhooks.models import Delivery, DeliveryState, Endpoint, EventType
@@ -80,11 +79,7 @@ class Shown:
 def shown(request: HttpRequest, endpoint: int | None = None) -> Shown:
     """Of this request; of one endpoint's page only its own."""
     given = request.GET
-    try:
-        during = parse_range(given, "30d")
-    except RequestError as error:
-        messages.error(request, str(error))
-        during = parse_range({}, "30d")
+    during = range_of(request)
     number = given.get("endpoint", "")
     return Shown(
         q=given.get("q", "").replace("\0", "").strip()[:100],
