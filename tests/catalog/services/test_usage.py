@@ -6,7 +6,7 @@ import pytest
 from catalog import conf, models, services
 from catalog.errors import JournalError
 from catalog.models import JobOperator, JournalSegment, LookupTally, Usage
-from catalog.services import journal
+from catalog.services import journal, usage
 from catalog.services.alone import only_one
 
 
