@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from django.test import Client
 from tests.dashboard.factory import Factory, full_catalogue
 from tests.dashboard.serving import find_chromium, headless
 from tests.services import or_skip
+from tests.tuning.live import Live, measuring
 
 
 @pytest.fixture
@@ -44,6 +46,13 @@ def catalogue(db: None) -> Factory:
 def chromium() -> Iterator[Any]:
     with headless(or_skip(find_chromium)) as browser:
         yield browser
+
+
+@pytest.fixture
+def live_service(chromium: Any, tmp_path: Path, django_db_blocker: Any) -> Iterator[Live]:
+    """After the browser: with its event loop running Django keeps connections by context, not by thread."""
+    with django_db_blocker.unblock(), measuring(tmp_path) as service:
+        yield service
 
 
 @pytest.fixture

@@ -3,29 +3,19 @@ contest on the operator's page, revoked, and the best falls back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from opatlas.identity import default_setting, detect_target, parse_operator
+from opatlas.identity import detect_target, parse_operator
 from tests.dashboard.serving import log_in, serving
-from tests.tuning.live import Live, live
+from tests.tuning.live import Live, look_up
 from tuning.kernels.shipped import examples
 from tuning.routes.manual.cpp import missing_features
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.browser]
 
 SOFTMAX = parse_operator({"op": "Softmax", "inputs": [{"shape": [64, 200], "dtype": "float32"}]})
-
-
-@pytest.fixture
-def service(chromium: Any, tmp_path: Path, django_db_blocker: Any) -> Iterator[Live]:
-    """After the browser: with its event loop running Django keeps connections by context, not by thread."""
-    with django_db_blocker.unblock(), live(tmp_path, app="tuning") as running:
-        running.environment |= {"OPATLAS_TUNING": "0", "OPATLAS_LEASE_S": "10"}
-        yield running
 
 
 def logged_in(browser: Any, url: str, name: str) -> Any:
@@ -35,33 +25,18 @@ def logged_in(browser: Any, url: str, name: str) -> Any:
     return page
 
 
-def ask_for(operator: Any) -> Any:
-    """The lookup of a job that runs here."""
-    from catalog import services
-
-    target = detect_target()
-    request = services.LookupRequest(
-        target=services.register_target(target),
-        setting=services.register_setting(default_setting(target.cores)),
-        operators=[services.Asked(operator.key, 1.0, operator)],
-        organisation=services.default_organisation(),
-    )
-    (result,) = services.lookup(request).results
-    return result
-
-
-def test_submit_measure_approve_win_or_lose_and_revoke(service: Live, chromium: Any) -> None:
+def test_submit_measure_approve_win_or_lose_and_revoke(live_service: Live, chromium: Any) -> None:
     from django.core.wsgi import get_wsgi_application
 
     from tests.dashboard.kernels import SUBMISSION, person
     from tuning.kernels.models import KernelVersion
-    from tuning.models import Exploration, State, Trial, Worker
+    from tuning.models import Exploration, State, Trial
 
     person("ada"), person("grace", decides=True)
-    service.start_worker()
-    service.wait_for(Worker.objects.filter(warm=True, stopped_at=None).first, "a warm worker", 120)
-    ask_for(SOFTMAX)
-    service.wait_for(lambda: Exploration.objects.filter(state=State.DONE).exists(), "the contest", 300)
+    live_service.start_worker()
+    live_service.wait_warm(timeout_s=120)
+    look_up(SOFTMAX)
+    live_service.wait_for(lambda: Exploration.objects.filter(state=State.DONE).exists(), "the contest", 300)
     shipped = [one for one in examples() if one.name.startswith("softmax")]
     able = [one for one in shipped if not missing_features(one.flags, detect_target())] or [SUBMISSION]
 
@@ -99,11 +74,11 @@ def test_submit_measure_approve_win_or_lose_and_revoke(service: Live, chromium: 
             ended = Exploration.objects.filter(state=State.DONE, pending_routes="").exists()
             return ended and Trial.objects.filter(route="cpp", label=version.label).first()
 
-        trial = service.wait_for(contested, "the kernel's contest", 300)
+        trial = live_service.wait_for(contested, "the kernel's contest", 300)
         assert trial.status in ("ok", "noisy", "slower"), trial.detail
         grace.wait_for_selector("#standing tbody tr", timeout=30_000)  # it appears without a reload
         won = "best" in grace.locator("#standing tbody").inner_text()
-        hit = ask_for(SOFTMAX)
+        (hit,) = look_up(SOFTMAX)
         assert hit.status == "hit" and (hit.best.route == "cpp") == won
         grace.goto(f"/operators/{SOFTMAX.key}/")
         assert version.label in grace.locator("main").inner_text()
@@ -112,7 +87,7 @@ def test_submit_measure_approve_win_or_lose_and_revoke(service: Live, chromium: 
         grace.fill("[name=reason]", "A bug was found.")
         grace.get_by_role("button", name="Revoke").click()
         grace.wait_for_selector(".state-line .badge >> text=revoked")
-        assert ask_for(SOFTMAX).best.route != "cpp"
+        assert look_up(SOFTMAX)[0].best.route != "cpp"
         grace.goto(f"/operators/{SOFTMAX.key}/")
         assert "cpp" not in grace.locator("dl.figures").inner_text()
         ada.reload()

@@ -22,6 +22,8 @@ from django.core.management import call_command
 from django.db import connections
 from django.test import override_settings
 
+from opatlas.identity import Setting, Target, default_setting, detect_target
+
 ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
 
@@ -71,12 +73,12 @@ class Live:
         self.workers.append(worker)
         return worker
 
-    def wait_warm(self, count: int = 1) -> None:
+    def wait_warm(self, count: int = 1, timeout_s: float = 40.0) -> Any:
+        """The first of the warm workers, once there are so many."""
         from tuning.models import Worker
 
-        self.wait_for(
-            lambda: Worker.objects.filter(warm=True, stopped_at=None).count() >= count, "warm workers"
-        )
+        warm = Worker.objects.filter(warm=True, stopped_at=None)
+        return self.wait_for(lambda: warm.count() >= count and warm.first(), "warm workers", timeout_s)
 
     def wait_for(self, condition: Callable[[], T], what: str, timeout_s: float = 40.0) -> T:
         """Poll until the condition holds; fails with the workers' last words."""
@@ -115,6 +117,28 @@ def live(home: Path, database_url: str = "", broker_url: str = "", app: str = ""
             yield service
         finally:
             service.stop()
+
+
+@contextmanager
+def measuring(home: Path, database_url: str = "") -> Iterator[Live]:
+    """As ``live``, with the service's own workers: they measure on this machine, and tune nothing."""
+    with live(home, database_url, app="tuning") as service:
+        service.environment |= {"OPATLAS_TUNING": "0", "OPATLAS_LEASE_S": "10"}
+        yield service
+
+
+def look_up(*operators: Any, target: Target | None = None, setting: Setting | None = None) -> list[Any]:
+    """What the lookup of a job answers, an operator a result; without ``target`` the job runs here."""
+    from catalog import services
+
+    target = target or detect_target()
+    request = services.LookupRequest(
+        target=services.register_target(target),
+        setting=services.register_setting(setting or default_setting(target.cores)),
+        operators=[services.Asked(operator.key, 1.0, operator) for operator in operators],
+        organisation=services.default_organisation(),
+    )
+    return list(services.lookup(request).results)
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from opatlas.identity import default_setting, detect_target, parse_operator
-from tests.tuning.live import Live, live
+from opatlas.identity import parse_operator
+from tests.tuning.live import Live, look_up, measuring
 from tuning import descendants
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
@@ -31,37 +31,8 @@ RELU = parse_operator({"op": "Relu", "inputs": [{"shape": [1, 16, 8, 8], "dtype"
 
 @pytest.fixture
 def service(tmp_path: Path, django_db_blocker: Any) -> Iterator[Live]:
-    with django_db_blocker.unblock(), live(tmp_path, app="tuning") as running:
-        running.environment |= {"OPATLAS_TUNING": "0", "OPATLAS_LEASE_S": "10"}
+    with django_db_blocker.unblock(), measuring(tmp_path) as running:
         yield running
-
-
-def look_up(*operators: Any) -> list[Any]:
-    from catalog.services import (
-        Asked,
-        LookupRequest,
-        default_organisation,
-        lookup,
-        register_setting,
-        register_target,
-    )
-
-    target = detect_target()
-    answer = lookup(
-        LookupRequest(
-            target=register_target(target),
-            setting=register_setting(default_setting(target.cores)),
-            operators=[Asked(operator.key, 1.0, operator) for operator in operators],
-            organisation=default_organisation(),
-        )
-    )
-    return list(answer.results)
-
-
-def wait_warm(service: Live) -> Any:
-    from tuning.models import Worker
-
-    return service.wait_for(Worker.objects.filter(warm=True, stopped_at=None).first, "a warm worker", 120)
 
 
 def test_a_miss_becomes_a_verified_hit_that_loads_and_computes(service: Live, tmp_path: Path) -> None:
@@ -73,7 +44,7 @@ def test_a_miss_becomes_a_verified_hit_that_loads_and_computes(service: Live, tm
     from tuning.results import artifact_from_catalogue
 
     service.start_worker()
-    wait_warm(service)
+    service.wait_warm(timeout_s=120)
     assert [result.status for result in look_up(MATMUL)] == ["miss"]
     service.wait_for(lambda: Best.objects.exists(), "a first result", 60)
     row = Exploration.objects.get()
@@ -112,7 +83,7 @@ def test_a_kill_leaves_no_candidate_running(service: Live, victim: str) -> None:
     from tuning.models import Exploration, State
 
     worker = service.start_worker()
-    row = wait_warm(service)
+    row = service.wait_warm(timeout_s=120)
     look_up(MATMUL, RELU)
     service.wait_for(lambda: Exploration.objects.filter(state=State.RUNNING, tries__gt=0).first(), "work", 60)
     family = descendants.of(worker.pid)
@@ -144,7 +115,7 @@ def test_a_stop_ends_everything_and_gives_the_work_back(service: Live) -> None:
     from tuning.models import Exploration, State
 
     worker = service.start_worker()
-    wait_warm(service)
+    service.wait_warm(timeout_s=120)
     look_up(MATMUL, RELU)
     service.wait_for(lambda: Exploration.objects.filter(state=State.RUNNING, tries__gt=0).first(), "work", 60)
     family = descendants.of(worker.pid)

@@ -20,7 +20,7 @@ import pytest
 from opatlas.identity import default_setting
 from tests.services import free_port
 from tests.tuning import fakes
-from tests.tuning.live import Live, children, kill_session, live, session_members
+from tests.tuning.live import Live, children, kill_session, live, look_up, session_members
 
 pytestmark = [pytest.mark.alone]
 
@@ -44,26 +44,10 @@ def servers(
         yield service
 
 
-def look_up(*operators: Any) -> list[str]:
+def ask(*operators: Any) -> list[str]:
     """What a job's lookup answers: hit or miss, per operator."""
-    from catalog.services import (
-        Asked,
-        LookupRequest,
-        default_organisation,
-        lookup,
-        register_setting,
-        register_target,
-    )  # fmt: skip
-
-    answer = lookup(
-        LookupRequest(
-            target=register_target(fakes.TARGET),
-            setting=register_setting(default_setting(2)),
-            operators=[Asked(operator.key, 1.0, operator) for operator in operators],
-            organisation=default_organisation(),
-        )
-    )
-    return [result.status for result in answer.results]
+    results = look_up(*operators, target=fakes.TARGET, setting=default_setting(2))
+    return [result.status for result in results]
 
 
 def relus(count: int) -> list[Any]:
@@ -116,9 +100,9 @@ def test_miss_explored_hit_on_one_machine(embedded: Live) -> None:
     embedded.start_worker()
     embedded.wait_warm()
     operators = relus(3)
-    assert look_up(*operators) == ["miss"] * 3
+    assert ask(*operators) == ["miss"] * 3
     embedded.wait_for(all_done(3), "three explorations")
-    assert look_up(*operators) == ["hit"] * 3
+    assert ask(*operators) == ["hit"] * 3
     from catalog.models import Best
 
     assert set(Best.objects.filter(rank=0).values_list("route", flat=True)) == {"quick"}
@@ -131,9 +115,9 @@ def test_two_workers_share_the_work_and_nothing_is_explored_twice(servers: Live)
     servers.start_worker()
     servers.wait_warm(2)
     operators = relus(16)
-    look_up(*operators)
+    ask(*operators)
     servers.wait_for(all_done(16), "sixteen explorations")
-    assert look_up(*operators) == ["hit"] * 16
+    assert ask(*operators) == ["hit"] * 16
     from tuning.models import Trial
 
     # Default, two variants of quick, and the deadly route that does not know Relu.
@@ -152,7 +136,7 @@ def test_a_worker_killed_in_the_middle_loses_nothing(servers: Live) -> None:
     victim = servers.start_worker()
     servers.wait_warm()
     operators = relus(3)
-    look_up(*operators)
+    ask(*operators)
     held = servers.wait_for(running, "work in progress")
     kill_session(victim)
     assert session_members(victim.pid) == []
@@ -160,7 +144,7 @@ def test_a_worker_killed_in_the_middle_loses_nothing(servers: Live) -> None:
     servers.start_worker()
     servers.wait_for(all_done(3), "the rest")
     assert time.monotonic() - killed_at > 1, "not before the lease's end"
-    assert look_up(*operators) == ["hit"] * 3
+    assert ask(*operators) == ["hit"] * 3
     held.refresh_from_db()
     assert held.fence >= 3
     assert claims_overlap() == []
@@ -175,7 +159,7 @@ def test_a_killed_pool_child_is_replaced_and_goes_on_at_once(embedded: Live) -> 
     embedded.environment |= {"FAKE_STEP_S": "0.5", "OPATLAS_LEASE_S": "30"}
     worker = embedded.start_worker()
     embedded.wait_warm()
-    look_up(*relus(2))
+    ask(*relus(2))
     held = embedded.wait_for(running, "work in progress")
     os.kill(int(held.lease_owner.rpartition("/")[2]), signal.SIGKILL)
     embedded.wait_for(all_done(2), "the rest, long before the lease's 30 s", timeout_s=20)
@@ -187,7 +171,7 @@ def test_a_route_that_kills_its_worker_ends_as_a_dead_letter(embedded: Live) -> 
     embedded.start_worker()
     embedded.wait_warm()
     deadly, harmless = fakes.operator("Exp", 7), fakes.operator("Relu", 7)
-    look_up(deadly, harmless)
+    ask(deadly, harmless)
     from catalog.models import Miss
     from tuning.models import Exploration, State
 
@@ -197,7 +181,7 @@ def test_a_route_that_kills_its_worker_ends_as_a_dead_letter(embedded: Live) -> 
     assert "fell silent while deadly: variant 0 (try 3 of 3)" in dead.error
     embedded.wait_for(all_done(1), "the harmless one")
     # Its default had been published before: it is served, whatever became of the rest.
-    assert look_up(deadly, harmless) == ["hit", "hit"]
+    assert ask(deadly, harmless) == ["hit", "hit"]
     assert Miss.objects.get(operator__key=deadly.key).state == "explored"
 
 
@@ -216,7 +200,7 @@ def test_another_worker_leads_when_the_leader_is_killed(servers: Live) -> None:
         return not lease.owner.startswith(first)
 
     servers.wait_for(another_leads, "another leader")
-    assert look_up(*relus(2)) == ["miss", "miss"]
+    assert ask(*relus(2)) == ["miss", "miss"]
     servers.wait_for(all_done(2), "work under the new leader")
 
 
@@ -224,7 +208,7 @@ def test_a_worker_that_is_told_to_stop_gives_its_work_back(embedded: Live) -> No
     embedded.environment |= {"FAKE_STEP_S": "0.4", "OPATLAS_LEASE_S": "60"}
     worker = embedded.start_worker()
     embedded.wait_warm()
-    look_up(*relus(4))
+    ask(*relus(4))
     embedded.wait_for(running, "work in progress")
     began = time.monotonic()
     worker.terminate()
@@ -291,7 +275,7 @@ def test_without_a_broker_lookups_answer_at_once_and_are_explored_later(
         else:
             redis.send_signal(signal.SIGSTOP)
         began = time.monotonic()
-        assert look_up(*relus(2)) == ["miss", "miss"]
+        assert ask(*relus(2)) == ["miss", "miss"]
         assert time.monotonic() - began < 0.5
         time.sleep(1)
         if how == "stopped":
@@ -299,7 +283,7 @@ def test_without_a_broker_lookups_answer_at_once_and_are_explored_later(
         else:
             redis.send_signal(signal.SIGCONT)
         service.wait_for(all_done(2), "explorations once the broker is back")
-        assert look_up(*relus(2)) == ["hit", "hit"]
+        assert ask(*relus(2)) == ["hit", "hit"]
 
 
 @pytest.mark.services
@@ -309,7 +293,7 @@ def test_a_database_that_drops_its_connections_is_survived(servers: Live) -> Non
     servers.environment["FAKE_STEP_S"] = "0.3"
     worker = servers.start_worker()
     servers.wait_warm()
-    look_up(*relus(4))
+    ask(*relus(4))
     servers.wait_for(running, "work in progress")
     with connection.cursor() as cursor:
         cursor.execute(

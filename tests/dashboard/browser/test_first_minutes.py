@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.dashboard.browser.conftest import open_window
 from tests.dashboard.serving import log_in, serving
-from tests.tuning.live import Live, live
+from tests.tuning.live import Live
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(600)]
 
 
-@pytest.fixture
-def service(chromium: Any, tmp_path: Path, django_db_blocker: Any) -> Iterator[Live]:
-    """After the browser: with its event loop running Django keeps connections by context, not by thread."""
-    with django_db_blocker.unblock(), live(tmp_path, app="tuning") as running:
-        running.environment |= {"OPATLAS_TUNING": "0", "OPATLAS_LEASE_S": "10"}
-        yield running
-
-
-def test_from_the_login_to_the_first_result(service: Live, chromium: Any) -> None:
+def test_from_the_login_to_the_first_result(live_service: Live, chromium: Any) -> None:
     from django.contrib.auth.models import User
     from django.core.wsgi import get_wsgi_application
 
     from catalog.models import Best
-    from tuning.models import Worker
 
     User.objects.create_superuser("newcomer", password="newcomer")
-    service.start_worker()
+    live_service.start_worker()
     with serving(get_wsgi_application()) as url:
         watched = open_window(chromium, url)
         page = watched.page
@@ -40,7 +29,7 @@ def test_from_the_login_to_the_first_result(service: Live, chromium: Any) -> Non
 
         # An empty overview tells how to begin.
         assert "The map is empty" in page.locator("h1").inner_text()
-        service.wait_for(Worker.objects.filter(warm=True, stopped_at=None).first, "a warm worker", 180)
+        live_service.wait_warm(timeout_s=180)
         page.get_by_role("button", name="Take the sample ResNet-50").click()
         page.wait_for_url("**/models/*/")
         assert page.locator("h1").inner_text() == "ResNet-50 (sample)"
@@ -54,7 +43,7 @@ def test_from_the_login_to_the_first_result(service: Live, chromium: Any) -> Non
         page.locator("main .row-link").first.click()
         page.wait_for_url("**/explorations/*/")
         page.evaluate("window.here = true")
-        first = service.wait_for(lambda: Best.objects.order_by("pk").first(), "a first result", 180)
+        first = live_service.wait_for(lambda: Best.objects.order_by("pk").first(), "a first result", 180)
         # What is watched moved, or ended, without a reload.
         assert page.evaluate("window.here") is True
 

@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 
 from opatlas.identity import default_setting, detect_target, parse_operator
-from tests.tuning.live import Live, live
+from tests.tuning.live import Live, look_up, measuring
 from tuning.kernels.shipped import FOLDER
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
@@ -47,8 +47,7 @@ def service(request: Any, tmp_path: Path, django_db_blocker: Any) -> Iterator[Li
     url = ""
     if request.param == "postgres":
         url = request.getfixturevalue("private_postgres").new_database()
-    with django_db_blocker.unblock(), live(tmp_path, url, app="tuning") as running:
-        running.environment |= {"OPATLAS_TUNING": "0", "OPATLAS_LEASE_S": "10"}
+    with django_db_blocker.unblock(), measuring(tmp_path, url) as running:
         yield running
 
 
@@ -75,26 +74,6 @@ class Person:
         )
 
 
-def look_up(*operators: Any) -> list[Any]:
-    from catalog.services import (
-        Asked,
-        LookupRequest,
-        default_organisation,
-        lookup,
-        register_setting,
-        register_target,
-    )
-
-    target = detect_target()
-    request = LookupRequest(
-        target=register_target(target),
-        setting=register_setting(default_setting(target.cores)),
-        operators=[Asked(operator.key, 1.0, operator) for operator in operators],
-        organisation=default_organisation(),
-    )
-    return list(lookup(request).results)
-
-
 def submission(source: str, name: str = "softmax", **given: Any) -> dict[str, Any]:
     document = {"name": name, "source": source, "pattern": PATTERN, "author": "Ada", "licence": "MIT"}
     return {**document, "flags": ["-O3"], **given}
@@ -102,10 +81,10 @@ def submission(source: str, name: str = "softmax", **given: Any) -> dict[str, An
 
 def test_submit_measure_approve_contest_and_revoke(service: Live) -> None:
     from catalog.models import Best, Implementation
-    from tuning.models import Exploration, State, Trial, Worker
+    from tuning.models import Exploration, State, Trial
 
     service.start_worker()
-    service.wait_for(Worker.objects.filter(warm=True, stopped_at=None).first, "a warm worker", 120)
+    service.wait_warm(timeout_s=120)
     look_up(SOFTMAX)
     service.wait_for(lambda: Exploration.objects.filter(state=State.DONE).exists(), "the contest", 240)
     ada, bob = Person("ada", "kernels"), Person("bob", "approve", decides=True)
@@ -237,10 +216,10 @@ SHAPES = [
 def test_a_worker_that_stops_gives_the_evaluation_back(service: Live) -> None:
     """An evaluation in the middle of which its worker is told to stop is done by the next one."""
     from tuning.kernels.models import KernelEvaluation
-    from tuning.models import Exploration, State, Worker
+    from tuning.models import Exploration, State
 
     worker = service.start_worker()
-    service.wait_for(Worker.objects.filter(warm=True, stopped_at=None).first, "a warm worker", 120)
+    service.wait_warm(timeout_s=120)
     look_up(SOFTMAX)
     service.wait_for(lambda: Exploration.objects.filter(state=State.DONE).exists(), "the contest", 240)
     version = Person("ada", "kernels").post("", submission(GENERIC)).json()
