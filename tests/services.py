@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +27,7 @@ NOT_TESTED = "NOT TESTED, a program is missing"
 
 _UNPRIVILEGED = ("postgres", "nobody")
 _START_S = 30.0
+_ROOT = Path(__file__).resolve().parents[1]
 
 
 class MissingProgram(Exception):
@@ -70,6 +72,7 @@ class PrivatePostgres:
         self._folder = Path(tempfile.mkdtemp(prefix="opg", dir="/tmp"))
         self._user = _unprivileged_user()
         self._databases = 0
+        self._migrated = False
         self.port = free_port()
         if self._user:
             shutil.chown(self._folder, self._user)
@@ -103,12 +106,31 @@ class PrivatePostgres:
 
     def new_database(self) -> str:
         """The DATABASE_URL of a new, empty database."""
+        self._databases += 1
+        return self._create(f"opatlas_{self._databases}")
+
+    def new_tested_database(self) -> str:
+        """The DATABASE_URL of a new database beside which Django's test database lies, migrated.
+
+        Migrations run once a server; what follows are copies.
+        """
+        if not self._migrated:
+            variables = {
+                "DATABASE_URL": self._create("migrated"),
+                "DJANGO_SETTINGS_MODULE": "dashboard.settings_test",
+            }
+            command = [sys.executable, "-m", "django", "migrate", "-v0"]
+            _checked(command, cwd=_ROOT, env={**os.environ, **variables})
+            self._migrated = True
+        url = self.new_database()
+        self._create(f"test_opatlas_{self._databases}", template="migrated")
+        return url
+
+    def _create(self, name: str, template: str = "template1") -> str:
         import psycopg
 
-        self._databases += 1
-        name = f"opatlas_{self._databases}"
         with psycopg.connect(self.url(), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.url(name)
 
     def stop(self) -> None:
@@ -251,9 +273,10 @@ def _as_user(user: str | None) -> dict[str, object]:
     return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
 
 
-def _checked(command: list[object], user: str | None) -> None:
+def _checked(command: list[object], user: str | None = None, **options: object) -> None:
     done = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, cwd="/", **_as_user(user)
+        [str(part) for part in command],
+        **{"capture_output": True, "text": True, "cwd": "/", **_as_user(user), **options},
     )
     if done.returncode:
         raise RuntimeError(f"{command[0]} failed: {done.stderr[-2000:]}")
@@ -316,3 +339,23 @@ def private_redis() -> Iterator[str]:
         yield server.url
     finally:
         server.stop()
+
+
+def once_more_on_postgres(server: PrivatePostgres, *tests: str) -> str:
+    """Run tests that are neither slow nor need a service in a pytest of their own, on PostgreSQL.
+
+    They must pass; what pytest printed is returned. --reuse-db takes the copy of a migrated database as it
+    is. It cannot be stale: this run's own server made it, from the migrations of this tree.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--reuse-db",
+         "-m", "not services and not slow", *tests],
+        env={**os.environ, "DATABASE_URL": server.new_tested_database()},
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-6000:]
+    assert " passed" in done.stdout
+    return done.stdout

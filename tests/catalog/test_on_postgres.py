@@ -1,22 +1,23 @@
 """The catalogue's tests once more, on PostgreSQL: locks, upserts, bounds of columns, and times."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+
+from tests.services import once_more_on_postgres
+
+GROUPS = {
+    "api": ["tests/catalog/api"],
+    "services": ["tests/catalog/services"],
+    "the rest": [
+        "tests/catalog",
+        *(f"--ignore=tests/catalog/{name}" for name in ("api", "services", "test_choosing.py")),
+        "tests/hostile/test_bad_lookups.py",
+    ],
+}
+"""All that touches the database (choosing does not), in parts that two processes can share."""
 
 
 @pytest.mark.services
 @pytest.mark.slow
-def test_the_catalogue_behaves_the_same_on_postgres(private_postgres):
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not services and not slow",
-         "tests/catalog", "tests/hostile/test_bad_lookups.py"],
-        env={**os.environ, "DATABASE_URL": private_postgres.new_database()},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-6000:]
-    assert " passed" in done.stdout
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_catalogue_behaves_the_same_on_postgres(private_postgres, group):
+    once_more_on_postgres(private_postgres, *GROUPS[group])

@@ -1,8 +1,6 @@
 """Once more on PostgreSQL, where a lower number may be committed after a higher one."""
 
 import os
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -10,23 +8,19 @@ from django.db import connection, connections, transaction
 
 from dashboard.notifications.gathering import gather
 from dashboard.notifications.models import Notification
+from tests.services import once_more_on_postgres
 
 
 @pytest.mark.services
 @pytest.mark.slow
 def test_notifications_behave_the_same_on_postgres(private_postgres):
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-         "tests/dashboard/notifications/test_gathering.py",
-         "tests/dashboard/notifications/test_delivering.py",
-         f"{__file__}::test_a_transaction_that_ends_late_is_told_and_counted_once"],
-        env={**os.environ, "DATABASE_URL": private_postgres.new_database()},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-6000:]
-    assert " passed" in done.stdout
+    told = once_more_on_postgres(
+        private_postgres,
+        "tests/dashboard/notifications/test_gathering.py",
+        "tests/dashboard/notifications/test_delivering.py",
+        f"{__file__}::test_a_transaction_that_ends_late_is_told_and_counted_once",
+    )
+    assert "skipped" not in told
 
 
 @pytest.mark.skipif(
