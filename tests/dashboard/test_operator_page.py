@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 
 from catalog import models as c
 from catalog.charging import Free, Terms
 from tests.dashboard.factory import Factory
+from tests.dashboard.people import member_client
 from tuning import models as t
 from tuning.statistics import benefit
 
@@ -35,11 +35,7 @@ def member(catalogue: Factory) -> Callable[[str], Client]:
 
     def make(role: str) -> Client:
         other, _ = c.Organisation.objects.get_or_create(name="another")
-        user = User.objects.create_user(f"{role}-of-another", password="x")
-        c.Membership.objects.create(user=user, organisation=other, role=role)
-        client = Client()
-        client.force_login(user)
-        return client
+        return member_client(other, role)
 
     return make
 

@@ -12,17 +12,14 @@ from django.test import Client
 
 from catalog.models import ApiKey, AuditEntry, Invitation, Membership, Organisation, Role
 from catalog.services import authenticate
+from tests.dashboard.people import member_client
 
 pytestmark = pytest.mark.django_db
 STRONG = "a-long-walk-in-winter"
 
 
 def member(name: str, role: str, organisation: Organisation) -> Client:
-    user = User.objects.create_user(name, password=STRONG)
-    Membership.objects.create(user=user, organisation=organisation, role=role)
-    client = Client()
-    client.force_login(user)
-    return client
+    return member_client(organisation, role, name, STRONG)
 
 
 @pytest.fixture

@@ -4,25 +4,10 @@ import json
 import re
 
 import pytest
-from django.contrib.auth import get_user_model
 
-from catalog.models import AuditEntry, Membership, Organisation
+from catalog.models import AuditEntry, Organisation
 from dashboard.billing.models import Account, LedgerEntry, PriceRule
-
-
-@pytest.fixture
-def person(client, db):
-    """``person("billing", organisation)``: a client that is logged in with that role there."""
-    from django.test import Client
-
-    def make(role, organisation):
-        user = get_user_model().objects.create_user(f"{role}-{organisation.pk}", password="x")
-        Membership.objects.create(user=user, organisation=organisation, role=role)
-        made = Client()
-        made.force_login(user)
-        return made
-
-    return make
+from tests.dashboard.people import member_client
 
 
 @pytest.fixture
@@ -31,9 +16,9 @@ def tenant(db):
 
 
 @pytest.fixture
-def host(person, organisation):
+def host(organisation):
     """Somebody of the host organisation with the billing role."""
-    return person("billing", organisation)
+    return member_client(organisation, "billing")
 
 
 @pytest.fixture
@@ -54,8 +39,8 @@ def text_of(answer):
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", answer.content.decode()))
 
 
-def test_a_tenant_sees_its_prices_its_charges_and_its_credit(person, tenant, busy):
-    text = text_of(person("billing", tenant).get("/billing/"))
+def test_a_tenant_sees_its_prices_its_charges_and_its_credit(tenant, busy):
+    text = text_of(member_client(tenant, "billing").get("/billing/"))
     assert "Each compiler hit costs 0.50 EUR" in text
     assert "8.00 EUR" in text  # in credit
     assert "2.00 EUR" in text  # charged
@@ -63,8 +48,8 @@ def test_a_tenant_sees_its_prices_its_charges_and_its_credit(person, tenant, bus
     assert "Give credit" not in text
 
 
-def test_a_tenant_sees_nothing_of_others(person, tenant, busy, organisation):
-    mine = person("billing", tenant)
+def test_a_tenant_sees_nothing_of_others(tenant, busy, organisation):
+    mine = member_client(tenant, "billing")
     assert mine.get(f"/billing/organisations/{organisation.pk}/").status_code == 404
     for path in ("/billing/prices/", "/billing/prices/new/", f"/billing/prices/{busy.line}/"):
         assert mine.get(path).status_code == 403, path
@@ -75,15 +60,15 @@ def test_a_tenant_sees_nothing_of_others(person, tenant, busy, organisation):
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator", "approver"])
-def test_bills_are_for_the_billing_role(person, tenant, role):
-    reader = person(role, tenant)
+def test_bills_are_for_the_billing_role(tenant, role):
+    reader = member_client(tenant, role)
     assert reader.get("/billing/").status_code == 403
     assert reader.get("/billing/ledger/").status_code == 403
     assert reader.post(f"/billing/organisations/{tenant.pk}/credit/").status_code == 403
 
 
-def test_a_tenants_billing_role_cannot_give_itself_credit_or_a_plan(person, tenant):
-    mine = person("billing", tenant)
+def test_a_tenants_billing_role_cannot_give_itself_credit_or_a_plan(tenant):
+    mine = member_client(tenant, "billing")
     for verb, fields in (("credit", {"amount": "5", "reason": "me"}), ("plan", {"plan": "prepaid"})):
         assert mine.post(f"/billing/organisations/{tenant.pk}/{verb}/", fields).status_code == 403
     assert not LedgerEntry.objects.exists()

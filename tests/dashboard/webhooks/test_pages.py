@@ -7,14 +7,14 @@ import re
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from catalog.models import AuditEntry, Membership, Organisation, Role
+from catalog.models import AuditEntry, Organisation, Role
 from dashboard.webhooks import endpoints
 from dashboard.webhooks.models import Delivery, Endpoint
+from tests.dashboard.people import member_client
 from tests.dashboard.webhooks.making import webhooks_of
 
 pytestmark = pytest.mark.django_db
@@ -26,17 +26,9 @@ def tenant() -> Organisation:
     return Organisation.objects.create(name="tenant")
 
 
-def client_of(organisation: Organisation, role: str) -> Client:
-    user = User.objects.create_user(f"{role} of {organisation}")
-    Membership.objects.create(user=user, organisation=organisation, role=role)
-    client = Client()
-    client.force_login(user)
-    return client
-
-
 @pytest.fixture
 def biller(tenant: Organisation) -> Client:
-    return client_of(tenant, Role.BILLING)
+    return member_client(tenant, Role.BILLING)
 
 
 def text(answer: Any) -> str:
@@ -176,7 +168,7 @@ def test_another_tenant_sees_nothing(biller: Client, tenant: Organisation) -> No
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR, Role.APPROVER])
 def test_other_roles_may_not(tenant: Organisation, role: str) -> None:
     row = endpoints.create(tenant, URL)[0]
-    client = client_of(tenant, role)
+    client = member_client(tenant, role)
     assert "/webhooks/" not in text(client.get("/account/"))
     for path in ("", f"endpoints/{row.pk}/"):
         assert client.get(f"/webhooks/{path}").status_code == 403
@@ -188,7 +180,7 @@ def test_host_sees_all_and_an_admin_may(tenant: Organisation, pages: Client) -> 
     webhooks_of(tenant)
     page = text(pages.get("/webhooks/"))
     assert URL in page and "tenant" in page
-    assert client_of(tenant, Role.ADMIN).get("/webhooks/").status_code == 200
+    assert member_client(tenant, Role.ADMIN).get("/webhooks/").status_code == 200
 
 
 def test_page_takes_no_more_queries_for_more_rows(biller: Client, tenant: Organisation) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 
 from catalog import models as c
 from tests.dashboard.factory import Factory, full_catalogue, resnet_operators
+from tests.dashboard.people import member_client
 from tuning import models as t
 
 pytestmark = pytest.mark.django_db
@@ -27,11 +27,7 @@ def text_of(client: Client, path: str) -> str:
 def tenant_operator(db: None) -> tuple[c.Organisation, Client]:
     """Somebody who operates what one tenant owns."""
     organisation = c.Organisation.objects.create(name="a tenant")
-    user = User.objects.create_user("tina", password="tina")
-    c.Membership.objects.create(user=user, organisation=organisation, role=c.Role.OPERATOR)
-    client = Client()
-    client.force_login(user)
-    return organisation, client
+    return organisation, member_client(organisation, c.Role.OPERATOR, "tina")
 
 
 def test_every_page_of_the_part_answers(pages: Client, catalogue: Factory) -> None:
