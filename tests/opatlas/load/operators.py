@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from opatlas.identity import OPSET, Operator, canonicalise
+from opatlas.identity import OPSET, Operator, Setting, canonicalise
+from opatlas.load import Kernel, Manifest, load
 
 
 @dataclass(frozen=True)
@@ -123,3 +125,15 @@ def ints(*numbers: int) -> np.ndarray:
 
 def scalar(value: float, dtype: Any = np.float32) -> np.ndarray:
     return np.array(value, dtype=dtype)
+
+
+def recipe_kernel(operator: Operator, route: str, recipe: dict[str, Any], threads: int = 1) -> Kernel:
+    """The operator as a library computes it by this recipe."""
+    manifest = Manifest(
+        kind="recipe",
+        route=route,
+        operator=operator.to_json(),
+        setting=Setting(threads=threads).to_json(),
+        recipe=recipe,
+    )
+    return load(manifest, Path())

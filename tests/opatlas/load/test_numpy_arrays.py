@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from opatlas.identity import Operator, Setting  # noqa: E402
-from opatlas.load import Kernel, LoadError, Manifest, load  # noqa: E402
+from opatlas.identity import Operator  # noqa: E402
+from opatlas.load import Kernel, LoadError  # noqa: E402
 from opatlas.load.numpy_arrays import ARRAY_VIEWS, ARRAYS, missing  # noqa: E402
 from opatlas.load.torch_graph import run_graph  # noqa: E402
 from opatlas.load.torch_ops.types import to_tensor  # noqa: E402
 from tests.opatlas.load.cases import FAMILIES  # noqa: E402
-from tests.opatlas.load.operators import Case, ints, normal, operator_of  # noqa: E402
+from tests.opatlas.load.operators import Case, ints, normal, operator_of, recipe_kernel  # noqa: E402
 from tests.opatlas.load.test_torch_recipe import graph  # noqa: E402
 
 
 def kernel_of(operator: Operator) -> Kernel:
-    recipe = {"library": "numpy", "call": "arrays"}
-    return load(
-        Manifest(
-            kind="recipe",
-            route="numpy",
-            operator=operator.to_json(),
-            setting=Setting(threads=1).to_json(),
-            recipe=recipe,
-        ),
-        Path(),
-    )
+    return recipe_kernel(operator, "numpy", {"library": "numpy", "call": "arrays"})
 
 
 def check(operator: Operator, inputs: dict[int, np.ndarray]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,17 @@ pytest.importorskip("onnxruntime")
 torch = pytest.importorskip("torch")
 
 from opatlas.identity import Operator, Setting, detect_target  # noqa: E402
-from opatlas.load import Kernel, LoadError, Manifest, load  # noqa: E402
+from opatlas.load import Kernel, LoadError  # noqa: E402
 from opatlas.load.torch_graph import run_graph  # noqa: E402
 from opatlas.load.torch_ops.types import to_tensor  # noqa: E402
-from tests.opatlas.load.operators import Case, ints, laid_out, normal, operator_of  # noqa: E402
+from tests.opatlas.load.operators import (  # noqa: E402
+    Case,
+    ints,
+    laid_out,
+    normal,
+    operator_of,
+    recipe_kernel,
+)
 from tests.opatlas.load.test_torch_recipe import graph  # noqa: E402
 from tuning.routes.base import Budget  # noqa: E402
 from tuning.routes.registry import route  # noqa: E402
@@ -24,16 +30,8 @@ SETTING = Setting(threads=2)
 
 
 def kernel_of(operator: Operator, **recipe: Any) -> Kernel:
-    return load(
-        Manifest(
-            kind="recipe",
-            route="onnxruntime",
-            operator=operator.to_json(),
-            setting=SETTING.to_json(),
-            recipe={"library": "onnxruntime", "call": "session", **recipe},
-        ),
-        Path(),
-    )
+    recipe = {"library": "onnxruntime", "call": "session", **recipe}
+    return recipe_kernel(operator, "onnxruntime", recipe, SETTING.threads)
 
 
 def check(operator: Operator, inputs: dict[int, np.ndarray], **recipe: Any) -> None:

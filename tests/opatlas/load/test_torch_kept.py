@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,28 +9,19 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from opatlas.identity import Operator, Setting  # noqa: E402
-from opatlas.load import Kernel, LoadError, Manifest, load  # noqa: E402
+from opatlas.identity import Operator  # noqa: E402
+from opatlas.load import Kernel, LoadError  # noqa: E402
 from opatlas.load import torch_kept as kept  # noqa: E402
 from opatlas.load.torch_graph import run_graph  # noqa: E402
 from opatlas.load.torch_ops.names import KEPT  # noqa: E402
 from opatlas.load.torch_ops.types import to_tensor  # noqa: E402
 from tests.opatlas.load.cases import FAMILIES  # noqa: E402
-from tests.opatlas.load.operators import Case, ints, normal, operator_of, scalar  # noqa: E402
+from tests.opatlas.load.operators import Case, ints, normal, operator_of, recipe_kernel, scalar  # noqa: E402
 from tests.opatlas.load.test_torch_recipe import graph  # noqa: E402
 
 
 def kernel_of(operator: Operator, **recipe: Any) -> Kernel:
-    return load(
-        Manifest(
-            kind="recipe",
-            route="eager",
-            operator=operator.to_json(),
-            setting=Setting(threads=2).to_json(),
-            recipe={"library": "torch", "call": "eager", **recipe},
-        ),
-        Path(),
-    )
+    return recipe_kernel(operator, "eager", {"library": "torch", "call": "eager", **recipe}, threads=2)
 
 
 def reference(operator: Operator, inputs: dict[int, np.ndarray]) -> list[np.ndarray]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,24 +13,24 @@ torch = pytest.importorskip("torch")
 
 import ml_dtypes  # noqa: E402
 
-from opatlas.identity import Operator, Setting, canonicalise  # noqa: E402
-from opatlas.load import Kernel, KernelFailed, LoadError, Manifest, load  # noqa: E402
+from opatlas.identity import Operator, canonicalise  # noqa: E402
+from opatlas.load import Kernel, KernelFailed, LoadError  # noqa: E402
 from opatlas.load.torch_graph import run_graph  # noqa: E402
 from opatlas.load.torch_patterns import whole_call  # noqa: E402
-from tests.opatlas.load.operators import Case, integers, ints, laid_out, normal, operator_of, scalar  # noqa: E402
+from tests.opatlas.load.operators import (  # noqa: E402
+    Case,
+    integers,
+    ints,
+    laid_out,
+    normal,
+    operator_of,
+    recipe_kernel,
+    scalar,
+)
 
 
 def kernel_of(operator: Operator, threads: int = 1, **recipe: Any) -> Kernel:
-    return load(
-        Manifest(
-            kind="recipe",
-            route="eager",
-            operator=operator.to_json(),
-            setting=Setting(threads=threads).to_json(),
-            recipe={"library": "torch", "call": "eager", **recipe},
-        ),
-        Path(),
-    )
+    return recipe_kernel(operator, "eager", {"library": "torch", "call": "eager", **recipe}, threads)
 
 
 def graph(nodes: Sequence[tuple], shapes: dict[str, tuple[int, ...]], outputs: Sequence[str], **fixed: Any):
