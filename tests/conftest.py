@@ -51,6 +51,13 @@ def organisation(db: None) -> Any:
 
 
 @pytest.fixture
+def tenant(db: None) -> Any:
+    from catalog.models import Organisation
+
+    return Organisation.objects.create(name="Tenant")
+
+
+@pytest.fixture
 def make_key(organisation: Any) -> Callable[..., str]:
     """``make_key("lookup", "operate", max_queued_misses=5)`` → the text of a new API key."""
     from catalog.services import create_api_key

@@ -23,11 +23,6 @@ def member(name: str, role: str, organisation: Organisation) -> Client:
 
 
 @pytest.fixture
-def tenant(db: None) -> Organisation:
-    return Organisation.objects.create(name="Tenant")
-
-
-@pytest.fixture
 def admin(tenant: Organisation) -> Client:
     return member("ada", Role.ADMIN, tenant)
 

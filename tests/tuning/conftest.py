@@ -16,6 +16,14 @@ from tuning import leader, promote, stopping
 from tuning.worker import Tools, WorkerProcess
 
 
+@pytest.fixture
+def tenant_api(tenant: Any, api_with: Any) -> Any:
+    """The tenant's client with the scopes lookup and operate."""
+    from catalog.services import create_api_key
+
+    return api_with(create_api_key(tenant, "theirs", ["lookup", "operate"])[1])
+
+
 @pytest.fixture(autouse=True)
 def fresh_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a process remembers between ticks, forgotten between tests; and no bell leaves the process."""

@@ -148,22 +148,11 @@ def test_steering_needs_the_scope_operate(
     assert Exploration.objects.get().state == State.QUEUED
 
 
-@pytest.fixture
-def tenant(api_with: Any) -> Any:
-    """``(organisation, api)``: a tenant, and its client with the scope operate."""
-    from catalog.models import Organisation
-    from catalog.services import create_api_key
-
-    row = Organisation.objects.create(name="a tenant")
-    return row, api_with(create_api_key(row, "theirs", ["lookup", "operate"])[1])
-
-
 def test_another_organisations_explorations_are_not_there(
-    tenant: Any, api: Any, make_exploration: Callable[..., Any]
+    tenant_api: Any, api: Any, make_exploration: Callable[..., Any]
 ) -> None:
     row = make_exploration(scope="org:424242")
-    _, theirs = tenant
-    assert theirs.get("explorations/").json()["count"] == 0
-    assert theirs.get(f"explorations/{row.pk}").status_code == 404
-    assert theirs.post(f"explorations/{row.pk}/pause").status_code == 404
+    assert tenant_api.get("explorations/").json()["count"] == 0
+    assert tenant_api.get(f"explorations/{row.pk}").status_code == 404
+    assert tenant_api.post(f"explorations/{row.pk}/pause").status_code == 404
     assert api.get(f"explorations/{row.pk}").status_code == 200, "the host's operators see all"

@@ -8,17 +8,9 @@ from typing import Any
 import pytest
 
 from catalog.models import AuditEntry, Job, JobOperator, MissState, Organisation
-from catalog.services import create_api_key
 from tuning.models import Exploration, State, Trial
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def tenant(api_with: Any) -> Any:
-    """``(organisation, api)``: a tenant, and its client with the scope operate."""
-    row = Organisation.objects.create(name="a tenant")
-    return row, api_with(create_api_key(row, "theirs", ["lookup", "operate"])[1])
 
 
 def test_several_explorations_at_once(api: Any, make_exploration: Callable[..., Any]) -> None:
@@ -77,19 +69,18 @@ def test_misses_are_explored_and_discarded_by_hand(api: Any, make_miss: Callable
 
 
 def test_a_tenants_key_steers_only_what_is_its_own(
-    tenant: Any, make_exploration: Callable[..., Any], make_miss: Callable[..., Any]
+    tenant: Any, tenant_api: Any, make_exploration: Callable[..., Any], make_miss: Callable[..., Any]
 ) -> None:
-    organisation, api = tenant
     shared = make_exploration(size=1)
-    own = make_exploration(size=2, scope=f"org:{organisation.pk}", owner=organisation)
+    own = make_exploration(size=2, scope=f"org:{tenant.pk}", owner=tenant)
     miss = make_miss(size=3)
-    assert api.post(f"explorations/{own.pk}/pause").status_code == 200
-    refused = api.post(f"explorations/{shared.pk}/pause")
+    assert tenant_api.post(f"explorations/{own.pk}/pause").status_code == 200
+    refused = tenant_api.post(f"explorations/{shared.pk}/pause")
     assert refused.status_code == 403 and "host organisation" in refused.json()["error"]
-    assert api.post(f"misses/{miss.pk}/discard").status_code == 403
-    assert api.post("queues/pause", {}).status_code == 403
-    assert api.post("queues/resume", {}).status_code == 403
-    came = api.post("explorations/bulk", {"ids": [shared.pk, own.pk], "action": "retry"}).json()
+    assert tenant_api.post(f"misses/{miss.pk}/discard").status_code == 403
+    assert tenant_api.post("queues/pause", {}).status_code == 403
+    assert tenant_api.post("queues/resume", {}).status_code == 403
+    came = tenant_api.post("explorations/bulk", {"ids": [shared.pk, own.pk], "action": "retry"}).json()
     assert came["done"] == [] and len(came["refused"]) == 2
     assert Exploration.objects.get(pk=shared.pk).state == State.QUEUED
 
@@ -144,33 +135,33 @@ def test_statistics_of_queues_and_workers(
 
 
 def test_another_tenants_private_work_is_not_counted(
-    tenant: Any, make_exploration: Callable[..., Any]
+    tenant_api: Any, make_exploration: Callable[..., Any]
 ) -> None:
     other = Organisation.objects.create(name="other")
     make_exploration(size=1, scope=f"org:{other.pk}", owner=other)
-    _, api = tenant
-    assert api.get("statistics/queues").json()["lanes"] == []
+    assert tenant_api.get("statistics/queues").json()["lanes"] == []
 
 
-def test_jobs_are_their_organisations_own(tenant: Any, api: Any, make_miss: Callable[..., Any]) -> None:
-    organisation, theirs = tenant
+def test_jobs_are_their_organisations_own(
+    tenant: Any, tenant_api: Any, api: Any, make_miss: Callable[..., Any]
+) -> None:
     operator = make_miss(state="discarded", reason="too large").operator
     mine, other = (
         Job.objects.create(organisation=owner, name=f"train {owner.pk}")
-        for owner in (organisation, Organisation.objects.create(name="other"))
+        for owner in (tenant, Organisation.objects.create(name="other"))
     )
     JobOperator.objects.create(job=mine, operator=operator, misses=2, miss_calls=8)
-    assert [row["id"] for row in theirs.get("jobs/").json()["results"]] == [mine.pk]
-    (row,) = theirs.get("statistics/jobs").json()["results"]
+    assert [row["id"] for row in tenant_api.get("jobs/").json()["results"]] == [mine.pk]
+    (row,) = tenant_api.get("statistics/jobs").json()["results"]
     assert (row["operators"], row["hits"], row["misses"], row["hit_rate"]) == (1, 0, 2, 0.0)
-    found = theirs.get(f"statistics/jobs/{mine.pk}", range="7d").json()
+    found = tenant_api.get(f"statistics/jobs/{mine.pk}", range="7d").json()
     assert found["coverage"]["by_calls"] == 0.0
     assert found["coverage"]["missing"] == [
         {"state": "discarded", "reason": "too large", "operators": 1, "calls": 8.0}
     ]
     assert len(found["days"]) == 8
-    assert theirs.get(f"statistics/jobs/{other.pk}").status_code == 404
-    assert theirs.get(f"statistics/jobs/{mine.pk}", range="never").status_code == 400
+    assert tenant_api.get(f"statistics/jobs/{other.pk}").status_code == 404
+    assert tenant_api.get(f"statistics/jobs/{mine.pk}", range="never").status_code == 400
     assert {row["id"] for row in api.get("jobs/").json()["results"]} == {mine.pk, other.pk}, (
         "the host sees all"
     )

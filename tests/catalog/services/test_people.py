@@ -21,11 +21,6 @@ STRONG = "a-long-walk-in-winter"
 
 
 @pytest.fixture
-def tenant() -> Organisation:
-    return Organisation.objects.create(name="Tenant")
-
-
-@pytest.fixture
 def host() -> Organisation:
     return Organisation.objects.create(name="Host", host=True)
 

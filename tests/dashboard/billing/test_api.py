@@ -3,15 +3,10 @@
 import pytest
 
 from catalog import services
-from catalog.models import AuditEntry, Organisation
+from catalog.models import AuditEntry
 from dashboard.billing import selectors
 from dashboard.billing.models import Account, LedgerEntry, PriceRule
 from tests.conftest import Api
-
-
-@pytest.fixture
-def tenant(db):
-    return Organisation.objects.create(name="tenant")
 
 
 @pytest.fixture
@@ -44,7 +39,7 @@ def test_a_tenant_sees_its_own(mine, busy, tenant):
     assert account["reference"] == Account.objects.get(organisation=tenant).reference
     rows = mine.get("billing/ledger").json()["results"]
     assert [row["kind"] for row in rows] == ["charge"] * 3 + ["credit"]
-    assert {row["organisation"] for row in rows} == {"tenant"}
+    assert {row["organisation"] for row in rows} == {"Tenant"}
     usage = mine.get("billing/usage").json()
     assert usage["totals"][0]["charged_micros"] == 1_500_000
     assert usage["days"][0]["hits_billed"] == 3
@@ -82,7 +77,7 @@ def test_the_host_sees_all_and_each(host, busy, tenant):
     assert len(host.get("billing/ledger").json()["results"]) == 5
     assert len(host.get("billing/ledger", organisation=tenant.pk).json()["results"]) == 4
     assert host.get("billing/usage").json()["totals"][0]["charged_micros"] == 2_000_000
-    assert host.get("billing/account", organisation=tenant.pk).json()["organisation"] == "tenant"
+    assert host.get("billing/account", organisation=tenant.pk).json()["organisation"] == "Tenant"
 
 
 def test_the_ledger_is_read_page_by_page(host, busy):

@@ -10,13 +10,6 @@ from tests.conftest import Api
 
 
 @pytest.fixture
-def tenant(db):
-    from catalog.models import Organisation
-
-    return Organisation.objects.create(name="tenant")
-
-
-@pytest.fixture
 def client(tenant):
     return Api(services.create_api_key(tenant, "job", ["lookup"])[1])
 

@@ -19,11 +19,6 @@ URL = "https://hooks.example.com/opatlas"
 
 
 @pytest.fixture
-def tenant() -> Organisation:
-    return Organisation.objects.create(name="tenant")
-
-
-@pytest.fixture
 def billing(tenant: Organisation, api_with: Any) -> Any:
     return api_with(create_api_key(tenant, "billing", ["billing"])[1])
 
