@@ -8,6 +8,12 @@ import os
 import threading
 from collections.abc import Iterable
 
+# At the top, so that Celery is imported before there are threads: it and vine have subclasses of Callable
+# that name themselves when asked, and an isinstance(…, Callable) of another thread raises until they have
+# their name.
+from tuning.celery import BELL_EXPIRES_S
+from tuning.tasks import wake
+
 logger = logging.getLogger(__name__)
 
 FAREWELL_S = 0.2  # how long a process that ends waits for its last bells
@@ -62,9 +68,6 @@ class Bell:
 
 def _ring_now(capability: str) -> None:
     """Send one doorbell; logs when the broker cannot be reached."""
-    from tuning.celery import BELL_EXPIRES_S
-    from tuning.tasks import wake
-
     try:
         wake.apply_async(queue=capability, expires=BELL_EXPIRES_S, retry=False, ignore_result=True)
     except Exception as error:  # whatever the broker's library raises: the work is safe in the database
