@@ -165,7 +165,8 @@ def promote_decided(decided: Sequence[tuple[Miss, Decision]]) -> int:
 def _take_misses(misses: Sequence[Miss]) -> set[int]:
     """Move misses on to promoted, each from the state it was read in; the ids that this process won."""
     won = set()
-    for miss in misses:
+    # In the order in which lookups lock them: opposite orders would wait for each other.
+    for miss in sorted(misses, key=_key):
         changed = Miss.objects.filter(pk=miss.pk, state=miss.state).update(
             state=MissState.PROMOTED, reason=""
         )

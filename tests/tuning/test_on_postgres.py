@@ -1,4 +1,4 @@
-"""Rounds and environments once more, on PostgreSQL: row locks, compare-and-swap, restrictions of claims."""
+"""Rounds, environments and promoting once more, on PostgreSQL: row locks, compare-and-swap, claims."""
 
 import pytest
 
@@ -13,5 +13,6 @@ def test_rounds_and_environments_behave_the_same_on_postgres(private_postgres):
         "tests/tuning/test_rounds.py",
         "tests/tuning/test_environments.py",
         "tests/tuning/test_environments_api.py",
+        "tests/tuning/test_promote.py",
     )
     assert "skipped" not in told

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from catalog.models import Miss, MissState, Target
+from catalog.services import Asked, LookupRequest, lookup
 from tuning import queues
 from tuning.models import Exploration, Priority, State, Worker
 from tuning.promote import promote_misses, reweigh_asked_again
@@ -98,3 +102,45 @@ def test_more_calls_raise_the_worth_of_what_already_waits(
     after = Exploration.objects.get()
     assert after.worth == pytest.approx(10 * before.worth)
     assert after.priority == Priority.URGENT
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lookup_that_asks_again_meanwhile_does_not_cross_it(
+    make_miss: Callable[..., Any], live_worker: Any
+) -> None:
+    """Both lock the same misses. PostgreSQL ends one of two that lock them in opposite orders."""
+    earlier, later = make_miss("Conv", 1), make_miss("Conv", 2)
+    Miss.objects.filter(pk=later.pk).update(first_asked_at=timezone.now() - timedelta(days=1))
+    request = LookupRequest(
+        target=earlier.target,
+        setting=earlier.setting,
+        operators=[Asked(earlier.operator.key), Asked(later.operator.key)],
+    )
+    writes, states = threading.Event(), []
+
+    def note(execute: Any, sql: str, *rest: Any) -> Any:
+        if sql.startswith('INSERT INTO "catalog_miss"'):
+            writes.set()
+        return execute(sql, *rest)
+
+    def ask_again() -> None:
+        try:
+            with connection.execute_wrapper(note):
+                states.extend(result.state for result in lookup(request).results)
+        finally:
+            connection.close()
+
+    asker = threading.Thread(target=ask_again)
+
+    def pause_after_the_first(execute: Any, sql: str, *rest: Any) -> Any:
+        done = execute(sql, *rest)
+        if sql.startswith('UPDATE "catalog_miss"') and asker.ident is None:
+            asker.start()
+            writes.wait(2)  # SQLite lets nobody else write meanwhile
+            time.sleep(0.5)
+        return done
+
+    with connection.execute_wrapper(pause_after_the_first):
+        assert promote_misses() == 2
+    asker.join(30)
+    assert states == ["promoted", "promoted"]
