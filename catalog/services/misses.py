@@ -73,7 +73,10 @@ def record_misses(wanted: Sequence[Wanted], where: Where) -> dict[str, MissAnswe
         states = _states(ids, where)
         if any(state.state in (MissState.WAITING, MissState.POSTPONED) for state in states.values()):
             capability = where.target.capability
-            transaction.on_commit(lambda: misses_recorded.send(sender=models.Miss, capabilities={capability}))
+            transaction.on_commit(
+                lambda: misses_recorded.send(sender=models.Miss, capabilities={capability}),
+                robust=True,  # they are committed: a bell that cannot be rung is logged, and answers nothing
+            )
     return states | {item.key: _refusal(item, where.api_key) for item in refused}
 
 

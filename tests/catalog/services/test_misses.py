@@ -106,6 +106,20 @@ class TestSignal:
             assert rung == []
         assert rung == [{"cpu.zen5"}]
 
+    def test_a_bell_that_cannot_be_rung_spoils_no_answer(
+        self, ask, caplog, django_capture_on_commit_callbacks
+    ):
+        def break_down(sender, capabilities, **kwargs):
+            raise RuntimeError("can't start new thread")
+
+        misses_recorded.connect(break_down)
+        try:
+            with django_capture_on_commit_callbacks(execute=True):
+                assert states(ask(64)) == ["waiting"]
+        finally:
+            misses_recorded.disconnect(break_down)
+        assert "can't start new thread" in caplog.text
+
     def test_it_does_not_ring_where_nothing_is_to_be_decided(
         self, ask, put, rung, django_capture_on_commit_callbacks
     ):
