@@ -231,6 +231,7 @@ class Best(ScopedKey):
         indexes = [
             models.Index(fields=["rank", "-ratio_to_default", "-operator"], name="winners_by_speedup"),
             models.Index(fields=["rank", "median_us", "-operator"], name="winners_by_time"),
+            models.Index(fields=["method", "rank", "operator", "scope"], name="winners_by_method"),
             models.Index(fields=["published_at"], name="bests_by_publishing"),
         ]
 

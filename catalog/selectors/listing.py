@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,8 @@ _MISS_STATES = {
 }
 _Ids = QuerySet[Any, int]
 _MOST_WORDS = 8
+FEW = 50_000
+"""Bests of a method that are gone through to find their operators; more are looked for one by one."""
 _HEXADECIMAL = re.compile(r"[0-9a-f]{6,64}")
 STATUS_OF_MISS = {state: status for status, state in _MISS_STATES.items()}
 
@@ -88,8 +90,7 @@ class Found:
         first, *rest = self._parts
         found = list(first[start:stop])
         if rest and len(found) < stop - start:
-            before = first.order_by().count() if start else 0
-            begin = max(0, start - before) if start else 0
+            begin = max(0, start - first.order_by().count()) if start and not found else 0
             found += rest[0][begin : begin + stop - start - len(found)]
         return found
 
@@ -108,23 +109,51 @@ def by_ids(ids: Sequence[int]) -> list[models.Operator]:
 
 def operators(filters: Filters, viewer: Viewer) -> Found:
     """The operators that pass, in order; bests and misses are those that the viewer may see."""
-    found = _with_words(models.Operator.objects.all(), filters.q)
+    named = _with_words(models.Operator.objects.all(), filters.q)
     if filters.op_type:
-        found = found.filter(op_type=filters.op_type)
+        named = named.filter(op_type=filters.op_type)
     if filters.dtype:
-        found = found.filter(dtype=filters.dtype)
-    bests = _winners(filters, viewer).filter(operator=OuterRef("pk"))
-    misses = models.Miss.objects.filter(viewer.shown(), operator=OuterRef("pk"))
+        named = named.filter(dtype=filters.dtype)
+    standing = _standing(filters, viewer)
+    passing = named.filter(*(condition("pk") for condition in standing))
+    return Found(passing, _sorted(named, passing, standing, filters, viewer))
+
+
+# What must hold of the operator whose number is in a column.
+_Condition = Callable[[str], Q]
+
+
+def _standing(filters: Filters, viewer: Viewer) -> list[_Condition]:
+    """What the filters ask of an operator's bests and misses."""
+    bests = _winners(filters, viewer)
+    misses = models.Miss.objects.filter(viewer.shown())
+    known = _each(bests)
+    found: list[_Condition] = []
     if filters.target:
         misses = misses.filter(target__key=filters.target)
-        found = found.filter(Exists(bests) | Exists(misses))
+        missed = _each(misses)
+        found.append(lambda column: known(column) | missed(column))
     if filters.method:
-        found = found.filter(Exists(bests.filter(method=filters.method)))
+        won = bests.filter(method=filters.method)
+        found.append(_listed(won) if won[: FEW + 1].count() <= FEW else _each(won))
     if filters.status == "hit":
-        found = found.filter(Exists(bests))
+        found.append(known)
     elif filters.status in _MISS_STATES:
-        found = found.filter(~Exists(bests), Exists(misses.filter(state=_MISS_STATES[filters.status])))
-    return Found(found, _sorted(found, filters, viewer))
+        found.append(_listed(misses.filter(state=_MISS_STATES[filters.status])))
+        found.append(lambda column: ~known(column))
+    return found
+
+
+def _each(rows: QuerySet[Any]) -> _Condition:
+    """Has some of these rows, which are looked for operator by operator: where they are many, a page's fifty
+    are soon found."""
+    return lambda column: Q(Exists(rows.filter(operator=OuterRef(column))))
+
+
+def _listed(rows: QuerySet[Any]) -> _Condition:
+    """Has some of these rows, which are gone through first: where they are few, looking for them at every
+    operator would take SQLite seconds."""
+    return lambda column: Q((f"{column}__in", rows.values("operator")))
 
 
 def _with_words(found: QuerySet[models.Operator], q: str) -> QuerySet[models.Operator]:
@@ -209,7 +238,13 @@ _OF_TOTALS = {"jobs": "jobs", "saved": "saved_us", "asked": "asked"}
 _OF_WINNERS = {"time": "median_us", "speedup": "ratio_to_default"}
 
 
-def _sorted(found: QuerySet[models.Operator], filters: Filters, viewer: Viewer) -> list[_Ids]:
+def _sorted(
+    named: QuerySet[models.Operator],
+    passing: QuerySet[models.Operator],
+    standing: Sequence[_Condition],
+    filters: Filters,
+    viewer: Viewer,
+) -> list[_Ids]:
     """The parts of a list as operators' numbers, each in an order that an index has."""
     column, sign = filters.sort.removeprefix("-"), "-" if filters.sort.startswith("-") else ""
     if column in _OF_TOTALS:
@@ -223,11 +258,12 @@ def _sorted(found: QuerySet[models.Operator], filters: Filters, viewer: Viewer) 
         tie = sign if column == "speedup" else "" if sign else "-"
         order = (f"{sign}{_OF_WINNERS[column]}", f"{tie}operator_id")
     else:
-        by_name = found.order_by(f"{sign}summary" if column == "name" else f"{sign}pk", f"{sign}pk")
+        by_name = passing.order_by(f"{sign}summary" if column == "name" else f"{sign}pk", f"{sign}pk")
         return [by_name.values_list("pk", flat=True)]
-    others = found.filter(~Exists(known.filter(operator=OuterRef("pk")))).order_by("-pk")
-    if filters.narrowed:
-        some = some.filter(operator__in=found.order_by().values("pk"))
+    others = passing.filter(~Exists(known.filter(operator=OuterRef("pk")))).order_by("-pk")
+    some = some.filter(*(condition("operator") for condition in standing))
+    if any((filters.q, filters.op_type, filters.dtype)):
+        some = some.filter(operator__in=named.values("pk"))
     return [
         some.order_by(*order).values_list("operator_id", flat=True),
         others.values_list("pk", flat=True),

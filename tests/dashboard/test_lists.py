@@ -124,6 +124,32 @@ def test_pages_of_a_list_go_on_where_the_known_ones_end(catalogue: Factory, sort
     assert [pk for start in range(0, len(whole), 7) for pk in listed.ids(start, start + 7)] == whole
 
 
+@pytest.mark.parametrize("few", [0, listing.FEW])  # looked for one by one, and gone through first
+@pytest.mark.parametrize("sort", ["-recent", "name", "-time", "speedup", "-jobs", "asked", "-saved"])
+def test_a_filter_leaves_out_and_keeps_the_order(
+    catalogue: Factory, monkeypatch: pytest.MonkeyPatch, sort: str, few: int
+) -> None:
+    monkeypatch.setattr(listing, "FEW", few)
+    tenant = c.Organisation.objects.order_by("pk")[0].pk
+    private = c.Best.objects.filter(rank=0, method="manual")[0]
+    c.Best.objects.filter(operator=private.operator_id).update(scope="org:0")  # another tenant's own
+    for viewer in (HOST, Viewer("tenant", {tenant: frozenset()}, focus=tenant)):
+        every = list(listing.operators(listing.Filters(sort=sort), viewer))
+        rows = listing.rows(every, listing.Filters(), viewer)
+        for method in c.Method.values:
+            best = c.Best.objects.filter(viewer.shown(), rank=0, method=method).values_list(
+                "operator", flat=True
+            )
+            won = [operator for operator in every if operator.pk in set(best)]
+            assert list(listing.operators(listing.Filters(sort=sort, method=method), viewer)) == won
+        for status in listing.STATUSES:
+            shown = [row.operator for row in rows if row.status == status]
+            assert list(listing.operators(listing.Filters(sort=sort, status=status), viewer)) == shown
+            of_type = [operator for operator in shown if operator.op_type == "Conv"]
+            filters = listing.Filters(sort=sort, status=status, op_type="Conv")
+            assert list(listing.operators(filters, viewer)) == of_type
+
+
 def test_more_operators_than_are_counted_say_so(
     pages: Client, catalogue: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
