@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from tests.databases import ROOT, migrate
+
 T = TypeVar("T")
 
 NOT_TESTED = "NOT TESTED, a program is missing"
@@ -27,7 +29,6 @@ NOT_TESTED = "NOT TESTED, a program is missing"
 
 _UNPRIVILEGED = ("postgres", "nobody")
 _START_S = 30.0
-_ROOT = Path(__file__).resolve().parents[1]
 
 
 class MissingProgram(Exception):
@@ -72,7 +73,7 @@ class PrivatePostgres:
         self._folder = Path(tempfile.mkdtemp(prefix="opg", dir="/tmp"))
         self._user = _unprivileged_user()
         self._databases = 0
-        self._migrated = False
+        self._template = ""
         self.port = free_port()
         if self._user:
             shutil.chown(self._folder, self._user)
@@ -104,27 +105,23 @@ class PrivatePostgres:
     def url(self, database: str = "postgres") -> str:
         return f"postgres://opatlas@127.0.0.1:{self.port}/{database}"
 
-    def new_database(self) -> str:
-        """The DATABASE_URL of a new, empty database."""
+    def new_database(self, *, migrated: bool = False) -> str:
+        """The DATABASE_URL of a new database, empty or migrated."""
         self._databases += 1
-        return self._create(f"opatlas_{self._databases}")
+        return self._create(f"opatlas_{self._databases}", self._migrated() if migrated else "template1")
 
     def new_tested_database(self) -> str:
-        """The DATABASE_URL of a new database beside which Django's test database lies, migrated.
-
-        Migrations run once a server; what follows are copies.
-        """
-        if not self._migrated:
-            variables = {
-                "DATABASE_URL": self._create("migrated"),
-                "DJANGO_SETTINGS_MODULE": "dashboard.settings_test",
-            }
-            command = [sys.executable, "-m", "django", "migrate", "-v0"]
-            _checked(command, cwd=_ROOT, env={**os.environ, **variables})
-            self._migrated = True
+        """The DATABASE_URL of a new database beside which Django's test database lies, migrated."""
         url = self.new_database()
-        self._create(f"test_opatlas_{self._databases}", template="migrated")
+        self._create(f"test_opatlas_{self._databases}", self._migrated())
         return url
+
+    def _migrated(self) -> str:
+        """The database that copies are made of: migrations run once a server."""
+        if not self._template:
+            migrate(self._create("migrated"))
+            self._template = "migrated"
+        return self._template
 
     def _create(self, name: str, template: str = "template1") -> str:
         import psycopg
@@ -273,10 +270,9 @@ def _as_user(user: str | None) -> dict[str, object]:
     return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
 
 
-def _checked(command: list[object], user: str | None = None, **options: object) -> None:
+def _checked(command: list[object], user: str | None) -> None:
     done = subprocess.run(
-        [str(part) for part in command],
-        **{"capture_output": True, "text": True, "cwd": "/", **_as_user(user), **options},
+        [str(part) for part in command], capture_output=True, text=True, cwd="/", **_as_user(user)
     )
     if done.returncode:
         raise RuntimeError(f"{command[0]} failed: {done.stderr[-2000:]}")
@@ -351,7 +347,7 @@ def once_more_on_postgres(server: PrivatePostgres, *tests: str) -> str:
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--reuse-db",
          "-m", "not services and not slow", *tests],
         env={**os.environ, "DATABASE_URL": server.new_tested_database()},
-        cwd=_ROOT,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=280,

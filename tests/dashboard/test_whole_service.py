@@ -53,12 +53,11 @@ def test_two_workers_one_killed_and_every_miss_becomes_a_hit(
     environment = {
         "OPATLAS_HOME": str(tmp_path / "home"),
         "OPATLAS_LOCK": str(tmp_path / "machine.lock"),
-        "DATABASE_URL": private_postgres.new_database(),
+        "DATABASE_URL": private_postgres.new_database(migrated=True),
         "BROKER_URL": private_redis.new_url(),
         "OPATLAS_TUNING": "0",
         "OPATLAS_LEASE_S": "5",
     }
-    manage(environment, "migrate", "--verbosity", "0")
     key = manage(environment, "create_api_key", "test", "--scopes", "lookup").strip()
     operators = [relu(rows) for rows in (3, 5, 7, 9, 11, 13)]
     with Stack(environment, workers=2, logs=tmp_path / "logs") as stack:

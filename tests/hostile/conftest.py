@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.databases import ROOT, new_sqlite
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Deployment:
 
 @pytest.fixture
 def deploy(tmp_path: Path) -> Callable[..., Deployment]:
-    """``deploy(DATABASE_URL=…)``: a migrated state folder."""
+    """``deploy(DATABASE_URL=…)``: a state folder with a migrated database, SQLite where none is given."""
 
     def make(**variables: str) -> Deployment:
         inherited = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
@@ -65,9 +65,9 @@ def deploy(tmp_path: Path) -> Callable[..., Deployment]:
             "DJANGO_SETTINGS_MODULE": "dashboard.settings",
             **variables,
         }
-        made = Deployment(environment)
-        made.manage("migrate", "--verbosity", "0")
-        return made
+        if "DATABASE_URL" not in variables:
+            new_sqlite(tmp_path / "home" / "opatlas.sqlite3")
+        return Deployment(environment)
 
     return make
 
@@ -78,4 +78,4 @@ def deployment(request: pytest.FixtureRequest, deploy: Callable[..., Deployment]
     if request.param == "sqlite":
         yield deploy()
     else:
-        yield deploy(DATABASE_URL=request.getfixturevalue("private_postgres").new_database())
+        yield deploy(DATABASE_URL=request.getfixturevalue("private_postgres").new_database(migrated=True))

@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import dj_database_url
-from django.core.management import call_command
 from django.db import connections
 from django.test import override_settings
 
 from opatlas.identity import Setting, Target, default_setting, detect_target
+from tests.databases import ROOT, new_sqlite
 
-ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
 
 SHORT = {
@@ -100,8 +99,9 @@ class Live:
 
 @contextmanager
 def live(home: Path, database_url: str = "", broker_url: str = "", app: str = "") -> Iterator[Live]:
-    """A migrated database that this process and the workers share; workers are killed at the end."""
-    url = database_url or f"sqlite:///{home / 'opatlas.sqlite3'}"
+    """A migrated database (SQLite where none is given) that this process and the workers share; workers are
+    killed at the end."""
+    url = database_url or new_sqlite(home / "opatlas.sqlite3")
     environment = {
         "DJANGO_SETTINGS_MODULE": "dashboard.settings",
         "OPATLAS_HOME": str(home),
@@ -112,7 +112,6 @@ def live(home: Path, database_url: str = "", broker_url: str = "", app: str = ""
     }
     service = Live(home, environment, **({"app": app} if app else {}))
     with override_settings(OPATLAS_HOME=home, OPATLAS_STORE=home / "artifacts"), _default_database(url):
-        call_command("migrate", verbosity=0, skip_checks=True)
         try:
             yield service
         finally:

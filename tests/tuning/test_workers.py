@@ -39,7 +39,7 @@ def servers(
     """PostgreSQL and Redis."""
     with (
         django_db_blocker.unblock(),
-        live(tmp_path, private_postgres.new_database(), private_redis.new_url()) as service,
+        live(tmp_path, private_postgres.new_database(migrated=True), private_redis.new_url()) as service,
     ):
         yield service
 

@@ -46,7 +46,7 @@ BROKEN = GENERIC.replace("return 0;", "return nothing_there(0);")
 def service(request: Any, tmp_path: Path, django_db_blocker: Any) -> Iterator[Live]:
     url = ""
     if request.param == "postgres":
-        url = request.getfixturevalue("private_postgres").new_database()
+        url = request.getfixturevalue("private_postgres").new_database(migrated=True)
     with django_db_blocker.unblock(), measuring(tmp_path, url) as running:
         yield running
 
