@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from django.test import Client
 
 from dashboard.finders import bundle_folder
 from dashboard.operation.policy import POLICY
+from dashboard.secret import secret_key
 
 pytestmark = pytest.mark.django_db
 ROOT = Path(__file__).resolve().parents[3]
@@ -163,3 +165,25 @@ def test_settings_of_the_tests_have_the_middleware_in_order() -> None:
 def test_browsers_find_an_icon_everywhere() -> None:
     answer = Client().get("/favicon.ico", follow=True)
     assert answer.status_code == 200 and answer["Content-Type"].startswith("image/svg")
+
+
+def test_two_that_start_at_the_same_moment_have_the_same_secret_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, keys, making, go_on = tmp_path / "secret_key", [], threading.Event(), threading.Event()
+
+    def slowly(length: int) -> str:
+        monkeypatch.undo()
+        making.set()
+        assert go_on.wait(30)
+        return "the slow one's"
+
+    monkeypatch.setattr("dashboard.secret.secrets.token_urlsafe", slowly)
+    first = threading.Thread(target=lambda: keys.append(secret_key(path)))
+    first.start()
+    assert making.wait(30)
+    second = secret_key(path)
+    go_on.set()
+    first.join()
+    assert [second] == keys and len(second) > 40
+    assert [path] == list(tmp_path.iterdir()) and path.stat().st_mode & 0o777 == 0o600
