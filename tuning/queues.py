@@ -16,6 +16,9 @@ from tuning.models import Exploration, Pause, Priority, Stage, State
 
 EVERYTHING = "*"
 
+MISS_ORDER = ("operator_id", "target_id", "setting_id", "scope")
+_AT_ONCE = 10_000
+
 ENDED = (State.DONE, State.UNSUPPORTED, State.DISCARDED, State.DEAD)
 
 
@@ -33,10 +36,17 @@ def pause(capability: str = EVERYTHING, reason: str = "") -> Pause:
 
 def resume(capability: str = EVERYTHING) -> bool:
     """End a pause; False where there was none. ``*`` ends that of everything, not those of single queues."""
-    removed, _ = Pause.objects.filter(capability=capability).delete()
+    with transaction.atomic():
+        removed, _ = Pause.objects.filter(capability=capability).delete()
+        if removed:
+            # Misses postponed for the pause are weighed again at once. Locked in the order in which lookups
+            # lock them: opposite orders would wait for each other.
+            postponed = Miss.objects.filter(state=MissState.POSTPONED).order_by(*MISS_ORDER)
+            locked = list(postponed.select_for_update().values_list("pk", flat=True))
+            for start in range(0, len(locked), _AT_ONCE):
+                some = Miss.objects.filter(pk__in=locked[start : start + _AT_ONCE])
+                some.update(state=MissState.WAITING, reason="")
     if removed:
-        # Misses postponed for the pause are weighed again at once.
-        Miss.objects.filter(state=MissState.POSTPONED).update(state=MissState.WAITING, reason="")
         bell.ring(_waiting_capabilities())
     return bool(removed)
 
