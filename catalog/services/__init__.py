@@ -2,6 +2,7 @@
 
 from catalog.selectors.served import Accepts, Hit, scopes_of
 from catalog.services.artifacts import artifact_files, file_path, store_artifact
+from catalog.services.draining import drain_journal
 from catalog.services.keys import SCOPES, authenticate, create_api_key, revoke_api_key
 from catalog.services.lookups import Asked, LookupAnswer, LookupRequest, Result, is_served, lookup
 from catalog.services.publishing import Evidence, NewResult, Paired, Published, publish
@@ -15,7 +16,6 @@ from catalog.services.registry import (
     register_target,
 )
 from catalog.services.standing import Place
-from catalog.services.usage import drain_journal
 from catalog.services.withdrawing import restore_places, set_aside, withdraw
 
 __all__ = [

@@ -9,9 +9,9 @@ from django.db import IntegrityError, models, transaction
 
 from catalog import choosing
 from catalog.models import Best, Operator
+from catalog.services.draining import drain_journal
 from catalog.services.registry import operator_fields
 from catalog.services.standing import ratios_of
-from catalog.services.usage import drain_journal
 from opatlas.errors import InvalidOperator
 from opatlas.identity.rekey import rekey
 

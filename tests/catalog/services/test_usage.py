@@ -6,7 +6,7 @@ import pytest
 from catalog import conf, models, services
 from catalog.errors import JournalError
 from catalog.models import JobOperator, JournalSegment, LookupTally, Usage
-from catalog.services import journal, usage
+from catalog.services import journal, usage_rows
 from catalog.services.alone import only_one
 
 
@@ -78,7 +78,9 @@ def test_a_transaction_that_fails_is_done_again_in_full(ask, put, monkeypatch):
     ask(64)
     ask(64)
     with monkeypatch.context() as patched, pytest.raises(RuntimeError):
-        patched.setattr(usage, "_add_job_operators", lambda *a: (_ for _ in ()).throw(RuntimeError("killed")))
+        patched.setattr(
+            usage_rows, "_add_job_operators", lambda *a: (_ for _ in ()).throw(RuntimeError("killed"))
+        )
         services.drain_journal()
     assert not Usage.objects.exists()
     assert not LookupTally.objects.exists()

@@ -1,0 +1,1 @@
+"""Billing over REST, a module for each kind of resource."""

@@ -1,0 +1,107 @@
+"""Money that comes in: credit by hand, and payments that a provider reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from catalog.api.describing import errors, header, path
+from catalog.api.parsers import BoundedJSONParser, parse_json
+from catalog.api.serializers import ErrorSerializer
+from catalog.errors import TooLarge, Unknown
+from catalog.models import Organisation
+from catalog.services import audit
+from dashboard.billing import accounts, payments, selectors
+from dashboard.billing.api import serializers as shapes
+from dashboard.billing.api.views.base import BillingView, by
+
+
+class CreditView(BillingView):
+    @extend_schema(
+        operation_id="billing_credit",
+        tags=["billing"],
+        summary="Give an organisation credit by hand, with a reason; below zero a correction",
+        request=shapes.CreditRequestSerializer,
+        responses={201: shapes.EntrySerializer, **errors(400, 404)},
+    )
+    def post(self, request: Request) -> Response:
+        self.check_runs(request)
+        asked = shapes.CreditRequestSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        given = asked.validated_data
+        row = Organisation.objects.filter(pk=given["organisation"]).first()
+        if row is None:
+            raise Unknown("There is no organisation with this number.", where="organisation")
+        entry = accounts.give_credit(
+            row, given["amount_micros"], given["reason"], currency=given["currency"], by=by(request)
+        )
+        return Response(shapes.EntrySerializer(selectors.entry_row(entry)).data, status=201)
+
+
+class _Raw(BoundedJSONParser):
+    """The body as it came: a signature is over its bytes."""
+
+    def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
+        body = stream.read(self.max_bytes + 1)
+        if len(body) > self.max_bytes:
+            raise TooLarge(f"The body is larger than {self.max_bytes >> 10} KiB.")
+        return body
+
+
+class PaymentView(APIView):
+    """No API key: the message itself is signed."""
+
+    authentication_classes = []
+    permission_classes = []
+    parser_classes = [_Raw]
+
+    @extend_schema(
+        operation_id="billing_payment",
+        tags=["billing"],
+        summary="An incoming payment, signed by its provider",
+        description=(
+            "In the Standard Webhooks form: webhook-signature is `v1,` and the base64 of HMAC-SHA-256 over "
+            "`id.timestamp.body` with the provider's secret. An event is booked once, however often it is "
+            "sent; its time may be 5 minutes from ours."
+        ),
+        auth=[],
+        parameters=[
+            path("provider", "^[a-z0-9_-]{1,40}$", "Who reports: one that has a secret here."),
+            header("webhook-id", "The event's id."),
+            header("webhook-timestamp", "Seconds since 1970."),
+            header("webhook-signature", "v1,… (several are separated by spaces)."),
+        ],
+        request=shapes.PaymentSerializer,
+        responses={
+            200: shapes.PaymentAnswerSerializer,
+            **{
+                status: OpenApiResponse(ErrorSerializer, description=what)
+                for status, what in {
+                    400: "The message is signed, and not understood.",
+                    401: "The signature or the time does not count.",
+                    404: "No such provider, or no such account.",
+                    409: "The event came before with another content.",
+                    413: "The body is too large.",
+                    415: "The body must be JSON.",
+                    503: "The service itself failed; try again in a moment.",
+                }.items()
+            },
+        },
+    )
+    def post(self, request: Request, provider: str) -> Response:
+        keys = payments.secrets_of(provider)
+        body = request.data if isinstance(request.data, bytes) else b""
+        event_id = payments.verify(keys, request.headers, body)
+        audit.note(request._request, skip=True)  # the payment is written down with its entry
+        got = payments.receive(provider, event_id, body, parse_json(body))
+        return Response(
+            {
+                "entry": got.entry.pk,
+                "repeated": got.repeated,
+                "balance_micros": got.entry.balance_after_micros,
+            }
+        )
