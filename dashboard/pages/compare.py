@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from catalog.models import Target
-from dashboard import charts_methods
+from dashboard.charts import methods as method_charts
 from dashboard.tables import Column, Table, exported
 from tuning.statistics import environments
 from tuning.statistics.comparing import share
@@ -41,7 +41,7 @@ def compare_page(request: HttpRequest) -> HttpResponse:
         "targets": targets, "target": target, "known": known, "a": a, "b": b, "wrong": wrong,
         "compared": compared, "table": table,
         "counts": compared.counts if compared else {},
-        "chart": charts_methods.changes(compared.pairs) if compared and compared.pairs else None,
+        "chart": method_charts.changes(compared.pairs) if compared and compared.pairs else None,
         "more": max(0, len(compared.pairs) - _SHOWN) if compared else 0,
     }  # fmt: skip
     return render(request, "compare.html", context)

@@ -12,7 +12,10 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from catalog.viewing import Viewer
-from dashboard import charts, wording
+from dashboard import wording
+from dashboard.charts import operators as operator_charts
+from dashboard.charts import work as work_charts
+from dashboard.charts.drawing import METHODS, Figure
 from dashboard.pages import operations
 from dashboard.pages import work_tables as tables
 from dashboard.pages.live import Part
@@ -109,7 +112,7 @@ def _tuning(request: HttpRequest) -> dict[str, object]:
     """How well the expectations held that tuning goes by; the chart shows the latest slices only."""
     accuracy = tuning_accuracy(running.explorations(request.viewer.shown()))  # type: ignore[attr-defined]
     rows = list(accuracy.by_op_type.items())[:OP_TYPES_SHOWN]
-    chart = charts.tuning_gains(accuracy.pairs[:SLICES_DRAWN]) if accuracy.pairs else None
+    chart = work_charts.tuning_gains(accuracy.pairs[:SLICES_DRAWN]) if accuracy.pairs else None
     return {"accuracy": accuracy, "accuracy_rows": rows, "chart": chart}
 
 
@@ -140,7 +143,7 @@ def exploration(request: HttpRequest, pk: int) -> HttpResponse:
             key=lambda t: t.ratio_to_default or 0,
             default=None,
         ),
-        "methods": charts.METHODS,
+        "methods": METHODS,
         "priorities": Priority.choices,
         "actions": operations.possible(row, request),
     }
@@ -207,7 +210,7 @@ def progress(row: Exploration) -> Progress:
     return Progress(f"{stage}: {done} of {row.steps_total} steps", done, row.steps_total)
 
 
-def _chart(trials: list[Trial]) -> charts.Figure:
+def _chart(trials: list[Trial]) -> Figure:
     dots, failures = [], []
     for number, trial in enumerate(trials, 1):
         name = f"{trial.route} · {trial.label}" if trial.label else trial.route
@@ -215,7 +218,7 @@ def _chart(trials: list[Trial]) -> charts.Figure:
             ratio = trial.ratio_to_default
             hover = f"{name}<br>{wording.ratio(ratio)} the default, {wording.duration_us(trial.median_us)}"
             dots.append(
-                charts.Dot(
+                operator_charts.Dot(
                     str(number),
                     trial.method,
                     ratio,
@@ -226,7 +229,7 @@ def _chart(trials: list[Trial]) -> charts.Figure:
             )
         elif trial.status != "unsupported":
             failures.append((number, f"{name}<br>{trial.status.replace('_', ' ')}"))
-    return charts.trials(dots, failures)
+    return operator_charts.trials(dots, failures)
 
 
 def _read_filters(request: HttpRequest) -> Filters:

@@ -13,7 +13,7 @@ from catalog import models
 from catalog.selectors import jobs as selectors
 from catalog.timerange import RANGES
 from catalog.viewing import Viewer
-from dashboard import charts_work
+from dashboard.charts import work as work_charts
 from dashboard.pages import job_tables as tables
 from dashboard.paging import answer_of, exportable, page_of
 from dashboard.ranges import range_of
@@ -73,7 +73,7 @@ def job_page(request: HttpRequest, pk: int) -> HttpResponse:
         "figures": selectors.rows([job])[0],
         "coverage": coverage,
         "total": saved[-1],
-        "chart": charts_work.job_days(slots) if saved[-1].hits else None,
+        "chart": work_charts.job_days(slots) if saved[-1].hits else None,
         "page": page,
         "status": status,
         "chosen": range_,

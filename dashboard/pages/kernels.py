@@ -18,7 +18,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from catalog.models import Organisation
 from catalog.services import default_organisation
 from catalog.viewing import ADMINISTER, APPROVE, OPERATE, Viewer
-from dashboard import charts
+from dashboard.charts.drawing import METHODS
 from dashboard.code import highlighted
 from dashboard.pages.kernel_forms import KernelForm, allowed_flags, filled_from
 from dashboard.pages.live import Part
@@ -142,7 +142,7 @@ def _evidence(
         "moving": moving,
         "why_not": services.may_decide(user, found),
         "history": list(selectors.history_of(found.kernel, _sight(request))),
-        "methods": charts.METHODS,
+        "methods": METHODS,
         **(said or {}),
     }
     path = reverse("kernel-version", args=(found.kernel_id, found.number))

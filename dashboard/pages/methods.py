@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from catalog.models import Method
 from catalog.timerange import RANGES
-from dashboard import charts_methods
+from dashboard.charts import methods as method_charts
 from dashboard.ranges import range_of
 from dashboard.tables import Column, Table, exported
 from tuning.models import FailureReason
@@ -88,12 +88,12 @@ def _charts(
     """Only charts that have something to show."""
     types = methods.busiest(cells, _TYPES_DRAWN)
     drawn = {
-        "won": charts_methods.found_and_won(routes) if any(one.found for one in routes) else None,
-        "waits": charts_methods.waits(routes)
+        "won": method_charts.found_and_won(routes) if any(one.found for one in routes) else None,
+        "waits": method_charts.waits(routes)
         if any(one.first_result_s is not None for one in routes)
         else None,
-        "heat": charts_methods.heat_map(cells, types) if types else None,
-        "failures": charts_methods.failures(reasons) if reasons else None,
+        "heat": method_charts.heat_map(cells, types) if types else None,
+        "failures": method_charts.failures(reasons) if reasons else None,
     }
     return {name: chart for name, chart in drawn.items() if chart}
 

@@ -18,7 +18,9 @@ from catalog.models import MissState, Model, Organisation, Target
 from catalog.selectors.listing import STATUS_OF_MISS
 from catalog.services import default_organisation
 from catalog.viewing import Viewer
-from dashboard import charts, wording
+from dashboard import wording
+from dashboard.charts import models as model_charts
+from dashboard.charts.drawing import METHODS
 from dashboard.pages import job_tables as tables
 from dashboard.pages.live import Part
 from dashboard.paging import exportable, page_of
@@ -155,7 +157,7 @@ def model(request: HttpRequest, pk: int) -> HttpResponse:
         "page": page,
         "first_rows": NARROW_ROWS,
         "parts": _parts(timed),
-        "chart": charts.model_time([_bar(one) for one in timed[:CHART_ROWS]]) if timed else None,
+        "chart": model_charts.model_time([_bar(one) for one in timed[:CHART_ROWS]]) if timed else None,
         "chart_rows": min(len(timed), CHART_ROWS),
         "timed": len(timed),
         "states": states,
@@ -214,7 +216,7 @@ def _parts(timed: list) -> list[dict[str, Any]]:
         left[one.method or "none"] = left.get(one.method or "none", 0.0) + now_us * one.calls
     made, start = [], 0.0
     saved = max(whole - sum(left.values()), 0.0)
-    for method in (*charts.METHODS, "none", "saved"):
+    for method in (*METHODS, "none", "saved"):
         us = saved if method == "saved" else left.get(method, 0.0)
         if us:
             made.append(
@@ -230,11 +232,11 @@ def _parts(timed: list) -> list[dict[str, Any]]:
     return made
 
 
-def _bar(one: Any) -> charts.Bar:
+def _bar(one: Any) -> model_charts.Bar:
     now_us = one.default_us if one.median_us is None else min(one.median_us, one.default_us)
     name = one.operator.summary
     via = f"{one.route}: {one.label}" if one.route else "default"
-    return charts.Bar(
+    return model_charts.Bar(
         name=name if len(name) <= 58 else f"{name[:57]}…",
         method=one.method or "",
         now_us=now_us * one.calls,

@@ -23,7 +23,11 @@ from catalog.selectors.reuse import Reuse, lookups_of, reuse
 from catalog.services import audit, withdraw
 from catalog.timerange import RANGES
 from catalog.viewing import APPROVE, Viewer
-from dashboard import charts, charts_methods, wording
+from dashboard import wording
+from dashboard.charts import methods as method_charts
+from dashboard.charts import operators as operator_charts
+from dashboard.charts import traffic as traffic_charts
+from dashboard.charts.drawing import METHODS, Figure
 from dashboard.pages import operator_tables as tables
 from dashboard.ranges import range_of
 from dashboard.selectors import history
@@ -56,13 +60,14 @@ def operator(request: HttpRequest, key: str) -> HttpResponse:
     span = range_of(request)
     used = reuse(row, viewer)
     slots = lookups_of(row, viewer, span) if used.asked else []
+    asked = any(slot.hits + slot.misses for slot in slots)
     context: dict[str, Any] = {
         "operator": row, "graph": row.graph, "places": places, "place": place, "reuse": used, "range": span,
-        "ranges": list(RANGES), "methods": charts.METHODS,
+        "ranges": list(RANGES), "methods": METHODS,
         "host": request.build_absolute_uri("/").rstrip("/"),
         "jobs_table": tables.jobs(used), "models_table": tables.models(used),
         "lookups_table": tables.lookups(slots),
-        "reuse_chart": charts.hit_rate(slots, height=220) if any(s.hits + s.misses for s in slots) else None,
+        "reuse_chart": traffic_charts.hit_rate(slots, height=220) if asked else None,
     }  # fmt: skip
     if place is not None:
         context |= _evidence(request, row, place, viewer, used)
@@ -123,7 +128,7 @@ def _evidence(
         "implementations_table": tables.implementations(made, against, terms, row),
         "trials_table": tables.trials(trials.rows if trials else Trial.objects.none()),
         "best_table": tables.leaders(points), "history_table": tables.events(found),
-        "best_chart": charts_methods.best_over_time(points, timezone.now()) if points else None,
+        "best_chart": method_charts.best_over_time(points, timezone.now()) if points else None,
         "chart": _chart(made), "side_chart": _chart([one.made for one in side.sides]),
         **_worth(row, best, exploration, viewer),
     }  # fmt: skip
@@ -164,18 +169,18 @@ def _trials(request: HttpRequest, exploration: Exploration | None) -> Trials | N
     return Trials(rows, page, counts.most_common(), sorted(routes), status, route)
 
 
-def _chart(made: list[detail.Made]) -> charts.Figure | None:
+def _chart(made: list[detail.Made]) -> Figure | None:
     timed = [one for one in made if one.measurement is not None]
-    return charts.times([_dot(one) for one in timed]) if timed else None
+    return operator_charts.times([_dot(one) for one in timed]) if timed else None
 
 
-def _dot(one: detail.Made) -> charts.Dot:
+def _dot(one: detail.Made) -> operator_charts.Dot:
     implementation, m = one.implementation, one.measurement
     assert m is not None  # only timed ones are drawn
     name = (
         f"{implementation.route} · {implementation.label}" if implementation.label else implementation.route
     )
-    return charts.Dot(
+    return operator_charts.Dot(
         name=name if len(name) <= 44 else f"{name[:43]}…",
         method=implementation.method,
         value=m.median_us,

@@ -13,7 +13,7 @@ from catalog.models import Operator
 from catalog.selectors.detail import Made
 from catalog.selectors.reuse import Reuse
 from catalog.selectors.traffic import Slot
-from dashboard.charts_methods import Point
+from dashboard.charts.methods import Point
 from dashboard.selectors.history import Event
 from dashboard.tables import Column, Table
 from tuning.models import Trial, TuningSlice

@@ -15,8 +15,10 @@ from catalog.models import Operator, Organisation
 from catalog.selectors import statistics, statistics_operators
 from catalog.timerange import RANGES, TimeRange
 from catalog.viewing import Viewer
-from dashboard import charts, charts_traffic, wording
+from dashboard import wording
 from dashboard.billing import selectors as billing
+from dashboard.charts import traffic as traffic_charts
+from dashboard.charts.drawing import METHODS
 from dashboard.pages import overview_tables as tables
 from dashboard.pages.live import Part
 from dashboard.ranges import range_of
@@ -52,17 +54,17 @@ def overview(request: HttpRequest) -> HttpResponse:
     if (answer := exported(request, *shown.values())) is not None:
         return answer
     by = request.GET.get("by", "")
-    by = by if by in charts_traffic.COUNTED else "lookups"
+    by = by if by in traffic_charts.COUNTED else "lookups"
     total = statistics.total(slots)
     context = shown | {
         "by": by,
-        "counted_by": charts_traffic.COUNTED,
-        "rate_figure": charts_traffic.COUNTED[by][2],
-        "hit_rate": getattr(total, charts_traffic.COUNTED[by][2]),
+        "counted_by": traffic_charts.COUNTED,
+        "rate_figure": traffic_charts.COUNTED[by][2],
+        "hit_rate": getattr(total, traffic_charts.COUNTED[by][2]),
         "total": total,
         "catalogue": catalogue,
         "win_shares": {name: n / max(catalogue.wins.values()) for name, n in catalogue.wins.items()},
-        "methods": charts.METHODS,
+        "methods": METHODS,
         "reuse": statistics.reuse(viewer),
         "jobs": statistics.jobs_served(viewer),
         "paid": paid_back.paid_back(viewer),
@@ -70,8 +72,8 @@ def overview(request: HttpRequest) -> HttpResponse:
         "ranges": list(RANGES),
         "organisations": Organisation.objects.order_by("name") if viewer.sees_all else (),
         "focus": viewer.focus,
-        "chart": charts_traffic.hit_rate(slots, by) if total.lookups else None,
-        "saved_chart": charts_traffic.saved(slots, spent) if total.hits or spent else None,
+        "chart": traffic_charts.hit_rate_by(slots, by) if total.lookups else None,
+        "saved_chart": traffic_charts.saved(slots, spent) if total.hits or spent else None,
         "has_spent": bool(spent),
         "waits": running.waits(viewer.shown()),
         "money": _money(viewer, chosen),

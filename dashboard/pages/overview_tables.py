@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from catalog.selectors.statistics import Catalogue, RouteTraffic, Slot
 from catalog.selectors.statistics_operators import OperatorTraffic
-from dashboard import charts
+from dashboard.charts.drawing import METHODS
 from dashboard.tables import Column, Table
 
 SHOWN = 72
@@ -98,5 +98,5 @@ def operators(name: str, title: str, found: Sequence[OperatorTraffic]) -> Table:
 def wins(catalogue: Catalogue) -> Table:
     """Method by method, whose implementation is the fastest how often."""
     columns = (Column("method", "Method", "method"), Column("wins", "Wins", "count", figure="wins"))
-    rows = [{"method": name, "wins": catalogue.wins.get(name, 0)} for name in charts.METHODS]
+    rows = [{"method": name, "wins": catalogue.wins.get(name, 0)} for name in METHODS]
     return Table("wins", "Who has the fastest", columns, rows)

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from catalog.models import MissState
 from catalog.viewing import Viewer
-from dashboard import charts_work
+from dashboard.charts import work as work_charts
 from dashboard.pages import work_tables as tables
 from dashboard.pages.live import Part
 from dashboard.paging import answer_of, exportable, page_of
@@ -50,7 +50,7 @@ def queues_page(request: HttpRequest) -> HttpResponse:
         return answer
     context = made | {
         "live": part.html,
-        "chart": charts_work.throughput(slots)
+        "chart": work_charts.throughput(slots)
         if any(slot.ended or slot.first_results for slot in slots)
         else None,
         "dead_shown": DEAD_SHOWN,

@@ -11,7 +11,9 @@ from typing import Any
 from django.db.models import Count
 
 from catalog.models import SHARED, Best
-from dashboard import charts, wording
+from dashboard import wording
+from dashboard.charts import operators as operator_charts
+from dashboard.charts.drawing import METHODS
 from opatlas.identity.operator import canonical_json
 from tuning.kernels.binding import submitted_kernel
 from tuning.kernels.models import Kernel, KernelEvaluation, KernelVersion, VersionState
@@ -64,18 +66,18 @@ def steps(version: KernelVersion) -> list[Step]:
 def chart(evaluation: KernelEvaluation) -> dict[str, Any] | None:
     """The kernel beside every other method on one operator, the fastest first."""
     dots = [_dot(one) for one in evaluation.times if one.get("median_us")]
-    return charts.times(dots) if dots else None
+    return operator_charts.times(dots) if dots else None
 
 
-def _dot(one: dict[str, Any]) -> charts.Dot:
+def _dot(one: dict[str, Any]) -> operator_charts.Dot:
     what = "this kernel" if one["what"] == "kernel" else one["route"]
     name = f"{what} · {one['label']}" if one["label"] and one["what"] != "kernel" else what
     value, ratio = one["median_us"], one.get("ratio_to_default")
     default = value * ratio if ratio else None
     low, high = one.get("ratio_high"), one.get("ratio_low")  # a higher ratio is a lower time
-    return charts.Dot(
+    return operator_charts.Dot(
         name=name if len(name) <= 44 else f"{name[:43]}…",
-        method=one["method"] if one["method"] in charts.METHODS else "library",
+        method=one["method"] if one["method"] in METHODS else "library",
         value=value,
         low=min(value, default / low) if default and low else value,
         high=max(value, default / high) if default and high else value,

@@ -11,7 +11,11 @@ import pytest
 from django.contrib.staticfiles import finders
 
 from catalog.selectors.traffic import Slot
-from dashboard import charts, wording
+from dashboard import wording
+from dashboard.charts import models as model_charts
+from dashboard.charts import operators as operator_charts
+from dashboard.charts import traffic as traffic_charts
+from dashboard.charts.drawing import Figure
 from dashboard.code import SHOWN_CHARACTERS, highlighted, language_of
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -65,25 +69,25 @@ def test_seconds_of_work() -> None:
     assert said == ["0.24 s", "3.1 s", "38 s", "4 min 10 s", "2 h 5 min"]
 
 
-def figures() -> list[charts.Figure]:
+def figures() -> list[Figure]:
     slots = [Slot(NOW, 3, 1), Slot(NOW + timedelta(hours=1), 0, 0)]
     dots = [
-        charts.Dot("1", "library", 10.0, 9.0, 11.0, "one", default=12.0),
-        charts.Dot("2", "compiler", 500.0, 450.0, 560.0, "two"),
-        charts.Dot("3", "manual", 7000.0, 6900.0, 7100.0, "three"),
+        operator_charts.Dot("1", "library", 10.0, 9.0, 11.0, "one", default=12.0),
+        operator_charts.Dot("2", "compiler", 500.0, 450.0, 560.0, "two"),
+        operator_charts.Dot("3", "manual", 7000.0, 6900.0, 7100.0, "three"),
     ]
-    bars = [charts.Bar("a", "library", 10, 5, "a"), charts.Bar("b", "", 3, 0, "b")]
+    bars = [model_charts.Bar("a", "library", 10, 5, "a"), model_charts.Bar("b", "", 3, 0, "b")]
     return [
-        charts.hit_rate(slots),
-        charts.times(dots),
-        charts.times([]),
-        charts.trials(dots, [(4, "crashed")]),
-        charts.model_time(bars),
+        traffic_charts.hit_rate(slots),
+        operator_charts.times(dots),
+        operator_charts.times([]),
+        operator_charts.trials(dots, [(4, "crashed")]),
+        model_charts.model_time(bars),
     ]
 
 
 @pytest.mark.parametrize("figure", figures())
-def test_every_chart_is_one_that_plotly_knows(figure: charts.Figure) -> None:
+def test_every_chart_is_one_that_plotly_knows(figure: Figure) -> None:
     import plotly.graph_objects as go
 
     def painted(value: Any) -> Any:

@@ -15,10 +15,10 @@ from django.views.decorators.http import require_POST, require_safe
 from catalog.errors import RequestError
 from catalog.models import Organisation
 from catalog.timerange import RANGES
-from dashboard import charts_money
 from dashboard.billing import accounts, selectors
 from dashboard.billing.forms import CreditForm, PlanForm, units
 from dashboard.billing.pages import access, tables
+from dashboard.charts import money as money_charts
 from dashboard.ranges import range_of
 from dashboard.tables import Table, exported
 
@@ -56,7 +56,7 @@ def _charges(request: HttpRequest, owned: Q, several: bool) -> tuple[dict[str, A
         "first": first,
         "last": last,
         "totals": totals,
-        "chart": charts_money.charged_by_day(sums, first, last, currency) if sums else None,
+        "chart": money_charts.charged_by_day(sums, first, last, currency) if sums else None,
         "methods": sorted({one.method for one in sums}),
         "days": days,
         "withheld": withheld,

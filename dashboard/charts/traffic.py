@@ -1,4 +1,4 @@
-"""Charts of lookups and of what they saved, as plain data (see ``charts``)."""
+"""Charts of lookups and of what they saved."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import datetime
 
 from catalog.selectors import traffic
 from catalog.selectors.statistics import Slot
-from dashboard import charts, wording
-from dashboard.charts import Figure
+from dashboard import wording
+from dashboard.charts.drawing import Figure, axis_title, new_axis, new_layout
 
 COUNTED = {
     "lookups": ("hits", "misses", "hit_rate"),
@@ -19,10 +19,48 @@ COUNTED = {
 _UNITS_S = {"days": 86400.0, "hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 
 
-def hit_rate(slots: Sequence[Slot], by: str) -> Figure:
-    """Hit rate over time, above what it is made of."""
+def hit_rate(slots: Sequence[traffic.Slot], height: int = 260) -> Figure:
+    """Hit rate as a line over the lookups it is made of."""
+    starts = [slot.start.isoformat() for slot in slots]
+    asked = [slot for slot in slots if slot.hit_rate is not None]
+    common = {"x": starts, "hoverinfo": "skip"}
+    rate = {
+        **common,
+        "type": "scatter",
+        "mode": "lines" if len(asked) > 40 else "lines+markers",
+        "name": "Hit rate",
+        "y": [None if slot.hit_rate is None else slot.hit_rate * 100 for slot in slots],
+        "line": {"color": "$accent", "width": 2, "shape": "spline", "smoothing": 0.5},
+        "connectgaps": True,
+        "fill": "tozeroy",
+        "fillcolor": "$accent-soft",
+        "hoverinfo": "text",
+        "text": [_slot_text(slot) for slot in slots],
+    }
+    bars = [
+        {**common, "type": "bar", "name": name, "y": values, "yaxis": "y2", "marker": {"color": colour}}
+        for name, values, colour in (
+            ("Hits", [slot.hits for slot in slots], "$accent"),
+            ("Misses", [slot.misses for slot in slots], "$default"),
+        )
+    ]
+    layout = new_layout(height)
+    layout["barmode"] = "stack"
+    layout["bargap"] = 0.25
+    layout["hovermode"] = "x unified"
+    layout["xaxis"] |= {"type": "date", "showgrid": False, "anchor": "y2"}
+    layout["yaxis"] |= {"domain": [0.34, 1], "range": [-3, 103]}
+    layout["yaxis"] |= {"tickvals": [0, 25, 50, 75, 100], "ticktext": ["0%", "", "50%", "", "100%"]}
+    layout["yaxis2"] = new_axis() | {"domain": [0, 0.24], "nticks": 3, "rangemode": "tozero"}
+    if max((slot.hits + slot.misses for slot in slots), default=0) < 4:
+        layout["yaxis2"]["dtick"] = 1  # there is no half a lookup
+    return {"data": [rate, *bars], "layout": layout}
+
+
+def hit_rate_by(slots: Sequence[Slot], by: str) -> Figure:
+    """The same, counted by one of ``COUNTED``."""
     counted = [_counted(slot, by) for slot in slots]
-    figure = charts.hit_rate(counted)
+    figure = hit_rate(counted)
     word = {"lookups": "lookups", "calls": "calls", "operators": "distinct operators"}[by]
     figure["data"][0]["text"] = [
         f"{wording.percent(slot.hit_rate)} of {wording.compact(slot.hits + slot.misses)} {word}"
@@ -61,8 +99,12 @@ def saved(slots: Sequence[Slot], spent_s: Mapping[datetime, float]) -> Figure:
         }
         for name, values, colour, shape in series
     ]
-    layout = charts.new_layout(240)
+    layout = new_layout(240)
     layout["barmode"], layout["bargap"], layout["hovermode"] = "group", 0.25, "x unified"
     layout["xaxis"] |= {"type": "date", "showgrid": False}
-    layout["yaxis"] |= {"rangemode": "tozero", "title": charts.axis_title(unit), "nticks": 5}
+    layout["yaxis"] |= {"rangemode": "tozero", "title": axis_title(unit), "nticks": 5}
     return {"data": bars, "layout": layout}
+
+
+def _slot_text(slot: traffic.Slot) -> str:
+    return f"{wording.percent(slot.hit_rate)} of {wording.compact(slot.hits + slot.misses)} lookups"

@@ -9,7 +9,7 @@ from typing import Any
 
 from catalog.sizes import SIZE_LABELS
 from dashboard import wording
-from dashboard.charts import (
+from dashboard.charts.drawing import (
     DASHED,
     FONT,
     METHODS,

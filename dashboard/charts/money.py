@@ -7,7 +7,7 @@ from datetime import date, timedelta
 
 from dashboard import wording
 from dashboard.billing.selectors import DaySum
-from dashboard.charts import METHODS, Figure, axis_title, new_layout
+from dashboard.charts.drawing import METHODS, Figure, axis_title, new_layout
 
 
 def charged_by_day(sums: Sequence[DaySum], first: date, last: date, currency: str) -> Figure:

@@ -1,12 +1,12 @@
-"""Charts of queues and jobs, as plain data (see ``charts``)."""
+"""Charts of queues and jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from catalog.selectors.jobs import JobSlot
-from dashboard import charts, wording
-from dashboard.charts import Figure
+from dashboard import wording
+from dashboard.drawing import DASHED, METHODS, Figure, axis_title, new_axis, new_layout, unit_of
 from tuning.statistics.queues import HourSlot
 
 _ENDS = (("done", "$accent"), ("unsupported", "$default"), ("discarded", "$saved"), ("dead", "$bad"))
@@ -34,12 +34,12 @@ def throughput(slots: Sequence[HourSlot]) -> Figure:
         "line": {"color": "$manual", "width": 2},
         "marker": {"symbol": "triangle-up", "size": 7, "color": "$manual"},
     }
-    layout = charts.new_layout(240)
+    layout = new_layout(240)
     layout["barmode"] = "stack"
     layout["bargap"] = 0.25
     layout["hovermode"] = "x unified"
     layout["xaxis"] |= {"type": "date", "showgrid": False}
-    layout["yaxis"] |= {"rangemode": "tozero", "title": charts.axis_title("explorations per hour")}
+    layout["yaxis"] |= {"rangemode": "tozero", "title": axis_title("explorations per hour")}
     if max((max(slot.ended, slot.first_results) for slot in slots), default=0) < 4:
         layout["yaxis"]["dtick"] = 1  # there is no half an exploration
     return {"data": [*bars, line], "layout": layout}
@@ -56,9 +56,9 @@ def job_days(slots: Sequence[JobSlot]) -> Figure:
             "y": [slot.hits.get(method, 0) for slot in slots],
             "marker": {"color": f"${method}"},
         }
-        for method in charts.METHODS
+        for method in METHODS
     ]
-    unit, scale = charts.unit_of(max((slot.saved_us for slot in slots), default=0))
+    unit, scale = unit_of(max((slot.saved_us for slot in slots), default=0))
     saved = {
         "type": "scatter",
         "mode": "lines+markers",
@@ -71,12 +71,31 @@ def job_days(slots: Sequence[JobSlot]) -> Figure:
         "line": {"color": "$accent", "width": 2},
         "marker": {"size": 6, "color": "$accent"},
     }
-    layout = charts.new_layout(260)
+    layout = new_layout(260)
     layout["barmode"] = "stack"
     layout["bargap"] = 0.3
     layout["hovermode"] = "x unified"
     layout["xaxis"] |= {"type": "date", "showgrid": False, "anchor": "y2"}
-    layout["yaxis"] |= {"domain": [0.5, 1], "rangemode": "tozero", "title": charts.axis_title("hits")}
-    layout["yaxis2"] = charts.new_axis() | {"domain": [0, 0.38], "rangemode": "tozero"}
-    layout["yaxis2"] |= {"title": charts.axis_title(f"saved, {unit}")}
+    layout["yaxis"] |= {"domain": [0.5, 1], "rangemode": "tozero", "title": axis_title("hits")}
+    layout["yaxis2"] = new_axis() | {"domain": [0, 0.38], "rangemode": "tozero"}
+    layout["yaxis2"] |= {"title": axis_title(f"saved, {unit}")}
     return {"data": [*bars, saved], "layout": layout}
+
+
+def tuning_gains(pairs: Sequence[tuple[float, float]]) -> Figure:
+    """What slices of tuning were expected to gain, against what they gained; on the line both agree."""
+    layout = new_layout(220)
+    most = 100 * max((max(pair) for pair in pairs), default=0.1) * 1.08
+    for name, title in (("xaxis", "expected"), ("yaxis", "gained")):
+        layout[name] |= {"title": axis_title(title), "ticksuffix": "%", "range": [-0.03 * most, most]}
+    layout["shapes"] = [{"type": "line", "x0": 0, "y0": 0, "x1": most, "y1": most, "line": DASHED}]
+    dots = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [100 * expected for expected, _ in pairs],
+        "y": [100 * gained for _, gained in pairs],
+        "text": [f"expected {100 * e:.1f}%, gained {100 * g:.1f}%" for e, g in pairs],
+        "hoverinfo": "text",
+        "marker": {"color": "$compiler", "size": 7, "opacity": 0.55},
+    }
+    return {"data": [dots], "layout": layout}

@@ -1,0 +1,1 @@
+"""Charts, a module for each kind of page that shows them; how all are drawn: ``drawing``."""
