@@ -21,7 +21,7 @@ from dashboard.operation.limits import too_many
 logger = logging.getLogger(__name__)
 
 LOGINS = frozenset({"login", "admin:login"})
-GUARDED = frozenset({"password", "invited", "member-invite", "admin:password_change"})
+GUARDED = frozenset({"password", "forgotten", "renew", "invited", "member-invite", "admin:password_change"})
 """Routes whose POSTs are counted for each address, whatever comes of them."""
 
 LOGGED_IN, WRONG = "You have tried to log in too often.", "You have tried this too often."

@@ -182,6 +182,18 @@ def _invitation() -> dict[str, Any] | None:
     return row and {"token": signing.dumps({"invitation": row.nonce}, salt=people._SALT)}
 
 
+def _renewing() -> dict[str, Any] | None:
+    from django.contrib.auth.models import User
+    from django.contrib.auth.tokens import default_token_generator
+    from django.utils.http import urlsafe_base64_encode
+
+    user = User.objects.order_by("pk").first()
+    return user and {
+        "uidb64": urlsafe_base64_encode(str(user.pk).encode()),
+        "token": default_token_generator.make_token(user),
+    }
+
+
 def _raw() -> dict[str, Any] | None:
     found = _code()
     return found and found | {"part": "source"}
@@ -202,6 +214,7 @@ ARGUMENTS: dict[str, Callable[[], Any]] = {
     "subscription": _rows_of("notifications.Subscription", pk="pk"),
     "notification-unsubscribe": _unsubscribing,
     "invited": _invitation,
+    "renew": _renewing,
     "exploration": _explorations,
     "model": _models,
     "job": _jobs,

@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from django.utils.http import urlsafe_base64_encode
+
 from tests.dashboard.kernels import SOURCE
 
 Rows = dict[str, Any]
 
 OPEN = {
     "login", "healthz", "readyz", "metrics", "csp-report", "service-worker", "favicon", "invited",
+    "forgotten", "renew",
     "notification-unsubscribe", "billing/payments/{provider}",
 }  # fmt: skip
 """Addresses that answer without credentials: nobody's data is there."""
@@ -54,6 +57,7 @@ EXAMPLES: dict[str, Callable[[Rows], list[Rows]]] = {
     ],
     "miss-act": lambda rows: [{"pk": rows["miss"].pk, "verb": verb} for verb in ("explore", "discard")],
     "job": lambda rows: [{"pk": rows["job"].pk}],
+    "renew": lambda rows: [{"uidb64": urlsafe_base64_encode(b"1"), "token": "not-a-token"}],
     "billing-of": lambda rows: [{"pk": rows["organisation"].pk}],
     "billing-credit": lambda rows: [{"pk": rows["organisation"].pk}],
     "billing-plan": lambda rows: [{"pk": rows["organisation"].pk}],
@@ -210,6 +214,8 @@ BODIES: dict[str, Callable[[Rows], Rows]] = {
     **{f"webhooks/endpoints/{{id}}/{verb}": lambda rows: {}
        for verb in ("disable", "enable", "rotate", "test")},
     "webhooks/replay": lambda rows: {"endpoint": rows["endpoint"].pk, "since": "2026-11-20T00:00:00Z"},
+    "forgotten": lambda rows: {"email": "nobody@example.org"},
+    "renew": lambda rows: {"new_password1": "y", "new_password2": "y"},
     "password": lambda rows: {"old_password": "x", "new_password1": "y", "new_password2": "z"},
     "environments/declare": lambda rows: {"worker": "worker-3@canary"},
     **{f"explorations/{{id}}/{verb}": lambda rows: {"priority": 0, **_REASON}
