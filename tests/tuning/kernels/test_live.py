@@ -192,6 +192,12 @@ def _norm(*shape: int) -> Any:
     return parse_operator({"op": "LayerNormalization", "inputs": inputs, "attrs": {"axis": -1}})
 
 
+def _product(rows: int, depth: int, columns: int) -> Any:
+    left = {"shape": [rows, depth], "dtype": "float32"}
+    right = {"shape": [depth, columns], "dtype": "float32", "role": "const"}
+    return parse_operator({"op": "MatMul", "inputs": [left, right]})
+
+
 SHAPES = [
     SOFTMAX,
     parse_operator({"op": "Softmax", "inputs": [{"shape": [3, 7], "dtype": "float32"}]}),
@@ -201,15 +207,9 @@ SHAPES = [
     _conv(2, 3, 21, 3, 1, False),
     _conv(1, 5, 14, 5, 2, True),
     _conv(1, 2, 7, 7, 1, False),
-    parse_operator(
-        {
-            "op": "MatMul",
-            "inputs": [
-                {"shape": [50, 33], "dtype": "float32"},
-                {"shape": [33, 70], "dtype": "float32", "role": "const"},
-            ],
-        }
-    ),
+    _product(50, 33, 70),  # borders below and at the right of the tiles, whichever vectors there are
+    _product(24, 16, 64),  # tiles that divide evenly
+    _product(1, 5, 3),  # less than a tile
 ]
 
 
