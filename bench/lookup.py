@@ -137,7 +137,6 @@ def seeded(operators: Sequence[Operator], count: int, engine: str = "sqlite") ->
         )
         key = json.loads(said.strip().splitlines()[-1])["key"]
         web = stack.enter_context(Stack(environment, workers=0, logs=home / "logs"))
-        web.wait_until_up()
         client = stack.enter_context(Client(web.url, key, job="bench"))
         yield Catalogue(client, [operator.key for operator in operators])
 
@@ -165,7 +164,6 @@ def exploring() -> Iterator[tuple[Stack, Client]]:
         said = manage(environment, "create_api_key", "bench", "--scopes", "lookup", "operate")
         key = next(word for word in said.split() if word.startswith("opk_"))
         service = stack.enter_context(Stack(environment, logs=home / "logs"))
-        service.wait_until_up()
         client = stack.enter_context(Client(service.url, key, job="bench"))
         service.wait_for(
             lambda: any(worker["warm"] for worker in rows(client, "workers")), 180, "a warm worker"

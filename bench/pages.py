@@ -76,7 +76,6 @@ def measure(engine: str, size: Size) -> dict[str, dict[str, Any]]:
             logs=HOME / engine / "logs",
         )  # fmt: skip
         stack.enter_context(web)
-        web.wait_until_up()
         paths = examples(environment)
         found: dict[str, dict[str, Any]] = {}
         for who, account in people.items():

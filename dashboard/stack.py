@@ -82,8 +82,9 @@ class Process:
 class Stack(AbstractContextManager["Stack"]):
     """A web server, ``workers`` Celery workers and the courier over one state folder.
 
-    ``environment`` overrides the process environment (OPATLAS_HOME, DATABASE_URL, BROKER_URL, …). ``logs`` is
-    a folder for the processes' output, or None to let them write to the terminal.
+    Entered, its web server answers; the others have just begun. ``environment`` overrides the process
+    environment (OPATLAS_HOME, DATABASE_URL, BROKER_URL, …). ``logs`` is a folder for the processes' output,
+    or None to let them write to the terminal.
     """
 
     environment: dict[str, str] = field(default_factory=dict)
@@ -97,6 +98,7 @@ class Stack(AbstractContextManager["Stack"]):
         self.port = self.port or free_port()
         try:
             self.start_web()
+            self._wait_until_up()  # what follows imports compilers, and would take its cores meanwhile
             for number in range(self.workers):
                 self.start_worker(number)
             if self.courier:
@@ -130,7 +132,7 @@ class Stack(AbstractContextManager["Stack"]):
     def start_courier(self) -> Process:
         return self._start("courier", [sys.executable, "manage.py", "courier"])
 
-    def wait_until_up(self, timeout_s: float = 30.0) -> None:
+    def _wait_until_up(self, timeout_s: float = 30.0) -> None:
         """Return once the web server answers; raises StackError when it ends or stays silent."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:

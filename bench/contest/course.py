@@ -30,7 +30,6 @@ def explore(entrants: Sequence[Entrant], home: Path, budget_s: float, say: Say) 
     target = detect_target()
     # One worker: a second would disturb it, since what it does between its measurements is work too.
     with Stack(workers=1, logs=home / "logs") as stack:
-        stack.wait_until_up()
         stack.wait_for(_warm, WARM_WAIT_S, "a warm worker")
         queues.resume("*")
         say(f"Exploring {len(entrants)} operators; pages while it runs: {stack.url}")

@@ -61,7 +61,6 @@ def test_two_workers_one_killed_and_every_miss_becomes_a_hit(
     key = manage(environment, "create_api_key", "test", "--scopes", "lookup").strip()
     operators = [relu(rows) for rows in (3, 5, 7, 9, 11, 13)]
     with Stack(environment, workers=2, logs=tmp_path / "logs") as stack:
-        stack.wait_until_up()
         assert {process.name for process in stack.processes} == {"web", "worker0", "worker1", "courier"}
         with Client(stack.url, key, job="whole service") as client:
 

@@ -49,7 +49,6 @@ def served(deployment: Deployment, tmp_path: Path) -> Iterator[tuple[str, str, d
     known = json.loads(deployment.run("-c", SETUP))
     key = deployment.manage("create_api_key", "schemathesis", "--scopes", "admin").strip()
     with Stack(deployment.environment, workers=0, logs=tmp_path / "logs") as stack:
-        stack.wait_until_up()
         yield stack.url, key, known
 
 

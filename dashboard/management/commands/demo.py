@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from catalog import services
 from dashboard import demo
+from dashboard.migrating import migrate
 from dashboard.stack import Stack, StackError
 from opatlas.client import Client
 from opatlas.errors import OpatlasError
@@ -36,7 +36,7 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def run(self, name: str, data: bytes, extraction: Any, budget_s: float, report: Path) -> None:
-        call_command("migrate", verbosity=0, interactive=False)
+        migrate()
         home = Path(settings.OPATLAS_HOME)
         organisation = services.default_organisation()
         _, secret = services.create_api_key(organisation, "demo", ["lookup", "models", "operate"])
@@ -45,7 +45,6 @@ class Command(BaseCommand):
             self.stdout.write(
                 f"{name}: {len(extraction.operators)} operators. Pages while it runs: {stack.url}"
             )
-            stack.wait_until_up()
             with Client(stack.url, secret, job=f"demo {name}", target=target) as client:
                 course = demo.Demo(name, extraction.operators, client, stack, budget_s, self.stdout.write)
                 result = course.run()

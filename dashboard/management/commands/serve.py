@@ -11,11 +11,11 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from catalog import services
 from catalog.models import ApiKey, Membership, Role
+from dashboard.migrating import migrate
 from dashboard.stack import Stack, StackError, port_is_free
 
 
@@ -35,11 +35,10 @@ class Command(BaseCommand):
         if not port_is_free(port):
             raise CommandError(f"Port {port} is in use; choose another, for example PORT={port + 1}.")
         self.stdout.write(f"State in {settings.OPATLAS_HOME}")
-        call_command("migrate", verbosity=0, interactive=False)
+        migrate()
         self.first_run()
         try:
             with Stack(port=port, workers=workers) as stack:
-                stack.wait_until_up()
                 took = time.monotonic() - started
                 self.stdout.write(self.style.SUCCESS(f"Opatlas is up after {took:.1f} s: {stack.url}"))
                 self.stdout.write(

@@ -74,7 +74,6 @@ def test_hits_served_are_ledger_entries_to_the_unit_after_any_crash(deployment, 
         with Stack(
             deployment.environment, workers=0, courier=False, logs=tmp_path / f"logs{number}"
         ) as stack:
-            stack.wait_until_up()
             fresh = [Asker(stack.port, key) for _ in range(THREADS)]
             for asker in fresh:
                 asker.start()
