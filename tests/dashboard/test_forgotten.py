@@ -46,6 +46,7 @@ def own_address(settings: Any) -> None:
 def test_a_link_by_mail_gives_a_new_password_once(ada: User) -> None:
     before = Client()
     assert before.login(username="ada", password="the old one of ada")
+    assert ada.sign_ins.count() == 1  # type: ignore[attr-defined]
     assert b"on its way" in ask("ADA@example.org", host="evil.example.org").content
     path = link()
     assert mail.outbox[0].to == ["ada@example.org"] and "ada" in str(mail.outbox[0].body)
@@ -61,6 +62,7 @@ def test_a_link_by_mail_gives_a_new_password_once(ada: User) -> None:
     ada.refresh_from_db()
     assert ada.check_password(NEW)
     assert before.get("/account/").status_code == 302  # logged out
+    assert not ada.sign_ins.exists()  # type: ignore[attr-defined]
     assert AuditEntry.objects.filter(action="password.renew", subject="ada").count() == 1
 
     again = Client().get(path, follow=True)
