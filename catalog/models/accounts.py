@@ -102,7 +102,7 @@ class ApiKey(models.Model):
 
 
 class OnlyAddedTo(models.QuerySet["AuditEntry"]):
-    """Rows that nobody changes or deletes; the database refuses changes too (migration 0006)."""
+    """Rows that nobody changes or deletes; the database refuses changes too (migration 0002)."""
 
     def update(self, **values: object) -> int:
         raise TypeError("The audit log is only ever added to.")

@@ -56,5 +56,5 @@ def release(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
-    dependencies = [("billing", "0001_accounts_rules_and_ledger")]
+    dependencies = [("billing", "0001_tables")]
     operations = [migrations.RunPython(guard, release)]
