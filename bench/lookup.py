@@ -25,8 +25,8 @@ from typing import Any
 
 from bench.record import Record, spread
 from bench.tvm_database import TvmDatabase
-from dashboard.figures import percentile
-from dashboard.stack import ROOT, Stack
+from dashboard.run.stack import ROOT, Stack
+from dashboard.run.statistics import percentile
 from opatlas.client import Client
 from opatlas.identity import Operator
 from tests.services import private_postgres
@@ -129,7 +129,9 @@ def seeded(operators: Sequence[Operator], count: int, engine: str = "sqlite") ->
         manage(environment, "migrate", "--verbosity", "0")
         said = manage(
             environment,
-            "seed_catalogue",
+            "-m",
+            "bench.seed",
+            "catalogue",
             "--implementations",
             str(count),
             "--operators",
@@ -142,9 +144,9 @@ def seeded(operators: Sequence[Operator], count: int, engine: str = "sqlite") ->
 
 
 def manage(environment: dict[str, str], *arguments: str) -> str:
-    """Run a management command in a process of its own; returns what it printed."""
+    """Run a management command (or ``-m`` a module) in a process of its own; returns what it printed."""
     done = subprocess.run(
-        [sys.executable, "manage.py", *arguments],
+        [sys.executable, *(() if arguments[0] == "-m" else ("manage.py",)), *arguments],
         cwd=ROOT,
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,

@@ -1,8 +1,8 @@
 """How long the server takes for every page, on a large service, with PostgreSQL and with SQLite.
 
-An invented service (``manage.py seed_service``) of 1M implementations, 10M usage rows and 100k explorations
-is kept below var/bench/pages/ (``FRESH=1`` seeds again; OPATLAS_BENCH_IMPLEMENTATIONS, _USAGE and
-_EXPLORATIONS make it smaller). The real web server answers; a page's time is what it says itself
+An invented service (``python -m bench.seed service``) of 1M implementations, 10M usage rows and
+100k explorations is kept below var/bench/pages/ (``FRESH=1`` seeds again; OPATLAS_BENCH_IMPLEMENTATIONS,
+_USAGE and _EXPLORATIONS make it smaller). The real web server answers; a page's time is what it says itself
 (``Server-Timing``), from the first middleware to the last, and so is its number of queries. Pages are asked
 for one after the other, by somebody of the host who sees every tenant, and by a viewer of the busiest tenant.
 """
@@ -27,7 +27,7 @@ from typing import Any
 
 from bench.lookup import manage
 from bench.record import FOLDER, Record
-from dashboard.stack import ROOT, Stack
+from dashboard.run.stack import ROOT, Stack
 from tests.services import KeptPostgres
 
 ENGINES = ("postgres", "sqlite")
@@ -174,7 +174,7 @@ def seeded(engine: str, size: Size) -> Iterator[tuple[dict[str, str], dict[str, 
         manage(environment, "migrate", "--verbosity", "0")
         if not current:
             said = manage(
-                environment, "seed_service", "--implementations", str(size.implementations),
+                environment, "-m", "bench.seed", "service", "--implementations", str(size.implementations),
                 "--usage", str(size.usage), "--explorations", str(size.explorations),
             )  # fmt: skip
             kept = {"size": asdict(size), "people": json.loads(said.strip().splitlines()[-1])["people"]}

@@ -18,11 +18,11 @@ from typing import Any
 from bench.record import Record
 from opatlas.identity import Operator, Setting, detect_target, parse_operator
 from tuning.measure.laboratory import Laboratory, Limits, zygote_of
-from tuning.measure.sandbox import best_tier
+from tuning.measure.sandbox.tiers import best_tier
+from tuning.measure.sandbox.zygote import Zygote
 from tuning.measure.specimen import Specimen
 from tuning.measure.subject import Subject
-from tuning.measure.timer import Effort, race
-from tuning.measure.zygote import Zygote
+from tuning.measure.timing.timer import Effort, race
 from tuning.routes.base import Artifact
 from tuning.routes.registry import default_candidate
 

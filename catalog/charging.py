@@ -18,8 +18,8 @@ from django.utils.module_loading import import_string
 from catalog.errors import RequestError
 
 if TYPE_CHECKING:
+    from catalog.best.served import Hit
     from catalog.models import Artifact, Implementation, Usage
-    from catalog.selectors.served import Hit
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Django's administration of what has no page of its own, and a plain look at every table.
 
 Evidence is read-only here: implementations, measurements and bests are made by workers alone, and keys by
-``catalog.services.create_api_key`` alone, since only that shows the secret.
+``catalog.people.keys.create_api_key`` alone, since only that shows the secret.
 """
 
 from __future__ import annotations

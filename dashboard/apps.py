@@ -6,4 +6,4 @@ class DashboardConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from dashboard import auditing  # noqa: F401 - listens to logins
+        from dashboard.project import auditing  # noqa: F401 - listens to logins

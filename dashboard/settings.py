@@ -10,14 +10,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-import dashboard.sqlite  # noqa: F401 - before anything of Django's imports sqlite3
+import dashboard.project.sqlite  # noqa: F401 - before anything of Django's imports sqlite3
 
 # isort: split
 import dj_database_url
 
-from dashboard.mailing import mail_settings
 from dashboard.operation.logs import logging_settings
-from dashboard.secret import secret_key
+from dashboard.project.mailing import mail_settings
+from dashboard.project.secret import secret_key
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 OPATLAS_HOME = Path(os.environ.get("OPATLAS_HOME", BASE_DIR / "var")).resolve()
@@ -50,7 +50,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "dashboard.timing.ServerTimingMiddleware",
+    "dashboard.project.timing.ServerTimingMiddleware",
     "dashboard.operation.requests.RequestMiddleware",
     "dashboard.operation.limits.AddressMiddleware",
     "django.middleware.security.SecurityMiddleware",
@@ -63,9 +63,9 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     # DRF's views are outside of it: they ask for keys.
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
-    "dashboard.middleware.ViewerMiddleware",
+    "dashboard.project.middleware.ViewerMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "dashboard.auditing.AuditMiddleware",
+    "dashboard.project.auditing.AuditMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
 ]
@@ -109,7 +109,7 @@ STATIC_URL = "static/"
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
-    "dashboard.finders.PlotlyFinder",
+    "dashboard.project.finders.PlotlyFinder",
 ]
 STATIC_ROOT = OPATLAS_HOME / "static"
 STATIC_ROOT.mkdir(exist_ok=True)  # whitenoise warns of a missing one at every start

@@ -45,7 +45,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.fixture
 def organisation(db: None) -> Any:
-    from catalog.services import default_organisation
+    from catalog.registry import default_organisation
 
     return default_organisation()
 
@@ -60,7 +60,7 @@ def tenant(db: None) -> Any:
 @pytest.fixture
 def make_key(organisation: Any) -> Callable[..., str]:
     """``make_key("lookup", "operate", max_queued_misses=5)`` → the text of a new API key."""
-    from catalog.services import create_api_key
+    from catalog.people.keys import create_api_key
 
     def make(*scopes: str, **options: Any) -> str:
         return create_api_key(organisation, "test", scopes or ("lookup",), **options)[1]

@@ -7,6 +7,6 @@ class TuningConfig(AppConfig):
 
     def ready(self) -> None:
         from catalog.signals import misses_recorded
-        from tuning.bell import ring_for_misses
+        from tuning.doorbell.bell import ring_for_misses
 
-        misses_recorded.connect(ring_for_misses, dispatch_uid="tuning.bell")
+        misses_recorded.connect(ring_for_misses, dispatch_uid="tuning.doorbell.bell")

@@ -17,6 +17,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 # Django's checks import every page; a worker serves none and starts faster without.
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
+WAKE = "opatlas.wake"  # the doorbell's task, rung by name: who rings need not import what a worker runs
 BELL_EXPIRES_S = 30  # a doorbell older than this wakes nobody: the leader has rung again since
 
 
@@ -33,7 +34,7 @@ def broker_options(broker_url: str, home: Path) -> dict[str, Any]:
         (folder / name).mkdir(parents=True, exist_ok=True)
     return {
         "broker_url": "filesystem://localhost",
-        "broker_transport": "tuning.broker.Transport",
+        "broker_transport": "tuning.doorbell.filesystem_broker.Transport",
         "broker_transport_options": {
             "data_folder_in": str(folder / "bells"),
             "data_folder_out": str(folder / "bells"),
@@ -68,4 +69,4 @@ app.conf.update(
     task_create_missing_queues=True,
     enable_utc=True,
 )
-app.conf.include = ["tuning.tasks", "tuning.worker_signals"]
+app.conf.include = ["tuning.tasks", "tuning.worker.celery_signals"]

@@ -17,8 +17,11 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from catalog import conf, models, services
+from catalog import conf, models
+from catalog.best.served import scopes_of
+from catalog.lookup.lookups import Asked, LookupRequest, lookup
 from catalog.models import MissState
+from catalog.registry import check_setting, register_operators, register_setting, register_target
 from opatlas import identity
 from opatlas.errors import InvalidModel, InvalidOperator
 from opatlas.identity import check_fits, default_setting, detect_target
@@ -119,7 +122,7 @@ def default_place(threads: int | None = None) -> tuple[models.Target | identity.
     served = models.Target.objects.filter(served_until__gt=timezone.now()).order_by("pk").first()
     hardware = identity.Target.from_json(served.description) if served else detect_target()
     setting = default_setting(threads or hardware.cores)
-    services.check_setting(setting, hardware)
+    check_setting(setting, hardware)
     return served or hardware, setting
 
 
@@ -147,8 +150,8 @@ def add_model(
     extraction = _shown(_within_memory(extraction))
     if extraction.calls > 2**31 - 1:
         raise InvalidModel(f"The model makes {extraction.calls} calls; at most {2**31 - 1} can be counted.")
-    target = services.register_target(target) if isinstance(target, identity.Target) else target
-    setting = services.register_setting(setting) if isinstance(setting, identity.Setting) else setting
+    target = register_target(target) if isinstance(target, identity.Target) else target
+    setting = register_setting(setting) if isinstance(setting, identity.Setting) else setting
     hit_calls = _ask(extraction.operators, target, setting, organisation, api_key, name)
     row = models.Model(
         organisation=organisation,
@@ -174,7 +177,7 @@ def model_report(model: models.Model) -> Report:
         )
     ]
     here = {"operator__models__model": model, "target": model.target_id, "setting": model.setting_id}
-    scopes = services.scopes_of(model.organisation)
+    scopes = scopes_of(model.organisation)
     bests = _nearest(models.Best.objects.filter(**here, rank=0), scopes, _Known)
     misses = _nearest(models.Miss.objects.filter(**here), scopes, _Missed)
     whole_us = sum(
@@ -269,9 +272,9 @@ def _ask(
     hit_calls = 0
     for start in range(0, len(operators), BATCH):
         batch = operators[start : start + BATCH]
-        asked = [services.Asked(found.operator.key, found.calls, found.operator) for found in batch]
-        answer = services.lookup(
-            services.LookupRequest(
+        asked = [Asked(found.operator.key, found.calls, found.operator) for found in batch]
+        answer = lookup(
+            LookupRequest(
                 target=target,
                 setting=setting,
                 operators=asked,
@@ -296,7 +299,7 @@ def _content_sha256(data: bytes, dims: Mapping[str, int], as_float32: bool) -> s
 
 def _stored(row: models.Model, operators: Sequence[Extracted]) -> models.Model:
     """The model's row with its operators; the one that is there already where it was given before."""
-    known = services.register_operators({found.operator.key: found.operator for found in operators})
+    known = register_operators({found.operator.key: found.operator for found in operators})
     try:
         with transaction.atomic():
             row.save(force_insert=True)

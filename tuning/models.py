@@ -59,7 +59,7 @@ class Exploration(ScopedKey):
     steps_done = models.PositiveIntegerField(default=0)
     steps_total = models.PositiveIntegerField(default=0)
     round = models.PositiveSmallIntegerField(default=0)  # + 1 when somebody asks to explore it afresh
-    # Route names with commas between (tuning.rounds): the only ones of this round, and those of the next.
+    # Route names with commas between (tuning.queue.rounds): the only ones of this round, and of the next.
     routes = models.CharField(max_length=200, blank=True)  # empty: every route
     pending_routes = models.CharField(max_length=200, blank=True)  # empty: no further round is asked for
     round_reason = models.CharField(max_length=200, blank=True)  # "kernel softmax-avx2 v2 approved"

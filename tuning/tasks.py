@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tuning.celery import app
+from tuning.celery import WAKE, app
 
 
-@app.task(name="opatlas.wake", ignore_result=True)
+@app.task(name=WAKE, ignore_result=True)
 def wake() -> None:
     """Wake the worker: it claims the best work that it can do until none is left."""
-    from tuning.worker import this_worker
+    from tuning.worker.process import this_worker
 
     this_worker().run_until_idle()

@@ -20,10 +20,10 @@ from bench.contest.figures import Row
 from bench.contest.sample import Entrant
 from catalog.models import Best, Implementation, Measurement
 from opatlas.identity import Setting, Target, default_setting, describe, detect_target
+from tuning.explore.results import artifact_from_catalogue
 from tuning.measure.laboratory import Bench, Laboratory, Limits
 from tuning.measure.lineup import line_up
 from tuning.measure.outcome import Outcome
-from tuning.results import artifact_from_catalogue
 from tuning.routes import registry
 from tuning.routes.base import Artifact, Budget, Candidate, Route
 from tuning.routes.compiler.inductor.baseline import TorchCompile

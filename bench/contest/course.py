@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.contest.sample import Entrant
-from dashboard.stack import Stack
+from dashboard.run.stack import Stack
 from opatlas.client import Client
 from opatlas.identity import detect_target
 
@@ -22,11 +22,12 @@ def explore(entrants: Sequence[Entrant], home: Path, budget_s: float, say: Say) 
 
     On kept state it goes on where it stopped. Hand-written kernels take part, once they were approved.
     """
-    from catalog import services
-    from tuning import queues
+    from catalog.people.keys import create_api_key
+    from catalog.registry import default_organisation
+    from tuning.queue import steering as queues
 
-    organisation = services.default_organisation()
-    _, secret = services.create_api_key(organisation, "contest", ["lookup"])
+    organisation = default_organisation()
+    _, secret = create_api_key(organisation, "contest", ["lookup"])
     target = detect_target()
     # One worker: a second would disturb it, since what it does between its measurements is work too.
     with Stack(workers=1, logs=home / "logs") as stack:

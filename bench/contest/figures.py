@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dashboard.figures import geometric_mean
+from dashboard.run.statistics import geometric_mean
 
 REGRESSION = 1 / 1.03
 """Served, and slower than the default by more than 3 %, in two line-ups."""

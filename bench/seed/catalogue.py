@@ -1,6 +1,6 @@
 """An invented catalogue of a large service: organisations, operators, implementations, bests and history.
 
-What ``catalog.synthetic_traffic``, ``tuning.synthetic`` and ``dashboard.synthetic`` add to. Nothing here was
+What ``bench.seed.traffic``, ``bench.seed.explorations`` and ``bench.seed.people`` add to. Nothing here was
 measured: every label and route begins with ``synthetic``.
 """
 
@@ -16,10 +16,10 @@ import numpy as np
 from django.utils import timezone
 from numpy.typing import NDArray
 
+from bench.seed.bulk import insert
+from bench.seed.implementations import NAME, NotEmpty
 from catalog import models
-from catalog.bulk import insert
-from catalog.services.registry import default_organisation, register_environment
-from catalog.synthetic import NAME, NotEmpty
+from catalog.registry import default_organisation, register_environment
 
 LABEL = f"{NAME}, not measured"
 DAYS = 90

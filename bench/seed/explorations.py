@@ -8,11 +8,11 @@ import numpy as np
 from django.utils import timezone
 from numpy.typing import NDArray
 
-from catalog.bulk import insert
+from bench.seed.bulk import insert
+from bench.seed.catalogue import LABEL, World, routes_of
+from bench.seed.implementations import NAME
+from bench.seed.misses import STATES, states_of_missed
 from catalog.models import SHARED, MissState
-from catalog.synthetic import NAME
-from catalog.synthetic_catalogue import LABEL, World, routes_of
-from catalog.synthetic_queue import STATES, states_of_missed
 from tuning import models
 from tuning.models import State
 

@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from django.db import models as db
 
 from catalog import models
-from catalog.services.registry import register_environment, register_operators
+from catalog.registry import register_environment, register_operators
 from opatlas import identity
 from opatlas.load import Manifest
 

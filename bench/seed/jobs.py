@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.seed.bulk import insert
+from bench.seed.catalogue import DAYS, World
 from catalog import models
-from catalog.bulk import insert
-from catalog.synthetic_catalogue import DAYS, World
 
 METHODS = [method.value for method in models.Method]
 

@@ -6,11 +6,11 @@ import json
 
 import numpy as np
 
+from bench.seed.bulk import insert
+from bench.seed.catalogue import World
+from bench.seed.implementations import NAME
 from catalog import models
-from catalog.bulk import insert
 from catalog.models import MissState
-from catalog.synthetic import NAME
-from catalog.synthetic_catalogue import World
 
 AUDITED = 20_000
 

@@ -9,9 +9,9 @@ from datetime import timedelta
 
 from django.db import connection
 
+from bench.seed.catalogue import World
+from bench.seed.implementations import NAME
 from catalog.models import Organisation, Usage
-from catalog.synthetic import NAME
-from catalog.synthetic_catalogue import World
 from dashboard.billing.models import (
     Account,
     Kind,

@@ -9,11 +9,11 @@ from django.contrib.auth.models import User
 from django.db.models import Model
 from django.utils import timezone
 
-from catalog.bulk import insert
+from bench.seed import money as synthetic_money
+from bench.seed.bulk import insert
+from bench.seed.catalogue import World
+from bench.seed.implementations import NAME
 from catalog.models import Membership, Organisation, Role
-from catalog.synthetic import NAME
-from catalog.synthetic_catalogue import World
-from dashboard import synthetic_money
 from dashboard.notifications import models as told
 from dashboard.webhooks import models as webhooks
 

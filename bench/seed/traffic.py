@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.seed.bulk import first_free, insert
+from bench.seed.catalogue import DAYS, World, routes_of
+from bench.seed.implementations import NAME
+from bench.seed.jobs import METHODS, JobCounts, Lines
 from catalog import models
-from catalog.bulk import first_free, insert
-from catalog.synthetic import NAME
-from catalog.synthetic_catalogue import DAYS, World, routes_of
-from catalog.synthetic_jobs import METHODS, JobCounts, Lines
 
 _BUSY = 3000
 """Operators of the first model: the report of a large job."""

@@ -12,7 +12,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from catalog import models
-from catalog.services.keys import KeyRefused, authenticate, has_scope
+from catalog.people.keys import KeyRefused, authenticate, has_scope
 
 if TYPE_CHECKING:
     from rest_framework.views import APIView  # it imports this module by its settings

@@ -13,13 +13,13 @@ from typing import Any
 from django.utils import timezone
 
 from catalog import conf, models
+from catalog.best.revoked import ENTRY_LIFE_S, Revocations
+from catalog.best.served import Accepts, Hit
 from catalog.charging import Terms
 from catalog.errors import RequestError, Unknown
-from catalog.selectors.revoked import ENTRY_LIFE_S, Revocations
+from catalog.lookup.lookups import Asked, LookupAnswer, Result
+from catalog.registry import check_setting, register_setting, register_target
 from catalog.selectors.rows import row_by
-from catalog.selectors.served import Accepts, Hit
-from catalog.services.lookups import Asked, LookupAnswer, Result
-from catalog.services.registry import check_setting, register_setting, register_target
 from opatlas import identity
 from opatlas.errors import CallerError, InvalidOperator
 from opatlas.identity.operator import canonical_json

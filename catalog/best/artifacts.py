@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from catalog import conf, models
+from catalog.best.signers import counts, register_signer
 from catalog.errors import StoreError
-from catalog.services.signers import counts, register_signer
 from opatlas.load import Manifest
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from django.db import transaction
 
 from catalog import choosing, models
+from catalog.best.artifacts import store_artifact
+from catalog.best.standing import Place, bests_of, lock, rank_again, ratios_of, seat
 from catalog.choosing import Ratios
-from catalog.services.artifacts import store_artifact
-from catalog.services.registry import register_environment
-from catalog.services.standing import Place, bests_of, lock, rank_again, ratios_of, seat
+from catalog.registry import register_environment
 from opatlas.identity.operator import canonical_json
 from opatlas.load import Manifest
 

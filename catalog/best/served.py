@@ -10,7 +10,7 @@ from typing import NamedTuple
 from django.db import connection
 
 from catalog import models
-from catalog.needs import are_met
+from catalog.best.needs import are_met
 
 
 @dataclass(frozen=True, slots=True)

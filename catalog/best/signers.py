@@ -1,4 +1,4 @@
-"""Who may sign artifacts. Public keys only: workers alone read a private one (``tuning.signing``)."""
+"""Who may sign artifacts. Public keys only: workers alone read a private one (``tuning.explore.signing``)."""
 
 from __future__ import annotations
 

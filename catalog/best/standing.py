@@ -12,8 +12,8 @@ from typing import Any
 from django.utils import timezone
 
 from catalog import choosing, models
+from catalog.best.needs import needs_text
 from catalog.choosing import Ratios
-from catalog.needs import needs_text
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from catalog import models
+from catalog.best.standing import Place, bests_of, lock, restore
 from catalog.errors import RequestError
-from catalog.services.standing import Place, bests_of, lock, restore
 from catalog.signals import misses_recorded
 
 _REASON_CHARACTERS = 300
@@ -22,7 +22,7 @@ def withdraw(implementations: QuerySet[models.Implementation], reason: str) -> i
     One transaction for each place that they compete in. Whoever was served there falls back to the next best
     of the route by what has been measured, the routes are ranked anew, and history keeps the reason; where
     nothing is left, the miss waits to be explored again. A revoked candidate never leads there again, in
-    whatever environment. Clients are told with their next lookup (``catalog.selectors.revoked``).
+    whatever environment. Clients are told with their next lookup (``catalog.best.revoked``).
     """
     reason = reason.strip()
     if not reason:

@@ -190,7 +190,7 @@ METHODS: tuple[Figure, ...] = (
         "Expected gain",
         "share of the time",
         "What one more slice of tuning is expected to take off the best time.",
-        "level × weight, fitted to past slices from the general to this operator (tuning.worth)",
+        "level × weight, fitted to past slices from the general to this operator (tuning.explore.worth)",
         "TuningSlice",
     ),
     Figure(

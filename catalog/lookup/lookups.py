@@ -12,11 +12,11 @@ from typing import Literal
 from django.utils import timezone
 
 from catalog import conf, models
+from catalog.best.served import Accepts, Hit, find_bests, operators_with_bests, scopes_of
 from catalog.charging import Terms
+from catalog.lookup.misses import MissAnswer, Wanted, Where, record_misses
+from catalog.lookup.serving import serve
 from catalog.models import MissState
-from catalog.selectors.served import Accepts, Hit, find_bests, operators_with_bests, scopes_of
-from catalog.services.misses import MissAnswer, Wanted, Where, record_misses
-from catalog.services.serving import serve
 from opatlas import identity
 
 Status = Literal["hit", "miss", "need_graph"]

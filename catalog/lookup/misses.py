@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from catalog import models
 from catalog.models import MissState
-from catalog.services.registry import register_operators
-from catalog.services.upsert import insert_or
+from catalog.registry import register_operators
 from catalog.signals import misses_recorded
+from catalog.upsert import insert_or
 from opatlas import identity
 
 QUEUED = (MissState.WAITING, MissState.PROMOTED, MissState.POSTPONED)

@@ -8,10 +8,10 @@ from typing import Any
 from django.db import IntegrityError, models, transaction
 
 from catalog import choosing
+from catalog.best.standing import ratios_of
 from catalog.models import Best, Operator
-from catalog.services.draining import drain_journal
-from catalog.services.registry import operator_fields
-from catalog.services.standing import ratios_of
+from catalog.registry import operator_fields
+from catalog.usage.draining import drain_journal
 from opatlas.errors import InvalidOperator
 from opatlas.identity.rekey import rekey
 

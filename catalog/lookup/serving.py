@@ -8,7 +8,7 @@ from functools import partial
 from django.db import transaction
 
 from catalog.charging import Batch, Terms, charging
-from catalog.services.usage import journal_lookup, write_hits
+from catalog.usage.recording import journal_lookup, write_hits
 
 
 def serve(

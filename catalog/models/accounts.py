@@ -91,7 +91,7 @@ class ApiKey(models.Model):
     name = models.CharField(max_length=200)
     prefix = models.CharField(max_length=16, unique=True)
     secret_sha256 = models.CharField(max_length=64)
-    scopes = models.JSONField(default=list)  # of catalog.services.keys.SCOPES
+    scopes = models.JSONField(default=list)  # of catalog.people.keys.SCOPES
     max_queued_misses = models.PositiveIntegerField(default=10_000)
     created_at = models.DateTimeField(auto_now_add=True)
     last_used_at = models.DateTimeField(null=True, blank=True)

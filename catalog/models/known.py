@@ -201,7 +201,8 @@ class Best(ScopedKey):
     """The best verified implementation of one route; a lookup takes the fastest that it can load.
 
     What a lookup answers (times, ratios, label, the artifact's address and needs) is repeated here, so that
-    it reads one table and parses no JSON. ``needs`` is ``catalog.needs.needs_text``: "onnxruntime==1.31.1".
+    it reads one table and parses no JSON. ``needs`` is ``catalog.best.needs.needs_text``:
+    "onnxruntime==1.31.1".
     """
 
     route = models.CharField(max_length=40)

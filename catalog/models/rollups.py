@@ -1,4 +1,4 @@
-"""What pages read instead of counting millions of rows (``catalog.services.rollups``)."""
+"""What pages read instead of counting millions of rows (``catalog.rollups.rollups``)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Standing(models.Model):
     method = models.CharField(max_length=20, choices=Method)
     route = models.CharField(max_length=40)
     op_type = models.CharField(max_length=100)
-    size_class = models.PositiveSmallIntegerField()  # catalog.services.rollups says what it means
+    size_class = models.PositiveSmallIntegerField()  # catalog.rollups.rollups says what it means
     found = models.PositiveIntegerField(default=0)  # operators with a verified implementation of this route
     won = models.PositiveIntegerField(default=0)  # operators whose best it made
     contested = models.PositiveIntegerField(default=0)  # of those won: where another route has a best too

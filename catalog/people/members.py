@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from catalog.errors import RequestError, Unknown
 from catalog.models import ApiKey, Invitation, Membership, Organisation, Role
-from catalog.services.sessions import end_sessions, renew_sessions
+from catalog.people.sessions import end_sessions, renew_sessions
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

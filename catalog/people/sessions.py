@@ -9,7 +9,7 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from catalog.models import SignIn
-from catalog.services.audit import address_of
+from catalog.people.audit import address_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

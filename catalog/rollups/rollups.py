@@ -15,8 +15,8 @@ from django.db import connection
 from django.utils import timezone
 
 from catalog import conf, models
-from catalog.services import standings, traffic_rollups
-from catalog.services.alone import only_one
+from catalog.file_lock import only_one
+from catalog.rollups import standings, traffic_rollups
 from catalog.sizes import SIZE_LABELS, size_class, size_label
 
 __all__ = [

@@ -19,7 +19,7 @@ from django.db.models.functions import TruncHour
 
 from catalog import models
 from catalog.models import EVERYBODY, Grain
-from catalog.services.stale import mark_stale
+from catalog.usage.stale import mark_stale
 
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
 _SUMS = ("hits", "misses", "hit_calls", "miss_calls", "saved_us")

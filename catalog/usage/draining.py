@@ -11,9 +11,9 @@ from typing import Any
 from django.db import transaction
 
 from catalog import conf, models
-from catalog.services import journal
-from catalog.services.alone import only_one
-from catalog.services.usage_rows import Line, count, jobs_of, usages
+from catalog.file_lock import only_one
+from catalog.usage import journal
+from catalog.usage.usage_rows import Line, count, jobs_of, usages
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from django.db.models import Count, F, Max, Sum
 from django.db.models.functions import TruncDay
 
 from catalog import models
-from catalog.services.upsert import insert_or
+from catalog.upsert import insert_or
 
 _BATCH = 2_000
 _Row = TypeVar("_Row")

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from django.utils import timezone
 
 from catalog import conf, models
-from catalog.selectors.served import Hit
-from catalog.services import journal
-from catalog.services.usage_rows import Line, count, jobs_of, usages
+from catalog.best.served import Hit
+from catalog.usage import journal
+from catalog.usage.usage_rows import Line, count, jobs_of, usages
 
 
 def journal_lookup(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from catalog import models
-from catalog.services.upsert import insert_or
+from catalog.upsert import insert_or
 
 
 def mark_stale(hours: Iterable[datetime]) -> None:

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from catalog import models
-from catalog.services.job_days import ServedHit, add_job_days
-from catalog.services.stale import mark_stale
-from catalog.services.upsert import insert_or
+from catalog.upsert import insert_or
+from catalog.usage.job_days import ServedHit, add_job_days
+from catalog.usage.stale import mark_stale
 
 _COUNTED = ("hits", "misses", "hit_calls", "miss_calls", "saved_us")
 Jobs = dict[tuple[int, str], models.Job]

@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from catalog.errors import RequestError, Unknown
 from catalog.models import Organisation
-from catalog.services import audit
-from catalog.services.upsert import insert_or
+from catalog.people import audit
+from catalog.upsert import insert_or
 from dashboard.billing.models import Account, Kind, LedgerDay, LedgerEntry, Plan
 
 MOST_MICROS = 10**15
@@ -153,7 +153,7 @@ def give_credit(
     organisation: Organisation, amount_micros: int, reason: str, *, currency: str, by: Mapping[str, Any]
 ) -> LedgerEntry:
     """Credit (or, below zero, a correction) by hand, with a reason, in the audit log. ``by`` is what
-    :func:`catalog.services.audit.record` takes of who did it: user, api_key, request, actor."""
+    :func:`catalog.people.audit.record` takes of who did it: user, api_key, request, actor."""
     reason = " ".join(reason.split())
     if not reason:
         raise RequestError("Say why: credit by hand needs a reason.", where="reason")

@@ -7,16 +7,16 @@ from datetime import UTC, date, datetime
 
 from django.utils import timezone
 
+from catalog.best.served import Hit
 from catalog.charging import Batch, Terms
 from catalog.models import Best, Implementation, Usage
-from catalog.selectors.served import Hit
 from dashboard.billing import words
 from dashboard.billing.accounts import limit_micros, locked, plan_runs
 from dashboard.billing.models import Account, Mode, MonthCount, Plan, Purchase
 from dashboard.billing.pricing import SoFar, quote
 from dashboard.billing.recording import Charge, Held, record_charges, record_held
 from dashboard.billing.rules import Rule, in_force, op_types_of, rule_for
-from dashboard.wording import money
+from dashboard.web.wording import money
 
 PAY_URL = "/billing/"
 """Where people read their prices and pay: the page named ``billing``."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date, timedelta
 
-from dashboard import wording
 from dashboard.billing.selectors import DaySum
-from dashboard.charts.drawing import METHODS, Figure, axis_title, new_layout
+from dashboard.web import wording
+from dashboard.web.charts.drawing import METHODS, Figure, axis_title, new_layout
 
 
 def charged_by_day(sums: Sequence[DaySum], first: date, last: date, currency: str) -> Figure:

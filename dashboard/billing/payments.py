@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from catalog.errors import RequestError, SystemFault, Unknown
-from catalog.services import audit
+from catalog.people import audit
 from dashboard.billing.accounts import MOST_MICROS, Movement, account_named, move
 from dashboard.billing.models import Kind, LedgerEntry
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from catalog.errors import RequestError, Unknown
 from catalog.models import Method, Organisation
-from catalog.services import audit
+from catalog.people import audit
 from dashboard.billing import rules
 from dashboard.billing.accounts import MOST_MICROS, check_currency
 from dashboard.billing.models import Account, Mode, PriceRule

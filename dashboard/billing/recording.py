@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
+from catalog.best.served import Hit
 from catalog.models import Usage
-from catalog.selectors.served import Hit
-from catalog.services.upsert import insert_or
+from catalog.upsert import insert_or
 from dashboard.billing import models
 from dashboard.billing.accounts import add_days, tell
 from dashboard.billing.models import Account, Kind, LedgerEntry, MonthCount, Purchase

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dashboard.billing.models import Mode
 from dashboard.billing.pricing import Tier
 from dashboard.billing.rules import Rule
-from dashboard.wording import money
+from dashboard.web.wording import money
 
 
 def what(rule: Rule) -> str:

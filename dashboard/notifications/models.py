@@ -52,7 +52,7 @@ class Subscription(models.Model):
         Organisation, models.CASCADE, null=True, blank=True, related_name="subscriptions"
     )
     subject = models.CharField(max_length=10, choices=Subject)
-    # Names the subject within its organisation: one subscription for each (dashboard.notifications.subjects).
+    # Names the subject within its organisation: one subscription for each (notifications.write.subjects).
     subject_key = models.CharField(max_length=100)
     title = models.CharField(max_length=300)  # how people read it
     operator = models.ForeignKey(Operator, models.CASCADE, null=True, blank=True, related_name="+")

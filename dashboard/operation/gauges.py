@@ -18,14 +18,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from catalog.models import EVERYBODY, Grain, JournalSegment, Miss, MissState, TrafficSlot
-from catalog.services import journal
+from catalog.usage import journal
 from dashboard.billing.models import Account, LedgerDay, LedgerEntry
 from dashboard.notifications.models import Message, MessageState
 from dashboard.operation.models import ChoreRun
 from dashboard.webhooks.models import Delivery, DeliveryState, Endpoint
-from tuning.clock import now_in
 from tuning.conf import conf
 from tuning.models import Exploration, Priority, Stage, State, Worker
+from tuning.queue.clock import now_in
 
 KEPT_S = 5.0
 

@@ -3,28 +3,13 @@
 from django.urls import URLPattern, URLResolver, include, path
 
 from dashboard.operation import metrics, readiness, security
-from dashboard.pages import (
-    account,
-    audit,
-    compare,
-    definitions,
-    environments,
-    explorations,
-    forgotten,
-    health,
-    jobs,
-    kernels,
-    keys,
-    methods,
-    models,
-    operations,
-    operator,
-    operator_code,
-    operators,
-    overview,
-    people,
-    queues,
-)
+from dashboard.pages.jobs import jobs, models
+from dashboard.pages.kernels import kernels
+from dashboard.pages.operators import code as operator_code
+from dashboard.pages.operators import compare, methods, operator, operators
+from dashboard.pages.overview import definitions, health, overview
+from dashboard.pages.people import account, audit, forgotten, keys, people
+from dashboard.pages.work import environments, explorations, operations, queues
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.overview, name="overview"),

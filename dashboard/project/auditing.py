@@ -1,5 +1,5 @@
 """The audit log's share of every request: what was done through pages, the API and Django's admin, and who
-logged in or failed to. Views say it in better words by :func:`catalog.services.audit.note`."""
+logged in or failed to. Views say it in better words by :func:`catalog.people.audit.note`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
 
 from catalog.models import ApiKey
-from catalog.services import audit, sessions
+from catalog.people import audit, sessions
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 

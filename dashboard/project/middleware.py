@@ -8,7 +8,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils.functional import SimpleLazyObject
 
-from catalog.services.sessions import renew_if_marked
+from catalog.people.sessions import renew_if_marked
 from catalog.viewing import Viewer, viewer_of
 
 FOCUS = "organisation"

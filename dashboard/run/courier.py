@@ -19,7 +19,7 @@ from django.db import DatabaseError, close_old_connections
 from django.utils.module_loading import import_string
 
 from dashboard.operation.chores import Logbook
-from tuning.leases import Holder
+from tuning.queue.leases import Holder
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +35,11 @@ class Chore:
 
 
 CHORES = (
-    Chore("catalog.services.rollups.keep_rollups_fresh", 2.0),
+    Chore("catalog.rollups.rollups.keep_rollups_fresh", 2.0),
     Chore("tuning.statistics.paid_back.refresh_when_due", 5.0),
     Chore("tuning.statistics.efforts.refresh_efforts_when_due", 5.0),
-    Chore("dashboard.notifications.gathering.gather", 2.0),
-    Chore("dashboard.notifications.delivering.deliver", 2.0),
+    Chore("dashboard.notifications.find.gathering.gather", 2.0),
+    Chore("dashboard.notifications.send.delivering.deliver", 2.0),
     Chore("dashboard.webhooks.delivering.deliver", 1.0),
 )
 

@@ -19,15 +19,15 @@ from django.conf import settings
 from django.utils import timezone
 
 from catalog.models import MissState
-from dashboard.figures import geometric_mean, harmonic_mean, percentile
-from dashboard.stack import Stack
+from dashboard.run.stack import Stack
+from dashboard.run.statistics import geometric_mean, harmonic_mean, percentile
 from opatlas.client import Answer, Client
 from opatlas.identity import Target, default_setting, describe, detect_target
 from opatlas.load import Manifest
-from tuning import queues
 from tuning.graph.onnx_model import Extracted
 from tuning.measure.laboratory import Laboratory
 from tuning.models import Exploration, Stage, State, Trial, Worker
+from tuning.queue import steering as queues
 from tuning.routes.base import Artifact
 from tuning.routes.registry import default_candidate
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 STOP_GRACE_S = 15.0
 _LIBC = ctypes.CDLL(None)  # loaded here: nothing may be imported between fork and exec
 _PR_SET_PDEATHSIG = 1

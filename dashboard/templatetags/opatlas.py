@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from dashboard import wording
+from dashboard.web import wording
 
 register = template.Library()
 
@@ -138,7 +138,7 @@ def ago(moment: datetime | None) -> SafeString | str:
     )
 
 
-@register.inclusion_tag("_sort_header.html", takes_context=True)
+@register.inclusion_tag("parts/_sort_header.html", takes_context=True)
 def sort_header(context: template.Context, name: str, text: str, numeric: bool = False) -> dict[str, Any]:
     """A column's head as a link that sorts by it, and the other way when it is sorted by already."""
     current = context["filters"].sort
@@ -168,7 +168,7 @@ def times_100(share: float | None) -> float:
     return round((share or 0) * 100, 3)
 
 
-@register.inclusion_tag("_nav_link.html", takes_context=True)
+@register.inclusion_tag("parts/_nav_link.html", takes_context=True)
 def nav_link(context: template.Context, url_name: str, symbol: str, text: str) -> dict[str, str]:
     """A section's link, marked where the page belongs to it."""
     href, path = reverse(url_name), context["request"].path

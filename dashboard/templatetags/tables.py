@@ -12,9 +12,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from catalog.figures import FIGURES
-from dashboard import wording
-from dashboard.tables import Column
 from dashboard.templatetags.opatlas import ago, badge, method
+from dashboard.web import wording
+from dashboard.web.tables import Column
 
 register = template.Library()
 

@@ -28,7 +28,7 @@ class Part:
         body = render_to_string(template, context, request)
         self.digest = hashlib.sha256(f"{every_s}{_NO_NEWS.sub('', body)}".encode()).hexdigest()[:16]
         wrapping = {"body": mark_safe(body), "digest": self.digest, "path": path, "every_s": every_s}
-        self.html: SafeString = render_to_string("_live.html", wrapping)
+        self.html: SafeString = render_to_string("parts/_live.html", wrapping)
         self._unchanged = request.GET.get("seen") == self.digest
 
     def response(self) -> HttpResponse:

@@ -6,7 +6,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 
 from catalog.models import Membership, Organisation
-from catalog.services import default_organisation
+from catalog.registry import default_organisation
 from catalog.viewing import ADMINISTER, Viewer
 
 

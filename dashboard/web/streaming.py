@@ -9,7 +9,7 @@ from typing import Any
 from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 
-from dashboard.tables import Table, asked_export, cell_text, no_export, sent_as
+from dashboard.web.tables import Table, asked_export, cell_text, no_export, sent_as
 
 
 class _Line:

@@ -24,7 +24,7 @@ from dashboard.webhooks import clock, endpoints, guard, signing
 from dashboard.webhooks.keeping import forget_old
 from dashboard.webhooks.models import Delivery, DeliveryState, Message
 from dashboard.webhooks.recording import record
-from tuning.clock import now_in
+from tuning.queue.clock import now_in
 
 logger = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from onnx import ModelProto
 
 from opatlas.errors import InvalidOperator
 from opatlas.identity import schema as schemas
+from opatlas.identity.admission.checks import check_shapes, check_step
+from opatlas.identity.admission.guards import check_before
 from opatlas.identity.bounds import MAX_NODES, refuse, shown
-from opatlas.identity.checks import check_shapes, check_step
 from opatlas.identity.explicit import make_explicit, prepare
-from opatlas.identity.guards import check_before
 from opatlas.identity.infer import infer, signature
 from opatlas.identity.lift import lift
 from opatlas.identity.operator import OPSET, Operator

@@ -17,7 +17,7 @@ from opatlas.identity.operator import Operator
 from opatlas.load.buffers import check_arrays, empty
 from opatlas.load.dtypes import extreme
 from opatlas.load.kernel import KernelFailed
-from opatlas.load.torch_ops.site import Site
+from opatlas.load.torch.ops.site import Site
 
 _ALIGNMENT = 64
 

@@ -10,7 +10,7 @@ from opatlas.load.kernel import Kernel
 from opatlas.load.manifest import Manifest
 
 _LOADERS = {
-    ".pt2": ("torch", "opatlas.load.package_torch"),  # torch._inductor.aoti_compile_and_package
+    ".pt2": ("torch", "opatlas.load.torch.package"),  # torch._inductor.aoti_compile_and_package
     ".stablehlo": ("jax", "opatlas.load.package_stablehlo"),  # jax.export.Exported.serialize
 }
 """Suffix → (distribution that the manifest must need, module with ``open_kernel(manifest, files)``).

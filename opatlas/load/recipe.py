@@ -49,11 +49,11 @@ ALLOWED: Mapping[tuple[str, str], Allowed] = {
 A recipe that names anything else is refused: a manifest must never choose what Python runs."""
 
 _LOADERS = {
-    "torch": "opatlas.load.torch_recipe",
+    "torch": "opatlas.load.torch.recipe",
     "onnxruntime": "opatlas.load.onnxruntime_recipe",
     "numpy": "opatlas.load.numpy_recipe",
 }
-_OWN_LOADERS = {("torch", "compile"): "opatlas.load.torch_compile"}
+_OWN_LOADERS = {("torch", "compile"): "opatlas.load.torch.compile"}
 
 
 def check_recipe(recipe: Mapping[str, Any] | None, threads: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from bench import sandbox, trials
 from bench.trials import Row
-from tuning.measure.sandbox import best_tier
+from tuning.measure.sandbox.tiers import best_tier
 
 
 def test_trials_are_counted_by_route_and_divided_by_time_and_cores() -> None:

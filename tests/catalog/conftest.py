@@ -14,8 +14,8 @@ from tests.catalog import making
 @pytest.fixture(autouse=True)
 def own_folders(settings: Any, tmp_path: Path) -> None:
     """Every test has its journal, its store, and what a process remembers to itself."""
-    from catalog.selectors import revoked
-    from catalog.services import journal
+    from catalog.best import revoked
+    from catalog.usage import journal
 
     journal.close()
     revoked.forget()
@@ -25,14 +25,14 @@ def own_folders(settings: Any, tmp_path: Path) -> None:
 
 @pytest.fixture
 def target(db: None) -> Any:
-    from catalog.services import register_target
+    from catalog.registry import register_target
 
     return register_target(making.TARGET)
 
 
 @pytest.fixture
 def setting(db: None) -> Any:
-    from catalog.services import register_setting
+    from catalog.registry import register_setting
 
     return register_setting(making.SETTING)
 
@@ -40,7 +40,7 @@ def setting(db: None) -> Any:
 @pytest.fixture
 def place_of(target: Any, setting: Any) -> Callable[[int], dict[str, Any]]:
     """``place_of(64)``: operator, target and setting rows for a Relu of that length."""
-    from catalog.services import register_operator
+    from catalog.registry import register_operator
 
     def place(length: int) -> dict[str, Any]:
         return {"operator": register_operator(making.relu(length)), "target": target, "setting": setting}
@@ -51,7 +51,7 @@ def place_of(target: Any, setting: Any) -> Callable[[int], dict[str, Any]]:
 @pytest.fixture
 def put(place_of: Callable[[int], dict[str, Any]]) -> Callable[..., Any]:
     """``put(64, "eager", 1.0)`` publishes a result for a Relu of that length."""
-    from catalog.services import publish
+    from catalog.best.publishing import publish
 
     def put_one(length: int, route: str, ratio: float, **changes: Any) -> Any:
         return publish(making.new_result(place_of(length), route, ratio, **changes))
@@ -62,7 +62,7 @@ def put(place_of: Callable[[int], dict[str, Any]]) -> Callable[..., Any]:
 @pytest.fixture
 def ask(target: Any, setting: Any, organisation: Any) -> Callable[..., Any]:
     """``ask(64, 128, …)`` looks Relus of these lengths up; options are LookupRequest's."""
-    from catalog.services import Asked, LookupRequest, lookup
+    from catalog.lookup.lookups import Asked, LookupRequest, lookup
 
     def ask_for(*lengths: int, related: tuple[int, ...] = (), with_graph: bool = True, **options: Any) -> Any:
         def asked(length: int) -> Asked:

@@ -42,7 +42,7 @@ def new_result(place: Any, route: str, ratio: float, **changes: Any) -> Any:
 
     ``changes``: spread (the interval's half-width as a share), candidate, kind, needs, versions, files, …
     """
-    from catalog.services import Evidence, NewResult
+    from catalog.best.publishing import Evidence, NewResult
 
     spread = changes.pop("spread", 0.01)
     candidate = changes.pop("candidate", {"call": route})

@@ -4,7 +4,10 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
-from catalog import models, services, synthetic
+from bench.seed import catalogue_command
+from bench.seed import implementations as synthetic
+from catalog import models
+from catalog.people.keys import authenticate
 from tests.catalog import making
 
 
@@ -16,7 +19,7 @@ def run(*arguments):
 
 def test_a_key_is_made_and_closed_by_command(db):
     text = run("create_api_key", "job", "--scopes", "lookup", "operate", "--organisation", "lab").strip()
-    key = services.authenticate(text)
+    key = authenticate(text)
     assert (key.organisation.name, key.scopes) == ("lab", ["lookup", "operate"])
     assert "revoked" in run("revoke_api_key", key.prefix)
     with pytest.raises(CommandError, match="No API key"):
@@ -40,7 +43,7 @@ class TestSeed:
         operators = [making.relu(n) for n in range(1, 8)]
         path = tmp_path / "operators.json"
         path.write_text(json.dumps([operator.to_json() for operator in operators]))
-        said = run("seed_catalogue", "--implementations", "101", "--operators", str(path))
+        said = run(catalogue_command.Command(), "--implementations", "101", "--operators", str(path))
         made = json.loads(said.strip().splitlines()[-1])
         assert models.Implementation.objects.count() == models.Best.objects.count() == 101
         answer = api_with(made["key"]).post(

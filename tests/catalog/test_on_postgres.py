@@ -4,12 +4,13 @@ import pytest
 
 from tests.services import once_more_on_postgres
 
+ROOMS = ("best", "lookup", "people", "rollups", "usage")
 GROUPS = {
     "api": ["tests/catalog/api"],
-    "services": ["tests/catalog/services"],
+    "rooms": [f"tests/catalog/{name}" for name in ROOMS],
     "the rest": [
         "tests/catalog",
-        *(f"--ignore=tests/catalog/{name}" for name in ("api", "services", "test_choosing.py")),
+        *(f"--ignore=tests/catalog/{name}" for name in ("api", *ROOMS, "test_choosing.py")),
         "tests/hostile/test_bad_lookups.py",
     ],
 }

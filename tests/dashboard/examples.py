@@ -165,8 +165,8 @@ def _rows_of(model: str, order: str = "pk", **names: str) -> Callable[[], dict[s
 
 
 def _unsubscribing() -> dict[str, Any] | None:
-    from dashboard.notifications import unsubscribing
     from dashboard.notifications.models import Subscription
+    from dashboard.notifications.subscribe import unsubscribing
 
     row = Subscription.objects.order_by("pk").first()
     return row and {"token": unsubscribing.path_for(row.user_id, [row.pk]).rstrip("/").rsplit("/", 1)[1]}
@@ -176,7 +176,7 @@ def _invitation() -> dict[str, Any] | None:
     from django.core import signing
 
     from catalog.models import Invitation
-    from catalog.services import people
+    from catalog.people import members as people
 
     row = Invitation.objects.filter(accepted_at=None, withdrawn_at=None).order_by("-pk").first()
     return row and {"token": signing.dumps({"invitation": row.nonce}, salt=people._SALT)}

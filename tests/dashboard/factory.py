@@ -16,9 +16,11 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from catalog import models as c
-from catalog.services import default_organisation, job_days, register_environment, withdraw
-from catalog.services.rollups import refresh_rollups
-from catalog.services.stale import mark_stale
+from catalog.best.withdrawing import withdraw
+from catalog.registry import default_organisation, register_environment
+from catalog.rollups.rollups import refresh_rollups
+from catalog.usage import job_days
+from catalog.usage.stale import mark_stale
 from tuning import models as t
 
 ROUTES = (

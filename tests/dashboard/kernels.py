@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from catalog import models as c
-from catalog.services import default_organisation
+from catalog.registry import default_organisation
 from tests.dashboard.factory import Factory
 from tuning.kernels import services
 from tuning.kernels.models import KernelEvaluation, KernelVersion, VersionState

@@ -18,21 +18,21 @@ from django.utils import timezone
 
 from catalog import models as c
 from catalog.figures.methods import METHODS
+from catalog.registry import register_operators
+from catalog.rollups.rollups import rebuild_rollups
 from catalog.selectors import detail
-from catalog.services.registry import register_operators
-from catalog.services.rollups import rebuild_rollups
 from catalog.sizes import BOUNDS_BYTES
 from catalog.timerange import TimeRange
 from catalog.viewing import NOBODY, Viewer
 from opatlas.identity.parse import parse_operator
 from tests.figures.traffic_rows import NOW, messy_traffic
 from tuning import models as t
-from tuning.measure.stats import timing
-from tuning.slices import _threads
+from tuning.explore.tuning_slices import _threads
+from tuning.explore.worth import About, Estimator, Past, family_of_slice, room_of
+from tuning.measure.timing.stats import timing
 from tuning.statistics import benefit, efforts, environments, methods, sides
 from tuning.statistics.methods import At, Fares
 from tuning.statistics.reasons import reason_of
-from tuning.worth import About, Estimator, Past, family_of_slice, room_of
 
 pytestmark = pytest.mark.django_db
 

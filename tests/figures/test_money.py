@@ -13,9 +13,10 @@ import pytest
 from django.db.models import Q
 
 from catalog import models as c
-from catalog import services
+from catalog.best.withdrawing import withdraw
 from catalog.figures.money import MONEY
 from catalog.timerange import TimeRange
+from catalog.usage.draining import drain_journal
 from dashboard.billing import accounts, rules, selectors
 from dashboard.billing.models import Account, Held, LedgerEntry, PriceRule
 from tests.catalog.conftest import ask, own_folders, place_of, put, setting, target  # noqa: F401
@@ -61,8 +62,8 @@ def mess(ask, put, organisation, django_user_model):  # noqa: F811
         accounts.move(tenants[0].pk, "EUR", accounts.Movement("refund", -4_321, "back", "t"))
         accounts.set_plan(tenants[2], "prepaid", None, 0, currency="EUR", by={"actor": "t"})
         ask(*range(1, 13), organisation=tenants[2], job="flat")
-        services.withdraw(c.Implementation.objects.filter(pk=revoked.implementation.pk), "wrong")
-    services.drain_journal()
+        withdraw(c.Implementation.objects.filter(pk=revoked.implementation.pk), "wrong")
+    drain_journal()
     rules.forget()
     yield [*tenants, quiet]
     rules.forget()

@@ -13,8 +13,8 @@ import pytest
 from catalog import models as c
 from catalog.figures.traffic import TRAFFIC
 from catalog.models import MissState
+from catalog.rollups.rollups import refresh_rollups
 from catalog.selectors import statistics, statistics_operators
-from catalog.services.rollups import refresh_rollups
 from catalog.timerange import TimeRange
 from catalog.viewing import Viewer
 from tests.figures.traffic_rows import NOW, messy_traffic

@@ -18,13 +18,13 @@ from catalog.figures.work import WORK
 from catalog.selectors import jobs
 from catalog.timerange import TimeRange
 from catalog.viewing import MAY, Viewer
-from dashboard.pages.work_tables import explorations_table
-from dashboard.selectors import running
+from dashboard.pages.work import running
+from dashboard.pages.work.tables import explorations_table
 from tests.figures.work_rows import Mess
 from tuning import ingest
 from tuning import models as t
 from tuning.conf import conf
-from tuning.decide import BYTES_PER_US, CALL_US, FLOPS_PER_US, GAIN, RELATED_SHARE
+from tuning.queue.decide import BYTES_PER_US, CALL_US, FLOPS_PER_US, GAIN, RELATED_SHARE
 from tuning.statistics import collecting, eta, queues
 from tuning.statistics import models as model_figures
 from tuning.statistics.rates import Rates, rates
@@ -267,7 +267,7 @@ def test_the_collect_queue_by_reason(mess: Mess, viewer: Viewer) -> None:
 
 def test_what_a_miss_is_worth(mess: Mess, monkeypatch: pytest.MonkeyPatch) -> None:
     figure("miss_worth")
-    from tuning import promote
+    from tuning.queue import promote
 
     monkeypatch.setattr(promote, "_gains", (-math.inf, {}))
     saved: dict[str, list[float]] = defaultdict(list)

@@ -7,7 +7,7 @@ import random
 from datetime import UTC, datetime, timedelta
 
 from catalog import models as c
-from catalog.services.stale import mark_stale
+from catalog.usage.stale import mark_stale
 
 NOW = datetime(2026, 11, 20, 15, 30, tzinfo=UTC)
 _ROUTES = (("eager", "library"), ("onednn", "library"), ("tvm", "compiler"), ("cpp", "manual"))

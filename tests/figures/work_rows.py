@@ -10,7 +10,7 @@ from typing import Any
 from django.utils import timezone
 
 from catalog import models as c
-from catalog.services import job_days
+from catalog.usage import job_days
 from tuning import models as t
 
 OP_TYPES = ("Conv", "MatMul", "Relu", "Add")

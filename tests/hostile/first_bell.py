@@ -20,7 +20,7 @@ def main() -> None:
 
     django.setup()
     from catalog import conf
-    from tuning.bell import bell
+    from tuning.doorbell.bell import bell
 
     raised: set[str] = set()
 

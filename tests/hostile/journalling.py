@@ -12,18 +12,20 @@ def main() -> None:
     import django
 
     django.setup()
-    from catalog import models, services
+    from catalog import models
+    from catalog.lookup.lookups import Asked, LookupRequest, lookup
+    from catalog.registry import default_organisation
 
     target, setting = models.Target.objects.get(), models.Setting.objects.get()
-    request = services.LookupRequest(
+    request = LookupRequest(
         target=target,
         setting=setting,
-        operators=[services.Asked(row.key) for row in models.Operator.objects.all()],
-        organisation=services.default_organisation(),
+        operators=[Asked(row.key) for row in models.Operator.objects.all()],
+        organisation=default_organisation(),
         job="killed",
     )
     print("ready", flush=True)
-    while services.lookup(request).hits:
+    while lookup(request).hits:
         sys.stdout.write("answered\n")
         sys.stdout.flush()
 

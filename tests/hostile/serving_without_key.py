@@ -28,14 +28,9 @@ from django.contrib.auth.models import User  # noqa: E402
 from django.test import Client  # noqa: E402
 
 import dashboard.wsgi  # noqa: E402, F401
-from catalog.services import (  # noqa: E402  # noqa: E402
-    create_api_key,
-    default_organisation,
-    publish,
-    register_operator,
-    register_setting,
-    register_target,
-)
+from catalog.best.publishing import publish  # noqa: E402
+from catalog.people.keys import create_api_key  # noqa: E402
+from catalog.registry import default_organisation, register_operator, register_setting, register_target  # noqa: E402
 from tests.catalog import making  # noqa: E402
 
 operator = making.relu(64)
@@ -82,7 +77,7 @@ client.force_login(User.objects.create_superuser("admin"))
 statuses += [client.get(path).status_code for path in ("/", "/operators/", f"/operators/{operator.key}/")]
 seen = len(opened)
 
-from tuning.signing import signing_key  # noqa: E402
+from tuning.explore.signing import signing_key  # noqa: E402
 
 signing_key()  # what a worker does: the hook does see it
 print(json.dumps({"statuses": statuses, "opened": seen, "opened_by_a_worker": len(opened)}))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.stack import Stack
+from dashboard.run.stack import Stack
 from tests.hostile.conftest import Deployment
 
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"

@@ -10,9 +10,11 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from catalog import models as c
-from catalog.services import audit, create_api_key, default_organisation, people
-from catalog.services.keys import SCOPES
-from catalog.services.rollups import refresh_rollups
+from catalog.people import audit
+from catalog.people import members as people
+from catalog.people.keys import SCOPES, create_api_key
+from catalog.registry import default_organisation
+from catalog.rollups.rollups import refresh_rollups
 from tests.dashboard.factory import Factory, full_catalogue
 from tests.dashboard.kernels import SUBMISSION
 from tuning import models as t

@@ -12,14 +12,15 @@ from django.utils import timezone
 
 from opatlas.identity import Setting, default_setting
 from tests.tuning import fakes
-from tuning import leader, promote, stopping
-from tuning.worker import Tools, WorkerProcess
+from tuning.queue import promote
+from tuning.worker import leader, stopping
+from tuning.worker.process import Tools, WorkerProcess
 
 
 @pytest.fixture
 def tenant_api(tenant: Any, api_with: Any) -> Any:
     """The tenant's client with the scopes lookup and operate."""
-    from catalog.services import create_api_key
+    from catalog.people.keys import create_api_key
 
     return api_with(create_api_key(tenant, "theirs", ["lookup", "operate"])[1])
 
@@ -27,7 +28,7 @@ def tenant_api(tenant: Any, api_with: Any) -> Any:
 @pytest.fixture(autouse=True)
 def fresh_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a process remembers between ticks, forgotten between tests; and no bell leaves the process."""
-    from tuning import bell
+    from tuning.doorbell import bell
 
     monkeypatch.setattr(leader, "_holder", None)
     monkeypatch.setattr(leader, "_rarely_at", 0.0)
@@ -42,7 +43,7 @@ def fresh_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def target_row(db: None) -> Any:
     """A target that a live worker serves."""
     from catalog.models import Target
-    from catalog.services import register_target
+    from catalog.registry import register_target
 
     row = register_target(fakes.TARGET)
     Target.objects.filter(pk=row.pk).update(served_until=timezone.now() + timedelta(minutes=5))
@@ -60,7 +61,7 @@ def make_miss(target_row: Any, setting: Setting) -> Callable[..., Any]:
     """``make_miss("Conv", size=64, calls=3, related=True)``: a row of the collect queue."""
     from catalog.models import Miss
     from catalog.models import Operator as OperatorRow
-    from catalog.services import register_setting
+    from catalog.registry import register_setting
 
     def make(op: str = "Relu", size: int = 1024, **columns: Any) -> Any:
         operator = fakes.operator(op, size)

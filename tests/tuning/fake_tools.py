@@ -6,7 +6,7 @@ FAKE_STEP_S is how long a build's timing takes; an ``Exp`` meets a route that ki
 from __future__ import annotations
 
 from tests.tuning.fakes import EAGER, TARGET, FakeLaboratory, FakeRoute
-from tuning import worker
+from tuning.worker import process as worker
 
 ROUTES = (
     EAGER,

@@ -22,7 +22,7 @@ from opatlas.identity import Node, Operator, Setting, Target, Value
 from opatlas.load import Manifest
 from tuning.measure.laboratory import Limits
 from tuning.measure.outcome import Outcome, Status, Timing
-from tuning.measure.sandbox import Tier
+from tuning.measure.sandbox.tiers import Tier
 from tuning.routes.base import Answer, Artifact, Budget, Candidate, No, Yes
 
 TARGET = Target(

@@ -128,16 +128,17 @@ def measuring(home: Path, database_url: str = "") -> Iterator[Live]:
 
 def look_up(*operators: Any, target: Target | None = None, setting: Setting | None = None) -> list[Any]:
     """What the lookup of a job answers, an operator a result; without ``target`` the job runs here."""
-    from catalog import services
+    from catalog.lookup.lookups import Asked, LookupRequest, lookup
+    from catalog.registry import default_organisation, register_setting, register_target
 
     target = target or detect_target()
-    request = services.LookupRequest(
-        target=services.register_target(target),
-        setting=services.register_setting(setting or default_setting(target.cores)),
-        operators=[services.Asked(operator.key, 1.0, operator) for operator in operators],
-        organisation=services.default_organisation(),
+    request = LookupRequest(
+        target=register_target(target),
+        setting=register_setting(setting or default_setting(target.cores)),
+        operators=[Asked(operator.key, 1.0, operator) for operator in operators],
+        organisation=default_organisation(),
     )
-    return list(services.lookup(request).results)
+    return list(lookup(request).results)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def own_folders(settings: Any, tmp_path: Path) -> None:
-    from catalog.services import journal
+    from catalog.usage import journal
 
     journal.close()
     settings.OPATLAS_HOME = tmp_path / "home"
@@ -50,7 +50,8 @@ def publish(target_row: Any) -> Callable[..., Any]:
     """``publish(report_row, "onednn", 2.0)``: a verified result for a model's operator."""
 
     def publish_one(row: ingest.Row, route: str, ratio: float, **changes: Any) -> Any:
-        from catalog.services import publish, register_setting
+        from catalog.best.publishing import publish
+        from catalog.registry import register_setting
 
         setting = register_setting(Setting(threads=2))
         operator = Operator.objects.get(pk=row.operator.pk)

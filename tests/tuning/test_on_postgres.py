@@ -10,9 +10,9 @@ from tests.services import once_more_on_postgres
 def test_rounds_and_environments_behave_the_same_on_postgres(private_postgres):
     told = once_more_on_postgres(
         private_postgres,
-        "tests/tuning/test_rounds.py",
-        "tests/tuning/test_environments.py",
-        "tests/tuning/test_environments_api.py",
-        "tests/tuning/test_promote.py",
+        "tests/tuning/queue/test_rounds.py",
+        "tests/tuning/environments/test_environments.py",
+        "tests/tuning/environments/test_api.py",
+        "tests/tuning/queue/test_promote.py",
     )
     assert "skipped" not in told

@@ -13,11 +13,12 @@ from rest_framework.views import APIView
 
 from catalog.api.authentication import key_of
 from catalog.api.describing import errors
+from catalog.best.served import scopes_of
 from catalog.errors import RequestError, Unknown
 from catalog.models import Target
-from catalog.services import scopes_of
 from catalog.viewing import OPERATE, viewer_of_key
-from tuning import declaring, environments, revalidation
+from tuning.environments import declaring, revalidation
+from tuning.environments import known as environments
 from tuning.models import Revalidation, Worker
 
 

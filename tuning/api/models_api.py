@@ -20,7 +20,7 @@ from catalog.api.describing import errors, query
 from catalog.api.parsers import parse_json
 from catalog.api.views.jobs import CoverageSerializer
 from catalog.errors import RequestError, TooLarge, Unknown
-from catalog.services import check_setting
+from catalog.registry import check_setting
 from opatlas import identity
 from tuning import ingest
 from tuning.management.commands.add_model import read_dims

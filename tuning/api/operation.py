@@ -1,4 +1,4 @@
-"""Operation of queues, explorations and misses over REST. Views validate, ``tuning.operating`` acts.
+"""Operation of queues, explorations and misses over REST. Views validate, ``tuning.queue.permissions`` acts.
 
 Whoever asks needs the scope ``operate``; a tenant's key steers its own private explorations, the host's all.
 """
@@ -14,9 +14,8 @@ from rest_framework.views import APIView
 
 from catalog.api.authentication import key_of
 from catalog.api.describing import errors
-from catalog.services.audit import note
+from catalog.people.audit import note
 from catalog.viewing import Viewer, viewer_of_key
-from tuning import operating
 from tuning.api.serializers import (
     BulkSerializer,
     DoneSerializer,
@@ -31,7 +30,8 @@ from tuning.api.serializers import (
     ReasonSerializer,
 )
 from tuning.api.views import found, queues_now
-from tuning.operating import Order
+from tuning.queue import permissions as operating
+from tuning.queue.permissions import Order
 from tuning.statistics.log import log
 
 

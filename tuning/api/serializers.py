@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from catalog.models import Miss
 from tuning.models import Exploration, Pause, Priority, State, Trial, Worker
-from tuning.operating import MAX_AT_ONCE, MISS_VERBS, VERBS
+from tuning.queue.permissions import MAX_AT_ONCE, MISS_VERBS, VERBS
 
 
 class _KeyedSerializer(serializers.ModelSerializer):  # type: ignore[type-arg]

@@ -26,10 +26,10 @@ from tuning.api.serializers import (
     TuningAccuracySerializer,
     WorkerSerializer,
 )
-from tuning.clock import now_in
 from tuning.conf import conf
+from tuning.explore.tuning_slices import tuning_accuracy
 from tuning.models import Exploration, Pause, State, Trial, Worker
-from tuning.slices import tuning_accuracy
+from tuning.queue.clock import now_in
 
 _OPERATOR = OpenApiParameter("operator", str, description="Only those of this operator key.")
 

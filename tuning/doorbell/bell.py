@@ -11,8 +11,7 @@ from collections.abc import Iterable
 # At the top, so that Celery is imported before there are threads: it and vine have subclasses of Callable
 # that name themselves when asked, and an isinstance(…, Callable) of another thread raises until they have
 # their name.
-from tuning.celery import BELL_EXPIRES_S
-from tuning.tasks import wake
+from tuning.celery import BELL_EXPIRES_S, WAKE, app
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +68,7 @@ class Bell:
 def _ring_now(capability: str) -> None:
     """Send one doorbell; logs when the broker cannot be reached."""
     try:
-        wake.apply_async(queue=capability, expires=BELL_EXPIRES_S, retry=False, ignore_result=True)
+        app.send_task(WAKE, queue=capability, expires=BELL_EXPIRES_S, retry=False, ignore_result=True)
     except Exception as error:  # whatever the broker's library raises: the work is safe in the database
         logger.warning("Could not ring %s (%s): the leader will ring again.", capability, error)
 

@@ -1,8 +1,8 @@
 """Declaring an environment: by people, by a command, or by the service itself; and going back.
 
-The bests of the route are served on, measured again in the background (:mod:`tuning.revalidation`), and
-replaced by what comes of it, better or worse. What had been measured in the environment before is seated at
-once.
+The bests of the route are served on, measured again in the background
+(:mod:`tuning.environments.revalidation`), and replaced by what comes of it, better or worse. What had been
+measured in the environment before is seated at once.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from catalog.best.standing import Place
+from catalog.best.withdrawing import restore_places
 from catalog.models import Best, DeclaredEnvironment, Environment, Implementation, Measurement, Target
-from catalog.services import Place, register_environment, restore_places
+from catalog.registry import register_environment
 from opatlas.errors import CallerError
 from tuning.conf import conf
-from tuning.environments import brought
+from tuning.environments.known import brought
 from tuning.models import Exploration, Revalidated, Revalidation, State, Verdict, Worker
-from tuning.promote import live_workers
-from tuning.rounds import ask_for_round
+from tuning.queue.promote import live_workers
+from tuning.queue.rounds import ask_for_round
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +42,8 @@ def declare(target: Target, route: str, environment: Environment, asked_by: str)
 
     What was measured in it before is seated at once: declaring the previous one rolls back without a
     measurement. The bests that were never measured in it are served on until they are, in the background
-    (:mod:`tuning.revalidation`). Where the route makes the default, every ratio is taken against it, so all
-    routes are measured again. None: it is declared already. Raises :class:`NotDeclared`.
+    (:mod:`tuning.environments.revalidation`). Where the route makes the default, every ratio is taken
+    against it, so all routes are measured again. None: it is declared already. Raises :class:`NotDeclared`.
     """
     _check_known(target, route)
     with transaction.atomic():

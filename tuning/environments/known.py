@@ -19,7 +19,7 @@ from django.db.models import Q
 from catalog.models import DeclaredEnvironment, Environment, Target
 from opatlas.identity.operator import canonical_json
 from tuning.models import Revalidated, Revalidation, Verdict, Worker
-from tuning.promote import live_workers
+from tuning.queue.promote import live_workers
 
 
 def digest_of(document: Mapping[str, Any]) -> str:

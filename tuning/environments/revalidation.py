@@ -10,12 +10,12 @@ from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, When, Wi
 from django.db.models.functions import Now, RowNumber
 
 from catalog import choosing
+from catalog.best.standing import Place, ratios_of
+from catalog.best.withdrawing import restore_places
 from catalog.choosing import Ratios
 from catalog.models import Best, Measurement
-from catalog.services import Place, restore_places
-from catalog.services.standing import ratios_of
 from tuning.models import Exploration, Revalidated, Revalidation, State, Trial, Verdict
-from tuning.rounds import ask_for_round
+from tuning.queue.rounds import ask_for_round
 from tuning.routes.base import Candidate
 
 ENDED = (State.DONE, State.UNSUPPORTED, State.DISCARDED, State.DEAD)

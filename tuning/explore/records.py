@@ -14,11 +14,11 @@ from pathlib import Path
 from catalog.models import SHARED
 from opatlas.identity import Operator
 from opatlas.identity.operator import canonical_json
+from tuning.explore.shop import Attempt, Slice
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import TuningRecord
 from tuning.routes.base import Candidate, Learning, Record, Route
 from tuning.routes.likeness import distance, family_of, features_of, sizes_of
-from tuning.shop import Attempt, Slice
 
 logger = logging.getLogger(__name__)
 

@@ -13,29 +13,22 @@ from typing import Any
 
 from django.db.models.functions import Coalesce, Now
 
+from catalog.best.artifacts import artifact_files, store_artifact
+from catalog.best.publishing import Evidence, NewResult, Paired, Published, publish
+from catalog.best.withdrawing import set_aside
 from catalog.choosing import MARGIN, Ratios, beats
 from catalog.models import Artifact as ArtifactRow
 from catalog.models import Best, Environment, Implementation
-from catalog.services import (
-    Evidence,
-    NewResult,
-    Paired,
-    Published,
-    artifact_files,
-    publish,
-    register_environment,
-    set_aside,
-    store_artifact,
-)
+from catalog.registry import register_environment
 from opatlas.identity.operator import canonical_json
 from opatlas.load import Manifest
-from tuning.claims import Claim
-from tuning.environments import declared_for, digest_of
-from tuning.knowledge import why_not_publish
+from tuning.environments.known import declared_for, digest_of
+from tuning.explore.knowledge import why_not_publish
+from tuning.explore.signing import signing_key
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Exploration, Trial
+from tuning.queue.claims import Claim
 from tuning.routes.base import Artifact, Candidate, Route
-from tuning.signing import signing_key
 
 WRONG = (Status.WRONG_RESULT, Status.NOT_FINITE, Status.WROTE_INPUT, Status.CHEATED)
 """What no accident explains: the candidate itself is not fit to be served."""

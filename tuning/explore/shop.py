@@ -15,14 +15,14 @@ from django.db.models import Q
 from django.utils import timezone
 
 from opatlas.identity import Operator, Setting, Target
-from tuning.claims import EVERYTHING, Claim, Held
 from tuning.conf import conf
-from tuning.knowledge import taught
+from tuning.explore.knowledge import taught
+from tuning.explore.results import Tried, candidate_digest, keep_trial
 from tuning.measure.laboratory import SUBMITTED, Bench, Laboratory, Limits
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Exploration, Stage, Trial
-from tuning.results import Tried, candidate_digest, keep_trial
-from tuning.rounds import routes_of
+from tuning.queue.claims import EVERYTHING, Claim, Held
+from tuning.queue.rounds import routes_of
 from tuning.routes.base import Artifact, Candidate, No, Route
 
 logger = logging.getLogger(__name__)

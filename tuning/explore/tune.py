@@ -8,7 +8,6 @@ reason said.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +15,18 @@ from django.db.models.functions import Now
 
 from catalog.models import Best
 from tuning.conf import conf
-from tuning.explore import NothingWorked, default_of, try_candidates
+from tuning.explore.candidates import NothingWorked, default_of
+from tuning.explore.contest import try_candidates
+from tuning.explore.plan import Plan, next_slice, plan_next
+from tuning.explore.records import keep_records, seed
+from tuning.explore.results import winner_of
+from tuning.explore.shop import Attempt, Slice
+from tuning.explore.tuning_slices import gained
 from tuning.measure.outcome import Outcome
-from tuning.models import Stage, State, TuningSlice
-from tuning.records import keep_records, seed
-from tuning.results import winner_of
-from tuning.routes.base import Candidate, Learning, Route, Tunable
-from tuning.shop import Attempt, Slice
-from tuning.slices import about_next, estimator, gained
-from tuning.worth import About, Expectation, hopeless_but_tried, not_worth, worth_us
+from tuning.models import State, TuningSlice
+from tuning.routes.base import Candidate, Learning, Route
 
 MOST_MEASURED = 3  # candidates of one slice that are measured: the search has ranked them by its own timing
-BUILDS_S = 5.0  # what building and measuring them adds to a slice's search, roughly
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The next slice: by which route, and what is expected of it."""
-
-    route: Route
-    about: About
-    expected: Expectation
-    best_us: float
-    calls: float
-
-    @property
-    def worth(self) -> float:
-        return worth_us(self.calls, self.best_us, self.expected.gain)
-
-    @property
-    def pointless(self) -> str:
-        """Why it should not be done; empty where it should."""
-        return not_worth(self.calls, self.best_us, self.expected, conf().tune_slice_s + BUILDS_S)
 
 
 def tune(work: Slice) -> dict[str, Any]:
@@ -76,34 +55,6 @@ def tune(work: Slice) -> dict[str, Any]:
     if slices >= work.row.max_tuning_slices:
         return _done(work, "", slices)
     return {"tuning_slices": slices, "error": "", **next_slice(work, slices)}
-
-
-def next_slice(work: Slice, slices: int = 0) -> dict[str, Any]:
-    """The exploration's columns when another slice of tuning may follow ``slices`` of them: queued at its
-    worth, or done, with the reason."""
-    plan = plan_next(work)
-    if plan is None:
-        return {"state": State.DONE, "reason": "No route on this worker can tune it.", "finished_at": Now()}
-    expected = {"expected_gain": round(plan.expected.gain, 6)}
-    reason = plan.pointless
-    if reason and not hopeless_but_tried(slices, work.row.operator.key):
-        untuned = {} if slices else {"stage": Stage.CONTEST, "max_tuning_slices": 0}
-        return {"state": State.DONE, "reason": reason[:500], "finished_at": Now(), **expected, **untuned}
-    return {"state": State.QUEUED, "worth": plan.worth, **expected}
-
-
-def plan_next(work: Slice) -> Plan | None:
-    """The slice from which most is expected, of all routes that can tune it here; None where none can."""
-    routes = [route for route in work.shop.routes if isinstance(route, Tunable) and not work.supports(route)]
-    best = winner_of(work.row)
-    if not routes or best is None:
-        return None
-    learnt = estimator()
-    plans = []
-    for route in routes:
-        about = about_next(work.row, route.name, best.median_us)
-        plans.append(Plan(route, about, learnt.expect(about), best.median_us, work.row.calls))
-    return max(plans, key=lambda plan: plan.expected.gain)
 
 
 def state_folder(work: Slice, route: Route) -> Path:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from django.db.models import QuerySet
 
 from catalog.models import Best, Measurement
+from tuning.explore.worth import About, Accuracy, Estimator, Past, accuracy, family_of_slice, room_of
 from tuning.models import Exploration, TuningSlice
-from tuning.worth import About, Accuracy, Estimator, Past, accuracy, family_of_slice, room_of
 
 _LEARNT_FROM = 2_000  # slices: the latest
 _JUDGED = 5_000

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tuning.measure.roofline import CLOCK_HZ, FLOPS_PER_CYCLE, L1_BYTES_PER_CYCLE
+from tuning.measure.judging.roofline import CLOCK_HZ, FLOPS_PER_CYCLE, L1_BYTES_PER_CYCLE
 
 PRIOR_GAIN = 0.08  # of a first slice, before anything was ever tuned
 PRIOR_DECAY = 0.6  # what is left of a slice's gain for the one after it

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from django.db.models import QuerySet
 
+from catalog.best.withdrawing import withdraw
 from catalog.models import Implementation
 from catalog.models import Operator as OperatorRow
-from catalog.services.withdrawing import withdraw
 from opatlas.identity import Operator
 from opatlas.identity.operator import canonical_json
 from tuning.kernels.models import KernelVersion, VersionState

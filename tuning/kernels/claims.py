@@ -9,10 +9,10 @@ from typing import Any
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
-from tuning.claims import StaleLease
-from tuning.clock import now_in
 from tuning.conf import conf
 from tuning.kernels.models import EvaluationState, KernelEvaluation
+from tuning.queue.claims import StaleLease
+from tuning.queue.clock import now_in
 
 logger = logging.getLogger(__name__)
 

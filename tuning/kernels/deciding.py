@@ -8,13 +8,13 @@ from django.utils import timezone
 
 from catalog.errors import RequestError
 from catalog.viewing import APPROVE, viewer_of
-from tuning.bell import bell
+from tuning.doorbell.bell import bell
 from tuning.kernels.binding import withdraw_version
 from tuning.kernels.models import KernelVersion, VersionState
 from tuning.kernels.planning import matching_explorations
 from tuning.kernels.states import NotAllowed, NotInThatState, move
 from tuning.models import Exploration, Stage, State
-from tuning.rounds import ask_for_round
+from tuning.queue.rounds import ask_for_round
 
 PERMISSION = "kernels.decide"
 MOST_REASON = 500

@@ -18,9 +18,9 @@ from django.db.models.functions import Now
 
 from catalog.models import SHARED, Best
 from opatlas.identity import Operator, Setting
-from tuning import scratch
-from tuning.claims import StaleLease
-from tuning.clock import DATABASE_GONE
+from tuning.explore import scratch
+from tuning.explore.results import artifact_from_catalogue, usable
+from tuning.explore.shop import Shop, Stopping
 from tuning.kernels import claims
 from tuning.kernels.binding import submitted_kernel
 from tuning.kernels.claims import MAX_TRIES, EvaluationClaim
@@ -28,11 +28,11 @@ from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelVersi
 from tuning.kernels.states import move
 from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import Outcome, Status
-from tuning.measure.sandbox import package_root
+from tuning.measure.sandbox.tiers import package_root
 from tuning.models import Stage, Trial
-from tuning.results import artifact_from_catalogue, usable
+from tuning.queue.claims import StaleLease
+from tuning.queue.clock import DATABASE_GONE
 from tuning.routes.base import Artifact, Candidate, Route
-from tuning.shop import Shop, Stopping
 
 logger = logging.getLogger(__name__)
 

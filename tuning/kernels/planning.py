@@ -9,9 +9,9 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from catalog.models import SHARED, Target
-from catalog.services import register_setting
+from catalog.registry import register_setting
 from opatlas import identity
-from tuning.bell import bell
+from tuning.doorbell.bell import bell
 from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelVersion, VersionState
 from tuning.models import Exploration
 from tuning.routes.manual.cpp import missing_features

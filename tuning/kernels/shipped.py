@@ -9,7 +9,7 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from catalog.models import Organisation
-from catalog.services import default_organisation
+from catalog.registry import default_organisation
 from tuning.kernels.deciding import approve, may_decide
 from tuning.kernels.models import KernelVersion, VersionState
 from tuning.kernels.states import NotInThatState

@@ -10,19 +10,19 @@ from typing import Any
 
 from opatlas.errors import OpatlasError
 from opatlas.identity import Setting, Target
-from tuning.measure.afresh import must_compute_afresh
-from tuning.measure.caches import CacheFlusher
-from tuning.measure.lock import MachineLock
+from tuning.measure.judging.reference import methods
+from tuning.measure.judging.roofline import floor_us
 from tuning.measure.outcome import Outcome, Status, Timing
-from tuning.measure.process import Bounds, ChildFailed
-from tuning.measure.reference import methods
-from tuning.measure.roofline import floor_us
+from tuning.measure.recomputation import must_compute_afresh
+from tuning.measure.sandbox.process import Bounds, ChildFailed
+from tuning.measure.sandbox.zygote import Zygote
 from tuning.measure.specimen import BUFFERS, ReferenceAnswers, Specimen
-from tuning.measure.stats import pool
-from tuning.measure.stats import timing as timing_of
 from tuning.measure.subject import Subject
-from tuning.measure.timer import CONFIRM, CONTEST, DEFAULT_ALONE, Effort, race
-from tuning.measure.zygote import Zygote
+from tuning.measure.timing.caches import CacheFlusher
+from tuning.measure.timing.lock import MachineLock
+from tuning.measure.timing.stats import pool
+from tuning.measure.timing.stats import timing as timing_of
+from tuning.measure.timing.timer import CONFIRM, CONTEST, DEFAULT_ALONE, Effort, race
 from tuning.routes.base import Artifact
 
 REFERENCE_S = 30.0

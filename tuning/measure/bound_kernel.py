@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from opatlas.load.kernel import KernelFailed
-from tuning.measure.guard import Edge, Fence, float_state, perturb_heap
-from tuning.measure.shared import Slot, aligned_empty, roll_into
+from tuning.measure.judging.guard import Edge, Fence, float_state, perturb_heap
+from tuning.measure.shared_tensors import Slot, aligned_empty, roll_into
 
 
 class BoundKernel:

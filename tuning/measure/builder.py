@@ -11,10 +11,10 @@ from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
-from tuning.measure import wire
 from tuning.measure.outcome import Outcome, Status
-from tuning.measure.process import Bounds, Child, ChildFailed
-from tuning.measure.zygote import Zygote
+from tuning.measure.sandbox import wire
+from tuning.measure.sandbox.process import Bounds, Child, ChildFailed
+from tuning.measure.sandbox.zygote import Zygote
 from tuning.routes.base import Artifact, Candidate, Route
 
 TUNING_MARGIN_S = 20.0

@@ -20,15 +20,16 @@ from types import TracebackType
 from opatlas.errors import LoadError
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
-from tuning.measure import procfs, sandbox
+from tuning.measure import procfs
 from tuning.measure.bench import Bench, DeadBench, Equipment, Limits, open_bench
 from tuning.measure.builder import build_here, build_in_child, request_for, tune_in_child
-from tuning.measure.caches import CacheFlusher
-from tuning.measure.lock import MachineLock
 from tuning.measure.outcome import Outcome, Status
-from tuning.measure.process import ChildFailed
+from tuning.measure.sandbox import tiers as sandbox
+from tuning.measure.sandbox.process import ChildFailed
+from tuning.measure.sandbox.zygote import Zygote
 from tuning.measure.specimen import Specimen, needed_bytes
-from tuning.measure.zygote import Zygote
+from tuning.measure.timing.caches import CacheFlusher
+from tuning.measure.timing.lock import MachineLock
 from tuning.routes.base import Artifact, Candidate, Learning, Record, Route, Tunable
 
 log = logging.getLogger(__name__)
@@ -46,9 +47,9 @@ PRELOAD: Mapping[str, tuple[str, ...]] = {
     "xla": ("numpy", "jax", *_MEASURING),
     "library": (
         *("numpy", "onnx", "torch", "onnxruntime"),
-        *(*_MEASURING, "opatlas.load.torch_recipe", "opatlas.load.onnxruntime_recipe"),
-        *("opatlas.load.numpy_recipe", "opatlas.load.numpy_arrays", "opatlas.load.torch_variants"),
-        *("tuning.routes.registry", "tuning.measure.reference"),
+        *(*_MEASURING, "opatlas.load.torch.recipe", "opatlas.load.onnxruntime_recipe"),
+        *("opatlas.load.numpy_recipe", "opatlas.load.numpy_arrays", "opatlas.load.torch.variants"),
+        *("tuning.routes.registry", "tuning.measure.judging.reference"),
     ),
 }
 """What a zygote imports beside its routes' ``preload``. ``native`` runs compiled candidates: it shares

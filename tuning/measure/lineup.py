@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 from tuning.measure.bench import Bench, Limits
 from tuning.measure.outcome import Outcome, Status
-from tuning.measure.process import ChildFailed
+from tuning.measure.sandbox.process import ChildFailed
 from tuning.measure.subject import Subject
-from tuning.measure.timer import Effort, race
+from tuning.measure.timing.timer import Effort, race
 from tuning.routes.base import Artifact
 
 DEFAULT_MAY_BREAK = 3  # times

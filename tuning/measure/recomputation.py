@@ -12,10 +12,10 @@ import secrets
 import time
 
 from tuning.measure.outcome import Status
-from tuning.measure.process import ChildFailed
-from tuning.measure.quiet import Turn
+from tuning.measure.sandbox.process import ChildFailed
 from tuning.measure.specimen import BUFFERS
 from tuning.measure.subject import Subject
+from tuning.measure.timing.quiet import Turn
 
 FRESH_RATIO = 2.5
 """Fresh inputs lie in the copying core's cache only, and branches on them are not learnt by heart: an honest

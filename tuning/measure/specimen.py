@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from opatlas.identity import Operator, Setting, describe
-from tuning.measure.domains import domains
-from tuning.measure.inputs import DISTRIBUTIONS, make_constants, make_runtime
-from tuning.measure.shared import Planner, SharedMemory, Slot, roll_into
-from tuning.measure.tolerance import tolerance
+from tuning.measure.judging.domains import domains
+from tuning.measure.judging.inputs import DISTRIBUTIONS, make_constants, make_runtime
+from tuning.measure.judging.tolerance import tolerance
+from tuning.measure.shared_tensors import Planner, SharedMemory, Slot, roll_into
 
 BUFFERS = 2
 """Runs alternate between this many bound copies of the runtime inputs."""

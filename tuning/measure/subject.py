@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from tuning.measure import procfs
-from tuning.measure.check import compare
-from tuning.measure.conduct import GROWTH_BYTES, Conduct, code_changed
+from tuning.measure.judging.check import compare
+from tuning.measure.judging.process_state import GROWTH_BYTES, Conduct, code_changed
 from tuning.measure.outcome import Outcome, Status
-from tuning.measure.process import Bounds, Child, ChildFailed
+from tuning.measure.sandbox.process import Bounds, Child, ChildFailed
+from tuning.measure.sandbox.zygote import Zygote
 from tuning.measure.specimen import BUFFERS, Answers, Specimen
-from tuning.measure.timer import Runner
-from tuning.measure.zygote import Zygote
+from tuning.measure.timing.timer import Runner
 from tuning.routes.base import Artifact
 
 HOPELESS_RATIO, HOPELESS_S = 30.0, 0.5

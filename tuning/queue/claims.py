@@ -17,9 +17,9 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
 from catalog.models import Best, Miss, MissState
-from tuning.clock import now_in
 from tuning.conf import conf
 from tuning.models import Exploration, Stage, State
+from tuning.queue.clock import now_in
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def claim(
     """Take a pack of the best explorations that wait, all of one stage; empty when none waits.
 
     ``owner`` names the worker process; ``workers`` is how many live ones share this target's work; ``reach``
-    (``tuning.environments``) leaves out what this worker's versions can say nothing about.
+    (``tuning.environments.known``) leaves out what this worker's versions can say nothing about.
     """
     rows = claimable(target_id, reach)
     if not tuning:

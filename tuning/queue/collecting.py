@@ -6,11 +6,11 @@ from django.db import transaction
 
 from catalog.errors import RequestError
 from catalog.models import Miss, MissState
-from tuning.bell import bell
-from tuning.decide import Decision, worth_us
+from tuning.doorbell.bell import bell
 from tuning.models import Priority
-from tuning.promote import gains_by_type, promote_decided, quick_ask_of
-from tuning.queues import NotPossible
+from tuning.queue.decide import Decision, worth_us
+from tuning.queue.promote import gains_by_type, promote_decided, quick_ask_of
+from tuning.queue.steering import NotPossible
 
 UNDECIDED = (MissState.WAITING, MissState.POSTPONED)
 EXPLORABLE = (*UNDECIDED, MissState.DISCARDED, MissState.UNSUPPORTED, MissState.FAILED)

@@ -8,8 +8,8 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from tuning.clock import now_in
 from tuning.models import Lease
+from tuning.queue.clock import now_in
 
 
 class Holder:

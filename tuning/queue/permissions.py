@@ -16,8 +16,9 @@ from catalog.errors import RequestError, Unknown
 from catalog.models import Miss
 from catalog.viewing import OPERATE, Viewer
 from opatlas.errors import CallerError
-from tuning import collecting, queues
 from tuning.models import Exploration, Pause
+from tuning.queue import collecting
+from tuning.queue import steering as queues
 
 VERBS = ("pause", "resume", "retry", "discard", "prioritise")
 MISS_VERBS = ("explore", "discard")

@@ -16,11 +16,11 @@ from django.utils import timezone
 
 from catalog.models import Best, Miss, MissState, Target
 from opatlas.identity import Operator
-from tuning.clock import now_in
 from tuning.conf import conf
-from tuning.decide import Ask, Decision, Situation, decide, priority_of, worth_us
 from tuning.measure.specimen import needed_bytes
 from tuning.models import Exploration, Pause, Stage, State, Worker
+from tuning.queue.clock import now_in
+from tuning.queue.decide import Ask, Decision, Situation, decide, priority_of, worth_us
 
 MEMORY_SHARE = 0.5
 """Share of a worker's memory that one operator's measurement may take (``Laboratory.bench`` refuses more)."""

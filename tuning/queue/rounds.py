@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
-from tuning.bell import bell
+from tuning.doorbell.bell import bell
 from tuning.models import Exploration, Stage, State, Trial
 
 ENDED_WELL = (State.DONE, State.UNSUPPORTED)

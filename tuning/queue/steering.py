@@ -10,9 +10,9 @@ from django.db.models.functions import Now
 
 from catalog.models import Miss, MissState
 from opatlas.errors import CallerError
-from tuning.bell import bell
-from tuning.claims import settle_miss
+from tuning.doorbell.bell import bell
 from tuning.models import Exploration, Pause, Priority, Stage, State
+from tuning.queue.claims import settle_miss
 
 EVERYTHING = "*"
 

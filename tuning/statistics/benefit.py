@@ -15,9 +15,9 @@ from django.utils import timezone
 
 from catalog.models import LookupTally, Operator
 from tuning.conf import conf
+from tuning.explore.tuning_slices import estimator
+from tuning.explore.worth import LEAST_GAIN, About, Estimator, family_of_slice, room_of
 from tuning.models import Exploration, State, TuningSlice
-from tuning.slices import estimator
-from tuning.worth import LEAST_GAIN, About, Estimator, family_of_slice, room_of
 
 if TYPE_CHECKING:
     from catalog.viewing import Viewer
@@ -166,7 +166,7 @@ def _seconds(route: str) -> list[float]:
 
 
 def _about(row: Exploration, route: str, best_us: float, done: Sequence[tuple]) -> About:
-    """The next slice, as ``tuning.slices.about_next`` sees it, from rows that are here already."""
+    """The next slice, as ``tuning_slices.about_next`` sees it, from rows that are here already."""
     operator, threads = row.operator, int(str(row.setting.description.get("threads", 1)))
     room = room_of(best_us, operator.flops, operator.bytes_moved, threads)
     number = sum(name == route for name, *_ in done)

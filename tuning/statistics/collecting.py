@@ -9,8 +9,8 @@ from datetime import datetime
 from django.db.models import Count, Max, Min, Q, QuerySet
 
 from catalog.models import Miss, MissState
-from tuning.decide import worth_us
-from tuning.promote import gains_by_type, quick_ask_of
+from tuning.queue.decide import worth_us
+from tuning.queue.promote import gains_by_type, quick_ask_of
 
 IDLE = (
     MissState.WAITING,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Q
 
-from tuning.clock import now_in
 from tuning.conf import conf
 from tuning.models import Exploration, Pause, Stage, State, Worker
+from tuning.queue.clock import now_in
 from tuning.statistics.rates import Pace, Rates
 
 

@@ -11,9 +11,9 @@ from typing import Any
 from django.db.models import CharField, Count, F, Func, Min, Q, QuerySet, Sum
 from django.db.models.functions import Greatest
 
-from tuning.clock import now_in
 from tuning.conf import conf
 from tuning.models import Exploration, Pause, Priority, Stage, State, Worker
+from tuning.queue.clock import now_in
 from tuning.statistics.rates import Rates
 
 HOURS = 24

@@ -7,9 +7,9 @@ from datetime import datetime
 
 from catalog.models import Miss, MissState
 from catalog.viewing import Viewer
-from tuning.clock import now_in
 from tuning.conf import conf
 from tuning.models import Worker
+from tuning.queue.clock import now_in
 from tuning.statistics.queues import lanes
 
 

@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 from django.db.models import Q
 from django.utils import timezone
 
-from tuning import environments, models
+from tuning import models
 from tuning.conf import conf
+from tuning.environments import known as environments
 from tuning.statistics.rates import Rates, name_of
 
 _ORDER = {"alive": 0, "silent": 1, "stopped": 2}

@@ -13,7 +13,7 @@ from celery import signals
 from celery.platforms import SecurityWarning
 from kombu import Queue
 
-from tuning import stopping
+from tuning.worker import stopping
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ _PR_SET_PDEATHSIG = 1
 @signals.celeryd_init.connect
 def choose_queue(sender: str, instance: Any, conf: Any, options: dict[str, Any], **kwargs: Any) -> None:
     """Serve the queue of this machine's capability, unless ``-Q`` names others."""
-    from tuning import worker
+    from tuning.worker import process as worker
 
     os.environ["OPATLAS_WORKER_NAME"] = f"{sender}#{os.getpid()}"
     if not options.get("queues"):
@@ -42,7 +42,7 @@ def choose_queue(sender: str, instance: Any, conf: Any, options: dict[str, Any],
 @signals.worker_process_init.connect
 def start(**kwargs: Any) -> None:
     """In the pool child, before it says that it is up: become a worker."""
-    from tuning.worker import start_worker
+    from tuning.worker.process import start_worker
 
     _outlive_the_forking_thread()
     # Ctrl-C in a terminal reaches every process: the main one tells us what to do about it.
@@ -53,7 +53,7 @@ def start(**kwargs: Any) -> None:
 @signals.worker_process_shutdown.connect
 def stop(**kwargs: Any) -> None:
     """In the pool child, as its last act: give everything back."""
-    from tuning.worker import stop_worker
+    from tuning.worker.process import stop_worker
 
     stop_worker()
 

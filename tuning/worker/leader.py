@@ -9,18 +9,18 @@ from datetime import timedelta
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from catalog.services import drain_journal
-from tuning import claims
-from tuning.bell import bell
-from tuning.clock import now_in
+from catalog.usage.draining import drain_journal
 from tuning.conf import conf
-from tuning.declaring import follow_workers
+from tuning.doorbell.bell import bell
+from tuning.environments.declaring import follow_workers
+from tuning.environments.revalidation import settle
 from tuning.kernels.claims import waiting as waiting_evaluations
-from tuning.leases import Holder
 from tuning.models import Exploration, Pause, State, Worker
-from tuning.promote import promote_misses, reweigh_asked_again
-from tuning.revalidation import settle
-from tuning.rounds import begin_rounds
+from tuning.queue import claims
+from tuning.queue.clock import now_in
+from tuning.queue.leases import Holder
+from tuning.queue.promote import promote_misses, reweigh_asked_again
+from tuning.queue.rounds import begin_rounds
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 
 from django.db import DatabaseError, close_old_connections
 
-from tuning import claims
-from tuning.claims import Held, StaleLease
 from tuning.conf import conf
+from tuning.queue import claims
+from tuning.queue.claims import Held, StaleLease
 
 logger = logging.getLogger(__name__)
 

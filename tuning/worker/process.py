@@ -25,21 +25,24 @@ from django.db.models.functions import Now
 
 from catalog.context import saying
 from catalog.models import Target as TargetRow
-from catalog.services import register_target
+from catalog.registry import register_target
 from opatlas.identity import Operator, Setting, Target, detect_target
-from tuning import claims, descendants, environments, leader, scratch, stopping
-from tuning.claims import Claim, Held
-from tuning.clock import DATABASE_GONE, now_in
 from tuning.conf import conf
-from tuning.explore import run_slice
-from tuning.keeper import Keeper
+from tuning.environments import known as environments
+from tuning.explore import scratch
+from tuning.explore.run import run_slice
+from tuning.explore.shop import Shop, Stopping
 from tuning.measure.laboratory import Laboratory
 from tuning.models import Pause, Worker
-from tuning.promote import live_workers, promote_misses
-from tuning.rounds import begin_rounds
+from tuning.queue import claims
+from tuning.queue.claims import Claim, Held
+from tuning.queue.clock import DATABASE_GONE, now_in
+from tuning.queue.promote import live_workers, promote_misses
+from tuning.queue.rounds import begin_rounds
 from tuning.routes import registry
 from tuning.routes.base import Candidate, No, Route
-from tuning.shop import Shop, Stopping
+from tuning.worker import descendants, leader, stopping
+from tuning.worker.lease_keeper import Keeper
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,9 @@ from catalog import models
 from catalog.api.authentication import key_of
 from catalog.api.describing import errors, query
 from catalog.errors import RequestError, Unknown
-from catalog.selectors import audited
-from catalog.services import SCOPES, audit, create_api_key, people, revoke_api_key
+from catalog.people import audit, audited
+from catalog.people import members as people
+from catalog.people.keys import SCOPES, create_api_key, revoke_api_key
 from catalog.timerange import RANGES, parse_range
 from catalog.viewing import viewer_of_key
 

@@ -18,11 +18,11 @@ from catalog.api.authentication import key_of
 from catalog.api.describing import errors, header, path
 from catalog.api.files import send_file
 from catalog.api.serializers import ArtifactSerializer, SignerSerializer
+from catalog.best.artifacts import file_path
+from catalog.best.served import scopes_of
 from catalog.charging import check_artifact
 from catalog.errors import Unknown
 from catalog.selectors import known
-from catalog.selectors.served import scopes_of
-from catalog.services.artifacts import file_path
 from catalog.viewing import viewer_of_key
 
 _SHA256 = path("sha256", "^[0-9a-f]{64}$", "The artifact's address.")

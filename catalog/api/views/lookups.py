@@ -15,12 +15,12 @@ from catalog.api.authentication import key_of
 from catalog.api.describing import errors, path, query
 from catalog.api.parsers import BoundedJSONParser
 from catalog.api.serializers import BestAnswerSerializer, LookupAnswerSerializer, LookupRequestSerializer
+from catalog.best.revoked import Revocations, recently_revoked
+from catalog.best.served import Accepts, scopes_of
 from catalog.errors import RequestError
+from catalog.lookup.lookups import Asked, LookupRequest, lookup
 from catalog.models import ApiKey
 from catalog.selectors import known
-from catalog.selectors.revoked import Revocations, recently_revoked
-from catalog.selectors.served import Accepts, scopes_of
-from catalog.services.lookups import Asked, LookupRequest, lookup
 
 
 class LookupView(APIView):

@@ -19,11 +19,11 @@ from catalog import models
 from catalog.api import serializers
 from catalog.api.authentication import key_of
 from catalog.api.describing import errors, path, query
+from catalog.best.served import scopes_of
+from catalog.best.withdrawing import withdraw
 from catalog.charging import charging, check_not_withheld
 from catalog.errors import RequestError
 from catalog.selectors import known
-from catalog.selectors.served import scopes_of
-from catalog.services.withdrawing import withdraw
 from catalog.viewing import APPROVE, viewer_of_key
 
 _NAME = re.compile(r"[A-Za-z0-9_.+]{1,100}")

@@ -7,8 +7,10 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from catalog import models, services
+from catalog import models
 from catalog.errors import RequestError
+from catalog.people.keys import SCOPES, create_api_key
+from catalog.registry import default_organisation
 
 
 class Command(BaseCommand):
@@ -16,15 +18,13 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", help="what the key is for")
-        parser.add_argument(
-            "--scopes", nargs="+", default=["lookup"], help=f"of: {', '.join(services.SCOPES)}"
-        )
+        parser.add_argument("--scopes", nargs="+", default=["lookup"], help=f"of: {', '.join(SCOPES)}")
         parser.add_argument("--organisation", default="", help="its owner; made if it does not exist")
         parser.add_argument("--user", default="", help="whose key it is: submitting and approving need one")
         parser.add_argument("--max-queued-misses", type=int, default=10_000)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        owner = services.default_organisation()
+        owner = default_organisation()
         if options["organisation"]:
             owner = models.Organisation.objects.get_or_create(name=options["organisation"][:200])[0]
         user = User.objects.filter(username=options["user"]).first() if options["user"] else None
@@ -33,7 +33,7 @@ class Command(BaseCommand):
                 f"There is no user {options['user']!r}: manage.py createsuperuser makes the first."
             )
         try:
-            key, text = services.create_api_key(
+            key, text = create_api_key(
                 owner,
                 options["name"],
                 options["scopes"],

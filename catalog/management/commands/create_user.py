@@ -10,9 +10,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
-from catalog import models, services
+from catalog import models
 from catalog.errors import RequestError
-from catalog.services import audit, people
+from catalog.people import audit
+from catalog.people import members as people
+from catalog.registry import default_organisation
 
 
 class Command(BaseCommand):
@@ -28,7 +30,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, username: str, **options: Any) -> None:
         given = getpass.getpass() if options["ask"] else os.environ.get("OPATLAS_PASSWORD", "")
         password = given or secrets.token_urlsafe(16)
-        owner = services.default_organisation()
+        owner = default_organisation()
         try:
             with transaction.atomic():
                 if options["organisation"]:

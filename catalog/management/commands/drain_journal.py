@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import close_old_connections
 
-from catalog.services import drain_journal
+from catalog.usage.draining import drain_journal
 
 
 class Command(BaseCommand):

@@ -6,9 +6,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from catalog import models, services
+from catalog import models
 from catalog.errors import RequestError
-from catalog.services import audit, people
+from catalog.people import audit
+from catalog.people import members as people
+from catalog.registry import default_organisation
 
 
 class Command(BaseCommand):
@@ -21,7 +23,7 @@ class Command(BaseCommand):
         parser.add_argument("--url", default="http://127.0.0.1:8000", help="where the service is")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        owner = services.default_organisation()
+        owner = default_organisation()
         try:
             if options["organisation"]:
                 name = options["organisation"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from catalog.services.rollups import rebuild_rollups
+from catalog.rollups.rollups import rebuild_rollups
 
 
 class Command(BaseCommand):

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from catalog.services.rekeying import rekey_operators
+from catalog.lookup.rekeying import rekey_operators
 
 
 class Command(BaseCommand):

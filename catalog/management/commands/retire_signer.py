@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from catalog.best.signers import retire_signer
 from catalog.errors import RequestError
-from catalog.services.signers import retire_signer
 
 
 class Command(BaseCommand):

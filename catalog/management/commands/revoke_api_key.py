@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from catalog import services
 from catalog.errors import RequestError
+from catalog.people.keys import revoke_api_key
 
 
 class Command(BaseCommand):
@@ -18,7 +18,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            key = services.revoke_api_key(options["prefix"])
+            key = revoke_api_key(options["prefix"])
         except RequestError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(f"{key} is revoked since {key.revoked_at:%Y-%m-%d %H:%M:%S} UTC.")

@@ -12,7 +12,7 @@ from catalog.viewing import BILL, Viewer
 
 
 def viewer_of(request: HttpRequest) -> Viewer:
-    viewer: Any = request.viewer  # type: ignore[attr-defined]  # dashboard.middleware puts it there
+    viewer: Any = request.viewer  # type: ignore[attr-defined]  # dashboard.project.middleware puts it there
     return viewer
 
 
@@ -42,7 +42,7 @@ def organisation_or_404(request: HttpRequest, pk: int) -> Organisation:
 
 def by(request: HttpRequest) -> dict[str, Any]:
     """Who does it, as the audit log takes it: the services write it down, so the middleware need not."""
-    from catalog.services import audit
+    from catalog.people import audit
 
     audit.note(request, skip=True)
     return {"user": request.user, "request": request}

@@ -16,11 +16,11 @@ from catalog.errors import RequestError
 from catalog.models import Organisation
 from catalog.timerange import RANGES
 from dashboard.billing import accounts, selectors
+from dashboard.billing import charts as money_charts
 from dashboard.billing.forms import CreditForm, PlanForm, units
 from dashboard.billing.pages import access, tables
-from dashboard.charts import money as money_charts
-from dashboard.ranges import range_of
-from dashboard.tables import Table, exported
+from dashboard.web.ranges import range_of
+from dashboard.web.tables import Table, exported
 
 _RANGES = [name for name in RANGES if name != "24h"]
 
@@ -90,7 +90,7 @@ def _one(request: HttpRequest, organisation: Organisation, status: int = 200, **
             "credit_limit": units(account.credit_limit_micros),
         }
         context |= {"credit_form": CreditForm(), "plan_form": PlanForm(initial=plan)}
-    return render(request, "billing.html", context | forms, status=status)
+    return render(request, "billing/billing.html", context | forms, status=status)
 
 
 def _all(request: HttpRequest) -> HttpResponse:
@@ -100,7 +100,7 @@ def _all(request: HttpRequest) -> HttpResponse:
     if (answer := exported(request, *shown, every, prices)) is not None:
         return answer
     context |= {"organisations": every, "prices": prices, "runs": access.runs(request)}
-    return render(request, "billing_all.html", context)
+    return render(request, "billing/billing_all.html", context)
 
 
 @require_POST

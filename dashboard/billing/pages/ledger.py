@@ -11,8 +11,8 @@ from catalog.models import Method, Organisation
 from dashboard.billing import selectors
 from dashboard.billing.models import Kind
 from dashboard.billing.pages import access, tables
-from dashboard.ranges import range_of
-from dashboard.tables import exported
+from dashboard.web.ranges import range_of
+from dashboard.web.tables import exported
 
 PAGE_SIZE = 50
 MOST_EXPORTED = 100_000
@@ -46,7 +46,7 @@ def ledger(request: HttpRequest) -> HttpResponse:
         "older": rows[PAGE_SIZE - 1].pk if len(rows) > PAGE_SIZE else None,
         "most_exported": MOST_EXPORTED,
     }
-    return render(request, "ledger.html", context)
+    return render(request, "billing/ledger.html", context)
 
 
 def _filters(request: HttpRequest) -> tuple[selectors.LedgerFilters, object]:

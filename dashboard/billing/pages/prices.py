@@ -18,7 +18,7 @@ from dashboard.billing.models import PriceRule
 from dashboard.billing.pages import access, tables
 from dashboard.billing.preview import preview
 from dashboard.billing.rules import rule_of
-from dashboard.tables import exported
+from dashboard.web.tables import exported
 
 
 @require_safe
@@ -32,7 +32,7 @@ def rules(request: HttpRequest) -> HttpResponse:
     before = tables.prices_table([row for row in rows if row not in held], manage=True)
     if (answer := exported(request, current)) is not None:
         return answer
-    return render(request, "price_rules.html", {"current": current, "before": before})
+    return render(request, "billing/price_rules.html", {"current": current, "before": before})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -80,11 +80,11 @@ def _form(request: HttpRequest, versions: list[PriceRule] | None) -> HttpRespons
         if (answer := exported(request, context["table"])) is not None:
             return answer
     if request.method != "POST" or not form.is_valid():
-        return render(request, "price_rule.html", context, status=400 if form.errors else 200)
+        return render(request, "billing/price_rule.html", context, status=400 if form.errors else 200)
     try:
         if "preview" in request.POST:
             draft = pricelist.check(form.draft())
-            return render(request, "price_rule.html", context | {"preview": preview(draft)})
+            return render(request, "billing/price_rule.html", context | {"preview": preview(draft)})
         made = (
             pricelist.change(last.line, form.draft(), access.by(request))
             if last
@@ -93,6 +93,6 @@ def _form(request: HttpRequest, versions: list[PriceRule] | None) -> HttpRespons
     except RequestError as error:
         name = error.where.removesuffix("_micros").split("[")[0]
         form.add_error(name if name in form.fields else None, str(error))
-        return render(request, "price_rule.html", context, status=400)
+        return render(request, "billing/price_rule.html", context, status=400)
     messages.success(request, f"{made} is in force: {words.sentence(rule_of(made))}")
     return redirect("billing-rule", made.line)

@@ -12,7 +12,7 @@ from dashboard.billing import words
 from dashboard.billing.models import LedgerEntry, PriceRule
 from dashboard.billing.rules import rule_of
 from dashboard.billing.selectors import DaySum, entry_row
-from dashboard.tables import Column, Table
+from dashboard.web.tables import Column, Table
 
 
 def days_table(sums: Sequence[DaySum], currency: str) -> Table:

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from dashboard.courier import Courier
+from dashboard.run.courier import Courier
 
 
 class Command(BaseCommand):

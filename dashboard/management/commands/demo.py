@@ -8,10 +8,11 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from catalog import services
-from dashboard import demo
-from dashboard.migrating import migrate
-from dashboard.stack import Stack, StackError
+from catalog.people.keys import create_api_key
+from catalog.registry import default_organisation
+from dashboard.run import demo
+from dashboard.run.migrating import migrate
+from dashboard.run.stack import Stack, StackError
 from opatlas.client import Client
 from opatlas.errors import OpatlasError
 from opatlas.identity import default_setting, detect_target
@@ -38,8 +39,8 @@ class Command(BaseCommand):
     def run(self, name: str, data: bytes, extraction: Any, budget_s: float, report: Path) -> None:
         migrate()
         home = Path(settings.OPATLAS_HOME)
-        organisation = services.default_organisation()
-        _, secret = services.create_api_key(organisation, "demo", ["lookup", "models", "operate"])
+        organisation = default_organisation()
+        _, secret = create_api_key(organisation, "demo", ["lookup", "models", "operate"])
         target = detect_target()
         with Stack(logs=home / "logs") as stack:
             self.stdout.write(

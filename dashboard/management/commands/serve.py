@@ -13,10 +13,11 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from catalog import services
 from catalog.models import ApiKey, Membership, Role
-from dashboard.migrating import migrate
-from dashboard.stack import Stack, StackError, port_is_free
+from catalog.people.keys import create_api_key
+from catalog.registry import default_organisation
+from dashboard.run.migrating import migrate
+from dashboard.run.stack import Stack, StackError, port_is_free
 
 
 class Command(BaseCommand):
@@ -58,12 +59,10 @@ class Command(BaseCommand):
         if not users.objects.exists():
             password = secrets.token_urlsafe(12)
             admin = users.objects.create_superuser("admin", password=password)
-            Membership.objects.create(
-                user=admin, organisation=services.default_organisation(), role=Role.ADMIN
-            )
+            Membership.objects.create(user=admin, organisation=default_organisation(), role=Role.ADMIN)
             self.stdout.write(f"First administrator: admin / {password}   (shown once)")
         if not ApiKey.objects.exists():
-            _, secret = services.create_api_key(
-                services.default_organisation(), "first key", ["lookup", "models", "operate", "admin"]
+            _, secret = create_api_key(
+                default_organisation(), "first key", ["lookup", "models", "operate", "admin"]
             )
             self.stdout.write(f"First API key: {secret}   (shown once)")

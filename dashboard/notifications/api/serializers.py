@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from catalog.models import Method
 from dashboard.notifications.models import Channel, Digest, Happening, Notification, Subject, Subscription
-from dashboard.notifications.subscribing import HAPPENINGS
+from dashboard.notifications.subscribe.subscribing import HAPPENINGS
 
 EVENTS = [one.value for one in HAPPENINGS]
 

@@ -20,7 +20,7 @@ from catalog.api.authentication import key_of
 from catalog.api.describing import errors, query
 from catalog.errors import RequestError, Unknown
 from catalog.viewing import Viewer, viewer_of_key
-from dashboard.notifications import selectors, subjects, subscribing
+from dashboard.notifications import selectors
 from dashboard.notifications.api.serializers import (
     NotificationSerializer,
     ReadSerializer,
@@ -30,6 +30,8 @@ from dashboard.notifications.api.serializers import (
 )
 from dashboard.notifications.models import Happening, Notification, Subject, Subscription
 from dashboard.notifications.selectors import InboxFilters
+from dashboard.notifications.subscribe import subscribing
+from dashboard.notifications.write import subjects
 from tuning.api import filters
 
 _WRITE = (400, 404, 413, 415)

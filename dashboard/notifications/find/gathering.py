@@ -7,10 +7,10 @@ import time
 
 from django.db import transaction
 
-from dashboard.notifications import cursors
-from dashboard.notifications.matching import Matcher
-from dashboard.notifications.sources import SOURCES, Source
-from dashboard.notifications.telling import tell
+from dashboard.notifications.find import cursors
+from dashboard.notifications.find.matching import Matcher
+from dashboard.notifications.find.sources import SOURCES, Source
+from dashboard.notifications.find.telling import tell
 
 logger = logging.getLogger(__name__)
 

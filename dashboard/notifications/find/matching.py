@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from django.db.models import Q, QuerySet
 
 from catalog.models import Operator, Target
-from dashboard.notifications.audiences import audiences, may_hear
 from dashboard.notifications.events import Event
 from dashboard.notifications.models import Happening, Subject, Subscription
+from dashboard.notifications.write.audiences import audiences, may_hear
 
 Pair = tuple[Subscription, Event]
 

@@ -11,9 +11,10 @@ from django.db.models import Max, Min, QuerySet
 from django.utils import timezone
 
 from catalog.models import Best, BestChange, Implementation, Usage
-from dashboard.notifications import cursors, facts
 from dashboard.notifications.events import Event, stamp
+from dashboard.notifications.find import cursors
 from dashboard.notifications.models import Cursor, Happening, Subscription
+from dashboard.notifications.write import facts
 from tuning.models import Exploration
 
 CHUNK = 2000

@@ -12,10 +12,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from catalog.models import Job, Operator
-from dashboard.notifications import wording
-from dashboard.notifications.digests import due_at
 from dashboard.notifications.events import Event, stamp
-from dashboard.notifications.matching import Pair
+from dashboard.notifications.find.matching import Pair
 from dashboard.notifications.models import (
     Channel,
     Delivery,
@@ -24,6 +22,8 @@ from dashboard.notifications.models import (
     Notification,
     Subscription,
 )
+from dashboard.notifications.write import wording
+from dashboard.notifications.write.digests import due_at
 
 _BATCH = 500
 

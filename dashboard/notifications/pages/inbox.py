@@ -16,8 +16,8 @@ from django.views.decorators.http import require_POST, require_safe
 from dashboard.notifications import selectors
 from dashboard.notifications.models import Happening
 from dashboard.notifications.selectors import InboxFilters
-from dashboard.pages.live import Part
-from dashboard.tables import Column, Table, exported
+from dashboard.web.live import Part
+from dashboard.web.tables import Column, Table, exported
 
 PAGE_SIZE = 50
 _EXPORTED = 10_000
@@ -37,11 +37,13 @@ def inbox(request: HttpRequest) -> HttpResponse:
             # The region that screen readers listen to stays where it is; only what it says is replaced.
             newest = selectors.inbox(_user(request), request.viewer, InboxFilters("unread"))[:1]  # type: ignore[attr-defined]
             answer.content += render_to_string(
-                "_notification_news.html", {"newest": newest}, request
+                "notifications/_notification_news.html", {"newest": newest}, request
             ).encode()
         return answer
     events = [(one.value, one.label) for one in Happening]
-    return render(request, "notifications.html", {"filters": filters, "live": part.html, "events": events})
+    return render(
+        request, "notifications/notifications.html", {"filters": filters, "live": part.html, "events": events}
+    )
 
 
 def _part(request: HttpRequest, filters: InboxFilters) -> Part:
@@ -52,7 +54,7 @@ def _part(request: HttpRequest, filters: InboxFilters) -> Part:
         query.pop(name, None)
     context = {"filters": filters, "page": page, "back": f"{reverse('notifications')}?{query.urlencode()}"}
     path = f"{reverse('notifications')}?{query.urlencode()}"
-    return Part(request, "_notifications.html", context, path=path, every_s=4)
+    return Part(request, "notifications/_notifications.html", context, path=path, every_s=4)
 
 
 @require_safe
@@ -61,7 +63,7 @@ def badge(request: HttpRequest) -> HttpResponse:
     count = selectors.unread(_user(request))
     if request.GET.get("seen") == str(count):
         return HttpResponse(status=204)
-    return render(request, "_unread.html", {"unread": count})
+    return render(request, "notifications/_unread.html", {"unread": count})
 
 
 @require_safe

@@ -11,7 +11,8 @@ from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog.errors import RequestError
-from dashboard.notifications import devices, vapid
+from dashboard.notifications.send import vapid
+from dashboard.notifications.subscribe import devices
 
 _WORKER = Path(__file__).resolve().parents[2] / "static" / "js" / "sw.js"
 

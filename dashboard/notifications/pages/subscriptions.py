@@ -16,12 +16,15 @@ from catalog.errors import RequestError
 from catalog.models import Method, Setting, Target
 from catalog.selectors import listing
 from catalog.viewing import Viewer
-from dashboard.notifications import selectors, subjects, subscribing, vapid
+from dashboard.notifications import selectors
+from dashboard.notifications.find.telling import tell_test
 from dashboard.notifications.models import Subject, Subscription
 from dashboard.notifications.pages.inbox import safe_next
-from dashboard.notifications.telling import tell_test
-from dashboard.tables import Column, Table, exported
-from dashboard.templatetags.notifying import choices
+from dashboard.notifications.send import vapid
+from dashboard.notifications.subscribe import subscribing
+from dashboard.notifications.templatetags.notifying import choices
+from dashboard.notifications.write import subjects
+from dashboard.web.tables import Column, Table, exported
 
 
 @require_safe
@@ -43,7 +46,7 @@ def subscriptions(request: HttpRequest) -> HttpResponse:
         "next": reverse("subscriptions"),
         **choices(None),
     }
-    return render(request, "subscriptions.html", context)
+    return render(request, "notifications/subscriptions.html", context)
 
 
 @require_POST
@@ -73,7 +76,7 @@ def subscription(request: HttpRequest, pk: int) -> HttpResponse:
             return redirect("subscription", pk=pk)
         messages.success(request, f"Changed how you are told: {row.title}.")
         return redirect("subscriptions")
-    return render(request, "subscription.html", {"row": row, **choices(row)})
+    return render(request, "notifications/subscription.html", {"row": row, **choices(row)})
 
 
 @require_POST

@@ -8,9 +8,9 @@ from django.shortcuts import render
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 
-from dashboard.notifications import unsubscribing
 from dashboard.notifications.models import Subscription
-from dashboard.notifications.subscribing import end_mail
+from dashboard.notifications.subscribe import unsubscribing
+from dashboard.notifications.subscribe.subscribing import end_mail
 
 
 @csrf_exempt  # a mailbox posts it, without a page before; the link itself is the proof
@@ -20,14 +20,18 @@ def unsubscribe(request: HttpRequest, token: str) -> HttpResponse:
     """``all`` in the form ends every mail; else those that the link names."""
     link = unsubscribing.read(token)
     if link is None:
-        return render(request, "unsubscribe.html", {"broken": True}, status=404)
+        return render(request, "notifications/unsubscribe.html", {"broken": True}, status=404)
     if request.method == "POST":
         if "all" in request.POST:
             link = unsubscribing.Link(link.user_id, ())
         end_mail(link)
-        return render(request, "unsubscribe.html", {"done": True, "all": not link.subscriptions})
+        return render(
+            request, "notifications/unsubscribe.html", {"done": True, "all": not link.subscriptions}
+        )
     rows = Subscription.objects.filter(user=link.user_id, by_email=True)
     named = rows.filter(pk__in=link.subscriptions) if link.subscriptions else rows
     return render(
-        request, "unsubscribe.html", {"rows": list(named[:50]), "others": rows.count() - len(named)}
+        request,
+        "notifications/unsubscribe.html",
+        {"rows": list(named[:50]), "others": rows.count() - len(named)},
     )

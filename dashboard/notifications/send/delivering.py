@@ -12,9 +12,6 @@ from django.db import transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
-from dashboard.notifications.bundling import bundle
-from dashboard.notifications.channels import mail, push, webhook
-from dashboard.notifications.letters import Letter, letters
 from dashboard.notifications.models import (
     Channel,
     Message,
@@ -22,7 +19,10 @@ from dashboard.notifications.models import (
     Notification,
     PushDevice,
 )
-from dashboard.notifications.outcome import Outcome, retry_in
+from dashboard.notifications.send.channels import mail, push, webhook
+from dashboard.notifications.send.outcome import Outcome, retry_in
+from dashboard.notifications.write.bundling import bundle
+from dashboard.notifications.write.letters import Letter, letters
 
 logger = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from dashboard.notifications.models import (
     Happening,
     Subscription,
 )
-from dashboard.notifications.subjects import About
-from dashboard.notifications.unsubscribing import Link
+from dashboard.notifications.subscribe.unsubscribing import Link
+from dashboard.notifications.write.subjects import About
 
 HAPPENINGS = (Happening.HIT, Happening.EXPLORED, Happening.BEST_CHANGED, Happening.WITHDRAWN)
 MOST_SUBSCRIPTIONS = 1000

@@ -8,9 +8,10 @@ from django import template
 
 from catalog.errors import RequestError
 from catalog.models import Job, Model, Operator
-from dashboard.notifications import selectors, subjects
+from dashboard.notifications import selectors
 from dashboard.notifications.models import Channel, Digest, Subscription
-from dashboard.notifications.subscribing import HAPPENINGS
+from dashboard.notifications.subscribe.subscribing import HAPPENINGS
+from dashboard.notifications.write import subjects
 
 register = template.Library()
 
@@ -22,7 +23,7 @@ def unread_count(context: template.Context) -> int:
     return selectors.unread(user) if user.is_authenticated else 0
 
 
-@register.inclusion_tag("_watch.html", takes_context=True)
+@register.inclusion_tag("notifications/_watch.html", takes_context=True)
 def watch(
     context: template.Context,
     *,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
-from dashboard.notifications import wording
-from dashboard.notifications.audiences import audiences
 from dashboard.notifications.models import Delivery, Happening, Message, Notification, Subscription
+from dashboard.notifications.write import wording
+from dashboard.notifications.write.audiences import audiences
 
 LINES_SHOWN = 50
 

@@ -12,7 +12,7 @@ from catalog.errors import RequestError, Unknown
 from catalog.models import Job, Method, Model, Operator, Setting, Target
 from catalog.viewing import Viewer
 from dashboard.notifications.models import Subject
-from dashboard.notifications.wording import shortened
+from dashboard.notifications.write.wording import shortened
 
 FILTERS = ("q", "op_type", "dtype", "method", "target")
 _FILTER_CHARACTERS = 200

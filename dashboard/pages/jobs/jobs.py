@@ -13,11 +13,11 @@ from catalog import models
 from catalog.selectors import jobs as selectors
 from catalog.timerange import RANGES
 from catalog.viewing import Viewer
-from dashboard.charts import work as work_charts
-from dashboard.pages import job_tables as tables
-from dashboard.paging import answer_of, exportable, page_of
-from dashboard.ranges import range_of
-from dashboard.tables import exported
+from dashboard.pages.jobs import tables
+from dashboard.web.charts import work as work_charts
+from dashboard.web.paging import answer_of, exportable, page_of
+from dashboard.web.ranges import range_of
+from dashboard.web.tables import exported
 
 _BATCH = 500
 
@@ -32,7 +32,9 @@ def jobs_page(request: HttpRequest) -> HttpResponse:
     table = tables.jobs_table(selectors.rows(page.object_list), every)
     if (answer := exported(request, table)) is not None:
         return answer
-    return answer_of(request, "jobs.html", "_jobs_results.html", {"page": page, "table": table, "q": q})
+    return answer_of(
+        request, "jobs/jobs.html", "jobs/_jobs_results.html", {"page": page, "table": table, "q": q}
+    )
 
 
 def _in_batches(rows: Iterable[models.Job]) -> Iterator[selectors.JobRow]:
@@ -80,7 +82,7 @@ def job_page(request: HttpRequest, pk: int) -> HttpResponse:
         "ranges": list(RANGES),
         "filters": SimpleNamespace(sort=sort),
     }
-    return answer_of(request, "job.html", "_job_operators.html", context)
+    return answer_of(request, "jobs/job.html", "jobs/_job_operators.html", context)
 
 
 def _operators_in_batches(

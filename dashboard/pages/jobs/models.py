@@ -15,16 +15,16 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from catalog.models import MissState, Model, Organisation, Target
+from catalog.registry import default_organisation
 from catalog.selectors.listing import STATUS_OF_MISS
-from catalog.services import default_organisation
 from catalog.viewing import Viewer
-from dashboard import wording
-from dashboard.charts import models as model_charts
-from dashboard.charts.drawing import METHODS
-from dashboard.pages import job_tables as tables
-from dashboard.pages.live import Part
-from dashboard.paging import exportable, page_of
-from dashboard.tables import exported
+from dashboard.pages.jobs import tables
+from dashboard.web import wording
+from dashboard.web.charts import models as model_charts
+from dashboard.web.charts.drawing import METHODS
+from dashboard.web.live import Part
+from dashboard.web.paging import exportable, page_of
+from dashboard.web.tables import exported
 from opatlas.errors import CallerError
 from opatlas.identity import Target as Hardware
 from opatlas.identity import default_setting
@@ -117,7 +117,7 @@ def models(request: HttpRequest) -> HttpResponse:
     page = page_of(request, counted)
     refused = 400 if request.method == "POST" else 200
     context = {"form": form, "page": page, "table": table}
-    return render(request, "models.html", context, status=refused)
+    return render(request, "jobs/models.html", context, status=refused)
 
 
 @require_POST
@@ -167,10 +167,10 @@ def model(request: HttpRequest, pk: int) -> HttpResponse:
     }
     moving = context["moving"] and context["served"]
     path = f"{request.path}?page={page.number}" if page.number > 1 else request.path
-    part = Part(request, "_model_report.html", context, path=path, every_s=4 if moving else None)
+    part = Part(request, "jobs/_model_report.html", context, path=path, every_s=4 if moving else None)
     if request.htmx:  # type: ignore[attr-defined]
         return part.response()
-    return render(request, "model.html", context | {"live": part.html})
+    return render(request, "jobs/model.html", context | {"live": part.html})
 
 
 def _viewer(request: HttpRequest) -> Viewer:

@@ -8,7 +8,7 @@ from typing import Any
 from django.urls import reverse
 
 from catalog.selectors.jobs import Coverage, JobRow, JobSlot, OperatorRow, Saved
-from dashboard.tables import Column, Table
+from dashboard.web.tables import Column, Table
 from tuning.ingest import Row as ModelRow
 
 

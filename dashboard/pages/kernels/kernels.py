@@ -16,13 +16,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from catalog.models import Organisation
-from catalog.services import default_organisation
+from catalog.registry import default_organisation
 from catalog.viewing import ADMINISTER, APPROVE, OPERATE, Viewer
-from dashboard.charts.drawing import METHODS
-from dashboard.code import highlighted
-from dashboard.pages.kernel_forms import KernelForm, allowed_flags, filled_from
-from dashboard.pages.live import Part
-from dashboard.selectors import kernels as rows
+from dashboard.pages.kernels import selectors as rows
+from dashboard.pages.kernels.forms import KernelForm, allowed_flags, filled_from
+from dashboard.web.charts.drawing import METHODS
+from dashboard.web.highlighting import highlighted
+from dashboard.web.live import Part
 from opatlas.errors import CallerError
 from tuning.kernels import selectors, services
 from tuning.kernels.models import Kernel, KernelVersion, VersionState
@@ -49,7 +49,7 @@ def kernels(request: HttpRequest) -> HttpResponse:
         "waiting": selectors.waiting_for(user),
         "may_submit": not services.may_submit(user) and _organisation(request) is not None,
     }
-    return render(request, "kernels.html", context)
+    return render(request, "kernels/kernels.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -107,7 +107,7 @@ def version(request: HttpRequest, pk: int, number: int) -> HttpResponse:
 def standing(request: HttpRequest, pk: int, number: int) -> HttpResponse:
     """How the version does in the contests that it entered: a part of its page."""
     found = _version(request, pk, number)
-    return render(request, "_kernel_standing.html", _standing(found))
+    return render(request, "kernels/_kernel_standing.html", _standing(found))
 
 
 @require_POST
@@ -146,7 +146,7 @@ def _evidence(
         **(said or {}),
     }
     path = reverse("kernel-version", args=(found.kernel_id, found.number))
-    part = Part(request, "_kernel_evidence.html", context, path=path, every_s=2 if moving else None)
+    part = Part(request, "kernels/_kernel_evidence.html", context, path=path, every_s=2 if moving else None)
     if request.htmx:  # type: ignore[attr-defined]
         return part.response()
     context |= {
@@ -158,7 +158,7 @@ def _evidence(
         ),
         "may_edit": not services.may_edit(user, found.kernel),
     }
-    return render(request, "kernel.html", context, status=status)
+    return render(request, "kernels/kernel.html", context, status=status)
 
 
 def _evaluations(found: KernelVersion) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def _submitted(
 def _form(request: HttpRequest, form: KernelForm, edited: KernelVersion | None) -> HttpResponse:
     refused = 400 if request.method == "POST" else 200
     context = {"form": form, "edited": edited, "flags": allowed_flags()}
-    return render(request, "kernel_form.html", context, status=refused)
+    return render(request, "kernels/kernel_form.html", context, status=refused)
 
 
 def _kernel(request: HttpRequest, pk: int) -> Kernel:

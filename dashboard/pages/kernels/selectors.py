@@ -11,9 +11,9 @@ from typing import Any
 from django.db.models import Count
 
 from catalog.models import SHARED, Best
-from dashboard import wording
-from dashboard.charts import operators as operator_charts
-from dashboard.charts.drawing import METHODS
+from dashboard.web import wording
+from dashboard.web.charts import operators as operator_charts
+from dashboard.web.charts.drawing import METHODS
 from opatlas.identity.operator import canonical_json
 from tuning.kernels.binding import submitted_kernel
 from tuning.kernels.models import Kernel, KernelEvaluation, KernelVersion, VersionState

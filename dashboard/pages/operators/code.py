@@ -7,10 +7,10 @@ from django.shortcuts import get_object_or_404, render
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
+from catalog.best.artifacts import file_path
 from catalog.charging import withheld
 from catalog.models import Implementation
-from catalog.services.artifacts import file_path
-from dashboard.selectors import code as reading
+from dashboard.pages.operators import code_selector as reading
 
 _SUFFIXES = {"schedule": "txt", "source": "txt", "recipe": "json", "manifest": "json"}
 
@@ -28,7 +28,7 @@ def code(request: HttpRequest, key: str, implementation_id: int) -> HttpResponse
         "texts": [] if terms else reading.texts(row),
         "files": [] if terms else reading.files(row),
     }
-    template = "_operator_code.html" if request.htmx else "operator_code.html"  # type: ignore[attr-defined]
+    template = "operators/_operator_code.html" if request.htmx else "operators/operator_code.html"  # type: ignore[attr-defined]
     # What htmx asks for is a part of a page that has its own status; alone, withheld code is 402.
     status = 402 if terms and not request.htmx else 200  # type: ignore[attr-defined]
     response = render(request, template, context, status=status)

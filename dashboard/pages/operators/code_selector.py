@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from catalog.best.artifacts import file_path
 from catalog.models import Implementation
-from catalog.services.artifacts import file_path
-from dashboard.code import Code, highlighted
-from dashboard.selectors.elf import Library, read_library
+from dashboard.pages.operators.elf import Library, read_library
+from dashboard.web.highlighting import Code, highlighted
 
 # Route → what its schedule and its source are, for people who meet them here first.
 _SAYS = {

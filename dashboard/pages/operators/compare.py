@@ -12,8 +12,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from catalog.models import Target
-from dashboard.charts import methods as method_charts
-from dashboard.tables import Column, Table, exported
+from dashboard.web.charts import methods as method_charts
+from dashboard.web.tables import Column, Table, exported
 from tuning.statistics import environments
 from tuning.statistics.comparing import share
 from tuning.statistics.environments import Compared, Known, Pair
@@ -44,7 +44,7 @@ def compare_page(request: HttpRequest) -> HttpResponse:
         "chart": method_charts.changes(compared.pairs) if compared and compared.pairs else None,
         "more": max(0, len(compared.pairs) - _SHOWN) if compared else 0,
     }  # fmt: skip
-    return render(request, "compare.html", context)
+    return render(request, "operators/compare.html", context)
 
 
 def _first_with_two(targets: Sequence[Target], seen: Q) -> Target | None:

@@ -11,7 +11,7 @@ from django.db.models import Q
 
 from catalog.models import Implementation, Measurement, Operator
 from catalog.selectors import detail
-from dashboard.charts.methods import Point
+from dashboard.web.charts.methods import Point
 from tuning.models import Revalidated, Verdict
 
 _SAME_MOMENT = timedelta(seconds=5)  # evidence is kept and published in one transaction

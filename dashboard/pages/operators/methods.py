@@ -12,9 +12,9 @@ from django.views.decorators.http import require_safe
 
 from catalog.models import Method
 from catalog.timerange import RANGES
-from dashboard.charts import methods as method_charts
-from dashboard.ranges import range_of
-from dashboard.tables import Column, Table, exported
+from dashboard.web.charts import methods as method_charts
+from dashboard.web.ranges import range_of
+from dashboard.web.tables import Column, Table, exported
 from tuning.models import FailureReason
 from tuning.statistics import methods
 from tuning.statistics.methods import At, Cell, Fares
@@ -76,7 +76,7 @@ def methods_page(request: HttpRequest) -> HttpResponse:
         "drawn": _charts(by_method, shown, cells, reasons),
         "types_hidden": len({cell.op_type for cell in cells}) - _TYPES_DRAWN,
     }  # fmt: skip
-    return render(request, "methods.html", context)
+    return render(request, "operators/methods.html", context)
 
 
 def _charts(

@@ -16,22 +16,22 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
+from catalog.best.withdrawing import withdraw
 from catalog.charging import charging
 from catalog.models import Implementation, Operator
+from catalog.people import audit
 from catalog.selectors import detail
 from catalog.selectors.reuse import Reuse, lookups_of, reuse
-from catalog.services import audit, withdraw
 from catalog.timerange import RANGES
 from catalog.viewing import APPROVE, Viewer
-from dashboard import wording
-from dashboard.charts import methods as method_charts
-from dashboard.charts import operators as operator_charts
-from dashboard.charts import traffic as traffic_charts
-from dashboard.charts.drawing import METHODS, Figure
-from dashboard.pages import operator_tables as tables
-from dashboard.ranges import range_of
-from dashboard.selectors import history
-from dashboard.tables import exported
+from dashboard.pages.operators import history, tables
+from dashboard.web import wording
+from dashboard.web.charts import methods as method_charts
+from dashboard.web.charts import operators as operator_charts
+from dashboard.web.charts import traffic as traffic_charts
+from dashboard.web.charts.drawing import METHODS, Figure
+from dashboard.web.ranges import range_of
+from dashboard.web.tables import exported
 from opatlas.errors import CallerError
 from tuning.models import Exploration, Trial
 from tuning.statistics import benefit, sides
@@ -74,7 +74,7 @@ def operator(request: HttpRequest, key: str) -> HttpResponse:
     every = [value for name, value in context.items() if name.endswith("_table")]
     if (answer := exported(request, *every)) is not None:
         return answer
-    return render(request, "operator.html", context)
+    return render(request, "operators/operator.html", context)
 
 
 @require_POST

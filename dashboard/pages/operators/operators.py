@@ -13,9 +13,9 @@ from django.views.decorators.http import require_safe
 from catalog.models import Method, Target
 from catalog.selectors import listing
 from catalog.viewing import Viewer
-from dashboard.paging import answer_of, page_of
-from dashboard.streaming import streamed
-from dashboard.tables import Column, Table
+from dashboard.web.paging import answer_of, page_of
+from dashboard.web.streaming import streamed
+from dashboard.web.tables import Column, Table
 
 MOST_EXPORTED = 100_000
 _BATCH = 500
@@ -78,7 +78,7 @@ def operators(request: HttpRequest) -> HttpResponseBase:
             "methods": Method.values,
             "targets": Target.objects.order_by("capability").only("key", "capability"),
         }
-    return answer_of(request, "operators.html", "_operators_results.html", context)
+    return answer_of(request, "operators/operators.html", "operators/_operators_results.html", context)
 
 
 def read_filters(request: HttpRequest) -> listing.Filters:

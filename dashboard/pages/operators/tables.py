@@ -13,9 +13,9 @@ from catalog.models import Operator
 from catalog.selectors.detail import Made
 from catalog.selectors.reuse import Reuse
 from catalog.selectors.traffic import Slot
-from dashboard.charts.methods import Point
-from dashboard.selectors.history import Event
-from dashboard.tables import Column, Table
+from dashboard.pages.operators.history import Event
+from dashboard.web.charts.methods import Point
+from dashboard.web.tables import Column, Table
 from tuning.models import Trial, TuningSlice
 from tuning.statistics.comparing import Comparison, share
 from tuning.statistics.sides import SideBySide

@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from catalog.figures import GROUPS
-from dashboard.tables import Column, Table, exported
+from dashboard.web.tables import Column, Table, exported
 
 _COLUMNS = (
     Column("name", "Name", "code"),
@@ -28,4 +28,4 @@ def definitions(request: HttpRequest) -> HttpResponse:
     if (answer := exported(request, table)) is not None:
         return answer
     groups = [(title, figures) for title, figures in GROUPS if figures]
-    return render(request, "definitions.html", {"groups": groups, "table": table})
+    return render(request, "overview/definitions.html", {"groups": groups, "table": table})

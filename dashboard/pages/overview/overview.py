@@ -15,15 +15,15 @@ from catalog.models import Operator, Organisation
 from catalog.selectors import statistics, statistics_operators
 from catalog.timerange import RANGES, TimeRange
 from catalog.viewing import Viewer
-from dashboard import wording
 from dashboard.billing import selectors as billing
-from dashboard.charts import traffic as traffic_charts
-from dashboard.charts.drawing import METHODS
-from dashboard.pages import overview_tables as tables
-from dashboard.pages.live import Part
-from dashboard.ranges import range_of
-from dashboard.selectors import running
-from dashboard.tables import exported
+from dashboard.pages.overview import tables
+from dashboard.pages.work import running
+from dashboard.web import wording
+from dashboard.web.charts import traffic as traffic_charts
+from dashboard.web.charts.drawing import METHODS
+from dashboard.web.live import Part
+from dashboard.web.ranges import range_of
+from dashboard.web.tables import exported
 from tuning.statistics import collecting, paid_back, waiting
 
 _REASONS = 8
@@ -34,7 +34,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     viewer = looked_at(request)
     if not Operator.objects.exists():
         context = {"workers": running.workers(), "host": request.build_absolute_uri("/").rstrip("/")}
-        return render(request, "overview_empty.html", context)
+        return render(request, "overview/overview_empty.html", context)
     chosen = chosen_range(request, viewer)
     slots = statistics.slots(viewer, chosen)
     spent = paid_back.spent(viewer, chosen)
@@ -80,7 +80,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "rolled_up_at": statistics.rolled_up_at(),
         "live": _live(request).html,
     }
-    return render(request, "overview.html", context)
+    return render(request, "overview/overview.html", context)
 
 
 @require_safe
@@ -133,4 +133,4 @@ def _live(request: HttpRequest) -> Part:
         "workers": running.workers(),
         "pauses": running.pauses(),
     }
-    return Part(request, "_overview_live.html", context, path=reverse("overview-live"), every_s=3)
+    return Part(request, "overview/_overview_live.html", context, path=reverse("overview-live"), every_s=3)

@@ -10,8 +10,8 @@ from django.urls import reverse
 
 from catalog.selectors.statistics import Catalogue, RouteTraffic, Slot
 from catalog.selectors.statistics_operators import OperatorTraffic
-from dashboard.charts.drawing import METHODS
-from dashboard.tables import Column, Table
+from dashboard.web.charts.drawing import METHODS
+from dashboard.web.tables import Column, Table
 
 SHOWN = 72
 """Slots on the page, the latest first; an export has every one."""

@@ -18,16 +18,17 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from catalog.models import Invitation, Organisation
-from catalog.services import audit, people, sessions
+from catalog.people import audit, sessions
+from catalog.people import members as people
 from catalog.viewing import viewer_of
-from dashboard.middleware import FOCUS
+from dashboard.project.middleware import FOCUS
 from opatlas.errors import CallerError
 
 MODEL_BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
 class Login(views.LoginView):
-    template_name = "login.html"
+    template_name = "people/login.html"
     redirect_authenticated_user = True
 
 
@@ -38,7 +39,7 @@ class Logout(views.LogoutView):
 class Password(views.PasswordChangeView):
     """Changing it logs every other browser out; this one goes on under another session key."""
 
-    template_name = "password.html"
+    template_name = "people/password.html"
     success_url = reverse_lazy("account")
 
     def form_valid(self, form: Any) -> HttpResponse:
@@ -101,7 +102,7 @@ def account(request: HttpRequest) -> HttpResponse:
         "current": request.session.session_key,
         "memberships": user.memberships.select_related("organisation").order_by("organisation__name"),
     }
-    return render(request, "account.html", context, status=400 if request.method == "POST" else 200)
+    return render(request, "people/account.html", context, status=400 if request.method == "POST" else 200)
 
 
 @require_POST
@@ -139,7 +140,7 @@ def invited(request: HttpRequest, token: str) -> HttpResponse:
         invitation = people.read_invitation(token)
     except CallerError as error:
         status = getattr(error, "status", 404)
-        return render(request, "invited.html", {"refused": str(error)}, status=status)
+        return render(request, "people/invited.html", {"refused": str(error)}, status=status)
     form = JoinForm(request.POST or None)
     if request.method == "POST":
         try:
@@ -157,7 +158,7 @@ def invited(request: HttpRequest, token: str) -> HttpResponse:
             form.is_valid()
             form.add_error(where if where in form.fields else None, str(error))
     context = {"invitation": invitation, "form": form, "here": request.path, "login": reverse("login")}
-    return render(request, "invited.html", context, status=400 if request.method == "POST" else 200)
+    return render(request, "people/invited.html", context, status=400 if request.method == "POST" else 200)
 
 
 def safe_next(request: HttpRequest) -> str:

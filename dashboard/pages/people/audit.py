@@ -12,12 +12,12 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from catalog.models import AuditEntry
-from catalog.selectors import audited
+from catalog.people import audited
 from catalog.timerange import RANGES
 from catalog.viewing import ADMINISTER
-from dashboard.pages.own import viewer_of_request
-from dashboard.ranges import range_of
-from dashboard.tables import Column, Table, exported
+from dashboard.web.own_rows import viewer_of_request
+from dashboard.web.ranges import range_of
+from dashboard.web.tables import Column, Table, exported
 
 PAGE_SIZE = 100
 EXPORTED = 10_000
@@ -53,7 +53,7 @@ def audit_log(request: HttpRequest) -> HttpResponse:
         return answer
     context = {"table": table, "page": page, "range": during, "ranges": RANGES, "actor": actor,
                "action": action}  # fmt: skip
-    return render(request, "audit.html", context)
+    return render(request, "people/audit.html", context)
 
 
 def _row(one: AuditEntry) -> dict[str, Any]:

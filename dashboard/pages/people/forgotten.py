@@ -10,8 +10,8 @@ from django.contrib.auth import forms, views
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse_lazy
 
-from catalog.services import audit, sessions
-from dashboard.invitations import sends_mail
+from catalog.people import audit, sessions
+from dashboard.pages.people.invitations import sends_mail
 
 
 class ForgottenForm(forms.PasswordResetForm):
@@ -23,9 +23,9 @@ class ForgottenForm(forms.PasswordResetForm):
 class Forgotten(views.PasswordResetView):
     """Asks for an address. The answer is the same whether an account has it or not."""
 
-    template_name = "forgotten.html"
-    email_template_name = "forgotten_mail.txt"
-    subject_template_name = "forgotten_subject.txt"
+    template_name = "people/forgotten.html"
+    email_template_name = "people/forgotten_mail.txt"
+    subject_template_name = "people/forgotten_subject.txt"
     form_class = ForgottenForm
     success_url = reverse_lazy("forgotten", query={"sent": 1})
 
@@ -51,7 +51,7 @@ class Forgotten(views.PasswordResetView):
 class Renew(views.PasswordResetConfirmView):
     """Takes the new password; every browser that knew the old one is logged out."""
 
-    template_name = "renew.html"
+    template_name = "people/renew.html"
     success_url = reverse_lazy("login", query={"renewed": 1})
 
     def form_valid(self, form: Any) -> HttpResponse:

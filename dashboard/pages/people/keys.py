@@ -10,9 +10,10 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog.models import ApiKey, Organisation
-from catalog.services import SCOPES, audit, create_api_key, revoke_api_key
-from dashboard.pages.own import administered
-from dashboard.tables import Column, Table, exported
+from catalog.people import audit
+from catalog.people.keys import SCOPES, create_api_key, revoke_api_key
+from dashboard.web.own_rows import administered
+from dashboard.web.tables import Column, Table, exported
 from opatlas.errors import CallerError
 
 MEANINGS = {
@@ -59,7 +60,7 @@ def _page(
         "chosen": request.POST.getlist("scopes") or ["lookup"],
         "host": request.build_absolute_uri("/").rstrip("/"),
     }
-    answer = render(request, "keys.html", context, status=status)
+    answer = render(request, "people/keys.html", context, status=status)
     answer["Cache-Control"] = "no-store"
     return answer
 

@@ -16,11 +16,12 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog.models import Invitation, Membership, Organisation, Role
-from catalog.services import audit, people
+from catalog.people import audit
+from catalog.people import members as people
 from catalog.viewing import ADMINISTER
-from dashboard.invitations import send_invitation
-from dashboard.pages.own import administered, viewer_of_request
-from dashboard.tables import Column, Table, exported
+from dashboard.pages.people.invitations import send_invitation
+from dashboard.web.own_rows import administered, viewer_of_request
+from dashboard.web.tables import Column, Table, exported
 from opatlas.errors import CallerError
 
 ROLES = {
@@ -69,7 +70,7 @@ def _page(
         "organisations": _organisations() if whole else [],
         "whole": whole,
     }
-    answer = render(request, "people.html", context, status=status)
+    answer = render(request, "people/people.html", context, status=status)
     answer["Cache-Control"] = "no-store"
     return answer
 

@@ -13,7 +13,8 @@ from django.views.decorators.http import require_POST, require_safe
 from catalog.models import Target
 from catalog.viewing import OPERATE
 from opatlas.errors import CallerError
-from tuning import declaring, environments, revalidation
+from tuning.environments import declaring, revalidation
+from tuning.environments import known as environments
 from tuning.models import Revalidation, Verdict, Worker
 
 SHOWN = 12
@@ -51,7 +52,7 @@ def environments_page(request: HttpRequest) -> HttpResponse:
         "standings": environments.standings(),
         "runs": [_run(row, reports[row.pk]) for row in rows],
     }
-    return render(request, "environments.html", context)
+    return render(request, "work/environments.html", context)
 
 
 @require_POST

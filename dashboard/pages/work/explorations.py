@@ -12,19 +12,17 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from catalog.viewing import Viewer
-from dashboard import wording
-from dashboard.charts import operators as operator_charts
-from dashboard.charts import work as work_charts
-from dashboard.charts.drawing import METHODS, Figure
-from dashboard.pages import operations
-from dashboard.pages import work_tables as tables
-from dashboard.pages.live import Part
-from dashboard.paging import exportable, page_of
-from dashboard.selectors import running
-from dashboard.tables import exported
+from dashboard.pages.work import operations, running, tables
+from dashboard.web import wording
+from dashboard.web.charts import operators as operator_charts
+from dashboard.web.charts import work as work_charts
+from dashboard.web.charts.drawing import METHODS, Figure
+from dashboard.web.live import Part
+from dashboard.web.paging import exportable, page_of
+from dashboard.web.tables import exported
+from tuning.explore.tuning_slices import tuning_accuracy
 from tuning.models import Exploration, Priority, Stage, State, Trial
-from tuning.operating import may_operate
-from tuning.slices import tuning_accuracy
+from tuning.queue.permissions import may_operate
 from tuning.statistics.eta import Eta, eta, work_left
 from tuning.statistics.log import log
 from tuning.statistics.rates import rates
@@ -70,7 +68,7 @@ def explorations(request: HttpRequest) -> HttpResponse:
     moving = any(row.state in running.ACTIVE for row in page.object_list)
     part = Part(
         request,
-        "_explorations_rows.html",
+        "work/_explorations_rows.html",
         {
             "filters": filters,
             "page": page,
@@ -92,9 +90,9 @@ def explorations(request: HttpRequest) -> HttpResponse:
         "priorities": Priority.choices,
         "live": part.html,
     }
-    template = "_explorations_results.html"
+    template = "work/_explorations_results.html"
     if not request.htmx:  # type: ignore[attr-defined]
-        template = "explorations.html"
+        template = "work/explorations.html"
         context |= _tuning(request)
     response = render(request, template, context)
     patch_vary_headers(response, ["HX-Request"])
@@ -149,14 +147,14 @@ def exploration(request: HttpRequest, pk: int) -> HttpResponse:
     }
     part = Part(
         request,
-        "_exploration_body.html",
+        "work/_exploration_body.html",
         context,
         path=request.path,
         every_s=2 if context["moving"] else None,
     )
     if request.htmx:  # type: ignore[attr-defined]
         return part.response()
-    return render(request, "exploration.html", context | {"live": part.html})
+    return render(request, "work/exploration.html", context | {"live": part.html})
 
 
 def steps(row: Exploration) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""What people do to queues, explorations and misses. ``tuning.operating`` decides who may, and acts."""
+"""What people do to queues, explorations and misses. ``tuning.queue.permissions`` says who may."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from catalog.errors import Unknown
-from catalog.services.audit import note
+from catalog.people.audit import note
 from catalog.viewing import Viewer
 from opatlas.errors import CallerError
-from tuning import operating, queues
 from tuning.models import Exploration, State
-from tuning.operating import Done, NotAllowed, Order
+from tuning.queue import permissions as operating
+from tuning.queue import steering as queues
+from tuning.queue.permissions import Done, NotAllowed, Order
 
 SHOWN_REFUSALS = 3
 

@@ -12,14 +12,13 @@ from django.views.decorators.http import require_safe
 
 from catalog.models import MissState
 from catalog.viewing import Viewer
-from dashboard.charts import work as work_charts
-from dashboard.pages import work_tables as tables
-from dashboard.pages.live import Part
-from dashboard.paging import answer_of, exportable, page_of
-from dashboard.selectors import running
-from dashboard.tables import exported
+from dashboard.pages.work import running, tables
+from dashboard.web.charts import work as work_charts
+from dashboard.web.live import Part
+from dashboard.web.paging import answer_of, exportable, page_of
+from dashboard.web.tables import exported
 from tuning.models import Priority
-from tuning.operating import may_operate
+from tuning.queue.permissions import may_operate
 from tuning.statistics import collecting, queues
 from tuning.statistics.rates import rates
 
@@ -33,7 +32,7 @@ def queues_page(request: HttpRequest) -> HttpResponse:
     viewer: Viewer = request.viewer  # type: ignore[attr-defined]
     visible, now = viewer.shown(), timezone.now()
     live = _moving(viewer)
-    part = Part(request, "_queues_live.html", live, path=reverse("queues"), every_s=4)
+    part = Part(request, "work/_queues_live.html", live, path=reverse("queues"), every_s=4)
     if "seen" in request.GET:
         return part.response()
     slots = queues.throughput(visible, now)
@@ -55,7 +54,7 @@ def queues_page(request: HttpRequest) -> HttpResponse:
         else None,
         "dead_shown": DEAD_SHOWN,
     }
-    return render(request, "queues.html", context)
+    return render(request, "work/queues.html", context)
 
 
 def _moving(viewer: Viewer) -> dict[str, Any]:
@@ -116,4 +115,4 @@ def collect(request: HttpRequest) -> HttpResponse:
         "priorities": Priority.choices,
         "table": table,
     }
-    return answer_of(request, "collect.html", "_collect_results.html", context)
+    return answer_of(request, "work/collect.html", "work/_collect_results.html", context)

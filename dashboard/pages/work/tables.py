@@ -7,7 +7,7 @@ from typing import Any
 
 from django.urls import reverse
 
-from dashboard.tables import Column, Table
+from dashboard.web.tables import Column, Table
 from tuning.models import Exploration, Trial
 from tuning.statistics.collecting import MissRow, ReasonRow
 from tuning.statistics.queues import CapabilityQueue, HourSlot, Lane

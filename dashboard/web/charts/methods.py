@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from catalog.sizes import SIZE_LABELS
-from dashboard import wording
-from dashboard.charts.drawing import (
+from dashboard.web import wording
+from dashboard.web.charts.drawing import (
     DASHED,
     FONT,
     METHODS,

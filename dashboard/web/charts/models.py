@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboard import wording
-from dashboard.charts.drawing import METHODS, Figure, axis_title, name_rows, new_layout, unit_of
+from dashboard.web import wording
+from dashboard.web.charts.drawing import METHODS, Figure, axis_title, name_rows, new_layout, unit_of
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard import wording
-from dashboard.charts.drawing import (
+from dashboard.web import wording
+from dashboard.web.charts.drawing import (
     DASHED,
     METHODS,
     SYMBOLS,

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from catalog.selectors import traffic
 from catalog.selectors.statistics import Slot
-from dashboard import wording
-from dashboard.charts.drawing import Figure, axis_title, new_axis, new_layout
+from dashboard.web import wording
+from dashboard.web.charts.drawing import Figure, axis_title, new_axis, new_layout
 
 COUNTED = {
     "lookups": ("hits", "misses", "hit_rate"),

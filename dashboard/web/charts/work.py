@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from catalog.selectors.jobs import JobSlot
-from dashboard import wording
-from dashboard.charts.drawing import DASHED, METHODS, Figure, axis_title, new_axis, new_layout, unit_of
+from dashboard.web import wording
+from dashboard.web.charts.drawing import DASHED, METHODS, Figure, axis_title, new_axis, new_layout, unit_of
 from tuning.statistics.queues import HourSlot
 
 _ENDS = (("done", "$accent"), ("unsupported", "$default"), ("discarded", "$saved"), ("dead", "$bad"))

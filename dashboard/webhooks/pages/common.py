@@ -13,10 +13,10 @@ from django.urls import reverse
 from catalog.models import Organisation
 from catalog.timerange import TimeRange
 from catalog.viewing import BILL
-from dashboard.pages.own import own_organisation, viewer_of_request
-from dashboard.paging import exportable
-from dashboard.ranges import range_of
-from dashboard.tables import Column, Table
+from dashboard.web.own_rows import own_organisation, viewer_of_request
+from dashboard.web.paging import exportable
+from dashboard.web.ranges import range_of
+from dashboard.web.tables import Column, Table
 from dashboard.webhooks import selectors
 from dashboard.webhooks.models import Delivery, DeliveryState, Endpoint, EventType
 from dashboard.webhooks.selectors import Filters

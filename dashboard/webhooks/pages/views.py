@@ -12,11 +12,11 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from catalog.models import Organisation
-from catalog.services import audit
+from catalog.people import audit
 from catalog.timerange import RANGES, parse_range
-from dashboard.pages.own import viewer_of_request
-from dashboard.paging import answer_of, page_of
-from dashboard.tables import Column, Table, exported
+from dashboard.web.own_rows import viewer_of_request
+from dashboard.web.paging import answer_of, page_of
+from dashboard.web.tables import Column, Table, exported
 from dashboard.webhooks import endpoints, keeping, selectors
 from dashboard.webhooks.delivering import body_of
 from dashboard.webhooks.models import DeliveryState, Endpoint, EventType
@@ -107,7 +107,7 @@ def delivery(request: HttpRequest, pk: int) -> HttpResponse:
     if (answer := exported(request, table)) is not None:
         return answer
     context = {"delivery": row, "table": table, "body": body_of(row.message)}
-    return render(request, "webhook_delivery.html", context)
+    return render(request, "webhooks/webhook_delivery.html", context)
 
 
 @require_POST
@@ -153,7 +153,7 @@ def _list(
         "chosen_types": request.POST.getlist("event_types"),
         **_deliveries(narrowed, page, deliveries),
     }
-    return _answer(request, "webhooks.html", context, status)
+    return _answer(request, "webhooks/webhooks.html", context, status)
 
 
 def _one(
@@ -175,7 +175,7 @@ def _one(
         "filter_path": request.path,
         **_deliveries(narrowed, page, table),
     }
-    return _answer(request, "webhook_endpoint.html", context, status)
+    return _answer(request, "webhooks/webhook_endpoint.html", context, status)
 
 
 def _deliveries(narrowed: Any, page: Any, table: Table) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def _deliveries(narrowed: Any, page: Any, table: Table) -> dict[str, Any]:
 
 
 def _answer(request: HttpRequest, template: str, context: dict[str, Any], status: int) -> HttpResponse:
-    answer = answer_of(request, template, "_webhook_deliveries.html", context)
+    answer = answer_of(request, template, "webhooks/_webhook_deliveries.html", context)
     answer.status_code = status
     answer["Cache-Control"] = "no-store"  # it may have a secret
     return answer

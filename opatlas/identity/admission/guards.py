@@ -7,13 +7,13 @@ import math
 import re
 from collections.abc import Callable, Iterable
 
+from opatlas.identity.admission.ranks import RANKS
+from opatlas.identity.admission.words import FLAGS, WORDS
 from opatlas.identity.bounds import MAX_DIM, refuse, shown
 from opatlas.identity.dtypes import CODES, NAMES, long_float
 from opatlas.identity.operator import OPSET, Value
-from opatlas.identity.ranks import RANKS
 from opatlas.identity.schema import find
 from opatlas.identity.statics import REDUCTIONS, STATIC
-from opatlas.identity.words import FLAGS, WORDS
 from opatlas.identity.workbench import Step, Workbench
 
 AT_LEAST_ONE = frozenset(

@@ -13,10 +13,10 @@ import torch
 from opatlas.errors import LoadError
 from opatlas.identity.operator import Operator
 from opatlas.load.buffers import check_arrays
-from opatlas.load.torch_graph import Unsupported, missing
-from opatlas.load.torch_module import OperatorModule, example_inputs
-from opatlas.load.torch_ops.types import to_tensor
-from opatlas.load.torch_recipe import TorchBound, with_threads
+from opatlas.load.torch.graph import Unsupported, missing
+from opatlas.load.torch.module import OperatorModule, example_inputs
+from opatlas.load.torch.ops.types import to_tensor
+from opatlas.load.torch.recipe import TorchBound, with_threads
 
 COMPILED_AT_MOST = 64
 """Recompilations before PyTorch would fall back to eager; one process may compile many operators."""

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch_graph import Kept
-from opatlas.load.torch_kept import kept_call
-from opatlas.load.torch_ops.convolution import explicit_pads, spatial_attribute
-from opatlas.load.torch_ops.site import Site, Unsupported
+from opatlas.load.torch.graph import Kept
+from opatlas.load.torch.kept import kept_call
+from opatlas.load.torch.ops.convolution import explicit_pads, spatial_attribute
+from opatlas.load.torch.ops.site import Site, Unsupported
 
 Function = Callable[..., Any]
 

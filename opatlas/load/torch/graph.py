@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from opatlas.identity.operator import Operator
-from opatlas.load.torch_ops.names import FAMILY_OF, limit
-from opatlas.load.torch_ops.site import Site, Unsupported
+from opatlas.load.torch.ops.names import FAMILY_OF, limit
+from opatlas.load.torch.ops.site import Site, Unsupported
 
 if TYPE_CHECKING:
     import torch
@@ -144,7 +144,7 @@ def _build(site: Site) -> Callable[..., Any]:
     family = FAMILY_OF.get(site.node.op)
     if family is None or site.node.domain:
         raise Unsupported(f"no PyTorch call is known for {site.node.op}")
-    module = importlib.import_module(f"opatlas.load.torch_ops.{family}")
+    module = importlib.import_module(f"opatlas.load.torch.ops.{family}")
     function: Callable[..., Any] = module.BUILDERS[site.node.op](site)
     return function
 

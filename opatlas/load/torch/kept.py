@@ -14,9 +14,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch_graph import Kept
-from opatlas.load.torch_ops.pooling import read_window
-from opatlas.load.torch_ops.site import Site
+from opatlas.load.torch.graph import Kept
+from opatlas.load.torch.ops.pooling import read_window
+from opatlas.load.torch.ops.site import Site
 
 Into = Callable[..., Any]
 """A node's call with its arguments, then its buffer by keyword (a tuple of them where it makes several)."""

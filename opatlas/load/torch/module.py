@@ -8,9 +8,9 @@ import torch
 
 from opatlas.identity.operator import Operator, Value
 from opatlas.load.buffers import element_strides
-from opatlas.load.torch_graph import Plan
-from opatlas.load.torch_ops.types import TORCH_TYPES
-from opatlas.load.torch_patterns import whole_call
+from opatlas.load.torch.graph import Plan
+from opatlas.load.torch.ops.types import TORCH_TYPES
+from opatlas.load.torch.patterns import whole_call
 
 
 def buffer_name(number: int) -> str:

@@ -26,9 +26,9 @@ from opatlas.identity.operator import Operator
 from opatlas.load.buffers import check_arrays
 from opatlas.load.files import MAX_FILE_BYTES, sealed_memory_file
 from opatlas.load.manifest import Manifest
-from opatlas.load.torch_module import buffer_name
-from opatlas.load.torch_ops.types import to_tensor
-from opatlas.load.torch_recipe import TorchBound, with_threads
+from opatlas.load.torch.module import buffer_name
+from opatlas.load.torch.ops.types import to_tensor
+from opatlas.load.torch.recipe import TorchBound, with_threads
 
 PACKED = "packed.json"
 """Beside the package where weights are packed ahead: how."""

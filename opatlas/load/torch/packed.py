@@ -9,10 +9,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch_graph import Unsupported
-from opatlas.load.torch_ops.convolution import explicit_pads, pad_argument, spatial_attribute
-from opatlas.load.torch_ops.endings import NONE, Ending
-from opatlas.load.torch_ops.site import Site
+from opatlas.load.torch.graph import Unsupported
+from opatlas.load.torch.ops.convolution import explicit_pads, pad_argument, spatial_attribute
+from opatlas.load.torch.ops.endings import NONE, Ending
+from opatlas.load.torch.ops.site import Site
 
 Known = dict[int, torch.Tensor]
 Function = Callable[..., Any]

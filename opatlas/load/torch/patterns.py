@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 
 from opatlas.identity.operator import Node, Operator
-from opatlas.load.torch_ops.site import Site
-from opatlas.load.torch_ops.types import TORCH_TYPES
+from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.types import TORCH_TYPES
 
 Call = Callable[..., Any]
 

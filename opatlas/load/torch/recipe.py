@@ -15,8 +15,8 @@ from opatlas.load.allocator import take_large_from_heap
 from opatlas.load.buffers import check_arrays, element_strides
 from opatlas.load.dtypes import extreme
 from opatlas.load.kernel import KernelFailed
-from opatlas.load.torch_graph import Plan, Unsupported, missing
-from opatlas.load.torch_ops.types import to_array, to_tensor
+from opatlas.load.torch.graph import Plan, Unsupported, missing
+from opatlas.load.torch.ops.types import to_array, to_tensor
 
 
 def open_kernel(operator: Operator, recipe: Mapping[str, Any]) -> TorchKernel:
@@ -45,7 +45,7 @@ class TorchKernel:
             self._plan = self._build(known)
 
     def _build(self, known: Mapping[int, torch.Tensor]) -> Plan:
-        from opatlas.load import torch_variants
+        from opatlas.load.torch import variants as torch_variants
 
         try:
             return torch_variants.plan(self.operator, known, self.recipe)

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 
 from opatlas.identity.operator import Operator
-from opatlas.load.torch_forms import FORMS, reformed
-from opatlas.load.torch_graph import Kept, Plan, Unsupported
-from opatlas.load.torch_kept import kept as kept_step
-from opatlas.load.torch_kept import kept_whole
-from opatlas.load.torch_ops.endings import Ending, ending
-from opatlas.load.torch_ops.site import Site
-from opatlas.load.torch_packed import OWN, mkl_product, onednn_call
-from opatlas.load.torch_patterns import whole_call
+from opatlas.load.torch.forms import FORMS, reformed
+from opatlas.load.torch.graph import Kept, Plan, Unsupported
+from opatlas.load.torch.kept import kept as kept_step
+from opatlas.load.torch.kept import kept_whole
+from opatlas.load.torch.ops.endings import Ending, ending
+from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.packed import OWN, mkl_product, onednn_call
+from opatlas.load.torch.patterns import whole_call
 
 CHANNELS_LAST = frozenset(
     ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "BatchNormalization", "Resize")
@@ -77,7 +77,7 @@ def _reform(operator: Operator, kept: Known, replace: dict[int, Any], form: str,
 
 def _keep_outputs(operator: Operator, kept: Known, made: Plan, replace: Mapping[int, Any]) -> None:
     """Every step that can writes into a kept buffer; what moves no data stays as it is (its result is copied
-    into a kept buffer where it leaves, see :mod:`opatlas.load.torch_recipe`)."""
+    into a kept buffer where it leaves, see :mod:`opatlas.load.torch.recipe`)."""
     for position, (function, takes, makes) in enumerate(made.steps):
         if position in replace:
             continue

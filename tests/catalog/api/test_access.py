@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from catalog import services
+from catalog.people.keys import revoke_api_key
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_revoked_key_is_refused_at_once(api_with, make_key):
     text = make_key("lookup")
     api = api_with(text)
     assert api.get("operators/").status_code == 200
-    services.revoke_api_key(text.split("_")[1])
+    revoke_api_key(text.split("_")[1])
     response = api.get("operators/")
     assert response.status_code == 401
     assert "revoked" in response.json()["error"]

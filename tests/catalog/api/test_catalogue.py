@@ -5,7 +5,8 @@ import hashlib
 import pytest
 
 from catalog import models
-from catalog.services import drain_journal, file_path
+from catalog.best.artifacts import file_path
+from catalog.usage.draining import drain_journal
 from tests.catalog import making
 from tests.catalog.making import write_file
 

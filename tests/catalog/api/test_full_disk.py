@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from catalog import models, services
+from catalog import models
+from catalog.best.artifacts import artifact_files, store_artifact
 from catalog.errors import StoreError
-from catalog.services import journal
+from catalog.usage import journal
+from catalog.usage.draining import drain_journal
 from opatlas.load import Manifest
 from tests.services import NOT_TESTED
 
@@ -66,7 +68,7 @@ def test_a_hit_that_cannot_be_journalled_is_not_served_and_nothing_is_lost(
     filler.unlink()
     assert api.post("lookup", body(9)).status_code == 200
     journal.close()
-    services.drain_journal()
+    drain_journal()
     assert models.Usage.objects.count() == len(served) + 2
 
 
@@ -83,10 +85,10 @@ def test_an_artifact_that_does_not_fit_is_refused_whole_and_fits_later(
     filler = fill(small_disk)
 
     with pytest.raises(StoreError, match="No space left"):
-        services.store_artifact(manifest, folder)
+        store_artifact(manifest, folder)
     assert models.Artifact.objects.count() == 0
     assert [path for path in small_disk.rglob("*") if path.is_file()] == [filler]
 
     filler.unlink()
-    row = services.store_artifact(manifest, folder)
-    assert services.artifact_files(row)["kernel.so"].read_bytes() == code
+    row = store_artifact(manifest, folder)
+    assert artifact_files(row)["kernel.so"].read_bytes() == code

@@ -4,8 +4,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from catalog import models, services
+from catalog import models
 from catalog.models import Miss
+from catalog.usage.draining import drain_journal
 from tests.catalog import making
 
 
@@ -122,7 +123,7 @@ class TestByKey:
         answer = self.best(api, 64, target=target.key, setting=setting.key, job="run").json()
         assert (answer["status"], answer["best"]["route"]) == ("hit", "eager")
         assert answer["target"] == target.key
-        services.drain_journal()
+        drain_journal()
         assert models.Usage.objects.get().job.name == "run"
 
     def test_a_miss_is_recorded(self, api, place_of, target):
@@ -168,7 +169,7 @@ class TestByKey:
 
 def test_journal_lines_are_json_with_ids_only(api, body, put):
     """What is on disk names rows; no key, secret or graph is in it."""
-    from catalog.services import journal
+    from catalog.usage import journal
 
     put(64, "eager", 1.0)
     api.post("lookup", body(64, job="run"))

@@ -2,8 +2,8 @@
 
 import pytest
 
+from catalog.best import revoked
 from catalog.models import Best, Implementation
-from catalog.selectors import revoked
 
 
 def test_an_approver_revokes_and_the_best_falls_back(api_with, make_key, body, put):
@@ -30,7 +30,7 @@ def test_one_operator_asked_for_tells_it_too(api, put, target):
 
 
 def test_too_many_to_list(api, body, put, monkeypatch):
-    from catalog.services import withdraw
+    from catalog.best.withdrawing import withdraw
 
     monkeypatch.setattr(revoked, "MOST", 0)
     put(64, "cpp", 2.0)

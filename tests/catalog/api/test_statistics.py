@@ -8,9 +8,9 @@ import pytest
 
 from catalog import models
 from catalog.figures import FIGURES
+from catalog.people.keys import create_api_key
+from catalog.rollups.rollups import refresh_rollups
 from catalog.selectors import statistics
-from catalog.services import create_api_key
-from catalog.services.rollups import refresh_rollups
 from catalog.timerange import parse_range
 from catalog.viewing import Viewer
 from tests.figures.traffic_rows import NOW, messy_traffic

@@ -5,8 +5,9 @@ import os
 import pytest
 
 from catalog import models
+from catalog.best import artifacts
+from catalog.best.artifacts import artifact_files, file_path, store_artifact
 from catalog.errors import StoreError
-from catalog.services import artifact_files, artifacts, file_path, store_artifact
 from opatlas.load import Manifest
 from opatlas.load.signing import new_key, public_bytes, verify
 from tests.catalog.making import write_file

@@ -1,10 +1,10 @@
 import pytest
 
 from catalog import models
+from catalog.best.publishing import Paired
 from catalog.choosing import Ratios
 from catalog.errors import StoreError
 from catalog.models import Best, BestChange, Implementation, Measurement
-from catalog.services import Paired
 from tests.catalog import making
 
 
@@ -135,7 +135,7 @@ def test_a_failure_in_the_middle_rolls_all_of_it_back(put, monkeypatch):
     put(64, "eager", 1.0)
     before = making.row_counts()
     monkeypatch.setattr(
-        "catalog.services.publishing.rank_again", lambda *a, **k: (_ for _ in ()).throw(RuntimeError("no"))
+        "catalog.best.publishing.rank_again", lambda *a, **k: (_ for _ in ()).throw(RuntimeError("no"))
     )
     with pytest.raises(RuntimeError):
         put(64, "onednn", 1.6)
@@ -147,7 +147,7 @@ def test_a_failure_in_the_middle_rolls_all_of_it_back(put, monkeypatch):
     "change", [{"ratio_low": 0.0}, {"median_us": float("inf")}, {"max_error": float("nan")}]
 )
 def test_evidence_that_is_no_number_cannot_be_made(change):
-    from catalog.services import Evidence
+    from catalog.best.publishing import Evidence
 
     sound = {"median_us": 1.0, "spread_us": 0.1, "default_us": 2.0, "ratio_to_default": 2.0, "ratio_low": 1.9}
     with pytest.raises(ValueError, match="finite"):

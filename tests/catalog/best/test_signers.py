@@ -6,9 +6,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from catalog import models
+from catalog.best.artifacts import store_artifact
+from catalog.best.signers import counts, retire_signer
 from catalog.errors import RequestError, StoreError
-from catalog.services import store_artifact
-from catalog.services.signers import counts, retire_signer
 from opatlas.load import Manifest
 from opatlas.load.signing import new_key, public_bytes, verify
 
@@ -54,7 +54,7 @@ def test_a_signature_that_counts_stays_whoever_stores_it_again(tmp_path):
 
 def test_everything_is_signed_anew_by_command(tmp_path, monkeypatch):
     monkeypatch.setenv("OPATLAS_SIGNING_KEY", str(tmp_path / "old.pem"))
-    from tuning.signing import signing_key
+    from tuning.explore.signing import signing_key
 
     for route in "abc":
         store_artifact(manifest_of(route), tmp_path, signing_key())
@@ -71,7 +71,7 @@ def test_everything_is_signed_anew_by_command(tmp_path, monkeypatch):
 
 
 def test_retiring_names_one_signer():
-    from catalog.services.signers import register_signer
+    from catalog.best.signers import register_signer
 
     for number in range(17):  # so that at least two begin with the same digit
         register_signer(bytes([number]) * 32)

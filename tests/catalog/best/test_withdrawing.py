@@ -5,11 +5,12 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from catalog.best import revoked
+from catalog.best.standing import Place
+from catalog.best.withdrawing import restore_places, set_aside, withdraw
 from catalog.errors import RequestError
 from catalog.models import Best, BestChange, DeclaredEnvironment, Implementation, Miss
-from catalog.selectors import revoked
-from catalog.services import register_environment, restore_places, set_aside, withdraw
-from catalog.services.standing import Place
+from catalog.registry import register_environment
 from tests.catalog import making
 
 

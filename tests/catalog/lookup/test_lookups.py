@@ -4,8 +4,11 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from catalog import models, services
+from catalog import models
+from catalog.best.served import Accepts
 from catalog.models import Miss
+from catalog.people.keys import create_api_key
+from catalog.registry import register_setting
 from tests.catalog import making
 
 
@@ -21,7 +24,7 @@ def test_unknown_without_a_graph_needs_one_and_leaves_nothing(ask):
 
 
 def test_a_miss_is_recorded_with_what_was_asked(ask, organisation):
-    key, _ = services.create_api_key(organisation, "job", ["lookup"])
+    key, _ = create_api_key(organisation, "job", ["lookup"])
     result = only(ask(64, api_key=key, job="run 7", calls=3.0))
     assert (result.status, result.state) == ("miss", "waiting")
     miss = Miss.objects.get()
@@ -69,7 +72,7 @@ def test_what_holds_for_one_setting_or_target_says_nothing_of_another(ask, put):
     put(64, "eager", 1.0)
     from opatlas.identity import Setting
 
-    single = services.register_setting(Setting(threads=1))
+    single = register_setting(Setting(threads=1))
     assert only(ask(64, setting=single)).status == "miss"
 
 
@@ -79,21 +82,21 @@ class TestAccepts:
         put(64, "onnxruntime", 1.5, needs={"onnxruntime": "1.31.1"})
         put(64, "tvm", 2.0, kind="c-abi", needs={})
         assert only(ask(64)).best.route == "tvm"
-        recipes = services.Accepts(kinds=frozenset({"recipe"}))
+        recipes = Accepts(kinds=frozenset({"recipe"}))
         assert only(ask(64, accepts=recipes)).best.route == "onnxruntime"
-        torch_only = services.Accepts(kinds=frozenset({"recipe"}), versions={"torch": "2.13.0+cpu"})
+        torch_only = Accepts(kinds=frozenset({"recipe"}), versions={"torch": "2.13.0+cpu"})
         assert only(ask(64, accepts=torch_only)).best.route == "eager"
 
     def test_nothing_loadable_is_a_miss_that_is_not_queued(self, ask, put):
         put(64, "eager", 1.0)
-        result = only(ask(64, accepts=services.Accepts(versions={"torch": "2.0.0"})))
+        result = only(ask(64, accepts=Accepts(versions={"torch": "2.0.0"})))
         assert (result.status, result.state) == ("miss", "explored")
         assert "accepts" in result.reason
         assert not Miss.objects.exists()
 
     def test_an_empty_version_map_still_loads_what_needs_nothing(self, ask, put):
         put(64, "tvm", 2.0, kind="c-abi", needs={})
-        assert only(ask(64, accepts=services.Accepts(versions={}))).best.route == "tvm"
+        assert only(ask(64, accepts=Accepts(versions={}))).best.route == "tvm"
 
 
 class TestScopes:
@@ -109,7 +112,7 @@ class TestScopes:
         put(64, "eager", 1.0)
         put(64, "secret", 3.0, scope=f"org:{organisation.pk}", owner=organisation, kind="c-abi")
         assert only(ask(64)).best.route == "secret"
-        recipes = services.Accepts(kinds=frozenset({"recipe"}))
+        recipes = Accepts(kinds=frozenset({"recipe"}))
         assert only(ask(64, accepts=recipes)).best.route == "eager"
 
 
@@ -198,6 +201,6 @@ class TestWaiting:
         assert (result.state, result.reason) == ("unsupported", "no route can")
 
     def test_few_may_wait_at_a_time(self, ask, monkeypatch):
-        monkeypatch.setattr("catalog.services.lookups._waiters", threading.Semaphore(0))
+        monkeypatch.setattr("catalog.lookup.lookups._waiters", threading.Semaphore(0))
         monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waited"))
         assert only(ask(64, wait_s=20.0)).status == "miss"

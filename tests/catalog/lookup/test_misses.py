@@ -1,7 +1,8 @@
 import pytest
 
-from catalog import models, services
+from catalog import models
 from catalog.models import Miss
+from catalog.people.keys import create_api_key
 from catalog.signals import misses_recorded
 from tests.catalog import making
 
@@ -9,7 +10,7 @@ from tests.catalog import making
 @pytest.fixture
 def small_key(organisation):
     """A key that may have three misses in the queue."""
-    return services.create_api_key(organisation, "small", ["lookup"], max_queued_misses=3)[0]
+    return create_api_key(organisation, "small", ["lookup"], max_queued_misses=3)[0]
 
 
 def states(answer):
@@ -46,11 +47,11 @@ class TestQuota:
 
     def test_another_key_has_its_own(self, ask, small_key, organisation):
         ask(1, 2, 3, api_key=small_key)
-        other = services.create_api_key(organisation, "other", ["lookup"])[0]
+        other = create_api_key(organisation, "other", ["lookup"])[0]
         assert states(ask(4, api_key=other)) == ["waiting"]
 
     def test_a_quota_of_none_refuses_all(self, ask, organisation):
-        key = services.create_api_key(organisation, "none", ["lookup"], max_queued_misses=0)[0]
+        key = create_api_key(organisation, "none", ["lookup"], max_queued_misses=0)[0]
         assert states(ask(1, api_key=key)) == ["refused"]
 
 
@@ -73,7 +74,7 @@ class TestStates:
 
     def test_published_while_asking_is_a_hit(self, ask, put, monkeypatch):
         """The result arrives between the read that found nothing and the miss that is recorded."""
-        from catalog.services import lookups
+        from catalog.lookup import lookups
 
         record = lookups.record_misses
 

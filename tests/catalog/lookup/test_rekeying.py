@@ -1,8 +1,8 @@
 """Keys of an older version, made by hand: what stood under them stays in one piece."""
 
+from catalog.lookup.rekeying import rekey_operators
 from catalog.models import Best, JobOperator, Miss, Operator, Usage
-from catalog.services import drain_journal
-from catalog.services.rekeying import rekey_operators
+from catalog.usage.draining import drain_journal
 from tests.catalog import making
 
 OLD_KEY = "o0:" + "a" * 64

@@ -13,7 +13,9 @@ from django.utils import timezone
 
 from catalog.errors import RequestError, Unknown
 from catalog.models import ApiKey, AuditEntry, Invitation, Membership, Organisation, Role
-from catalog.services import audit, create_api_key, people
+from catalog.people import audit
+from catalog.people import members as people
+from catalog.people.keys import create_api_key
 from catalog.viewing import ADMINISTER, APPROVE, BILL, OPERATE, viewer_of, viewer_of_key
 
 pytestmark = pytest.mark.django_db

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from catalog import models, services
-from catalog.services import rollups, traffic_rollups
-from catalog.services.stale import mark_stale
+from catalog import models
+from catalog.rollups import rollups, traffic_rollups
+from catalog.usage.draining import drain_journal
+from catalog.usage.stale import mark_stale
 from tests.figures.traffic_rows import messy_traffic
 
 ROLLUPS = (models.TrafficSlot, models.RouteSlot, models.OperatorTotal, models.Standing)
@@ -33,7 +34,7 @@ def test_a_drained_lookup_is_rolled_up(ask: Any, put: Any, organisation: Any) ->
     put(64, "onednn", 2.0)
     ask(64, job="run 1", calls=4.0)
     ask(128, job="run 1")
-    services.drain_journal()
+    drain_journal()
     assert rollups.refresh_rollups()
     slots = {(slot.grain, slot.tenant): slot for slot in models.TrafficSlot.objects.all()}
     assert set(slots) == {
@@ -79,13 +80,13 @@ def test_a_drain_in_the_middle_of_a_refresh_is_not_lost(
 ) -> None:
     put(64, "eager", 1.0)
     ask(64, job="early")
-    services.drain_journal()
+    drain_journal()
     made = traffic_rollups._make_totals
 
     def drained_meanwhile(operators: set[int]) -> None:
         made(operators)
         ask(64, job="late")
-        services.drain_journal()
+        drain_journal()
 
     with monkeypatch.context() as patched:
         patched.setattr(traffic_rollups, "_make_totals", drained_meanwhile)
@@ -143,7 +144,7 @@ def test_the_courier_leaves_what_was_costly_alone_for_a_while(ask: Any, put: Any
     now = timezone.now()
     models.Rollup.objects.update_or_create(name="traffic", defaults={"made_at": now, "took_s": 60})
     ask(64)
-    services.drain_journal()
+    drain_journal()
     rollups.keep_rollups_fresh()
     assert not models.TrafficSlot.objects.exists()
     models.Rollup.objects.filter(name="traffic").update(made_at=now - timedelta(seconds=1201))

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from catalog import models, services
-from catalog.services import job_days
+from catalog import models
+from catalog.usage import job_days
+from catalog.usage.draining import drain_journal
 
 pytestmark = pytest.mark.django_db
 
@@ -34,7 +35,7 @@ def test_what_is_drained_is_what_is_counted_again(ask: Any, put: Any) -> None:
         ask(64, job=f"run {number % 2}", calls=number + 0.5)
         ask(65, job="run 0", calls=3.0)  # a miss
     ask(64)  # of no job
-    services.drain_journal()
+    drain_journal()
     drained = rows()
     assert sum(day[3] for day in drained["days"]) == 7
     assert len(drained["places"]) == 2
@@ -51,10 +52,10 @@ def test_what_is_drained_is_what_is_counted_again(ask: Any, put: Any) -> None:
 def test_draining_again_adds_nothing(ask: Any, put: Any) -> None:
     put(64, "eager", 1.0)
     ask(64, job="run")
-    services.drain_journal()
+    drain_journal()
     once = rows()
     models.JournalSegment.objects.all().delete()  # the position was lost
-    services.drain_journal()
+    drain_journal()
     assert rows() == once
 
 

@@ -3,11 +3,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from catalog import conf, models, services
+from catalog import conf, models
 from catalog.errors import JournalError
+from catalog.file_lock import only_one
 from catalog.models import JobOperator, JournalSegment, LookupTally, Usage
-from catalog.services import journal, usage_rows
-from catalog.services.alone import only_one
+from catalog.usage import journal, usage_rows
+from catalog.usage.draining import drain_journal
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_a_hit_is_journalled_before_the_answer_and_drained_into_usage(ask, put, 
     published = put(64, "eager", 1.0)
     ask(64, job="run 1", calls=4.0)
     assert not Usage.objects.exists()
-    assert services.drain_journal() == 1
+    assert drain_journal() == 1
     row = Usage.objects.get()
     assert (row.organisation, row.job.name, row.route, row.method) == (
         organisation,
@@ -47,7 +48,7 @@ def test_a_hit_is_journalled_before_the_answer_and_drained_into_usage(ask, put, 
 def test_misses_are_tallied_too(ask):
     ask(64, job="run 1", calls=2.0)
     ask(64, job="run 1", calls=2.0)
-    services.drain_journal()
+    drain_journal()
     assert totals() == (0, 2, 0.0, 4.0)
     assert JobOperator.objects.get().misses == 2
     assert not Usage.objects.exists()
@@ -57,8 +58,8 @@ def test_draining_again_adds_nothing(ask, put):
     put(64, "eager", 1.0)
     for _ in range(3):
         ask(64)
-    assert services.drain_journal() == 3
-    assert services.drain_journal() == 0
+    assert drain_journal() == 3
+    assert drain_journal() == 0
     assert Usage.objects.count() == 3
     assert totals()[0] == 3
 
@@ -66,9 +67,9 @@ def test_draining_again_adds_nothing(ask, put):
 def test_a_position_that_was_lost_charges_nobody_twice(ask, put):
     put(64, "eager", 1.0)
     ask(64)
-    services.drain_journal()
+    drain_journal()
     JournalSegment.objects.all().delete()
-    services.drain_journal()
+    drain_journal()
     assert Usage.objects.count() == 1
     assert totals()[0] == 1
 
@@ -81,10 +82,10 @@ def test_a_transaction_that_fails_is_done_again_in_full(ask, put, monkeypatch):
         patched.setattr(
             usage_rows, "_add_job_operators", lambda *a: (_ for _ in ()).throw(RuntimeError("killed"))
         )
-        services.drain_journal()
+        drain_journal()
     assert not Usage.objects.exists()
     assert not LookupTally.objects.exists()
-    assert services.drain_journal() == 2
+    assert drain_journal() == 2
     assert totals()[0] == 2
 
 
@@ -92,7 +93,7 @@ def test_a_limit_leaves_the_rest_for_later(ask, put):
     put(64, "eager", 1.0)
     for _ in range(5):
         ask(64)
-    assert [services.drain_journal(2) for _ in range(3)] == [2, 2, 1]
+    assert [drain_journal(2) for _ in range(3)] == [2, 2, 1]
     assert totals()[0] == 5
 
 
@@ -103,11 +104,11 @@ def test_a_torn_last_line_waits_for_its_end_while_the_writer_lives(ask, put, lin
     whole = path.read_bytes()
     with path.open("ab") as writer:
         writer.write(whole[:40])
-    assert services.drain_journal() == 1
-    assert services.drain_journal() == 0
+    assert drain_journal() == 1
+    assert drain_journal() == 0
     with path.open("ab") as writer:
         writer.write(whole[40:])
-    assert services.drain_journal() == 1
+    assert drain_journal() == 1
     assert totals()[0] == 2
 
 
@@ -118,7 +119,7 @@ def test_a_torn_last_line_of_a_dead_writer_is_passed_over_and_the_file_goes(ask,
     journal.close()
     with path.open("ab") as writer:
         writer.write(b'{"at": 1, "or')
-    services.drain_journal()
+    drain_journal()
     assert Usage.objects.count() == 1
     assert not path.exists()
     assert JournalSegment.objects.get().closed
@@ -131,7 +132,7 @@ def test_garbage_in_the_middle_does_not_hold_up_the_rest(ask, put):
     with path.open("ab") as writer:
         writer.write(b"\x00\xffgarbage\n[1]\n{}\n")
     ask(64)
-    services.drain_journal()
+    drain_journal()
     assert Usage.objects.count() == 2
 
 
@@ -147,7 +148,7 @@ def test_rows_deleted_since_do_not_hold_up_the_rest(ask, put, organisation):
     models.Implementation.objects.all()[0].measurements.all().delete()
     models.Implementation.objects.all().delete()
     models.Operator.objects.filter(summary__contains="64").delete()
-    services.drain_journal()
+    drain_journal()
     (row,) = Usage.objects.all()
     assert row.implementation is None
     assert row.item == 1
@@ -156,13 +157,13 @@ def test_rows_deleted_since_do_not_hold_up_the_rest(ask, put, organisation):
 def test_an_open_file_is_kept_and_a_full_one_makes_way(ask, put, settings):
     put(64, "eager", 1.0)
     ask(64)
-    services.drain_journal()
+    drain_journal()
     assert len(journal.segments()) == 1
     settings.OPATLAS_JOURNAL_SEGMENT_BYTES = 10
     ask(64)
     ask(64)
     assert len(journal.segments()) >= 2
-    services.drain_journal()
+    drain_journal()
     assert len(journal.segments()) == 1
     assert totals()[0] == 3
 
@@ -173,7 +174,7 @@ def test_tallies_are_by_the_hour_of_the_lookup(ask, put, lines):
     (line,) = lines()
     entry = json.loads(line) | {"at": datetime(2026, 3, 1, 11, 59, 59, 999000, tzinfo=UTC).timestamp()}
     journal.append(entry)
-    services.drain_journal()
+    drain_journal()
     hours = set(LookupTally.objects.values_list("hour", flat=True))
     assert datetime(2026, 3, 1, 11, tzinfo=UTC) in hours
     assert len(hours) == 2
@@ -191,8 +192,8 @@ def test_only_one_drains_at_a_time(ask, put):
     put(64, "eager", 1.0)
     ask(64)
     with only_one(conf.journal_folder() / "drain.lock"):
-        assert services.drain_journal() == 0
-    assert services.drain_journal() == 1
+        assert drain_journal() == 0
+    assert drain_journal() == 1
 
 
 def test_a_batch_of_many_lines_is_drained_with_few_statements(ask, put, django_assert_max_num_queries):
@@ -200,5 +201,5 @@ def test_a_batch_of_many_lines_is_drained_with_few_statements(ask, put, django_a
     for _ in range(100):
         ask(64, job="run")
     with django_assert_max_num_queries(30):
-        services.drain_journal()
+        drain_journal()
     assert Usage.objects.count() == 100

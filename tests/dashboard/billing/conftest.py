@@ -15,8 +15,8 @@ from tests.catalog.conftest import ask, place_of, put, setting, target  # noqa: 
 @pytest.fixture(autouse=True)
 def own_state(settings: Any, tmp_path: Path) -> Iterator[None]:
     """Every test has its journal and store, and remembers no other's rules."""
-    from catalog.selectors import revoked
-    from catalog.services import journal
+    from catalog.best import revoked
+    from catalog.usage import journal
     from dashboard.billing import rules
 
     journal.close()

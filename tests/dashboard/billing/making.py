@@ -14,7 +14,7 @@ def bills(factory: Any, days: int = 24) -> Any:
     """Charge the factory's organisation and a tenant, day by day; gives the tenant. Every charge is made by
     the service itself, under a clock that is set back."""
     from catalog import models as c
-    from catalog import services
+    from catalog.lookup.lookups import Asked, LookupRequest, lookup
     from dashboard.billing import accounts, pricelist
 
     tenant, _ = c.Organisation.objects.get_or_create(name="Tenant Works")
@@ -39,11 +39,11 @@ def bills(factory: Any, days: int = 24) -> Any:
                 accounts.give_credit(tenant, 25_000_000, "Bank transfer 2026-118", currency="EUR", by=by)
             for organisation, most in ((factory.organisation, 30), (tenant, 18)):
                 asked = chance.sample(keys, chance.randint(6, min(most, len(keys))))
-                services.lookup(
-                    services.LookupRequest(
+                lookup(
+                    LookupRequest(
                         target=factory.target,
                         setting=factory.setting,
-                        operators=[services.Asked(key, chance.randint(1, 40) * 50.0) for key in asked],
+                        operators=[Asked(key, chance.randint(1, 40) * 50.0) for key in asked],
                         organisation=organisation,
                         job=chance.choice(("nightly-train", "serve-resnet", "notebook")),
                     )

@@ -2,8 +2,8 @@
 
 import pytest
 
-from catalog import services
 from catalog.models import AuditEntry
+from catalog.people.keys import create_api_key
 from dashboard.billing import selectors
 from dashboard.billing.models import Account, LedgerEntry, PriceRule
 from tests.conftest import Api
@@ -11,12 +11,12 @@ from tests.conftest import Api
 
 @pytest.fixture
 def mine(tenant):
-    return Api(services.create_api_key(tenant, "bills", ["billing"])[1])
+    return Api(create_api_key(tenant, "bills", ["billing"])[1])
 
 
 @pytest.fixture
 def host(organisation):
-    return Api(services.create_api_key(organisation, "bills", ["billing"])[1])
+    return Api(create_api_key(organisation, "bills", ["billing"])[1])
 
 
 @pytest.fixture

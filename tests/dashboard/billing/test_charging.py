@@ -2,10 +2,11 @@
 
 import pytest
 
-from catalog import models, services
+from catalog import models
 from catalog.charging import withheld
 from catalog.errors import JournalError
 from catalog.models import JobOperator, LookupTally, Usage
+from catalog.usage.draining import drain_journal
 from dashboard.billing.models import Account, Held, LedgerEntry, MonthCount
 
 
@@ -22,7 +23,7 @@ def test_without_a_rule_nothing_is_charged_and_hits_are_journalled(ask, put):
     put(64, "eager", 1.0)
     assert only(ask(64)).terms is None
     assert not Usage.objects.exists()
-    services.drain_journal()
+    drain_journal()
     assert Usage.objects.count() == 1
     assert not LedgerEntry.objects.exists()
     assert not Account.objects.exists()
@@ -40,7 +41,7 @@ def test_a_charged_hit_is_served_with_its_price_and_one_entry_for_its_usage(ask,
     usage = entry.usage
     assert (usage.implementation, usage.calls, usage.job.name) == (published.implementation, 3.0, "run 1")
     assert balance() == -10_000
-    services.drain_journal()
+    drain_journal()
     assert Usage.objects.count() == 1
     assert LookupTally.objects.get().hits == 1
     assert JobOperator.objects.get().hits == 1
@@ -53,7 +54,7 @@ def test_free_and_charged_hits_of_one_lookup_go_their_own_ways(ask, put, price):
     first, second = ask(1, 2).results
     assert (first.terms, second.terms.price_micros) == (None, 10_000)
     assert Usage.objects.count() == 1
-    services.drain_journal()
+    drain_journal()
     assert Usage.objects.count() == 2
     assert LedgerEntry.objects.count() == 1
 
@@ -66,7 +67,7 @@ def test_a_journal_that_cannot_be_written_charges_nobody(ask, put, price, monkey
     def full(entry):
         raise JournalError("The journal cannot be written (no space left).")
 
-    monkeypatch.setattr("catalog.services.journal.append", full)
+    monkeypatch.setattr("catalog.usage.journal.append", full)
     with pytest.raises(JournalError):
         ask(1, 2)
     assert not Usage.objects.exists()
@@ -85,7 +86,7 @@ class TestWithheld:
         assert result.terms.price_micros == 10_000
         assert not LedgerEntry.objects.exists()
         assert not models.Miss.objects.exists()
-        services.drain_journal()
+        drain_journal()
         assert not Usage.objects.exists()
         assert LookupTally.objects.get().misses == 1
         assert Held.objects.get().times == 1
@@ -194,7 +195,7 @@ class TestMatching:
         credit(1)
         price(0.03, currency="USD")
         assert only(ask(64)).terms is None
-        services.drain_journal()
+        drain_journal()
         assert Usage.objects.count() == 1
 
 

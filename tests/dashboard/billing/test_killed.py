@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from dashboard.stack import Stack
+from dashboard.run.stack import Stack
 from tests.catalog import making
 from tests.hostile.conftest import deploy, deployment  # noqa: F401
 

@@ -10,9 +10,9 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from catalog import services
 from catalog.errors import RequestError
 from catalog.models import Organisation, Usage
+from catalog.usage.draining import drain_journal
 from dashboard.billing import accounts, pricelist, selectors
 from dashboard.billing.models import Account, LedgerDay, LedgerEntry, MonthCount, PriceRule
 
@@ -96,7 +96,7 @@ def test_balances_days_and_counts_are_the_sums_of_random_histories(ask, put, pri
         else:
             amount = chance.randint(-20_000, 60_000) or 5
             accounts.give_credit(tenant, amount, "r", currency="EUR", by={"actor": "t"})
-    services.drain_journal()
+    drain_journal()
     by_tenant, by_day = defaultdict(int), defaultdict(lambda: [0, 0])
     after = {}
     for entry in LedgerEntry.objects.order_by("pk"):

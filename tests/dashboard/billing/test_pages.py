@@ -163,13 +163,13 @@ def test_a_rule_is_tried_on_last_month_without_changing_anything(host, ask, put,
 
     from django.utils import timezone
 
-    from catalog import services
     from catalog.models import Usage
+    from catalog.usage.draining import drain_journal
 
     put(1, "tvm", 2.0, method="compiler")
     for _ in range(3):
         ask(1)
-    services.drain_journal()
+    drain_journal()
     last_month = timezone.now().replace(day=1) - timedelta(days=2)
     Usage.objects.update(served_at=last_month)
     rule = RULE | {"op_type": "Relu", "tiers": "3 0.005", "preview": "1"}

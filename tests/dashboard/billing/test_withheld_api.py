@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from catalog import services
+from catalog.people.keys import create_api_key
 from tests.catalog import making
 from tests.conftest import Api
 
 
 @pytest.fixture
 def client(tenant):
-    return Api(services.create_api_key(tenant, "job", ["lookup"])[1])
+    return Api(create_api_key(tenant, "job", ["lookup"])[1])
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_a_jobs_client_is_told_the_price_and_gets_nothing_that_is_withheld(
 ):
     from opatlas.client.rest import Client
 
-    key = services.create_api_key(tenant, "job", ["lookup"])[1]
+    key = create_api_key(tenant, "job", ["lookup"])[1]
     price(0.02)
     with Client(live_server.url, key, target=making.TARGET, setting=making.SETTING) as service:
         (answer,) = service.lookup([making.relu(64)])

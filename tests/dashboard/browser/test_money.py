@@ -25,8 +25,8 @@ def test_withheld_until_it_is_paid_for(
     window: Callable[..., Watched], live_server: Any, settings: Any, tmp_path: Any, put: Any,  # noqa: F811
     price: Any, target: Any, setting: Any,  # noqa: F811
 ) -> None:  # fmt: skip
-    from catalog import services
     from catalog.models import Membership, Organisation, Role
+    from catalog.people.keys import create_api_key
     from dashboard.billing import payments
     from dashboard.billing.accounts import open_account
 
@@ -40,7 +40,7 @@ def test_withheld_until_it_is_paid_for(
     user = User.objects.create_user("bill", password="bill")
     Membership.objects.create(user=user, organisation=acme, role=Role.BILLING)
     account = open_account(acme.pk, "EUR")
-    bearer = {"Authorization": f"Bearer {services.create_api_key(acme, 'job', ['lookup'])[1]}"}
+    bearer = {"Authorization": f"Bearer {create_api_key(acme, 'job', ['lookup'])[1]}"}
 
     page = window("bill").page
     code = f"/operators/{made.operator.key}/code/{made.pk}/"

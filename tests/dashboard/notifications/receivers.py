@@ -17,7 +17,7 @@ from aiosmtpd.controller import Controller
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from dashboard.stack import free_port
+from dashboard.run.stack import free_port
 
 
 class Mailbox:

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from catalog.services import create_api_key
-from dashboard.notifications.gathering import gather
+from catalog.people.keys import create_api_key
+from dashboard.notifications.find.gathering import gather
+from dashboard.notifications.find.telling import tell_test
 from dashboard.notifications.models import Notification, Subscription
-from dashboard.notifications.telling import tell_test
 from tests.conftest import Api
 
 

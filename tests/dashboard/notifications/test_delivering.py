@@ -14,15 +14,16 @@ from py_vapid import Vapid02
 from standardwebhooks.webhooks import Webhook
 
 from catalog.models import Membership, Organisation
-from dashboard.notifications import delivering, devices, vapid
-from dashboard.notifications.bundling import bundle
-from dashboard.notifications.channels import push
-from dashboard.notifications.delivering import deliver
-from dashboard.notifications.gathering import gather
+from dashboard.notifications.find.gathering import gather
+from dashboard.notifications.find.telling import tell_test
 from dashboard.notifications.models import Delivery, Message, Notification, PushDevice, Subscription
-from dashboard.notifications.outcome import RETRY_S
-from dashboard.notifications.subscribing import end
-from dashboard.notifications.telling import tell_test
+from dashboard.notifications.send import delivering, vapid
+from dashboard.notifications.send.channels import push
+from dashboard.notifications.send.delivering import deliver
+from dashboard.notifications.send.outcome import RETRY_S
+from dashboard.notifications.subscribe import devices
+from dashboard.notifications.subscribe.subscribing import end
+from dashboard.notifications.write.bundling import bundle
 from dashboard.webhooks import delivering as webhooks_delivering
 from dashboard.webhooks import endpoints
 from dashboard.webhooks.models import Endpoint
@@ -428,7 +429,7 @@ def test_one_click_ends_the_mails_of_that_subscription_without_a_login(world, ma
 
 def _job(world):
     from catalog.viewing import viewer_of
-    from dashboard.notifications import subjects
+    from dashboard.notifications.write import subjects
 
     return subjects.job(viewer_of(world.person), world.job("quiet").pk)
 
@@ -441,7 +442,7 @@ def test_a_link_that_is_not_ours_does_nothing():
 
 
 def test_without_a_mail_server_mails_are_kept_as_files(tmp_path, settings):
-    from dashboard.mailing import mail_settings
+    from dashboard.project.mailing import mail_settings
 
     for name, value in mail_settings("", tmp_path / "mail").items():
         setattr(settings, name, value)
@@ -451,7 +452,7 @@ def test_without_a_mail_server_mails_are_kept_as_files(tmp_path, settings):
 
 
 def test_a_mail_servers_url_is_taken_apart(tmp_path):
-    from dashboard.mailing import mail_settings
+    from dashboard.project.mailing import mail_settings
 
     found = mail_settings("submission://me:p%40ss@mail.example.com", tmp_path)
     assert (found["EMAIL_HOST"], found["EMAIL_PORT"], found["EMAIL_USE_TLS"]) == (

@@ -7,12 +7,14 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from catalog.best.withdrawing import withdraw
 from catalog.models import Membership, Organisation, Usage
-from catalog.services import create_api_key, withdraw
+from catalog.people.keys import create_api_key
 from catalog.viewing import viewer_of
-from dashboard.notifications import cursors, sources, subjects
-from dashboard.notifications.gathering import gather
+from dashboard.notifications.find import cursors, sources
+from dashboard.notifications.find.gathering import gather
 from dashboard.notifications.models import Cursor, Delivery, Notification
+from dashboard.notifications.write import subjects
 
 
 def told(user):
@@ -86,7 +88,7 @@ def test_hits_of_a_digest_are_counted_anew_for_each_digest(world, monkeypatch):
     world.hit(2)
     gather()
     later = timezone.now() + timedelta(hours=2)
-    monkeypatch.setattr("dashboard.notifications.telling.timezone.now", lambda: later)
+    monkeypatch.setattr("dashboard.notifications.find.telling.timezone.now", lambda: later)
     world.hit(4)
     gather()
     assert sorted(Notification.objects.values_list("count", flat=True)) == [2, 4]
@@ -330,6 +332,6 @@ def test_one_source_that_fails_leaves_the_others_alone(world, monkeypatch):
         sources.Source(one.name, one.happening, _killed if one.name == "best_changes" else one.read)
         for one in sources.SOURCES
     ]
-    monkeypatch.setattr("dashboard.notifications.gathering.SOURCES", broken)
+    monkeypatch.setattr("dashboard.notifications.find.gathering.SOURCES", broken)
     gather()
     assert Notification.objects.get().happening == "hit"

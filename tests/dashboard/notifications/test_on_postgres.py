@@ -6,7 +6,7 @@ import threading
 import pytest
 from django.db import connection, connections, transaction
 
-from dashboard.notifications.gathering import gather
+from dashboard.notifications.find.gathering import gather
 from dashboard.notifications.models import Notification
 from tests.services import once_more_on_postgres
 

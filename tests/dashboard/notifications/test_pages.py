@@ -4,10 +4,10 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from catalog.services import default_organisation
-from dashboard.notifications.gathering import gather
+from catalog.registry import default_organisation
+from dashboard.notifications.find.gathering import gather
+from dashboard.notifications.find.telling import tell_test
 from dashboard.notifications.models import Notification, PushDevice, Subscription
-from dashboard.notifications.telling import tell_test
 from tests.dashboard.notifications.receivers import Browser
 
 INBOX, SUBSCRIPTIONS = "/notifications/", "/notifications/subscriptions/"
@@ -263,7 +263,7 @@ def test_pages_take_no_query_for_each_row(world, client, django_assert_max_num_q
     def fill(count):
         for number in range(count):
             operator = world.factory.operator("Relu", f"Relu {Notification.objects.count()} {number} float32")
-            from dashboard.notifications import subjects
+            from dashboard.notifications.write import subjects
 
             tell_test(world.watch(about=subjects.operator(operator.key)))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.notifications import wording
+from dashboard.notifications.write import wording
 
 MATMUL = "MatMul 512×512, 512×512 float32"
 

@@ -14,12 +14,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from catalog import conf, models
 from catalog.models import MissState, Organisation, TrafficSlot
-from catalog.services import journal
+from catalog.usage import journal
 from dashboard.billing.models import Account
-from dashboard.courier import Chore, Courier
 from dashboard.operation import gauges
 from dashboard.operation.chores import Logbook
 from dashboard.operation.models import ChoreRun
+from dashboard.run.courier import Chore, Courier
 from tests.dashboard.factory import Factory, resnet_operators
 from tests.dashboard.webhooks.making import webhooks_of
 from tuning.models import Exploration, Priority, Stage, Worker

@@ -123,7 +123,8 @@ def test_a_workers_lines_name_the_exploration(
     """As the worker does it, around whatever a slice logs."""
     from types import SimpleNamespace
 
-    from tuning import stopping, worker
+    from tuning.worker import process as worker
+    from tuning.worker import stopping
 
     def slice_that_logs(shop: object, claim: Any) -> int:
         logging.getLogger("tuning.routes").warning("the compiler failed")

@@ -16,9 +16,9 @@ import pytest
 from django.conf import settings as django_settings
 from django.test import Client
 
-from dashboard.finders import bundle_folder
 from dashboard.operation.policy import POLICY
-from dashboard.secret import secret_key
+from dashboard.project.finders import bundle_folder
+from dashboard.project.secret import secret_key
 
 pytestmark = pytest.mark.django_db
 ROOT = Path(__file__).resolve().parents[3]
@@ -74,7 +74,7 @@ def test_plotly_finds_the_marks_that_keep_it_from_writing_styles() -> None:
     """A new version of Plotly may look for others: this says so, and the browser tests see the violation."""
     bundle = (bundle_folder() / "plotly.min.js").read_text()
     marks = set(re.findall(r'if\(!document\.getElementById\("([0-9a-f]{64})"\)\)', bundle))
-    template = (ROOT / "templates/_charts.html").read_text()
+    template = (ROOT / "templates/parts/_charts.html").read_text()
     assert len(marks) >= 1 and all(f'id="{mark}"' in template for mark in marks)
     assert '.matches(".no-inline-styles")' in bundle
     assert 'id="plotly.js-style-global" class="no-inline-styles"' in template
@@ -178,7 +178,7 @@ def test_two_that_start_at_the_same_moment_have_the_same_secret_key(
         assert go_on.wait(30)
         return "the slow one's"
 
-    monkeypatch.setattr("dashboard.secret.secrets.token_urlsafe", slowly)
+    monkeypatch.setattr("dashboard.project.secret.secrets.token_urlsafe", slowly)
     first = threading.Thread(target=lambda: keys.append(secret_key(path)))
     first.start()
     assert making.wait(30)

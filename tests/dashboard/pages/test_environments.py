@@ -8,7 +8,7 @@ from django.test import Client
 from catalog import models as c
 from tests.dashboard.factory import Factory
 from tuning import models as t
-from tuning.environments import digest_of
+from tuning.environments.known import digest_of
 
 NEWER = {"apache-tvm": "0.28.0"}
 

@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from catalog import models as c
-from catalog.services import default_organisation
+from catalog.registry import default_organisation
 from tests.dashboard.factory import Factory
 from tests.dashboard.kernels import FASTER, SOURCE, evaluated, gallery, person, submitted
 from tuning.kernels import services

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from catalog import models as c
-from catalog.services import register_environment
+from catalog.registry import register_environment
 from tests.dashboard.factory import ROUTES, Factory, resnet_operators
 from tuning import models as t
 from tuning.statistics.efforts import refresh_efforts

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from catalog import models as c
-from catalog.services.rollups import refresh_rollups
+from catalog.rollups.rollups import refresh_rollups
 from tests.dashboard.factory import Factory, resnet_operators
 from tests.figures.traffic_rows import messy_traffic
 

@@ -11,7 +11,7 @@ from django.core import mail
 from django.test import Client
 
 from catalog.models import ApiKey, AuditEntry, Invitation, Membership, Organisation, Role
-from catalog.services import authenticate
+from catalog.people.keys import authenticate
 from tests.dashboard.people import member_client
 
 pytestmark = pytest.mark.django_db

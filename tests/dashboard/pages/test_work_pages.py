@@ -230,7 +230,7 @@ def test_a_job_says_what_is_missing_and_why(pages: Client, db: None) -> None:
 def test_lists_beyond_the_bound_are_not_counted(
     pages: Client, catalogue: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dashboard.paging.COUNTED", 5)
+    monkeypatch.setattr("dashboard.web.paging.COUNTED", 5)
     html = text_of(pages, "/explorations/?page=999")
     assert "of 5+ explorations" in html
 

@@ -10,7 +10,8 @@ from django.test import Client
 from django.urls import reverse
 
 from catalog.models import AuditEntry, Membership, Organisation
-from catalog.services import create_api_key, default_organisation
+from catalog.people.keys import create_api_key
+from catalog.registry import default_organisation
 from tests.dashboard.factory import Factory
 from tuning.models import Exploration
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dashboard.stack import ROOT, free_port
+from dashboard.run.stack import ROOT, free_port
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 

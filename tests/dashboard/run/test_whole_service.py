@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dashboard.stack import ROOT, Stack
+from dashboard.run.stack import ROOT, Stack
 from opatlas.client import Client
 from opatlas.identity import Operator, parse_operator
 from opatlas.load import load

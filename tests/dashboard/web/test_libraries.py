@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy.linalg
 import pytest
 
-from dashboard.selectors.elf import read_library
+from dashboard.pages.operators.elf import read_library
 
 
 @pytest.fixture

@@ -153,7 +153,7 @@ def test_a_filter_leaves_out_and_keeps_the_order(
 def test_more_operators_than_are_counted_say_so(
     pages: Client, catalogue: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dashboard.paging.COUNTED", 40)
+    monkeypatch.setattr("dashboard.web.paging.COUNTED", 40)
     assert "1–40 of 40+ operators" in pages.get("/operators/").content.decode()
 
 

@@ -11,12 +11,12 @@ import pytest
 from django.contrib.staticfiles import finders
 
 from catalog.selectors.traffic import Slot
-from dashboard import wording
-from dashboard.charts import models as model_charts
-from dashboard.charts import operators as operator_charts
-from dashboard.charts import traffic as traffic_charts
-from dashboard.charts.drawing import Figure
-from dashboard.code import SHOWN_CHARACTERS, highlighted, language_of
+from dashboard.web import wording
+from dashboard.web.charts import models as model_charts
+from dashboard.web.charts import operators as operator_charts
+from dashboard.web.charts import traffic as traffic_charts
+from dashboard.web.charts.drawing import Figure
+from dashboard.web.highlighting import SHOWN_CHARACTERS, highlighted, language_of
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from catalog.models import Organisation
-from catalog.services import create_api_key
+from catalog.people.keys import create_api_key
 from dashboard.webhooks import endpoints
 from dashboard.webhooks.models import Delivery, Endpoint
 from tests.dashboard.webhooks.making import webhooks_of

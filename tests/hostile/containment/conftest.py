@@ -12,8 +12,8 @@ import pytest
 from opatlas.identity import Operator, Setting, detect_target
 from tests.tuning.measure.conftest import TESTS, default_artifact
 from tests.tuning.measure.kernels import relu_operator
-from tuning.measure import sandbox
 from tuning.measure.laboratory import Bench, Laboratory
+from tuning.measure.sandbox import tiers as sandbox
 
 SECRET = "the-secret-of-this-machine"
 

@@ -23,14 +23,8 @@ def signing_key(tmp_path: Path) -> Any:
 @pytest.fixture
 def publish_add(transactional_db: None, tmp_path: Path, signing_key: Any) -> Callable[..., Any]:
     """``publish_add(features=("avx512",))``: an addition in C for this machine, published and signed."""
-    from catalog.services import (
-        Evidence,
-        NewResult,
-        publish,
-        register_operator,
-        register_setting,
-        register_target,
-    )
+    from catalog.best.publishing import Evidence, NewResult, publish
+    from catalog.registry import register_operator, register_setting, register_target
     from opatlas.identity import Setting
 
     def make(size: int = 1000, **manifest: Any) -> Any:

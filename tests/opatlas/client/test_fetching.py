@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from catalog.best import revoked
+from catalog.best.artifacts import file_path
+from catalog.best.signers import retire_signer
+from catalog.best.withdrawing import withdraw
 from catalog.models import Artifact, Implementation
-from catalog.selectors import revoked
-from catalog.services import file_path, withdraw
-from catalog.services.signers import retire_signer
 from opatlas.client import Refused, Trust, fetch_and_load
 from opatlas.errors import CallerError
 from opatlas.load.signing import new_key, public_bytes
@@ -179,7 +180,7 @@ def test_a_miss_has_nothing_to_load(client, transactional_db, tmp_path):
 
 
 def test_every_signer_is_listed_page_by_page(client, transactional_db):
-    from catalog.services.signers import register_signer
+    from catalog.best.signers import register_signer
 
     for number in range(205):
         register_signer(number.to_bytes(32, "big"))

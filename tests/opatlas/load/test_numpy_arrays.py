@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 from opatlas.identity import Operator  # noqa: E402
 from opatlas.load import Kernel, LoadError  # noqa: E402
 from opatlas.load.numpy_arrays import ARRAY_VIEWS, ARRAYS, missing  # noqa: E402
-from opatlas.load.torch_graph import run_graph  # noqa: E402
-from opatlas.load.torch_ops.types import to_tensor  # noqa: E402
+from opatlas.load.torch.graph import run_graph  # noqa: E402
+from opatlas.load.torch.ops.types import to_tensor  # noqa: E402
 from tests.opatlas.load.cases import FAMILIES  # noqa: E402
 from tests.opatlas.load.operators import Case, ints, normal, operator_of, recipe_kernel  # noqa: E402
 from tests.opatlas.load.test_torch_recipe import graph  # noqa: E402

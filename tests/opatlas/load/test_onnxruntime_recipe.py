@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 
 from opatlas.identity import Operator, Setting, detect_target  # noqa: E402
 from opatlas.load import Kernel, LoadError  # noqa: E402
-from opatlas.load.torch_graph import run_graph  # noqa: E402
-from opatlas.load.torch_ops.types import to_tensor  # noqa: E402
+from opatlas.load.torch.graph import run_graph  # noqa: E402
+from opatlas.load.torch.ops.types import to_tensor  # noqa: E402
 from tests.opatlas.load.operators import (  # noqa: E402
     Case,
     ints,

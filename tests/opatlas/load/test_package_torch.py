@@ -15,7 +15,7 @@ from opatlas.errors import LoadError
 from opatlas.identity import Operator, parse_operator
 from opatlas.load import Kernel, Manifest, load
 from opatlas.load.needs import installed_version
-from opatlas.load.package_torch import read_packed
+from opatlas.load.torch.package import read_packed
 
 pytest.importorskip("torch")
 RELU = parse_operator({"op": "Relu", "inputs": [{"dtype": "float32", "shape": [4]}]})

@@ -24,7 +24,7 @@ def test_its_mode_is_one_of_two() -> None:
 @pytest.mark.slow
 @compiles
 def test_it_runs_and_takes_new_constants() -> None:
-    from opatlas.load.torch_compile import open_kernel
+    from opatlas.load.torch.compile import open_kernel
 
     x, w = np.random.default_rng(0).standard_normal((2, 24, 24)).astype(np.float32)
     operator, inputs = operator_of(Case("MatMul", [x, w], fixed=(1,)))

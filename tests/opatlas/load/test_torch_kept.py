@@ -11,10 +11,10 @@ torch = pytest.importorskip("torch")
 
 from opatlas.identity import Operator  # noqa: E402
 from opatlas.load import Kernel, LoadError  # noqa: E402
-from opatlas.load import torch_kept as kept  # noqa: E402
-from opatlas.load.torch_graph import run_graph  # noqa: E402
-from opatlas.load.torch_ops.names import KEPT  # noqa: E402
-from opatlas.load.torch_ops.types import to_tensor  # noqa: E402
+from opatlas.load.torch import kept  # noqa: E402
+from opatlas.load.torch.graph import run_graph  # noqa: E402
+from opatlas.load.torch.ops.names import KEPT  # noqa: E402
+from opatlas.load.torch.ops.types import to_tensor  # noqa: E402
 from tests.opatlas.load.cases import FAMILIES  # noqa: E402
 from tests.opatlas.load.operators import Case, ints, normal, operator_of, recipe_kernel, scalar  # noqa: E402
 from tests.opatlas.load.test_torch_recipe import graph  # noqa: E402

@@ -7,9 +7,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from opatlas.load.torch_graph import missing, run_graph  # noqa: E402
-from opatlas.load.torch_ops.names import FAMILY_OF  # noqa: E402
-from opatlas.load.torch_ops.types import to_array, to_tensor  # noqa: E402
+from opatlas.load.torch.graph import missing, run_graph  # noqa: E402
+from opatlas.load.torch.ops.names import FAMILY_OF  # noqa: E402
+from opatlas.load.torch.ops.types import to_array, to_tensor  # noqa: E402
 from tests.opatlas.load.cases import FAMILIES  # noqa: E402
 from tests.opatlas.load.operators import Case, expected, expected_by_ort, normal, operator_of  # noqa: E402
 
@@ -40,7 +40,7 @@ def test_call_equals_onnx(case: Case) -> None:
 
 @pytest.mark.parametrize("family", sorted(set(FAMILY_OF.values())))
 def test_names_are_what_the_families_build(family: str) -> None:
-    module = __import__(f"opatlas.load.torch_ops.{family}", fromlist=["BUILDERS"])
+    module = __import__(f"opatlas.load.torch.ops.{family}", fromlist=["BUILDERS"])
     assert set(module.BUILDERS) == {name for name, place in FAMILY_OF.items() if place == family}
 
 

@@ -15,8 +15,8 @@ import ml_dtypes  # noqa: E402
 
 from opatlas.identity import Operator, canonicalise  # noqa: E402
 from opatlas.load import Kernel, KernelFailed, LoadError  # noqa: E402
-from opatlas.load.torch_graph import run_graph  # noqa: E402
-from opatlas.load.torch_patterns import whole_call  # noqa: E402
+from opatlas.load.torch.graph import run_graph  # noqa: E402
+from opatlas.load.torch.patterns import whole_call  # noqa: E402
 from tests.opatlas.load.operators import (  # noqa: E402
     Case,
     integers,

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def own_folders(settings: Any, tmp_path: Path) -> None:
-    from catalog.services import journal
+    from catalog.usage import journal
 
     journal.close()
     settings.OPATLAS_HOME = tmp_path / "home"
@@ -130,7 +130,7 @@ def test_keys_and_scopes(api_with: Any, make_key: Any, give: Any) -> None:
 
 def test_another_organisations_models_are_not_seen(give: Any, api_with: Any, db: None) -> None:
     from catalog.models import Organisation
-    from catalog.services import create_api_key
+    from catalog.people.keys import create_api_key
 
     made = give(_relu([4]), name="m").json()["model"]["id"]
     other = Organisation.objects.create(name="other")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tuning import bell as bells
-from tuning.bell import Bell
 from tuning.celery import broker_options
+from tuning.doorbell import bell as bells
+from tuning.doorbell.bell import Bell
 
 
 def test_a_hanging_broker_does_not_delay_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,12 +43,12 @@ def test_bells_that_wait_for_the_same_queue_are_one(monkeypatch: pytest.MonkeyPa
 def test_a_broker_that_refuses_is_logged_and_forgotten(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from tuning import tasks
+    from tuning.celery import app
 
-    def refuse(**kwargs: Any) -> None:
+    def refuse(name: str, **kwargs: Any) -> None:
         raise ConnectionRefusedError("nobody listens")
 
-    monkeypatch.setattr(tasks.wake, "apply_async", refuse)
+    monkeypatch.setattr(app, "send_task", refuse)
     bells._ring_now("cpu.zen3")
     assert "nobody listens" in caplog.text
 
@@ -58,7 +58,7 @@ def embedded(tmp_path: Path) -> Any:
     """A connection to an embedded broker of its own."""
     from kombu import Connection
 
-    from tuning.broker import Transport
+    from tuning.doorbell.filesystem_broker import Transport
 
     # kombu remembers bindings per process, whatever the folder: another test's must not count here.
     Transport.global_state.clear()

@@ -11,8 +11,8 @@ from django.core.management import CommandError, call_command
 
 from catalog.models import Best, DeclaredEnvironment
 from tests.tuning.fakes import FakeRoute
-from tuning import revalidation
-from tuning.environments import digest_of
+from tuning.environments import revalidation
+from tuning.environments.known import digest_of
 from tuning.models import Exploration, Revalidation
 
 pytestmark = pytest.mark.django_db
@@ -28,7 +28,7 @@ def run(*arguments: str) -> str:
 
 @pytest.fixture(autouse=True)
 def one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuning.worker.close_old_connections", lambda: None)
+    monkeypatch.setattr("tuning.worker.process.close_old_connections", lambda: None)
 
 
 @pytest.fixture

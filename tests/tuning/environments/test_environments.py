@@ -10,14 +10,14 @@ import pytest
 from django.db.models.functions import Now
 
 from catalog.models import Best, BestChange, DeclaredEnvironment, Implementation, Measurement, Miss, Target
-from catalog.services import register_environment
+from catalog.registry import register_environment
 from opatlas.identity.operator import canonical_json
 from tests.tuning.fakes import FakeRoute
-from tuning import declaring, revalidation
-from tuning.declaring import NotDeclared, declare
+from tuning.environments import declaring, revalidation
+from tuning.environments.declaring import NotDeclared, declare
 from tuning.models import Exploration, Revalidated, Revalidation, Stage, State, Trial, Worker
-from tuning.promote import promote_misses
-from tuning.rounds import ask_for_round, begin_rounds
+from tuning.queue.promote import promote_misses
+from tuning.queue.rounds import ask_for_round, begin_rounds
 
 pytestmark = pytest.mark.django_db
 
@@ -46,7 +46,7 @@ def verdicts() -> dict[str, str]:
 @pytest.fixture(autouse=True)
 def one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker closes connections that have grown old; here it would close the test's transaction."""
-    monkeypatch.setattr("tuning.worker.close_old_connections", lambda: None)
+    monkeypatch.setattr("tuning.worker.process.close_old_connections", lambda: None)
     declaring._missing_since.clear()
 
 
@@ -312,7 +312,7 @@ def test_a_dead_exploration_does_not_keep_it_open_and_serves_on(explored, target
 
 
 def test_a_revoked_candidate_is_not_measured_again(explored, target) -> None:
-    from catalog.services import withdraw
+    from catalog.best.withdrawing import withdraw
 
     explored(quick("1"), FakeRoute("other", offers=[{"ratio": 1.5}]))
     declare(target, "quick", version("2"), "anna")

@@ -13,7 +13,7 @@ import pytest
 
 from opatlas.identity import parse_operator
 from tests.tuning.live import Live, look_up, measuring
-from tuning import descendants
+from tuning.worker import descendants
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
@@ -40,8 +40,8 @@ def test_a_miss_becomes_a_verified_hit_that_loads_and_computes(service: Live, tm
 
     from catalog.models import Artifact, Best
     from opatlas.load import Manifest, load
+    from tuning.explore.results import artifact_from_catalogue
     from tuning.models import Exploration, Trial
-    from tuning.results import artifact_from_catalogue
 
     service.start_worker()
     service.wait_warm(timeout_s=120)

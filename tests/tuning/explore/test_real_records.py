@@ -11,12 +11,12 @@ import pytest
 
 from opatlas.identity import Operator, default_setting
 from tests.tuning.routes.compiler.tvm_cases import ROUTE, TARGET, const, one, random_inputs, reference, run
-from tuning.claims import Claim
+from tuning.explore.records import keep_records, known_candidates, seed
+from tuning.explore.shop import Shop, Slice
 from tuning.measure.laboratory import Laboratory
 from tuning.models import Exploration, Stage, State, TuningRecord
-from tuning.records import keep_records, known_candidates, seed
+from tuning.queue.claims import Claim
 from tuning.routes.base import Artifact
-from tuning.shop import Shop, Slice
 
 pytestmark = [
     pytest.mark.slow,
@@ -37,7 +37,7 @@ def slice_of(laboratory: Laboratory, target_row: Any, tmp_path: Path) -> Callabl
     """A claimed exploration of an operator."""
     from django.utils import timezone
 
-    from catalog.services import register_operator, register_setting
+    from catalog.registry import register_operator, register_setting
 
     def make(operator: Operator, stage: int) -> Slice:
         row = Exploration.objects.create(

@@ -10,9 +10,11 @@ from django.db.models.functions import Now
 
 from catalog.models import Best, DeclaredEnvironment, Miss, MissState
 from tests.tuning.fakes import FakeRoute, FakeTunable
-from tuning import claims, conf, stopping
+from tuning import conf
 from tuning.models import Exploration, Stage, State, Trial, Worker
-from tuning.promote import promote_misses
+from tuning.queue import claims
+from tuning.queue.promote import promote_misses
+from tuning.worker import stopping
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -179,9 +181,9 @@ def test_a_contest_makes_room_for_first_results_and_goes_on_where_it_was(
     make_miss("Relu", 1)
     promote_misses()
     worker._run_pack(worker._claim())
-    from tuning import explore
+    from tuning.explore import contest
 
-    original, waiting = explore._measure, [2]
+    original, waiting = contest._measure, [2]
 
     def another_miss_comes(*args: Any) -> Any:
         measured = original(*args)
@@ -190,7 +192,7 @@ def test_a_contest_makes_room_for_first_results_and_goes_on_where_it_was(
             promote_misses()
         return measured
 
-    monkeypatch.setattr(explore, "_measure", another_miss_comes)
+    monkeypatch.setattr(contest, "_measure", another_miss_comes)
     worker.run_until_idle()
     stages = list(
         Trial.objects.order_by("pk").values_list("exploration__operator__summary", "stage", "route")
@@ -205,7 +207,7 @@ def test_a_contest_makes_room_for_first_results_and_goes_on_where_it_was(
 def test_no_candidate_is_tried_twice_in_a_round_but_all_are_in_the_next(
     make_miss: Callable[..., Any], worker_with: Any
 ) -> None:
-    from tuning import queues
+    from tuning.queue import steering as queues
 
     worker = worker_with(FakeRoute("quick", offers=[{"ratio": 1.5}, {"ratio": 1.7}]))
     make_miss()
@@ -275,7 +277,7 @@ def test_a_claim_lost_during_the_measurement_publishes_nothing(
 def test_evidence_from_an_undeclared_environment_is_kept_but_does_not_lead(
     make_miss: Callable[..., Any], worker_with: Any
 ) -> None:
-    from tuning import queues
+    from tuning.queue import steering as queues
 
     make_miss()
     worker_with(FakeRoute("quick", offers=[{"ratio": 1.5}])).run_until_idle()

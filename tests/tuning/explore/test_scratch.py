@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from tuning import scratch
+from tuning.explore import scratch
 
 
 def test_only_old_folders_of_dead_processes_are_removed(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from catalog.models import Organisation
-from catalog.services import create_api_key
+from catalog.people.keys import create_api_key
 from opatlas.identity import Operator, Setting
 from tests.conftest import Api
 from tests.tuning import fakes
 from tests.tuning.fakes import FakeTunable
-from tuning import claims
 from tuning.models import Exploration, Stage, State, Trial, TuningRecord, TuningSlice
+from tuning.queue import claims
 from tuning.routes.base import Candidate, Record
 from tuning.routes.likeness import family_of, features_of
 
@@ -90,7 +90,7 @@ def test_records_of_a_slice_are_rows_and_survive_the_workers_disk(
     assert searcher.given[0] == []
     assert searcher.given[1] and searcher.given[1][0].origin == ""
     shutil.rmtree(tmp_path / "tuning")
-    from tuning import queues
+    from tuning.queue import steering as queues
 
     queues.retry(row.pk)
     other = FakeLearning("searcher", "compiler", offers=[{"ratio": 0.9}])
@@ -193,9 +193,9 @@ def test_of_two_equal_operators_the_kind_that_gained_before_is_tuned_first(
 def test_a_hopeless_exploration_ends_with_the_reason(
     history: None, make_miss: Callable[..., Any], worker_with: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tuning import tune
+    from tuning.explore import plan
 
-    monkeypatch.setattr(tune, "hopeless_but_tried", lambda number, identity: False)
+    monkeypatch.setattr(plan, "hopeless_but_tried", lambda number, identity: False)
     make_miss("Softmax", 2048, calls=1)
     worker_with(FakeTunable("searcher", "compiler", offers=[{"ratio": 0.9}])).run_until_idle()
     row = Exploration.objects.get(operator__summary="Softmax 2048")
@@ -206,7 +206,7 @@ def test_a_hopeless_exploration_ends_with_the_reason(
 def test_more_calls_raise_a_queued_slices_worth_and_keep_its_expectation(
     make_exploration: Callable[..., Any],
 ) -> None:
-    from tuning.promote import reweigh
+    from tuning.queue.promote import reweigh
 
     row = make_exploration("Conv", stage=Stage.TUNE, worth=10.0, calls=2.0, expected_gain=0.05)
     reweigh(row, worth=999.0, priority=2, calls=6.0)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tuning import worth
-from tuning.worth import About, Estimator, Expectation, Past
+from tuning.explore import worth
+from tuning.explore.worth import About, Estimator, Expectation, Past
 
 
 def past(gained: float, number: int = 0, *, op: str = "Conv", of: int = 1, route: str = "tvm") -> Past:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from catalog.services import default_organisation, register_operator, register_setting
+from catalog.registry import default_organisation, register_operator, register_setting
 from opatlas.identity import Setting, parse_operator
 from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelVersion, VersionState
 from tuning.kernels.services import Submission, submit

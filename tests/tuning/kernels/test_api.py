@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from catalog.models import Organisation
-from catalog.services import create_api_key, default_organisation
+from catalog.people.keys import create_api_key
+from catalog.registry import default_organisation
 from tests.conftest import Api
 from tests.tuning.kernels.conftest import PATTERN, SOURCE
 from tuning.kernels.models import KernelVersion, VersionState

@@ -16,11 +16,11 @@ from tests.tuning.kernels.conftest import SOURCE
 from tuning.kernels import claims, selectors
 from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelVersion
 from tuning.kernels.services import approve, revoke
-from tuning.measure.sandbox import Tier
+from tuning.measure.sandbox.tiers import Tier
 from tuning.models import State, Trial
 from tuning.routes.base import Candidate
 from tuning.routes.manual.cpp import CppRoute
-from tuning.worker import WorkerProcess
+from tuning.worker.process import WorkerProcess
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -171,7 +171,7 @@ def test_an_error_of_ours_is_tried_again_and_then_given_up(
 
 
 def test_a_paused_worker_evaluates_nothing(worker: WorkerProcess, explored: Any, submitted: Any) -> None:
-    from tuning import queues
+    from tuning.queue import steering as queues
 
     explored(64)
     submitted()
@@ -186,7 +186,7 @@ def test_a_paused_worker_evaluates_nothing(worker: WorkerProcess, explored: Any,
 def test_the_leader_rings_for_evaluations(
     explored: Any, submitted: Any, live_worker: Any, target_row: Any
 ) -> None:
-    from tuning.leader import idle_with_work
+    from tuning.worker.leader import idle_with_work
 
     explored(64)
     assert idle_with_work() == set()

@@ -57,7 +57,8 @@ class Person:
     def __init__(self, name: str, *scopes: str, decides: bool = False) -> None:
         from django.contrib.auth.models import Permission, User
 
-        from catalog.services import create_api_key, default_organisation
+        from catalog.people.keys import create_api_key
+        from catalog.registry import default_organisation
 
         user = User.objects.create_user(name)
         if decides:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
+from catalog.best.publishing import NewResult, publish
 from catalog.errors import RequestError, TooLarge, Unknown
 from catalog.models import Best, BestChange, Implementation
-from catalog.services import NewResult, default_organisation, publish
+from catalog.registry import default_organisation
 from opatlas.errors import CallerError
 from tests.catalog import making
 from tests.tuning.kernels.conftest import PATTERN, SOURCE
@@ -19,7 +20,7 @@ from tuning.kernels.planning import NO_PROCESSOR, WAITS, plan_waiting
 from tuning.kernels.services import NotAllowed, NotInThatState, approve, may_decide, reject, revoke
 from tuning.kernels.states import move
 from tuning.models import State
-from tuning.rounds import begin_rounds
+from tuning.queue.rounds import begin_rounds
 
 pytestmark = pytest.mark.django_db
 EVERYTHING = selectors.Sight(everything=True)
@@ -58,7 +59,7 @@ def test_one_that_nothing_matches_says_so_and_waits(explored: Any, submitted: An
 
 
 def test_an_example_is_evaluated_though_nobody_explored_it(target_row: Any, submitted: Any) -> None:
-    from catalog.services import register_operator
+    from catalog.registry import register_operator
     from tests.tuning.kernels.conftest import softmax
 
     row = register_operator(softmax(128))
@@ -276,8 +277,8 @@ def test_only_who_made_a_kernel_and_administrators_edit_it(
 
 
 def test_an_edited_version_is_evaluated_no_further(explored: Any, submitted: Any) -> None:
-    from tuning.claims import StaleLease
     from tuning.kernels import claims
+    from tuning.queue.claims import StaleLease
 
     row = explored(64)
     submitted()
@@ -291,8 +292,8 @@ def test_an_edited_version_is_evaluated_no_further(explored: Any, submitted: Any
 
 
 def test_a_silent_workers_evaluation_is_claimed_again(explored: Any, submitted: Any) -> None:
-    from tuning.clock import now_in
     from tuning.kernels import claims
+    from tuning.queue.clock import now_in
 
     row = explored(64)
     submitted()

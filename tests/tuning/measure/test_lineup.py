@@ -10,7 +10,7 @@ from tests.tuning.measure.kernels import REPEATED
 from tuning.measure.laboratory import Bench
 from tuning.measure.lineup import line_up
 from tuning.measure.outcome import Status
-from tuning.measure.timer import Effort
+from tuning.measure.timing.timer import Effort
 from tuning.routes.base import Artifact
 
 SHORT = Effort(seconds=0.1, rounds=5, stop_losers=False)

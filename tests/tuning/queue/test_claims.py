@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from tuning import claims
-from tuning.claims import Claim, StaleLease, begin, claim, fail, pack_size, release, renew, sweep
-from tuning.clock import database_now
 from tuning.models import Exploration, Stage, State
+from tuning.queue import claims
+from tuning.queue.claims import Claim, StaleLease, begin, claim, fail, pack_size, release, renew, sweep
+from tuning.queue.clock import database_now
 
 pytestmark = pytest.mark.django_db
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tuning.decide import Ask, Situation, decide, estimate_us, tuning_slices, worth_us
 from tuning.models import Priority
+from tuning.queue.decide import Ask, Situation, decide, estimate_us, tuning_slices, worth_us
 
 CONV = Ask("Conv", flops=230e6, bytes_moved=2e6, peak_bytes=8e6)
 FREE = Situation(workers=1, memory_bytes=8 << 30, capability="cpu.zen3")

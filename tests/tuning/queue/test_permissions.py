@@ -12,9 +12,11 @@ from django.db import connection
 from catalog.errors import RequestError, Unknown
 from catalog.models import Miss, MissState, Organisation, Role
 from catalog.viewing import MAY, Viewer
-from tuning import collecting, operating, queues
 from tuning.models import Exploration, State
-from tuning.operating import NotAllowed, Order
+from tuning.queue import collecting
+from tuning.queue import permissions as operating
+from tuning.queue import steering as queues
+from tuning.queue.permissions import NotAllowed, Order
 
 pytestmark = pytest.mark.django_db
 

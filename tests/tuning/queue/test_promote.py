@@ -12,11 +12,11 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from catalog.lookup.lookups import Asked, LookupRequest, lookup
 from catalog.models import Miss, MissState, Target
-from catalog.services import Asked, LookupRequest, lookup
-from tuning import queues
 from tuning.models import Exploration, Priority, State, Worker
-from tuning.promote import promote_misses, reweigh_asked_again
+from tuning.queue import steering as queues
+from tuning.queue.promote import promote_misses, reweigh_asked_again
 
 pytestmark = pytest.mark.django_db
 

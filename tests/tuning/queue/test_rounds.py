@@ -10,9 +10,9 @@ import pytest
 from django.db import connection
 
 from tests.tuning.fakes import FakeRoute
-from tuning import claims
 from tuning.models import Exploration, Stage, State, Trial
-from tuning.rounds import ask_for_round, begin_rounds, routes_of
+from tuning.queue import claims
+from tuning.queue.rounds import ask_for_round, begin_rounds, routes_of
 
 pytestmark = pytest.mark.django_db
 
@@ -85,7 +85,7 @@ def test_asked_between_reading_and_beginning_is_kept(
     make_exploration: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever begins has read one wish; another comes before it writes: its update must not win."""
-    from tuning import rounds
+    from tuning.queue import rounds
 
     make_exploration(state=State.DONE)
     ask("cpp")
@@ -126,7 +126,7 @@ def test_only_those_that_were_named_are_asked(make_exploration: Make) -> None:
 
 
 def test_those_who_can_are_woken(make_exploration: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tuning import rounds
+    from tuning.queue import rounds
 
     rung: list[set[str]] = []
     monkeypatch.setattr(rounds.bell, "ring", lambda names: rung.append(set(names)))

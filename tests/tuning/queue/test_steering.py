@@ -10,9 +10,10 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from catalog.models import MissState
-from tuning import claims, queues
-from tuning.claims import StaleLease
 from tuning.models import Exploration, Pause, Priority, State
+from tuning.queue import claims
+from tuning.queue import steering as queues
+from tuning.queue.claims import StaleLease
 
 pytestmark = pytest.mark.django_db
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from catalog import models as c
-from catalog.services import create_api_key, register_environment
+from catalog.people.keys import create_api_key
+from catalog.registry import register_environment
 from tests.dashboard.factory import Factory, resnet_operators
 from tuning.statistics.efforts import refresh_efforts
 
@@ -21,7 +22,7 @@ def factory() -> Factory:
         factory.implement(operator)
         factory.trials(factory.explore(operator, "done"))
     factory.traffic(c.Operator.objects.all(), hours=3)
-    from catalog.services.rollups import rebuild_rollups
+    from catalog.rollups.rollups import rebuild_rollups
 
     rebuild_rollups()
     refresh_efforts()

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from tuning import leader, queues
 from tuning.models import Exploration, Lease, State, Worker
+from tuning.queue import steering as queues
+from tuning.worker import leader
 
 pytestmark = pytest.mark.django_db
 

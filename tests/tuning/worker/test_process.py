@@ -258,8 +258,8 @@ def test_without_a_broker_lookups_answer_at_once_and_are_explored_later(
     tmp_path: Path, private_redis: Any, mortal_redis: Any, django_db_blocker: Any, how: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    from tuning import bell
     from tuning.celery import app
+    from tuning.doorbell import bell
 
     url = f"redis://127.0.0.1:{mortal_redis.port}/0"
     redis = mortal_redis()

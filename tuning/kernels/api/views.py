@@ -18,7 +18,7 @@ from catalog.api.authentication import HasScope, key_of
 from catalog.api.describing import errors, query
 from catalog.errors import RequestError, Unknown
 from catalog.models import ApiKey
-from catalog.services.keys import has_scope
+from catalog.people.keys import has_scope
 from catalog.viewing import viewer_of_key
 from tuning.kernels import selectors, services
 from tuning.kernels.api import serializers

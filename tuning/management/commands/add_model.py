@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from catalog.services import default_organisation
+from catalog.registry import default_organisation
 from opatlas.errors import CallerError, InvalidModel
 from tuning import ingest
 from tuning.graph.read import MAX_MODEL_BYTES

@@ -7,8 +7,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from tuning import declaring, environments, revalidation
-from tuning.environments import Standing
+from tuning.environments import declaring, revalidation
+from tuning.environments import known as environments
+from tuning.environments.known import Standing
 from tuning.models import Revalidation, Worker
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from tuning import queues
 from tuning.models import Exploration, Pause, Priority, State
+from tuning.queue import steering as queues
 
 
 class Command(BaseCommand):

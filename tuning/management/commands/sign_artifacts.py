@@ -6,9 +6,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from catalog.best.artifacts import sign_again
 from catalog.errors import StoreError
-from catalog.services.artifacts import sign_again
-from tuning.signing import key_path, signing_key
+from tuning.explore.signing import key_path, signing_key
 
 
 class Command(BaseCommand):

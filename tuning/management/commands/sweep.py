@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from tuning.services import sweep
+from tuning.queue.claims import sweep
 
 
 class Command(BaseCommand):

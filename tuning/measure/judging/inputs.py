@@ -8,8 +8,8 @@ import numpy as np
 
 from opatlas.identity import Operator, Value
 from opatlas.load.dtypes import numpy_dtype
-from tuning.measure.domains import Domain, domains
-from tuning.measure.shared import span
+from tuning.measure.judging.domains import Domain, domains
+from tuning.measure.shared_tensors import span
 
 DISTRIBUTIONS = ("normal", "uniform", "sparse", "magnitudes")
 """In this order; a cheap operator is checked on all, an expensive one on the first few."""

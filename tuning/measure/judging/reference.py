@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from opatlas.identity import Operator
-from tuning.measure.shared import Slot
+from tuning.measure.shared_tensors import Slot
 
 METHODS = ("torch64", "onnx", "onnxruntime")
 
 
 def methods(operator: Operator, default_route: str) -> tuple[str, ...]:
     """What to try, in order, without importing anything heavy."""
-    from opatlas.load import torch_graph
+    from opatlas.load.torch import graph as torch_graph
 
     first = () if torch_graph.missing(operator) else ("torch64",)
     last = () if default_route == "onnxruntime" else ("onnxruntime",)
@@ -55,7 +55,7 @@ Runner = Callable[[Mapping[int, np.ndarray]], list[np.ndarray]]
 def _torch64(operator: Operator, constants: Mapping[int, np.ndarray]) -> Runner:
     import torch
 
-    from opatlas.load.torch_graph import run_graph
+    from opatlas.load.torch.graph import run_graph
 
     def tensor(array: np.ndarray) -> Any:
         wide = array.astype(np.float64) if _is_float(array) else np.array(array)

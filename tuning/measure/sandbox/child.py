@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tuning.measure import wire
-from tuning.measure.layout import settle_memory
+from tuning.measure.sandbox import wire
+from tuning.measure.sandbox.layout import settle_memory
 
 RUN = b"R"
 DONE = b"D"
@@ -105,7 +105,7 @@ def _report(channel: socket.socket, reply: int, candidates: Iterable[Any]) -> No
 
 def reference(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) -> None:
     """Reference outputs of every input set, in float64 where the method allows."""
-    from tuning.measure import reference as references
+    from tuning.measure.judging import reference as references
 
     references.compute(request, fds[0], fds[1])
     wire.send(channel, {"ok": True})

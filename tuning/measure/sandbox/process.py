@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuning.measure import procfs, wire
-from tuning.measure.child import DONE, RUN
+from tuning.measure import procfs
 from tuning.measure.outcome import Status
+from tuning.measure.sandbox import wire
+from tuning.measure.sandbox.child import DONE, RUN
 
 TICK_S = 0.02
 SCAN_EVERY_TICKS = 5

@@ -25,8 +25,8 @@ TMP_BYTES = 256 << 20
 SHARED_MEMORY_BYTES = 64 << 20
 
 _PROBE = {
-    "T2": "import tuning.measure.wire",
-    "T1": "import os, pathlib; from tuning.measure.confine import confine;"
+    "T2": "import tuning.measure.sandbox.wire",
+    "T1": "import os, pathlib; from tuning.measure.sandbox.confine import confine;"
     " confine(pathlib.Path(os.environ['OPATLAS_CONFINE']))",
 }
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32")
@@ -55,7 +55,7 @@ class Tier:
 
 def package_root() -> Path:
     """The folder that holds the ``opatlas`` and ``tuning`` packages."""
-    return Path(__file__).resolve().parents[2]
+    return Path(__file__).resolve().parents[3]
 
 
 @cache

@@ -14,10 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tuning.measure import procfs, sandbox, wire
-from tuning.measure.layout import fixed_addresses
+from tuning.measure import procfs
 from tuning.measure.outcome import Status
-from tuning.measure.process import Bounds, Child, ChildFailed
+from tuning.measure.sandbox import tiers as sandbox
+from tuning.measure.sandbox import wire
+from tuning.measure.sandbox.layout import fixed_addresses
+from tuning.measure.sandbox.process import Bounds, Child, ChildFailed
 
 START_S = 120.0
 """Importing TVM's MetaSchedule can take a minute on a loaded machine."""
@@ -71,7 +73,7 @@ class Zygote:
         inner = [
             sys.executable,
             "-m",
-            "tuning.measure.zygote_main",
+            "tuning.measure.sandbox.zygote_main",
             str(theirs.fileno()),
             json.dumps(self.preload),
         ]

@@ -1,8 +1,8 @@
 """A zygote: imports what its children need, then forks one child per request. Runs inside the sandbox.
 
-``python -m tuning.measure.zygote_main <control fd> <preload JSON>``. It stays single-threaded and trusted:
-it runs no candidate itself. Each child is a session of its own; the zygote adopts what a child leaves
-behind (it is a sub-reaper) and kills it. When the control socket closes, all children end with it.
+``python -m tuning.measure.sandbox.zygote_main <control fd> <preload JSON>``. It stays single-threaded and
+trusted: it runs no candidate itself. Each child is a session of its own; the zygote adopts what a child
+leaves behind (it is a sub-reaper) and kills it. When the control socket closes, all children end with it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tuning.measure import wire
-from tuning.measure.confine import confine
+from tuning.measure.sandbox import wire
+from tuning.measure.sandbox.confine import confine
 
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 4, 36, 38
 _RLIMIT_NPROC_MARGIN = 512
@@ -146,7 +146,7 @@ def _become_child(zygote: Zygote, request: dict[str, Any], fds: tuple[int, ...])
         _redirect(fds[1])
         _limit(request["limits"])
         wire.send(channel, {"hello": os.getpid()})
-        from tuning.measure import child
+        from tuning.measure.sandbox import child
 
         child.serve(channel, fds[2:])
         status = 0

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tuning.measure.outcome import Status, Timing
-from tuning.measure.process import Child, ChildFailed
-from tuning.measure.quiet import NOISY_SHARE, Turn, wait_until_quiet
-from tuning.measure.stats import per_call_us, timing
+from tuning.measure.sandbox.process import Child, ChildFailed
+from tuning.measure.timing.quiet import NOISY_SHARE, Turn, wait_until_quiet
+from tuning.measure.timing.stats import per_call_us, timing
 
 BATCH_NS = 1e6
 """Short: a process that has just slept is rarely preempted in its first milliseconds on a busy host."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from opatlas.identity import Node, Operator, Setting
-from opatlas.load.torch_graph import missing
-from opatlas.load.torch_ops.names import KEPT
+from opatlas.load.torch.graph import missing
+from opatlas.load.torch.ops.names import KEPT
 from tuning.routes.base import Answer, No, Yes
 from tuning.routes.library.recipes import Recipe, RecipeRoute
 from tuning.routes.library.shapes import dense_inputs, plain_attention, side_by_side, turnable, with_vector

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opatlas.identity import Node, Operator, Setting
-from opatlas.load.torch_ops.endings import ending
+from opatlas.load.torch.ops.endings import ending
 from tuning.routes.library.recipes import PyTorchVariants, Recipe
 from tuning.routes.library.shapes import constant
 

@@ -11,7 +11,7 @@ from opatlas.load import Manifest
 from opatlas.load.allocator import LARGE_BYTES
 from opatlas.load.dtypes import numpy_dtype
 from opatlas.load.needs import installed_version
-from opatlas.load.torch_graph import missing
+from opatlas.load.torch.graph import missing
 from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, No, RouteError, Yes
 
 Recipe = Mapping[str, Any]

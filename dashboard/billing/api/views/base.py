@@ -15,7 +15,7 @@ from catalog.api.authentication import key_of
 from catalog.api.pagination import bounded
 from catalog.errors import Unknown
 from catalog.models import Organisation
-from catalog.services import audit
+from catalog.people import audit
 from catalog.viewing import BILL, Viewer, viewer_of_key
 
 MAX_ID = 2**63 - 1

@@ -14,7 +14,7 @@ from catalog.api.parsers import BoundedJSONParser, parse_json
 from catalog.api.serializers import ErrorSerializer
 from catalog.errors import TooLarge, Unknown
 from catalog.models import Organisation
-from catalog.services import audit
+from catalog.people import audit
 from dashboard.billing import accounts, payments, selectors
 from dashboard.billing.api import serializers as shapes
 from dashboard.billing.api.views.base import BillingView, by

@@ -11,9 +11,9 @@ from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 from django.core.mail.backends.base import BaseEmailBackend
 
-from dashboard.notifications import unsubscribing
-from dashboard.notifications.letters import LINES_SHOWN, Letter, absolute
-from dashboard.notifications.outcome import Outcome
+from dashboard.notifications.send.outcome import Outcome
+from dashboard.notifications.subscribe import unsubscribing
+from dashboard.notifications.write.letters import LINES_SHOWN, Letter, absolute
 
 _EVERY = {"at_once": "", "hourly": " once an hour", "daily": " once a day"}
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from django.conf import settings
 from pywebpush import WebPusher, WebPushException
 
-from dashboard.notifications import vapid
-from dashboard.notifications.letters import Letter
-from dashboard.notifications.outcome import Outcome
+from dashboard.notifications.send import vapid
+from dashboard.notifications.send.outcome import Outcome
+from dashboard.notifications.write.letters import Letter
 from dashboard.webhooks import guard
 
 TTL_S = 24 * 3600

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from catalog.models import Organisation
-from dashboard.notifications.letters import Letter, Line
 from dashboard.notifications.models import Happening
-from dashboard.notifications.outcome import Outcome
+from dashboard.notifications.send.outcome import Outcome
+from dashboard.notifications.write.letters import Letter, Line
 
 EVENT_TYPES = {
     Happening.HIT: "hit.served",

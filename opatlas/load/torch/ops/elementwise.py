@@ -8,8 +8,8 @@ from collections.abc import Callable
 import torch
 
 from opatlas.identity.dtypes import long_float
-from opatlas.load.torch_ops.site import Site, Unsupported
-from opatlas.load.torch_ops.types import TORCH_TYPES, float_type
+from opatlas.load.torch.ops.site import Site, Unsupported
+from opatlas.load.torch.ops.types import TORCH_TYPES, float_type
 
 Builder = Callable[[Site], Callable[..., torch.Tensor]]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opatlas.identity.operator import Node, Operator
-from opatlas.load.torch_ops.site import Site
+from opatlas.load.torch.ops.site import Site
 
 Activation = tuple[str, Sequence[float], str]
 """oneDNN's name of an activation, its numbers, and which formula; as torch.compile writes them."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch_ops.site import Site
+from opatlas.load.torch.ops.site import Site
 
 
 def _matmul(site: Site) -> Callable[..., torch.Tensor]:

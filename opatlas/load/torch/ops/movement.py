@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch_ops.convolution import pad_argument
-from opatlas.load.torch_ops.site import Site, Unsupported
+from opatlas.load.torch.ops.convolution import pad_argument
+from opatlas.load.torch.ops.site import Site, Unsupported
 
 Built = Callable[..., object]
 
@@ -163,7 +163,7 @@ def _range(site: Site) -> Built:
     start, stop, step = (site.scalar(position) for position in range(3))
     if start is None or stop is None or step is None:
         raise Unsupported("Range with bounds known only at run time")
-    from opatlas.load.torch_ops.types import float_type
+    from opatlas.load.torch.ops.types import float_type
 
     dtype = float_type(site, site.output().dtype)
     return lambda *_: torch.arange(start, stop, step, dtype=dtype)

@@ -39,7 +39,7 @@ _KEPT = """Abs Acos Acosh Add And Asin Asinh Atan Atanh AveragePool BatchNormali
     Relu Round Sigmoid Sign Sin Sinh Softmax Sqrt Sub Tan Tanh Where Xor"""
 
 KEPT = frozenset(_KEPT.split())
-"""Operator types that PyTorch can compute straight into a kept buffer (:mod:`opatlas.load.torch_kept`)."""
+"""Operator types that PyTorch can compute straight into a kept buffer (:mod:`opatlas.load.torch.kept`)."""
 
 
 def limit(operator: Operator, node: Node) -> str | None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch_ops.site import Site
-from opatlas.load.torch_ops.types import float_type
+from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.types import float_type
 
 Built = Callable[..., object]
 

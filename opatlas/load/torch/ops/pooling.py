@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch_ops.convolution import explicit_pads, pad_argument, spatial_attribute
-from opatlas.load.torch_ops.site import Site, Unsupported
+from opatlas.load.torch.ops.convolution import explicit_pads, pad_argument, spatial_attribute
+from opatlas.load.torch.ops.site import Site, Unsupported
 
 Built = Callable[..., Any]
 

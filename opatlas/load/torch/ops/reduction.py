@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch_ops.activation import first_extreme
-from opatlas.load.torch_ops.site import Site
+from opatlas.load.torch.ops.activation import first_extreme
+from opatlas.load.torch.ops.site import Site
 
 Built = Callable[..., object]
 Reduce = Callable[[torch.Tensor, list[int], bool], torch.Tensor]

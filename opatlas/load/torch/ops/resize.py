@@ -9,8 +9,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch_ops.site import Site, Unsupported
-from opatlas.load.torch_ops.taps import passes_of, scales_of
+from opatlas.load.torch.ops.site import Site, Unsupported
+from opatlas.load.torch.ops.taps import passes_of, scales_of
 
 Built = Callable[..., object]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from opatlas.load.torch_ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import Site, Unsupported
 
 Pass = tuple[int, np.ndarray, np.ndarray | None]
 """An axis, the rows [elements, taps] of its elements, and their weights (None: rows as they are)."""

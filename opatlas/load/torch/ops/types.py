@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from opatlas.load.dtypes import EXTENSION_TYPES, numpy_dtype
-from opatlas.load.torch_ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import Site, Unsupported
 
 TORCH_TYPES: dict[str, torch.dtype] = {
     name: getattr(torch, name)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from opatlas.identity import Setting, parse_operator
-from tuning.measure.check import compare
+from tuning.measure.judging.check import compare
+from tuning.measure.judging.tolerance import reduction_length, tolerance
 from tuning.measure.outcome import Status
-from tuning.measure.tolerance import reduction_length, tolerance
 
 
 def f32(*values: float) -> np.ndarray:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from opatlas.identity import Operator, Value, parse_operator
-from tuning.measure.domains import Domain
-from tuning.measure.inputs import DISTRIBUTIONS, make_constants, make_runtime, make_span
-from tuning.measure.shared import Slot
+from tuning.measure.judging.domains import Domain
+from tuning.measure.judging.inputs import DISTRIBUTIONS, make_constants, make_runtime, make_span
+from tuning.measure.shared_tensors import Slot
 
 
 def node(op: str, *inputs: dict[str, object], **attrs: object) -> Operator:

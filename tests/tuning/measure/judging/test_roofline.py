@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opatlas.identity import Setting, Target, parse_operator
-from tuning.measure.roofline import floor_us
+from tuning.measure.judging.roofline import floor_us
 
 
 def test_a_matrix_product_cannot_beat_any_machines_peak(target: Target) -> None:

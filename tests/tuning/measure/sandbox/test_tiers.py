@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.stack import ROOT
+from dashboard.run.stack import ROOT
 from opatlas.identity import Operator, Setting, Target
 from tests.tuning.measure.conftest import TESTS, default_artifact
 from tests.tuning.measure.kernels import c_artifact
 from tests.tuning.measure.routes import Obedient
 from tests.tuning.measure.test_building import wish
-from tuning.measure import procfs, sandbox
+from tuning.measure import procfs
 from tuning.measure.laboratory import Laboratory
 from tuning.measure.outcome import Outcome, Status
+from tuning.measure.sandbox import tiers as sandbox
 
 
 def reachable(lab: Laboratory, operator: Operator, setting: Setting, folder: Path) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from tuning.measure.lock import MachineLock
+from tuning.measure.timing.lock import MachineLock
 
 
 def enters(context: object, within_s: float = 0.2) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tuning.measure.outcome import Timing
-from tuning.measure.stats import bootstrap_ratio, half_iqr, per_call_us, pool, timing
+from tuning.measure.timing.stats import bootstrap_ratio, half_iqr, per_call_us, pool, timing
 
 
 def test_the_interval_holds_the_truth_about_95_times_of_100() -> None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from tuning.measure import timer
 from tuning.measure.outcome import Status
-from tuning.measure.timer import Effort, Runner, choose_rounds, race
+from tuning.measure.timing import timer
+from tuning.measure.timing.timer import Effort, Runner, choose_rounds, race
 
 BRIEF = Effort(seconds=0.0, rounds=5, stop_losers=True)
 

@@ -28,9 +28,9 @@ from tests.tuning.routes.compiler.tvm_cases import (
     run,
     typed,
 )
-from tuning.measure.check import compare
+from tuning.measure.judging.check import compare
+from tuning.measure.judging.tolerance import tolerance
 from tuning.measure.outcome import Status
-from tuning.measure.tolerance import tolerance
 from tuning.routes.base import Artifact, Budget, Candidate, RouteError
 from tuning.routes.compiler.halide import HalideRoute
 

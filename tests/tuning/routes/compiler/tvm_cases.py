@@ -66,7 +66,7 @@ def reference(operator: Operator, inputs: dict[int, np.ndarray]) -> list[np.ndar
     """The operator's outputs in float64 by PyTorch."""
     import torch
 
-    from opatlas.load.torch_graph import run_graph
+    from opatlas.load.torch.graph import run_graph
 
     wide = {
         number: torch.from_numpy(np.array(array)).double()

@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 
 from opatlas.identity import Operator, Setting, detect_target  # noqa: E402
 from opatlas.load import load  # noqa: E402
-from opatlas.load.torch_graph import run_graph  # noqa: E402
-from opatlas.load.torch_ops.types import to_tensor  # noqa: E402
+from opatlas.load.torch.graph import run_graph  # noqa: E402
+from opatlas.load.torch.ops.types import to_tensor  # noqa: E402
 from tests.opatlas.load.cases import FAMILIES  # noqa: E402
 from tests.opatlas.load.operators import Case, normal, operator_of  # noqa: E402
 from tests.opatlas.load.test_torch_recipe import graph  # noqa: E402

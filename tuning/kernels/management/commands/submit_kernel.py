@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from catalog import models
-from catalog.services import default_organisation
+from catalog.registry import default_organisation
 from opatlas.errors import CallerError
 from tuning.kernels.services import Submission, submit
 

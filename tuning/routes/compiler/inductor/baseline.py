@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opatlas.identity import Operator, Setting, Target
-from opatlas.load.torch_graph import missing
+from opatlas.load.torch.graph import missing
 from tuning.routes.base import Answer, No, Yes
 from tuning.routes.compiler.inductor.cxx import find_cxx
 from tuning.routes.library.recipes import Recipe, RecipeRoute
@@ -21,7 +21,7 @@ class TorchCompile(RecipeRoute):
     name = "torch_compile"
     method = "compiler"
     distributions: tuple[str, ...] = ("torch",)
-    preload: tuple[str, ...] = ("torch", "opatlas.load.torch_compile:warm")
+    preload: tuple[str, ...] = ("torch", "opatlas.load.torch.compile:warm")
 
     def available(self, target: Target) -> Answer:
         if find_cxx() is None:

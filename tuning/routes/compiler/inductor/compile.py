@@ -170,8 +170,8 @@ def _compile(
 def _export(operator: Operator) -> Any:
     import torch
 
-    from opatlas.load.torch_graph import Unsupported
-    from opatlas.load.torch_module import OperatorModule, example_inputs
+    from opatlas.load.torch.graph import Unsupported
+    from opatlas.load.torch.module import OperatorModule, example_inputs
 
     try:
         with torch.no_grad():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opatlas.identity import Node, Operator, Setting, Target
 from opatlas.load.needs import installed_version
-from opatlas.load.torch_graph import missing
+from opatlas.load.torch.graph import missing
 from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, No, RouteError, Yes
 from tuning.routes.compiler.inductor.cxx import find_cxx
 from tuning.routes.library.shapes import constant

@@ -13,7 +13,6 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from opatlas.identity import Operator, Setting, Target
 from tuning.routes.base import Candidate, Record, RouteError
 from tuning.routes.compiler.tvm import known
 from tuning.routes.compiler.tvm.compile import lower_only
+from tuning.routes.compiler.tvm.heaviest import heaviest
 from tuning.routes.compiler.tvm.machine import machine_of
 from tuning.routes.compiler.tvm.patches import import_tvm
 from tuning.routes.compiler.tvm.tiles import TileSearch
@@ -87,25 +87,6 @@ def search(
     for run_s, trace, how in sorted(found, key=lambda one: one[0])[:_TOP]:
         parameters = {"traces": {**untuned.functions, name: trace}, "search_us": round(run_s * 1e6, 2)}
         yield Candidate("tvm", parameters, f"tuned, {how}, best of {progress.trials} trials")
-
-
-def heaviest(module: Any) -> str | None:
-    """The PrimFunc with the most iterations: the one worth the search."""
-    tvm = import_tvm()
-    work = {
-        var.name_hint: _work(function)
-        for var, function in module.functions.items()
-        if isinstance(function, tvm.tirx.PrimFunc)
-    }
-    return max(work, key=lambda name: work[name], default=None)
-
-
-def _work(function: Any) -> int:
-    from tvm.s_tir import Schedule
-
-    made = Schedule(function)
-    blocks = made.get_child_blocks(made.get_sblock("root"))
-    return sum(prod(int(v.dom.extent) for v in made.get(block).iter_vars) for block in blocks)
 
 
 class _Slice:

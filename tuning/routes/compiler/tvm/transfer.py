@@ -147,7 +147,7 @@ def candidates_from(
 ) -> Iterator[Candidate]:
     """Every record that can be applied to the operator, as a candidate that carries the fitted trace."""
     from tuning.routes.compiler.tvm.compile import lower_only
-    from tuning.routes.compiler.tvm.metaschedule import heaviest
+    from tuning.routes.compiler.tvm.heaviest import heaviest
     from tuning.routes.compiler.tvm.untuned import apply_variant, plain
 
     module, native = lower_only(operator, target, setting)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from opatlas.load.torch_ops.site import Site
+from opatlas.load.torch.ops.site import Site
 from tuning.routes.compiler.xla.elementwise import Builder, Built, plain
 
 

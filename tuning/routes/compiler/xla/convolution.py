@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from opatlas.load.torch_ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import Site, Unsupported
 from tuning.routes.compiler.xla.elementwise import Builder, Built
 from tuning.routes.compiler.xla.windows import Window, numbers, read_window, slices
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from opatlas.identity.dtypes import long_float
-from opatlas.load.torch_ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import Site, Unsupported
 
 Built = Callable[..., object]
 Builder = Callable[[Site], Built]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from opatlas.load.torch_ops.site import Site
+from opatlas.load.torch.ops.site import Site
 from tuning.routes.compiler.xla.elementwise import Builder, Built, plain
 
 

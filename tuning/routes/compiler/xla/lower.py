@@ -16,7 +16,7 @@ from opatlas.identity.operator import Node, Value
 from opatlas.load.dtypes import EXTENSION_TYPES
 from opatlas.load.package_stablehlo import carrier
 from opatlas.load.storage import Storage, storage_of
-from opatlas.load.torch_ops.site import Site
+from opatlas.load.torch.ops.site import Site
 from tuning.routes.compiler.xla.table import FAMILY_OF
 
 _DROPPED = -1

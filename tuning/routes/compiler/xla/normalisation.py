@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from opatlas.load.torch_ops.site import Site
+from opatlas.load.torch.ops.site import Site
 from tuning.routes.compiler.xla.elementwise import Builder, Built
 
 

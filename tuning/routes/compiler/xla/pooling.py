@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from opatlas.load.torch_ops.site import Site
+from opatlas.load.torch.ops.site import Site
 from tuning.routes.compiler.xla.elementwise import Builder, Built
 from tuning.routes.compiler.xla.windows import Window, read_window, slices
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from opatlas.load.torch_ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import Site, Unsupported
 from tuning.routes.compiler.xla.elementwise import Builder, Built
 
 

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from opatlas.load.torch_ops.site import Site
-from opatlas.load.torch_ops.taps import passes_of
+from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.taps import passes_of
 from tuning.routes.compiler.xla.elementwise import Builder, Built
 
 

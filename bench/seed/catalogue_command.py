@@ -1,4 +1,4 @@
-"""``manage.py seed_catalogue --implementations N [--operators FILE]``: for benches only."""
+"""``python -m bench.seed catalogue --implementations N [--operators FILE]``: for benches only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from catalog import services, synthetic
+from bench.seed import implementations as synthetic
+from catalog.people.keys import create_api_key
+from catalog.registry import default_organisation, register_setting, register_target
 from opatlas import identity
 
 
@@ -30,8 +32,8 @@ class Command(BaseCommand):
             documents = json.loads(options["operators"].read_text())
             operators = [identity.Operator.from_json(document) for document in documents]
         hardware = identity.detect_target()
-        target = services.register_target(hardware)
-        setting = services.register_setting(identity.default_setting(hardware.cores))
+        target = register_target(hardware)
+        setting = register_setting(identity.default_setting(hardware.cores))
         count = options["implementations"]
         if count < len(operators) * len(synthetic.ROUTES):
             raise CommandError(
@@ -44,5 +46,5 @@ class Command(BaseCommand):
         except synthetic.NotEmpty as error:
             raise CommandError(str(error)) from error
         synthetic.analyse()
-        _, text = services.create_api_key(services.default_organisation(), "synthetic", ["lookup"])
+        _, text = create_api_key(default_organisation(), "synthetic", ["lookup"])
         self.stdout.write(json.dumps({"key": text, "target": target.key, "setting": setting.key}))

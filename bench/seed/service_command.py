@@ -1,4 +1,4 @@
-"""``manage.py seed_service --implementations N --usage N --explorations N``: for benches only."""
+"""``python -m bench.seed service --implementations N --usage N --explorations N``: for benches only."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.models import Model
 
+from bench.seed import catalogue as synthetic_catalogue
+from bench.seed import explorations as tuning_synthetic
+from bench.seed import misses as synthetic_queue
+from bench.seed import people as synthetic
+from bench.seed import traffic as synthetic_traffic
+from bench.seed.bulk import loading
+from bench.seed.implementations import NotEmpty
 from catalog import models as catalogue
-from catalog import synthetic_catalogue, synthetic_queue, synthetic_traffic
-from catalog.bulk import loading
-from catalog.synthetic import NotEmpty
-from dashboard import synthetic
 from tuning import models as learned
-from tuning import synthetic as tuning_synthetic
 from tuning.statistics import paid_back
 from tuning.statistics.efforts import refresh_efforts
 

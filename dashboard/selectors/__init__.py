@@ -1,1 +1,0 @@
-"""Reads that need tuning's tables beside the catalogue's."""

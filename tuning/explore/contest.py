@@ -1,0 +1,165 @@
+"""Stage 1, the contest: every route's untuned candidates, each built, checked and timed in turns with the
+default; who would win is timed again on fresh samples first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice, zip_longest
+from typing import Any
+
+from django.db.models import F
+from django.db.models.functions import Now
+
+from catalog.models import Method
+from tuning.conf import conf
+from tuning.explore.candidates import NothingWorked, candidates_of, default_of, make_room
+from tuning.explore.plan import next_slice
+from tuning.explore.results import (
+    artifact_from_catalogue,
+    candidate_digest,
+    might_win,
+    publish_trial,
+    usable,
+    winner_of,
+    would_win,
+)
+from tuning.explore.shop import Attempt, Slice
+from tuning.measure.laboratory import Bench
+from tuning.measure.outcome import Outcome, Status
+from tuning.models import Stage, State
+from tuning.queue.decide import tuning_slices
+from tuning.routes.base import Artifact, Route, Tunable
+
+BUILT_TOGETHER = 8
+"""Candidates that are built before the first of them is measured: routes build side by side."""
+
+
+MOST_CONFIRMED = 3
+"""Candidates of one method that are timed at length in one slice."""
+
+
+WORTH_OF_SECOND_LOOK = 0.25  # share of an exploration's worth that timing its noisy candidates again has
+
+
+def contest(work: Slice) -> dict[str, Any]:
+    """Try the untuned candidates of this round's routes that it has not tried yet."""
+    default_route, default = default_of(work)
+    built = work.build(default_route, default)
+    if isinstance(built, Outcome):
+        raise NothingWorked(f"The default could not be built again: {built.status} ({built.detail})")
+    default_digest = Attempt(default_route, default).digest
+    work.doing("contest: setting up", steps_total=len(work.contested))
+    with work.bench(built) as bench:
+        if not bench.default.ok:
+            raise NothingWorked(f"The default failed: {bench.default.status} ({bench.default.detail})")
+        done = 0
+        for method in Method.values:
+            routes = [route for route in work.contested if route.method == method]
+            work.doing(f"{method}: naming candidates", steps_done=done)
+            try_candidates(work, bench, _untried(work, routes, default_digest), default_digest)
+            done += len(routes)
+    slices = _slices_deserved(work, bench.default)
+    all_steps = {"steps_done": len(work.contested)}
+    if [Status.NOISY] in work.history.values():
+        # Later, when others had their turn and the host may be quieter.
+        return {**all_steps, "state": State.QUEUED, "worth": F("worth") * WORTH_OF_SECOND_LOOK, "error": ""}
+    if not slices:
+        return {"state": State.DONE, "max_tuning_slices": 0, "finished_at": Now(), "error": "", **all_steps}
+    return {**all_steps, "stage": Stage.TUNE, "max_tuning_slices": slices, "error": "", **next_slice(work)}
+
+
+def _untried(work: Slice, routes: Sequence[Route], default_digest: str) -> Iterator[Attempt]:
+    """What these routes offer and this round has not tried yet, the routes taking turns."""
+    offers = []
+    for route in routes:
+        if reason := work.supports(route):
+            if Attempt(route, None).digest not in work.tried:
+                work.keep_absent(route, reason)
+            continue
+        offers.append(map(partial(Attempt, route), candidates_of(work, route)))
+    known = work.tried | {default_digest}
+    for turn in zip_longest(*offers):
+        for attempt in turn:
+            if attempt is not None and attempt.digest not in known:
+                known.add(attempt.digest)
+                yield attempt
+
+
+def try_candidates(work: Slice, bench: Bench, attempts: Iterable[Attempt], default_digest: str) -> None:
+    """Try the candidates of one method. Whichever came out best is timed again, at length, before it may win.
+
+    What fails is kept, what is not ahead of who is served is published at once. Of those ahead the best run
+    in turns with him, until none is left that is ahead of who is served then; the others lead their routes
+    at most. Where room must be made before, what was ahead is tried again later.
+    """
+    ahead: list[tuple[Attempt, Outcome, Artifact]] = []
+    for attempt, built in _built(work, attempts):
+        make_room(work)
+        work.doing(attempt.name)
+        outcome, artifact = _measure(work, bench, attempt, built)
+        if artifact is None or not outcome.ok:
+            work.keep(attempt, outcome)
+        elif might_win(outcome, winner_of(work.row)):
+            ahead.append((attempt, outcome, artifact))
+        else:
+            publish_trial(work.tried_with(attempt, outcome, artifact), "contest")
+    ahead.sort(key=lambda entry: entry[1].timing.ratio_to_default if entry[1].timing else 0.0)
+    for _ in range(MOST_CONFIRMED):
+        if not ahead or not might_win(ahead[-1][1], winner_of(work.row)):
+            break
+        attempt, _, artifact = ahead.pop()
+        _confirm(work, bench, attempt, artifact, default_digest)
+    for attempt, outcome, artifact in ahead:
+        wins = would_win(outcome, winner_of(work.row))
+        publish_trial(work.tried_with(attempt, outcome, artifact), "contest", may_lead=not wins)
+
+
+def _built(work: Slice, attempts: Iterable[Attempt]) -> Iterator[tuple[Attempt, Artifact | Outcome]]:
+    """Attempts with what their builds came to, a few builds ahead of the measurements."""
+    remaining = iter(attempts)
+    while batch := list(islice(remaining, BUILT_TOGETHER)):
+        make_room(work)
+        names = dict.fromkeys(attempt.route.name for attempt in batch)
+        work.doing(f"{', '.join(names)}: building")
+        candidates = [(one.route, one.candidate) for one in batch if one.candidate is not None]
+        yield from zip(batch, work.build_all(candidates), strict=True)
+
+
+def _measure(
+    work: Slice, bench: Bench, attempt: Attempt, built: Artifact | Outcome
+) -> tuple[Outcome, Artifact | None]:
+    if isinstance(built, Outcome):
+        attempt.took_s = built.build_s
+        return built, None
+    attempt.build_s = float(built.facts.get("build_s", 0.0))
+    began = time.monotonic()
+    outcome = usable(bench.measure(built, work.shop.limits))
+    attempt.took_s = attempt.build_s + time.monotonic() - began
+    return outcome, built
+
+
+def _confirm(work: Slice, bench: Bench, attempt: Attempt, artifact: Artifact, default_digest: str) -> None:
+    """Once more, on fresh inputs and samples, in turns with who is served: luck must not win."""
+    work.doing(f"{attempt.name}: confirming")
+    began, winner, held = time.monotonic(), winner_of(work.row), None
+    same = winner and candidate_digest(winner.route, winner.implementation.candidate) == default_digest
+    if winner and not same and not work.shop.why_unsafe(winner.route):
+        folder = work.workdir / f"held-{attempt.digest[:12]}"
+        held = artifact_from_catalogue(winner.implementation.artifact, folder)
+    outcome = usable(bench.confirm(artifact, held, work.shop.limits))
+    attempt.took_s = (attempt.took_s or 0.0) + time.monotonic() - began
+    if outcome.ok:
+        publish_trial(work.tried_with(attempt, outcome, artifact), "confirm", winner)
+    else:
+        work.keep(attempt, outcome)
+
+
+def _slices_deserved(work: Slice, default: Outcome) -> int:
+    tunable = any(isinstance(route, Tunable) and not work.supports(route) for route in work.shop.routes)
+    if not conf().tuning or not tunable or default.timing is None or work.row.routes:
+        return 0
+    most, default_us = conf().tuning_slices, default.timing.median_us
+    return tuning_slices(work.row.operator.op_type, default_us, work.row.calls, most)

@@ -1,0 +1,76 @@
+"""Stage 0, the first result: the default, checked, timed and served."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from django.db.models.functions import Now
+
+from tuning.explore.candidates import NothingWorked, candidates_of
+from tuning.explore.results import (
+    publish_trial,
+    usable,
+)
+from tuning.explore.shop import Attempt, Slice
+from tuning.measure.outcome import Outcome, Status
+from tuning.models import Stage, State
+from tuning.routes.base import Artifact, Candidate, Route
+
+MAY_PASS = (Status.LOAD_FAILED, Status.CRASHED, Status.TIMED_OUT, Status.NOISY)
+"""What befalls a default by accident too: it gets a second chance at once."""
+
+
+def first(work: Slice) -> dict[str, Any]:
+    """Check and time the default and publish it: something to serve within seconds."""
+    failures: list[str] = []
+    reasons: list[str] = []
+    for route, candidate in _default_choices(work, reasons):
+        attempt = Attempt(route, candidate)
+        work.doing(f"{attempt.name}: checking and timing", steps_done=0, steps_total=1)
+        outcome, artifact = _try_default(work, attempt)
+        if outcome.status in MAY_PASS:
+            # Another default would make every ratio another: not for a mishap.
+            work.keep(attempt, outcome)
+            attempt = Attempt(route, candidate)
+            outcome, artifact = _try_default(work, attempt)
+        if outcome.ok and artifact is not None:
+            publish_trial(work.tried_with(attempt, outcome, artifact), "default")
+            return {"state": State.QUEUED, "stage": Stage.CONTEST, "steps_done": 1, "error": ""}
+        work.keep(attempt, outcome)
+        failures.append(f"{attempt.name}: {outcome.status} ({outcome.detail})")
+    if failures:
+        raise NothingWorked("; ".join(failures))
+    reason = "; ".join(reasons) or "No route is available."
+    return {"state": State.UNSUPPORTED, "reason": reason[:500], "finished_at": Now()}
+
+
+def _try_default(work: Slice, attempt: Attempt) -> tuple[Outcome, Artifact | None]:
+    assert attempt.candidate is not None
+    built = work.build(attempt.route, attempt.candidate)
+    attempt.build_s = time.monotonic() - attempt.began
+    if isinstance(built, Outcome):
+        return built, None
+    with work.bench(built) as bench:
+        return usable(bench.default), built
+
+
+def _default_choices(work: Slice, reasons: list[str]) -> Iterator[tuple[Route, Candidate]]:
+    """The default, then, where it fails, each other route's most promising candidate.
+
+    ``reasons`` collects why routes cannot; they are kept as trials too.
+    """
+    given = work.shop.default_candidate(work.operator, work.shop.target, work.setting)
+    if given is not None:
+        yield given
+    for route in work.shop.routes:
+        if given is not None and route.name == given[0].name:
+            continue
+        if reason := work.supports(route):
+            reasons.append(f"{route.name}: {reason}")
+            work.keep_absent(route, reason)
+            continue
+        candidate = next(candidates_of(work, route), None)
+        if candidate is not None:
+            yield route, candidate

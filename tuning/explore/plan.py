@@ -1,0 +1,66 @@
+"""The next slice of tuning: by which route, what is expected of it, and whether it is worth its seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models.functions import Now
+
+from tuning.conf import conf
+from tuning.explore.results import winner_of
+from tuning.explore.shop import Slice
+from tuning.explore.tuning_slices import about_next, estimator
+from tuning.explore.worth import About, Expectation, hopeless_but_tried, not_worth, worth_us
+from tuning.models import Stage, State
+from tuning.routes.base import Route, Tunable
+
+BUILDS_S = 5.0  # what building and measuring them adds to a slice's search, roughly
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The next slice: by which route, and what is expected of it."""
+
+    route: Route
+    about: About
+    expected: Expectation
+    best_us: float
+    calls: float
+
+    @property
+    def worth(self) -> float:
+        return worth_us(self.calls, self.best_us, self.expected.gain)
+
+    @property
+    def pointless(self) -> str:
+        """Why it should not be done; empty where it should."""
+        return not_worth(self.calls, self.best_us, self.expected, conf().tune_slice_s + BUILDS_S)
+
+
+def next_slice(work: Slice, slices: int = 0) -> dict[str, Any]:
+    """The exploration's columns when another slice of tuning may follow ``slices`` of them: queued at its
+    worth, or done, with the reason."""
+    plan = plan_next(work)
+    if plan is None:
+        return {"state": State.DONE, "reason": "No route on this worker can tune it.", "finished_at": Now()}
+    expected = {"expected_gain": round(plan.expected.gain, 6)}
+    reason = plan.pointless
+    if reason and not hopeless_but_tried(slices, work.row.operator.key):
+        untuned = {} if slices else {"stage": Stage.CONTEST, "max_tuning_slices": 0}
+        return {"state": State.DONE, "reason": reason[:500], "finished_at": Now(), **expected, **untuned}
+    return {"state": State.QUEUED, "worth": plan.worth, **expected}
+
+
+def plan_next(work: Slice) -> Plan | None:
+    """The slice from which most is expected, of all routes that can tune it here; None where none can."""
+    routes = [route for route in work.shop.routes if isinstance(route, Tunable) and not work.supports(route)]
+    best = winner_of(work.row)
+    if not routes or best is None:
+        return None
+    learnt = estimator()
+    plans = []
+    for route in routes:
+        about = about_next(work.row, route.name, best.median_us)
+        plans.append(Plan(route, about, learnt.expect(about), best.median_us, work.row.calls))
+    return max(plans, key=lambda plan: plan.expected.gain)
