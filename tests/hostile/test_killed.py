@@ -9,14 +9,15 @@ pytestmark = pytest.mark.slow
 
 SETUP = """
 import django; django.setup()
-from catalog import services
+from catalog.best.publishing import publish
+from catalog.registry import register_operator, register_setting, register_target
 from tests.catalog import making
 place = {
-    "operator": services.register_operator(making.relu(64)),
-    "target": services.register_target(making.TARGET),
-    "setting": services.register_setting(making.SETTING),
+    "operator": register_operator(making.relu(64)),
+    "target": register_target(making.TARGET),
+    "setting": register_setting(making.SETTING),
 }
-services.publish(making.new_result(place, "eager", 1.0))
+publish(making.new_result(place, "eager", 1.0))
 """
 
 

@@ -19,17 +19,20 @@ CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,re
 # Something to find: an operator with a result and a file, one that missed.
 SETUP = """
 import json, pathlib, tempfile, django; django.setup()
-from catalog import models, services
+from catalog import models
+from catalog.best.publishing import publish
+from catalog.lookup.lookups import Asked, LookupRequest, lookup
+from catalog.registry import register_operator, register_setting, register_target
 from django.utils import timezone
 from tests.catalog import making
 from tuning.models import Exploration
-target, setting = services.register_target(making.TARGET), services.register_setting(making.SETTING)
-place = {"operator": services.register_operator(making.relu(64)), "target": target, "setting": setting}
+target, setting = register_target(making.TARGET), register_setting(making.SETTING)
+place = {"operator": register_operator(making.relu(64)), "target": target, "setting": setting}
 folder = pathlib.Path(tempfile.mkdtemp())
 files = making.write_file(folder, "kernel.so", b"code")
-made = services.publish(making.new_result(place, "tvm", 1.5, kind="c-abi", files=files, folder=folder))
-services.lookup(services.LookupRequest(
-    target=target, setting=setting, operators=[services.Asked(making.relu(65).key, 1.0, making.relu(65))]))
+made = publish(making.new_result(place, "tvm", 1.5, kind="c-abi", files=files, folder=folder))
+lookup(LookupRequest(
+    target=target, setting=setting, operators=[Asked(making.relu(65).key, 1.0, making.relu(65))]))
 exploration = Exploration.objects.create(
     operator=models.Miss.objects.get().operator, target=target, setting=setting, capability=target.capability,
     asked_at=timezone.now())

@@ -20,15 +20,16 @@ THREADS, ROUNDS = 4, 2
 # Of each lookup one hit is free, one is charged whatever the credit, one is served while there is credit.
 SETUP = """
 import django; django.setup()
-from catalog import services
+from catalog.best.publishing import publish
+from catalog.registry import default_organisation, register_operator, register_setting, register_target
 from dashboard.billing import accounts, pricelist
 from tests.catalog import making
-target, setting = services.register_target(making.TARGET), services.register_setting(making.SETTING)
+target, setting = register_target(making.TARGET), register_setting(making.SETTING)
 for length, route, method in ((64, "eager", "library"), (65, "tvm", "compiler"), (66, "cpp", "manual")):
-    operator = services.register_operator(making.relu(length))
+    operator = register_operator(making.relu(length))
     place = {"operator": operator, "target": target, "setting": setting}
-    services.publish(making.new_result(place, route, 2.0, method=method))
-by, host = {"actor": "tests"}, services.default_organisation()
+    publish(making.new_result(place, route, 2.0, method=method))
+by, host = {"actor": "tests"}, default_organisation()
 pricelist.add(pricelist.Draft("compiled", "EUR", method="compiler", per_hit_micros=1_000), by)
 pricelist.add(pricelist.Draft("written", "EUR", method="manual", mode="withhold", per_hit_micros=3_000), by)
 accounts.give_credit(host, 80_000, "to begin with", currency="EUR", by=by)
