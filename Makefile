@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install
 export PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast lint types imports migrations-check demo bench screenshots clean
+.PHONY: help run test test-fast lint types imports migrations-check demo bench dist screenshots clean
 
 help:  ## What there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -25,13 +25,18 @@ $(VENV)/worker.stamp: requirements.txt requirements-worker.txt | $(BIN)/python
 	  { echo "The installation is not complete: run the line above again to see why."; exit 1; }
 	@touch $@
 
-$(VENV)/dev.stamp: requirements-dev.txt $(VENV)/worker.stamp
+# As a job's machine has it: `import opatlas` works from any folder, and from this tree.
+$(VENV)/opatlas.stamp: pyproject.toml $(VENV)/worker.stamp
+	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/dev.stamp: requirements-dev.txt $(VENV)/opatlas.stamp
 	@echo "Installing what the tests need …"
 	@$(PIP) -r requirements-dev.txt | grep -vE '^(Requirement already|Looking in)' || true
 	@$(BIN)/python -c 'import pytest, schemathesis, mypy' || exit 1
 	@touch $@
 
-run: $(VENV)/worker.stamp  ## The whole service on http://127.0.0.1:$PORT (8000), until Ctrl-C
+run: $(VENV)/opatlas.stamp  ## The whole service on http://127.0.0.1:$PORT (8000), until Ctrl-C
 	@exec $(BIN)/python manage.py serve --port $(PORT)
 
 test: $(VENV)/dev.stamp  ## Every test: the parallel part first, then what needs the cores to itself
@@ -55,6 +60,11 @@ demo: $(VENV)/worker.stamp  ## MODEL=x.onnx|resnet50 BUDGET_S=300 KEEP=1: look u
 
 bench: $(VENV)/worker.stamp  ## ONLY=lookup|pages|contest|coverage|sandbox: measured side by side, written to var/bench/NAME.json
 	@$(BIN)/python -m bench $(ONLY)
+
+dist: $(VENV)/dev.stamp  ## Wheel and sdist of opatlas, what a job installs, checked, in dist/
+	@rm -rf dist
+	@$(BIN)/python -m build --no-isolation --outdir dist
+	@$(BIN)/python -m twine check --strict dist/*
 
 screenshots: $(VENV)/dev.stamp  ## Every page, light and dark, wide and narrow, into var/screenshots
 	@$(BIN)/python -m tests.dashboard.screenshots

@@ -8,8 +8,8 @@ import time
 
 PYTEST = [sys.executable, "-m", "pytest", "-q"]
 PHASES = (
-    ("in parallel", ["-n", "2", "--dist", "loadgroup", "-m", "not timing and not alone"]),
-    ("one after the other", ["-m", "timing or alone"]),
+    ("in parallel", ["-n", "2", "--dist", "loadgroup", "-m", "not timing and not alone and not nightly"]),
+    ("one after the other", ["-m", "(timing or alone) and not nightly"]),
 )
 
 
