@@ -76,6 +76,13 @@ def test_a_revoked_candidate_never_leads_again_in_whatever_environment(put):
     assert put(64, "cpp", 1.5, candidate={"kernel": "another"}).is_winner
 
 
+def test_what_was_revoked_for_one_operator_may_lead_for_another(put):
+    put(64, "eager", 1.0, spread=0)
+    withdraw(rows(put(64, "cpp", 2.0)), "wrong for this length")
+    put(65, "eager", 1.0, spread=0)
+    assert put(65, "cpp", 2.0).is_winner
+
+
 def test_revoking_twice_keeps_the_first_reason_and_writes_no_more_history(put):
     put(64, "eager", 1.0, spread=0)
     gone = put(64, "cpp", 2.0)

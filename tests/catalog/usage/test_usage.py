@@ -1,4 +1,5 @@
 import json
+import os
 from datetime import UTC, datetime
 
 import pytest
@@ -52,6 +53,37 @@ def test_misses_are_tallied_too(ask):
     assert totals() == (0, 2, 0.0, 4.0)
     assert JobOperator.objects.get().misses == 2
     assert not Usage.objects.exists()
+
+
+def test_what_was_published_while_asking_is_no_miss(ask, put, monkeypatch):
+    from catalog.services import lookups
+
+    record = lookups.record_misses
+
+    def publish_then_record(wanted, where):
+        put(64, "eager", 1.0)
+        return record(wanted, where)
+
+    monkeypatch.setattr(lookups, "record_misses", publish_then_record)
+    ask(64, calls=3.0)
+    services.drain_journal()
+    assert totals() == (1, 0, 3.0, 0.0)
+
+
+def test_a_forked_process_writes_a_file_of_its_own():
+    journal.append({"from": "parent"})
+    if (child := os.fork()) == 0:
+        try:
+            journal.append({"from": "child"})
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    journal.append({"from": "parent"})
+    written = {path.name.split("-")[1]: path.read_bytes().splitlines() for path in journal.segments()}
+    assert written == {
+        str(os.getpid()): [b'{"from":"parent"}'] * 2,
+        str(child): [b'{"from":"child"}'],
+    }
 
 
 def test_draining_again_adds_nothing(ask, put):

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 
 @dataclass
@@ -64,8 +73,27 @@ def silent(for_s: float) -> Callable[[BaseHTTPRequestHandler], None]:
     return answer
 
 
+def self_signed(folder: Path, name: str) -> Path:
+    """A file with a key and its certificate for this host name alone; gives its path."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path = folder / f"{name}.pem"
+    path.write_bytes(text + certificate.public_bytes(Encoding.PEM))
+    return path
+
+
 @contextmanager
-def receiving() -> Iterator[Receiver]:
+def receiving(certificate: Path | None = None) -> Iterator[Receiver]:
+    """A receiver that listens; over TLS with the key and certificate of this file, if there is one."""
     receiver = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -86,6 +114,11 @@ def receiving() -> Iterator[Receiver]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        # The handshake belongs to the request's own thread: one that fails must not end the server.
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     receiver.port = server.server_port
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -6,12 +6,13 @@ import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dashboard.webhooks import guard
-from tests.dashboard.webhooks.receiver import Receiver, answering, plain, receiving, silent
+from tests.dashboard.webhooks.receiver import Receiver, answering, plain, receiving, self_signed, silent
 
 PRIVATE = [
     "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254",
@@ -128,6 +129,21 @@ def test_host_header_and_path_are_the_urls_own(settings: Any) -> None:
     (got,) = receiver.got
     assert (got.path, got.headers["host"]) == ("/a/b?c=d", f"hooks.test:{receiver.port}")
     assert (got.headers["x-one"], got.body) == ("1", "{}")
+
+
+@pytest.mark.parametrize(("named", "ok"), [("hooks.test", True), ("others.test", False)])
+def test_the_certificate_must_be_for_the_name_and_not_for_the_address(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, ok: bool
+) -> None:
+    certificate = self_signed(tmp_path, named)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))  # whom the default context trusts
+    with receiving(certificate) as receiver:
+        settings.OPATLAS_WEBHOOKS_ALLOW = f"hooks.test:{receiver.port}"
+        url = f"https://hooks.test:{receiver.port}/hooks"
+        reply = guard.post(url, b"{}", {}, resolver=lambda host, port: ["127.0.0.1"])
+    assert reply.ok is ok
+    assert [one.headers["host"] for one in receiver.got] == [f"hooks.test:{receiver.port}"] * ok
+    assert ok or reply.error == "The TLS connection failed: CERTIFICATE_VERIFY_FAILED."
 
 
 def test_loopback_is_refused_unless_it_is_allowed(settings: Any) -> None:

@@ -79,6 +79,17 @@ def test_optional_outputs_that_nobody_reads_are_dropped() -> None:
     assert parse_operator(with_mean) == parse_operator(node("LayerNormalization", TOKENS, weight(12)))
 
 
+def test_parts_of_a_split_that_nobody_reads_still_count() -> None:
+    """A part less would not go with the sizes any more."""
+    first = parse_operator(
+        graph(step("Split", [0, 1], [2, 3], axis=0), inputs=[MATRIX, known(2, 3)], outputs=[2])
+    )
+    assert first.output_values[0].shape == (2, 7)
+    assert len(first.nodes[0].outputs) == 2
+    both = parse_operator(node("Split", MATRIX, known(2, 3), axis=0))
+    assert first.key != both.key
+
+
 def test_nodes_that_no_output_needs_are_dropped() -> None:
     idle = graph(step("Relu", [0], [2]), step("Tanh", [1], [3]), inputs=[MATRIX, MATRIX], outputs=[2])
     assert parse_operator(idle) == parse_operator(node("Relu", MATRIX))

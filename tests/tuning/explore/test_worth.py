@@ -61,6 +61,13 @@ def test_little_room_above_the_machines_limits_means_little_gain() -> None:
     assert worth.room_of(1e-9, flops=1e9, bytes_moved=1e9, threads=2) == pytest.approx(0.1)
 
 
+def test_more_threads_reach_further_so_that_more_room_is_left() -> None:
+    one, four = (worth.room_of(40.0, flops=8e5, bytes_moved=1e3, threads=threads) for threads in (1, 4))
+    assert 0.1 < one < four < 1
+    assert 1 - four == pytest.approx((1 - one) / 4)
+    assert worth.room_of(40.0, 8e5, 1e3, threads=0) == one
+
+
 def test_what_is_not_worth_its_seconds_says_why() -> None:
     assert worth.not_worth(10, 5000, Expectation(0.1, "learnt"), 15) == ""
     reason = worth.not_worth(1, 12, Expectation(0.003, "learnt from 9 slices of Relu"), 15)

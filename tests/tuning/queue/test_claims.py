@@ -116,6 +116,24 @@ def test_a_renewed_lease_is_not_swept(make_exploration: Callable[..., Any]) -> N
     assert sweep() == 0
 
 
+def test_a_lease_that_is_renewed_while_the_sweep_looks_is_kept(
+    make_exploration: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = make_exploration()
+    held = claim("w/1", row.target_id)
+    expire(row)
+    requeue_or_bury = claims._requeue_or_bury
+
+    def renewed_meanwhile(*given: Any) -> int:
+        assert renew(held) == []
+        return requeue_or_bury(*given)
+
+    monkeypatch.setattr(claims, "_requeue_or_bury", renewed_meanwhile)
+    assert sweep() == 0
+    row.refresh_from_db()
+    assert (row.state, row.lease_owner) == (State.RUNNING, "w/1")
+
+
 def test_the_last_try_that_is_lost_buries_the_exploration_and_fails_its_miss(
     make_exploration: Callable[..., Any],
 ) -> None:

@@ -16,7 +16,7 @@ from catalog.lookup.lookups import Asked, LookupRequest, lookup
 from catalog.models import Miss, MissState, Target
 from tuning.models import Exploration, Priority, State, Worker
 from tuning.queue import steering as queues
-from tuning.queue.promote import promote_misses, reweigh_asked_again
+from tuning.queue.promote import promote_misses, reweigh, reweigh_asked_again
 
 pytestmark = pytest.mark.django_db
 
@@ -102,6 +102,13 @@ def test_more_calls_raise_the_worth_of_what_already_waits(
     after = Exploration.objects.get()
     assert after.worth == pytest.approx(10 * before.worth)
     assert after.priority == Priority.URGENT
+
+
+def test_weighed_again_it_never_moves_to_a_lesser_queue(make_exploration: Callable[..., Any]) -> None:
+    row = make_exploration(priority=Priority.URGENT, worth=10.0)
+    reweigh(row, 20.0, Priority.NORMAL, calls=7.0)
+    row.refresh_from_db()
+    assert (row.priority, row.worth, row.calls) == (Priority.URGENT, 20.0, 7.0)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -115,6 +115,17 @@ def test_a_round_with_the_defaults_route_begins_with_the_default(make_exploratio
     assert only().stage == Stage.FIRST
 
 
+def test_the_default_is_whoever_gave_the_first_result_last(make_exploration: Make) -> None:
+    row = make_exploration(state=State.DONE, stage=Stage.TUNE)
+    for route, status in (("eager", "ok"), ("onednn", "ok"), ("mkl", "crashed")):
+        Trial.objects.create(exploration=row, route=route, method="library", stage=Stage.FIRST, status=status)
+    for asked, stage in (("eager", Stage.CONTEST), ("mkl", Stage.CONTEST), ("onednn", Stage.FIRST)):
+        ask(asked)
+        begin_rounds()
+        assert only().stage == stage
+        Exploration.objects.update(state=State.DONE)
+
+
 def test_only_those_that_were_named_are_asked(make_exploration: Make) -> None:
     for size in (1, 2, 3):
         make_exploration(size=size, state=State.DONE)

@@ -73,6 +73,12 @@ def test_longer_sums_and_narrower_types_may_err_more() -> None:
     assert tolerance(matmul(16), Setting(threads=1, tf32=True)) > 50 * short  # type: ignore[arg-type]
 
 
+def test_sums_that_may_be_kept_in_a_narrow_type_may_err_more() -> None:
+    strict, loose = tolerance(matmul(64), Setting()), tolerance(matmul(64), Setting(accumulate="float16"))  # type: ignore[arg-type]
+    assert loose > 50 * strict
+    assert tolerance(matmul(64), Setting(accumulate="float64")) == strict  # type: ignore[arg-type]
+
+
 def test_whole_numbers_must_be_exact() -> None:
     add = parse_operator(
         {"op": "Add", "inputs": [{"shape": [4], "dtype": "int64"}, {"shape": [4], "dtype": "int64"}]}
