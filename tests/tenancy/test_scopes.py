@@ -14,13 +14,19 @@ from typing import Any, NamedTuple
 import pytest
 from django.utils import timezone
 
-from catalog import services
+from catalog.best.publishing import publish as publish_result
+from catalog.best.served import Accepts
+from catalog.best.withdrawing import set_aside as set_these_aside
+from catalog.best.withdrawing import withdraw as withdraw_these
+from catalog.lookup.lookups import Asked, LookupRequest, Result, lookup
+from catalog.lookup.misses import Wanted, Where, record_misses
 from catalog.models import SHARED, Best, Implementation, Miss, MissState, Organisation
-from catalog.services.misses import Wanted, Where, record_misses
+from catalog.people.keys import create_api_key
+from catalog.registry import register_operator, register_setting, register_target
 from opatlas.identity import Operator
 from tests.catalog import making
-from tuning.claims import settle_miss
 from tuning.models import Exploration
+from tuning.queue.claims import settle_miss
 
 pytestmark = pytest.mark.django_db
 
@@ -41,9 +47,9 @@ class World:
     def __init__(self) -> None:
         self.operator: Operator = making.relu(64)
         self.place = {
-            "operator": services.register_operator(self.operator),
-            "target": services.register_target(making.TARGET),
-            "setting": services.register_setting(making.SETTING),
+            "operator": register_operator(self.operator),
+            "target": register_target(making.TARGET),
+            "setting": register_setting(making.SETTING),
         }
         self.owners: dict[str, Organisation | None] = {"shared": None} | {
             name: Organisation.objects.create(name=name) for name in SCOPES[1:]
@@ -55,7 +61,7 @@ class World:
 
     def put(self, name: str, route: str = "eager", ratio: float = 1.0, **changes: Any) -> Any:
         """Publish a result into a scope."""
-        return services.publish(making.new_result(self.place, route, ratio, **self.scope(name), **changes))
+        return publish_result(making.new_result(self.place, route, ratio, **self.scope(name), **changes))
 
     def make(self, name: str, seen: Seen) -> None:
         """Bring a scope into this state."""
@@ -76,15 +82,15 @@ class World:
         place = Where(self.place["target"], self.place["setting"], **self.scope(name), **where)
         return record_misses([wanted], place)[self.operator.key].state
 
-    def look_up(self, name: str, **changes: Any) -> services.Result:
+    def look_up(self, name: str, **changes: Any) -> Result:
         """What a job of this organisation is answered; "shared": one of none."""
-        request = services.LookupRequest(
+        request = LookupRequest(
             target=self.place["target"],
             setting=self.place["setting"],
-            operators=[services.Asked(self.operator.key, graph=self.operator)],
+            operators=[Asked(self.operator.key, graph=self.operator)],
             organisation=self.owners[name],
         )
-        (result,) = services.lookup(replace(request, **changes)).results
+        (result,) = lookup(replace(request, **changes)).results
         return result
 
 
@@ -116,7 +122,7 @@ def publish_what_was_revoked_elsewhere(world: World, name: str) -> None:
 
 
 def publish_what_was_revoked_here(world: World, name: str) -> None:
-    services.withdraw(Implementation.objects.filter(pk=world.put(name, "cpp", 2.0).implementation.pk), "no")
+    withdraw_these(Implementation.objects.filter(pk=world.put(name, "cpp", 2.0).implementation.pk), "no")
     world.put(name, "cpp", 3.0)
 
 
@@ -126,11 +132,11 @@ def settle(world: World, name: str) -> None:
 
 
 def withdraw(world: World, name: str) -> None:
-    services.withdraw(Implementation.objects.filter(scope=world.scope(name)["scope"]), "no licence")
+    withdraw_these(Implementation.objects.filter(scope=world.scope(name)["scope"]), "no licence")
 
 
 def set_aside(world: World, name: str) -> None:
-    services.set_aside(Implementation.objects.filter(scope=world.scope(name)["scope"]), "crashed")
+    set_these_aside(Implementation.objects.filter(scope=world.scope(name)["scope"]), "crashed")
 
 
 NOTHING, WAITING = Seen(), Seen("waiting", 1)
@@ -207,7 +213,7 @@ def test_a_best_that_cannot_be_loaded_is_queued_only_by_who_does_not_see_it(
     world: World, name: str, explored: tuple[bool, ...]
 ) -> None:
     world.put(name, "tvm", 2.0, kind="c-abi")
-    recipes = services.Accepts(kinds=frozenset({"recipe"}))
+    recipes = Accepts(kinds=frozenset({"recipe"}))
     for asker, known in zip(SCOPES, explored, strict=True):
         Miss.objects.all().delete()
         assert world.look_up(asker, accepts=recipes).state == ("explored" if known else "waiting")
@@ -227,7 +233,7 @@ def test_what_a_lookup_misses_is_missed_by_all(world: World, name: str) -> None:
 def test_what_is_queued_in_another_scope_makes_no_room_in_a_quota(world: World, name: str) -> None:
     owner = world.owners["own"]
     assert owner is not None
-    key, _ = services.create_api_key(owner, "none", ["lookup"], max_queued_misses=0)
+    key, _ = create_api_key(owner, "none", ["lookup"], max_queued_misses=0)
     for each in SCOPES:
         world.make(each, NOTHING if each == name else WAITING)
     assert world.record(name, api_key=key) == "refused"
@@ -241,7 +247,7 @@ def test_behind_a_private_winner_that_cannot_be_loaded_comes_its_own_runner_up(
     world.put("shared", "eager", 1.5)
     world.put(name, "onednn", 1.1)
     world.put(name, "tvm", 2.0, kind="c-abi")
-    recipes = services.Accepts(kinds=frozenset({"recipe"}))
+    recipes = Accepts(kinds=frozenset({"recipe"}))
     best = world.look_up(name, accepts=recipes).best
     assert best is not None and best.route == "onednn"
     best = world.look_up("shared", accepts=recipes).best

@@ -56,7 +56,7 @@ def test_misses_are_tallied_too(ask):
 
 
 def test_what_was_published_while_asking_is_no_miss(ask, put, monkeypatch):
-    from catalog.services import lookups
+    from catalog.lookup import lookups
 
     record = lookups.record_misses
 
@@ -66,7 +66,7 @@ def test_what_was_published_while_asking_is_no_miss(ask, put, monkeypatch):
 
     monkeypatch.setattr(lookups, "record_misses", publish_then_record)
     ask(64, calls=3.0)
-    services.drain_journal()
+    drain_journal()
     assert totals() == (1, 0, 3.0, 0.0)
 
 

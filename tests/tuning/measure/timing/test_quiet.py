@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tuning.measure import quiet
-from tuning.measure.quiet import STEAL_STEP_US, Turn, wait_until_quiet
+from tuning.measure.timing import quiet
+from tuning.measure.timing.quiet import STEAL_STEP_US, Turn, wait_until_quiet
 
 PID = 4711
 
