@@ -1,0 +1,1 @@
+"""What README.md and docs/ tell people to type, typed."""

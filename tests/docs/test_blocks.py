@@ -1,0 +1,202 @@
+"""Each code block of README.md and docs/ is run, as printed where that can be.
+
+None is passed over: a block that is not in the table fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import onnx
+import pytest
+
+from tests.databases import ROOT
+from tests.distribution.tree import copy_tree, make, run
+from tests.docs.reading import PAGES, Block, blocks
+from tests.docs.service import Service, what_make_runs
+from tests.services import free_port
+from tests.tuning.graph.making import relu
+
+ALONE = (pytest.mark.alone, pytest.mark.slow)
+NIGHTLY = (pytest.mark.nightly, pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(600))
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a block is run, and where that is not to the letter: why, and what is run in its place."""
+
+    by: Callable[[Block, pytest.FixtureRequest, Path], None]
+    marks: tuple[Any, ...] = ()
+    instead: str = ""
+
+
+def shell(text: str, folder: Path, **environment: str) -> str:
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", text], cwd=folder, env={**os.environ, **environment},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=500,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:]
+    return done.stdout
+
+
+# --- one function for each kind of block
+
+
+def curl(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    service: Service = request.getfixturevalue("service")
+    said = shell(service.here(block.text), folder, OPATLAS_KEY=service.key)
+    [result] = json.loads(said)["results"]
+    assert result["status"] == "hit", said
+    assert result["best"]["median_us"] > 0
+
+
+def python_example(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    service: Service = request.getfixturevalue("service")
+    tree = copy_tree(folder / "tree")
+    make(tree, ".venv/opatlas.stamp")
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "example.py").write_text(service.here(block.text))
+    said = run([str(tree / ".venv/bin/python"), "example.py"], elsewhere, OPATLAS_KEY=service.key)
+    assert said.startswith("hit ") and "[[32. 32. 32." in said
+
+
+def whole_model(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    service: Service = request.getfixturevalue("service")
+    [line] = [line for line in block.text.splitlines() if "manage.py" in line]
+    onnx.save(relu(("batch", 64)), folder / "my.onnx")
+    line = line.replace(".venv/bin/python", sys.executable).replace("manage.py", str(ROOT / "manage.py"))
+    assert "1 calls, 1 distinct operators" in shell(line, folder, **service.environment)
+
+
+def kernel_states(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    from tuning.kernels.models import VersionState
+
+    drawn = block.text.replace("an edit supersedes a live version", "")
+    assert set(re.findall(r"[a-z]+", drawn)) == set(VersionState.values)
+
+
+def kernel_pattern(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    from django.contrib.auth.models import User
+    from django.core.management import call_command
+
+    User.objects.create_user("ada")
+    examples = ROOT / "tuning/kernels/examples"
+    shutil.copy(examples / "softmax.c", folder)
+    document = {**json.loads((examples / "softmax-avx2.json").read_text()), "pattern": json.loads(block.text)}
+    (folder / "softmax.json").write_text(json.dumps(document))
+    call_command("submit_kernel", str(folder / "softmax.json"), user="ada")
+
+
+def webhook_request(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    _, got = request.getfixturevalue("delivered")
+    head, _, body = block.text.partition("\n\n")
+    printed = {line.partition(":")[0] for line in head.splitlines()[1:]}
+    assert printed <= {name.lower() for name in got.headers}
+    assert {name for name in got.headers if name.startswith("webhook-")} <= printed
+    assert sorted(re.findall(r'"(\w+)":', body)) == sorted(json.loads(got.body))
+
+
+def webhook_verified(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    secret, got = request.getfixturevalue("delivered")
+    names: dict[str, Any] = {"request": SimpleNamespace(body=got.body, headers=got.headers)}
+    exec(block.text.replace("whsec_…", secret), names)
+    assert names["event"]["type"] == "endpoint.test"
+
+
+def contest_result(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    readme = PAGES[0].read_text()
+    ratios = re.findall(r"(\d+\.\d+)× over", block.text)
+    assert len(ratios) == 4
+    for ratio in ratios:
+        assert f"{float(ratio):.2f}× |" in readme
+    for line in re.findall(r"won by \w+: (.*)", block.text):
+        assert line in readme
+
+
+def make_run_and_test(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    port = free_port()
+    command = (
+        f"timeout --signal=INT 30 make run PORT={port} & sleep 0; "
+        f"for i in $(seq 100); do curl -sf http://127.0.0.1:{port}/healthz && break; sleep 0.2; done; "
+        "test $i -lt 100; wait"
+    )
+    home = {"OPATLAS_HOME": str(folder / "home"), "OPATLAS_LOCK": str(folder / "lock"), "OPATLAS_TUNING": "0"}
+    assert block.text.split()[:2] == ["make", "run"]
+    assert "Opatlas is up" in shell(f"cd {ROOT}; {command}".replace("wait", "wait || true"), folder, **home)
+    # `make test` is what runs this: that its command collects in every phase is all that is left to try.
+    words = what_make_runs("test")
+    said = shell(f"cd {ROOT}; {' '.join([sys.executable, *words[1:]])} --collect-only", folder)
+    assert "in parallel" in said and "one after the other" in said and "error" not in said
+
+
+def make_demo(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    tree = folder / "tree"
+    kept_out = shutil.ignore_patterns(".venv", "var", ".git", "__pycache__", "pages")
+    shutil.copytree(ROOT, tree, ignore=kept_out)
+    (tree / ".venv").symlink_to((ROOT / ".venv").resolve())
+    onnx.save(relu((32, 64)), tree / "my.onnx")
+    lines = [line.partition("#")[0] for line in block.text.splitlines() if line.startswith("make demo")]
+    assert len(lines) == 2
+    for line in lines:
+        short = re.sub("BUDGET_S=[0-9]+", "BUDGET_S=5", line).replace("resnet50", "my.onnx")
+        shell(short, tree, OPATLAS_LOCK=str(folder / "lock"))
+        report = json.loads((tree / "var/demo/report.json").read_text())
+        assert report
+
+
+RUNS: dict[tuple[str, str], Run] = {
+    ("README.md", "make run     # the w"): Run(
+        make_run_and_test, NIGHTLY,
+        "`make run` for some seconds on another port; `make test` would run itself: it collects only. "
+        "What `make run` runs is what every block of this file that needs the service talks to.",
+    ),
+    ("README.md", "curl -s http://127.0"): Run(curl, ALONE),
+    ("README.md", "import os"): Run(python_example, ALONE),
+    ("README.md", "make demo MODEL=resn"): Run(
+        make_demo, NIGHTLY, "A model of one operator for 5 s, in a copy of the tree."
+    ),
+    ("docs/contest.md", "199 of 200 operators"): Run(
+        contest_result, instead="An hour of `make bench ONLY=contest` printed it: the README says the same."
+    ),
+    ("docs/kernels.md", "submitted → building"): Run(
+        kernel_states, instead="It is a picture: its words are the states that there are."
+    ),
+    ("docs/kernels.md", '{"op": "Softmax",'): Run(
+        kernel_pattern, (pytest.mark.django_db,), "It is part of a submission: one that has it is submitted."
+    ),
+    ("docs/webhooks.md", "POST /your/path"): Run(
+        webhook_request, ALONE, "It is what a receiver gets: one gets the same headers and members."
+    ),
+    ("docs/webhooks.md", "from standardwebhook"): Run(webhook_verified, ALONE),
+}  # fmt: skip
+
+EXTRA = {("README.md", "make demo MODEL=resn"): Run(whole_model, ALONE)}
+"""The lines of a block that are quick, run with every `make test`."""
+
+
+def cases() -> Iterator[Any]:
+    for block in blocks():
+        for table in (RUNS, EXTRA):
+            if (case := table.get(block.name)) or table is RUNS:
+                yield pytest.param(block, case, id=" ".join(block.name), marks=case.marks if case else ())
+
+
+@pytest.mark.parametrize(("block", "case"), list(cases()))
+def test_block(block: Block, case: Run | None, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    assert case, f"Nothing runs this block of {block.page}: name {block.name!r} in RUNS of {__file__}."
+    case.by(block, request, tmp_path)
+
+
+def test_the_table_names_blocks_that_there_are() -> None:
+    assert set(RUNS) | set(EXTRA) <= {block.name for block in blocks()}

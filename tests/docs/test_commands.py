@@ -1,0 +1,291 @@
+"""Each command that README.md and docs/ name in running text is run, and each name that they use exists."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command, get_commands, load_command_class
+
+from tests.databases import ROOT
+from tests.docs.reading import PAGES, commands, spans
+from tests.docs.service import Service, until, what_make_runs
+from tests.services import free_port
+
+
+class Typed:
+    """What a command may need: a folder with what it reads, and a clock that does not wait."""
+
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self.folder, self.monkeypatch, self.capsys = folder, monkeypatch, capsys
+
+    def manage(self, command: str) -> str:
+        """What ``manage.py …`` prints, run in this process."""
+        self.monkeypatch.chdir(self.folder)
+        call_command(*shlex.split(command.removeprefix("manage.py ")))
+        return self.capsys.readouterr().out
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+    return Typed(tmp_path, monkeypatch, capsys)
+
+
+def plainly(typed: Typed, command: str) -> None:
+    """As it stands, for somebody called ada."""
+    User.objects.create_user("ada")
+    typed.manage(command)
+
+
+def kernel(typed: Typed, command: str) -> None:
+    examples = ROOT / "tuning/kernels/examples"
+    (typed.folder / "softmax.json").write_bytes((examples / "softmax-avx2.json").read_bytes())
+    (typed.folder / "softmax.c").write_bytes((examples / "softmax.c").read_bytes())
+    plainly(typed, command)
+
+
+def queue(typed: Typed, command: str) -> None:
+    """A verb is asked for: what waits is listed."""
+    assert "0 explorations" in typed.manage(f"{command} list")
+
+
+def for_ever(typed: Typed, command: str) -> None:
+    """Until it would wait for the second time."""
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        raise KeyboardInterrupt
+
+    typed.monkeypatch.setattr(time, "sleep", sleep)
+    with pytest.raises(KeyboardInterrupt):
+        typed.manage(command)
+    assert waited == [float(command.split()[-1])]
+
+
+def new_password(typed: Typed, command: str) -> None:
+    """It asks at the terminal."""
+    user = User.objects.create_user("NAME")
+    typed.monkeypatch.setattr("getpass.getpass", lambda prompt="": "one that is Long enough 7")
+    typed.manage(command)
+    user.refresh_from_db()
+    assert user.check_password("one that is Long enough 7")
+
+
+def no_such_key(typed: Typed, command: str) -> None:
+    """SHA256 stands for a key's digest: of a key that is not there it says so."""
+    with pytest.raises(CommandError, match="SHA256"):
+        typed.manage(command)
+
+
+def written_page(typed: Typed, command: str) -> None:
+    """Its output is compared with the page, not written over it."""
+    command, _, page = command.partition(" > ")
+    assert typed.manage(command) == (ROOT / page).read_text()
+
+
+def helped(typed: Typed, command: str) -> None:
+    """A million rows take minutes (`make bench ONLY=pages` runs it): it says what it takes."""
+    done = subprocess.run(
+        [sys.executable, *command.split()[1:], "--help"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+        env={**os.environ, "OPATLAS_HOME": str(typed.folder), "DJANGO_SETTINGS_MODULE": "dashboard.settings"},
+    )  # fmt: skip
+    assert "--implementations" in done.stdout
+
+
+def web_node(typed: Typed, command: str) -> None:
+    """On another port."""
+    port = str(free_port())
+    node = subprocess.Popen(
+        [str(Path(sys.executable).parent / command.split()[0]), *command.split()[1:]], cwd=ROOT,
+        env={**os.environ, "OPATLAS_HOME": str(typed.folder), "GRANIAN_PORT": port,
+             "DJANGO_SETTINGS_MODULE": "dashboard.settings"},
+    )  # fmt: skip
+    try:
+        until(lambda: answers(f"http://127.0.0.1:{port}/healthz"), "the web node")
+    finally:
+        node.terminate()
+        node.wait(20)
+
+
+def answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:  # URLError is one
+        return False
+
+
+def deployed(typed: Typed, command: str) -> None:
+    """That it is clean with OPATLAS_HTTPS=1 test_security.py shows; here, that there is such a check."""
+    typed.manage(command)
+
+
+def make_target(typed: Typed, command: str) -> None:
+    """`make test` runs this, and `make lint` stands beside it in CI: what they would run is there."""
+    words = what_make_runs(*command.split()[1:])
+    assert words, command
+    module = next((after for before, after in pairwise(words) if before == "-m"), None)
+    if module:
+        assert (ROOT / module.replace(".", "/")).exists() or module == "twine"
+    if only := re.search(r"ONLY=(\w+)", command):
+        assert words[-1] == only[1]
+        from bench.__main__ import BENCHES
+
+        assert only[1] in BENCHES
+
+
+def ci(typed: Typed, command: str) -> None:
+    """It runs this: only its grammar is read."""
+    subprocess.run(["bash", "-n", str(ROOT / command)], check=True)
+    assert os.access(ROOT / command, os.X_OK)
+
+
+def written_by_tests(typed: Typed, command: str) -> None:
+    """It writes a page that a test compares with what it would write: that is what is compared here too."""
+    from tests.hostile.cheats.document import PAGE, page
+
+    assert command.split()[-1] == page.__module__
+    assert PAGE.read_text() == page()
+
+
+HERE: dict[str, Callable[[Typed, str], None]] = {
+    ".ci/run": ci,
+    "granian --interface wsgi dashboard.wsgi:application": web_node,
+    "make bench ONLY=contest": make_target,
+    "make bench ONLY=lookup": make_target,
+    "make bench ONLY=pages": make_target,
+    "make dist": make_target,
+    "make lint": make_target,
+    "make run": make_target,
+    "make test": make_target,
+    "manage.py changepassword NAME": new_password,
+    "manage.py check --deploy": deployed,
+    "manage.py check_ledger": plainly,
+    "manage.py create_api_key NAME --user ada --scopes kernels": plainly,
+    "manage.py create_user NAME --organisation ORG --role operator": plainly,
+    "manage.py declare_environment": plainly,
+    "manage.py describe_figures > docs/figures.md": written_page,
+    "manage.py drain_journal --every 10": for_ever,
+    "manage.py invite --role admin": plainly,
+    "manage.py queue": queue,
+    "manage.py rebuild_rollups": plainly,
+    "manage.py retire_signer SHA256": no_such_key,
+    "manage.py sign_artifacts": plainly,
+    "manage.py submit_examples --user ada": plainly,
+    "manage.py submit_kernel softmax.json --user ada": kernel,
+    "python -m bench.seed service": helped,
+    "python -m tests.hostile.cheats.document": written_by_tests,
+}
+"""How a command is run; the function says where it is not run as printed."""
+
+RUNNING = {
+    "celery -A tuning worker": r"celeryd.* \(-A tuning .*worker\b",
+    "manage.py courier": r"manage\.py courier",
+    "manage.py serve": r"manage\.py serve",
+}
+"""What the service of these tests runs itself, and how it is called among its processes."""
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("command", [command for command in commands() if command not in RUNNING])
+def test_command(command: str, typed: Typed) -> None:
+    assert command in HERE, f"Nothing runs `{command}`: say how in HERE of {__file__}."
+    HERE[command](typed, command)
+
+
+@pytest.mark.alone
+@pytest.mark.slow
+@pytest.mark.parametrize("command", RUNNING)
+def test_command_of_the_service(command: str, service: Service) -> None:
+    serve = psutil.Process(service.process.pid)
+    lines = [" ".join(process.cmdline()) for process in (serve, *serve.children(recursive=True))]
+    assert any(re.search(RUNNING[command], line) for line in lines), lines
+
+
+def test_the_tables_name_commands_that_the_pages_have() -> None:
+    assert {*HERE, *RUNNING} <= set(commands())
+
+
+def test_options_named_alone_are_some_commands_own() -> None:
+    own = {name for name, app in get_commands().items() if not app.startswith("django.")}
+    known = {
+        option
+        for name in own
+        for action in load_command_class(get_commands()[name], name).create_parser("", name)._actions
+        for option in action.option_strings
+    }
+    named = {span.split()[0] for path in PAGES for span in spans(path) if span.startswith("--")}
+    assert named and named <= known
+
+
+FOLDERS = "opatlas|catalog|tuning|dashboard|templates|tests|bench|docs"
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "DESIGN.md"], ids=lambda page: page.name)
+def test_files_and_links_exist(page: Path) -> None:
+    named = [span for span in spans(page) if re.fullmatch(rf"(?:{FOLDERS})/[\w./*-]*", span)]
+    assert not [name for name in named if not list(ROOT.glob(name.rstrip("/")))]
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text())
+    assert not [link for link in links if not (page.parent / link).exists()]
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "DESIGN.md"], ids=lambda page: page.name)
+def test_variables_are_read_somewhere(page: Path) -> None:
+    named = set(re.findall(r"\b(?:OPATLAS_[A-Z_]*[A-Z]|DATABASE_URL|BROKER_URL)\b(?!…)", page.read_text()))
+    named -= {"OPATLAS_KEY"}  # the reader's own, in the first steps
+    # By its own name, or as a field of a typed configuration: OPATLAS_TICK_S is `tick_s: float`.
+    fields = {name: f"{name.removeprefix('OPATLAS_').lower()}: " for name in named}
+    assert not [name for name in named if name not in SOURCES and fields[name] not in SOURCES]
+
+
+SOURCES = "\n".join(
+    path.read_text()
+    for folder in ("catalog", "tuning", "dashboard", "opatlas", "bench")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in (".py", ".c", ".h")
+)
+
+
+@pytest.fixture(scope="module")
+def operations() -> set[tuple[str, str]]:
+    """(method, path) of everything that the API has; what stands for a number or a name is ``<>``."""
+    from drf_spectacular.generators import SchemaGenerator
+
+    schema: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
+    return {
+        (method.upper(), re.sub(r"\{\w+\}", "<>", path).rstrip("/"))
+        for path, methods in schema["paths"].items()
+        for method in methods
+    }
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "DESIGN.md"], ids=lambda page: page.name)
+def test_addresses_of_the_api_exist(page: Path, operations: set[tuple[str, str]]) -> None:
+    """``POST /api/v1/x/<id>/y``, and with … in place of what was said before."""
+    for span in spans(page):
+        match = re.fullmatch(r"((?:(?:GET|POST|PATCH|PUT|DELETE)(?:, )?)+) (…?/\S+)", span)
+        for method in match[1].split(", ") if match else ():
+            path = re.sub(r"<\w+>", "<>", match[2].partition("?")[0]).rstrip("/") if match else ""
+            found = [
+                known
+                for known in operations
+                if known[0] == method
+                and (known[1].endswith(path[1:]) if path[0] == "…" else known[1] == path)
+            ]
+            assert found or not path.startswith(("/api", "…")), span
