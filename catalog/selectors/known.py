@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import QuerySet, Sum
 
 from catalog import models
 from catalog.errors import Unknown
+from catalog.search import Words
 from catalog.viewing import Viewer
 
 MAX_ID = 2**63 - 1
 
 
 def operators(*, op_type: str = "", dtype: str = "", text: str = "") -> QuerySet[models.Operator]:
-    """Operators, the newest first. ``text`` is looked for in the summary and at the key's beginning."""
-    query = models.Operator.objects.defer("graph").order_by("-pk")
+    """Operators, the newest first. ``text``: words as :mod:`catalog.search` finds them."""
+    query = models.Operator.objects.filter(Words.of(text).condition()).defer("graph").order_by("-pk")
     if op_type:
         query = query.filter(op_type=op_type)
     if dtype:
         query = query.filter(dtype=dtype)
-    if text:
-        query = query.filter(Q(summary__icontains=text) | Q(key__startswith=text))
     return query
 
 

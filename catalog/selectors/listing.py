@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from catalog import models
+from catalog.search import Words
 from catalog.viewing import Viewer
 
 STATUSES = ("hit", "exploring", "waiting", "postponed", "discarded", "unsupported", "failed")
@@ -25,10 +25,8 @@ _MISS_STATES = {
     "failed": models.MissState.FAILED,
 }
 _Ids = QuerySet[Any, int]
-_MOST_WORDS = 8
 FEW = 50_000
 """Bests of a method that are gone through to find their operators; more are looked for one by one."""
-_HEXADECIMAL = re.compile(r"[0-9a-f]{6,64}")
 STATUS_OF_MISS = {state: status for status, state in _MISS_STATES.items()}
 
 
@@ -109,7 +107,7 @@ def by_ids(ids: Sequence[int]) -> list[models.Operator]:
 
 def operators(filters: Filters, viewer: Viewer) -> Found:
     """The operators that pass, in order; bests and misses are those that the viewer may see."""
-    named = _with_words(models.Operator.objects.all(), filters.q)
+    named = models.Operator.objects.filter(Words.of(filters.q).condition())
     if filters.op_type:
         named = named.filter(op_type=filters.op_type)
     if filters.dtype:
@@ -154,18 +152,6 @@ def _listed(rows: QuerySet[Any]) -> _Condition:
     """Has some of these rows, which are gone through first: where they are few, looking for them at every
     operator would take SQLite seconds."""
     return lambda column: Q((f"{column}__in", rows.values("operator")))
-
-
-def _with_words(found: QuerySet[models.Operator], q: str) -> QuerySet[models.Operator]:
-    """Every word is in the summary (which begins with the type), or begins the key."""
-    for word in q.split()[:_MOST_WORDS]:
-        if word.startswith("o1:"):
-            found = found.filter(key__startswith=word)
-        elif _HEXADECIMAL.fullmatch(word):
-            found = found.filter(Q(summary__icontains=word) | Q(key__startswith=f"o1:{word}"))
-        else:
-            found = found.filter(summary__icontains=word)
-    return found
 
 
 def rows(page: Sequence[models.Operator], filters: Filters, viewer: Viewer) -> list[Row]:

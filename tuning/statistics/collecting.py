@@ -9,6 +9,7 @@ from datetime import datetime
 from django.db.models import Count, Max, Min, Q, QuerySet
 
 from catalog.models import Miss, MissState
+from catalog.search import Words
 from tuning.queue.decide import worth_us
 from tuning.queue.promote import gains_by_type, quick_ask_of
 
@@ -58,10 +59,9 @@ def misses(visible: Q, state: str = "", reason: str = "", q: str = "") -> QueryS
     found = Miss.objects.filter(visible, state__in=[state] if state else IDLE)
     if reason:
         found = found.filter(reason="" if reason == UNDECIDED else reason)
-    for word in q.split():
-        found = found.filter(Q(operator__summary__icontains=word) | Q(operator__key__startswith=word))
     return (
-        found.select_related("operator", "target", "setting", "job")
+        found.filter(Words.of(q).condition("operator"))
+        .select_related("operator", "target", "setting", "job")
         .defer("operator__graph", "target__description", "setting__description")
         .order_by("-pk")
     )

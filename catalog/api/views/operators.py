@@ -41,7 +41,7 @@ class OperatorListView(ListAPIView[models.Operator]):
         parameters=[
             query("op_type", "Only this one: Conv, or Conv+Relu where fused."),
             query("dtype", "Only this element type: float32."),
-            query("q", "Part of the summary, or the key's beginning.", maxLength=100),
+            query("q", "Words, each in the summary or beginning the key.", maxLength=100),
         ],
         responses={200: serializers.OperatorSerializer(many=True), **errors(400)},
     )

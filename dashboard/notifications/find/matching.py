@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from django.db.models import Q, QuerySet
 
 from catalog.models import Operator, Target
+from catalog.search import Words
 from dashboard.notifications.events import Event
 from dashboard.notifications.models import Happening, Subject, Subscription
 from dashboard.notifications.write.audiences import audiences, may_hear
@@ -20,7 +21,7 @@ Pair = tuple[Subscription, Event]
 class OperatorFilter:
     """The operators' list's filters, over one operator and one event."""
 
-    words: tuple[str, ...] = ()
+    words: Words
     op_type: str = ""
     dtype: str = ""
     method: str = ""
@@ -31,7 +32,7 @@ class OperatorFilter:
         """From what a subscription keeps; ``targets`` maps keys to rows."""
         target = filters.get("target", "")
         return cls(
-            tuple(filters.get("q", "").lower().split()),
+            Words.of(filters.get("q", "")),
             filters.get("op_type", ""),
             filters.get("dtype", ""),
             filters.get("method", ""),
@@ -39,7 +40,7 @@ class OperatorFilter:
         )
 
     def passes(self, operator: Operator, event: Event) -> bool:
-        """Words as the list searches them: in the summary, as the key's beginning, or the op type."""
+        """As the list filters: by the same words, and what the event tells of method and target."""
         if self.dtype and operator.dtype != self.dtype:
             return False
         if self.method and event.method != self.method:
@@ -48,8 +49,7 @@ class OperatorFilter:
             return False
         if self.op_type and operator.op_type != self.op_type:
             return False
-        summary, op_type = operator.summary.lower(), operator.op_type.lower()
-        return all(word in summary or operator.key.startswith(word) or word == op_type for word in self.words)
+        return self.words.match(operator)
 
 
 class Matcher:

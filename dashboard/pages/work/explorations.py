@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
+from catalog.search import Words
 from catalog.viewing import Viewer
 from dashboard.pages.work import operations, running, tables
 from dashboard.web import wording
@@ -246,8 +247,7 @@ def _read_filters(request: HttpRequest) -> Filters:
 
 
 def _filtered(found: QuerySet[Exploration], filters: Filters) -> QuerySet[Exploration]:
-    for word in filters.q.split():
-        found = found.filter(Q(operator__summary__icontains=word) | Q(operator__key__startswith=word))
+    found = found.filter(Words.of(filters.q).condition("operator"))
     if filters.state:
         found = found.filter(state__in=running.ACTIVE if filters.state == "active" else [filters.state])
     if filters.stage:
