@@ -2,7 +2,18 @@ import catalog.fields
 import django.db.models.deletion
 import django.db.models.expressions
 from django.conf import settings
+from django.core.management.base import CommandError
 from django.db import migrations, models
+
+
+def refuse_earlier(apps, schema_editor):
+    """Versions up to 7fa76a5 had other migrations, and named what they made the same."""
+    connection = schema_editor.connection
+    if "catalog_operator" in connection.introspection.table_names():
+        raise CommandError(
+            "This database was made by a version before the migrations were begun anew. Start with an empty one "
+            "(OPATLAS_HOME, DATABASE_URL) and fill it from the old one by `manage.py adopt_home OLD_FOLDER`."
+        )
 
 
 class Migration(migrations.Migration):
@@ -14,6 +25,7 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.RunPython(refuse_earlier, migrations.RunPython.noop),
         migrations.CreateModel(
             name='Organisation',
             fields=[

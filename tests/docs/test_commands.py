@@ -16,9 +16,12 @@ from typing import Any
 
 import psutil
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
+from django.contrib.contenttypes.models import ContentType
 from django.core.management import CommandError, call_command, get_commands, load_command_class
 
+from tests.compatibility.old_home import unpack
 from tests.databases import ROOT
 from tests.docs.reading import PAGES, commands, spans
 from tests.docs.service import Service, until, what_make_runs
@@ -84,6 +87,14 @@ def new_password(typed: Typed, command: str) -> None:
     typed.manage(command)
     user.refresh_from_db()
     assert user.check_password("one that is Long enough 7")
+
+
+def old_home(typed: Typed, command: str) -> None:
+    unpack(typed.folder).rename(typed.folder / "OLD_FOLDER")
+    for name in ("OPATLAS_HOME", "OPATLAS_STORE"):
+        typed.monkeypatch.setattr(settings, name, typed.folder / name)
+    assert "Taken over: " in typed.manage(command)
+    ContentType.objects.clear_cache()  # their numbers are those of before when this test ends
 
 
 def no_such_key(typed: Typed, command: str) -> None:
@@ -174,6 +185,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "make lint": make_target,
     "make run": make_target,
     "make test": make_target,
+    "manage.py adopt_home OLD_FOLDER": old_home,
     "manage.py changepassword NAME": new_password,
     "manage.py check --deploy": deployed,
     "manage.py check_ledger": plainly,
