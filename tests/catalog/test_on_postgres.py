@@ -12,9 +12,11 @@ GROUPS = {
         "tests/catalog",
         *(f"--ignore=tests/catalog/{name}" for name in ("api", *ROOMS, "test_choosing.py")),
         "tests/hostile/test_bad_lookups.py",
+        "tests/compatibility/test_adopting.py",
     ],
 }
-"""All that touches the database (choosing does not), in parts that two processes can share."""
+"""All that touches the database (choosing does not), and adopting old homes,
+in parts that two processes can share."""
 
 
 @pytest.mark.services
