@@ -19,7 +19,7 @@ from typing import Any
 from bench.record import FOLDER
 from opatlas.errors import InvalidModel
 from opatlas.identity import Operator, Setting, Target, detect_target
-from tuning.graph.aten import CannotMap, Record, read_record
+from tuning.graph.aten import CallRecord, CannotMap, read_record
 from tuning.graph.operator_list import map_record
 from tuning.routes.base import Route
 from tuning.routes.registry import ROUTES
@@ -39,7 +39,7 @@ PROGRESS_S = 5.0
 
 
 @dataclass
-class Calls:
+class CoveredCalls:
     """Forward calls of some logs: by operator key, and the rest by reason."""
 
     operators: dict[str, Operator] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Reader:
     def __init__(self) -> None:
         self._known: dict[str, Operator | str] = {}
 
-    def read(self, path: Path, into: Sequence[Calls]) -> None:
+    def read(self, path: Path, into: Sequence[CoveredCalls]) -> None:
         """Add a file's calls to each of ``into``; :class:`InvalidModel` for what is no operator list."""
         try:
             documents = json.loads(path.read_bytes())
@@ -78,7 +78,7 @@ class Reader:
             for calls in into:
                 self._add(record, calls)
 
-    def _add(self, record: Record, calls: Calls) -> None:
+    def _add(self, record: CallRecord, calls: CoveredCalls) -> None:
         if record.backward:
             calls.backward += record.count
             return
@@ -95,7 +95,7 @@ class Reader:
             calls.by_key[found.key] += record.count
 
 
-def _operator(record: Record) -> Operator | str:
+def _operator(record: CallRecord) -> Operator | str:
     if record.symbols:
         return "dimensions that are no numbers"
     try:
@@ -104,7 +104,7 @@ def _operator(record: Record) -> Operator | str:
         return str(error)
 
 
-def as_float32(record: Record) -> tuple[Record, bool]:
+def as_float32(record: CallRecord) -> tuple[CallRecord, bool]:
     """The record with its half-width tensors read as float32, and whether it had any."""
     narrow = any(tensor and tensor.dtype in NARROW for tensor in record.inputs)
     inputs = tuple(
@@ -117,7 +117,7 @@ def as_float32(record: Record) -> tuple[Record, bool]:
     return replace(record, inputs=inputs, attrs=attrs), narrow
 
 
-def route_report(route: Route, calls: Calls, target: Target, setting: Setting) -> dict[str, Any]:
+def route_report(route: Route, calls: CoveredCalls, target: Target, setting: Setting) -> dict[str, Any]:
     """One route's share. ``reasons`` are the commonest for which it lacks the rest, with their calls."""
     available = route.available(target)
     able: set[str] = set()
@@ -149,7 +149,9 @@ def route_report(route: Route, calls: Calls, target: Target, setting: Setting) -
     }
 
 
-def report(calls: Calls, routes: Iterable[Route] = ROUTES, target: Target | None = None) -> dict[str, Any]:
+def report(
+    calls: CoveredCalls, routes: Iterable[Route] = ROUTES, target: Target | None = None
+) -> dict[str, Any]:
     """The whole report over ``calls``, as it is written (plain JSON)."""
     target, setting = target or detect_target(), Setting(threads=os.cpu_count() or 1)
     rows = {route.name: route_report(route, calls, target, setting) for route in routes}
@@ -193,9 +195,9 @@ def logs(sample: str | None = None) -> list[Path]:
 
 def main() -> None:
     files = logs(os.environ.get("SAMPLE"))
-    reader, calls, suites = Reader(), Calls(), dict[str, Calls]()
+    reader, calls, suites = Reader(), CoveredCalls(), dict[str, CoveredCalls]()
     for number, path in enumerate(files, 1):
-        suite = suites.setdefault(path.parent.name, Calls())
+        suite = suites.setdefault(path.parent.name, CoveredCalls())
         try:
             reader.read(path, (calls, suite))
         except InvalidModel as error:

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.record import Record, spread
+from bench.record import BenchRecord, spread
 from bench.tvm_database import TvmDatabase
 from dashboard.run.stack import ROOT, Stack
 from dashboard.run.statistics import percentile
@@ -39,7 +39,7 @@ FLAT_ROUNDS = 200
 
 
 def main() -> None:
-    record = Record("lookup")
+    record = BenchRecord("lookup")
     operators = [extracted.operator for extracted in extract(sample_model("resnet50")).operators]
     against_tvm = {
         size: record.part(f"against TVM, {size}", partial(measure_against_tvm, operators, count))
@@ -102,7 +102,7 @@ def measure_flatness(operators: Sequence[Operator], engine: str) -> dict[str, An
 
 
 @dataclass
-class Catalogue:
+class ServedCatalogue:
     """A running web server over a filled database."""
 
     client: Client
@@ -118,7 +118,7 @@ class Catalogue:
 
 
 @contextmanager
-def seeded(operators: Sequence[Operator], count: int, engine: str = "sqlite") -> Iterator[Catalogue]:
+def seeded(operators: Sequence[Operator], count: int, engine: str = "sqlite") -> Iterator[ServedCatalogue]:
     """A service whose catalogue holds ``count`` synthetic implementations and the given operators."""
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="opatlas-bench-")))
@@ -140,7 +140,7 @@ def seeded(operators: Sequence[Operator], count: int, engine: str = "sqlite") ->
         key = json.loads(said.strip().splitlines()[-1])["key"]
         web = stack.enter_context(Stack(environment, workers=0, logs=home / "logs"))
         client = stack.enter_context(Client(web.url, key, job="bench"))
-        yield Catalogue(client, [operator.key for operator in operators])
+        yield ServedCatalogue(client, [operator.key for operator in operators])
 
 
 def manage(environment: dict[str, str], *arguments: str) -> str:

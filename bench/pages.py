@@ -26,7 +26,7 @@ from http.cookiejar import CookieJar
 from typing import Any
 
 from bench.lookup import manage
-from bench.record import FOLDER, Record
+from bench.record import FOLDER, BenchRecord
 from dashboard.run.stack import ROOT, Stack
 from tests.services import KeptPostgres
 
@@ -37,13 +37,13 @@ HOME = FOLDER / "pages"
 
 
 @dataclass(frozen=True)
-class Size:
+class PagesSize:
     implementations: int
     usage: int
     explorations: int
 
     @classmethod
-    def wanted(cls) -> Size:
+    def wanted(cls) -> PagesSize:
         return cls(
             *(
                 int(os.environ.get(f"OPATLAS_BENCH_{name}", count))
@@ -55,7 +55,7 @@ class Size:
 
 
 def main() -> None:
-    record, size = Record("pages"), Size.wanted()
+    record, size = BenchRecord("pages"), PagesSize.wanted()
     result: dict[str, Any] = {}
     for engine in ENGINES:
         result[engine] = record.part(
@@ -68,7 +68,7 @@ def main() -> None:
         print(f"{engine}: {len(over)} of {len(result[engine])} above {AIM_MS[engine]:.0f} ms{listed(over)}")
 
 
-def measure(engine: str, size: Size) -> dict[str, dict[str, Any]]:
+def measure(engine: str, size: PagesSize) -> dict[str, dict[str, Any]]:
     """Page (and who looks) → its median time and its queries."""
     with seeded(engine, size) as (environment, people), ExitStack() as stack:
         web = Stack(
@@ -157,7 +157,7 @@ def examples(environment: dict[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def seeded(engine: str, size: Size) -> Iterator[tuple[dict[str, str], dict[str, dict[str, str]]]]:
+def seeded(engine: str, size: PagesSize) -> Iterator[tuple[dict[str, str], dict[str, dict[str, str]]]]:
     """The environment of the large service, and its accounts; made once and kept."""
     home = (HOME / engine).resolve()
     stamp = home / "seeded.json"

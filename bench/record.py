@@ -12,7 +12,7 @@ from typing import Any
 FOLDER = Path("var/bench")
 
 
-class Record:
+class BenchRecord:
     """Parts that were measured, in ``var/bench/NAME.parts.json``; ``FRESH=1`` begins anew."""
 
     def __init__(self, name: str) -> None:

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.record import Record
+from bench.record import BenchRecord
 from opatlas.identity import Operator, Setting, detect_target, parse_operator
 from tuning.measure.laboratory import Laboratory, Limits, zygote_of
 from tuning.measure.sandbox.tiers import best_tier
@@ -23,7 +23,7 @@ from tuning.measure.sandbox.zygote import Zygote
 from tuning.measure.specimen import Specimen
 from tuning.measure.subject import Subject
 from tuning.measure.timing.timer import Effort, race
-from tuning.routes.base import Artifact
+from tuning.routes.base import BuiltArtifact
 from tuning.routes.registry import default_candidate
 
 EFFORT = Effort(seconds=0.4, rounds=8, stop_losers=False)
@@ -52,7 +52,7 @@ OPERATORS: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    record = Record("sandbox")
+    record = BenchRecord("sandbox")
     tier = best_tier()
     if tier.name == "T0":
         record.finish({"tier": "T0", "overhead": None, "why": dict(tier.missing)})
@@ -87,17 +87,17 @@ def measure(tier: str, deadline: float, sittings: int) -> dict[str, dict[str, An
     return rows
 
 
-def default_of(lab: Laboratory, operator: Operator, setting: Setting, folder: Path) -> Artifact:
+def default_of(lab: Laboratory, operator: Operator, setting: Setting, folder: Path) -> BuiltArtifact:
     """The default's artifact, which needs no build."""
     chosen = default_candidate(operator, lab.target, setting)
     assert chosen is not None
     built = lab.build(chosen[0], operator, setting, chosen[1], folder)
-    assert isinstance(built, Artifact), built
+    assert isinstance(built, BuiltArtifact), built
     return built
 
 
 def _row(
-    labs: tuple[Laboratory, Laboratory], operator: Operator, setting: Setting, artifact: Artifact,
+    labs: tuple[Laboratory, Laboratory], operator: Operator, setting: Setting, artifact: BuiltArtifact,
     sittings: int, until: float,
 ) -> dict[str, Any]:  # fmt: skip
     zygotes = [lab._zygote(zygote_of(artifact.manifest)) for lab in labs]
@@ -122,7 +122,7 @@ def _row(
     return _summary(pairs, alone, microseconds)
 
 
-def _race(one: Zygote, other: Zygote, specimen: Specimen, artifact: Artifact) -> tuple[float, float]:
+def _race(one: Zygote, other: Zygote, specimen: Specimen, artifact: BuiltArtifact) -> tuple[float, float]:
     """The other's time ÷ the one's, and the other's in microseconds, in fresh processes of both."""
     subjects = [Subject(zygote, specimen, artifact, Limits().bounds, RUN_S) for zygote in (one, other)]
     try:

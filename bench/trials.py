@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from bench.record import Record
+from bench.record import BenchRecord
 from bench.sandbox import OPERATORS, default_of
 from opatlas.identity import Operator, Setting, detect_target, parse_operator
 from tuning.measure.laboratory import Bench, Laboratory, Limits
-from tuning.routes.base import Artifact, Budget, Route
+from tuning.routes.base import Budget, BuiltArtifact, Route
 from tuning.routes.registry import ROUTES
 
 CANDIDATES = 4
@@ -36,7 +36,7 @@ class TrialLike(Protocol):
 
 
 @dataclass
-class Row:
+class TrialRow:
     """One trial of this bench."""
 
     route: str
@@ -64,14 +64,14 @@ def _line(rows: list[TrialLike], cores: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    record = Record("trials")
+    record = BenchRecord("trials")
     cores = os.cpu_count() or 1
     deadline = time.monotonic() + float(os.environ.get("BUDGET_S", "240"))
     rows, missing = measure(deadline, cores)
     record.finish({"cores": cores, "routes": summary(rows, cores), "without": missing})
 
 
-def measure(deadline: float, threads: int) -> tuple[list[Row], dict[str, str]]:
+def measure(deadline: float, threads: int) -> tuple[list[TrialRow], dict[str, str]]:
     """Trials of each route that is there, in turns over the operators until the time is over; and why the
     other routes have none."""
     setting, target, rows = Setting(threads=threads), detect_target(), []
@@ -96,9 +96,9 @@ def measure(deadline: float, threads: int) -> tuple[list[Row], dict[str, str]]:
 def _trials(
     lab: Laboratory, bench: Bench, route: Route, operator: Operator, setting: Setting, folder: Path,
     share_s: float,
-) -> list[Row]:  # fmt: skip
+) -> list[TrialRow]:  # fmt: skip
     """At least one, and as many as fit into the seconds."""
-    rows: list[Row] = []
+    rows: list[TrialRow] = []
     if not route.supports(operator, setting):
         return rows
     began = time.monotonic()
@@ -108,7 +108,7 @@ def _trials(
         started = time.monotonic()
         limits = Limits(build_s=max(BUILD_S, share_s))
         built = lab.build(route, operator, setting, candidate, folder / str(len(rows)), limits)
-        outcome = bench.measure(built) if isinstance(built, Artifact) else built
-        rows.append(Row(route.name, str(outcome.status), time.monotonic() - started))
+        outcome = bench.measure(built) if isinstance(built, BuiltArtifact) else built
+        rows.append(TrialRow(route.name, str(outcome.status), time.monotonic() - started))
         print(f"{route.name}: {candidate.label}: {outcome.status} in {rows[-1].took_s:.2f} s", flush=True)
     return rows

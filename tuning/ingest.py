@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from catalog import conf, models
 from catalog.best.served import scopes_of
-from catalog.lookup.lookups import Asked, LookupRequest, lookup
+from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
 from catalog.models import MissState
 from catalog.registry import check_setting, register_operators, register_setting, register_target
 from opatlas import identity
@@ -31,9 +31,9 @@ from tuning.graph.operator_list import extract_list
 
 __all__ = [
     "SAMPLES",
+    "ModelReport",
     "Named",
-    "Report",
-    "Row",
+    "ReportedOperator",
     "Totals",
     "add_model",
     "default_place",
@@ -62,7 +62,7 @@ class Named(NamedTuple):
     summary: str
 
 
-class Row(NamedTuple):
+class ReportedOperator(NamedTuple):
     """One operator of a model. Times in µs of one call; ``ratio`` is default ÷ best with its interval.
 
     ``status`` is hit, miss, unsupported or failed; ``reason`` says why it is no hit. ``miss_state`` is its
@@ -109,11 +109,11 @@ class Totals:
 
 
 @dataclass(frozen=True)
-class Report:
+class ModelReport:
     """What is known of a model, its operators with the largest share of its time first."""
 
     model: models.Model
-    rows: Sequence[Row]
+    rows: Sequence[ReportedOperator]
     totals: Totals
 
 
@@ -167,7 +167,7 @@ def add_model(
     return _stored(row, extraction.operators)
 
 
-def model_report(model: models.Model) -> Report:
+def model_report(model: models.Model) -> ModelReport:
     """What is known of each operator now, in a constant number of queries."""
     of_operator = [f"operator__{name}" for name in Named._fields]
     parts = [
@@ -185,7 +185,7 @@ def model_report(model: models.Model) -> Report:
     )
     rows = [_row(part, bests.get(part.operator.pk), misses.get(part.operator.pk), whole_us) for part in parts]
     rows.sort(key=lambda row: (-(row.share or 0.0), -row.calls, row.operator.key))
-    return Report(model, rows, _totals(model, rows))
+    return ModelReport(model, rows, _totals(model, rows))
 
 
 class _Part(NamedTuple):
@@ -272,7 +272,7 @@ def _ask(
     hit_calls = 0
     for start in range(0, len(operators), BATCH):
         batch = operators[start : start + BATCH]
-        asked = [Asked(found.operator.key, found.calls, found.operator) for found in batch]
+        asked = [AskedOperator(found.operator.key, found.calls, found.operator) for found in batch]
         answer = lookup(
             LookupRequest(
                 target=target,
@@ -323,18 +323,18 @@ def _stored(row: models.Model, operators: Sequence[Extracted]) -> models.Model:
     return row
 
 
-def _row(part: _Part, known: _Known | None, missed: _Missed | None, whole_us: float) -> Row:
+def _row(part: _Part, known: _Known | None, missed: _Missed | None, whole_us: float) -> ReportedOperator:
     state, reason = missed or ("", "its miss was not queued")
     if known is None:
         if state in (MissState.POSTPONED, MissState.DISCARDED):
             reason = f"{state}: {reason}" if reason else state
         status = NO_ROUTE_STATES.get(state, "miss")
-        return Row(part.operator, part.calls, part.example, status, state, reason)
+        return ReportedOperator(part.operator, part.calls, part.example, status, state, reason)
     share = part.calls * known.default_us / whole_us if whole_us else None
-    return Row(part.operator, part.calls, part.example, "hit", state, "", *known, share)
+    return ReportedOperator(part.operator, part.calls, part.example, "hit", state, "", *known, share)
 
 
-def _totals(model: models.Model, rows: Sequence[Row]) -> Totals:
+def _totals(model: models.Model, rows: Sequence[ReportedOperator]) -> Totals:
     hit_calls = sum(row.calls for row in rows if row.status == "hit")
     timed = [row for row in rows if row.ratio and row.default_us and row.median_us]
     logs = [math.log(row.ratio or 1.0) for row in timed]

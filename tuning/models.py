@@ -208,7 +208,7 @@ class Revalidation(models.Model):
         return f"{self.route}: {self.after}"
 
 
-class Verdict(models.TextChoices):
+class RevalidationVerdict(models.TextChoices):
     """What became of one best under the new environment."""
 
     WAITING = "waiting", "waiting for its round"
@@ -230,7 +230,9 @@ class Revalidated(models.Model):
     ratio_low_before = models.FloatField()
     ratio_high_before = models.FloatField()
     ratio_after = models.FloatField(null=True)
-    verdict = models.CharField(max_length=20, choices=Verdict, default=Verdict.WAITING)
+    verdict = models.CharField(
+        max_length=20, choices=RevalidationVerdict, default=RevalidationVerdict.WAITING
+    )
     detail = models.CharField(max_length=500, blank=True)
 
     class Meta:

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench.record import FOLDER, Record
+from bench.record import FOLDER, BenchRecord
 
 BUDGET_S = 3600.0
 EXPLORING_SHARE = 0.65  # of the budget; the rest is for measuring again
@@ -32,7 +32,7 @@ def main() -> None:
     path = Path(os.environ.get("SAMPLE") or SAMPLE)
     budget_s = float(os.environ.get("BUDGET_S") or BUDGET_S)
     entrants = read_sample(path)
-    record = Record("contest")
+    record = BenchRecord("contest")
     home = _home(record, hashlib.sha256(path.read_bytes()).hexdigest())
     from bench.contest import course
 
@@ -43,7 +43,7 @@ def main() -> None:
     _finish(record, entrants, path, budget_s)
 
 
-def _measure_again(entrants: Any, record: Record, home: Path, budget_s: float) -> None:
+def _measure_again(entrants: Any, record: BenchRecord, home: Path, budget_s: float) -> None:
     from bench.contest.again import again
 
     todo = [one for one in entrants if one.operator.key not in record.parts]
@@ -62,14 +62,14 @@ def _measure_again(entrants: Any, record: Record, home: Path, budget_s: float) -
             _say(f"  {number + 1}/{len(todo)}  {row.operator[:60]}  {what}  ({row.took_s:.1f} s)")
 
 
-def _finish(record: Record, entrants: Any, path: Path, budget_s: float) -> None:
+def _finish(record: BenchRecord, entrants: Any, path: Path, budget_s: float) -> None:
     from bench.contest import table
-    from bench.contest.figures import Row, figures
+    from bench.contest.figures import ContestRow, figures
 
     rows = [
-        Row(**record.parts[one.operator.key])
+        ContestRow(**record.parts[one.operator.key])
         if one.operator.key in record.parts
-        else Row(one.operator.key, one.example, one.example, one.calls, reason="the budget was spent")
+        else ContestRow(one.operator.key, one.example, one.example, one.calls, reason="the budget was spent")
         for one in entrants
     ]
     result = {
@@ -96,7 +96,7 @@ def trials_by_route() -> dict[str, dict[str, Any]]:
     return summary(Trial.objects.exclude(status=Status.UNSUPPORTED), os.cpu_count() or 1)
 
 
-def _home(record: Record, sample_sha256: str) -> Path:
+def _home(record: BenchRecord, sample_sha256: str) -> Path:
     """The run's own catalogue; that of a run which was cut off, where it had the same sample. Django is set
     up over it."""
     home = HOME.resolve()

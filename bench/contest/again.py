@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.contest.figures import Row
+from bench.contest.figures import ContestRow
 from bench.contest.sample import Entrant
 from catalog.models import Best, Implementation, Measurement
 from opatlas.identity import Setting, Target, default_setting, describe, detect_target
@@ -25,7 +25,7 @@ from tuning.measure.laboratory import Bench, Laboratory, Limits
 from tuning.measure.lineup import line_up
 from tuning.measure.outcome import Outcome
 from tuning.routes import registry
-from tuning.routes.base import Artifact, Budget, Candidate, Route
+from tuning.routes.base import Budget, BuiltArtifact, Candidate, Route
 from tuning.routes.compiler.inductor.baseline import TorchCompile
 
 NEAR = 0.75  # of the choice's ratio: below it, a candidate's evidence is not asked again
@@ -41,7 +41,7 @@ EAGER, ONNXRUNTIME, MAX_AUTOTUNE = "eager", "onnxruntime", "max_autotune"
 class Field:
     """Who is in a line-up: name → artifact. The names of implementations are their numbers."""
 
-    artifacts: dict[str, Artifact] = field(default_factory=dict)
+    artifacts: dict[str, BuiltArtifact] = field(default_factory=dict)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     stands_for_default: str = ""  # its ratio is 1: the default's process is its process
 
@@ -66,7 +66,7 @@ class Again:
         self.target: Target = detect_target()
         self.setting: Setting = default_setting(self.target.cores)
 
-    def row(self, entrant: Entrant) -> Row:
+    def row(self, entrant: Entrant) -> ContestRow:
         """The operator's figures; without an answer where nothing is served or can be measured."""
         began = time.monotonic()
         operator = entrant.operator
@@ -84,20 +84,22 @@ class Again:
         )
         choice = registry.default_candidate(operator, self.target, self.setting)
         if not bests or choice is None:
-            return Row(**known, reason="nothing is served for it")
+            return ContestRow(**known, reason="nothing is served for it")
         default_route, candidate = choice
         default = self._built(default_route, candidate.parameters, operator, "default")
         if default is None:
-            return Row(**known, reason="its default cannot be built")
+            return ContestRow(**known, reason="its default cannot be built")
         with self.laboratory.bench(operator, self.setting, default) as bench:
             if not bench.default.ok or bench.default.timing is None:
-                return Row(**known, reason=f"its default: {bench.default.status} ({bench.default.detail})")
+                return ContestRow(
+                    **known, reason=f"its default: {bench.default.status} ({bench.default.detail})"
+                )
             known["default_us"] = bench.default.timing.median_us
             known["default_route"] = default_route.name
             served = bests[0].implementation
             is_default = served.route == candidate.route and served.candidate == dict(candidate.parameters)
             found = self._line_ups(bench, entrant, bests, default_route, is_default)
-        return Row(**known, **found, took_s=time.monotonic() - began)
+        return ContestRow(**known, **found, took_s=time.monotonic() - began)
 
     def _line_ups(
         self,
@@ -183,7 +185,7 @@ class Again:
         for _, _, implementation in sorted(found, reverse=True):
             yield implementation
 
-    def _baseline(self, name: str, route: Route, entrant: Entrant) -> dict[str, Artifact]:
+    def _baseline(self, name: str, route: Route, entrant: Entrant) -> dict[str, BuiltArtifact]:
         """What a user would have instead: the route's plain call."""
         if not route.available(self.target) or not route.supports(entrant.operator, self.setting):
             return {}
@@ -195,14 +197,14 @@ class Again:
 
     def _built(
         self, route: Route, parameters: Mapping[str, Any], operator: Any, name: str
-    ) -> Artifact | None:
+    ) -> BuiltArtifact | None:
         folder = self._folder(name)
         built = self.laboratory.build(
             route, operator, self.setting, Candidate(route.name, parameters, name), folder
         )
-        return built if isinstance(built, Artifact) else None
+        return built if isinstance(built, BuiltArtifact) else None
 
-    def _fetched(self, implementation: Implementation) -> Artifact:
+    def _fetched(self, implementation: Implementation) -> BuiltArtifact:
         return artifact_from_catalogue(implementation.artifact, self._folder(str(implementation.pk)))
 
     def _folder(self, name: str) -> Path:

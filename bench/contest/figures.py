@@ -18,7 +18,7 @@ REGRESSION = 1 / 1.03
 
 
 @dataclass(frozen=True)
-class Row:
+class ContestRow:
     """One operator. ``chosen`` is what a lookup gets; baselines and routes that lack the operator are not
     in their mappings: there the default counts."""
 
@@ -68,7 +68,7 @@ class Row:
 BASELINES = ("eager", "onnxruntime", "max_autotune")
 
 
-def figures(rows: Sequence[Row]) -> dict[str, Any]:
+def figures(rows: Sequence[ContestRow]) -> dict[str, Any]:
     """What the contest is judged by."""
     answered = [row for row in rows if row.answered]
     routes = route_geomeans(rows)
@@ -101,7 +101,7 @@ def figures(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def route_geomeans(rows: Sequence[Row]) -> dict[str, float]:
+def route_geomeans(rows: Sequence[ContestRow]) -> dict[str, float]:
     """Each route alone, against the default: where it lacks an operator, the default counts."""
     names = sorted({name for row in rows for name in row.routes})
     means = {name: geometric_mean([row.routes.get(name, 1.0) for row in rows]) for name in names}

@@ -45,7 +45,7 @@ _DTYPES = ("float32", "float16", "int8")
 
 
 @dataclass(frozen=True)
-class Size:
+class CatalogueSize:
     """How many rows of each; everything else follows."""
 
     implementations: int
@@ -67,7 +67,7 @@ class Size:
 class World:
     """What later parts need to know of earlier ones, by column. Times in µs; ``moment`` in seconds."""
 
-    size: Size
+    size: CatalogueSize
     organisations: list[int]
     target: models.Target
     setting: models.Setting
@@ -101,7 +101,7 @@ def routes_of(number: int) -> list[tuple[str, str]]:
     return [(f"{NAME}-{route}", method) for route, method in TILES[number % len(TILES)]]
 
 
-def begin(size: Size) -> World:
+def begin(size: CatalogueSize) -> World:
     """The small tables. Raises NotEmpty where the database has results, measured or invented."""
     if models.Implementation.objects.exists() or models.Usage.objects.exists():
         raise NotEmpty("This database holds results already: seed an empty one of its own.")

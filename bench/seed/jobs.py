@@ -16,7 +16,7 @@ METHODS = [method.value for method in models.Method]
 
 
 @dataclass(frozen=True)
-class Lines:
+class SeededLookups:
     """A block of lookups' items, by column; ``job`` and ``operator`` are numbered from 0 on, ``owner`` is an
     organisation's row. What was saved is 0 for a miss."""
 
@@ -46,7 +46,7 @@ class JobCounts:
             for name in ("hits", "calls", "default_us", "saved_us")
         }
 
-    def add(self, lines: Lines, default_us: NDArray[np.float64], method: NDArray[np.int64]) -> None:
+    def add(self, lines: SeededLookups, default_us: NDArray[np.float64], method: NDArray[np.int64]) -> None:
         """``method``: indices into METHODS; both mean nothing where it is no hit."""
         place, hit, calls = self._starts[lines.job] + lines.item, lines.hit, lines.calls
         day = (lines.job * DAYS + lines.at_s // 86_400) * len(METHODS) + method

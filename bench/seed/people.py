@@ -57,7 +57,7 @@ def _notify(world: World, user: User) -> None:
     numbers = [world.operators[n * 7 % world.size.known] for n in range(SUBSCRIPTIONS)]
     told.Subscription.objects.bulk_create(
         told.Subscription(
-            user=user, subject=told.Subject.OPERATOR, subject_key=f"{NAME}:{n}", operator_id=number,
+            user=user, subject=told.SubjectKind.OPERATOR, subject_key=f"{NAME}:{n}", operator_id=number,
             title=f"{NAME} {n}", on_hit=True,
         )
         for n, number in enumerate(numbers)

@@ -45,7 +45,7 @@ class Command(BaseCommand):
         parser.add_argument("--explorations", type=int, default=100_000)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        size = synthetic_catalogue.Size(
+        size = synthetic_catalogue.CatalogueSize(
             *(max(options[name], 0) for name in ("implementations", "usage", "explorations"))
         )
         self.started = time.monotonic()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bench.seed.bulk import first_free, insert
 from bench.seed.catalogue import DAYS, World, routes_of
 from bench.seed.implementations import NAME
-from bench.seed.jobs import METHODS, JobCounts, Lines
+from bench.seed.jobs import METHODS, JobCounts, SeededLookups
 from catalog import models
 
 _BUSY = 3000
@@ -27,7 +27,7 @@ _ITEMS_AT_ONCE = 400_000
 
 
 @dataclass
-class Asked:
+class SeededDemand:
     """Who asks for what. Model ``m`` has ``operators[starts[m]:starts[m + 1]]``."""
 
     operators: NDArray[np.int64]  # numbers from 0 on
@@ -48,7 +48,7 @@ def zipf(count: int, exponent: float) -> NDArray[np.float64]:
     return (weights / weights.sum()).cumsum()
 
 
-def add_models_and_jobs(world: World) -> Asked:
+def add_models_and_jobs(world: World) -> SeededDemand:
     """Models take popular operators more often; each job asks for one model's."""
     random, total = world.random, len(world.operators)
     models_count = max(world.size.usage // 10_000, 8)
@@ -78,12 +78,12 @@ def add_models_and_jobs(world: World) -> Asked:
         },
     )
     calls = random.integers(1, 13, len(operators))
-    asked = Asked(operators, calls, starts, job_model, job_owner, jobs)
+    asked = SeededDemand(operators, calls, starts, job_model, job_owner, jobs)
     _add_models(world, asked)
     return asked
 
 
-def _add_models(world: World, asked: Asked) -> None:
+def _add_models(world: World, asked: SeededDemand) -> None:
     count = len(asked.sizes)
     owners = np.asarray(world.organisations)[np.arange(count) % len(world.organisations)]
     rows = insert(
@@ -120,7 +120,7 @@ class _Lookups:
     at_s: NDArray[np.int64]
 
 
-def _plan(world: World, asked: Asked) -> _Lookups:
+def _plan(world: World, asked: SeededDemand) -> _Lookups:
     """As many lookups as give the wanted hits; a job's replicas ask at the same time."""
     random, shares = world.random, zipf(len(asked.jobs), 0.8)
     drawn: list[_Lookups] = []
@@ -146,7 +146,7 @@ def _plan(world: World, asked: Asked) -> _Lookups:
     return _Lookups(job[order], at_s[order])
 
 
-def _hits_of(world: World, asked: Asked, lookups: _Lookups) -> NDArray[np.int64]:
+def _hits_of(world: World, asked: SeededDemand, lookups: _Lookups) -> NDArray[np.int64]:
     """How many of each lookup's operators were known then."""
     hits = np.zeros(len(lookups.job), np.int64)
     of_model = asked.job_model[lookups.job]
@@ -157,7 +157,7 @@ def _hits_of(world: World, asked: Asked, lookups: _Lookups) -> NDArray[np.int64]
     return hits
 
 
-def add_usage(world: World, asked: Asked) -> Iterator[int]:
+def add_usage(world: World, asked: SeededDemand) -> Iterator[int]:
     """Usage, tallies and job operators; yields how many usage rows there are."""
     lookups = _plan(world, asked)
     items = asked.sizes[asked.job_model[lookups.job]]
@@ -200,7 +200,7 @@ def add_usage(world: World, asked: Asked) -> Iterator[int]:
             usage_id,
         )
         usage_id, done = rows.stop, done + len(rows)
-        lines = Lines(job, item, operator, owner, hit, calls, saved_us, at_s)
+        lines = SeededLookups(job, item, operator, owner, hit, calls, saved_us, at_s)
         tally_id = _add_tallies(world, lines, tally_id)
         counted.add(lines, best.default_us[np.where(hit, operator, 0)], best.methods(operator, hit))
         yield done
@@ -251,7 +251,7 @@ class _Best:
         }
 
 
-def _add_tallies(world: World, lines: Lines, first: int) -> int:
+def _add_tallies(world: World, lines: SeededLookups, first: int) -> int:
     span, owners = len(world.operators), max(world.organisations) + 1
     hit, hours = lines.hit, lines.at_s // 3600
     keys, where = np.unique((hours * span + lines.operator) * owners + lines.owner, return_inverse=True)

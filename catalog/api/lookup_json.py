@@ -17,7 +17,7 @@ from catalog.best.revoked import ENTRY_LIFE_S, Revocations
 from catalog.best.served import Accepts, Hit
 from catalog.charging import Terms
 from catalog.errors import RequestError, Unknown
-from catalog.lookup.lookups import Asked, LookupAnswer, Result
+from catalog.lookup.lookups import AskedOperator, LookupAnswer, Result
 from catalog.registry import check_setting, register_setting, register_target
 from catalog.selectors.rows import row_by
 from opatlas import identity
@@ -42,8 +42,8 @@ class ParsedLookup:
 
     target: identity.Target | str
     setting: identity.Setting | str | None
-    operators: list[Asked]
-    related: list[Asked]
+    operators: list[AskedOperator]
+    related: list[AskedOperator]
     job: str
     accepts: Accepts | None
     wait_s: float
@@ -226,13 +226,13 @@ def _by_key(model: type[Any], key: str, what: str) -> Any:
     return row
 
 
-def _operators(value: Any, where: str, least: int) -> list[Asked]:
+def _operators(value: Any, where: str, least: int) -> list[AskedOperator]:
     if not isinstance(value, list) or not least <= len(value) <= conf.MAX_OPERATORS:
         raise RequestError(f"{where} is a list of {least} to {conf.MAX_OPERATORS} items.", where=where)
     return [_asked(item, f"{where}[{number}]") for number, item in enumerate(value)]
 
 
-def _asked(item: Any, where: str) -> Asked:
+def _asked(item: Any, where: str) -> AskedOperator:
     if not isinstance(item, dict) or not item.keys() <= {"key", "graph", "calls"}:
         raise RequestError('An operator is {"key": "o1:…"} or {"graph": {…}}, and "calls".', where=where)
     calls = _calls(item["calls"], where) if "calls" in item else 1.0
@@ -242,11 +242,11 @@ def _asked(item: Any, where: str) -> Asked:
     if "graph" not in item:
         if key is None:
             raise RequestError("An operator needs a key or a graph.", where=where)
-        return Asked(key, calls)
+        return AskedOperator(key, calls)
     operator = parse_graph(item["graph"], f"{where}.graph")
     if key is not None and key != operator.key:
         raise RequestError(f"The graph's key is {operator.key}, not the one given.", where=f"{where}.key")
-    return Asked(operator.key, calls, operator)
+    return AskedOperator(operator.key, calls, operator)
 
 
 def parse_graph(document: Any, where: str) -> identity.Operator:

@@ -26,7 +26,7 @@ class ErrorSerializer(serializers.Serializer[Any]):
 
 
 @extend_schema_field({"type": "number", "exclusiveMinimum": True, "minimum": 0, "maximum": 1e15})
-class Calls(serializers.FloatField):
+class CallsField(serializers.FloatField):
     """More than none."""
 
 
@@ -37,7 +37,7 @@ class AskedSerializer(serializers.Serializer[Any]):
         help_text='Canonical JSON; {"op": "Relu", "inputs": [{"shape": [8], "dtype": "float32"}]}; '
         'or {"onnx": "<base64 of a ModelProto>"}.',
     )
-    calls = Calls(required=False, help_text="How often one run calls it; 1 unless given.")
+    calls = CallsField(required=False, help_text="How often one run calls it; 1 unless given.")
 
 
 class AcceptsSerializer(serializers.Serializer[Any]):

@@ -72,7 +72,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("keys/<row_id:number>/revoke", accounts.RevokeKey.as_view(), name="revoke-key"),
     path("members/", accounts.Members.as_view(), name="member-list"),
     path("members/<row_id:number>", accounts.Member.as_view(), name="member"),
-    path("audit/", accounts.Audit.as_view(), name="audit-list"),
+    path("audit/", accounts.AuditLogView.as_view(), name="audit-list"),
     path("signers/", artifacts.SignerListView.as_view(), name="signer-list"),
     path("artifacts/<sha256:sha256>", artifacts.ArtifactView.as_view(), name="artifact"),
     path(

@@ -13,7 +13,7 @@ from django.db import transaction
 
 from catalog import choosing, models
 from catalog.best.artifacts import store_artifact
-from catalog.best.standing import Place, bests_of, lock, rank_again, ratios_of, seat
+from catalog.best.standing import ScopedPlace, bests_of, lock, rank_again, ratios_of, seat
 from catalog.choosing import Ratios
 from catalog.registry import register_environment
 from opatlas.identity.operator import canonical_json
@@ -91,9 +91,9 @@ class NewResult:
     default_versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ScopedPlace:
         """What it competes for."""
-        return Place(
+        return ScopedPlace(
             self.operator.pk,
             self.target.pk,
             self.setting.pk,
@@ -189,7 +189,7 @@ def _keep_measurement(result: NewResult, implementation: models.Implementation) 
 def _revoked(implementation: models.Implementation) -> bool:
     """Whether this candidate was revoked here, in whatever environment: what it does was found unfit."""
     same = models.Implementation.objects.filter(
-        **Place.of(implementation).key,
+        **ScopedPlace.of(implementation).key,
         route=implementation.route,
         candidate_sha256=implementation.candidate_sha256,
     )

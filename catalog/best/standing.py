@@ -17,7 +17,7 @@ from catalog.choosing import Ratios
 
 
 @dataclass(frozen=True)
-class Place:
+class ScopedPlace:
     """(operator, target, setting, scope): what implementations compete for."""
 
     operator_id: int
@@ -27,7 +27,7 @@ class Place:
     owner_id: int | None = None
 
     @classmethod
-    def of(cls, row: models.ScopedKey) -> Place:
+    def of(cls, row: models.ScopedKey) -> ScopedPlace:
         """Where a best, an implementation or a miss is."""
         return cls(row.operator_id, row.target_id, row.setting_id, row.scope, row.owner_id)
 
@@ -42,7 +42,7 @@ class Place:
         }
 
 
-def lock(place: Place) -> None:
+def lock(place: ScopedPlace) -> None:
     """Make whoever else writes about this operator wait until our transaction ends.
 
     SQLite's transactions are IMMEDIATE: they exclude each other by themselves.
@@ -50,7 +50,7 @@ def lock(place: Place) -> None:
     models.Operator.objects.select_for_update(no_key=True).get(pk=place.operator_id)
 
 
-def bests_of(place: Place) -> dict[str, models.Best]:
+def bests_of(place: ScopedPlace) -> dict[str, models.Best]:
     """The place's bests by route, the winner first."""
     found = models.Best.objects.filter(**place.key).select_related("implementation").order_by("rank")
     return {best.route: best for best in found}
@@ -61,7 +61,7 @@ def ratios_of(row: models.Best | models.Measurement) -> Ratios:
 
 
 def seat(
-    place: Place,
+    place: ScopedPlace,
     implementation: models.Implementation,
     measurement: models.Measurement,
     bests: dict[str, models.Best],
@@ -85,7 +85,7 @@ def seat(
 
 
 def rank_again(
-    place: Place,
+    place: ScopedPlace,
     bests: Mapping[str, models.Best],
     reason: str = "",
     paired: Mapping[str, Ratios] | None = None,
@@ -112,7 +112,7 @@ def rank_again(
     return winner
 
 
-def from_evidence(place: Place, route: str) -> tuple[models.Implementation, models.Measurement] | None:
+def from_evidence(place: ScopedPlace, route: str) -> tuple[models.Implementation, models.Measurement] | None:
     """The route's best by what has been measured, or None.
 
     Of each implementation that is neither revoked nor failed the newest measurement speaks that holds today:
@@ -148,7 +148,7 @@ def from_evidence(place: Place, route: str) -> tuple[models.Implementation, mode
     return best.implementation, best
 
 
-def restore(place: Place, routes: set[str], reason: str, *, drop: bool = True) -> models.Best | None:
+def restore(place: ScopedPlace, routes: set[str], reason: str, *, drop: bool = True) -> models.Best | None:
     """Give these routes the best that the stored evidence knows, and order all anew.
 
     A route without such evidence loses its seat, unless ``drop`` is False: then what it has is served on.

@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from catalog import models
-from catalog.best.standing import Place, bests_of, lock, restore
+from catalog.best.standing import ScopedPlace, bests_of, lock, restore
 from catalog.errors import RequestError
 from catalog.signals import misses_recorded
 
@@ -42,7 +42,7 @@ def set_aside(implementations: QuerySet[models.Implementation], reason: str) -> 
     return done
 
 
-def restore_places(places: Iterable[Place], routes: set[str], reason: str, *, drop: bool = True) -> int:
+def restore_places(places: Iterable[ScopedPlace], routes: set[str], reason: str, *, drop: bool = True) -> int:
     """Give these routes the bests that the stored evidence of today's declared environments knows.
 
     What has no such evidence is no longer served, unless ``drop`` is False. One transaction for each place;
@@ -56,16 +56,16 @@ def restore_places(places: Iterable[Place], routes: set[str], reason: str, *, dr
     return changed
 
 
-def _by_place(rows: QuerySet[models.Implementation]) -> dict[Place, list[int]]:
-    places: dict[Place, list[int]] = {}
+def _by_place(rows: QuerySet[models.Implementation]) -> dict[ScopedPlace, list[int]]:
+    places: dict[ScopedPlace, list[int]] = {}
     columns = ("operator_id", "target_id", "setting_id", "scope", "owner_id", "pk")
     # Places in one order for everybody: two that withdraw at once inside longer transactions cannot cross.
     for *place, pk in rows.order_by(*columns).values_list(*columns):
-        places.setdefault(Place(*place), []).append(pk)
+        places.setdefault(ScopedPlace(*place), []).append(pk)
     return places
 
 
-def _take_out(place: Place, ids: list[int], reason: str, how: str) -> int:
+def _take_out(place: ScopedPlace, ids: list[int], reason: str, how: str) -> int:
     with transaction.atomic():
         lock(place)
         columns = {f"{how}_at": timezone.now(), f"{how}_reason": reason[:_REASON_CHARACTERS]}
@@ -77,7 +77,7 @@ def _take_out(place: Place, ids: list[int], reason: str, how: str) -> int:
     return done
 
 
-def _restore(place: Place, routes: set[str], reason: str, *, drop: bool = True) -> bool:
+def _restore(place: ScopedPlace, routes: set[str], reason: str, *, drop: bool = True) -> bool:
     before = models.Best.objects.filter(**place.key, rank=0).values_list("implementation_id", flat=True)
     was = before.first()
     winner = restore(place, routes, reason, drop=drop)

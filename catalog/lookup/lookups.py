@@ -29,7 +29,7 @@ _waiters = threading.Semaphore(conf.max_waiters())
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedOperator:
     """One operator of a lookup: by key, with its graph where the caller has it."""
 
     key: str
@@ -43,8 +43,8 @@ class LookupRequest:
 
     target: models.Target
     setting: models.Setting
-    operators: Sequence[Asked]
-    related: Sequence[Asked] = ()
+    operators: Sequence[AskedOperator]
+    related: Sequence[AskedOperator] = ()
     organisation: models.Organisation | None = None
     api_key: models.ApiKey | None = None
     job: str = ""
@@ -108,9 +108,9 @@ def lookup(request: LookupRequest) -> LookupAnswer:
     )
 
 
-def _merged(operators: Sequence[Asked]) -> dict[str, Asked]:
+def _merged(operators: Sequence[AskedOperator]) -> dict[str, AskedOperator]:
     """By key; an operator that is named twice is asked for once, with its calls added up."""
-    merged: dict[str, Asked] = {}
+    merged: dict[str, AskedOperator] = {}
     for item in operators:
         seen = merged.get(item.key)
         merged[item.key] = (
@@ -125,7 +125,7 @@ def _find(request: LookupRequest, keys: Sequence[str]) -> dict[str, Hit]:
     return find_bests(keys, request.target, request.setting, scopes_of(request.organisation), request.accepts)
 
 
-def _miss(request: LookupRequest, missing: dict[str, Asked]) -> dict[str, MissAnswer]:
+def _miss(request: LookupRequest, missing: dict[str, AskedOperator]) -> dict[str, MissAnswer]:
     """Record what is missing and what is related. A key without row and graph has no part in the answer."""
     related = {key: item for key, item in _merged(request.related).items() if key not in missing}
     ids = dict(models.Operator.objects.filter(key__in=[*missing, *related]).values_list("key", "id"))
@@ -187,7 +187,10 @@ def _result(key: str, hit: Hit | None, miss: MissAnswer | None, terms: Terms | N
 
 
 def _write_down(
-    request: LookupRequest, asked: dict[str, Asked], found: dict[str, Hit], misses: dict[str, MissAnswer]
+    request: LookupRequest,
+    asked: dict[str, AskedOperator],
+    found: dict[str, Hit],
+    misses: dict[str, MissAnswer],
 ) -> Mapping[str, Terms]:
     if request.organisation is None:
         return {}

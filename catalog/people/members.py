@@ -26,7 +26,7 @@ INVITATION_LIFE = timedelta(days=7)
 _SALT = "opatlas.invitation"
 
 
-class Refused(RequestError):
+class MembershipRefused(RequestError):
     """Understood, and it would leave somebody locked out, or was done already."""
 
     status = 409
@@ -38,7 +38,7 @@ def make_organisation(name: str) -> Organisation:
         with transaction.atomic():
             return Organisation.objects.create(name=_name(name))
     except IntegrityError:
-        raise Refused("There is an organisation of this name already.", "name") from None
+        raise MembershipRefused("There is an organisation of this name already.", "name") from None
 
 
 def rename_organisation(organisation: Organisation, name: str) -> Organisation:
@@ -47,7 +47,7 @@ def rename_organisation(organisation: Organisation, name: str) -> Organisation:
         with transaction.atomic():
             Organisation.objects.filter(pk=organisation.pk).update(name=name)
     except IntegrityError:
-        raise Refused("There is an organisation of this name already.", "name") from None
+        raise MembershipRefused("There is an organisation of this name already.", "name") from None
     organisation.name = name
     return organisation
 
@@ -58,12 +58,12 @@ def add_member(organisation: Organisation, username: str, role: str) -> Membersh
     if user is None:
         raise Unknown("There is no user of this name: send an invitation instead.", "username")
     if not user.is_active:
-        raise Refused(f"The account of {user} is switched off.", "username")
+        raise MembershipRefused(f"The account of {user} is switched off.", "username")
     row, new = Membership.objects.get_or_create(
         user=user, organisation=organisation, defaults={"role": _role(role)}
     )
     if not new:
-        raise Refused(f"{user} is a member already, with the role {row.role}.", "username")
+        raise MembershipRefused(f"{user} is a member already, with the role {row.role}.", "username")
     return row
 
 
@@ -142,9 +142,9 @@ def read_invitation(token: str, now: datetime | None = None) -> Invitation:
     if row is None:
         raise Unknown("This link opens no invitation: it was cut short or changed.")
     if row.accepted_at is not None:
-        raise Refused("This invitation was used already.")
+        raise MembershipRefused("This invitation was used already.")
     if row.withdrawn_at is not None:
-        raise Refused("This invitation was withdrawn: ask for another one.")
+        raise MembershipRefused("This invitation was withdrawn: ask for another one.")
     if row.expires_at <= (now or timezone.now()):
         raise Unknown("This invitation has expired: ask for another one.")
     return row
@@ -175,7 +175,7 @@ def withdraw_invitation(invitation: Invitation) -> None:
     """Close an invitation that nobody took; closing it twice changes nothing."""
     open_rows = Invitation.objects.filter(pk=invitation.pk, accepted_at=None, withdrawn_at=None)
     if open_rows.update(withdrawn_at=timezone.now()) == 0 and invitation.accepted_at is not None:
-        raise Refused("This invitation was used already: remove the member instead.")
+        raise MembershipRefused("This invitation was used already: remove the member instead.")
 
 
 def make_user(username: str, password: str, *, email: str = "") -> User:
@@ -196,7 +196,7 @@ def make_user(username: str, password: str, *, email: str = "") -> User:
         with transaction.atomic():
             return users.objects.create_user(username, email=email, password=password)
     except IntegrityError:
-        raise Refused("This user name is taken: choose another one.", "username") from None
+        raise MembershipRefused("This user name is taken: choose another one.", "username") from None
 
 
 def _take(invitation: Invitation, user: User) -> None:
@@ -204,7 +204,7 @@ def _take(invitation: Invitation, user: User) -> None:
         pk=invitation.pk, accepted_at=None, withdrawn_at=None, expires_at__gt=timezone.now()
     ).update(accepted_at=timezone.now(), accepted_by=user)
     if taken != 1:
-        raise Refused("This invitation was used, withdrawn or has expired: ask for another one.")
+        raise MembershipRefused("This invitation was used, withdrawn or has expired: ask for another one.")
 
 
 def _locked(membership: Membership) -> Membership:
@@ -221,7 +221,9 @@ def _refuse_last_admin(row: Membership) -> None:
         organisation=row.organisation_id, role=Role.ADMIN, user__is_active=True
     ).exclude(pk=row.pk)
     if not others.exists():
-        raise Refused("An organisation keeps at least one admin: make somebody else an admin first.", "role")
+        raise MembershipRefused(
+            "An organisation keeps at least one admin: make somebody else an admin first.", "role"
+        )
 
 
 def _role(text: str) -> str:

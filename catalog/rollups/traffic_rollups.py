@@ -50,7 +50,7 @@ def refresh() -> bool:
 
 
 def reuse() -> dict[str, dict[str, int]]:
-    """Tenant → how jobs share operators (``catalog.selectors.statistics.Reuse``)."""
+    """Tenant → how jobs share operators (``catalog.selectors.statistics.ReuseFigures``)."""
     rows = models.OperatorTotal.objects.filter(jobs__gt=0).values("tenant")
     sums: Any = rows.annotate(
         operators=Count("pk"), job_operators=Sum("jobs"), shared=Count("pk", filter=Q(jobs__gte=2))

@@ -26,7 +26,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Made:
+class RankedImplementation:
     """An implementation with its evidence, and its rank where it is its route's best.
 
     The evidence of a best is what it was chosen by and is served with, of others the newest. ``samples``:
@@ -51,7 +51,7 @@ def places(operator: models.Operator, visible: Q) -> list[Place]:
     return [Place(targets[target], settings[setting]) for target, setting in pairs]
 
 
-def implementations(operator: models.Operator, place: Place, visible: Q) -> list[Made]:
+def implementations(operator: models.Operator, place: Place, visible: Q) -> list[RankedImplementation]:
     """All that was made and is not revoked: by rank, then the others by time. Code is left unread."""
     key = {"operator": operator, "target": place.target, "setting": place.setting}
     newest = models.Measurement.objects.order_by("-created_at", "-pk").defer("samples_us")
@@ -79,10 +79,12 @@ def implementations(operator: models.Operator, place: Place, visible: Q) -> list
     )
 
 
-def _made(implementation: models.Implementation, rank: int | None, chosen_by: int | None) -> Made:
+def _made(
+    implementation: models.Implementation, rank: int | None, chosen_by: int | None
+) -> RankedImplementation:
     evidence: list[models.Measurement] = implementation.evidence  # type: ignore[attr-defined]
     chosen = next((one for one in evidence if one.pk == chosen_by), None)
-    return Made(implementation, chosen or next(iter(evidence), None), rank)
+    return RankedImplementation(implementation, chosen or next(iter(evidence), None), rank)
 
 
 def _samples(measurements: list[int]) -> dict[int, int]:

@@ -31,7 +31,7 @@ STATUS_OF_MISS = {state: status for status, state in _MISS_STATES.items()}
 
 
 @dataclass(frozen=True)
-class Filters:
+class OperatorFilters:
     """What a list of operators is narrowed to; an empty field narrows nothing. ``-`` sorts downwards."""
 
     q: str = ""
@@ -48,7 +48,7 @@ class Filters:
 
 
 @dataclass(frozen=True)
-class Row:
+class ListedOperator:
     """One operator of a list, with what is known of it."""
 
     operator: models.Operator
@@ -105,7 +105,7 @@ def by_ids(ids: Sequence[int]) -> list[models.Operator]:
     return [rows[pk] for pk in ids if pk in rows]
 
 
-def operators(filters: Filters, viewer: Viewer) -> Found:
+def operators(filters: OperatorFilters, viewer: Viewer) -> Found:
     """The operators that pass, in order; bests and misses are those that the viewer may see."""
     named = models.Operator.objects.filter(Words.of(filters.q).condition())
     if filters.op_type:
@@ -121,7 +121,7 @@ def operators(filters: Filters, viewer: Viewer) -> Found:
 _Condition = Callable[[str], Q]
 
 
-def _standing(filters: Filters, viewer: Viewer) -> list[_Condition]:
+def _standing(filters: OperatorFilters, viewer: Viewer) -> list[_Condition]:
     """What the filters ask of an operator's bests and misses."""
     bests = _winners(filters, viewer)
     misses = models.Miss.objects.filter(viewer.shown())
@@ -154,7 +154,7 @@ def _listed(rows: QuerySet[Any]) -> _Condition:
     return lambda column: Q((f"{column}__in", rows.values("operator")))
 
 
-def rows(page: Sequence[models.Operator], filters: Filters, viewer: Viewer) -> list[Row]:
+def rows(page: Sequence[models.Operator], filters: OperatorFilters, viewer: Viewer) -> list[ListedOperator]:
     """What is known of one page's operators: four queries, however many there are."""
     ids = [operator.pk for operator in page]
     bests: dict[int, models.Best] = {}
@@ -176,7 +176,7 @@ def rows(page: Sequence[models.Operator], filters: Filters, viewer: Viewer) -> l
     for operator in page:
         won, miss, total = bests.get(operator.pk), misses.get(operator.pk), totals.get(operator.pk)
         made.append(
-            Row(
+            ListedOperator(
                 operator=operator,
                 status="hit" if won else _status_of(miss),
                 reason=miss.reason if miss and not won else "",
@@ -215,7 +215,7 @@ def counted_kinds() -> list[list[Any]]:
     return [list(row) for row in rows]
 
 
-def _winners(filters: Filters, viewer: Viewer) -> QuerySet[models.Best]:
+def _winners(filters: OperatorFilters, viewer: Viewer) -> QuerySet[models.Best]:
     bests = models.Best.objects.filter(viewer.shown(), rank=0)
     return bests.filter(target__key=filters.target) if filters.target else bests
 
@@ -228,7 +228,7 @@ def _sorted(
     named: QuerySet[models.Operator],
     passing: QuerySet[models.Operator],
     standing: Sequence[_Condition],
-    filters: Filters,
+    filters: OperatorFilters,
     viewer: Viewer,
 ) -> list[_Ids]:
     """The parts of a list as operators' numbers, each in an order that an index has."""

@@ -10,13 +10,13 @@ from django.db.models import Q, Sum
 from django.db.models.functions import TruncDay, TruncHour
 
 from catalog import models
-from catalog.selectors.traffic import Slot
+from catalog.selectors.traffic import LookupSlot
 from catalog.timerange import TimeRange
 from catalog.viewing import Viewer
 
 
 @dataclass(frozen=True)
-class Reuse:
+class OperatorReuse:
     """Who uses an operator: the grain is the job. Since the beginning."""
 
     jobs: Sequence[models.JobOperator]
@@ -39,7 +39,7 @@ class Reuse:
         return self.hits / self.asked if self.asked else None
 
 
-def reuse(operator: models.Operator, viewer: Viewer, limit: int = 12) -> Reuse:
+def reuse(operator: models.Operator, viewer: Viewer, limit: int = 12) -> OperatorReuse:
     """Jobs and models that use it, and how its lookups ended. Counts come from the rollup."""
     mine = models.JobOperator.objects.filter(viewer.owned("job__organisation"), operator=operator)
     total = models.OperatorTotal.objects.filter(operator=operator, tenant=viewer.tenant).first()
@@ -47,7 +47,7 @@ def reuse(operator: models.Operator, viewer: Viewer, limit: int = 12) -> Reuse:
     # A job that was never answered is no use yet, and is listed all the same.
     count = max(total.jobs if total else 0, mine.count() if len(jobs) > limit else len(jobs))
     given = models.ModelOperator.objects.filter(_models(viewer), operator=operator).select_related("model")
-    return Reuse(
+    return OperatorReuse(
         jobs=jobs[:limit],
         job_count=count,
         models=list(given.order_by("-calls", "pk")[:limit]),
@@ -57,7 +57,7 @@ def reuse(operator: models.Operator, viewer: Viewer, limit: int = 12) -> Reuse:
     )
 
 
-def lookups_of(operator: models.Operator, viewer: Viewer, span: TimeRange) -> list[Slot]:
+def lookups_of(operator: models.Operator, viewer: Viewer, span: TimeRange) -> list[LookupSlot]:
     """Its lookups in every hour or day of the range, the empty ones too."""
     by_day = span.grain == "day"
     truncate, step = (TruncDay, timedelta(days=1)) if by_day else (TruncHour, timedelta(hours=1))
@@ -73,7 +73,7 @@ def lookups_of(operator: models.Operator, viewer: Viewer, span: TimeRange) -> li
     }
     made = []
     while start < span.until:
-        made.append(Slot(start, *found.get(start, (0, 0))))
+        made.append(LookupSlot(start, *found.get(start, (0, 0))))
         start += step
     return made
 

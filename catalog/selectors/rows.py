@@ -16,7 +16,7 @@ Row = TypeVar("Row", bound=models.Model)
 _Converter = Callable[[Any, Any, Any], Any]
 
 
-class _Part(NamedTuple):
+class _ModelColumns(NamedTuple):
     """The columns of one model in a result."""
 
     model: type[models.Model]
@@ -39,7 +39,9 @@ def row_by(model: type[Row], column: str, value: Any, related: str = "") -> Row 
 
 
 @cache
-def _plan(model: type[models.Model], column: str, related: str, vendor: str) -> tuple[str, list[_Part]]:
+def _plan(
+    model: type[models.Model], column: str, related: str, vendor: str
+) -> tuple[str, list[_ModelColumns]]:
     """The statement and how to read its rows; ``vendor`` keeps two databases' plans apart."""
     quote = connection.ops.quote_name
     table = quote(model._meta.db_table)
@@ -58,17 +60,17 @@ def _plan(model: type[models.Model], column: str, related: str, vendor: str) -> 
     return f"SELECT {columns} FROM {table}{join} WHERE {table}.{quote(wanted.column)} = %s", parts
 
 
-def _part(model: type[models.Model]) -> _Part:
+def _part(model: type[models.Model]) -> _ModelColumns:
     converters = []
     for place, field in enumerate(model._meta.concrete_fields):
         column: Any = field.cached_col
         apply = connection.ops.get_db_converters(column) + column.get_db_converters(connection)
         if apply:
             converters.append((place, column, apply))
-    return _Part(model, [str(field.attname) for field in model._meta.concrete_fields], converters)
+    return _ModelColumns(model, [str(field.attname) for field in model._meta.concrete_fields], converters)
 
 
-def _instance(part: _Part, values: Any) -> models.Model:
+def _instance(part: _ModelColumns, values: Any) -> models.Model:
     values = list(values[: len(part.attributes)])
     for place, column, apply in part.converters:
         for converter in apply:

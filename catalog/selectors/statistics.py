@@ -58,7 +58,7 @@ _COLUMNS = tuple(Traffic.__dataclass_fields__)
 
 
 @dataclass(frozen=True)
-class Slot(Traffic):
+class TrafficBucket(Traffic):
     """Lookups of one hour or day that begins at ``start`` (UTC). ``jobs``: distinct ones that were served."""
 
     start: datetime = datetime.min
@@ -66,7 +66,7 @@ class Slot(Traffic):
 
 
 @dataclass(frozen=True)
-class Catalogue:
+class CatalogueFigures:
     """What is known to this viewer: shared, and of its organisations."""
 
     operators: int  # ever asked for, by anybody
@@ -77,7 +77,7 @@ class Catalogue:
 
 
 @dataclass(frozen=True)
-class Reuse:
+class ReuseFigures:
     """How jobs share operators, since the beginning."""
 
     operators: int = 0  # asked for by a named job
@@ -108,7 +108,7 @@ class RouteTraffic:
         return self.saved_us / 1e6
 
 
-def slots(viewer: Viewer, time_range: TimeRange) -> list[Slot]:
+def slots(viewer: Viewer, time_range: TimeRange) -> list[TrafficBucket]:
     """Every hour or day of the range, the empty ones too: a gap in traffic is a fact. The first one is the
     slot that ``since`` lies in, whole."""
     by_day = time_range.grain == "day"
@@ -120,12 +120,12 @@ def slots(viewer: Viewer, time_range: TimeRange) -> list[Slot]:
     found = {row["start"]: row for row in rows.values("start", "jobs", *_COLUMNS)}
     made = []
     while start < time_range.until:
-        made.append(Slot(**found.get(start, {"start": start})))
+        made.append(TrafficBucket(**found.get(start, {"start": start})))
         start += step
     return made
 
 
-def total(of: list[Slot]) -> Traffic:
+def total(of: list[TrafficBucket]) -> Traffic:
     """Several slots together."""
     return Traffic(**{name: sum(getattr(slot, name) for slot in of) for name in _COLUMNS})
 
@@ -148,7 +148,7 @@ def began(viewer: Viewer) -> datetime | None:
     return rows.order_by("start").values_list("start", flat=True).first()
 
 
-def catalogue(viewer: Viewer) -> Catalogue:
+def catalogue(viewer: Viewer) -> CatalogueFigures:
     """From the facts that were noted when the standings were made."""
     facts = _facts("standings")
     seen = [fact for scope, fact in facts.get("scopes", {}).items() if _is_shown(viewer, scope)]
@@ -157,7 +157,7 @@ def catalogue(viewer: Viewer) -> Catalogue:
     for fact in seen:
         for method, n in fact["wins"].items():
             wins[method] = wins.get(method, 0) + n
-    return Catalogue(
+    return CatalogueFigures(
         operators=facts["operators"] if facts else models.Operator.objects.count(),
         known=sum(fact["known"] for fact in seen),
         implementations=sum(fact["implementations"] for fact in seen),
@@ -166,9 +166,9 @@ def catalogue(viewer: Viewer) -> Catalogue:
     )
 
 
-def reuse(viewer: Viewer) -> Reuse:
+def reuse(viewer: Viewer) -> ReuseFigures:
     """From the facts that were noted when the operators' totals were made."""
-    return Reuse(**_facts("traffic").get("reuse", {}).get(viewer.tenant, {}))
+    return ReuseFigures(**_facts("traffic").get("reuse", {}).get(viewer.tenant, {}))
 
 
 def jobs_served(viewer: Viewer) -> int:

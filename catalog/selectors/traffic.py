@@ -7,7 +7,7 @@ from datetime import datetime
 
 
 @dataclass(frozen=True)
-class Slot:
+class LookupSlot:
     """Lookups of one hour or day."""
 
     start: datetime

@@ -13,7 +13,7 @@ from django.db import transaction
 from catalog import conf, models
 from catalog.file_lock import only_one
 from catalog.usage import journal
-from catalog.usage.usage_rows import Line, count, jobs_of, usages
+from catalog.usage.usage_rows import JournalLine, count, jobs_of, usages
 
 logger = logging.getLogger(__name__)
 
@@ -57,12 +57,12 @@ def _drain_some(path: Path, most: int, closed: bool) -> int:
     return gone_over
 
 
-def _read(path: Path, start: int, most: int, closed: bool) -> tuple[list[Line], int, int]:
+def _read(path: Path, start: int, most: int, closed: bool) -> tuple[list[JournalLine], int, int]:
     """Whole lines from ``start``: those that can be read, the position after them, and how many there were.
 
     A last line without its end is still being written, or, in a closed file, was never answered.
     """
-    lines: list[Line] = []
+    lines: list[JournalLine] = []
     gone_over = 0
     with path.open("rb") as reader:
         reader.seek(start)
@@ -78,7 +78,7 @@ def _read(path: Path, start: int, most: int, closed: bool) -> tuple[list[Line], 
                 if entry is None:
                     logger.error("journal %s: the line at byte %d cannot be read", path.name, start)
                 else:
-                    lines.append(Line(start, entry))
+                    lines.append(JournalLine(start, entry))
             start += len(raw)
             gone_over += 1
     return lines, start, gone_over
@@ -99,7 +99,7 @@ def _finish(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _save(row: models.JournalSegment, lines: Sequence[Line], end: int) -> None:
+def _save(row: models.JournalSegment, lines: Sequence[JournalLine], end: int) -> None:
     fresh = _not_drained(row, lines, end)
     lines = _of_known(fresh)
     jobs = jobs_of(lines)
@@ -107,7 +107,7 @@ def _save(row: models.JournalSegment, lines: Sequence[Line], end: int) -> None:
     count(lines, jobs)
 
 
-def _not_drained(row: models.JournalSegment, lines: Sequence[Line], end: int) -> list[Line]:
+def _not_drained(row: models.JournalSegment, lines: Sequence[JournalLine], end: int) -> list[JournalLine]:
     """Lines whose usage is not there yet. The position says so already; a position that was lost (a restored
     table) must not charge twice."""
     if not lines:
@@ -120,7 +120,7 @@ def _not_drained(row: models.JournalSegment, lines: Sequence[Line], end: int) ->
     return [line for line in lines if line.offset not in there]
 
 
-def _of_known(lines: Sequence[Line]) -> list[Line]:
+def _of_known(lines: Sequence[JournalLine]) -> list[JournalLine]:
     """Without what was deleted since: a row that cannot be written must not hold up all others."""
     operators = {hit[0] for line in lines for hit in line.entry["hits"]}
     operators |= {miss[0] for line in lines for miss in line.entry["misses"]}
@@ -141,5 +141,5 @@ def _of_known(lines: Sequence[Line]) -> list[Line]:
             for hit in line.entry["hits"]
         ]
         misses = [miss for miss in line.entry["misses"] if miss[0] in known]
-        kept.append(Line(line.offset, line.entry | {"hits": hits, "misses": misses}))
+        kept.append(JournalLine(line.offset, line.entry | {"hits": hits, "misses": misses}))
     return kept

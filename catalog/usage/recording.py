@@ -11,7 +11,7 @@ from django.utils import timezone
 from catalog import conf, models
 from catalog.best.served import Hit
 from catalog.usage import journal
-from catalog.usage.usage_rows import Line, count, jobs_of, usages
+from catalog.usage.usage_rows import JournalLine, count, jobs_of, usages
 
 
 def journal_lookup(
@@ -67,7 +67,7 @@ def write_hits(organisation_id: int, job: str, hits: Sequence[tuple[Hit, float]]
         ],
         "misses": [],
     }
-    lines = [Line(0, entry)]
+    lines = [JournalLine(0, entry)]
     jobs = jobs_of(lines)
     rows = list(usages(row, lines, jobs))
     models.Usage.objects.bulk_create(rows, batch_size=50)

@@ -18,7 +18,7 @@ Jobs = dict[tuple[int, str], models.Job]
 
 
 @dataclass(frozen=True)
-class Line:
+class JournalLine:
     """One lookup as it was written down, and where its line begins."""
 
     offset: int
@@ -29,7 +29,7 @@ class Line:
         return datetime.fromtimestamp(self.entry["at"], UTC)
 
 
-def jobs_of(lines: Sequence[Line]) -> Jobs:
+def jobs_of(lines: Sequence[JournalLine]) -> Jobs:
     """Jobs by organisation and name; made where they are new."""
     names = sorted({(line.entry["org"], line.entry["job"]) for line in lines if line.entry["job"]})
     return {
@@ -38,7 +38,7 @@ def jobs_of(lines: Sequence[Line]) -> Jobs:
     }
 
 
-def usages(row: models.JournalSegment, lines: Sequence[Line], jobs: Jobs) -> Iterator[models.Usage]:
+def usages(row: models.JournalSegment, lines: Sequence[JournalLine], jobs: Jobs) -> Iterator[models.Usage]:
     """Rows of all hits, not saved yet; together with the segment they are unique."""
     for line in lines:
         for item, (operator, implementation, route, method, median_us, default_us, calls) in _hits(line):
@@ -60,19 +60,19 @@ def usages(row: models.JournalSegment, lines: Sequence[Line], jobs: Jobs) -> Ite
             )
 
 
-def count(lines: Sequence[Line], jobs: Jobs) -> None:
+def count(lines: Sequence[JournalLine], jobs: Jobs) -> None:
     """Add the lines up: by hour, by job and operator, by job and day."""
     _add_tallies(lines)
     _add_job_operators(lines, jobs)
     add_job_days(_served_hits(lines, jobs))
 
 
-def _hits(line: Line) -> Iterator[tuple[int, list[Any]]]:
+def _hits(line: JournalLine) -> Iterator[tuple[int, list[Any]]]:
     """(item, hit); the item number counts those left out too, so that it never moves."""
     return ((item, hit) for item, hit in enumerate(line.entry["hits"]) if hit is not None)
 
 
-def _served_hits(lines: Sequence[Line], jobs: Jobs) -> Iterator[ServedHit]:
+def _served_hits(lines: Sequence[JournalLine], jobs: Jobs) -> Iterator[ServedHit]:
     for line in lines:
         job = jobs.get((line.entry["org"], line.entry["job"]))
         if job is None:
@@ -82,7 +82,7 @@ def _served_hits(lines: Sequence[Line], jobs: Jobs) -> Iterator[ServedHit]:
             yield ServedHit(job.pk, implementation, method, line.at, calls, default_us, median_us)
 
 
-def _add_tallies(lines: Sequence[Line]) -> None:
+def _add_tallies(lines: Sequence[JournalLine]) -> None:
     sums: dict[tuple[datetime, int, int], list[float]] = defaultdict(lambda: [0, 0, 0.0, 0.0, 0.0])
     for line in lines:
         hour = line.at.replace(minute=0, second=0, microsecond=0)
@@ -117,7 +117,7 @@ def _add_tallies(lines: Sequence[Line]) -> None:
     mark_stale({hour for hour, _, _ in sums})
 
 
-def _add_job_operators(lines: Sequence[Line], jobs: Jobs) -> None:
+def _add_job_operators(lines: Sequence[JournalLine], jobs: Jobs) -> None:
     sums: dict[tuple[int, int], list[Any]] = defaultdict(lambda: [0, 0, None, 0.0, 0.0, 0.0])
     for line in lines:
         job = jobs.get((line.entry["org"], line.entry["job"]))

@@ -14,8 +14,8 @@ from dashboard.billing import words
 from dashboard.billing.accounts import limit_micros, locked, plan_runs
 from dashboard.billing.models import Account, Mode, MonthCount, Plan, Purchase
 from dashboard.billing.pricing import SoFar, quote
-from dashboard.billing.recording import Charge, Held, record_charges, record_held
-from dashboard.billing.rules import Rule, in_force, op_types_of, rule_for
+from dashboard.billing.recording import Charge, WithheldHit, record_charges, record_held
+from dashboard.billing.rules import PriceVersion, in_force, op_types_of, rule_for
 from dashboard.web.wording import money
 
 PAY_URL = "/billing/"
@@ -87,29 +87,33 @@ def month_of(moment: datetime) -> date:
     return moment.astimezone(UTC).date().replace(day=1)
 
 
-def _rule_of(hit: Hit, rules: Sequence[Rule], op_types: Mapping[int, str], currency: str = "") -> Rule | None:
+def _rule_of(
+    hit: Hit, rules: Sequence[PriceVersion], op_types: Mapping[int, str], currency: str = ""
+) -> PriceVersion | None:
     return rule_for(rules, hit.method, hit.route, hit.scope, op_types.get(hit.operator_id, ""), currency)
 
 
 class _Desk:
     """One lookup's hits, decided one after the other while the account is locked."""
 
-    def __init__(self, account: Account, now: datetime, priced: Sequence[tuple[Hit, float, Rule]]) -> None:
+    def __init__(
+        self, account: Account, now: datetime, priced: Sequence[tuple[Hit, float, PriceVersion]]
+    ) -> None:
         self.charges: list[Charge] = []
-        self.held: list[Held] = []
+        self.held: list[WithheldHit] = []
         self._account = account
         self._balance = account.balance_micros
         self._floor = -limit_micros(account, now)
         self._flat = account.plan == Plan.PREPAID and plan_runs(account, now)
         self._counts = _counts(account.organisation_id, month_of(now), priced)
 
-    def take(self, hit: Hit, calls: float, rule: Rule) -> None:
+    def take(self, hit: Hit, calls: float, rule: PriceVersion) -> None:
         hits, micros = self._counts.get((rule.line, 0), (0, 0))
         mine = self._counts.get((rule.line, hit.operator_id), (0, 0))
         price = quote(rule.price, SoFar(hits, micros, mine[1]), calls, hit.default_us, hit.median_us)
         amount = 0 if self._flat else price.micros
         if rule.mode == Mode.WITHHOLD and amount and self._balance - amount < self._floor:
-            self.held.append(Held(hit, rule, amount))
+            self.held.append(WithheldHit(hit, rule, amount))
             return
         self._balance -= amount
         self._counts[rule.line, 0] = (hits + 1, micros + amount)
@@ -137,7 +141,7 @@ class _Desk:
 
 
 def _counts(
-    organisation_id: int, month: date, priced: Sequence[tuple[Hit, float, Rule]]
+    organisation_id: int, month: date, priced: Sequence[tuple[Hit, float, PriceVersion]]
 ) -> dict[tuple[object, int], tuple[int, int]]:
     """(line, operator or 0) → (hits, amount) of the month so far."""
     lines = {rule.line for _, _, rule in priced}
@@ -157,7 +161,7 @@ def _counts(
 def _terms_on_pages(
     organisation_id: int,
     account: Account | None,
-    chosen: Mapping[int, Rule],
+    chosen: Mapping[int, PriceVersion],
     implementations: Sequence[Implementation],
 ) -> dict[int, Terms]:
     now = timezone.now()
@@ -189,7 +193,7 @@ def _terms_on_pages(
 
 def _prices_now(
     organisation_id: int,
-    chosen: Mapping[int, Rule],
+    chosen: Mapping[int, PriceVersion],
     implementations: Sequence[Implementation],
     now: datetime,
 ) -> dict[int, int]:

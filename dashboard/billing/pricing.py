@@ -18,7 +18,7 @@ _US_PER_S = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Tier:
+class PriceTier:
     """Prices from the ``from_hit``-th hit of a month on; the first is 1."""
 
     from_hit: int
@@ -30,11 +30,11 @@ class Tier:
 class Price:
     """Tiers by rising ``from_hit``, the first from 1; caps of a calendar month (UTC), None: none."""
 
-    tiers: tuple[Tier, ...]
+    tiers: tuple[PriceTier, ...]
     cap_month_micros: int | None = None
     cap_operator_month_micros: int | None = None
 
-    def tier(self, hit: int) -> Tier:
+    def tier(self, hit: int) -> PriceTier:
         """The one that the ``hit``-th hit of a month falls into."""
         return next(tier for tier in reversed(self.tiers) if tier.from_hit <= hit)
 
@@ -68,7 +68,7 @@ def quote(price: Price, before: SoFar, calls: float, default_us: float, served_u
     return Quote(listed, micros)
 
 
-def list_price(tier: Tier, calls: float, default_us: float, served_us: float) -> int:
+def list_price(tier: PriceTier, calls: float, default_us: float, served_us: float) -> int:
     """Before caps: so much a hit, and so much for each second that it saves."""
     if not tier.per_saved_second_micros:
         return min(tier.per_hit_micros, MOST_MICROS)

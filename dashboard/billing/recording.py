@@ -14,7 +14,7 @@ from catalog.upsert import insert_or
 from dashboard.billing import models
 from dashboard.billing.accounts import add_days, tell
 from dashboard.billing.models import Account, Kind, LedgerEntry, MonthCount, Purchase
-from dashboard.billing.rules import Rule
+from dashboard.billing.rules import PriceVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Charge:
 
     hit: Hit
     calls: float
-    rule: Rule
+    rule: PriceVersion
     list_micros: int
     amount_micros: int
     balance_micros: int
@@ -34,11 +34,11 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class WithheldHit:
     """A hit that is withheld."""
 
     hit: Hit
-    rule: Rule
+    rule: PriceVersion
     price_micros: int
 
 
@@ -137,7 +137,7 @@ def _tell_of_charges(account: Account, entries: Sequence[LedgerEntry], usages: S
     )
 
 
-def record_held(account: Account, now: datetime, held: Sequence[Held]) -> None:
+def record_held(account: Account, now: datetime, held: Sequence[WithheldHit]) -> None:
     """Count what was withheld today, and tell of what had not been withheld before today."""
     day = now.astimezone(UTC).date()
     by_number = {one.hit.implementation_id: one for one in held}
@@ -170,7 +170,7 @@ def record_held(account: Account, now: datetime, held: Sequence[Held]) -> None:
         _tell_of_held(account, [by_number[number] for number in fresh], day)
 
 
-def _tell_of_held(account: Account, held: Sequence[Held], day: date) -> None:
+def _tell_of_held(account: Account, held: Sequence[WithheldHit], day: date) -> None:
     """One event for a lookup; an implementation is in one event a day."""
     tell(
         account.organisation_id,

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from catalog.models import SHARED, Operator
 from dashboard.billing.models import Mode, PriceRule
-from dashboard.billing.pricing import Price, Tier
+from dashboard.billing.pricing import Price, PriceTier
 
 FRESH_S = 1.0
 """A rule that is made, changed or ended takes effect everywhere within this time."""
@@ -24,7 +24,7 @@ _MOST_OP_TYPES = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PriceVersion:
     """One version of a price rule. Empty conditions match everything."""
 
     pk: int
@@ -62,28 +62,28 @@ class Rule:
         return -self.priority, -sum(bool(one) for one in conditions), -self.pk
 
 
-def rule_of(row: PriceRule) -> Rule:
+def rule_of(row: PriceRule) -> PriceVersion:
     """A row as a value."""
-    return Rule(
+    return PriceVersion(
         row.pk, row.line, row.name, row.organisation_id, row.method, row.route, row.op_type, row.scope,
         row.mode, row.currency, row.priority, price_of(row), row.from_at, row.until_at,
     )  # fmt: skip
 
 
 def price_of(row: PriceRule) -> Price:
-    first = Tier(1, row.per_hit_micros, row.per_saved_second_micros)
+    first = PriceTier(1, row.per_hit_micros, row.per_saved_second_micros)
     further = tuple(tier_of(one) for one in row.tiers)
     return Price((first, *further), row.cap_month_micros, row.cap_operator_month_micros)
 
 
-def tier_of(given: Mapping[str, Any]) -> Tier:
-    return Tier(given["from_hit"], given["per_hit_micros"], given.get("per_saved_second_micros", 0))
+def tier_of(given: Mapping[str, Any]) -> PriceTier:
+    return PriceTier(given["from_hit"], given["per_hit_micros"], given.get("per_saved_second_micros", 0))
 
 
 _op_types: dict[int, str] = {}
 
 
-def in_force(organisation_id: int, now: datetime | None = None) -> tuple[Rule, ...]:
+def in_force(organisation_id: int, now: datetime | None = None) -> tuple[PriceVersion, ...]:
     """Rules that hold for an organisation, in the order in which they are tried. One statement a second and
     process, shared by all requests."""
     rules = _rules()
@@ -94,8 +94,8 @@ def in_force(organisation_id: int, now: datetime | None = None) -> tuple[Rule, .
 
 
 def rule_for(
-    rules: Collection[Rule], method: str, route: str, scope: str, op_type: str, currency: str = ""
-) -> Rule | None:
+    rules: Collection[PriceVersion], method: str, route: str, scope: str, op_type: str, currency: str = ""
+) -> PriceVersion | None:
     """The rule that counts; None: free. An account's currency leaves out rules in any other."""
     for rule in rules:
         if (not currency or rule.currency == currency) and rule.matches(method, route, scope, op_type):
@@ -103,7 +103,7 @@ def rule_for(
     return None
 
 
-def op_types_of(operators: Collection[int], rules: Collection[Rule]) -> Mapping[int, str]:
+def op_types_of(operators: Collection[int], rules: Collection[PriceVersion]) -> Mapping[int, str]:
     """Op types by operator id: asked for only where a rule goes by them, and remembered."""
     if not any(rule.op_type for rule in rules):
         return {}
@@ -123,7 +123,7 @@ def forget() -> None:
 
 
 @cached(TTLCache(maxsize=1, ttl=FRESH_S), condition=Condition())
-def _rules() -> tuple[Rule, ...]:
+def _rules() -> tuple[PriceVersion, ...]:
     # Those that begin later are kept too: they begin on time.
     rows = PriceRule.objects.filter(Q(until_at=None) | Q(until_at__gt=timezone.now()))
     return tuple(sorted((rule_of(row) for row in rows), key=lambda rule: rule.order))

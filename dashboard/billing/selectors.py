@@ -116,7 +116,7 @@ def drift(owned: Q) -> int:
 
 
 @dataclass(frozen=True)
-class Audit:
+class AccountAudit:
     """One account held against every entry of its ledger."""
 
     account: Account
@@ -133,7 +133,7 @@ class Audit:
         )
 
 
-def audit_ledger() -> list[Audit]:
+def audit_ledger() -> list[AccountAudit]:
     """Every account against all of its entries, and its charges against the usage rows that were written to
     be charged: reads the whole ledger."""
     ledger = {
@@ -153,7 +153,7 @@ def audit_ledger() -> list[Audit]:
     )
     none = {"amount": 0, "charges": 0}
     return [
-        Audit(
+        AccountAudit(
             account,
             ledger.get(account.organisation_id, none)["amount"],
             days.get(account.organisation_id, 0),

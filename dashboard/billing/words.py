@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dashboard.billing.models import Mode
-from dashboard.billing.pricing import Tier
-from dashboard.billing.rules import Rule
+from dashboard.billing.pricing import PriceTier
+from dashboard.billing.rules import PriceVersion
 from dashboard.web.wording import money
 
 
-def what(rule: Rule) -> str:
+def what(rule: PriceVersion) -> str:
     """Which hits a rule is about: ``each compiler hit of Conv (route tvm)``."""
     parts = [part for part in (rule.scope, rule.method) if part]
     text = f"each {' '.join(parts)} hit" if parts else "each hit"
@@ -17,7 +17,7 @@ def what(rule: Rule) -> str:
     return f"{text} (route {rule.route})" if rule.route else text
 
 
-def tier(one: Tier, currency: str) -> str:
+def tier(one: PriceTier, currency: str) -> str:
     """``0.01 EUR, and 2.00 EUR for each second that it saves``."""
     hit = money(one.per_hit_micros, currency) if one.per_hit_micros else ""
     saved = money(one.per_saved_second_micros, currency) if one.per_saved_second_micros else ""
@@ -26,7 +26,7 @@ def tier(one: Tier, currency: str) -> str:
     return f"{hit}, and {saved}" if hit and saved else hit or saved or "nothing"
 
 
-def price(rule: Rule) -> str:
+def price(rule: PriceVersion) -> str:
     """A rule's whole price, without what it is for."""
     first, *further = rule.price.tiers
     parts = [tier(first, rule.currency)]
@@ -46,7 +46,7 @@ def ordinal(number: int) -> str:
     return f"{number:,}{ending}"
 
 
-def sentence(rule: Rule) -> str:
+def sentence(rule: PriceVersion) -> str:
     """The whole rule: what, how much, and whether it is withheld."""
     text = f"{what(rule)[0].upper()}{what(rule)[1:]} costs {price(rule)}"
     if rule.mode == Mode.FREE:

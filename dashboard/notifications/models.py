@@ -9,7 +9,7 @@ from django.db.models import Q
 from catalog.models import Job, Model, Operator, Organisation, Setting, Target
 
 
-class Subject(models.TextChoices):
+class SubjectKind(models.TextChoices):
     """What a subscription is about."""
 
     OPERATOR = "operator"  # anywhere, or in one place (target and setting)
@@ -51,7 +51,7 @@ class Subscription(models.Model):
     organisation = models.ForeignKey(
         Organisation, models.CASCADE, null=True, blank=True, related_name="subscriptions"
     )
-    subject = models.CharField(max_length=10, choices=Subject)
+    subject = models.CharField(max_length=10, choices=SubjectKind)
     # Names the subject within its organisation: one subscription for each (notifications.write.subjects).
     subject_key = models.CharField(max_length=100)
     title = models.CharField(max_length=300)  # how people read it
@@ -150,7 +150,7 @@ class MessageState(models.TextChoices):
     DROPPED = "dropped"  # nobody wants it any more
 
 
-class Message(models.Model):
+class NotificationMessage(models.Model):
     """What leaves by one channel for one person: one notification, or a digest of many.
 
     Claimed by compare-and-swap (``claimed_until`` on this row), so that a courier that dies loses nothing.
@@ -170,13 +170,14 @@ class Message(models.Model):
     ended_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        db_table = "notifications_message"
         indexes = [
             models.Index(fields=["due_at"], condition=Q(state="waiting"), name="messages_due"),
             models.Index(fields=["user", "-id"], name="messages_of_user"),
         ]
 
 
-class Delivery(models.Model):
+class NotificationDelivery(models.Model):
     """One notification by one channel; ``message`` is what it left with, once it is due.
 
     What is due for one person by one channel leaves together; webhooks are an organisation's, so there
@@ -189,9 +190,12 @@ class Delivery(models.Model):
     channel = models.CharField(max_length=10, choices=Channel)
     digest = models.CharField(max_length=10, choices=Digest)
     due_at = models.DateTimeField()
-    message = models.ForeignKey(Message, models.CASCADE, null=True, blank=True, related_name="deliveries")
+    message = models.ForeignKey(
+        NotificationMessage, models.CASCADE, null=True, blank=True, related_name="deliveries"
+    )
 
     class Meta:
+        db_table = "notifications_delivery"
         constraints = [
             models.UniqueConstraint(fields=["notification", "channel"], name="one_delivery_per_channel")
         ]

@@ -9,7 +9,13 @@ from django.contrib.auth.models import User
 from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
 
 from catalog.viewing import Viewer
-from dashboard.notifications.models import Happening, Message, MessageState, Notification, Subscription
+from dashboard.notifications.models import (
+    Happening,
+    MessageState,
+    Notification,
+    NotificationMessage,
+    Subscription,
+)
 
 UNREAD_COUNTED = 100
 """The badge says "99+" beyond: nobody reads more, and every page asks."""
@@ -63,10 +69,10 @@ def subscriptions(user: User) -> QuerySet[Subscription]:
     return Subscription.objects.filter(user=user).select_related("operator", "job", "model").order_by("-pk")
 
 
-def problems(user: User) -> list[Message]:
+def problems(user: User) -> list[NotificationMessage]:
     """Messages of this person that did not arrive, the latest first."""
     return list(
-        Message.objects.filter(user=user)
+        NotificationMessage.objects.filter(user=user)
         .exclude(error="")
         .filter(state__in=(MessageState.FAILED, MessageState.WAITING))
         .order_by("-pk")[:_PROBLEMS_SHOWN]

@@ -28,7 +28,7 @@ LOGGED_IN, WRONG = "You have tried to log in too often.", "You have tried this t
 
 
 @dataclass(frozen=True)
-class Rule:
+class AttemptLimit:
     """So many within a period."""
 
     name: str
@@ -36,15 +36,15 @@ class Rule:
     period_s: int
 
 
-def rules() -> dict[str, Rule]:
+def rules() -> dict[str, AttemptLimit]:
     """OPATLAS_LOGIN_TRIES failures of one account from one address in 15 minutes; six times as many from one
     address, and twenty times as many of one account from wherever: nobody locks others out cheaply."""
     tries: int = settings.OPATLAS_LOGIN_TRIES
     return {
-        "both": Rule("both", tries, 900),
-        "address": Rule("address", tries * 6, 900),
-        "account": Rule("account", tries * 20, 900),
-        "page": Rule("page", tries * 3, 600),
+        "both": AttemptLimit("both", tries, 900),
+        "address": AttemptLimit("address", tries * 6, 900),
+        "account": AttemptLimit("account", tries * 20, 900),
+        "page": AttemptLimit("page", tries * 3, 600),
     }
 
 
@@ -92,7 +92,7 @@ def _succeeded(
         _cached(lambda cache: cache.delete(_key(*both)))
 
 
-def _of_login(request: HttpRequest, name: str) -> list[tuple[Rule, str]]:
+def _of_login(request: HttpRequest, name: str) -> list[tuple[AttemptLimit, str]]:
     address, of = client_address(request), rules()
     account = name.strip().casefold()
     return [
@@ -106,12 +106,12 @@ def _name(request: HttpRequest) -> str:
     return request.POST.get("username", "")
 
 
-def _key(rule: Rule, key: str) -> str:
+def _key(rule: AttemptLimit, key: str) -> str:
     # Names can be long and strange; and a cache need not hold who tried.
     return f"attempts:{rule.name}:{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
-def _count(rule: Rule, key: str) -> None:
+def _count(rule: AttemptLimit, key: str) -> None:
     name, now = _key(rule, key), time.time()
 
     def add(cache: Any) -> None:
@@ -126,7 +126,7 @@ def _count(rule: Rule, key: str) -> None:
     _cached(add)
 
 
-def _wait_s(rule: Rule, key: str) -> float:
+def _wait_s(rule: AttemptLimit, key: str) -> float:
     """Seconds to wait; 0 where there is nothing to wait for."""
     name = _key(rule, key)
     found = _cached(lambda cache: cache.get_many([name, f"{name}:until"])) or {}

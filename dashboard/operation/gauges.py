@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from catalog.models import EVERYBODY, Grain, JournalSegment, Miss, MissState, TrafficSlot
 from catalog.usage import journal
 from dashboard.billing.models import Account, LedgerDay, LedgerEntry
-from dashboard.notifications.models import Message, MessageState
+from dashboard.notifications.models import MessageState, NotificationMessage
 from dashboard.operation.models import ChoreRun
 from dashboard.webhooks.models import Delivery, DeliveryState, Endpoint
 from tuning.conf import conf
@@ -149,7 +149,7 @@ def _backlogs() -> Iterator[Metric]:
     )
     yield _one("opatlas_webhook_endpoints_failing", "Endpoints that failed last.", endpoints["failing"])
     yield _one("opatlas_webhook_endpoints_disabled", "Endpoints that are disabled.", endpoints["disabled"])
-    messages = Message.objects.filter(state=MessageState.WAITING)
+    messages = NotificationMessage.objects.filter(state=MessageState.WAITING)
     told = messages.aggregate(count=Count("pk"), oldest=Min("due_at", filter=Q(due_at__lte=timezone.now())))
     yield _one("opatlas_notifications_pending", "Notifications that wait to leave.", told["count"])
     yield _one("opatlas_notifications_overdue_seconds", "How late the latest one is.", _age_s(told["oldest"]))

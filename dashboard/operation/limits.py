@@ -37,7 +37,7 @@ LOOKUPS = frozenset({"lookup", "operator-best", "artifact", "artifact-file"})
 UNLIMITED = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
-class Window:
+class RateWindow:
     """So many per period and key, counted in fixed periods of this process's clock."""
 
     def __init__(self, limit: int, period_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -69,12 +69,12 @@ def parse_rate(text: str) -> tuple[int, int] | None:
 
 
 @lru_cache(maxsize=64)
-def _window(name: str, rate: str) -> Window | None:
+def _window(name: str, rate: str) -> RateWindow | None:
     parsed = parse_rate(rate)
-    return None if parsed is None else Window(*parsed)
+    return None if parsed is None else RateWindow(*parsed)
 
 
-def window(name: str) -> Window | None:
+def window(name: str) -> RateWindow | None:
     """The counter of one of ``DEFAULTS``; None where it is off."""
     rates: dict[str, str] = settings.OPATLAS_RATES
     return _window(name, rates.get(name) or DEFAULTS[name])

@@ -21,7 +21,7 @@ class AddContext(logging.Filter):
         return True
 
 
-class Lines(JsonFormatter):
+class JsonLines(JsonFormatter):
     """One JSON object a line: time (UTC), level, logger, message, and whatever the record carries."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ def logging_settings(form: str, level: str) -> dict[str, Any]:
         "filters": {"context": {"()": "dashboard.operation.logs.AddContext"}},
         "formatters": {
             "line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
-            "json": {"()": "dashboard.operation.logs.Lines"},
+            "json": {"()": "dashboard.operation.logs.JsonLines"},
         },
         "handlers": {
             "console": {

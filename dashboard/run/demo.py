@@ -28,7 +28,7 @@ from tuning.graph.onnx_model import Extracted
 from tuning.measure.laboratory import Laboratory
 from tuning.models import Exploration, Stage, State, Trial, Worker
 from tuning.queue import steering as queues
-from tuning.routes.base import Artifact
+from tuning.routes.base import BuiltArtifact
 from tuning.routes.registry import default_candidate
 
 Say = Callable[[str], None]
@@ -38,7 +38,7 @@ REGRESSION = 1 / 1.03  # a hit slower than the default by more than 3 %
 
 
 @dataclass
-class Row:
+class DemoRow:
     """One operator of the model, before and after."""
 
     extracted: Extracted
@@ -70,7 +70,7 @@ class Demo:
     stack: Stack
     budget_s: float
     say: Say
-    rows: list[Row] = field(default_factory=list)
+    rows: list[DemoRow] = field(default_factory=list)
     regressions: list[dict[str, Any]] = field(default_factory=list)
     explored_s: float = 0.0
 
@@ -79,7 +79,9 @@ class Demo:
         started_at = timezone.now()
         self.wait_for_worker()
         before = self.ask()
-        self.rows = [Row(extracted, answer) for extracted, answer in zip(self.operators, before, strict=True)]
+        self.rows = [
+            DemoRow(extracted, answer) for extracted, answer in zip(self.operators, before, strict=True)
+        ]
         self.say(f"Before: {self.share_hit(before):.1%} of {self.calls} calls hit.")
         if all(answer.hit for answer in before):
             self.say("Everything hits at once: nothing is explored.")
@@ -171,7 +173,7 @@ class Demo:
             for number, row in enumerate(hits):
                 self.confirm_one(laboratory, row, target, Path(scratch) / str(number))
 
-    def confirm_one(self, laboratory: Laboratory, row: Row, target: Target, scratch: Path) -> None:
+    def confirm_one(self, laboratory: Laboratory, row: DemoRow, target: Target, scratch: Path) -> None:
         operator = row.extracted.operator
         assert row.after is not None and row.after.best is not None
         best = row.after.best
@@ -183,7 +185,7 @@ class Demo:
         if best["route"] == route.name and best["label"] == candidate.label:
             return
         manifest: Manifest = self.client.fetch(best, scratch)
-        artifact = Artifact(manifest, scratch)
+        artifact = BuiltArtifact(manifest, scratch)
         default = route.build(operator, target, setting, candidate, scratch)
         ratios: list[float] = []
         with laboratory.bench(operator, setting, default) as bench:
@@ -246,7 +248,7 @@ class Demo:
             "rows": [self.report_row(row, sum(weights)) for row in self.rows],
         }
 
-    def report_row(self, row: Row, model_us: float) -> dict[str, Any]:
+    def report_row(self, row: DemoRow, model_us: float) -> dict[str, Any]:
         best = (row.after.best if row.after else None) or {}
         return {
             "key": row.extracted.operator.key,

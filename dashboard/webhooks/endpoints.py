@@ -21,7 +21,7 @@ MAX_ENDPOINTS = 50
 SUBSCRIBABLE = tuple(kind.value for kind in EventType if kind is not EventType.ENDPOINT_TEST)
 
 
-class Refused(RequestError):
+class EndpointRefused(RequestError):
     """Not in the state that it is in."""
 
     status = 409
@@ -34,7 +34,7 @@ def create(
     url = url.strip()
     _check(url, description, event_types)
     if Endpoint.objects.filter(organisation=organisation).count() >= MAX_ENDPOINTS:
-        raise Refused(f"An organisation has at most {MAX_ENDPOINTS} endpoints: delete one first.")
+        raise EndpointRefused(f"An organisation has at most {MAX_ENDPOINTS} endpoints: delete one first.")
     secret = signing.new_secret()
     try:
         with transaction.atomic():
@@ -46,7 +46,7 @@ def create(
             )
             Secret.objects.create(endpoint=endpoint, sealed=signing.seal(secret))
     except IntegrityError as error:
-        raise Refused("There is an endpoint with this address already.", where="url") from error
+        raise EndpointRefused("There is an endpoint with this address already.", where="url") from error
     return endpoint, secret
 
 
@@ -68,7 +68,7 @@ def change(
                 url=url, description=description, event_types=kinds
             )
     except IntegrityError as error:
-        raise Refused("There is an endpoint with this address already.", where="url") from error
+        raise EndpointRefused("There is an endpoint with this address already.", where="url") from error
     endpoint.refresh_from_db()
     return endpoint
 
@@ -117,7 +117,7 @@ def delete(endpoint: Endpoint) -> None:
 def test(endpoint: Endpoint) -> Message:
     """Send an ``endpoint.test`` to this endpoint alone."""
     if endpoint.disabled_at is not None:
-        raise Refused("The endpoint is disabled: enable it first.")
+        raise EndpointRefused("The endpoint is disabled: enable it first.")
     data = {"endpoint": endpoint.pk, "text": "This is a test of Opatlas webhooks."}
     key = f"test:{endpoint.pk}:{secrets.token_hex(8)}"
     message = send_to(endpoint, EventType.ENDPOINT_TEST, data, key=key)

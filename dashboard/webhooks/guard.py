@@ -43,7 +43,7 @@ Resolve = Callable[[str, int], Sequence[str]]
 """(host, port) → the addresses it has now."""
 
 
-class Refused(RequestError):
+class AddressRefused(RequestError):
     """An address that the service does not send to."""
 
 
@@ -79,41 +79,47 @@ def resolve(host: str, port: int) -> list[str]:
 
 
 def check_url(url: str) -> tuple[SplitResult, str, int]:
-    """The URL's parts, its host and port, by its form alone; raises :class:`Refused`."""
+    """The URL's parts, its host and port, by its form alone; raises :class:`AddressRefused`."""
     if len(url) > MAX_URL or not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
-        raise Refused(f"The address must be a plain ASCII URL of at most {MAX_URL} characters.", where="url")
+        raise AddressRefused(
+            f"The address must be a plain ASCII URL of at most {MAX_URL} characters.", where="url"
+        )
     try:
         parts = urlsplit(url)
         port = parts.port or {"https": 443, "http": 80}.get(parts.scheme, 0)
     except ValueError as error:
-        raise Refused(
+        raise AddressRefused(
             "The address is no URL: one looks like https://example.com/hooks.", where="url"
         ) from error
     if parts.scheme not in ("http", "https"):
-        raise Refused("The address must begin with https:// or http://.", where="url")
+        raise AddressRefused("The address must begin with https:// or http://.", where="url")
     if not parts.hostname:
-        raise Refused("The address names no host: one looks like https://example.com/hooks.", where="url")
+        raise AddressRefused(
+            "The address names no host: one looks like https://example.com/hooks.", where="url"
+        )
     if "@" in parts.netloc:
-        raise Refused("The address must not contain a user name or password.", where="url")
+        raise AddressRefused("The address must not contain a user name or password.", where="url")
     if parts.fragment:
-        raise Refused("The address must not contain a fragment (#…): it would not be sent.", where="url")
+        raise AddressRefused(
+            "The address must not contain a fragment (#…): it would not be sent.", where="url"
+        )
     if port not in PORTS and not allowed(parts.hostname, port):
         ports = ", ".join(str(one) for one in sorted(PORTS))
-        raise Refused(f"Port {port} is not sent to: use one of {ports}.", where="url")
+        raise AddressRefused(f"Port {port} is not sent to: use one of {ports}.", where="url")
     return parts, parts.hostname, port
 
 
 def check_public(url: str, resolver: Resolve | None = None) -> Checked:
-    """The URL with its addresses, all of them public; raises :class:`Refused` with one sentence."""
+    """The URL with its addresses, all of them public; raises :class:`AddressRefused` with one sentence."""
     parts, host, port = check_url(url)
     try:
         addresses = tuple((resolver or resolve)(host, port))
     except (OSError, UnicodeError) as error:
-        raise Refused(f"The host {host} is not known.", where="url") from error
+        raise AddressRefused(f"The host {host} is not known.", where="url") from error
     if not addresses:
-        raise Refused(f"The host {host} has no address.", where="url")
+        raise AddressRefused(f"The host {host} has no address.", where="url")
     if not allowed(host, port) and not all(is_public(address) for address in addresses):
-        raise Refused(f"The host {host} is not a public one: nothing is sent to it.", where="url")
+        raise AddressRefused(f"The host {host} is not a public one: nothing is sent to it.", where="url")
     return Checked(parts, host, port, addresses)
 
 
@@ -129,7 +135,9 @@ def check_literal(host: str) -> None:
         last = name.rpartition(".")[2]
         public = public and not (last.isdigit() or last.startswith("0x"))
     if not public:
-        raise Refused(f"The host {host[:100]} is not a public one: nothing is sent to it.", where="url")
+        raise AddressRefused(
+            f"The host {host[:100]} is not a public one: nothing is sent to it.", where="url"
+        )
 
 
 def is_public(text: str) -> bool:
@@ -173,7 +181,7 @@ def post(
     try:
         checked = check_public(url, resolver)
         reply = _exchange(checked, body, headers, began + timeout_s)
-    except Refused as refused:
+    except AddressRefused as refused:
         reply = Reply(None, str(refused))
     except (OSError, http.client.HTTPException, ValueError) as error:
         over = time.monotonic() - began >= timeout_s * 0.99

@@ -9,7 +9,7 @@ from django.db.models import F
 
 from catalog.errors import RequestError
 from dashboard.webhooks import clock
-from dashboard.webhooks.endpoints import Refused
+from dashboard.webhooks.endpoints import EndpointRefused
 from dashboard.webhooks.models import Delivery, DeliveryState, Endpoint, EventType, Message
 
 KEEP = timedelta(days=30)
@@ -86,4 +86,4 @@ def _check_since(since: datetime) -> None:
 
 def _check_enabled(endpoint: Endpoint) -> None:
     if endpoint.disabled_at is not None:
-        raise Refused("The endpoint is disabled: enable it first.")
+        raise EndpointRefused("The endpoint is disabled: enable it first.")

@@ -16,7 +16,7 @@ LISTED = 500
 
 
 @dataclass(frozen=True)
-class Filters:
+class DeliveryFilters:
     """What a list of deliveries is narrowed to; empty: everything."""
 
     endpoint: int | None = None
@@ -28,7 +28,7 @@ class Filters:
 
 
 @dataclass(frozen=True)
-class Standing:
+class EndpointStanding:
     """An endpoint and how it does."""
 
     endpoint: Endpoint
@@ -47,7 +47,7 @@ def state_of(endpoint: Endpoint) -> str:
     return "failing" if endpoint.failing_since is not None else "enabled"
 
 
-def endpoints(viewer: Viewer) -> list[Standing]:
+def endpoints(viewer: Viewer) -> list[EndpointStanding]:
     """Those that may be seen, the oldest first. Two statements."""
     rows = list(
         Endpoint.objects.filter(viewer.owned()).select_related("organisation").order_by("pk")[:LISTED]
@@ -60,7 +60,7 @@ def endpoints(viewer: Viewer) -> list[Standing]:
     )
     counts = {(endpoint, state): count for endpoint, state, count in counted}
     return [
-        Standing(
+        EndpointStanding(
             row,
             counts.get((row.pk, DeliveryState.PENDING), 0),
             counts.get((row.pk, DeliveryState.FAILED), 0),
@@ -75,7 +75,7 @@ def old_secret_until(endpoint: Endpoint) -> datetime | None:
     return rows.order_by("-expires_at").values_list("expires_at", flat=True).first()
 
 
-def deliveries(viewer: Viewer, filters: Filters) -> QuerySet[Delivery]:
+def deliveries(viewer: Viewer, filters: DeliveryFilters) -> QuerySet[Delivery]:
     """The latest first, each with its last attempt's status and error."""
     rows = Delivery.objects.filter(viewer.owned("endpoint__organisation"))
     if filters.endpoint is not None:

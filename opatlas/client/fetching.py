@@ -13,7 +13,7 @@ from opatlas.errors import CallerError, LoadError
 from opatlas.identity import Operator, Setting, detect_target
 from opatlas.identity.rekey import rekey
 from opatlas.load import Manifest, load
-from opatlas.load.kernel import Kernel
+from opatlas.load.kernel import LoadedKernel
 from opatlas.load.needs import check_features, check_versions
 from opatlas.load.signing import verify
 
@@ -68,7 +68,7 @@ class Trust:
             raise Refused("signature", message) from error
 
 
-def fetch_and_load(client: Client, answer: Answer, folder: Path, trust: Trust | None = None) -> Kernel:
+def fetch_and_load(client: Client, answer: Answer, folder: Path, trust: Trust | None = None) -> LoadedKernel:
     """Download a hit's artifact into ``folder``, verify all of it, and load it.
 
     ``trust`` says whose signatures count; left out, the service's own list does. In this order: not revoked;

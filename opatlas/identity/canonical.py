@@ -24,7 +24,7 @@ from opatlas.identity.operator import OPSET, Operator
 from opatlas.identity.order import Graph, number
 from opatlas.identity.read_model import read_model
 from opatlas.identity.statics import read_statics, settle_statics
-from opatlas.identity.workbench import Source, Step, Workbench
+from opatlas.identity.workbench import NodeStep, SourceGraph, Workbench
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ def canonicalise(
     return settle(read_model(model, const, strides))
 
 
-def settle(source: Source) -> Canonical:
+def settle(source: SourceGraph) -> Canonical:
     """The canonical form of a graph that was read."""
     work = Workbench(source)
     ordered = _in_order(source)
     needed = _needed(ordered, source)
-    done: list[Step] = []
+    done: list[NodeStep] = []
     for step in ordered:
         if not needed.isdisjoint(step.outputs):
             try:
@@ -85,7 +85,7 @@ def settle(source: Source) -> Canonical:
     return Canonical(numbered.operator, inputs, numbered.outputs)
 
 
-def _in_order(source: Source) -> list[Step]:
+def _in_order(source: SourceGraph) -> list[NodeStep]:
     """The steps with every value made before it is read."""
     if not source.steps or not source.outputs:
         refuse("The graph computes nothing; it needs at least one node and one output.", "nodes")
@@ -120,7 +120,7 @@ def _in_order(source: Source) -> list[Step]:
     return order
 
 
-def _needed(ordered: list[Step], source: Source) -> set[str]:
+def _needed(ordered: list[NodeStep], source: SourceGraph) -> set[str]:
     """Names of the values that some output depends on."""
     needed = set(source.outputs)
     for step in reversed(ordered):
@@ -129,10 +129,10 @@ def _needed(ordered: list[Step], source: Source) -> set[str]:
     return needed
 
 
-def _settle_step(step: Step, opset: int, work: Workbench, needed: set[str]) -> list[Step]:
+def _settle_step(step: NodeStep, opset: int, work: Workbench, needed: set[str]) -> list[NodeStep]:
     """The canonical nodes that one of the caller's nodes becomes."""
     schema = schemas.get(step.op, opset, step.domain)
-    step = Step(step.op, list(step.inputs), list(step.outputs), dict(step.attrs))
+    step = NodeStep(step.op, list(step.inputs), list(step.outputs), dict(step.attrs))
     check_step(step, schema)
     if step.op != "Split":  # its parts all count, read or not
         while len(step.outputs) > max(schema.min_outputs, 1) and step.outputs[-1] not in needed:
@@ -144,7 +144,7 @@ def _settle_step(step: Step, opset: int, work: Workbench, needed: set[str]) -> l
     return lifted
 
 
-def _finish(step: Step, work: Workbench) -> None:
+def _finish(step: NodeStep, work: Workbench) -> None:
     """Settle one node at the canonical opset; its outputs become known values."""
     read_statics(step, work)
     prepare(step, work)

@@ -9,7 +9,7 @@ from opatlas.identity import schema as schemas
 from opatlas.identity.bounds import refuse
 from opatlas.identity.dtypes import CODES
 from opatlas.identity.operator import OPSET, Value
-from opatlas.identity.workbench import Step, Workbench
+from opatlas.identity.workbench import NodeStep, Workbench
 
 _AXIS_OF_INPUT = frozenset(
     {
@@ -19,7 +19,7 @@ _AXIS_OF_INPUT = frozenset(
 )  # fmt: skip
 
 
-def prepare(step: Step, work: Workbench) -> None:
+def prepare(step: NodeStep, work: Workbench) -> None:
     """What inference needs said: the schema's defaults, a recurrent node's hidden size."""
     for name, attribute in schemas.get(step.op, OPSET).attributes.items():
         if name not in step.attrs and attribute.default is not None:
@@ -30,7 +30,7 @@ def prepare(step: Step, work: Workbench) -> None:
             step.attrs["hidden_size"] = shape[2]
 
 
-def make_explicit(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def make_explicit(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     """Say what defaults mean for these shapes; drop what changes nothing."""
     if step.op in _AXIS_OF_INPUT and "axis" in step.attrs:
         step.attrs["axis"] = _axis(step.attrs["axis"], len(work.shape(step)), step)
@@ -38,14 +38,14 @@ def make_explicit(step: Step, work: Workbench, outputs: list[Value]) -> None:
         _EXPLICIT[step.op](step, work, outputs)
 
 
-def _axis(axis: int, rank: int, step: Step, highest: int | None = None) -> int:
+def _axis(axis: int, rank: int, step: NodeStep, highest: int | None = None) -> int:
     top = rank if highest is None else highest
     if not -rank <= axis < top:
         refuse(f"{step.op}'s axis {axis} is outside the {rank} dimensions of its input.")
     return axis if axis >= 0 else axis + rank
 
 
-def _windows(step: Step, work: Workbench, kernel: tuple[int, ...]) -> None:
+def _windows(step: NodeStep, work: Workbench, kernel: tuple[int, ...]) -> None:
     """Strides, dilations and pads of a window over the spatial dimensions, auto_pad worked out."""
     spatial = work.shape(step)[2:]
     rank = len(kernel)
@@ -74,12 +74,12 @@ def _windows(step: Step, work: Workbench, kernel: tuple[int, ...]) -> None:
         refuse(f"{step.op}'s auto_pad must be NOTSET, SAME_UPPER, SAME_LOWER or VALID.")
 
 
-def _conv(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _conv(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     weight = 3 if step.op == "QLinearConv" else 1
     _windows(step, work, work.shape(step, weight)[2:])
 
 
-def _pool(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _pool(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     attrs = step.attrs
     _windows(step, work, attrs["kernel_shape"])
     floor = []
@@ -96,7 +96,7 @@ def _pool(step: Step, work: Workbench, outputs: list[Value]) -> None:
         attrs.pop("storage_order", None)
 
 
-def _conv_transpose(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _conv_transpose(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     attrs = step.attrs
     kernel = work.shape(step, 1)[2:]
     rank = len(kernel)
@@ -130,10 +130,10 @@ def _conv_transpose(step: Step, work: Workbench, outputs: list[Value]) -> None:
     attrs.setdefault("pads", (0,) * (2 * rank))
 
 
-def _spatial_defaults(kernel_input: int | None) -> Callable[[Step, Workbench, list[Value]], None]:
+def _spatial_defaults(kernel_input: int | None) -> Callable[[NodeStep, Workbench, list[Value]], None]:
     """DeformConv, Col2Im, MaxUnpool: windows without auto_pad."""
 
-    def settle(step: Step, work: Workbench, outputs: list[Value]) -> None:
+    def settle(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
         attrs = step.attrs
         known = schemas.get(step.op, OPSET).attributes
         if kernel_input is not None:
@@ -146,39 +146,39 @@ def _spatial_defaults(kernel_input: int | None) -> Callable[[Step, Workbench, li
     return settle
 
 
-def _batch_norm(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _batch_norm(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     if not step.attrs.get("training_mode"):
         step.attrs.pop("momentum", None)
         if len(step.outputs) > 1:
             refuse("BatchNormalization has running statistics as outputs only with training_mode 1.")
 
 
-def _gemm(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _gemm(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     if not step.input(2):
         step.attrs["beta"] = 1.0
     for name in ("transA", "transB"):
         step.attrs[name] = int(bool(step.attrs[name]))
 
 
-def _transpose(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _transpose(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     step.attrs.setdefault("perm", tuple(reversed(range(len(work.shape(step))))))
 
 
-def _flatten(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _flatten(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     rank = len(work.shape(step))
     step.attrs["axis"] = _axis(step.attrs["axis"], rank, step, rank + 1)
 
 
-def _one_hot(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _one_hot(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     step.attrs["axis"] = _axis(step.attrs["axis"], len(work.shape(step)) + 1, step)
 
 
-def _cast(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _cast(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     if not outputs[0].dtype.startswith("float8"):
         step.attrs.pop("saturate", None)
 
 
-def _quantize(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _quantize(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     attrs = step.attrs
     rank = len(work.shape(step))
     if not work.shape(step, 1):
@@ -192,13 +192,13 @@ def _quantize(step: Step, work: Workbench, outputs: list[Value]) -> None:
         attrs["output_dtype"] = CODES[outputs[0].dtype]
 
 
-def _shape(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _shape(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     rank = len(work.shape(step))
     start, end, _ = slice(step.attrs["start"], step.attrs.get("end")).indices(rank)
     step.attrs.update(start=start, end=max(start, end))
 
 
-def _axes_attribute(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _axes_attribute(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     rank = len(work.shape(step))
     axes = [_axis(axis, rank, step) for axis in step.attrs.get("axes", range(rank))]
     if step.op == "MeanVarianceNormalization":
@@ -206,21 +206,21 @@ def _axes_attribute(step: Step, work: Workbench, outputs: list[Value]) -> None:
     step.attrs["axes"] = tuple(axes)
 
 
-def _reverse_sequence(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _reverse_sequence(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     rank = len(work.shape(step))
     for name in ("batch_axis", "time_axis"):
         step.attrs[name] = _axis(step.attrs[name], rank, step)
 
 
-def _constant_of_shape(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _constant_of_shape(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     step.attrs.setdefault("value", ("float32", (1,), (0.0,)))
 
 
-def _eye_like(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _eye_like(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     step.attrs["dtype"] = CODES[outputs[0].dtype]
 
 
-def _attention(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _attention(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     query = work.shape(step)
     if len(query) == 4:
         step.attrs.pop("q_num_heads", None)
@@ -230,14 +230,14 @@ def _attention(step: Step, work: Workbench, outputs: list[Value]) -> None:
 _ACTIVATIONS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
 
 
-def _recurrent(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _recurrent(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     directions = 2 if step.attrs["direction"] == "bidirectional" else 1
     names = _ACTIVATIONS[step.op]
     given = step.attrs.get("activations", names * directions)
     step.attrs["activations"] = tuple(given[: len(names) * directions])
 
 
-def _einsum(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _einsum(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     """Subscripts are names: give them new ones in order of appearance, and say the output."""
     equation = step.attrs["equation"].replace(" ", "")
     left, arrow, right = equation.partition("->")
@@ -251,7 +251,7 @@ def _einsum(step: Step, work: Workbench, outputs: list[Value]) -> None:
     step.attrs["equation"] = "".join(names.get(c, c) for c in f"{left}->{right}")
 
 
-def _resize(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _resize(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     attrs = step.attrs
     if attrs["mode"] == "nearest":
         attrs.pop("antialias", None)
@@ -269,7 +269,7 @@ def _resize(step: Step, work: Workbench, outputs: list[Value]) -> None:
     _all_axes(step, work)
 
 
-def _all_axes(step: Step, work: Workbench) -> None:
+def _all_axes(step: NodeStep, work: Workbench) -> None:
     """A Resize of some axes as one of all: the others keep their size."""
     axes = step.attrs.get("axes")
     if axes is None or step.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch" or step.input(1):
@@ -285,7 +285,7 @@ def _all_axes(step: Step, work: Workbench) -> None:
     del step.attrs["axes"]
 
 
-_EXPLICIT: dict[str, Callable[[Step, Workbench, list[Value]], None]] = {
+_EXPLICIT: dict[str, Callable[[NodeStep, Workbench, list[Value]], None]] = {
     "Attention": _attention,
     "AveragePool": _pool,
     "BatchNormalization": _batch_norm,

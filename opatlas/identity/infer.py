@@ -11,7 +11,7 @@ from opatlas.identity import schema as schemas
 from opatlas.identity.bounds import check_shape, refuse, shown
 from opatlas.identity.dtypes import CODES, NAMES
 from opatlas.identity.operator import OPSET, Value
-from opatlas.identity.workbench import Step, Workbench
+from opatlas.identity.workbench import NodeStep, Workbench
 
 IR_VERSION = 11
 """The ONNX file format that first carried the canonical opset: what every reader of it can read."""
@@ -36,7 +36,7 @@ def _type(dtype: str, shape: tuple[int, ...]) -> TypeProto:
     return helper.make_tensor_type_proto(CODES[dtype], shape)
 
 
-def infer(step: Step, work: Workbench) -> list[Value]:
+def infer(step: NodeStep, work: Workbench) -> list[Value]:
     """One value per output of ``step``; refuses what ONNX finds contradictory, in one sentence."""
     schema = schemas.get(step.op, OPSET)
     node = helper.make_node(step.op, step.inputs, step.outputs)
@@ -60,7 +60,7 @@ def infer(step: Step, work: Workbench) -> list[Value]:
     return [_value(step, work, inferred.get(name), position) for position, name in enumerate(step.outputs)]
 
 
-def _value(step: Step, work: Workbench, inferred: TypeProto | None, position: int) -> Value:
+def _value(step: NodeStep, work: Workbench, inferred: TypeProto | None, position: int) -> Value:
     what = f"Output {position} of {step.op}"
     if inferred is None or not inferred.HasField("tensor_type"):
         refuse(f"{what} is not a tensor whose type is known from {signature(step, work)}.")
@@ -76,7 +76,7 @@ def _value(step: Step, work: Workbench, inferred: TypeProto | None, position: in
     return Value(dtype=NAMES[tensor.elem_type], shape=shape)
 
 
-def signature(step: Step, work: Workbench) -> str:
+def signature(step: NodeStep, work: Workbench) -> str:
     """The inputs as people write them: ``float32[1,3,8,8], int64[2]``."""
     words = []
     for name in step.inputs[:8]:

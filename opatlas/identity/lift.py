@@ -15,10 +15,10 @@ from opatlas.identity.bounds import refuse
 from opatlas.identity.dtypes import CODES
 from opatlas.identity.operator import OPSET
 from opatlas.identity.statics import REDUCTIONS
-from opatlas.identity.workbench import Step, Workbench
+from opatlas.identity.workbench import NodeStep, Workbench
 
 
-def lift(step: Step, opset: int, work: Workbench) -> list[Step]:
+def lift(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
     """The nodes at the canonical opset that mean what ``step`` means at ``opset`` (mostly one)."""
     before = schemas.get(step.op, opset)
     if step.op in _ALWAYS:
@@ -37,7 +37,7 @@ def lift(step: Step, opset: int, work: Workbench) -> list[Step]:
     return _LIFTS[step.op](step, opset, work) if step.op in _LIFTS else [step]
 
 
-def _lower(step: Step, before: schemas.Schema, after: schemas.Schema) -> Step:
+def _lower(step: NodeStep, before: schemas.Schema, after: schemas.Schema) -> NodeStep:
     """A newer node as an older one: only where what is new is left at its default."""
     for name in list(step.attrs):
         if name not in after.attributes:
@@ -49,17 +49,17 @@ def _lower(step: Step, before: schemas.Schema, after: schemas.Schema) -> Step:
     return step
 
 
-def _attribute_to_input(step: Step, work: Workbench, name: str, position: int) -> None:
+def _attribute_to_input(step: NodeStep, work: Workbench, name: str, position: int) -> None:
     if name in step.attrs and not step.input(position):
         step.set_input(position, work.make_static(step.attrs.pop(name)))
 
 
-def _axes_to_input(step: Step, opset: int, work: Workbench) -> list[Step]:
+def _axes_to_input(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
     _attribute_to_input(step, work, "axes", 1)
     return [step]
 
 
-def _split(step: Step, opset: int, work: Workbench) -> list[Step]:
+def _split(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
     _attribute_to_input(step, work, "split", 1)
     if not step.input(1):
         step.attrs["num_outputs"] = len(step.outputs)
@@ -67,20 +67,20 @@ def _split(step: Step, opset: int, work: Workbench) -> list[Step]:
     return [step]
 
 
-def _check_even_split(step: Step, work: Workbench) -> None:
+def _check_even_split(step: NodeStep, work: Workbench) -> None:
     shape = work.shape(step)
     axis = step.attrs.get("axis", 0)
     if -len(shape) <= axis < len(shape) and shape[axis] % len(step.outputs):
         refuse(f"Split cannot divide a dimension of {shape[axis]} into {len(step.outputs)} equal parts.")
 
 
-def _slice(step: Step, opset: int, work: Workbench) -> list[Step]:
+def _slice(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
     for position, name in enumerate(("starts", "ends", "axes"), start=1):
         _attribute_to_input(step, work, name, position)
     return [step]
 
 
-def _clip(step: Step, opset: int, work: Workbench) -> list[Step]:
+def _clip(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
     # Left out, opset 6 clips at float32's ends, which changes infinities only: that is no bound.
     dtype = work.value(step.inputs[0]).dtype
     for position, (name, none) in enumerate((("min", -3.4028235e38), ("max", 3.4028235e38)), start=1):
@@ -90,7 +90,7 @@ def _clip(step: Step, opset: int, work: Workbench) -> list[Step]:
     return [step]
 
 
-def _pad(step: Step, opset: int, work: Workbench) -> list[Step]:
+def _pad(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
     if opset < 11:
         _attribute_to_input(step, work, "pads", 1)
         value = step.attrs.pop("value", 0.0)
@@ -98,13 +98,13 @@ def _pad(step: Step, opset: int, work: Workbench) -> list[Step]:
     return [step]
 
 
-def _top_k(step: Step, opset: int, work: Workbench) -> list[Step]:
+def _top_k(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
     if "k" in step.attrs:
         step.set_input(1, work.make_static((step.attrs.pop("k"),)))
     return [step]
 
 
-def _softmax(step: Step, opset: int, work: Workbench) -> list[Step]:
+def _softmax(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
     """Before opset 13 the input was flattened to two dimensions at ``axis``."""
     if opset >= 13:
         return [step]
@@ -121,22 +121,22 @@ def _softmax(step: Step, opset: int, work: Workbench) -> list[Step]:
     flat, result = work.fresh(), work.fresh()
     two = (math.prod(shape[:axis]), math.prod(shape[axis:]))
     return [
-        Step("Reshape", [step.inputs[0], work.make_static(two)], [flat]),
-        Step(step.op, [flat], [result], {**step.attrs, "axis": 1}),
-        Step("Reshape", [result, work.make_static(shape)], step.outputs),
+        NodeStep("Reshape", [step.inputs[0], work.make_static(two)], [flat]),
+        NodeStep(step.op, [flat], [result], {**step.attrs, "axis": 1}),
+        NodeStep("Reshape", [result, work.make_static(shape)], step.outputs),
     ]
 
 
-def _dropout(step: Step, opset: int, work: Workbench) -> list[Step]:
+def _dropout(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
     training = work.static(step, 2, "training_mode")
     if training is not None and training.data and training.data[0]:
         refuse("Dropout in training mode draws random numbers, so that no implementation can be checked.")
     if len(step.outputs) > 1:
         refuse("Dropout's mask has no use at inference; ask for its first output only.")
-    return [Step("Identity", [step.inputs[0]], step.outputs)]
+    return [NodeStep("Identity", [step.inputs[0]], step.outputs)]
 
 
-def _batch_norm(step: Step, opset: int, work: Workbench) -> list[Step]:
+def _batch_norm(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
     if step.attrs.pop("spatial", 1) != 1:
         refuse("BatchNormalization with spatial 0 was dropped from ONNX; use statistics per channel.")
     if opset < 14 and len(step.outputs) > 1:
@@ -144,26 +144,26 @@ def _batch_norm(step: Step, opset: int, work: Workbench) -> list[Step]:
     return [step]
 
 
-def _grid_sample(step: Step, opset: int, work: Workbench) -> list[Step]:
+def _grid_sample(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
     if opset < 20:
         mode = step.attrs.get("mode", "bilinear")
         step.attrs["mode"] = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     return [step]
 
 
-def _dft(step: Step, opset: int, work: Workbench) -> list[Step]:
+def _dft(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
     if opset < 20:
         step.set_input(2, work.make_static((step.attrs.pop("axis", 1),), "int64", ()))
     return [step]
 
 
-def _roi_align(step: Step, opset: int, work: Workbench) -> list[Step]:
+def _roi_align(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
     if opset < 16:
         step.attrs["coordinate_transformation_mode"] = "output_half_pixel"
     return [step]
 
 
-def _group_norm(step: Step, opset: int, work: Workbench) -> list[Step]:
+def _group_norm(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
     """Before opset 21 scale and bias were per group: spread them over each group's channels."""
     shape, groups = work.shape(step), step.attrs.get("num_groups", 0)
     scale = work.shape(step, 1)
@@ -175,15 +175,15 @@ def _group_norm(step: Step, opset: int, work: Workbench) -> list[Step]:
     for position in (1, 2):
         column, spread, flat = (work.fresh() for _ in range(3))
         steps += [
-            Step("Reshape", [step.inputs[position], work.make_static((groups, 1))], [column]),
-            Step("Expand", [column, work.make_static((groups, shape[1] // groups))], [spread]),
-            Step("Reshape", [spread, work.make_static((shape[1],))], [flat]),
+            NodeStep("Reshape", [step.inputs[position], work.make_static((groups, 1))], [column]),
+            NodeStep("Expand", [column, work.make_static((groups, shape[1] // groups))], [spread]),
+            NodeStep("Reshape", [spread, work.make_static((shape[1],))], [flat]),
         ]
         step.inputs[position] = flat
     return [*steps, step]
 
 
-def _resize(step: Step, opset: int, work: Workbench) -> list[Step]:
+def _resize(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
     if opset == 10:
         return _upsample(step, opset, work)
     if step.attrs.get("coordinate_transformation_mode") == "tf_half_pixel_for_nn":
@@ -191,7 +191,7 @@ def _resize(step: Step, opset: int, work: Workbench) -> list[Step]:
     return [step]
 
 
-def _upsample(step: Step, opset: int, work: Workbench) -> list[Step]:
+def _upsample(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
     """Upsample and opset 10's Resize: asymmetric coordinates, nearest rounds down."""
     if "scales" in step.attrs:
         scales = work.make_static(step.attrs.pop("scales"), "float32")
@@ -199,21 +199,21 @@ def _upsample(step: Step, opset: int, work: Workbench) -> list[Step]:
         scales = step.input(1)
     mode = {"bilinear": "linear"}.get(step.attrs.get("mode", "nearest"), step.attrs.get("mode", "nearest"))
     attrs = {"mode": mode, "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    return [Step("Resize", [step.inputs[0], "", scales], step.outputs, attrs)]
+    return [NodeStep("Resize", [step.inputs[0], "", scales], step.outputs, attrs)]
 
 
-def _scatter(step: Step, opset: int, work: Workbench) -> list[Step]:
-    return [Step("ScatterElements", step.inputs, step.outputs, step.attrs)]
+def _scatter(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
+    return [NodeStep("ScatterElements", step.inputs, step.outputs, step.attrs)]
 
 
-def _cast_like(step: Step, opset: int, work: Workbench) -> list[Step]:
+def _cast_like(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
     """Only the second input's type matters: a Cast."""
     attrs = {name: value for name, value in step.attrs.items() if name == "saturate"}
     attrs["to"] = CODES[work.value(step.inputs[1]).dtype]
-    return [Step("Cast", [step.inputs[0]], step.outputs, attrs)]
+    return [NodeStep("Cast", [step.inputs[0]], step.outputs, attrs)]
 
 
-_Lift = Callable[[Step, int, Workbench], list[Step]]
+_Lift = Callable[[NodeStep, int, Workbench], list[NodeStep]]
 
 _ALWAYS: dict[str, _Lift] = {"Dropout": _dropout, "CastLike": _cast_like}
 _RENAMED: dict[str, _Lift] = {"Upsample": _upsample, "Scatter": _scatter}

@@ -17,7 +17,7 @@ from typing import Any
 
 from opatlas.identity.bounds import refuse
 from opatlas.identity.operator import Node, Operator, Value
-from opatlas.identity.workbench import Step
+from opatlas.identity.workbench import NodeStep
 
 MAX_WORK = 300_000
 """Nodes, values and wires looked at before a graph is refused: less than a second of a core's time."""
@@ -35,7 +35,7 @@ COMMUTATIVE = frozenset(
 class Graph:
     """Settled nodes in any topological order, and their values."""
 
-    steps: list[Step]
+    steps: list[NodeStep]
     values: dict[str, Value]
     outputs: list[str]
 

@@ -35,7 +35,7 @@ from opatlas.identity.dtypes import CODES
 from opatlas.identity.operator import OPSET, Operator, Value
 from opatlas.identity.read_model import read_model
 from opatlas.identity.strides import canonical_strides
-from opatlas.identity.workbench import Source, Step
+from opatlas.identity.workbench import NodeStep, SourceGraph
 
 _FORMS = {
     "op": frozenset({"op", "domain", "attrs", "inputs", "outputs", "opset"}),
@@ -125,10 +125,10 @@ def _opset(document: Mapping[str, Any]) -> int | None:
 # ---- one node ---------------------------------------------------------------------------------------
 
 
-def _read_simple(document: Mapping[str, Any]) -> Source:
+def _read_simple(document: Mapping[str, Any]) -> SourceGraph:
     op, domain = _op_type(document, "op")
     attrs = _attributes(document, "attrs")
-    source = Source(opset=OPSET, values={}, steps=[], outputs=[])
+    source = SourceGraph(opset=OPSET, values={}, steps=[], outputs=[])
     names: list[str] = []
     for index, item in enumerate(_list(document, "inputs", MAX_PORTS, "inputs")):
         names.append(_simple_input(item, index, names, source))
@@ -137,13 +137,13 @@ def _read_simple(document: Mapping[str, Any]) -> Source:
     while names and not names[-1]:
         names.pop()
     schema = schemas.get(op, source.opset, domain, "op")
-    step = Step(op, names, [], attrs, domain)
+    step = NodeStep(op, names, [], attrs, domain)
     step.outputs = [f"outputs[{i}]" for i in range(_output_count(document, step, schema, source))]
     source.steps, source.outputs = [step], list(step.outputs)
     return source
 
 
-def _simple_input(item: Any, index: int, names: list[str], source: Source) -> str:
+def _simple_input(item: Any, index: int, names: list[str], source: SourceGraph) -> str:
     """The name of one input: '' where it is left out (null), an earlier one's where it is the same value."""
     where = f"inputs[{index}]"
     if item is None:
@@ -173,7 +173,9 @@ def _fitting_opset(op: str, attrs: Mapping[str, Any], inputs: int) -> int:
     return OPSET
 
 
-def _output_count(document: Mapping[str, Any], step: Step, schema: schemas.Schema, source: Source) -> int:
+def _output_count(
+    document: Mapping[str, Any], step: NodeStep, schema: schemas.Schema, source: SourceGraph
+) -> int:
     count = document.get("outputs")
     if count is not None:
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_PORTS:
@@ -184,7 +186,7 @@ def _output_count(document: Mapping[str, Any], step: Step, schema: schemas.Schem
     return max(1, schema.min_outputs)
 
 
-def _split_count(step: Step, source: Source) -> int:
+def _split_count(step: NodeStep, source: SourceGraph) -> int:
     parts = step.attrs.get("split")
     content = source.contents.get(step.input(1))
     if isinstance(content, Value) and content.data is not None:
@@ -201,7 +203,7 @@ def _split_count(step: Step, source: Source) -> int:
 # ---- values -----------------------------------------------------------------------------------------
 
 
-def _value(item: Any, where: str, source: Source) -> Value:
+def _value(item: Any, where: str, source: SourceGraph) -> Value:
     """A tensor from JSON; known values go to ``source.contents`` under ``where``, which is its name."""
     if not isinstance(item, Mapping):
         refuse(f"{where} must be an object with 'shape' and 'dtype', not {quoted(item)}.", where)
@@ -252,8 +254,8 @@ def _role(item: Mapping[str, Any], where: str) -> str:
 # ---- a graph of numbered values ---------------------------------------------------------------------
 
 
-def _read_graph(document: Mapping[str, Any]) -> Source:
-    source = Source(opset=_opset(document) or OPSET, values={}, steps=[], outputs=[])
+def _read_graph(document: Mapping[str, Any]) -> SourceGraph:
+    source = SourceGraph(opset=_opset(document) or OPSET, values={}, steps=[], outputs=[])
     items = _list(document, "inputs", MAX_INPUTS, "inputs")
     names = {i: f"inputs[{i}]" for i in range(len(items))}
     for index, item in enumerate(items):
@@ -275,7 +277,7 @@ def _read_graph(document: Mapping[str, Any]) -> Source:
         while reads and not reads[-1]:
             reads.pop()
         written = [_name(number, names, where) for number in writes]
-        source.steps.append(Step(op, reads, written, _attributes(node, f"{where}.attrs"), domain, where))
+        source.steps.append(NodeStep(op, reads, written, _attributes(node, f"{where}.attrs"), domain, where))
     source.outputs = [_name(number, names, "outputs") for number in _numbers(document, "outputs", "")]
     if len(set(source.outputs)) < len(source.outputs) or "" in source.outputs:
         refuse("'outputs' must name different values by their numbers.", "outputs")
@@ -298,7 +300,9 @@ def _name(number: int, names: dict[int, str], where: str) -> str:
     return names.setdefault(number, f"value {number}")
 
 
-def _read_produced(document: Mapping[str, Any], names: dict[int, str], first: int, source: Source) -> None:
+def _read_produced(
+    document: Mapping[str, Any], names: dict[int, str], first: int, source: SourceGraph
+) -> None:
     """What the caller says that nodes make is checked once it is inferred."""
     if document.get("produced") is None:
         return
@@ -315,7 +319,7 @@ def _read_produced(document: Mapping[str, Any], names: dict[int, str], first: in
 # ---- ONNX -------------------------------------------------------------------------------------------
 
 
-def _read_onnx(document: Mapping[str, Any]) -> Source:
+def _read_onnx(document: Mapping[str, Any]) -> SourceGraph:
     text, const, strides = document["onnx"], document.get("const", []), document.get("strides", {})
     if not isinstance(text, str):
         refuse("'onnx' must be a serialised ModelProto in base64.", "onnx")

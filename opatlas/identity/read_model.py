@@ -1,4 +1,4 @@
-"""An ONNX model as a ``Source``: names, shapes, constants; nothing settled yet."""
+"""An ONNX model as a ``SourceGraph``: names, shapes, constants; nothing settled yet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from opatlas.identity.bounds import (
 from opatlas.identity.dtypes import NAMES
 from opatlas.identity.operator import OPSET, Role, Value
 from opatlas.identity.strides import canonical_strides
-from opatlas.identity.workbench import Source, Step
+from opatlas.identity.workbench import NodeStep, SourceGraph
 
 ROLE = "opatlas.role"
 STRIDES = "opatlas.strides"
@@ -32,7 +32,7 @@ def read_model(
     model: ModelProto,
     const: Collection[str] = (),
     strides: Mapping[str, Sequence[int]] | None = None,
-) -> Source:
+) -> SourceGraph:
     """The model's graph. ``const`` names inputs that are constants; initializers always are."""
     graph = model.graph
     opset = _opset(model)
@@ -45,7 +45,7 @@ def read_model(
             "Local functions, training information and sparse initializers are not allowed in an operator."
         )
     _check_names(model)
-    source = Source(opset=opset, values={}, steps=[], outputs=[])
+    source = SourceGraph(opset=opset, values={}, steps=[], outputs=[])
     for tensor in graph.initializer:
         _constant(source, tensor.name, tensor)
     for info in graph.input:
@@ -133,7 +133,7 @@ def _noted_strides(text: str, name: str) -> list[int]:
     return schemas.read_ints(strides, f"The strides of input '{name}'")
 
 
-def _constant(source: Source, name: str, tensor: TensorProto) -> None:
+def _constant(source: SourceGraph, name: str, tensor: TensorProto) -> None:
     if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
         refuse(
             f"Initializer '{shown(name)}' points to external data; declare it as a constant input instead."
@@ -157,7 +157,7 @@ def _check_constant_shape(shape: tuple[int, ...], name: str) -> None:
         refuse(f"Constant '{shown(name)}' has a negative dimension.")
 
 
-def _constant_node(source: Source, node: NodeProto) -> None:
+def _constant_node(source: SourceGraph, node: NodeProto) -> None:
     if len(node.attribute) != 1 or len(node.output) != 1 or node.input:
         refuse("A Constant must have one attribute with its value, no input and one output.")
     attribute = node.attribute[0]
@@ -177,7 +177,7 @@ def _constant_node(source: Source, node: NodeProto) -> None:
         refuse(f"A Constant's '{shown(word)}' is not allowed; give a tensor of numbers as 'value'.")
 
 
-def _step(node: NodeProto) -> Step:
+def _step(node: NodeProto) -> NodeStep:
     if len(node.input) > MAX_PORTS or len(node.output) > MAX_PORTS:
         refuse(f"A {shown(node.op_type)} has more than {MAX_PORTS} inputs or outputs.")
     op, domain = node.op_type, "" if node.domain == "ai.onnx" else node.domain
@@ -191,4 +191,4 @@ def _step(node: NodeProto) -> Step:
     inputs = list(node.input)
     while inputs and not inputs[-1]:
         inputs.pop()
-    return Step(op, inputs, list(node.output), attrs, domain)
+    return NodeStep(op, inputs, list(node.output), attrs, domain)

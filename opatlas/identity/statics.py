@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from opatlas.identity.bounds import MAX_DIM, MAX_STATIC, refuse
 from opatlas.identity.operator import Value
-from opatlas.identity.workbench import Step, Workbench, cast_static
+from opatlas.identity.workbench import NodeStep, Workbench, cast_static
 
 _REDUCTIONS = (
     "L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare",
@@ -61,7 +61,7 @@ _TYPED = {("Clip", 1), ("Clip", 2), ("Pad", 2), ("Resize", 1), ("Resize", 2)} | 
 }
 
 
-def read_statics(step: Step, work: Workbench) -> None:
+def read_statics(step: NodeStep, work: Workbench) -> None:
     """Replace every static input by a constant that carries its values."""
     if step.op == "Pow":
         _exponent(step, work)
@@ -88,7 +88,7 @@ def read_statics(step: Step, work: Workbench) -> None:
         step.set_input(position, name)
 
 
-def _exponent(step: Step, work: Workbench) -> None:
+def _exponent(step: NodeStep, work: Workbench) -> None:
     """A Pow whose exponent is one known number is a square or a root, with kernels of its own; any other Pow
     keeps its exponent as a tensor."""
     name = step.input(1)
@@ -109,7 +109,7 @@ def _clamped(value: Value) -> Value:
     return Value(dtype=value.dtype, shape=value.shape, role="const", data=items)
 
 
-def settle_statics(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def settle_statics(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     """Give the static inputs their one spelling, now that shapes are known and ONNX has accepted them."""
     if step.op in _SETTLERS:
         _SETTLERS[step.op](step, work, outputs)
@@ -118,7 +118,7 @@ def settle_statics(step: Step, work: Workbench, outputs: list[Value]) -> None:
 
 
 def _put(
-    step: Step,
+    step: NodeStep,
     work: Workbench,
     position: int,
     data: list[int] | tuple[int, ...],
@@ -131,18 +131,18 @@ def _put(
     step.set_input(position, name)
 
 
-def _ints(step: Step, work: Workbench, position: int) -> list[int] | None:
+def _ints(step: NodeStep, work: Workbench, position: int) -> list[int] | None:
     return work.ints(step, position, STATIC[step.op][position])
 
 
-def _output_shape(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _output_shape(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     """Reshape, Expand, ConstantOfShape: the shape that comes out, with no 0 or -1 to be filled in."""
     _put(step, work, 0 if step.op == "ConstantOfShape" else 1, outputs[0].shape)
     if step.op == "Reshape":
         step.attrs["allowzero"] = 0
 
 
-def _reduction(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _reduction(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     rank = len(work.shape(step))
     axes = _ints(step, work, 1)
     if not axes:
@@ -154,7 +154,7 @@ def _reduction(step: Step, work: Workbench, outputs: list[Value]) -> None:
     step.attrs["noop_with_empty_axes"] = 0
 
 
-def _squeeze(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _squeeze(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     shape = work.shape(step)
     axes = _ints(step, work, 1)
     if axes is None:
@@ -162,12 +162,12 @@ def _squeeze(step: Step, work: Workbench, outputs: list[Value]) -> None:
     _put(step, work, 1, sorted({axis % len(shape) for axis in axes}) if shape else [])
 
 
-def _unsqueeze(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _unsqueeze(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     rank = len(outputs[0].shape)
     _put(step, work, 1, sorted(axis % rank for axis in _ints(step, work, 1) or []))
 
 
-def _slice(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _slice(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     shape = work.shape(step)
     starts, ends = _ints(step, work, 1) or [], _ints(step, work, 2) or []
     axes = _ints(step, work, 3)
@@ -193,7 +193,7 @@ def _slice(step: Step, work: Workbench, outputs: list[Value]) -> None:
         _put(step, work, position, [cut[column] for cut in cuts])
 
 
-def _pad(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _pad(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     rank = len(work.shape(step))
     pads, axes = _ints(step, work, 1) or [], _ints(step, work, 3)
     axes = list(range(rank)) if axes is None else [axis % rank for axis in axes]
@@ -211,13 +211,13 @@ def _pad(step: Step, work: Workbench, outputs: list[Value]) -> None:
             step.set_input(2, work.make_static(filler.data, filler.dtype, ()))
 
 
-def _split(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _split(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     axis = step.attrs.get("axis", 0)
     _put(step, work, 1, [value.shape[axis] for value in outputs])
     step.attrs.pop("num_outputs", None)
 
 
-def _clip(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _clip(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     for position in (1, 2):
         bound = work.static(step, position, STATIC["Clip"][position])
         if bound is not None and bound.data is not None:
@@ -226,8 +226,8 @@ def _clip(step: Step, work: Workbench, outputs: list[Value]) -> None:
             step.set_input(position, work.make_static(bound.data, bound.dtype, ()))
 
 
-def _scalar(position: int) -> Callable[[Step, Workbench, list[Value]], None]:
-    def settle(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _scalar(position: int) -> Callable[[NodeStep, Workbench, list[Value]], None]:
+    def settle(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
         numbers = _ints(step, work, position)
         if numbers is not None:
             if len(numbers) != 1:
@@ -237,7 +237,7 @@ def _scalar(position: int) -> Callable[[Step, Workbench, list[Value]], None]:
     return settle
 
 
-def _cumsum(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _cumsum(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     _scalar(1)(step, work, outputs)
     rank = len(work.shape(step))
     axis = (_ints(step, work, 1) or [0])[0]
@@ -246,21 +246,21 @@ def _cumsum(step: Step, work: Workbench, outputs: list[Value]) -> None:
     _put(step, work, 1, [axis % rank], ())
 
 
-def _trilu(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _trilu(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     if step.input(1):
         _scalar(1)(step, work, outputs)
     else:
         _put(step, work, 1, [0], ())
 
 
-def _dft(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _dft(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     _scalar(1)(step, work, outputs)
     rank = len(work.shape(step))
     axis = (_ints(step, work, 2) or [-2])[0]
     _put(step, work, 2, [axis % rank], ())
 
 
-_SETTLERS: dict[str, Callable[[Step, Workbench, list[Value]], None]] = {
+_SETTLERS: dict[str, Callable[[NodeStep, Workbench, list[Value]], None]] = {
     "BlackmanWindow": _scalar(0),
     "Clip": _clip,
     "ConstantOfShape": _output_shape,

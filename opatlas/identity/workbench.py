@@ -19,7 +19,7 @@ from opatlas.identity.operator import Value
 
 
 @dataclass(slots=True)
-class Step:
+class NodeStep:
     """One node by names; an empty input name is an optional input left out."""
 
     op: str
@@ -42,12 +42,12 @@ class Step:
 
 
 @dataclass
-class Source:
+class SourceGraph:
     """A caller's graph as it was read: any opset, nothing settled yet."""
 
     opset: int
     values: dict[str, Value]  # graph inputs and constants, without data
-    steps: list[Step]
+    steps: list[NodeStep]
     outputs: list[str]
     contents: dict[str, TensorProto | Value] = field(default_factory=dict)  # constants', read only if needed
     expected: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)  # dtype and shape, as told
@@ -56,7 +56,7 @@ class Source:
 class Workbench:
     """Values known so far, with the means to read constants and to make new ones."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceGraph) -> None:
         self.source = source
         self.values: dict[str, Value] = dict(source.values)
         self.statics: dict[tuple[Value, str], str] = {}
@@ -74,7 +74,7 @@ class Workbench:
     def value(self, name: str) -> Value:
         return self.values[name]
 
-    def shape(self, step: Step, position: int = 0) -> tuple[int, ...]:
+    def shape(self, step: NodeStep, position: int = 0) -> tuple[int, ...]:
         return self.values[step.inputs[position]].shape
 
     def make_static(
@@ -92,7 +92,7 @@ class Workbench:
             self.values[name] = value
         return self.statics[key]
 
-    def static(self, step: Step, position: int, word: str) -> Value | None:
+    def static(self, step: NodeStep, position: int, word: str) -> Value | None:
         """The values of an input that shapes the computation; None where it is left out."""
         name = step.input(position)
         if not name:
@@ -110,7 +110,7 @@ class Workbench:
             return content
         return read_tensor(content, f"{step.op}'s input {position} ({word})")
 
-    def ints(self, step: Step, position: int, word: str) -> list[int] | None:
+    def ints(self, step: NodeStep, position: int, word: str) -> list[int] | None:
         """The integers of a static input as a list; None where it is left out."""
         value = self.static(step, position, word)
         if value is None:

@@ -1,8 +1,8 @@
 """The only loader there is: artifact kinds → callables. Workers time through it what jobs will load."""
 
 from opatlas.errors import LoadError
-from opatlas.load.kernel import Bound, Kernel, KernelFailed
+from opatlas.load.kernel import Bound, KernelFailed, LoadedKernel
 from opatlas.load.loader import load
 from opatlas.load.manifest import Manifest
 
-__all__ = ["Bound", "Kernel", "KernelFailed", "LoadError", "Manifest", "load"]
+__all__ = ["Bound", "KernelFailed", "LoadError", "LoadedKernel", "Manifest", "load"]

@@ -13,7 +13,7 @@ from opatlas.errors import LoadError
 from opatlas.identity.operator import Operator, Value
 from opatlas.load.buffers import aligned, check_arrays, element_strides, empty, is_aligned
 from opatlas.load.dtypes import ONNX_NUMBER, extreme
-from opatlas.load.files import Library
+from opatlas.load.files import SharedLibrary
 from opatlas.load.kernel import KernelFailed
 from opatlas.load.manifest import Manifest
 from opatlas.load.pool import Threads
@@ -55,7 +55,7 @@ class CKernel:
             raise LoadError(f"a c-abi artifact has exactly one .so file, this one has {len(names)}")
         self.operator = Operator.from_json(manifest.operator)
         self.alignment = manifest.alignment
-        self._library = Library(files[names[0]], names[0])
+        self._library = SharedLibrary(files[names[0]], names[0])
         self._entries: Entries | None = Entries(self._library.handle)
         self._threads = Threads(int(manifest.setting["threads"]))
         self._state = ctypes.c_void_p(None)

@@ -63,7 +63,7 @@ def sealed_memory_file(name: str, content: bytes) -> int:
     return descriptor
 
 
-class Library:
+class SharedLibrary:
     """A shared library loaded from bytes. ``functions`` are reached through ``handle`` (a ctypes.CDLL)."""
 
     def __init__(self, content: bytes, name: str) -> None:

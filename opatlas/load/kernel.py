@@ -28,7 +28,7 @@ class Bound(Protocol):
         ...
 
 
-class Kernel(Protocol):
+class LoadedKernel(Protocol):
     """A loaded implementation. Inputs are addressed by their number in the canonical operator."""
 
     def prepare(self, constants: Mapping[int, np.ndarray]) -> None:

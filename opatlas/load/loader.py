@@ -7,12 +7,12 @@ from pathlib import Path
 
 from opatlas.errors import LoadError
 from opatlas.load.files import read_verified
-from opatlas.load.kernel import Kernel
+from opatlas.load.kernel import LoadedKernel
 from opatlas.load.manifest import Manifest
 from opatlas.load.needs import check_features, check_versions
 
 
-def load(manifest: Manifest, folder: Path) -> Kernel:
+def load(manifest: Manifest, folder: Path) -> LoadedKernel:
     """Load an artifact whose files lie side by side in ``folder``; a recipe needs none.
 
     Raises :class:`LoadError` with one sentence: an unknown kind, a file that is not what the manifest says, a
@@ -33,13 +33,13 @@ def load(manifest: Manifest, folder: Path) -> Kernel:
     return loader(manifest, files)
 
 
-def _load_c(manifest: Manifest, files: Mapping[str, bytes]) -> Kernel:
+def _load_c(manifest: Manifest, files: Mapping[str, bytes]) -> LoadedKernel:
     from opatlas.load.c_abi import CKernel
 
     return CKernel(manifest, files)
 
 
-def _load_recipe(manifest: Manifest, files: Mapping[str, bytes]) -> Kernel:
+def _load_recipe(manifest: Manifest, files: Mapping[str, bytes]) -> LoadedKernel:
     from opatlas.load.recipe import load_recipe
 
     if files:
@@ -47,13 +47,13 @@ def _load_recipe(manifest: Manifest, files: Mapping[str, bytes]) -> Kernel:
     return load_recipe(manifest)
 
 
-def _load_package(manifest: Manifest, files: Mapping[str, bytes]) -> Kernel:
+def _load_package(manifest: Manifest, files: Mapping[str, bytes]) -> LoadedKernel:
     from opatlas.load.package import load_package
 
     return load_package(manifest, files)
 
 
-_LOADERS: dict[str, Callable[[Manifest, Mapping[str, bytes]], Kernel]] = {
+_LOADERS: dict[str, Callable[[Manifest, Mapping[str, bytes]], LoadedKernel]] = {
     "c-abi": _load_c,
     "recipe": _load_recipe,
     "package": _load_package,

@@ -17,7 +17,7 @@ from opatlas.identity.operator import Operator
 from opatlas.load.buffers import check_arrays, empty
 from opatlas.load.dtypes import extreme
 from opatlas.load.kernel import KernelFailed
-from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.site import TorchSite
 
 _ALIGNMENT = 64
 
@@ -51,7 +51,7 @@ def missing(operator: Operator) -> str | None:
             return f"NumPy's {node.op} of whole numbers means another thing"
         if node.op in ("Max", "Min") and len(node.inputs) != 2:
             return f"{node.op} of other than two tensors"
-        if node.op == "Clip" and all(Site(operator, node, {}).scalar(place) is None for place in (1, 2)):
+        if node.op == "Clip" and all(TorchSite(operator, node, {}).scalar(place) is None for place in (1, 2)):
             return "Clip with bounds known only at run time, or with none"
         if (
             node.op.startswith("Reduce")
@@ -98,7 +98,7 @@ class ArrayBound:
         values = dict(arrays)
         calls: list[Call] = []
         for node in operator.nodes:
-            site = Site(operator, node, known)
+            site = TorchSite(operator, node, known)
             taken: list[Any] = [values.get(number) for number in node.inputs]
             if node.op in ARRAY_VIEWS and node.outputs[0] not in operator.outputs:
                 values[node.outputs[0]] = _view(taken[0], site.output().shape)
@@ -146,11 +146,11 @@ def _view(array: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
     return made
 
 
-def _unary(function: Any) -> Callable[[Site, Arrays, Arrays], list[Call]]:
+def _unary(function: Any) -> Callable[[TorchSite, Arrays, Arrays], list[Call]]:
     return lambda site, taken, made: [functools.partial(function, taken[0], made[0])]
 
 
-def _binary(function: Any) -> Callable[[Site, Arrays, Arrays], list[Call]]:
+def _binary(function: Any) -> Callable[[TorchSite, Arrays, Arrays], list[Call]]:
     return lambda site, taken, made: [functools.partial(function, taken[0], taken[1], out=made[0])]
 
 
@@ -158,17 +158,17 @@ def _number(value: float, like: np.ndarray) -> np.ndarray:
     return np.array(value, dtype=like.dtype)
 
 
-def _relu(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
+def _relu(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
     return [functools.partial(np.maximum, taken[0], _number(0, made[0]), out=made[0])]
 
 
-def _leaky_relu(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
+def _leaky_relu(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
     slope = float(site.attrs.get("alpha", 0.01))
     scaled = functools.partial(np.multiply, taken[0], _number(slope, made[0]), made[0])
     return [scaled, functools.partial(np.maximum, taken[0], made[0], out=made[0])]
 
 
-def _sigmoid(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
+def _sigmoid(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
     """½ + ½ tanh(x / 2), which overflows nowhere."""
     half, out = _number(0.5, made[0]), made[0]
     return [
@@ -179,7 +179,7 @@ def _sigmoid(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
     ]
 
 
-def _pow(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
+def _pow(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
     exponent = site.scalar(1)
     if exponent == 2:
         return [functools.partial(np.square, taken[0], made[0])]
@@ -189,7 +189,7 @@ def _pow(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
     return [functools.partial(np.power, taken[0], power, made[0])]
 
 
-def _clip(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
+def _clip(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
     low, high = site.scalar(1), site.scalar(2)
     if (low is None) == site.has(1) or (high is None) == site.has(2) or (low is None and high is None):
         raise LoadError("Clip with bounds known only at run time, or with none")
@@ -202,7 +202,7 @@ def _clip(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
     return calls
 
 
-def _where(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
+def _where(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
     condition, x, y = taken
     return [
         functools.partial(np.copyto, made[0], y),
@@ -210,23 +210,23 @@ def _where(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
     ]
 
 
-def _cast(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
+def _cast(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
     return [functools.partial(np.copyto, made[0], taken[0], casting="unsafe")]
 
 
-def _concat(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
+def _concat(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
     return [functools.partial(np.concatenate, list(taken), site.axis(position=0), made[0])]
 
 
-def _gather(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
+def _gather(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
     known = site.content(1)
     rows = taken[1] if known is None else known
     # "wrap" counts negative rows from the end and, unlike "raise", writes straight into the output.
     return [functools.partial(np.take, taken[0], rows, site.axis(), made[0], "wrap")]
 
 
-def _reduce(function: Any) -> Callable[[Site, Arrays, Arrays], list[Call]]:
-    def build(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
+def _reduce(function: Any) -> Callable[[TorchSite, Arrays, Arrays], list[Call]]:
+    def build(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
         axes = site.axes()
         axis = tuple(axes) if axes else tuple(range(site.rank()))
         return [functools.partial(function, taken[0], axis, None, made[0], site.flag("keepdims", 1))]
@@ -234,24 +234,24 @@ def _reduce(function: Any) -> Callable[[Site, Arrays, Arrays], list[Call]]:
     return build
 
 
-def _mean(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
+def _mean(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
     sums = _reduce(np.add.reduce)(site, taken, made)
     count = taken[0].size // max(made[0].size, 1)
     return [*sums, functools.partial(np.multiply, made[0], _number(1 / count, made[0]), made[0])]
 
 
-def _move(site: Site, taken: Arrays, made: Arrays) -> list[Call]:
+def _move(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
     """What moves elements and changes none: a view made now, copied in every run."""
     views = _VIEWS[site.node.op](site, taken)
     return [functools.partial(np.copyto, out, view) for out, view in zip(made, views, strict=True)]
 
 
-def _transposed(site: Site, taken: Arrays) -> list[np.ndarray]:
+def _transposed(site: TorchSite, taken: Arrays) -> list[np.ndarray]:
     order = [int(axis) for axis in site.attrs.get("perm") or reversed(range(site.rank()))]
     return [taken[0].transpose(order)]
 
 
-def _sliced(site: Site, taken: Arrays) -> list[np.ndarray]:
+def _sliced(site: TorchSite, taken: Arrays) -> list[np.ndarray]:
     starts, ends = site.numbers(1, "starts"), site.numbers(2, "ends")
     axes = site.axes(3) if site.has(3) else list(range(len(starts)))
     steps = site.numbers(4, "steps") if site.has(4) else [1] * len(starts)
@@ -262,7 +262,7 @@ def _sliced(site: Site, taken: Arrays) -> list[np.ndarray]:
     return [taken[0][tuple(index)]]
 
 
-def _split(site: Site, taken: Arrays) -> list[np.ndarray]:
+def _split(site: TorchSite, taken: Arrays) -> list[np.ndarray]:
     axis, parts, begin = site.axis(), [], 0
     for index in range(len(site.node.outputs)):
         size = site.output(index).shape[axis]
@@ -271,11 +271,11 @@ def _split(site: Site, taken: Arrays) -> list[np.ndarray]:
     return parts
 
 
-def _reshaped(site: Site, taken: Arrays) -> list[np.ndarray]:
+def _reshaped(site: TorchSite, taken: Arrays) -> list[np.ndarray]:
     return [_view(taken[0], site.output().shape)]
 
 
-_VIEWS: Mapping[str, Callable[[Site, Arrays], list[np.ndarray]]] = {
+_VIEWS: Mapping[str, Callable[[TorchSite, Arrays], list[np.ndarray]]] = {
     "Expand": lambda site, taken: [taken[0]],
     "Slice": _sliced,
     "Split": _split,
@@ -283,7 +283,7 @@ _VIEWS: Mapping[str, Callable[[Site, Arrays], list[np.ndarray]]] = {
     **dict.fromkeys(ARRAY_VIEWS, _reshaped),
 }
 
-_CALLS: Mapping[str, Callable[[Site, Arrays, Arrays], list[Call]]] = {
+_CALLS: Mapping[str, Callable[[TorchSite, Arrays, Arrays], list[Call]]] = {
     **{
         op: _unary(getattr(np, name))
         for op, name in {

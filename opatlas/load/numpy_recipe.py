@@ -14,12 +14,12 @@ from opatlas.errors import LoadError
 from opatlas.identity.operator import Node, Operator
 from opatlas.load.buffers import check_arrays, empty
 from opatlas.load.dtypes import extreme
-from opatlas.load.kernel import Kernel, KernelFailed
+from opatlas.load.kernel import KernelFailed, LoadedKernel
 
 _ALIGNMENT = 64
 
 
-def open_kernel(operator: Operator, recipe: Mapping[str, Any]) -> Kernel:
+def open_kernel(operator: Operator, recipe: Mapping[str, Any]) -> LoadedKernel:
     """The kernel of an allowed numpy recipe."""
     if recipe["call"] == "arrays":
         from opatlas.load.numpy_arrays import ArrayKernel

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping
 
 from opatlas.errors import LoadError
-from opatlas.load.kernel import Kernel
+from opatlas.load.kernel import LoadedKernel
 from opatlas.load.manifest import Manifest
 
 _LOADERS = {
@@ -18,7 +18,7 @@ _LOADERS = {
 Nothing here is a pickle: a package must never choose what Python runs."""
 
 
-def load_package(manifest: Manifest, files: Mapping[str, bytes]) -> Kernel:
+def load_package(manifest: Manifest, files: Mapping[str, bytes]) -> LoadedKernel:
     """The kernel in the package; :class:`LoadError` where no framework here can load it."""
     suffixes = [suffix for name in files for suffix in _LOADERS if name.endswith(suffix)]
     if len(suffixes) != 1:
@@ -32,5 +32,5 @@ def load_package(manifest: Manifest, files: Mapping[str, bytes]) -> Kernel:
         loader = importlib.import_module(module)
     except ImportError as error:
         raise LoadError(f"needs {framework}, which cannot be imported: {error}") from error
-    kernel: Kernel = loader.open_kernel(manifest, files)
+    kernel: LoadedKernel = loader.open_kernel(manifest, files)
     return kernel

@@ -8,7 +8,7 @@ from typing import Any
 
 from opatlas.errors import LoadError
 from opatlas.identity.operator import Operator
-from opatlas.load.kernel import Kernel
+from opatlas.load.kernel import LoadedKernel
 from opatlas.load.manifest import Manifest
 
 Allowed = Mapping[str, tuple[Any, ...] | type[int]]
@@ -82,7 +82,7 @@ def _check_value(key: str, value: Any, rule: tuple[Any, ...] | type[int]) -> Non
         raise LoadError(f"parameter {key!r} is {value!r}; it is a number from 1 to 1024")
 
 
-def load_recipe(manifest: Manifest) -> Kernel:
+def load_recipe(manifest: Manifest) -> LoadedKernel:
     """The kernel that makes the manifest's library call."""
     recipe = check_recipe(manifest.recipe, int(manifest.setting["threads"]))
     operator = Operator.from_json(manifest.operator)
@@ -91,5 +91,5 @@ def load_recipe(manifest: Manifest) -> Kernel:
         module = importlib.import_module(name)
     except ImportError as error:
         raise LoadError(f"needs {recipe['library']}, which cannot be imported: {error}") from error
-    kernel: Kernel = module.open_kernel(operator, recipe)
+    kernel: LoadedKernel = module.open_kernel(operator, recipe)
     return kernel

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from bench.contest.figures import Row, figures, route_geomeans
+from bench.contest.figures import ContestRow, figures, route_geomeans
 from bench.contest.sample import MOST_BYTES, MOST_FLOPS, SAMPLE, SIZE, choose, read_sample
 from bench.contest.table import markdown
 from opatlas.errors import InvalidModel
 from opatlas.identity import describe
 
 
-def row(key: str, **values: object) -> Row:
-    return Row(key, f"operator {key}", "aten.relu.default", 1, **values)  # type: ignore[arg-type]
+def row(key: str, **values: object) -> ContestRow:
+    return ContestRow(key, f"operator {key}", "aten.relu.default", 1, **values)  # type: ignore[arg-type]
 
 
 WON = row(

@@ -63,8 +63,8 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def read(path: Path) -> coverage.Calls:
-    calls = coverage.Calls()
+def read(path: Path) -> coverage.CoveredCalls:
+    calls = coverage.CoveredCalls()
     coverage.Reader().read(path, [calls])
     return calls
 

@@ -8,19 +8,23 @@ from pathlib import Path
 import pytest
 
 from bench import sandbox, trials
-from bench.trials import Row
+from bench.trials import TrialRow
 from tuning.measure.sandbox.tiers import best_tier
 
 
 def test_trials_are_counted_by_route_and_divided_by_time_and_cores() -> None:
-    rows = [Row("eager", "ok", 0.5), Row("eager", "slower", 0.25), Row("tvm", "build_failed", 2.0)]
+    rows = [
+        TrialRow("eager", "ok", 0.5),
+        TrialRow("eager", "slower", 0.25),
+        TrialRow("tvm", "build_failed", 2.0),
+    ]
     found = trials.summary(rows, cores=2)
     assert found["eager"] == {"trials": 2, "measured": 2, "seconds": 0.75, "per_minute_per_core": 80.0}
     assert found["tvm"] == {"trials": 1, "measured": 0, "seconds": 2.0, "per_minute_per_core": 15.0}
 
 
 def test_no_time_at_all_is_no_division_by_zero() -> None:
-    assert trials.summary([Row("eager", "ok", 0.0)], cores=2)["eager"]["per_minute_per_core"] is None
+    assert trials.summary([TrialRow("eager", "ok", 0.0)], cores=2)["eager"]["per_minute_per_core"] is None
 
 
 @pytest.mark.slow

@@ -62,12 +62,12 @@ def put(place_of: Callable[[int], dict[str, Any]]) -> Callable[..., Any]:
 @pytest.fixture
 def ask(target: Any, setting: Any, organisation: Any) -> Callable[..., Any]:
     """``ask(64, 128, …)`` looks Relus of these lengths up; options are LookupRequest's."""
-    from catalog.lookup.lookups import Asked, LookupRequest, lookup
+    from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
 
     def ask_for(*lengths: int, related: tuple[int, ...] = (), with_graph: bool = True, **options: Any) -> Any:
-        def asked(length: int) -> Asked:
+        def asked(length: int) -> AskedOperator:
             operator = making.relu(length)
-            return Asked(operator.key, options.get("calls", 1.0), operator if with_graph else None)
+            return AskedOperator(operator.key, options.get("calls", 1.0), operator if with_graph else None)
 
         chosen = {name: value for name, value in options.items() if name != "calls"}
         return lookup(

@@ -28,7 +28,7 @@ from opatlas.identity.parse import parse_operator
 from tests.figures.traffic_rows import NOW, messy_traffic
 from tuning import models as t
 from tuning.explore.tuning_slices import _threads
-from tuning.explore.worth import About, Estimator, Past, family_of_slice, room_of
+from tuning.explore.worth import DoneSlice, Estimator, SliceTraits, family_of_slice, room_of
 from tuning.measure.timing.stats import timing
 from tuning.statistics import benefit, efforts, environments, methods, sides
 from tuning.statistics.methods import At, Fares
@@ -365,12 +365,14 @@ def test_what_the_next_slice_would_bring(rows: None) -> None:
     for one in t.TuningSlice.objects.order_by("pk"):
         o = one.exploration.operator
         room = room_of(50.0, o.flops, o.bytes_moved, _threads(one.exploration.setting.description))
-        about = About(one.exploration_id, "tvm", o.op_type, one.family, counted[one.exploration_id], room)
-        history.append(Past(about, one.gained))
+        about = SliceTraits(
+            one.exploration_id, "tvm", o.op_type, one.family, counted[one.exploration_id], room
+        )
+        history.append(DoneSlice(about, one.gained))
         counted[one.exploration_id] += 1
     o = row.operator
     room = room_of(40.0, o.flops, o.bytes_moved, _threads(row.setting.description))
-    next_one = About(row.pk, "tvm", o.op_type, family_of_slice(o.op_type, 40.0), counted[row.pk], room)
+    next_one = SliceTraits(row.pk, "tvm", o.op_type, family_of_slice(o.op_type, 40.0), counted[row.pk], room)
     gain = Estimator(history).expect(next_one).gain
     found = benefit.benefit(row, 40.0, 2e6)
     assert found is not None and found.gain == pytest.approx(gain)

@@ -13,14 +13,14 @@ def main() -> None:
 
     django.setup()
     from catalog import models
-    from catalog.lookup.lookups import Asked, LookupRequest, lookup
+    from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
     from catalog.registry import default_organisation
 
     target, setting = models.Target.objects.get(), models.Setting.objects.get()
     request = LookupRequest(
         target=target,
         setting=setting,
-        operators=[Asked(row.key) for row in models.Operator.objects.all()],
+        operators=[AskedOperator(row.key) for row in models.Operator.objects.all()],
         organisation=default_organisation(),
         job="killed",
     )

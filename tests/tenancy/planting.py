@@ -62,10 +62,10 @@ def _notifications(world: World) -> None:
         **common, subscription=subscription, happening="hit", key=MARK, at=now, text=f"{MARK} told",
         path="/operators/", count=COUNT,
     )  # fmt: skip
-    message = notifications.Message.objects.create(
+    message = notifications.NotificationMessage.objects.create(
         **common, channel="email", digest="at_once", due_at=now, error=f"{MARK} error"
     )
-    notifications.Delivery.objects.create(
+    notifications.NotificationDelivery.objects.create(
         **common, notification=told, channel="email", digest="at_once", due_at=now, message=message
     )
     world.rows["device"] = notifications.PushDevice.objects.create(

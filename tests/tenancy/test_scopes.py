@@ -18,7 +18,7 @@ from catalog.best.publishing import publish as publish_result
 from catalog.best.served import Accepts
 from catalog.best.withdrawing import set_aside as set_these_aside
 from catalog.best.withdrawing import withdraw as withdraw_these
-from catalog.lookup.lookups import Asked, LookupRequest, Result, lookup
+from catalog.lookup.lookups import AskedOperator, LookupRequest, Result, lookup
 from catalog.lookup.misses import Wanted, Where, record_misses
 from catalog.models import SHARED, Best, Implementation, Miss, MissState, Organisation
 from catalog.people.keys import create_api_key
@@ -87,7 +87,7 @@ class World:
         request = LookupRequest(
             target=self.place["target"],
             setting=self.place["setting"],
-            operators=[Asked(self.operator.key, graph=self.operator)],
+            operators=[AskedOperator(self.operator.key, graph=self.operator)],
             organisation=self.owners[name],
         )
         (result,) = lookup(replace(request, **changes)).results

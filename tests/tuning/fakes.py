@@ -22,8 +22,8 @@ from opatlas.identity import Node, Operator, Setting, Target, Value
 from opatlas.load import Manifest
 from tuning.measure.laboratory import Limits
 from tuning.measure.outcome import Outcome, Status, Timing
-from tuning.measure.sandbox.tiers import Tier
-from tuning.routes.base import Answer, Artifact, Budget, Candidate, No, Yes
+from tuning.measure.sandbox.tiers import SandboxTier
+from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, No, Yes
 
 TARGET = Target(
     kind="cpu", arch="zen3", vendor="AuthenticAMD", isa="x86_64", features=("avx2", "fma"),
@@ -70,7 +70,7 @@ class FakeRoute:
         for number, offer in enumerate(self.offers):
             yield Candidate(self.name, dict(offer), f"variant {number}")
 
-    def build(self, *args: Any) -> Artifact:
+    def build(self, *args: Any) -> BuiltArtifact:
         raise AssertionError("the laboratory builds")
 
 
@@ -86,18 +86,18 @@ EAGER = FakeRoute("eager")
 
 
 class FakeBench:
-    def __init__(self, laboratory: FakeLaboratory, default: Artifact) -> None:
+    def __init__(self, laboratory: FakeLaboratory, default: BuiltArtifact) -> None:
         self.laboratory = laboratory
         recipe = dict(default.manifest.recipe or {})
         self.default = _outcome(recipe, 1.0)
 
-    def measure(self, artifact: Artifact, limits: Limits = Limits()) -> Outcome:  # noqa: B008
+    def measure(self, artifact: BuiltArtifact, limits: Limits = Limits()) -> Outcome:  # noqa: B008
         return self._time(artifact, "measure", 1.0)
 
     def confirm(
         self,
-        artifact: Artifact,
-        incumbent: Artifact | None,
+        artifact: BuiltArtifact,
+        incumbent: BuiltArtifact | None,
         limits: Limits = Limits(),  # noqa: B008
     ) -> Outcome:
         recipe = dict(artifact.manifest.recipe or {})
@@ -108,7 +108,7 @@ class FakeBench:
         fresh = _outcome({}, ratio).timing
         return replace(outcome, facts={"incumbent": asdict(fresh)})  # type: ignore[arg-type]
 
-    def _time(self, artifact: Artifact, what: str, share: float) -> Outcome:
+    def _time(self, artifact: BuiltArtifact, what: str, share: float) -> Outcome:
         recipe = dict(artifact.manifest.recipe or {})
         with self.laboratory.noting(what, artifact.manifest.route):
             time.sleep(recipe.get("step_s", self.laboratory.step_s))
@@ -122,7 +122,7 @@ class FakeBench:
 class FakeLaboratory(AbstractContextManager["FakeLaboratory"]):
     """Notes every step, with its process and when it began and ended, in ``home/laboratory.jsonl``."""
 
-    tier = Tier("T0")
+    tier = SandboxTier("T0")
     step_s = float(os.environ.get("FAKE_STEP_S", "0"))
 
     def __init__(self, home: Path, target: Target) -> None:
@@ -133,19 +133,19 @@ class FakeLaboratory(AbstractContextManager["FakeLaboratory"]):
     def build(
         self, route: Any, operator: Operator, setting: Setting, candidate: Candidate, workdir: Path,
         limits: Limits = Limits(),  # noqa: B008
-    ) -> Artifact | Outcome:  # fmt: skip
+    ) -> BuiltArtifact | Outcome:  # fmt: skip
         with self.noting("build", route.name, operator.key):
             if candidate.parameters.get("behave") == "build_failed":
                 return Outcome(Status.BUILD_FAILED, "it does not compile", log_tail="error: line 1")
             recipe = {"library": "fake", **candidate.parameters}
-            return Artifact(
+            return BuiltArtifact(
                 Manifest("recipe", route.name, operator.to_json(), setting.to_json(), recipe=recipe), workdir
             )
 
     def build_all(
         self, operator: Operator, setting: Setting, jobs: Sequence[tuple[Any, Candidate, Path]],
         limits: Limits = Limits(),  # noqa: B008
-    ) -> list[Artifact | Outcome]:  # fmt: skip
+    ) -> list[BuiltArtifact | Outcome]:  # fmt: skip
         return [self.build(route, operator, setting, *rest) for route, *rest in jobs]
 
     def tune(
@@ -160,7 +160,9 @@ class FakeLaboratory(AbstractContextManager["FakeLaboratory"]):
                 return []
             return [Candidate(route.name, dict(route.finds[number]), f"found in slice {number}")]
 
-    def bench(self, operator: Operator, setting: Setting, default: Artifact) -> AbstractContextManager[Any]:
+    def bench(
+        self, operator: Operator, setting: Setting, default: BuiltArtifact
+    ) -> AbstractContextManager[Any]:
         return _Opened(FakeBench(self, default))
 
     def noting(self, what: str, route: str, operator: str = "") -> AbstractContextManager[None]:

@@ -128,14 +128,14 @@ def measuring(home: Path, database_url: str = "") -> Iterator[Live]:
 
 def look_up(*operators: Any, target: Target | None = None, setting: Setting | None = None) -> list[Any]:
     """What the lookup of a job answers, an operator a result; without ``target`` the job runs here."""
-    from catalog.lookup.lookups import Asked, LookupRequest, lookup
+    from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
     from catalog.registry import default_organisation, register_setting, register_target
 
     target = target or detect_target()
     request = LookupRequest(
         target=register_target(target),
         setting=register_setting(setting or default_setting(target.cores)),
-        operators=[Asked(operator.key, 1.0, operator) for operator in operators],
+        operators=[AskedOperator(operator.key, 1.0, operator) for operator in operators],
         organisation=default_organisation(),
     )
     return list(lookup(request).results)

@@ -49,7 +49,7 @@ def add(organisation: Any, target_row: Any) -> Callable[..., Model]:
 def publish(target_row: Any) -> Callable[..., Any]:
     """``publish(report_row, "onednn", 2.0)``: a verified result for a model's operator."""
 
-    def publish_one(row: ingest.Row, route: str, ratio: float, **changes: Any) -> Any:
+    def publish_one(row: ingest.ReportedOperator, route: str, ratio: float, **changes: Any) -> Any:
         from catalog.best.publishing import publish
         from catalog.registry import register_setting
 
@@ -68,7 +68,7 @@ def _three() -> bytes:
     return making.model(nodes, {"v0": [4]}, ["v4"]).SerializeToString()
 
 
-def _rows(report: ingest.Report) -> dict[str, ingest.Row]:
+def _rows(report: ingest.ModelReport) -> dict[str, ingest.ReportedOperator]:
     return {row.operator.op_type: row for row in report.rows}
 
 

@@ -93,7 +93,7 @@ class RevalidationSerializer(serializers.ModelSerializer[Revalidation]):
     def get_waiting(self, row: Revalidation) -> int:
         return self._report(row).waiting
 
-    def _report(self, row: Revalidation) -> revalidation.Report:
+    def _report(self, row: Revalidation) -> revalidation.RevalidationReport:
         """Asked of the database once for each row."""
         if not hasattr(row, "counted"):
             row.counted = revalidation.report(row, limit=0, scopes=self._scopes())  # type: ignore[attr-defined]

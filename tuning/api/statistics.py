@@ -171,7 +171,7 @@ def _compared(row: Operator, place: detail.Place, viewer: Viewer) -> dict[str, A
     }  # fmt: skip
 
 
-def _implementation(one: detail.Made, against: dict[int, Any]) -> dict[str, Any]:
+def _implementation(one: detail.RankedImplementation, against: dict[int, Any]) -> dict[str, Any]:
     i, m = one.implementation, one.measurement
     names = ("median_us", "spread_us", "default_us", "ratio_to_default", "ratio_low", "ratio_high")
     return {

@@ -76,7 +76,7 @@ class ExplorationDetail(generics.RetrieveAPIView):  # type: ignore[type-arg]
         return found(self.request, self.kwargs["pk"])
 
 
-class Trials(generics.ListAPIView):  # type: ignore[type-arg]
+class TrialListView(generics.ListAPIView):  # type: ignore[type-arg]
     """Candidates that were tried, the latest first."""
 
     serializer_class = TrialSerializer
@@ -149,7 +149,7 @@ class Misses(generics.ListAPIView):  # type: ignore[type-arg]
         return rows.select_related("operator", "target", "setting").order_by("-last_asked_at", "-pk")
 
 
-class TuningAccuracy(APIView):
+class TuningAccuracyView(APIView):
     @extend_schema(responses=TuningAccuracySerializer)
     def get(self, request: Request) -> Response:
         """What slices of tuning were expected to gain, against what they gained: overall and by op type."""

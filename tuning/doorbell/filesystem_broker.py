@@ -18,7 +18,7 @@ from typing import Any
 from kombu.transport import filesystem
 
 
-class Channel(filesystem.Channel):
+class FolderChannel(filesystem.Channel):
     """A queue is the files ``*.<queue>.msg`` of one folder."""
 
     def _waiting(self, queue: str) -> list[Path]:
@@ -64,7 +64,7 @@ class Channel(filesystem.Channel):
 
 
 class Transport(filesystem.Transport):
-    Channel = Channel
+    FolderChannel = FolderChannel
 
 
 def _expired(path: Path) -> bool:

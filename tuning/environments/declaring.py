@@ -17,14 +17,14 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from catalog.best.standing import Place
+from catalog.best.standing import ScopedPlace
 from catalog.best.withdrawing import restore_places
 from catalog.models import Best, DeclaredEnvironment, Environment, Implementation, Measurement, Target
 from catalog.registry import register_environment
 from opatlas.errors import CallerError
 from tuning.conf import conf
 from tuning.environments.known import brought
-from tuning.models import Exploration, Revalidated, Revalidation, State, Verdict, Worker
+from tuning.models import Exploration, Revalidated, Revalidation, RevalidationVerdict, State, Worker
 from tuning.queue.promote import live_workers
 from tuning.queue.rounds import ask_for_round
 
@@ -121,7 +121,7 @@ def _touched(target: Target, route: str) -> Q:
 def _supersede(target: Target, route: str) -> None:
     """Whatever was being measured again for another environment no longer matters."""
     open_ones = Revalidation.objects.filter(target=target, route=route, finished_at=None)
-    Revalidated.objects.filter(revalidation__in=open_ones, verdict=Verdict.WAITING).delete()
+    Revalidated.objects.filter(revalidation__in=open_ones, verdict=RevalidationVerdict.WAITING).delete()
     open_ones.update(finished_at=Now(), superseded=True)
 
 
@@ -147,11 +147,11 @@ def _enter(row: Revalidation, bests: list[Best]) -> list[Revalidated]:
                 ratio_before=best.ratio_to_default,
                 ratio_low_before=best.ratio_low,
                 ratio_high_before=best.ratio_high,
-                verdict=Verdict.RESTORED if is_known else Verdict.WAITING,
+                verdict=RevalidationVerdict.RESTORED if is_known else RevalidationVerdict.WAITING,
             )
         )
     Revalidated.objects.bulk_create(made)
-    return [one for one in made if one.verdict == Verdict.WAITING]
+    return [one for one in made if one.verdict == RevalidationVerdict.WAITING]
 
 
 def _was_declared(row: Revalidation) -> bool:
@@ -204,16 +204,16 @@ def _seat_what_is_known(row: Revalidation, why: str) -> None:
             counts |= Q(route=declared.route, environment=declared.environment_id)
     with_evidence = Implementation.objects.filter(counts, target=row.target, revoked_at=None, failed_at=None)
     columns = ("operator_id", "target_id", "setting_id", "scope", "owner_id", "route")
-    seats = {(Place(*place), route) for *place, route in with_evidence.values_list(*columns)}
+    seats = {(ScopedPlace(*place), route) for *place, route in with_evidence.values_list(*columns)}
     entered = list(row.bests.select_related("exploration"))
     for one in entered:
-        seat = (Place.of(one.exploration), one.route)
-        (seats.discard if one.verdict == Verdict.WAITING else seats.add)(seat)
+        seat = (ScopedPlace.of(one.exploration), one.route)
+        (seats.discard if one.verdict == RevalidationVerdict.WAITING else seats.add)(seat)
     for place, route in sorted(seats, key=lambda seat: (seat[0].operator_id, seat[0].setting_id, seat[1])):
         restore_places([place], {route}, why, drop=False)
     for one in entered:
-        if one.verdict == Verdict.RESTORED:
-            best = Best.objects.filter(**Place.of(one.exploration).key, route=one.route).first()
+        if one.verdict == RevalidationVerdict.RESTORED:
+            best = Best.objects.filter(**ScopedPlace.of(one.exploration).key, route=one.route).first()
             one.ratio_after = best.ratio_to_default if best else None
             one.save(update_fields=["ratio_after"])
 

@@ -18,7 +18,7 @@ from django.db.models import Q
 
 from catalog.models import DeclaredEnvironment, Environment, Target
 from opatlas.identity.operator import canonical_json
-from tuning.models import Revalidated, Revalidation, Verdict, Worker
+from tuning.models import Revalidated, Revalidation, RevalidationVerdict, Worker
 from tuning.queue.promote import live_workers
 
 
@@ -55,7 +55,9 @@ def reach(worker: str, target_id: int, mine: Mapping[str, str]) -> Q:
         for pk, route, digest in open_ones.values_list("pk", "route", "after__digest")
         if mine.get(route) != digest
     ]
-    waiting = Revalidated.objects.filter(verdict=Verdict.WAITING, revalidation__target_id=target_id)
+    waiting = Revalidated.objects.filter(
+        verdict=RevalidationVerdict.WAITING, revalidation__target_id=target_id
+    )
     able = Q()
     if unable:
         able = ~Q(pk__in=waiting.filter(revalidation__in=unable).values("exploration"))
@@ -86,7 +88,7 @@ _LOOKED_AT = 500  # declarations: those before can no longer be gone back to by 
 
 
 @dataclass(frozen=True)
-class Offer:
+class OfferedEnvironment:
     """An environment that workers bring, or that was declared before."""
 
     environment: str  # its digest
@@ -100,24 +102,24 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Standing:
+class RouteEnvironments:
     """One route on one target: what is declared, and what else could be; the declared one first."""
 
     target: Target
     route: str
-    offers: tuple[Offer, ...]
+    offers: tuple[OfferedEnvironment, ...]
     open: Revalidation | None
 
     @property
-    def declared(self) -> Offer | None:
+    def declared(self) -> OfferedEnvironment | None:
         return next((offer for offer in self.offers if offer.declared), None)
 
     @property
-    def others(self) -> list[Offer]:
+    def others(self) -> list[OfferedEnvironment]:
         return [offer for offer in self.offers if not offer.declared]
 
 
-def standings() -> list[Standing]:
+def standings() -> list[RouteEnvironments]:
     """Every (target, route) with a declared environment, and what its live workers bring."""
     declared = DeclaredEnvironment.objects.select_related("target", "environment")
     rows = list(declared.order_by("target__capability", "target", "route"))
@@ -131,7 +133,7 @@ def standings() -> list[Standing]:
         if one.finished_at is None:
             running[one.target_id, one.route] = one
     return [
-        Standing(
+        RouteEnvironments(
             row.target,
             row.route,
             _offers(row, workers[row.target_id], past[row.target_id, row.route]),
@@ -143,7 +145,7 @@ def standings() -> list[Standing]:
 
 def _offers(
     row: DeclaredEnvironment, workers: list[Worker], past: Mapping[str, Mapping[str, str]]
-) -> tuple[Offer, ...]:
+) -> tuple[OfferedEnvironment, ...]:
     versions = {**past, row.environment.digest: row.environment.versions}
     bringers: dict[str, list[str]] = defaultdict(list)
     for worker in workers:
@@ -152,7 +154,7 @@ def _offers(
             versions[digest] = worker.routes[row.route].get("versions", {})
             bringers[digest].append(worker.name)
     offers = [
-        Offer(
+        OfferedEnvironment(
             environment=digest,
             versions=found,
             workers=tuple(sorted(bringers[digest])),

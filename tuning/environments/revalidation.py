@@ -10,11 +10,11 @@ from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, When, Wi
 from django.db.models.functions import Now, RowNumber
 
 from catalog import choosing
-from catalog.best.standing import Place, ratios_of
+from catalog.best.standing import ScopedPlace, ratios_of
 from catalog.best.withdrawing import restore_places
 from catalog.choosing import Ratios
 from catalog.models import Best, Measurement
-from tuning.models import Exploration, Revalidated, Revalidation, State, Trial, Verdict
+from tuning.models import Exploration, Revalidated, Revalidation, RevalidationVerdict, State, Trial
 from tuning.queue.rounds import ask_for_round
 from tuning.routes.base import Candidate
 
@@ -24,7 +24,9 @@ _MOST = 500
 
 def held_candidates(row: Exploration, route: str) -> Iterator[Candidate]:
     """What a round must measure again, before what the route itself offers: tuned ones are not among that."""
-    waiting = row.revalidated.filter(route=route, verdict=Verdict.WAITING).select_related("implementation")
+    waiting = row.revalidated.filter(route=route, verdict=RevalidationVerdict.WAITING).select_related(
+        "implementation"
+    )
     for one in waiting:
         if one.implementation is not None and one.implementation.revoked_at is None:
             yield Candidate(route, one.implementation.candidate, one.implementation.label)
@@ -40,7 +42,9 @@ def settle() -> int:
     open_ones = list(Revalidation.objects.filter(finished_at=None).select_related("after", "target"))
     settled = 0
     for row in open_ones:
-        waiting = row.bests.filter(verdict=Verdict.WAITING).select_related("exploration", "implementation")
+        waiting = row.bests.filter(verdict=RevalidationVerdict.WAITING).select_related(
+            "exploration", "implementation"
+        )
         ended = waiting.filter(exploration__state__in=ENDED)
         for one in ended[:_MOST]:
             settled += _settle(row, one)
@@ -53,10 +57,10 @@ def _settle(row: Revalidation, one: Revalidated) -> bool:
     exploration = one.exploration
     if exploration.state in (State.DISCARDED, State.DEAD):
         ends = f"Its exploration is {exploration.state}: served as it was, and not measured again."
-        return _judge(one, Verdict.FAILED, None, ends)
+        return _judge(one, RevalidationVerdict.FAILED, None, ends)
     if exploration.pending_routes:
         return False  # its round has not begun
-    place = Place.of(exploration)
+    place = ScopedPlace.of(exploration)
     if not _is_new(row, one, place):
         trials = Trial.objects.filter(
             exploration=exploration, route=one.route, created_at__gt=row.asked_at
@@ -70,13 +74,13 @@ def _settle(row: Revalidation, one: Revalidated) -> bool:
         detail = f"{said.status}: {said.detail or said.label}" if said else "it was not measured"
         restore_places([place], {one.route}, f"{one.route} failed under {row.after}: {detail}"[:250])
         if not _is_new(row, one, place):
-            return _judge(one, Verdict.FAILED, None, detail)
+            return _judge(one, RevalidationVerdict.FAILED, None, detail)
     best = Best.objects.select_related("implementation", "measurement").get(**place.key, route=one.route)
     verdict = _verdict(row, one, best)
     return _judge(one, verdict, best.ratio_to_default, best.label)
 
 
-def _is_new(row: Revalidation, one: Revalidated, place: Place) -> bool:
+def _is_new(row: Revalidation, one: Revalidated, place: ScopedPlace) -> bool:
     """Whether the route's best there rests on evidence of the new environment."""
     best = Best.objects.filter(**place.key, route=one.route).select_related("implementation", "measurement")
     found = best.first()
@@ -88,7 +92,7 @@ def _is_new(row: Revalidation, one: Revalidated, place: Place) -> bool:
     return found.measurement.default_environment_id == row.after_id
 
 
-def _verdict(row: Revalidation, one: Revalidated, best: Best) -> Verdict:
+def _verdict(row: Revalidation, one: Revalidated, best: Best) -> RevalidationVerdict:
     before = Ratios(one.ratio_before, one.ratio_low_before, one.ratio_high_before)
     after = ratios_of(best)
     old = (
@@ -101,8 +105,8 @@ def _verdict(row: Revalidation, one: Revalidated, best: Best) -> Verdict:
         after = _in_times(old, best.measurement)
         before = Ratios(1.0, 1.0, 1.0)
     if choosing.beats(after, before):
-        return Verdict.BETTER
-    return Verdict.WORSE if choosing.beats(before, after) else Verdict.SAME
+        return RevalidationVerdict.BETTER
+    return RevalidationVerdict.WORSE if choosing.beats(before, after) else RevalidationVerdict.SAME
 
 
 def _in_times(old: Measurement, new: Measurement) -> Ratios:
@@ -111,9 +115,9 @@ def _in_times(old: Measurement, new: Measurement) -> Ratios:
     return Ratios(ratio, ratio / noise, ratio * noise)
 
 
-def _judge(one: Revalidated, verdict: Verdict, ratio: float | None, detail: str) -> bool:
+def _judge(one: Revalidated, verdict: RevalidationVerdict, ratio: float | None, detail: str) -> bool:
     return (
-        Revalidated.objects.filter(pk=one.pk, verdict=Verdict.WAITING).update(
+        Revalidated.objects.filter(pk=one.pk, verdict=RevalidationVerdict.WAITING).update(
             verdict=verdict, ratio_after=ratio, detail=detail[:500]
         )
         == 1
@@ -125,7 +129,7 @@ def _why(row: Revalidation) -> str:
 
 
 @dataclass(frozen=True)
-class Report:
+class RevalidationReport:
     """What came of one re-validation so far. ``rows``: regressions and failures first."""
 
     total: int
@@ -145,7 +149,7 @@ class Report:
         return ", ".join(parts)
 
 
-def report(row: Revalidation, limit: int = 50, scopes: Collection[str] | None = None) -> Report:
+def report(row: Revalidation, limit: int = 50, scopes: Collection[str] | None = None) -> RevalidationReport:
     """Counts, and the bests that matter most to who declared: failed, then by what they lost.
 
     ``scopes``: only what these may see; None: everything.
@@ -153,14 +157,16 @@ def report(row: Revalidation, limit: int = 50, scopes: Collection[str] | None = 
     return reports({row.pk: limit}, scopes)[row.pk]
 
 
-def reports(limits: Mapping[int, int], scopes: Collection[str] | None = None) -> dict[int, Report]:
+def reports(
+    limits: Mapping[int, int], scopes: Collection[str] | None = None
+) -> dict[int, RevalidationReport]:
     """Re-validations' reports in two statements; ``limits``: how many bests of each."""
     bests = Revalidated.objects.filter(revalidation__in=limits)
     if scopes is not None:
         bests = bests.filter(exploration__scope__in=scopes)
-    counts: dict[int, Counter[Verdict]] = {number: Counter() for number in limits}
+    counts: dict[int, Counter[RevalidationVerdict]] = {number: Counter() for number in limits}
     for number, verdict, n in bests.values_list("revalidation", "verdict").annotate(n=Count("pk")).order_by():
-        counts[number][Verdict(verdict)] = n
+        counts[number][RevalidationVerdict(verdict)] = n
     rows: dict[int, list[Revalidated]] = {number: [] for number in limits}
     if any(limit and counts[number] for number, limit in limits.items()):
         for one in _gravest(bests, limits):
@@ -187,16 +193,16 @@ def _gravest(bests: QuerySet[Revalidated], limits: Mapping[int, int]) -> QuerySe
     )
 
 
-def _report(count: Counter[Verdict], rows: tuple[Revalidated, ...]) -> Report:
+def _report(count: Counter[RevalidationVerdict], rows: tuple[Revalidated, ...]) -> RevalidationReport:
     total = count.total()
-    return Report(
+    return RevalidationReport(
         total=total,
-        waiting=count[Verdict.WAITING],
-        measured=total - count[Verdict.WAITING] - count[Verdict.RESTORED],
-        restored=count[Verdict.RESTORED],
-        better=count[Verdict.BETTER],
-        worse=count[Verdict.WORSE],
-        failed=count[Verdict.FAILED],
+        waiting=count[RevalidationVerdict.WAITING],
+        measured=total - count[RevalidationVerdict.WAITING] - count[RevalidationVerdict.RESTORED],
+        restored=count[RevalidationVerdict.RESTORED],
+        better=count[RevalidationVerdict.BETTER],
+        worse=count[RevalidationVerdict.WORSE],
+        failed=count[RevalidationVerdict.FAILED],
         rows=rows,
     )
 
@@ -206,12 +212,12 @@ _GRAVEST_FIRST = Case(
         When(verdict=verdict, then=number)
         for number, verdict in enumerate(
             (
-                Verdict.FAILED,
-                Verdict.WORSE,
-                Verdict.WAITING,
-                Verdict.SAME,
-                Verdict.RESTORED,
-                Verdict.BETTER,
+                RevalidationVerdict.FAILED,
+                RevalidationVerdict.WORSE,
+                RevalidationVerdict.WAITING,
+                RevalidationVerdict.SAME,
+                RevalidationVerdict.RESTORED,
+                RevalidationVerdict.BETTER,
             )
         )
     ),

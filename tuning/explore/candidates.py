@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tuning.conf import conf
 from tuning.environments.revalidation import held_candidates
 from tuning.explore.records import known_candidates
-from tuning.explore.shop import Attempt, Slice, Stopping
+from tuning.explore.shop import Slice, Stopping, Tried
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Stage, Trial
 from tuning.queue import claims
@@ -55,7 +55,7 @@ def candidates_of(work: Slice, route: Route) -> Iterator[Candidate]:
         raise
     except Exception as error:
         logger.exception("Route %s broke while naming candidates.", route.name)
-        work.keep(Attempt(route, None), Outcome(Status.BUILD_FAILED, f"It named no candidates: {error!r}"))
+        work.keep(Tried(route, None), Outcome(Status.BUILD_FAILED, f"It named no candidates: {error!r}"))
 
 
 def make_room(work: Slice) -> None:

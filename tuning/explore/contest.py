@@ -26,12 +26,12 @@ from tuning.explore.results import (
     winner_of,
     would_win,
 )
-from tuning.explore.shop import Attempt, Slice
+from tuning.explore.shop import Slice, Tried
 from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Stage, State
 from tuning.queue.decide import tuning_slices
-from tuning.routes.base import Artifact, Route, Tunable
+from tuning.routes.base import BuiltArtifact, Route, Tunable
 
 BUILT_TOGETHER = 8
 """Candidates that are built before the first of them is measured: routes build side by side."""
@@ -50,7 +50,7 @@ def contest(work: Slice) -> dict[str, Any]:
     built = work.build(default_route, default)
     if isinstance(built, Outcome):
         raise NothingWorked(f"The default could not be built again: {built.status} ({built.detail})")
-    default_digest = Attempt(default_route, default).digest
+    default_digest = Tried(default_route, default).digest
     work.doing("contest: setting up", steps_total=len(work.contested))
     with work.bench(built) as bench:
         if not bench.default.ok:
@@ -71,15 +71,15 @@ def contest(work: Slice) -> dict[str, Any]:
     return {**all_steps, "stage": Stage.TUNE, "max_tuning_slices": slices, "error": "", **next_slice(work)}
 
 
-def _untried(work: Slice, routes: Sequence[Route], default_digest: str) -> Iterator[Attempt]:
+def _untried(work: Slice, routes: Sequence[Route], default_digest: str) -> Iterator[Tried]:
     """What these routes offer and this round has not tried yet, the routes taking turns."""
     offers = []
     for route in routes:
         if reason := work.supports(route):
-            if Attempt(route, None).digest not in work.tried:
+            if Tried(route, None).digest not in work.tried:
                 work.keep_absent(route, reason)
             continue
-        offers.append(map(partial(Attempt, route), candidates_of(work, route)))
+        offers.append(map(partial(Tried, route), candidates_of(work, route)))
     known = work.tried | {default_digest}
     for turn in zip_longest(*offers):
         for attempt in turn:
@@ -88,14 +88,14 @@ def _untried(work: Slice, routes: Sequence[Route], default_digest: str) -> Itera
                 yield attempt
 
 
-def try_candidates(work: Slice, bench: Bench, attempts: Iterable[Attempt], default_digest: str) -> None:
+def try_candidates(work: Slice, bench: Bench, attempts: Iterable[Tried], default_digest: str) -> None:
     """Try the candidates of one method. Whichever came out best is timed again, at length, before it may win.
 
     What fails is kept, what is not ahead of who is served is published at once. Of those ahead the best run
     in turns with him, until none is left that is ahead of who is served then; the others lead their routes
     at most. Where room must be made before, what was ahead is tried again later.
     """
-    ahead: list[tuple[Attempt, Outcome, Artifact]] = []
+    ahead: list[tuple[Tried, Outcome, BuiltArtifact]] = []
     for attempt, built in _built(work, attempts):
         make_room(work)
         work.doing(attempt.name)
@@ -117,7 +117,7 @@ def try_candidates(work: Slice, bench: Bench, attempts: Iterable[Attempt], defau
         publish_trial(work.tried_with(attempt, outcome, artifact), "contest", may_lead=not wins)
 
 
-def _built(work: Slice, attempts: Iterable[Attempt]) -> Iterator[tuple[Attempt, Artifact | Outcome]]:
+def _built(work: Slice, attempts: Iterable[Tried]) -> Iterator[tuple[Tried, BuiltArtifact | Outcome]]:
     """Attempts with what their builds came to, a few builds ahead of the measurements."""
     remaining = iter(attempts)
     while batch := list(islice(remaining, BUILT_TOGETHER)):
@@ -129,8 +129,8 @@ def _built(work: Slice, attempts: Iterable[Attempt]) -> Iterator[tuple[Attempt, 
 
 
 def _measure(
-    work: Slice, bench: Bench, attempt: Attempt, built: Artifact | Outcome
-) -> tuple[Outcome, Artifact | None]:
+    work: Slice, bench: Bench, attempt: Tried, built: BuiltArtifact | Outcome
+) -> tuple[Outcome, BuiltArtifact | None]:
     if isinstance(built, Outcome):
         attempt.took_s = built.build_s
         return built, None
@@ -141,7 +141,7 @@ def _measure(
     return outcome, built
 
 
-def _confirm(work: Slice, bench: Bench, attempt: Attempt, artifact: Artifact, default_digest: str) -> None:
+def _confirm(work: Slice, bench: Bench, attempt: Tried, artifact: BuiltArtifact, default_digest: str) -> None:
     """Once more, on fresh inputs and samples, in turns with who is served: luck must not win."""
     work.doing(f"{attempt.name}: confirming")
     began, winner, held = time.monotonic(), winner_of(work.row), None

@@ -13,10 +13,10 @@ from tuning.explore.results import (
     publish_trial,
     usable,
 )
-from tuning.explore.shop import Attempt, Slice
+from tuning.explore.shop import Slice, Tried
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Stage, State
-from tuning.routes.base import Artifact, Candidate, Route
+from tuning.routes.base import BuiltArtifact, Candidate, Route
 
 MAY_PASS = (Status.LOAD_FAILED, Status.CRASHED, Status.TIMED_OUT, Status.NOISY)
 """What befalls a default by accident too: it gets a second chance at once."""
@@ -27,13 +27,13 @@ def first(work: Slice) -> dict[str, Any]:
     failures: list[str] = []
     reasons: list[str] = []
     for route, candidate in _default_choices(work, reasons):
-        attempt = Attempt(route, candidate)
+        attempt = Tried(route, candidate)
         work.doing(f"{attempt.name}: checking and timing", steps_done=0, steps_total=1)
         outcome, artifact = _try_default(work, attempt)
         if outcome.status in MAY_PASS:
             # Another default would make every ratio another: not for a mishap.
             work.keep(attempt, outcome)
-            attempt = Attempt(route, candidate)
+            attempt = Tried(route, candidate)
             outcome, artifact = _try_default(work, attempt)
         if outcome.ok and artifact is not None:
             publish_trial(work.tried_with(attempt, outcome, artifact), "default")
@@ -46,7 +46,7 @@ def first(work: Slice) -> dict[str, Any]:
     return {"state": State.UNSUPPORTED, "reason": reason[:500], "finished_at": Now()}
 
 
-def _try_default(work: Slice, attempt: Attempt) -> tuple[Outcome, Artifact | None]:
+def _try_default(work: Slice, attempt: Tried) -> tuple[Outcome, BuiltArtifact | None]:
     assert attempt.candidate is not None
     built = work.build(attempt.route, attempt.candidate)
     attempt.build_s = time.monotonic() - attempt.began

@@ -11,7 +11,7 @@ from tuning.conf import conf
 from tuning.explore.results import winner_of
 from tuning.explore.shop import Slice
 from tuning.explore.tuning_slices import about_next, estimator
-from tuning.explore.worth import About, Expectation, hopeless_but_tried, not_worth, worth_us
+from tuning.explore.worth import Expectation, SliceTraits, hopeless_but_tried, not_worth, worth_us
 from tuning.models import Stage, State
 from tuning.routes.base import Route, Tunable
 
@@ -19,11 +19,11 @@ BUILDS_S = 5.0  # what building and measuring them adds to a slice's search, rou
 
 
 @dataclass(frozen=True)
-class Plan:
+class SlicePlan:
     """The next slice: by which route, and what is expected of it."""
 
     route: Route
-    about: About
+    about: SliceTraits
     expected: Expectation
     best_us: float
     calls: float
@@ -52,7 +52,7 @@ def next_slice(work: Slice, slices: int = 0) -> dict[str, Any]:
     return {"state": State.QUEUED, "worth": plan.worth, **expected}
 
 
-def plan_next(work: Slice) -> Plan | None:
+def plan_next(work: Slice) -> SlicePlan | None:
     """The slice from which most is expected, of all routes that can tune it here; None where none can."""
     routes = [route for route in work.shop.routes if isinstance(route, Tunable) and not work.supports(route)]
     best = winner_of(work.row)
@@ -62,5 +62,5 @@ def plan_next(work: Slice) -> Plan | None:
     plans = []
     for route in routes:
         about = about_next(work.row, route.name, best.median_us)
-        plans.append(Plan(route, about, learnt.expect(about), best.median_us, work.row.calls))
+        plans.append(SlicePlan(route, about, learnt.expect(about), best.median_us, work.row.calls))
     return max(plans, key=lambda plan: plan.expected.gain)

@@ -14,10 +14,10 @@ from pathlib import Path
 from catalog.models import SHARED
 from opatlas.identity import Operator
 from opatlas.identity.operator import canonical_json
-from tuning.explore.shop import Attempt, Slice
+from tuning.explore.shop import Slice, Tried
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import TuningRecord
-from tuning.routes.base import Candidate, Learning, Record, Route
+from tuning.routes.base import Candidate, Learning, Route, SearchRecord
 from tuning.routes.likeness import distance, family_of, features_of, sizes_of
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ FURTHEST = 8.0  # in doublings (``likeness.distance``): beyond, little is alike 
 _LOOKED_AT = 5_000  # rows of a family
 
 
-def keep_records(work: Slice, route: Route, found: list[Record]) -> int:
+def keep_records(work: Slice, route: Route, found: list[SearchRecord]) -> int:
     """Keep the best of what a slice has learnt; returns how many rows there are. Raises StaleLease."""
     if not isinstance(route, Learning) or work.row.scope != SHARED:
         return 0
@@ -66,7 +66,7 @@ def keep_records(work: Slice, route: Route, found: list[Record]) -> int:
     return len(best)
 
 
-def own_records(work: Slice, route: Learning) -> list[Record]:
+def own_records(work: Slice, route: Learning) -> list[SearchRecord]:
     """What is known of this very operator, on this target and in this setting; the best first."""
     rows = TuningRecord.objects.filter(
         operator_id=work.row.operator_id,
@@ -75,10 +75,10 @@ def own_records(work: Slice, route: Learning) -> list[Record]:
         route=route.name,
         version=route.record_version()[:80],
     ).order_by("time_us", "pk")
-    return [Record(row.record, row.time_us) for row in rows[:KEPT]]
+    return [SearchRecord(row.record, row.time_us) for row in rows[:KEPT]]
 
 
-def neighbours_records(work: Slice, route: Learning, of_each: int = OF_NEIGHBOUR) -> list[Record]:
+def neighbours_records(work: Slice, route: Learning, of_each: int = OF_NEIGHBOUR) -> list[SearchRecord]:
     """The best records of the nearest operators of the same family, the nearest first.
 
     The same operator in another setting (threads, cold cache) is a neighbour too.
@@ -98,11 +98,13 @@ def neighbours_records(work: Slice, route: Learning, of_each: int = OF_NEIGHBOUR
         if (operator, setting) != me and (operator, setting) not in far:
             far[operator, setting] = distance(here, features)
     nearest = sorted((reach, key) for key, reach in far.items() if reach <= FURTHEST)[:NEIGHBOURS]
-    found: list[Record] = []
+    found: list[SearchRecord] = []
     for _, (operator, setting) in nearest:
         best = rows.filter(operator_id=operator, setting_id=setting).select_related("operator")
         for row in best.order_by("time_us", "pk")[:of_each]:
-            found.append(Record(row.record, row.time_us, sizes_of(Operator.from_json(row.operator.graph))))
+            found.append(
+                SearchRecord(row.record, row.time_us, sizes_of(Operator.from_json(row.operator.graph)))
+            )
     return found
 
 
@@ -117,7 +119,7 @@ def known_candidates(work: Slice, route: Route) -> Iterator[Candidate]:
     folder = work.workdir / f"transfer-{route.name}"
     found = work.shop.laboratory.transfer(route, work.operator, work.setting, records, folder)
     if isinstance(found, Outcome):
-        attempt = Attempt(route, Candidate(route.name, {"transfer": len(records)}, "transfer"))
+        attempt = Tried(route, Candidate(route.name, {"transfer": len(records)}, "transfer"))
         if attempt.digest not in work.tried:
             detail = f"Fitting known schedules: {found.detail}"
             work.keep(attempt, Outcome(Status(found.status), detail, log_tail=found.log_tail))

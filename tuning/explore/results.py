@@ -28,14 +28,14 @@ from tuning.explore.signing import signing_key
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Exploration, Trial
 from tuning.queue.claims import Claim
-from tuning.routes.base import Artifact, Candidate, Route
+from tuning.routes.base import BuiltArtifact, Candidate, Route
 
 WRONG = (Status.WRONG_RESULT, Status.NOT_FINITE, Status.WROTE_INPUT, Status.CHEATED)
 """What no accident explains: the candidate itself is not fit to be served."""
 
 
 @dataclass(frozen=True)
-class Tried:
+class Judged:
     """One candidate that was tried: what it was, what came of it, and under which claim."""
 
     claim: Claim
@@ -46,11 +46,11 @@ class Tried:
     outcome: Outcome
     started_at: datetime
     took_s: float
-    artifact: Artifact | None = None
+    artifact: BuiltArtifact | None = None
     default: Route | None = None  # whose candidate its ratio is taken against; None: its own route's
 
 
-def keep_trial(tried: Tried) -> Trial:
+def keep_trial(tried: Judged) -> Trial:
     """Keep what came of a candidate that is not published. Raises StaleLease when the claim was lost.
 
     What has been served and is found to be wrong in its own environment is served no longer. A mishap
@@ -75,7 +75,7 @@ def keep_trial(tried: Tried) -> Trial:
 
 
 def publish_trial(
-    tried: Tried, purpose: str, incumbent: Best | None = None, *, may_lead: bool = True
+    tried: Judged, purpose: str, incumbent: Best | None = None, *, may_lead: bool = True
 ) -> Published | None:
     """Publish a verified candidate and keep its trial, in one transaction under the claim's fence.
 
@@ -238,12 +238,12 @@ def might_win(outcome: Outcome, winner: Best | None) -> bool:
     return outcome.timing.ratio_to_default > winner.ratio_to_default * (1 + MARGIN)
 
 
-def artifact_from_catalogue(row: ArtifactRow, folder: Path) -> Artifact:
+def artifact_from_catalogue(row: ArtifactRow, folder: Path) -> BuiltArtifact:
     """A published artifact, its files copied from the store into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, path in artifact_files(row).items():
         shutil.copyfile(path, folder / name)
-    return Artifact(Manifest.from_json(row.manifest), folder)
+    return BuiltArtifact(Manifest.from_json(row.manifest), folder)
 
 
 def candidate_digest(route: str, parameters: Mapping[str, Any]) -> str:
@@ -251,7 +251,7 @@ def candidate_digest(route: str, parameters: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_json([route, dict(parameters)])).hexdigest()
 
 
-def _insert_trial(tried: Tried, published: Published | None, environment: Environment) -> Trial:
+def _insert_trial(tried: Judged, published: Published | None, environment: Environment) -> Trial:
     outcome, timing = tried.outcome, tried.outcome.timing
     return Trial.objects.create(
         exploration=tried.row,

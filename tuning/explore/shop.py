@@ -17,13 +17,13 @@ from django.utils import timezone
 from opatlas.identity import Operator, Setting, Target
 from tuning.conf import conf
 from tuning.explore.knowledge import taught
-from tuning.explore.results import Tried, candidate_digest, keep_trial
+from tuning.explore.results import Judged, candidate_digest, keep_trial
 from tuning.measure.laboratory import SUBMITTED, Bench, Laboratory, Limits
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Exploration, Stage, Trial
-from tuning.queue.claims import EVERYTHING, Claim, Held
+from tuning.queue.claims import EVERYTHING, Claim, Leased
 from tuning.queue.rounds import routes_of
-from tuning.routes.base import Artifact, Candidate, No, Route
+from tuning.routes.base import BuiltArtifact, Candidate, No, Route
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Shop:
     target: Target
     home: Path  # scratch and tuning state lie below it
     worker: str
-    check: Callable[[Held], None]
+    check: Callable[[Leased], None]
     reach: Callable[[], Q] = lambda: EVERYTHING  # what this worker may claim
 
     @property
@@ -127,7 +127,7 @@ class Slice:
         answer = route.supports(self.operator, self.setting)
         return answer.reason if isinstance(answer, No) else ""
 
-    def build(self, route: Route, candidate: Candidate) -> Artifact | Outcome:
+    def build(self, route: Route, candidate: Candidate) -> BuiltArtifact | Outcome:
         self._builds += 1
         folder = self.workdir / f"{self._builds:03d}"
         folder.mkdir()
@@ -135,7 +135,7 @@ class Slice:
             route, self.operator, self.setting, candidate, folder, self.shop.limits
         )
 
-    def build_all(self, candidates: Sequence[tuple[Route, Candidate]]) -> list[Artifact | Outcome]:
+    def build_all(self, candidates: Sequence[tuple[Route, Candidate]]) -> list[BuiltArtifact | Outcome]:
         """Build several side by side, in their order; a worker's memory and cores bound how many."""
         jobs = []
         for route, candidate in candidates:
@@ -146,16 +146,16 @@ class Slice:
         return self.shop.laboratory.build_all(self.operator, self.setting, jobs, self.shop.limits)
 
     @contextmanager
-    def bench(self, default: Artifact) -> Iterator[Bench]:
+    def bench(self, default: BuiltArtifact) -> Iterator[Bench]:
         with self.shop.laboratory.bench(self.operator, self.setting, default) as bench:
             yield bench
 
-    def tried_with(self, attempt: Attempt, outcome: Outcome, artifact: Artifact | None = None) -> Tried:
+    def tried_with(self, attempt: Tried, outcome: Outcome, artifact: BuiltArtifact | None = None) -> Judged:
         """The record of an attempt. Raises when the worker stops: what that kills is nobody's failure."""
         self.shop.check(self.claim)
         if outcome.build_s is None and artifact is not None:
             outcome = replace(outcome, build_s=attempt.build_s)
-        return Tried(
+        return Judged(
             claim=self.claim,
             row=self.row,
             worker=self.shop.worker,
@@ -168,17 +168,17 @@ class Slice:
             artifact=artifact,
         )
 
-    def keep(self, attempt: Attempt, outcome: Outcome) -> None:
+    def keep(self, attempt: Tried, outcome: Outcome) -> None:
         """Keep a candidate that came to nothing."""
         keep_trial(self.tried_with(attempt, outcome))
 
     def keep_absent(self, route: Route, reason: str) -> None:
         """Keep that a route has nothing for this operator."""
-        self.keep(Attempt(route, None), Outcome(Status.UNSUPPORTED, reason))
+        self.keep(Tried(route, None), Outcome(Status.UNSUPPORTED, reason))
 
 
 @dataclass
-class Attempt:
+class Tried:
     """A candidate being tried, and since when."""
 
     route: Route

@@ -17,10 +17,10 @@ from catalog.models import Best
 from tuning.conf import conf
 from tuning.explore.candidates import NothingWorked, default_of
 from tuning.explore.contest import try_candidates
-from tuning.explore.plan import Plan, next_slice, plan_next
+from tuning.explore.plan import SlicePlan, next_slice, plan_next
 from tuning.explore.records import keep_records, seed
 from tuning.explore.results import winner_of
-from tuning.explore.shop import Attempt, Slice
+from tuning.explore.shop import Slice, Tried
 from tuning.explore.tuning_slices import gained
 from tuning.measure.outcome import Outcome
 from tuning.models import State, TuningSlice
@@ -45,7 +45,7 @@ def tune(work: Slice) -> dict[str, Any]:
         keep_records(work, route, list(route.learnt(folder)))
     if isinstance(found, Outcome):
         work.keep(
-            Attempt(route, Candidate(route.name, {"slice": work.row.tuning_slices}, "search"), began=began),
+            Tried(route, Candidate(route.name, {"slice": work.row.tuning_slices}, "search"), began=began),
             found,
         )
     else:
@@ -65,7 +65,7 @@ def state_folder(work: Slice, route: Route) -> Path:
     return folder
 
 
-def _keep_slice(work: Slice, plan: Plan, before: Best | None, seconds: float) -> None:
+def _keep_slice(work: Slice, plan: SlicePlan, before: Best | None, seconds: float) -> None:
     after = winner_of(work.row)
     with work.claim.writing():
         TuningSlice.objects.create(
@@ -88,7 +88,7 @@ def _done(work: Slice, reason: str, slices: int | None = None) -> dict[str, Any]
 
 
 def _measure(work: Slice, route: Route, found: list[Candidate]) -> None:
-    attempts = [Attempt(route, candidate) for candidate in found]
+    attempts = [Tried(route, candidate) for candidate in found]
     new = [attempt for attempt in attempts if attempt.digest not in work.tried][:MOST_MEASURED]
     if not new:
         return
@@ -99,4 +99,4 @@ def _measure(work: Slice, route: Route, found: list[Candidate]) -> None:
     with work.bench(built) as bench:
         if not bench.default.ok:
             raise NothingWorked(f"The default failed: {bench.default.status} ({bench.default.detail})")
-        try_candidates(work, bench, new, Attempt(default_route, default).digest)
+        try_candidates(work, bench, new, Tried(default_route, default).digest)

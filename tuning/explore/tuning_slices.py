@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from django.db.models import QuerySet
 
 from catalog.models import Best, Measurement
-from tuning.explore.worth import About, Accuracy, Estimator, Past, accuracy, family_of_slice, room_of
+from tuning.explore.worth import (
+    Accuracy,
+    DoneSlice,
+    Estimator,
+    SliceTraits,
+    accuracy,
+    family_of_slice,
+    room_of,
+)
 from tuning.models import Exploration, TuningSlice
 
 _LEARNT_FROM = 2_000  # slices: the latest
@@ -29,16 +37,18 @@ def estimator() -> Estimator:
         number = counted[exploration, route]
         counted[exploration, route] += 1
         room = room_of(before_us, flops, moved, _threads(setting)) if before_us else 1.0
-        history.append(Past(About(exploration, route, op_type, family, number, room), gained))
+        history.append(DoneSlice(SliceTraits(exploration, route, op_type, family, number, room), gained))
     return Estimator(history)
 
 
-def about_next(row: Exploration, route: str, best_us: float) -> About:
+def about_next(row: Exploration, route: str, best_us: float) -> SliceTraits:
     """The next slice of a route on an exploration (operator and setting loaded)."""
     done = TuningSlice.objects.filter(exploration=row, route=route).count()
     operator = row.operator
     room = room_of(best_us, operator.flops, operator.bytes_moved, _threads(row.setting.description))
-    return About(row.pk, route, operator.op_type, family_of_slice(operator.op_type, best_us), done, room)
+    return SliceTraits(
+        row.pk, route, operator.op_type, family_of_slice(operator.op_type, best_us), done, room
+    )
 
 
 def gained(before: Best | None, after: Best | None) -> float:

@@ -31,7 +31,7 @@ _LEAST_ROOM = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class SliceTraits:
     """A slice, as far as its gain depends on it."""
 
     exploration: int
@@ -43,10 +43,10 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class DoneSlice:
     """A slice that was done."""
 
-    about: About
+    about: SliceTraits
     gained: float
 
 
@@ -79,13 +79,13 @@ def room_of(time_us: float, flops: float, bytes_moved: float, threads: int) -> f
 class Estimator:
     """Expectations from a history of slices."""
 
-    def __init__(self, history: Iterable[Past]) -> None:
+    def __init__(self, history: Iterable[DoneSlice]) -> None:
         self.history = tuple(history)
         self.decay = _fitted_decay(self.history)
 
-    def expect(self, about: About) -> Expectation:
+    def expect(self, about: SliceTraits) -> Expectation:
         level, told = PRIOR_GAIN, "nothing yet"
-        chosen: Sequence[Past] = self.history
+        chosen: Sequence[DoneSlice] = self.history
         for (name, same), draw in zip(_steps(about), DRAW, strict=True):
             chosen = [past for past in chosen if same(past.about)]
             if chosen:
@@ -163,7 +163,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
     return ranks
 
 
-def _steps(about: About) -> tuple[tuple[str, Callable[[About], bool]], ...]:
+def _steps(about: SliceTraits) -> tuple[tuple[str, Callable[[SliceTraits], bool]], ...]:
     """From the general to the particular: a name, and whether a past slice belongs."""
     return (
         ("any kind", lambda past: True),
@@ -174,18 +174,18 @@ def _steps(about: About) -> tuple[tuple[str, Callable[[About], bool]], ...]:
     )
 
 
-def _weight(about: About, decay: float) -> float:
+def _weight(about: SliceTraits, decay: float) -> float:
     return about.room * decay**about.number
 
 
-def _level(chosen: Sequence[Past], decay: float, above: float, draw: float) -> float:
+def _level(chosen: Sequence[DoneSlice], decay: float, above: float, draw: float) -> float:
     """Least squares of gained = level × weight, with ``draw`` slices' worth of the step above."""
     weights = [_weight(past.about, decay) for past in chosen]
     met = sum(weight * past.gained for weight, past in zip(weights, chosen, strict=True))
     return (met + draw * above) / (sum(weight**2 for weight in weights) + draw)
 
 
-def _fitted_decay(history: Sequence[Past]) -> float:
+def _fitted_decay(history: Sequence[DoneSlice]) -> float:
     """The decay that explains the history best, drawn towards the prior."""
     scale = sum(past.gained**2 for past in history) / len(history) if history else 0.0
     if scale == 0:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tuning.graph.aten import CannotMap, Record, Tensor
+from tuning.graph.aten import CallRecord, CannotMap, TensorArgument
 from tuning.graph.aten.record import dense_strides
 from tuning.graph.aten.registry import MISFITS
 
 
-def to_aten(record: Record) -> Record:
+def to_aten(record: CallRecord) -> CallRecord:
     """The aten call that a benchmark record stands for. Raises :class:`CannotMap` with the reason."""
     suite, _, name = record.op.partition(".")
     make = _kernelbench if suite == "kernelbench" else _MAKERS.get(record.op)
@@ -23,24 +23,26 @@ def to_aten(record: Record) -> Record:
         raise CannotMap(f"{suite}: {name} has arguments that do not fit ({type(error).__name__})") from None
 
 
-def _tensor(record: Record, index: int) -> Tensor:
+def _tensor(record: CallRecord, index: int) -> TensorArgument:
     if index >= len(record.inputs) or record.inputs[index] is None:
         raise CannotMap(f"{record.op} lacks its input {index}")
     return record.inputs[index]  # type: ignore[return-value]
 
 
-def _aten(record: Record, op: str, attrs: Mapping[str, Any], **inputs: Tensor | None) -> Record:
+def _aten(
+    record: CallRecord, op: str, attrs: Mapping[str, Any], **inputs: TensorArgument | None
+) -> CallRecord:
     named = tuple(replace(tensor, name=name) for name, tensor in inputs.items() if tensor is not None)
     return replace(record, op=f"aten.{op}", attrs=dict(attrs), inputs=named)
 
 
-def _gemm(record: Record) -> Record:
+def _gemm(record: CallRecord) -> CallRecord:
     """A product of two matrices; a transposed one is its storage read with swapped strides."""
     a, b = (_turned(_tensor(record, i), record.attrs.get(flag)) for i, flag in enumerate(("a_t", "b_t")))
     return _aten(record, "mm.default", {}, self=a, mat2=b)
 
 
-def _turned(tensor: Tensor, turn: Any) -> Tensor:
+def _turned(tensor: TensorArgument, turn: Any) -> TensorArgument:
     """Lists name the shape as stored; the product reads a transposed matrix the other way round."""
     if not turn:
         return tensor
@@ -48,13 +50,13 @@ def _turned(tensor: Tensor, turn: Any) -> Tensor:
     return replace(tensor, shape=(columns, rows), strides=(1, columns))
 
 
-def _conv(record: Record) -> Record:
+def _conv(record: CallRecord) -> CallRecord:
     names = {"stride": "stride", "padding": "padding", "dilation": "dilation", "groups": "groups"}
     attrs = {name: record.attrs[name] for name in names if name in record.attrs}
     return _aten(record, "conv2d.default", attrs, input=_tensor(record, 0), weight=_tensor(record, 1))
 
 
-def _permuted(tensor: Tensor, order: Sequence[int]) -> Tensor:
+def _permuted(tensor: TensorArgument, order: Sequence[int]) -> TensorArgument:
     """The same storage with its dimensions named in another order: NHWC as NCHW with strides."""
     shape = tuple(int(dim) for dim in tensor.shape)
     steps = dense_strides(shape)
@@ -63,7 +65,7 @@ def _permuted(tensor: Tensor, order: Sequence[int]) -> Tensor:
     return replace(tensor, shape=turned, strides=None if strides == dense_strides(turned) else strides)
 
 
-def _channels_last(record: Record) -> Record:
+def _channels_last(record: CallRecord) -> CallRecord:
     """TVM's NHWC convolutions with HWIO weights, read as NCHW and OIHW with strides; the output is NCHW."""
     x, weight = _tensor(record, 0), _tensor(record, 1)
     rank, space = len(x.shape), len(x.shape) - 2
@@ -79,26 +81,26 @@ def _channels_last(record: Record) -> Record:
     return _aten(record, f"conv{space}d.default", attrs, input=x, weight=weight)
 
 
-def _linear(record: Record) -> Record:
+def _linear(record: CallRecord) -> CallRecord:
     """FlashInfer's product: the second matrix is stored by output row, as a linear layer's weight is."""
     return _aten(record, "linear.default", {}, input=_tensor(record, 0), weight=_tensor(record, 1))
 
 
-def _batched(record: Record) -> Record:
+def _batched(record: CallRecord) -> CallRecord:
     return _aten(record, "bmm.default", {}, self=_tensor(record, 0), mat2=_tensor(record, 1))
 
 
-def _softmax(record: Record) -> Record:
+def _softmax(record: CallRecord) -> CallRecord:
     return _aten(record, "softmax.int", {"dim": record.attrs.get("axis", -1)}, self=_tensor(record, 0))
 
 
-def _norm(record: Record) -> Record:
+def _norm(record: CallRecord) -> CallRecord:
     return _aten(
         record, "linalg_vector_norm.default", {"dim": record.attrs.get("axis")}, self=_tensor(record, 0)
     )
 
 
-_MAKERS: dict[str, Callable[[Record], Record]] = {
+_MAKERS: dict[str, Callable[[CallRecord], CallRecord]] = {
     "deepbench.gemm": _gemm,
     "deepbench.conv2d": _conv,
     "tritonbench.gemm": _gemm,
@@ -133,7 +135,7 @@ _SIMPLE: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def _kernelbench(record: Record) -> Record:
+def _kernelbench(record: CallRecord) -> CallRecord:
     """Problems that are one aten call; the others are small programs."""
     name, calls = record.op.partition(".")[2], record.attrs.get("calls", [])
     if name in _SIMPLE:
@@ -152,7 +154,7 @@ def _kernelbench(record: Record) -> Record:
     raise CannotMap(f"kernelbench: {name} is a program of several calls")
 
 
-def _layer(record: Record, layer: Mapping[str, Any]) -> Record:
+def _layer(record: CallRecord, layer: Mapping[str, Any]) -> CallRecord:
     x, kind = _tensor(record, 0), layer.get("layer")
     if kind in _POOLS:
         wanted = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
@@ -165,7 +167,7 @@ def _layer(record: Record, layer: Mapping[str, Any]) -> Record:
     raise CannotMap(f"kernelbench: a layer {kind} has no rule yet")
 
 
-def _conv_layer(record: Record, layer: Mapping[str, Any], x: Tensor) -> Record:
+def _conv_layer(record: CallRecord, layer: Mapping[str, Any], x: TensorArgument) -> CallRecord:
     kind = str(layer["layer"])
     space, turned = int(kind[-2]), "Transpose" in kind
     places = dict(zip(("in_channels", "out_channels", "kernel_size"), layer.get("args", []), strict=False))
@@ -179,6 +181,6 @@ def _conv_layer(record: Record, layer: Mapping[str, Any], x: Tensor) -> Record:
     shape = (into, out // groups, *sizes) if turned else (out, into // groups, *sizes)
     wanted = ("stride", "padding", "dilation", "groups", *(("output_padding",) if turned else ()))
     attrs = {name: given[name] for name in wanted if given.get(name) is not None}
-    weight = Tensor(x.dtype, shape, const=True)
-    bias = Tensor(x.dtype, (out,), const=True) if given.get("bias") else None
+    weight = TensorArgument(x.dtype, shape, const=True)
+    bias = TensorArgument(x.dtype, (out,), const=True) if given.get("bias") else None
     return _aten(record, _LAYERS[kind], attrs, input=x, weight=weight, bias=bias)

@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 from opatlas.errors import InvalidModel, InvalidOperator
 from opatlas.identity import Operator, canonicalise
-from tuning.graph.propagate import Step, Walk, propagate
+from tuning.graph.propagate import ComputeStep, Walk, propagate
 from tuning.graph.read import MAX_MODEL_BYTES, read_onnx
 
 MAX_SHAPING_ELEMENTS = 1024
@@ -71,7 +71,7 @@ def extract(
     return Extraction([Extracted(*row) for row in found.values()], dict(unmapped), walk.folded)
 
 
-def _operator(walk: Walk, step: Step, known: dict[bytes, Operator | str]) -> Operator | str:
+def _operator(walk: Walk, step: ComputeStep, known: dict[bytes, Operator | str]) -> Operator | str:
     """The canonical operator of one node, or the reason why there is none. Equal nodes are done once."""
     model, constants = single_node_model(walk, step.node)
     signature = model.SerializeToString(deterministic=True) + repr(constants).encode()

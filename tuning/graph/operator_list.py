@@ -12,7 +12,7 @@ import onnx
 
 from opatlas.errors import InvalidModel, InvalidOperator
 from opatlas.identity import OPSET, Operator, canonicalise, parse_operator
-from tuning.graph.aten import CannotMap, Record, map_aten, read_record
+from tuning.graph.aten import CallRecord, CannotMap, map_aten, read_record
 from tuning.graph.benchmarks import to_aten
 from tuning.graph.onnx_model import Extracted, Extraction
 
@@ -53,7 +53,7 @@ def extract_list(
 
 
 def extract_records(
-    records: Iterable[Record], *, as_float32: bool = False, const_weights: bool = False
+    records: Iterable[CallRecord], *, as_float32: bool = False, const_weights: bool = False
 ) -> Extraction:
     """Map records that were read. Raises :class:`InvalidModel` naming all dimensions that must be given."""
     found: dict[str, tuple[Operator, int, str]] = {}
@@ -80,7 +80,7 @@ def extract_records(
     return Extraction([Extracted(*row) for row in found.values()], dict(unmapped))
 
 
-def map_record(record: Record) -> Operator:
+def map_record(record: CallRecord) -> Operator:
     """The canonical operator of one record. Raises :class:`CannotMap` with the reason."""
     try:
         if record.op.startswith("onnx."):
@@ -91,7 +91,7 @@ def map_record(record: Record) -> Operator:
         raise CannotMap(f"{record.op.removesuffix('.default')}: {error}") from None
 
 
-def _map(record: Record, missing: dict[str, None]) -> Operator | str:
+def _map(record: CallRecord, missing: dict[str, None]) -> Operator | str:
     """The record's operator or the reason; symbolic dimensions matter only where the rest would map."""
     symbols = record.symbols
     if symbols:
@@ -106,7 +106,7 @@ def _map(record: Record, missing: dict[str, None]) -> Operator | str:
     return operator
 
 
-def as_inference(record: Record) -> Record:
+def as_inference(record: CallRecord) -> CallRecord:
     """The record in float32 with its parameters as constants, as inference has them."""
     return _adapted(record, as_float32=True, const_weights=True)
 
@@ -115,7 +115,7 @@ def _numbers(shape: Iterable[int | str]) -> tuple[int, ...]:
     return tuple(1 if isinstance(dim, str) else dim for dim in shape)
 
 
-def _adapted(record: Record, as_float32: bool, const_weights: bool) -> Record:
+def _adapted(record: CallRecord, as_float32: bool, const_weights: bool) -> CallRecord:
     if not (as_float32 or const_weights):
         return record
     inputs, attrs = list(record.inputs), dict(record.attrs)
@@ -129,7 +129,7 @@ def _adapted(record: Record, as_float32: bool, const_weights: bool) -> Record:
     return replace(record, inputs=tuple(inputs), attrs=attrs)
 
 
-def _onnx_document(record: Record) -> dict[str, Any]:
+def _onnx_document(record: CallRecord) -> dict[str, Any]:
     """The record in the simple form that ``parse_operator`` reads."""
     op = record.op.removeprefix("onnx.")
     inputs: list[dict[str, Any] | None] = []

@@ -54,7 +54,7 @@ _REFUSALS = (
 
 
 @dataclass(frozen=True)
-class Step:
+class ComputeStep:
     """One compute node, its inputs' types known; ``reason`` says why it cannot be an operator, if so."""
 
     node: onnx.NodeProto
@@ -73,7 +73,7 @@ class Walk:
     constants: set[str] = field(default_factory=set)
     blocked: dict[str, str] = field(default_factory=dict)
     declared: dict[str, TensorType] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ComputeStep] = field(default_factory=list)
     folded: int = 0
 
 
@@ -139,9 +139,9 @@ def _visit_node(walk: Walk, node: onnx.NodeProto) -> None:
             reason = f"random numbers ({node.op_type})"
     else:
         _use_declared(walk, node, reason)
-    walk.steps.append(Step(node, reason or ""))
+    walk.steps.append(ComputeStep(node, reason or ""))
     if node.op_type in CONTROL and (inside := _nodes_inside(node)):
-        walk.steps.append(Step(node, f"inside the body of {node.op_type}", calls=inside))
+        walk.steps.append(ComputeStep(node, f"inside the body of {node.op_type}", calls=inside))
 
 
 def _obstacle(walk: Walk, node: onnx.NodeProto) -> str | None:

@@ -12,7 +12,7 @@ from tuning.doorbell.bell import bell
 from tuning.kernels.binding import withdraw_version
 from tuning.kernels.models import KernelVersion, VersionState
 from tuning.kernels.planning import matching_explorations
-from tuning.kernels.states import NotAllowed, NotInThatState, move
+from tuning.kernels.states import KernelNotAllowed, NotInThatState, move
 from tuning.models import Exploration, Stage, State
 from tuning.queue.rounds import ask_for_round
 
@@ -87,7 +87,7 @@ def revoke(version: KernelVersion, *, user: User, reason: str) -> KernelVersion:
 
 def _check(version: KernelVersion, user: User, reason: str) -> str:
     if why_not := may_decide(user, version):
-        raise NotAllowed(why_not)
+        raise KernelNotAllowed(why_not)
     reason = " ".join(reason.split()) if isinstance(reason, str) else ""
     if not 1 <= len(reason) <= MOST_REASON or "\0" in reason:
         raise RequestError(f"Say why, in 1 to {MOST_REASON} characters.", "reason")

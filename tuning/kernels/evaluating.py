@@ -32,7 +32,7 @@ from tuning.measure.sandbox.tiers import package_root
 from tuning.models import Stage, Trial
 from tuning.queue.claims import StaleLease
 from tuning.queue.clock import DATABASE_GONE
-from tuning.routes.base import Artifact, Candidate, Route
+from tuning.routes.base import BuiltArtifact, Candidate, Route
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class _Evaluation:
         with self.shop.laboratory.bench(self.operator, self.setting, default_built) as bench:
             return self._time(bench, built)
 
-    def _time(self, bench: Bench, built: Artifact) -> dict[str, Any]:
+    def _time(self, bench: Bench, built: BuiltArtifact) -> dict[str, Any]:
         if not bench.default.ok:
             return self._found(Outcome(Status.UNSUPPORTED, f"the default fails: {bench.default.detail}"))
         self._say("checking and timing")
@@ -114,7 +114,7 @@ class _Evaluation:
         build_s = float(built.facts.get("build_s", 0.0))
         return {**self._found(outcome, best), "build_s": build_s}
 
-    def _build(self, route: Route, candidate: Candidate, name: str) -> Artifact | Outcome:
+    def _build(self, route: Route, candidate: Candidate, name: str) -> BuiltArtifact | Outcome:
         folder = self.folder / name
         folder.mkdir()
         return self.shop.laboratory.build(

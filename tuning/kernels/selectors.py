@@ -18,7 +18,7 @@ from tuning.models import Trial
 
 
 @dataclass(frozen=True)
-class Standing:
+class VersionStanding:
     """How an approved version does on one operator. ``rank`` 0 is the winner, None no best of its route."""
 
     operator: Operator
@@ -104,7 +104,7 @@ def source_diff(version: KernelVersion, sight: Sight) -> str:
     return "\n".join(lines)
 
 
-def standings(version: KernelVersion, limit: int = 100) -> list[Standing]:
+def standings(version: KernelVersion, limit: int = 100) -> list[VersionStanding]:
     """How a version does in the contests that it entered, where it wins first."""
     made = implementations_of(version).values_list("pk", flat=True)
     trials = Trial.objects.filter(route=version.route, label=version.label, exploration__scope=SHARED)
@@ -128,7 +128,7 @@ def waiting_for(user: User | AnonymousUser) -> int:
     return KernelVersion.objects.filter(~Exists(own), state=VersionState.AWAITING).count()
 
 
-def _standing(trial: Trial, mine: set[int]) -> Standing:
+def _standing(trial: Trial, mine: set[int]) -> VersionStanding:
     row = trial.exploration
     place: Mapping[str, object] = {
         "operator": row.operator_id, "target": row.target_id, "setting": row.setting_id, "scope": row.scope,
@@ -136,7 +136,7 @@ def _standing(trial: Trial, mine: set[int]) -> Standing:
     bests = {best.rank: best for best in Best.objects.filter(**place)}
     own = next((best for best in bests.values() if best.implementation_id in mine), None)
     winner = bests.get(0)
-    return Standing(
+    return VersionStanding(
         operator=row.operator,
         target=row.target,
         setting=row.setting,

@@ -2,11 +2,11 @@
 
 from tuning.kernels.deciding import approve, may_decide, reject, revoke
 from tuning.kernels.shipped import approve_all, submit_examples
-from tuning.kernels.states import NotAllowed, NotInThatState
+from tuning.kernels.states import KernelNotAllowed, NotInThatState
 from tuning.kernels.submitting import Submission, may_edit, may_submit, submit
 
 __all__ = [
-    "NotAllowed",
+    "KernelNotAllowed",
     "NotInThatState",
     "Submission",
     "approve",

@@ -25,7 +25,7 @@ class NotInThatState(RequestError):
     status = 409
 
 
-class NotAllowed(RequestError):
+class KernelNotAllowed(RequestError):
     """This person may not do that."""
 
     status = 403

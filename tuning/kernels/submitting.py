@@ -22,7 +22,7 @@ from opatlas.identity.operator import canonical_json
 from tuning.kernels.binding import withdraw_version
 from tuning.kernels.models import LIVE_STATES, Kernel, KernelVersion, VersionState
 from tuning.kernels.planning import plan, ring_for
-from tuning.kernels.states import NotAllowed, NotInThatState, move, record, stop_evaluating
+from tuning.kernels.states import KernelNotAllowed, NotInThatState, move, record, stop_evaluating
 from tuning.routes.manual.cpp import MAX_SOURCE_BYTES
 from tuning.routes.manual.flags import check_flags
 from tuning.routes.manual.matching import parse_pattern
@@ -96,7 +96,7 @@ def submit(submission: Submission, *, user: User, organisation: Organisation) ->
     approved, withdrawn at once.
     """
     if why_not := may_submit(user):
-        raise NotAllowed(why_not)
+        raise KernelNotAllowed(why_not)
     columns = submission.checked()
     description = _line(submission.description, "description", 500, needed=False)
     example = _example(submission, organisation)
@@ -108,7 +108,7 @@ def submit(submission: Submission, *, user: User, organisation: Organisation) ->
         last = kernel.current
         if last is not None:
             if why_not := may_edit(user, kernel):
-                raise NotAllowed(why_not)
+                raise KernelNotAllowed(why_not)
             _refuse_unchanged(last, columns)
             _supersede(last, user)
         if description and description != kernel.description:

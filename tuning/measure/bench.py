@@ -23,7 +23,7 @@ from tuning.measure.timing.lock import MachineLock
 from tuning.measure.timing.stats import pool
 from tuning.measure.timing.stats import timing as timing_of
 from tuning.measure.timing.timer import CONFIRM, CONTEST, DEFAULT_ALONE, Effort, race
-from tuning.routes.base import Artifact
+from tuning.routes.base import BuiltArtifact
 
 REFERENCE_S = 30.0
 SITTINGS = 3
@@ -51,7 +51,7 @@ class Equipment:
 
     target: Target
     lock: MachineLock
-    zygote_for: Callable[[Artifact], Zygote]
+    zygote_for: Callable[[BuiltArtifact], Zygote]
     library: Callable[[], Zygote]
     flusher: Callable[[], CacheFlusher]
 
@@ -60,7 +60,12 @@ class Bench:
     """One operator: inputs, reference outputs and a live default. Made by ``Laboratory.bench``."""
 
     def __init__(
-        self, equipment: Equipment, specimen: Specimen, setting: Setting, default: Artifact, limits: Limits
+        self,
+        equipment: Equipment,
+        specimen: Specimen,
+        setting: Setting,
+        default: BuiltArtifact,
+        limits: Limits,
     ) -> None:
         self._equipment = equipment
         self._specimen = specimen
@@ -74,7 +79,7 @@ class Bench:
         self.default: Outcome = self._set_up()
         """The default's own check and time (ratio 1). Where it is not ok, nothing can be measured here."""
 
-    def measure(self, artifact: Artifact, limits: Limits | None = None) -> Outcome:
+    def measure(self, artifact: BuiltArtifact, limits: Limits | None = None) -> Outcome:
         """Check the artifact against the reference, then time it in turns with the default."""
         limits = limits or Limits()
         if not self.default.ok:
@@ -83,7 +88,7 @@ class Bench:
             return self._examine(artifact, None, CONTEST, limits)
 
     def confirm(
-        self, artifact: Artifact, incumbent: Artifact | None, limits: Limits | None = None
+        self, artifact: BuiltArtifact, incumbent: BuiltArtifact | None, limits: Limits | None = None
     ) -> Outcome:
         """Time again for a finalist: fresh inputs, and fresh processes of everybody in each of SITTINGS.
 
@@ -185,7 +190,7 @@ class Bench:
             library.forget(child)
 
     def _examine(
-        self, artifact: Artifact, incumbent: Artifact | None, effort: Effort, limits: Limits
+        self, artifact: BuiltArtifact, incumbent: BuiltArtifact | None, effort: Effort, limits: Limits
     ) -> Outcome:
         """Check and race; once more with a new default, where it was the default that broke."""
         outcome = None
@@ -196,7 +201,7 @@ class Bench:
         return Outcome(Status.NOISY, "the default broke twice while this was timed", tier=self.default.tier)
 
     def _attempt(
-        self, artifact: Artifact, incumbent: Artifact | None, effort: Effort, limits: Limits
+        self, artifact: BuiltArtifact, incumbent: BuiltArtifact | None, effort: Effort, limits: Limits
     ) -> Outcome | None:
         """None where the default broke: not the candidate's fault."""
         try:
@@ -268,7 +273,7 @@ class Bench:
         return subject.outcome(result.status, result.detail, timing=timing)
 
     def _open_rival(
-        self, incumbent: Artifact | None, limits: Limits
+        self, incumbent: BuiltArtifact | None, limits: Limits
     ) -> tuple[Subject | None, dict[str, Any] | None]:
         """An incumbent that cannot run any more loses, and says why; it is no failure of the newcomer."""
         if incumbent is None:
@@ -312,7 +317,7 @@ class Bench:
                 self._subject.close()
             self._subject = None
 
-    def new_subject(self, artifact: Artifact, limits: Limits) -> Subject:
+    def new_subject(self, artifact: BuiltArtifact, limits: Limits) -> Subject:
         zygote = self._equipment.zygote_for(artifact)
         return Subject(zygote, self._specimen, artifact, limits.bounds, limits.run_s)
 
@@ -364,7 +369,7 @@ def open_bench(
     equipment: Equipment,
     make_specimen: Callable[[], Specimen],
     setting: Setting,
-    default: Artifact,
+    default: BuiltArtifact,
     limits: Limits,
 ) -> Bench:
     """A bench, or one that says why there is none."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from opatlas.load.kernel import KernelFailed
 from tuning.measure.judging.guard import Edge, Fence, float_state, perturb_heap
-from tuning.measure.shared_tensors import Slot, aligned_empty, roll_into
+from tuning.measure.shared_tensors import TensorSlot, aligned_empty, roll_into
 
 
 class BoundKernel:
@@ -77,7 +77,7 @@ class BoundKernel:
         """Give the kernel its constants: private copies, so that packing is its own choice."""
         constants = {}
         for number, document in self.request["constants"].items():
-            constants[int(number)] = self._private(Slot.from_json(document))[1]
+            constants[int(number)] = self._private(TensorSlot.from_json(document))[1]
         before = _resident_bytes()
         started = time.perf_counter_ns()
         self.kernel.prepare(constants)
@@ -109,7 +109,7 @@ class BoundKernel:
     def fill(self, set: int, buffer: int) -> dict[str, Any]:
         """Copy an input set into a bound buffer, in place."""
         for number, document in self.request["sets"][set].items():
-            self.spans[buffer][int(number)][...] = Slot.from_json(document).flat(self.inputs)
+            self.spans[buffer][int(number)][...] = TensorSlot.from_json(document).flat(self.inputs)
         return {}
 
     def fresh(self, calls: int, final: dict[str, int], compute: bool) -> dict[str, Any]:
@@ -152,13 +152,13 @@ class BoundKernel:
         """Copy the latest outputs, and the inputs as the runs left them, to the parent."""
         arrays = self.bound[buffer].outputs()
         found = [[str(array.dtype), list(array.shape)] for array in arrays]
-        slots = [Slot.from_json(document) for document in self.request["outputs"]]
+        slots = [TensorSlot.from_json(document) for document in self.request["outputs"]]
         if found != [[slot.dtype, list(slot.shape)] for slot in slots]:
             return {"mismatch": f"outputs are {found}"[:500]}
         for slot, array in zip(slots, arrays, strict=True):
             slot.view(slot.flat(self.answers))[...] = array
         for number, document in self.request["inputs_back"].items():
-            Slot.from_json(document).flat(self.answers)[...] = self.spans[buffer][int(number)]
+            TensorSlot.from_json(document).flat(self.answers)[...] = self.spans[buffer][int(number)]
         return self._traps()
 
     def check(self, set: int, buffer: int) -> dict[str, Any]:
@@ -170,8 +170,10 @@ class BoundKernel:
         elapsed = time.perf_counter_ns() - started
         return {**self.outputs(buffer), "run_us": elapsed / 1e3}
 
-    def _set(self, index: int) -> dict[int, Slot]:
-        return {int(number): Slot.from_json(slot) for number, slot in self.request["sets"][index].items()}
+    def _set(self, index: int) -> dict[int, TensorSlot]:
+        return {
+            int(number): TensorSlot.from_json(slot) for number, slot in self.request["sets"][index].items()
+        }
 
     def _bind(self, pairs: dict[int, tuple[np.ndarray, np.ndarray]]) -> None:
         self.spans.append({number: flat for number, (flat, _) in pairs.items()})
@@ -190,7 +192,7 @@ class BoundKernel:
             return {"trespass": "left the processor's rounding or flushing changed"}
         return {}
 
-    def _private(self, slot: Slot) -> tuple[np.ndarray, np.ndarray]:
+    def _private(self, slot: TensorSlot) -> tuple[np.ndarray, np.ndarray]:
         flat = aligned_empty(slot.elements, slot.flat(self.inputs).dtype)
         flat[...] = slot.flat(self.inputs)
         return flat, slot.view(flat)

@@ -15,7 +15,7 @@ from tuning.measure.outcome import Outcome, Status
 from tuning.measure.sandbox import wire
 from tuning.measure.sandbox.process import Bounds, Child, ChildFailed
 from tuning.measure.sandbox.zygote import Zygote
-from tuning.routes.base import Artifact, Candidate, Route
+from tuning.routes.base import BuiltArtifact, Candidate, Route
 
 TUNING_MARGIN_S = 20.0
 """A slice is asked to end after its seconds; a trial under way may take this much longer."""
@@ -28,7 +28,7 @@ class Unusable(Exception):
 
 def build_here(
     route: Route, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
-) -> Artifact | Outcome:
+) -> BuiltArtifact | Outcome:
     """A build that only writes a manifest: no child is needed."""
     try:
         workdir.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def build_here(
 
 def build_in_child(
     zygote: Zygote, request: Mapping[str, Any], workdir: Path, bounds: Bounds, build_s: float
-) -> Artifact | Outcome:
+) -> BuiltArtifact | Outcome:
     """Run ``route.build`` in a child and copy what its manifest names into ``workdir``."""
     reply = wire.memory_file("reply")
     child: Child | None = None
@@ -140,7 +140,7 @@ def _regular_files(source: Path) -> Iterator[tuple[Path, int]]:
                 yield path.relative_to(source), about.st_size
 
 
-def _collect(child: Child, answer: Mapping[str, Any], workdir: Path, most_bytes: int) -> Artifact:
+def _collect(child: Child, answer: Mapping[str, Any], workdir: Path, most_bytes: int) -> BuiltArtifact:
     manifest = Manifest.from_json(answer["manifest"])
     folder = (child.folder / "work" / str(answer["folder"])).resolve()
     if not folder.is_relative_to((child.folder / "work").resolve()):
@@ -151,7 +151,7 @@ def _collect(child: Child, answer: Mapping[str, Any], workdir: Path, most_bytes:
             raise Unusable(f"{name!r} is no plain file name")
         copy_file(folder / name, workdir / name, most_bytes)
     facts = {**answer["facts"], "build_s": float(answer["build_s"])}
-    return Artifact(manifest, workdir, str(answer["schedule"]), str(answer["source"]), facts)
+    return BuiltArtifact(manifest, workdir, str(answer["schedule"]), str(answer["source"]), facts)
 
 
 def _candidates(reply: int) -> list[Candidate]:

@@ -30,7 +30,7 @@ from tuning.measure.sandbox.zygote import Zygote
 from tuning.measure.specimen import Specimen, needed_bytes
 from tuning.measure.timing.caches import CacheFlusher
 from tuning.measure.timing.lock import MachineLock
-from tuning.routes.base import Artifact, Candidate, Learning, Record, Route, Tunable
+from tuning.routes.base import BuiltArtifact, Candidate, Learning, Route, SearchRecord, Tunable
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
     ) -> None:
         """``tier`` forces a sandbox tier; ``readable`` are further folders that children may read."""
         self.target = target
-        self.tier = sandbox.Tier(tier) if tier else sandbox.best_tier()
+        self.tier = sandbox.SandboxTier(tier) if tier else sandbox.best_tier()
         self.home = Path(home).absolute() / f"lab-{os.getpid()}-{id(self):x}"
         self.home.mkdir(parents=True)
         self.readable = tuple(readable)
@@ -110,7 +110,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         candidate: Candidate,
         workdir: Path,
         limits: Limits | None = None,
-    ) -> Artifact | Outcome:
+    ) -> BuiltArtifact | Outcome:
         """Build in a child; an Outcome (BUILD_FAILED, TIMED_OUT, CRASHED, OUT_OF_MEMORY) when it fails.
 
         Where the route builds in the worker itself (recipes), no child is started.
@@ -126,7 +126,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         setting: Setting,
         jobs: Sequence[tuple[Route, Candidate, Path]],
         limits: Limits | None = None,
-    ) -> list[Artifact | Outcome]:
+    ) -> list[BuiltArtifact | Outcome]:
         """Build several candidates, each in its own folder, as many at a time as there are cores.
 
         One zygote builds one after the other; different zygotes build side by side.
@@ -134,7 +134,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         queues: dict[str, list[int]] = {}
         for number, (route, _, _) in enumerate(jobs):
             queues.setdefault("" if route.builds_in_process else route.zygote, []).append(number)
-        built: dict[int, Artifact | Outcome] = {}
+        built: dict[int, BuiltArtifact | Outcome] = {}
         for name in queues:
             if name and not (zygote := self._zygote(name)).alive:
                 zygote.start()  # by this thread: it must outlive the builders'
@@ -163,7 +163,12 @@ class Laboratory(AbstractContextManager["Laboratory"]):
             return tune_in_child(self._zygote(route.zygote), request, workdir, Limits().bounds, seconds)
 
     def transfer(
-        self, route: Route, operator: Operator, setting: Setting, records: Sequence[Record], workdir: Path
+        self,
+        route: Route,
+        operator: Operator,
+        setting: Setting,
+        records: Sequence[SearchRecord],
+        workdir: Path,
     ) -> list[Candidate] | Outcome:
         """Fit a learning route's records to the operator, in a child; its candidates."""
         if not isinstance(route, Learning):
@@ -174,7 +179,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
             return tune_in_child(self._zygote(route.zygote), request, workdir, Limits().bounds, TRANSFER_S)
 
     @contextmanager
-    def bench(self, operator: Operator, setting: Setting, default: Artifact) -> Iterator[Bench]:
+    def bench(self, operator: Operator, setting: Setting, default: BuiltArtifact) -> Iterator[Bench]:
         """Set an operator up: inputs, float64 reference, the default checked and timed."""
         needed, machine = needed_bytes(operator), procfs.total_bytes()
         if needed > machine // 2:
@@ -224,7 +229,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         candidate: Candidate,
         workdir: Path,
         limits: Limits,
-    ) -> Artifact | Outcome:
+    ) -> BuiltArtifact | Outcome:
         if route.builds_in_process:
             return build_here(route, operator, self.target, setting, candidate, workdir)
         request = {

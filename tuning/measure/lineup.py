@@ -10,7 +10,7 @@ from tuning.measure.outcome import Outcome, Status
 from tuning.measure.sandbox.process import ChildFailed
 from tuning.measure.subject import Subject
 from tuning.measure.timing.timer import Effort, race
-from tuning.routes.base import Artifact
+from tuning.routes.base import BuiltArtifact
 
 DEFAULT_MAY_BREAK = 3  # times
 
@@ -18,7 +18,7 @@ LINE_UP = Effort(seconds=0.5, rounds=7, stop_losers=False)
 
 
 def line_up(
-    bench: Bench, artifacts: Sequence[Artifact], effort: Effort = LINE_UP, limits: Limits | None = None
+    bench: Bench, artifacts: Sequence[BuiltArtifact], effort: Effort = LINE_UP, limits: Limits | None = None
 ) -> list[Outcome]:
     """Check every artifact, then time all of them in turns with the default, on fresh inputs.
 

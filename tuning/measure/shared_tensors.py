@@ -22,7 +22,7 @@ _F_SEAL_FUTURE_WRITE = 0x10  # Linux 5.1; Python 3.11 has no name for it
 
 
 @dataclass(frozen=True)
-class Slot:
+class TensorSlot:
     """One tensor's place. ``strides`` are in elements, None where dense and row-major."""
 
     offset: int
@@ -54,7 +54,7 @@ class Slot:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Slot:
+    def from_json(cls, document: Mapping[str, Any]) -> TensorSlot:
         strides = document["strides"]
         return cls(
             offset=document["offset"],
@@ -80,8 +80,8 @@ class Planner:
     def __init__(self) -> None:
         self.nbytes = 0
 
-    def place(self, dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None) -> Slot:
-        slot = Slot(self.nbytes, dtype, tuple(shape), None if strides is None else tuple(strides))
+    def place(self, dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None) -> TensorSlot:
+        slot = TensorSlot(self.nbytes, dtype, tuple(shape), None if strides is None else tuple(strides))
         self.nbytes += -(-slot.nbytes // ALIGNMENT) * ALIGNMENT
         return slot
 

@@ -11,7 +11,7 @@ from opatlas.identity import Operator, Setting, describe
 from tuning.measure.judging.domains import domains
 from tuning.measure.judging.inputs import DISTRIBUTIONS, make_constants, make_runtime
 from tuning.measure.judging.tolerance import tolerance
-from tuning.measure.shared_tensors import Planner, SharedMemory, Slot, roll_into
+from tuning.measure.shared_tensors import Planner, SharedMemory, TensorSlot, roll_into
 
 BUFFERS = 2
 """Runs alternate between this many bound copies of the runtime inputs."""
@@ -179,7 +179,7 @@ def _how_many_sets(operator: Operator) -> int:
     return BUFFERS + (described.flops <= 4 * CHEAP_FLOPS and described.bytes_moved <= 4 * CHEAP_BYTES)
 
 
-def _place(planner: Planner, operator: Operator, number: int) -> Slot:
+def _place(planner: Planner, operator: Operator, number: int) -> TensorSlot:
     value = operator.inputs[number]
     return planner.place(value.dtype, value.shape, value.strides)
 

@@ -15,7 +15,7 @@ from tuning.measure.sandbox.process import Bounds, Child, ChildFailed
 from tuning.measure.sandbox.zygote import Zygote
 from tuning.measure.specimen import BUFFERS, Answers, Specimen
 from tuning.measure.timing.timer import Runner
-from tuning.routes.base import Artifact
+from tuning.routes.base import BuiltArtifact
 
 HOPELESS_RATIO, HOPELESS_S = 30.0, 0.5
 """A first run this many times the default's, and this long, is not waited for again."""
@@ -28,7 +28,7 @@ GRACE_S = 0.8
 
 
 @dataclass
-class Evidence:
+class Findings:
     """What is known so far; becomes an :class:`Outcome` whatever happens next."""
 
     tolerance: float
@@ -43,14 +43,14 @@ class Subject:
     """Opened by :meth:`open`; every method may raise :class:`ChildFailed`, with the status to record."""
 
     def __init__(
-        self, zygote: Zygote, specimen: Specimen, artifact: Artifact, bounds: Bounds, run_s: float
+        self, zygote: Zygote, specimen: Specimen, artifact: BuiltArtifact, bounds: Bounds, run_s: float
     ) -> None:
         self.zygote = zygote
         self.specimen = specimen
         self.artifact = artifact
         self.bounds = bounds
         self.deadline = time.monotonic() + run_s
-        self.evidence = Evidence(tolerance=specimen.tolerance)
+        self.evidence = Findings(tolerance=specimen.tolerance)
         self.answers = Answers(specimen.operator)
         self.child: Child | None = None
         self.runner: Runner | None = None

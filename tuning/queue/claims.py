@@ -34,7 +34,7 @@ class StaleLease(Exception):
     """The claim is no longer ours: it expired and was swept, or the exploration was paused or discarded."""
 
 
-class Held(Protocol):
+class Leased(Protocol):
     """Anything held under a lease: hashable, and it knows its row while that is still ours."""
 
     def row(self) -> QuerySet[Any]: ...
@@ -123,7 +123,7 @@ def _take(pk: int, fence: int, stage: int, owner: str) -> bool:
     return taken == 1
 
 
-def renew(claims: Sequence[Held]) -> list[Held]:
+def renew(claims: Sequence[Leased]) -> list[Leased]:
     """Extend the leases; returns the claims that turned out to be lost."""
     return [claim for claim in claims if claim.row().update(lease_expires_at=now_in(conf().lease_s)) != 1]
 

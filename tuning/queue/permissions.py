@@ -43,7 +43,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedRow:
     """One row to which nothing was done, and why, in one sentence."""
 
     id: int
@@ -55,7 +55,7 @@ class Done:
     """What came of an order for several rows: each stands for itself."""
 
     done: tuple[int, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedRow, ...]
 
 
 def may_operate(viewer: Viewer, owner_id: int | None) -> bool:
@@ -103,12 +103,12 @@ def _each(pks: Sequence[int], order: Order, verbs: Sequence[str], do) -> Done:  
     if not 1 <= len(pks) <= MAX_AT_ONCE:
         raise RequestError(f"Name 1 to {MAX_AT_ONCE} rows; these are {len(pks)}.", where="ids")
     done: list[int] = []
-    refused: list[Refused] = []
+    refused: list[RefusedRow] = []
     for pk in dict.fromkeys(pks):
         try:
             do(pk)
         except CallerError as error:
-            refused.append(Refused(pk, str(error)))
+            refused.append(RefusedRow(pk, str(error)))
         else:
             done.append(pk)
     return Done(tuple(done), tuple(refused))

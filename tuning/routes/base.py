@@ -54,7 +54,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Artifact:
+class BuiltArtifact:
     """What a build left in its work folder: a manifest, and the files it names, in ``folder``."""
 
     manifest: Manifest
@@ -97,7 +97,7 @@ class Route(Protocol):
 
     def build(
         self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
-    ) -> Artifact:
+    ) -> BuiltArtifact:
         """Make the candidate. Runs in the child; raises RouteError (or anything) when it cannot."""
         ...
 
@@ -115,7 +115,7 @@ class Tunable(Protocol):
 
 
 @dataclass(frozen=True)
-class Record:
+class SearchRecord:
     """What a search found, kept beyond it. ``record`` is the route's own form, plain JSON."""
 
     record: Mapping[str, Any]
@@ -134,16 +134,16 @@ class Learning(Protocol):
         ...
 
     def transfer(
-        self, operator: Operator, target: Target, setting: Setting, records: Sequence[Record]
+        self, operator: Operator, target: Target, setting: Setting, records: Sequence[SearchRecord]
     ) -> Iterator[Candidate]:
         """The records that can be applied to the operator, as candidates. Runs in the child."""
         ...
 
-    def seed(self, workdir: Path, records: Sequence[Record]) -> None:
+    def seed(self, workdir: Path, records: Sequence[SearchRecord]) -> None:
         """Lay records where the next slice of ``tune`` starts from them. Runs in the worker."""
         ...
 
-    def learnt(self, workdir: Path) -> Sequence[Record]:
+    def learnt(self, workdir: Path) -> Sequence[SearchRecord]:
         """What the slices so far have found, the best first. Runs in the worker; imports nothing heavy, and
         takes what it cannot read for nothing."""
         ...

@@ -16,7 +16,7 @@ from django.utils import timezone
 from catalog.models import LookupTally, Operator
 from tuning.conf import conf
 from tuning.explore.tuning_slices import estimator
-from tuning.explore.worth import LEAST_GAIN, About, Estimator, family_of_slice, room_of
+from tuning.explore.worth import LEAST_GAIN, Estimator, SliceTraits, family_of_slice, room_of
 from tuning.models import Exploration, State, TuningSlice
 
 if TYPE_CHECKING:
@@ -165,13 +165,13 @@ def _seconds(route: str) -> list[float]:
     return list(latest[:_SLICES])
 
 
-def _about(row: Exploration, route: str, best_us: float, done: Sequence[tuple]) -> About:
+def _about(row: Exploration, route: str, best_us: float, done: Sequence[tuple]) -> SliceTraits:
     """The next slice, as ``tuning_slices.about_next`` sees it, from rows that are here already."""
     operator, threads = row.operator, int(str(row.setting.description.get("threads", 1)))
     room = room_of(best_us, operator.flops, operator.bytes_moved, threads)
     number = sum(name == route for name, *_ in done)
     family = family_of_slice(operator.op_type, best_us)
-    return About(row.pk, route, operator.op_type, family, number, room)
+    return SliceTraits(row.pk, route, operator.op_type, family, number, room)
 
 
 def forget() -> None:

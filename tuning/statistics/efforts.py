@@ -30,7 +30,7 @@ _LEAST_S, _SHARE = 60.0, 0.02  # at most so often, and so much of the courier's 
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TrialEffort:
     """One trial, as far as the figures need it."""
 
     exploration: int
@@ -59,7 +59,7 @@ class _Sum:
     effort_s: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     builds_s: list[float] = field(default_factory=list)
 
-    def add(self, one: Tried) -> None:
+    def add(self, one: TrialEffort) -> None:
         self.explorations.add(one.exploration)
         self.trials += 1
         self.effort_s[one.exploration] += one.took_s
@@ -123,7 +123,7 @@ _Ends = dict[tuple[str, str, str], Counter[str]]  # (method, route, status) → 
 
 
 def _gathered(
-    trials: Iterable[Tried],
+    trials: Iterable[TrialEffort],
 ) -> tuple[dict[tuple[str, str], _Sum], tuple[_Ends, dict[tuple[str, str, str, str], int]]]:
     sums: dict[tuple[str, str], _Sum] = defaultdict(_Sum)
     ends: _Ends = defaultdict(Counter)
@@ -173,7 +173,7 @@ def latest_explorations(place: str) -> Sequence[int]:
     return list(rows.order_by("-pk").values_list("pk", flat=True)[:LATEST])
 
 
-def _trials(place: str) -> Iterator[Tried]:
+def _trials(place: str) -> Iterator[TrialEffort]:
     """Of few explorations at a time: a thousand have a hundred thousand trials."""
     chosen = latest_explorations(place)
     for start in range(0, len(chosen), 100):
@@ -182,7 +182,7 @@ def _trials(place: str) -> Iterator[Tried]:
             "status", "detail", "ratio_to_default", "build_s", "took_s", "created_at", "pk",
         )  # fmt: skip
         for row in rows:
-            yield Tried(*row)
+            yield TrialEffort(*row)
 
 
 def _found() -> dict[tuple[str, str], int]:

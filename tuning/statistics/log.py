@@ -12,7 +12,7 @@ TAIL_LINES = 6
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """One entry. ``level``: info, warn or error; ``text`` may have several lines."""
 
     at: datetime
@@ -21,7 +21,7 @@ class Line:
     text: str
 
 
-def log(row: Exploration, limit: int = 40) -> list[Line]:
+def log(row: Exploration, limit: int = 40) -> list[LogLine]:
     """The latest entries, the oldest of them first: two statements."""
     trials = row.trials.order_by("-pk").values_list(
         "created_at", "route", "label", "status", "detail", "log_tail", "median_us", "ratio_to_default"
@@ -34,16 +34,16 @@ def log(row: Exploration, limit: int = 40) -> list[Line]:
         text = (
             f"slice over after {seconds:.1f} s: gained {100 * gained:.1f} %, {100 * expected:.1f} % expected"
         )
-        lines.append(Line(at, "info", f"{route}: tuning", text))
+        lines.append(LogLine(at, "info", f"{route}: tuning", text))
     if row.error:
         given_up = row.state == State.DEAD
         source = f"given up after {row.tries} tries" if given_up else "the last try failed"
-        lines.append(Line(row.finished_at or row.updated_at, "error", source, row.error.strip()))
+        lines.append(LogLine(row.finished_at or row.updated_at, "error", source, row.error.strip()))
     lines.sort(key=lambda line: line.at)
     if row.state == State.RUNNING:
         source = row.lease_owner or "a worker"
         stage = str(Stage(row.stage).label)
-        lines.append(Line(row.updated_at, "info", source, f"{stage}: {row.doing or 'beginning'}"))
+        lines.append(LogLine(row.updated_at, "info", source, f"{stage}: {row.doing or 'beginning'}"))
     return lines[-limit:]
 
 
@@ -56,11 +56,11 @@ def _of_trial(
     tail: str,
     median_us: float | None,
     ratio: float | None,
-) -> Line:
+) -> LogLine:
     source = f"{route}: {label}" if label else route
     if status == "ok" and median_us is not None:
-        return Line(at, "info", source, f"ok, {median_us:.3g} µs, {ratio or 0:.2f}× the default")
+        return LogLine(at, "info", source, f"ok, {median_us:.3g} µs, {ratio or 0:.2f}× the default")
     text = status.replace("_", " ") + (f": {detail.strip()}" if detail.strip() else "")
     if last := tail.strip().splitlines()[-TAIL_LINES:]:
         text += "\n" + "\n".join(last)
-    return Line(at, "info" if status in ("unsupported", "slower") else "warn", source, text)
+    return LogLine(at, "info" if status in ("unsupported", "slower") else "warn", source, text)

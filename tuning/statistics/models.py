@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 from catalog.models import MissState
 from catalog.selectors.jobs import NOT_ASKED, REASONS, Coverage, Missing
-from tuning.ingest import Report
+from tuning.ingest import ModelReport
 
 NOT_EXPRESSED = "no canonical form"
 
 
-def coverage(report: Report, states: Mapping[int, str] | None = None) -> Coverage:
+def coverage(report: ModelReport, states: Mapping[int, str] | None = None) -> Coverage:
     """By operators, and by the calls of one run, those without a canonical form included.
 
     ``states``: operator → what its miss shows on pages, for those that are not known; else the row's status.
@@ -40,7 +40,7 @@ def coverage(report: Report, states: Mapping[int, str] | None = None) -> Coverag
     )
 
 
-def saved_us(report: Report) -> float:
+def saved_us(report: ModelReport) -> float:
     """What one run takes less than with the defaults, over the operators that are known."""
     return report.totals.default_us - report.totals.best_us
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from catalog.choosing import Ratios
 from catalog.models import SHARED, Method
-from catalog.selectors.detail import Made
+from catalog.selectors.detail import RankedImplementation
 from tuning.statistics.comparing import Comparison, Taken, compare
 
 
@@ -16,7 +16,7 @@ class Side:
     """A method's best, and how it compares with the fastest of all (None: it is that one)."""
 
     method: str
-    made: Made
+    made: RankedImplementation
     against_best: Comparison | None
     sentence: str
 
@@ -25,8 +25,8 @@ class Side:
 class Pairing:
     """Two methods' bests compared."""
 
-    first: Made
-    second: Made
+    first: RankedImplementation
+    second: RankedImplementation
     comparison: Comparison
     sentence: str
 
@@ -40,11 +40,11 @@ class SideBySide:
     absent: Sequence[str]  # methods without a verified implementation
 
 
-def side_by_side(made: Sequence[Made]) -> SideBySide:
+def side_by_side(made: Sequence[RankedImplementation]) -> SideBySide:
     """Of the scope whose best leads; a lookup chooses in the same order."""
     seated = [one for one in made if one.rank is not None and one.measurement is not None]
     scope = seated[0].implementation.scope if seated else SHARED
-    bests: dict[str, Made] = {}
+    bests: dict[str, RankedImplementation] = {}
     for one in seated:
         if one.implementation.scope == scope:
             bests.setdefault(one.implementation.method, one)
@@ -64,7 +64,7 @@ def side_by_side(made: Sequence[Made]) -> SideBySide:
     return SideBySide(sides, pairs, [name for name in Method.values if name not in bests])
 
 
-def against_best(made: Sequence[Made]) -> dict[int, Comparison]:
+def against_best(made: Sequence[RankedImplementation]) -> dict[int, Comparison]:
     """Implementation → how it compares with the fastest of its scope; the fastest itself is left out."""
     leaders = {
         one.implementation.scope: one
@@ -79,7 +79,7 @@ def against_best(made: Sequence[Made]) -> dict[int, Comparison]:
     return found
 
 
-def taken(one: Made) -> Taken:
+def taken(one: RankedImplementation) -> Taken:
     """The evidence of one implementation that was measured."""
     m = one.measurement
     assert m is not None
@@ -87,15 +87,15 @@ def taken(one: Made) -> Taken:
     return Taken(Ratios(m.ratio_to_default, m.ratio_low, m.ratio_high), one.samples, against)
 
 
-def name_of(one: Made) -> str:
+def name_of(one: RankedImplementation) -> str:
     """``tvm (compiler)``."""
     return f"{one.implementation.route} ({one.implementation.method})"
 
 
-def _pairing(first: Made, second: Made) -> Pairing:
+def _pairing(first: RankedImplementation, second: RankedImplementation) -> Pairing:
     comparison = compare(taken(first), taken(second))
     return Pairing(first, second, comparison, comparison.sentence(name_of(first), name_of(second)))
 
 
-def _sentence(first: Made, second: Made) -> str:
+def _sentence(first: RankedImplementation, second: RankedImplementation) -> str:
     return compare(taken(first), taken(second)).sentence(name_of(first), name_of(second))

@@ -20,7 +20,7 @@ MOST_HELD = 500
 
 
 @dataclass(frozen=True)
-class Held:
+class LeasedExploration:
     """An exploration under a worker's lease."""
 
     id: int
@@ -38,7 +38,7 @@ class WorkerRow:
     available: Sequence[tuple[str, dict]]
     unavailable: Sequence[tuple[str, dict]]
     undeclared: Sequence[tuple[str, str]]  # route, and how its versions differ from the declared ones
-    holds: Sequence[Held] = ()
+    holds: Sequence[LeasedExploration] = ()
     per_hour: float | None = None  # slices in an hour of work; None where it did none lately
     ended_last_hour: int = 0  # slices
 
@@ -61,14 +61,14 @@ def workers(
     return sorted(made, key=lambda row: (_ORDER[row.state], row.worker.name))
 
 
-def held_by(visible: Q) -> dict[str, list[Held]]:
+def held_by(visible: Q) -> dict[str, list[LeasedExploration]]:
     """Worker → the explorations that it holds a lease on."""
     running = models.Exploration.objects.filter(visible, state=models.State.RUNNING).order_by("pk")
-    found: dict[str, list[Held]] = defaultdict(list)
+    found: dict[str, list[LeasedExploration]] = defaultdict(list)
     for pk, owner, summary, doing, until in running.values_list(
         "pk", "lease_owner", "operator__summary", "doing", "lease_expires_at"
     )[:MOST_HELD]:
-        found[name_of(owner)].append(Held(pk, summary, doing, until))
+        found[name_of(owner)].append(LeasedExploration(pk, summary, doing, until))
     return found
 
 
@@ -76,7 +76,7 @@ def _row(
     worker: models.Worker,
     now: datetime,
     differing: Mapping[tuple[str, str], str],
-    holds: Mapping[str, Sequence[Held]],
+    holds: Mapping[str, Sequence[LeasedExploration]],
     rates: Rates | None,
 ) -> WorkerRow:
     routes = list(worker.routes.items())

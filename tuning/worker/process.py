@@ -35,7 +35,7 @@ from tuning.explore.shop import Shop, Stopping
 from tuning.measure.laboratory import Laboratory
 from tuning.models import Pause, Worker
 from tuning.queue import claims
-from tuning.queue.claims import Claim, Held
+from tuning.queue.claims import Claim, Leased
 from tuning.queue.clock import DATABASE_GONE, now_in
 from tuning.queue.promote import live_workers, promote_misses
 from tuning.queue.rounds import begin_rounds
@@ -223,7 +223,7 @@ class WorkerProcess:
             reach=self._reach,
         )
 
-    def _check(self, claim: Held) -> None:
+    def _check(self, claim: Leased) -> None:
         if stopping.asked():
             raise Stopping
         self.keeper.check(claim)

@@ -219,7 +219,7 @@ class Member(APIView):
         return Response(status=204)
 
 
-class Audit(ListAPIView[models.AuditEntry]):
+class AuditLogView(ListAPIView[models.AuditEntry]):
     """Who did what."""
 
     required_scope = "admin"

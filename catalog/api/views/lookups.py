@@ -18,7 +18,7 @@ from catalog.api.serializers import BestAnswerSerializer, LookupAnswerSerializer
 from catalog.best.revoked import Revocations, recently_revoked
 from catalog.best.served import Accepts, scopes_of
 from catalog.errors import RequestError
-from catalog.lookup.lookups import Asked, LookupRequest, lookup
+from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
 from catalog.models import ApiKey
 from catalog.selectors import known
 
@@ -104,7 +104,7 @@ class OperatorBestView(APIView):
             LookupRequest(
                 target=target,
                 setting=setting,
-                operators=[Asked(row.key)],
+                operators=[AskedOperator(row.key)],
                 organisation=api_key.organisation,
                 api_key=api_key,
                 job=job,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from catalog.models import Method
-from dashboard.notifications.models import Channel, Digest, Happening, Notification, Subject, Subscription
+from dashboard.notifications.models import Channel, Digest, Happening, Notification, SubjectKind, Subscription
 from dashboard.notifications.subscribe.subscribing import HAPPENINGS
 
 EVENTS = [one.value for one in HAPPENINGS]
@@ -74,7 +74,7 @@ class SubscribeSerializer(WishSerializer):
     """What to watch: ``subject``, and what names it: an operator's key (with a target's and a setting's,
     or anywhere), a job's or a model's number, or filters."""
 
-    subject = serializers.ChoiceField(Subject.values)
+    subject = serializers.ChoiceField(SubjectKind.values)
     operator = serializers.CharField(max_length=80, required=False)
     target = serializers.CharField(max_length=80, required=False)
     setting = serializers.CharField(max_length=80, required=False)

@@ -28,7 +28,7 @@ from dashboard.notifications.api.serializers import (
     SubscriptionSerializer,
     WishSerializer,
 )
-from dashboard.notifications.models import Happening, Notification, Subject, Subscription
+from dashboard.notifications.models import Happening, Notification, SubjectKind, Subscription
 from dashboard.notifications.selectors import InboxFilters
 from dashboard.notifications.subscribe import subscribing
 from dashboard.notifications.write import subjects
@@ -192,15 +192,15 @@ def _subscription(request: Request, pk: int) -> Subscription:
     return row
 
 
-def _about(given: Mapping[str, Any], viewer: Viewer) -> subjects.About:
+def _about(given: Mapping[str, Any], viewer: Viewer) -> subjects.NamedSubject:
     subject = given["subject"]
-    if subject == Subject.FILTER:
+    if subject == SubjectKind.FILTER:
         return subjects.operators_that(given.get("filters") or {})
     if subject not in given:
         raise RequestError(f"Say which {subject}: {subject} is missing.", where=subject)
-    if subject == Subject.JOB:
+    if subject == SubjectKind.JOB:
         return subjects.job(viewer, given["job"])
-    if subject == Subject.MODEL:
+    if subject == SubjectKind.MODEL:
         return subjects.model(viewer, given["model"])
     return subjects.operator(given["operator"], given.get("target", ""), given.get("setting", ""))
 

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from dashboard.notifications.find import cursors
 from dashboard.notifications.find.matching import Matcher
-from dashboard.notifications.find.sources import SOURCES, Source
+from dashboard.notifications.find.sources import SOURCES, EventSource
 from dashboard.notifications.find.telling import tell
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def gather(budget_s: float = BUDGET_S) -> int:
     return told
 
 
-def _drain(source: Source, until: float) -> int:
+def _drain(source: EventSource, until: float) -> int:
     told, more = 0, True
     matcher = Matcher(source.happening)
     while more:

@@ -11,7 +11,7 @@ from django.db.models import Q, QuerySet
 from catalog.models import Operator, Target
 from catalog.search import Words
 from dashboard.notifications.events import Event
-from dashboard.notifications.models import Happening, Subject, Subscription
+from dashboard.notifications.models import Happening, SubjectKind, Subscription
 from dashboard.notifications.write.audiences import audiences, may_hear
 
 Pair = tuple[Subscription, Event]
@@ -80,28 +80,28 @@ class Matcher:
             by_operator[event.operator_id].append(event)
         yield from self._of_operators(by_operator)
         yield from self._of_jobs(events, by_operator)
-        yield from self._through(by_operator, Subject.MODEL)
+        yield from self._through(by_operator, SubjectKind.MODEL)
         yield from self._of_filters(by_operator)
 
     def _of_operators(self, by_operator: dict[int, list[Event]]) -> Iterator[Pair]:
-        for one in self._wanted.filter(subject=Subject.OPERATOR, operator_id__in=by_operator):
+        for one in self._wanted.filter(subject=SubjectKind.OPERATOR, operator_id__in=by_operator):
             for event in by_operator[one.operator_id or 0]:
                 if one.target_id in (None, event.target_id) and one.setting_id in (None, event.setting_id):
                     yield one, event
 
     def _of_jobs(self, events: Sequence[Event], by_operator: dict[int, list[Event]]) -> Iterator[Pair]:
         if not self._hits:
-            yield from self._through(by_operator, Subject.JOB)
+            yield from self._through(by_operator, SubjectKind.JOB)
             return
         of_job: dict[int, list[Event]] = defaultdict(list)
         for event in events:
             if event.job_id is not None:
                 of_job[event.job_id].append(event)
-        for one in self._wanted.filter(subject=Subject.JOB, job_id__in=of_job):
+        for one in self._wanted.filter(subject=SubjectKind.JOB, job_id__in=of_job):
             for event in of_job[one.job_id or 0]:
                 yield one, event
 
-    def _through(self, by_operator: dict[int, list[Event]], subject: Subject) -> Iterator[Pair]:
+    def _through(self, by_operator: dict[int, list[Event]], subject: SubjectKind) -> Iterator[Pair]:
         """Of jobs or models: by the operators that they have."""
         column = f"{subject.value}__operators__operator_id"
         wanted: QuerySet[Subscription] = self._wanted.filter(
@@ -115,7 +115,7 @@ class Matcher:
 
     def _of_filters(self, by_operator: dict[int, list[Event]]) -> Iterator[Pair]:
         if self._filters is None:
-            self._filters = _read_filters(self._wanted.filter(subject=Subject.FILTER))
+            self._filters = _read_filters(self._wanted.filter(subject=SubjectKind.FILTER))
         if not self._filters:
             return
         operators = Operator.objects.only("key", "summary", "op_type", "dtype").in_bulk(list(by_operator))

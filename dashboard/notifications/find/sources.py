@@ -25,7 +25,7 @@ Step = tuple[list[Event], bool]
 
 
 @dataclass(frozen=True)
-class Source:
+class EventSource:
     """``read(cursor)`` gives the next events and moves the cursor (unsaved)."""
 
     name: str
@@ -225,10 +225,10 @@ def _beginning(rows: QuerySet[Any], column: str, wanting: QuerySet[Subscription]
 
 
 SOURCES = (
-    Source("best_changes", Happening.BEST_CHANGED, best_changes),
-    Source("first_results", Happening.EXPLORED, first_results),
-    Source("explorations_ended", Happening.EXPLORED, ended),
-    Source("revoked", Happening.WITHDRAWN, revoked),
-    Source("failed", Happening.WITHDRAWN, failed),
-    Source("hits", Happening.HIT, hits),
+    EventSource("best_changes", Happening.BEST_CHANGED, best_changes),
+    EventSource("first_results", Happening.EXPLORED, first_results),
+    EventSource("explorations_ended", Happening.EXPLORED, ended),
+    EventSource("revoked", Happening.WITHDRAWN, revoked),
+    EventSource("failed", Happening.WITHDRAWN, failed),
+    EventSource("hits", Happening.HIT, hits),
 )

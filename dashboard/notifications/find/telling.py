@@ -16,10 +16,10 @@ from dashboard.notifications.events import Event, stamp
 from dashboard.notifications.find.matching import Pair
 from dashboard.notifications.models import (
     Channel,
-    Delivery,
     Digest,
     Happening,
     Notification,
+    NotificationDelivery,
     Subscription,
 )
 from dashboard.notifications.write import wording
@@ -140,11 +140,11 @@ def _write(drafts: Sequence[_Draft]) -> None:
         for row, draft, ways in zip(made, drafts, channels, strict=True)
         for channel in ways
     ]
-    Delivery.objects.bulk_create(deliveries, batch_size=_BATCH)
+    NotificationDelivery.objects.bulk_create(deliveries, batch_size=_BATCH)
 
 
-def _delivery(row: Notification, one: Subscription, channel: Channel, digest: Digest) -> Delivery:
-    return Delivery(
+def _delivery(row: Notification, one: Subscription, channel: Channel, digest: Digest) -> NotificationDelivery:
+    return NotificationDelivery(
         notification=row,
         user_id=one.user_id,
         organisation_id=one.organisation_id if channel == Channel.WEBHOOK else None,
@@ -187,7 +187,7 @@ def tell_test(one: Subscription) -> Notification:
         facts={"title": one.title},
         shown=one.by_page,
     )
-    Delivery.objects.bulk_create(
+    NotificationDelivery.objects.bulk_create(
         _delivery(row, one, channel, Digest.AT_ONCE) for channel in one.channels if channel != Channel.PAGE
     )
     return row

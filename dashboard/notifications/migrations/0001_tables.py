@@ -46,7 +46,7 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name='Message',
+            name='NotificationMessage',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
@@ -63,6 +63,7 @@ class Migration(migrations.Migration):
                 ('ended_at', models.DateTimeField(blank=True, null=True)),
             ],
             options={
+                'db_table': 'notifications_message',
                 'indexes': [models.Index(condition=models.Q(('state', 'waiting')), fields=['due_at'], name='messages_due'), models.Index(fields=['user', '-id'], name='messages_of_user')],
             },
         ),
@@ -116,7 +117,7 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name='Delivery',
+            name='NotificationDelivery',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('notification', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='deliveries', to='notifications.notification')),
@@ -125,9 +126,10 @@ class Migration(migrations.Migration):
                 ('channel', models.CharField(choices=[('page', 'Page'), ('email', 'E-mail'), ('webhook', 'Webhook'), ('push', 'Phone or browser')], max_length=10)),
                 ('digest', models.CharField(choices=[('at_once', 'At once'), ('hourly', 'Once an hour'), ('daily', 'Once a day')], max_length=10)),
                 ('due_at', models.DateTimeField()),
-                ('message', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='deliveries', to='notifications.message')),
+                ('message', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='deliveries', to='notifications.notificationmessage')),
             ],
             options={
+                'db_table': 'notifications_delivery',
                 'indexes': [models.Index(condition=models.Q(('message', None)), fields=['due_at'], name='deliveries_due')],
                 'constraints': [models.UniqueConstraint(fields=('notification', 'channel'), name='one_delivery_per_channel')],
             },

@@ -38,7 +38,7 @@ def public_key(request: HttpRequest) -> JsonResponse:
 def register(request: HttpRequest) -> HttpResponse:
     """A browser's offer, as form fields; answers with JSON, since a script sends it."""
     given = request.POST
-    offer = devices.Offer(
+    offer = devices.PushOffer(
         given.get("endpoint", ""),
         given.get("p256dh", ""),
         given.get("auth", ""),

@@ -18,7 +18,7 @@ from catalog.selectors import listing
 from catalog.viewing import Viewer
 from dashboard.notifications import selectors
 from dashboard.notifications.find.telling import tell_test
-from dashboard.notifications.models import Subject, Subscription
+from dashboard.notifications.models import SubjectKind, Subscription
 from dashboard.notifications.pages.inbox import safe_next
 from dashboard.notifications.send import vapid
 from dashboard.notifications.subscribe import subscribing
@@ -112,16 +112,16 @@ def address(request: HttpRequest) -> HttpResponse:
     return redirect("subscriptions")
 
 
-def _about(request: HttpRequest, viewer: Viewer) -> subjects.About:
+def _about(request: HttpRequest, viewer: Viewer) -> subjects.NamedSubject:
     given = request.POST
     subject = given.get("subject", "")
-    if subject == Subject.OPERATOR:
+    if subject == SubjectKind.OPERATOR:
         return subjects.operator(given.get("operator", ""), *_place(given.get("at", "")))
-    if subject == Subject.JOB:
+    if subject == SubjectKind.JOB:
         return subjects.job(viewer, _number(given.get("job", "")))
-    if subject == Subject.MODEL:
+    if subject == SubjectKind.MODEL:
         return subjects.model(viewer, _number(given.get("model", "")))
-    if subject == Subject.FILTER:
+    if subject == SubjectKind.FILTER:
         return subjects.operators_that(given)
     raise RequestError("Say what to watch: an operator, a job, a model or a filter.", where="subject")
 

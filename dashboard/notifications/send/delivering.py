@@ -14,13 +14,13 @@ from django.utils import timezone
 
 from dashboard.notifications.models import (
     Channel,
-    Message,
     MessageState,
     Notification,
+    NotificationMessage,
     PushDevice,
 )
 from dashboard.notifications.send.channels import mail, push, webhook
-from dashboard.notifications.send.outcome import Outcome, retry_in
+from dashboard.notifications.send.outcome import SendResult, retry_in
 from dashboard.notifications.write.bundling import bundle
 from dashboard.notifications.write.letters import Letter, letters
 
@@ -59,11 +59,11 @@ def _hand_over(now: datetime) -> int:
         message = next(one for one in claimed if one.pk == letter.message_id)
         try:
             with transaction.atomic():
-                outcome = webhook.send(letter) if letter.lines else Outcome(dropped=True)
+                outcome = webhook.send(letter) if letter.lines else SendResult(dropped=True)
                 _end(message, outcome, now)
         except Exception as error:
             logger.exception("A webhook could not be handed over.")
-            outcome = Outcome(error=f"{type(error).__name__}: {error}"[:280])
+            outcome = SendResult(error=f"{type(error).__name__}: {error}"[:280])
             _end(message, outcome, now)
         arrived += outcome.ok
     return arrived
@@ -78,7 +78,7 @@ def _send(now: datetime, until: float) -> int:
     ready = letters(list(claimed.values()))
     for letter in ready:
         if not letter.lines:
-            _end(claimed[letter.message_id], Outcome(dropped=True), now)
+            _end(claimed[letter.message_id], SendResult(dropped=True), now)
     by_channel: dict[str, list[Letter]] = {Channel.EMAIL: [], Channel.PUSH: []}
     for letter in ready:
         if letter.lines:
@@ -92,7 +92,7 @@ def _send(now: datetime, until: float) -> int:
     return arrived
 
 
-def _outcomes(mails: Sequence[Letter], pushes: Sequence[Letter], until: float) -> dict[int, Outcome]:
+def _outcomes(mails: Sequence[Letter], pushes: Sequence[Letter], until: float) -> dict[int, SendResult]:
     devices = _devices({letter.user_id for letter in pushes})
     with ThreadPoolExecutor(PUSHES_AT_A_TIME + 1, thread_name_prefix="notify") as pool:
         mailing = pool.submit(mail.send_all, mails, until) if mails else None
@@ -105,17 +105,17 @@ def _outcomes(mails: Sequence[Letter], pushes: Sequence[Letter], until: float) -
             failed = mailing.exception()
             if failed is not None:
                 logger.error("Mail failed.", exc_info=failed)
-            outcomes |= {letter.message_id: Outcome(error=f"{failed}"[:280]) for letter in mails}
+            outcomes |= {letter.message_id: SendResult(error=f"{failed}"[:280]) for letter in mails}
             outcomes |= {} if failed else mailing.result()
     return outcomes
 
 
-def _result(future: Future[Outcome]) -> Outcome:
+def _result(future: Future[SendResult]) -> SendResult:
     error = future.exception()
     if error is None:
         return future.result()
     logger.error("A push failed.", exc_info=error)
-    return Outcome(error=f"{type(error).__name__}: {error}"[:280])
+    return SendResult(error=f"{type(error).__name__}: {error}"[:280])
 
 
 def _devices(users: set[int]) -> dict[int, list[push.Device]]:
@@ -125,10 +125,12 @@ def _devices(users: set[int]) -> dict[int, list[push.Device]]:
     return found
 
 
-def _claim(channel: Channel, now: datetime) -> list[Message]:
+def _claim(channel: Channel, now: datetime) -> list[NotificationMessage]:
     """Messages that are ours now, each by compare-and-swap; with their people."""
     free = Q(claimed_until=None) | Q(claimed_until__lt=now)
-    due = Message.objects.filter(free, channel=channel, state=MessageState.WAITING, due_at__lte=now)
+    due = NotificationMessage.objects.filter(
+        free, channel=channel, state=MessageState.WAITING, due_at__lte=now
+    )
     claimed = []
     for message in due.select_related("user").order_by("due_at", "pk")[:MESSAGES_AT_A_TIME]:
         until = now + timedelta(seconds=CLAIM_S)
@@ -139,11 +141,11 @@ def _claim(channel: Channel, now: datetime) -> list[Message]:
         if message.user.is_active:
             claimed.append(message)
         else:
-            _end(message, Outcome(dropped=True, error="The account was switched off."), now)
+            _end(message, SendResult(dropped=True, error="The account was switched off."), now)
     return claimed
 
 
-def _end(message: Message, outcome: Outcome, now: datetime) -> None:
+def _end(message: NotificationMessage, outcome: SendResult, now: datetime) -> None:
     """Write down what came of a try."""
     changes: dict[str, object] = {"claimed_until": None, "error": outcome.error[:300]}
     wait_s = retry_in(message.tries)
@@ -162,7 +164,7 @@ def _end(message: Message, outcome: Outcome, now: datetime) -> None:
         PushDevice.objects.filter(pk__in=outcome.gone).delete()
         new = set(outcome.reached) - set(message.reached)
         PushDevice.objects.filter(pk__in=new).update(last_sent_at=timezone.now(), error="")
-    Message.objects.filter(pk=message.pk).update(**changes)
+    NotificationMessage.objects.filter(pk=message.pk).update(**changes)
 
 
 def _forget_now_and_then(now: datetime) -> None:
@@ -175,6 +177,6 @@ def _forget_now_and_then(now: datetime) -> None:
 def forget(now: datetime) -> None:
     """Delete what was sent, and what was read or never shown, three months ago."""
     before = now - KEPT
-    Message.objects.filter(ended_at__lt=before).delete()
+    NotificationMessage.objects.filter(ended_at__lt=before).delete()
     done = Q(read_at__lt=before) | Q(shown=False)
     Notification.objects.filter(done, created_at__lt=before, deliveries=None).delete()

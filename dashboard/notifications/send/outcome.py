@@ -9,7 +9,7 @@ RETRY_S = (60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SendResult:
     """``final``: trying again would not help. ``untried``: there was no time for it in this round.
     ``reached``: devices that have it, ``gone``: devices that are no more (rows' numbers)."""
 

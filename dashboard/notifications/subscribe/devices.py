@@ -19,7 +19,7 @@ _POINT_BYTES, _SECRET_BYTES = 65, 16
 
 
 @dataclass(frozen=True)
-class Offer:
+class PushOffer:
     """What ``PushManager.subscribe`` gave: an address and two keys, base64url."""
 
     endpoint: str
@@ -28,7 +28,7 @@ class Offer:
     name: str = ""
 
 
-def remember(user: User, offer: Offer) -> PushDevice:
+def remember(user: User, offer: PushOffer) -> PushDevice:
     """The device's row; one that is known goes over to whoever uses it now. Refuses what is no push
     service on the internet, and keys that nothing can be encrypted for."""
     if len(offer.endpoint) > 1000:
@@ -54,7 +54,7 @@ def remember(user: User, offer: Offer) -> PushDevice:
     return PushDevice.objects.update_or_create(endpoint_sha256=digest, defaults=values)[0]
 
 
-def _check_keys(offer: Offer) -> None:
+def _check_keys(offer: PushOffer) -> None:
     point, secret = _bytes(offer.p256dh, "p256dh"), _bytes(offer.auth, "auth")
     try:
         ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), point)

@@ -13,13 +13,13 @@ from catalog.errors import RequestError
 from catalog.viewing import Viewer
 from dashboard.notifications.models import (
     Channel,
-    Delivery,
     Digest,
     Happening,
+    NotificationDelivery,
     Subscription,
 )
 from dashboard.notifications.subscribe.unsubscribing import Link
-from dashboard.notifications.write.subjects import About
+from dashboard.notifications.write.subjects import NamedSubject
 
 HAPPENINGS = (Happening.HIT, Happening.EXPLORED, Happening.BEST_CHANGED, Happening.WITHDRAWN)
 MOST_SUBSCRIPTIONS = 1000
@@ -62,7 +62,7 @@ def wish(happenings: Collection[str], channels: Collection[str], digest: str, us
     return Wish(frozenset(happenings), frozenset(channels), digest)
 
 
-def subscribe(user: User, viewer: Viewer, about: About, wanted: Wish) -> tuple[Subscription, bool]:
+def subscribe(user: User, viewer: Viewer, about: NamedSubject, wanted: Wish) -> tuple[Subscription, bool]:
     """The subscription, and whether it is new: whoever watches something already changes how."""
     own = "all" if viewer.focus is None else str(viewer.focus)
     columns = wanted.columns()
@@ -89,14 +89,16 @@ def change(subscription: Subscription, wanted: Wish) -> Subscription:
         setattr(subscription, name, value)
     subscription.save()
     off = [one.value for one in Channel if one.value not in wanted.channels]
-    Delivery.objects.filter(notification__subscription=subscription, channel__in=off, message=None).delete()
+    NotificationDelivery.objects.filter(
+        notification__subscription=subscription, channel__in=off, message=None
+    ).delete()
     return subscription
 
 
 def end(subscription: Subscription) -> None:
     """No more of it; what was told stays in the inbox, what waits to leave is dropped."""
     with transaction.atomic():
-        Delivery.objects.filter(notification__subscription=subscription, message=None).delete()
+        NotificationDelivery.objects.filter(notification__subscription=subscription, message=None).delete()
         subscription.delete()
 
 
@@ -109,7 +111,7 @@ def end_mail(link: Link) -> int:
     chosen = mine.filter(pk__in=link.subscriptions) if link.subscriptions else mine
     which = list(chosen.values_list("pk", flat=True))
     with transaction.atomic():
-        Delivery.objects.filter(
+        NotificationDelivery.objects.filter(
             Q(notification__subscription__in=which), channel=Channel.EMAIL, message=None
         ).delete()
         return Subscription.objects.filter(pk__in=which).update(by_email=False)

@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import QuerySet
 
-from dashboard.notifications.models import Delivery, Message
+from dashboard.notifications.models import NotificationDelivery, NotificationMessage
 
 GROUPS_AT_A_TIME = 500
 
@@ -21,7 +21,7 @@ def bundle(now: datetime) -> int:
     for group in _due(now).values_list(*_GROUP).order_by(*_GROUP).distinct()[:GROUPS_AT_A_TIME]:
         which = dict(zip(_GROUP, group, strict=True))
         with transaction.atomic():
-            message = Message.objects.create(**which, due_at=now)
+            message = NotificationMessage.objects.create(**which, due_at=now)
             if _due(now).filter(**which).update(message=message):
                 made += 1
             else:  # somebody else was faster
@@ -29,5 +29,5 @@ def bundle(now: datetime) -> int:
     return made
 
 
-def _due(now: datetime) -> QuerySet[Delivery]:
-    return Delivery.objects.filter(message=None, due_at__lte=now)
+def _due(now: datetime) -> QuerySet[NotificationDelivery]:
+    return NotificationDelivery.objects.filter(message=None, due_at__lte=now)

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
-from dashboard.notifications.models import Delivery, Happening, Message, Notification, Subscription
+from dashboard.notifications.models import (
+    Happening,
+    Notification,
+    NotificationDelivery,
+    NotificationMessage,
+    Subscription,
+)
 from dashboard.notifications.write import wording
 from dashboard.notifications.write.audiences import audiences
 
@@ -15,7 +21,7 @@ LINES_SHOWN = 50
 
 
 @dataclass(frozen=True)
-class Line:
+class LetterLine:
     """One notification within a message."""
 
     notification_id: int
@@ -38,7 +44,7 @@ class Letter:
     user_email: str
     organisation_id: int | None
     digest: str
-    lines: tuple[Line, ...]
+    lines: tuple[LetterLine, ...]
     subscriptions: tuple[int, ...] = ()
     titles: tuple[str, ...] = ()
     reached: tuple[int, ...] = ()
@@ -58,7 +64,7 @@ def absolute(path: str) -> str:
     return f"{settings.OPATLAS_URL}{path}"
 
 
-def letters(messages: Sequence[Message]) -> list[Letter]:
+def letters(messages: Sequence[NotificationMessage]) -> list[Letter]:
     """For each message what it says (three statements for all of them); without lines where nobody wants it
     any more: unsubscribed, or no longer of the organisation."""
     rows = (
@@ -80,8 +86,10 @@ def letters(messages: Sequence[Message]) -> list[Letter]:
     return [_letter(one, by_message[one.pk], welcome) for one in messages]
 
 
-def _linked(messages: Sequence[Message], rows: dict[int, Notification]) -> list[tuple[int, Notification]]:
-    links = Delivery.objects.filter(message__in=messages).order_by("notification_id")
+def _linked(
+    messages: Sequence[NotificationMessage], rows: dict[int, Notification]
+) -> list[tuple[int, Notification]]:
+    links = NotificationDelivery.objects.filter(message__in=messages).order_by("notification_id")
     return [
         (message, rows[notification])
         for message, notification in links.values_list("message_id", "notification_id")
@@ -99,7 +107,7 @@ def _welcome(subscriptions: list[Subscription]) -> set[int]:
     }
 
 
-def _letter(message: Message, rows: list[Notification], welcome: set[int]) -> Letter:
+def _letter(message: NotificationMessage, rows: list[Notification], welcome: set[int]) -> Letter:
     kept = [row for row in rows if _is_wanted(row, message.channel, welcome)]
     subscriptions = {row.subscription.pk: row.subscription for row in kept if row.subscription is not None}
     return Letter(
@@ -122,8 +130,8 @@ def _is_wanted(row: Notification, channel: str, welcome: set[int]) -> bool:
     return row.happening == Happening.TEST or bool(getattr(one, f"by_{channel}"))
 
 
-def _line(row: Notification) -> Line:
-    return Line(
+def _line(row: Notification) -> LetterLine:
+    return LetterLine(
         notification_id=row.pk,
         happening=row.happening,
         key=row.key,

@@ -11,7 +11,7 @@ from typing import Any
 from catalog.errors import RequestError, Unknown
 from catalog.models import Job, Method, Model, Operator, Setting, Target
 from catalog.viewing import Viewer
-from dashboard.notifications.models import Subject
+from dashboard.notifications.models import SubjectKind
 from dashboard.notifications.write.wording import shortened
 
 FILTERS = ("q", "op_type", "dtype", "method", "target")
@@ -20,16 +20,16 @@ _FILTER_NAMES = {"q": "matching", "op_type": "type", "dtype": "of", "method": "b
 
 
 @dataclass(frozen=True)
-class About:
+class NamedSubject:
     """A subject: ``key`` names it, ``fields`` are the subscription's columns."""
 
-    subject: Subject
+    subject: SubjectKind
     key: str
     title: str
     fields: dict[str, Any] = field(default_factory=dict)
 
 
-def operator(key: str, target: str = "", setting: str = "") -> About:
+def operator(key: str, target: str = "", setting: str = "") -> NamedSubject:
     """An operator by key, anywhere or in one place (keys of a target and a setting)."""
     row = Operator.objects.only("summary").filter(key=_text(key, "operator")).first()
     if row is None:
@@ -47,26 +47,28 @@ def operator(key: str, target: str = "", setting: str = "") -> About:
             raise Unknown("No setting has this key.", where="setting")
         title += f", {place['setting']}"
     ids = ":".join(str(one.pk) if one else "" for one in place.values())
-    return About(Subject.OPERATOR, f"operator:{row.pk}:{ids}", title[:300], {"operator": row, **place})
+    return NamedSubject(
+        SubjectKind.OPERATOR, f"operator:{row.pk}:{ids}", title[:300], {"operator": row, **place}
+    )
 
 
-def job(viewer: Viewer, number: int) -> About:
+def job(viewer: Viewer, number: int) -> NamedSubject:
     """One of the viewer's jobs."""
     row = Job.objects.filter(viewer.owned()).filter(pk=number).first()
     if row is None:
         raise Unknown(f"You have no job {number}.", where="job")
-    return About(Subject.JOB, f"job:{row.pk}", f"Job {row.name}"[:300], {"job": row})
+    return NamedSubject(SubjectKind.JOB, f"job:{row.pk}", f"Job {row.name}"[:300], {"job": row})
 
 
-def model(viewer: Viewer, number: int) -> About:
+def model(viewer: Viewer, number: int) -> NamedSubject:
     """One of the viewer's models."""
     row = Model.objects.filter(viewer.owned()).filter(pk=number).first()
     if row is None:
         raise Unknown(f"You have no model {number}.", where="model")
-    return About(Subject.MODEL, f"model:{row.pk}", f"Model {row.name}"[:300], {"model": row})
+    return NamedSubject(SubjectKind.MODEL, f"model:{row.pk}", f"Model {row.name}"[:300], {"model": row})
 
 
-def operators_that(given: Mapping[str, Any]) -> About:
+def operators_that(given: Mapping[str, Any]) -> NamedSubject:
     """Operators that pass a filter of the operators' list; without one, every operator."""
     filters = {}
     for name in FILTERS:
@@ -82,7 +84,9 @@ def operators_that(given: Mapping[str, Any]) -> About:
             raise Unknown("No target has this key.", where="target")
         capability = target.capability
     digest = hashlib.sha256(json.dumps(filters, sort_keys=True).encode()).hexdigest()[:32]
-    return About(Subject.FILTER, f"filter:{digest}", _filter_title(filters, capability), {"filters": filters})
+    return NamedSubject(
+        SubjectKind.FILTER, f"filter:{digest}", _filter_title(filters, capability), {"filters": filters}
+    )
 
 
 def _filter_title(filters: Mapping[str, str], capability: str) -> str:

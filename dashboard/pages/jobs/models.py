@@ -189,7 +189,7 @@ def _add(data: bytes, name: str, target: Target | None, dims: dict[str, int], vi
     return ingest.add_model(data, name, dims=dims, organisation=owner, target=place, setting=setting)
 
 
-def _states(report: ingest.Report) -> dict[int, str]:
+def _states(report: ingest.ModelReport) -> dict[int, str]:
     """Operator → what became of its miss, for those whose exploration has not ended in a result."""
     return {
         one.operator.pk: STATUS_OF_MISS[MissState(one.miss_state)]

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from catalog.selectors.jobs import Coverage, JobRow, JobSlot, OperatorRow, Saved
 from dashboard.web.tables import Column, Table
-from tuning.ingest import Row as ModelRow
+from tuning.ingest import ReportedOperator as ModelRow
 
 
 def jobs_table(rows: Iterable[JobRow], every: Iterable[JobRow] | None = None) -> Table:

@@ -20,7 +20,7 @@ from tuning.kernels.models import Kernel, KernelEvaluation, KernelVersion, Versi
 
 
 @dataclass(frozen=True)
-class Step:
+class VersionStep:
     """One stage of a version's way, for the bar of stages."""
 
     name: str
@@ -45,7 +45,7 @@ def wins(kernels: Iterable[Kernel]) -> dict[int, int]:
     return dict(counts)
 
 
-def steps(version: KernelVersion) -> list[Step]:
+def steps(version: KernelVersion) -> list[VersionStep]:
     """Submitted → built, checked, timed → decided → in the contest."""
     state = version.state
     tried = {"submitted": "", "building": "running", "failed": "stopped"}.get(state, "done")
@@ -56,10 +56,10 @@ def steps(version: KernelVersion) -> list[Step]:
     inside = {"approved": "running", "revoked": "stopped"}.get(state, "done" if version.approved_at else "")
     by = version.decided_by.get_username() if version.decided_by else "somebody else than its submitter"
     return [
-        Step("Submitted", f"by {version.submitted_by.get_username()}", "done"),
-        Step("Built, checked, timed", "in the sandbox, against the incumbent", tried),
-        Step("Decided", f"by {by}", decided),
-        Step("In the contest", "of every operator that it matches", inside),
+        VersionStep("Submitted", f"by {version.submitted_by.get_username()}", "done"),
+        VersionStep("Built, checked, timed", "in the sandbox, against the incumbent", tried),
+        VersionStep("Decided", f"by {by}", decided),
+        VersionStep("In the contest", "of every operator that it matches", inside),
     ]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from catalog.best.artifacts import file_path
 from catalog.models import Implementation
-from dashboard.pages.operators.elf import Library, read_library
+from dashboard.pages.operators.elf import LibraryFunctions, read_library
 from dashboard.web.highlighting import Code, highlighted
 
 # Route → what its schedule and its source are, for people who meet them here first.
@@ -41,13 +41,13 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Held:
+class ArtifactFile:
     """A file of the artifact. ``size_bytes`` None: the store has lost it."""
 
     name: str
     sha256: str
     size_bytes: int | None
-    library: Library | None = None  # what a shared library defines
+    library: LibraryFunctions | None = None  # what a shared library defines
 
 
 def texts(row: Implementation) -> list[Text]:
@@ -79,11 +79,13 @@ def raw(row: Implementation, part: str) -> str:
     return ""
 
 
-def files(row: Implementation) -> Sequence[Held]:
+def files(row: Implementation) -> Sequence[ArtifactFile]:
     """What the artifact holds: a library call nothing, a compiled kernel its shared library."""
     named = row.artifact.manifest.get("files", {})
     return [
-        Held(name, sha256, _size(sha256), read_library(file_path(sha256)) if name.endswith(".so") else None)
+        ArtifactFile(
+            name, sha256, _size(sha256), read_library(file_path(sha256)) if name.endswith(".so") else None
+        )
         for name, sha256 in sorted(named.items())
     ]
 

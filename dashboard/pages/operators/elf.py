@@ -27,14 +27,14 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Library:
+class LibraryFunctions:
     """Functions, the largest first, and the bytes of code in all."""
 
     functions: Sequence[Function]
     code_bytes: int
 
 
-def read_library(path: Path) -> Library | None:
+def read_library(path: Path) -> LibraryFunctions | None:
     """None where it is no 64-bit little-endian ELF, or is damaged or beyond what is read."""
     try:
         if path.stat().st_size > _MOST_BYTES:
@@ -47,7 +47,7 @@ def read_library(path: Path) -> Library | None:
         return None
 
 
-def _read(data: bytes) -> Library:
+def _read(data: bytes) -> LibraryFunctions:
     (offset,) = struct.unpack_from("<Q", data, 0x28)
     entry, count, names_at = struct.unpack_from("<HHH", data, 0x3A)
     if entry < _SECTION.size or count > _MOST_SECTIONS:
@@ -58,7 +58,7 @@ def _read(data: bytes) -> Library:
     tables = [one for one in sections if one[1] in (_SYMTAB, _DYNSYM)]
     tables.sort(key=lambda one: one[1] != _SYMTAB)  # the full table, where it was not stripped
     found = _functions(data, sections, tables[0]) if tables else []
-    return Library(sorted(found, key=lambda one: (-one.size_bytes, one.name)), code)
+    return LibraryFunctions(sorted(found, key=lambda one: (-one.size_bytes, one.name)), code)
 
 
 def _functions(data: bytes, sections: Sequence[tuple], table: tuple) -> list[Function]:

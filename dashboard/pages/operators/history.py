@@ -12,21 +12,21 @@ from django.db.models import Q
 from catalog.models import Implementation, Measurement, Operator
 from catalog.selectors import detail
 from dashboard.web.charts.methods import Point
-from tuning.models import Revalidated, Verdict
+from tuning.models import Revalidated, RevalidationVerdict
 
 _SAME_MOMENT = timedelta(seconds=5)  # evidence is kept and published in one transaction
 _SAYS = {
-    Verdict.WAITING: "waits to be measured again",
-    Verdict.RESTORED: "restored from what had been measured",
-    Verdict.BETTER: "measured again: better",
-    Verdict.SAME: "measured again: no difference beyond noise",
-    Verdict.WORSE: "measured again: worse",
-    Verdict.FAILED: "measured again: failed",
+    RevalidationVerdict.WAITING: "waits to be measured again",
+    RevalidationVerdict.RESTORED: "restored from what had been measured",
+    RevalidationVerdict.BETTER: "measured again: better",
+    RevalidationVerdict.SAME: "measured again: no difference beyond noise",
+    RevalidationVerdict.WORSE: "measured again: worse",
+    RevalidationVerdict.FAILED: "measured again: failed",
 }
 
 
 @dataclass(frozen=True)
-class Event:
+class TimelineEntry:
     """One line of the timeline. ``method`` and ``route`` name whom it is about; empty: nobody is left."""
 
     at: datetime
@@ -40,13 +40,13 @@ class Event:
 
 def events(
     operator: Operator, place: detail.Place, visible: Q, exploration_id: int | None, limit: int = 20
-) -> Sequence[Event]:
+) -> Sequence[TimelineEntry]:
     """The newest first."""
     found = [_change(change) for change in detail.history(operator, place, visible, limit)]
     key = {"operator": operator, "target": place.target, "setting": place.setting}
     revoked = Implementation.objects.filter(visible, **key, revoked_at__isnull=False)
     found += [
-        Event(
+        TimelineEntry(
             one.revoked_at, "revoked", one.method, one.route, "revoked", f"{one.label}: {one.revoked_reason}"
         )
         for one in revoked.defer("schedule", "source", "candidate").order_by("-revoked_at")[:limit]
@@ -60,23 +60,31 @@ def events(
     return sorted(found, key=lambda event: event.at, reverse=True)[:limit]
 
 
-def _change(change: detail.models.BestChange) -> Event:
+def _change(change: detail.models.BestChange) -> TimelineEntry:
     after = change.after
     before = f"after {change.before.route}" if change.before else ""
     if after is None:
-        return Event(change.created_at, "winner", "", "", before or "none", change.reason)
+        return TimelineEntry(change.created_at, "winner", "", "", before or "none", change.reason)
     environment = str(after.environment)
-    return Event(change.created_at, "winner", after.method, after.route, before, change.reason, environment)
+    return TimelineEntry(
+        change.created_at, "winner", after.method, after.route, before, change.reason, environment
+    )
 
 
-def _again(one: Revalidated) -> Event:
+def _again(one: Revalidated) -> TimelineEntry:
     row = one.revalidation
     method = one.implementation.method if one.implementation else ""
     what = (
         f"{row.route}: {row.before or 'nothing'} became {row.after}, declared by {row.asked_by or 'nobody'}"
     )
-    return Event(
-        row.asked_at, "environment", method, one.route, _SAYS[Verdict(one.verdict)], what, str(row.after)
+    return TimelineEntry(
+        row.asked_at,
+        "environment",
+        method,
+        one.route,
+        _SAYS[RevalidationVerdict(one.verdict)],
+        what,
+        str(row.after),
     )
 
 

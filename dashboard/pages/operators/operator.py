@@ -21,7 +21,7 @@ from catalog.charging import charging
 from catalog.models import Implementation, Operator
 from catalog.people import audit
 from catalog.selectors import detail
-from catalog.selectors.reuse import Reuse, lookups_of, reuse
+from catalog.selectors.reuse import OperatorReuse, lookups_of, reuse
 from catalog.timerange import RANGES
 from catalog.viewing import APPROVE, Viewer
 from dashboard.pages.operators import history, tables
@@ -40,7 +40,7 @@ TRIALS_SHOWN = 50
 
 
 @dataclass(frozen=True)
-class Trials:
+class TrialsPage:
     """The trials of one exploration that the URL asks for, a page of them, and how all of them ended."""
 
     rows: QuerySet[Trial]
@@ -101,7 +101,7 @@ def revoke(request: HttpRequest, key: str) -> HttpResponse:
 
 
 def _evidence(
-    request: HttpRequest, row: Operator, place: detail.Place, viewer: Viewer, used: Reuse
+    request: HttpRequest, row: Operator, place: detail.Place, viewer: Viewer, used: OperatorReuse
 ) -> dict[str, Any]:
     """What is known in one place."""
     seen = viewer.shown()
@@ -135,7 +135,7 @@ def _evidence(
 
 
 def _worth(
-    row: Operator, best: detail.Made | None, exploration: Exploration | None, viewer: Viewer
+    row: Operator, best: detail.RankedImplementation | None, exploration: Exploration | None, viewer: Viewer
 ) -> dict[str, Any]:
     """Would more tuning pay, and what the slices so far brought."""
     if best is None or best.measurement is None or exploration is None:
@@ -149,7 +149,7 @@ def _worth(
     }
 
 
-def _trials(request: HttpRequest, exploration: Exploration | None) -> Trials | None:
+def _trials(request: HttpRequest, exploration: Exploration | None) -> TrialsPage | None:
     if exploration is None:
         return None
     counts: Counter[str] = Counter()
@@ -166,15 +166,15 @@ def _trials(request: HttpRequest, exploration: Exploration | None) -> Trials | N
     if route in routes:
         rows = rows.filter(route=route)
     page = Paginator(rows, TRIALS_SHOWN).get_page(request.GET.get("page"))
-    return Trials(rows, page, counts.most_common(), sorted(routes), status, route)
+    return TrialsPage(rows, page, counts.most_common(), sorted(routes), status, route)
 
 
-def _chart(made: list[detail.Made]) -> Figure | None:
+def _chart(made: list[detail.RankedImplementation]) -> Figure | None:
     timed = [one for one in made if one.measurement is not None]
     return operator_charts.times([_dot(one) for one in timed]) if timed else None
 
 
-def _dot(one: detail.Made) -> operator_charts.Dot:
+def _dot(one: detail.RankedImplementation) -> operator_charts.Dot:
     implementation, m = one.implementation, one.measurement
     assert m is not None  # only timed ones are drawn
     name = (

@@ -46,10 +46,10 @@ _COLUMNS = (
 class _Listing:
     """What the URL asks for, for whom."""
 
-    filters: listing.Filters
+    filters: listing.OperatorFilters
     viewer: Viewer
 
-    def page(self, request: HttpRequest) -> tuple[Page[Any], list[listing.Row]]:
+    def page(self, request: HttpRequest) -> tuple[Page[Any], list[listing.ListedOperator]]:
         page = page_of(request, listing.operators(self.filters, self.viewer))
         return page, listing.rows(list(page.object_list), self.filters, self.viewer)
 
@@ -81,14 +81,14 @@ def operators(request: HttpRequest) -> HttpResponseBase:
     return answer_of(request, "operators/operators.html", "operators/_operators_results.html", context)
 
 
-def read_filters(request: HttpRequest) -> listing.Filters:
+def read_filters(request: HttpRequest) -> listing.OperatorFilters:
     """What the URL asks for; what it cannot mean is left out rather than refused: links live long."""
     asked = {
         name: request.GET.get(name, "").replace("\0", "").strip()[:200]
         for name in ("q", "op_type", "dtype", "target")
     }
     status, method, sort = (request.GET.get(name, "") for name in ("status", "method", "sort"))
-    return listing.Filters(
+    return listing.OperatorFilters(
         **asked,
         status=status if status in listing.STATUSES else "",
         method=method if method in Method.values else "",
@@ -96,7 +96,7 @@ def read_filters(request: HttpRequest) -> listing.Filters:
     )
 
 
-def _exported_row(row: listing.Row) -> dict[str, Any]:
+def _exported_row(row: listing.ListedOperator) -> dict[str, Any]:
     best: dict[str, Any] = {}
     if row.best is not None:
         names = ("method", "route", "label", "median_us", "default_us", "ratio_to_default")

@@ -10,10 +10,10 @@ from django.urls import reverse
 
 from catalog.charging import Terms
 from catalog.models import Operator
-from catalog.selectors.detail import Made
-from catalog.selectors.reuse import Reuse
-from catalog.selectors.traffic import Slot
-from dashboard.pages.operators.history import Event
+from catalog.selectors.detail import RankedImplementation
+from catalog.selectors.reuse import OperatorReuse
+from catalog.selectors.traffic import LookupSlot
+from dashboard.pages.operators.history import TimelineEntry
 from dashboard.web.charts.methods import Point
 from dashboard.web.tables import Column, Table
 from tuning.models import Trial, TuningSlice
@@ -50,7 +50,10 @@ def sides(of: SideBySide) -> Table:
 
 
 def implementations(
-    made: Sequence[Made], against: Mapping[int, Comparison], terms: Mapping[int, Terms], operator: Operator
+    made: Sequence[RankedImplementation],
+    against: Mapping[int, Comparison],
+    terms: Mapping[int, Terms],
+    operator: Operator,
 ) -> Table:
     columns = [
         Column("rank", "Rank", "count"), Column("route", "Route", "method"), Column("label", "Variant"),
@@ -68,7 +71,9 @@ def implementations(
     return Table("implementations", "Implementations", columns, rows)
 
 
-def _implementation(one: Made, comparison: Comparison | None, terms: Mapping[int, Terms]) -> dict[str, Any]:
+def _implementation(
+    one: RankedImplementation, comparison: Comparison | None, terms: Mapping[int, Terms]
+) -> dict[str, Any]:
     i, m = one.implementation, one.measurement
     price = terms.get(i.pk)
     return _evidence(one) | {
@@ -87,7 +92,7 @@ def _implementation(one: Made, comparison: Comparison | None, terms: Mapping[int
     }  # fmt: skip
 
 
-def _evidence(one: Made) -> dict[str, Any]:
+def _evidence(one: RankedImplementation) -> dict[str, Any]:
     m = one.measurement
     names = ("median_us", "spread_us", "default_us", "ratio_to_default", "ratio_low", "ratio_high")
     return {name: getattr(m, name) if m else None for name in names} | {"samples": one.samples}
@@ -133,14 +138,14 @@ def leaders(points: Sequence[Point]) -> Table:
     return Table("best", "The best over time", columns, rows, empty="No best yet.")
 
 
-def events(found: Sequence[Event]) -> Table:
+def events(found: Sequence[TimelineEntry]) -> Table:
     names = ("at", "kind", "method", "route", "title", "detail", "environment")
     rows = [{name: getattr(one, name) for name in names} for one in found]
     columns = [Column(name, name.capitalize(), "when" if name == "at" else "text") for name in names]
     return Table("history", "What happened to the best", columns, rows)
 
 
-def jobs(reuse: Reuse) -> Table:
+def jobs(reuse: OperatorReuse) -> Table:
     columns = [
         Column("job", "Job"), Column("hits", "Hits", "count"), Column("misses", "Misses", "count"),
         Column("last_at", "Last asked", "when"),
@@ -152,7 +157,7 @@ def jobs(reuse: Reuse) -> Table:
     return Table("jobs", "Jobs", columns, rows, empty="No job has used it yet.")
 
 
-def models(reuse: Reuse) -> Table:
+def models(reuse: OperatorReuse) -> Table:
     columns = [
         Column("model", "Model", link="address"), Column("example", "As"),
         Column("calls", "Calls of a run", "count"),
@@ -165,7 +170,7 @@ def models(reuse: Reuse) -> Table:
     return Table("models", "Models", columns, rows, empty="No model has it.")
 
 
-def lookups(slots: Sequence[Slot]) -> Table:
+def lookups(slots: Sequence[LookupSlot]) -> Table:
     columns = [
         Column("start", "From", "when"), Column("hits", "Hits", "count"), Column("misses", "Misses", "count"),
         Column("hit_rate", "Hit rate", "percent", figure="hit_rate"),

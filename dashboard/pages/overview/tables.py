@@ -8,7 +8,7 @@ from datetime import datetime
 
 from django.urls import reverse
 
-from catalog.selectors.statistics import Catalogue, RouteTraffic, Slot
+from catalog.selectors.statistics import CatalogueFigures, RouteTraffic, TrafficBucket
 from catalog.selectors.statistics_operators import OperatorTraffic
 from dashboard.web.charts.drawing import METHODS
 from dashboard.web.tables import Column, Table
@@ -25,7 +25,7 @@ _RATES = (
 _SAVED = Column("saved_s", "Time saved", "seconds", figure="saved")
 
 
-def traffic(slots: Sequence[Slot]) -> Table:
+def traffic(slots: Sequence[TrafficBucket]) -> Table:
     """What hit rates are made of, slot by slot."""
     columns = (
         _START,
@@ -44,7 +44,7 @@ def traffic(slots: Sequence[Slot]) -> Table:
     return Table("traffic", "Lookups over time", columns, shown, "No lookups in this time.", every)
 
 
-def saved(slots: Sequence[Slot], spent_s: Mapping[datetime, float]) -> Table:
+def saved(slots: Sequence[TrafficBucket], spent_s: Mapping[datetime, float]) -> Table:
     """Time saved slot by slot, and (for the host) what exploring took."""
     columns = [_START, Column("hits", "Hits", "count", figure="hits"), _SAVED]
     if spent_s:
@@ -95,7 +95,7 @@ def operators(name: str, title: str, found: Sequence[OperatorTraffic]) -> Table:
     return Table(name, title, columns, rows, "No lookups yet.")
 
 
-def wins(catalogue: Catalogue) -> Table:
+def wins(catalogue: CatalogueFigures) -> Table:
     """Method by method, whose implementation is the fastest how often."""
     columns = (Column("method", "Method", "method"), Column("wins", "Wins", "count", figure="wins"))
     rows = [{"method": name, "wins": catalogue.wins.get(name, 0)} for name in METHODS]

@@ -15,19 +15,19 @@ from catalog.viewing import OPERATE
 from opatlas.errors import CallerError
 from tuning.environments import declaring, revalidation
 from tuning.environments import known as environments
-from tuning.models import Revalidation, Verdict, Worker
+from tuning.models import Revalidation, RevalidationVerdict, Worker
 
 SHOWN = 12
 BESTS_SHOWN = 40
 
 # Verdict → the state whose mark it has (dashboard.templatetags.opatlas.badge).
 MARKS = {
-    Verdict.WAITING: "waiting",
-    Verdict.RESTORED: "done",
-    Verdict.BETTER: "ok",
-    Verdict.SAME: "unknown",
-    Verdict.WORSE: "noisy",
-    Verdict.FAILED: "failed",
+    RevalidationVerdict.WAITING: "waiting",
+    RevalidationVerdict.RESTORED: "done",
+    RevalidationVerdict.BETTER: "ok",
+    RevalidationVerdict.SAME: "unknown",
+    RevalidationVerdict.WORSE: "noisy",
+    RevalidationVerdict.FAILED: "failed",
 }
 
 
@@ -36,7 +36,7 @@ class Run:
     """One declaration with what came of it so far."""
 
     row: Revalidation
-    report: revalidation.Report
+    report: revalidation.RevalidationReport
     bests: list[tuple[revalidation.Revalidated, str]]  # with the mark of each one's verdict
 
 
@@ -80,5 +80,5 @@ def declare(request: HttpRequest) -> HttpResponse:
     return redirect("environments")
 
 
-def _run(row: Revalidation, report: revalidation.Report) -> Run:
-    return Run(row, report, [(one, MARKS[Verdict(one.verdict)]) for one in report.rows])
+def _run(row: Revalidation, report: revalidation.RevalidationReport) -> Run:
+    return Run(row, report, [(one, MARKS[RevalidationVerdict(one.verdict)]) for one in report.rows])

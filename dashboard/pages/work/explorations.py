@@ -42,7 +42,7 @@ _SORTS = {
 
 
 @dataclass(frozen=True)
-class Filters:
+class ExplorationFilters:
     """What the URL asks for."""
 
     q: str = ""
@@ -185,7 +185,7 @@ def steps(row: Exploration) -> list[dict[str, str]]:
 
 
 @dataclass(frozen=True)
-class Progress:
+class StageProgress:
     """How far the stage is: ``value`` of ``most``; None where that cannot be said yet."""
 
     text: str
@@ -193,20 +193,20 @@ class Progress:
     most: int
 
 
-def progress(row: Exploration) -> Progress:
+def progress(row: Exploration) -> StageProgress:
     """Of the stage that it is in, for the bar."""
     stage = str(Stage(row.stage).label).capitalize()
     if row.state not in running.ACTIVE:
-        return Progress("Ended", 1, 1)
+        return StageProgress("Ended", 1, 1)
     if row.stage == Stage.TUNE and row.max_tuning_slices:
         text = f"{stage}: {row.tuning_slices} of {row.max_tuning_slices} slices"
-        return Progress(text, row.tuning_slices, row.max_tuning_slices)
+        return StageProgress(text, row.tuning_slices, row.max_tuning_slices)
     if row.state != State.RUNNING or row.doing == "claimed":
-        return Progress(f"{stage}: not begun" if row.state == State.QUEUED else stage, 0, 1)
+        return StageProgress(f"{stage}: not begun" if row.state == State.QUEUED else stage, 0, 1)
     if not row.steps_total:
-        return Progress(f"{stage}: beginning", None, 1)
+        return StageProgress(f"{stage}: beginning", None, 1)
     done = min(row.steps_done, row.steps_total)
-    return Progress(f"{stage}: {done} of {row.steps_total} steps", done, row.steps_total)
+    return StageProgress(f"{stage}: {done} of {row.steps_total} steps", done, row.steps_total)
 
 
 def _chart(trials: list[Trial]) -> Figure:
@@ -231,13 +231,13 @@ def _chart(trials: list[Trial]) -> Figure:
     return operator_charts.trials(dots, failures)
 
 
-def _read_filters(request: HttpRequest) -> Filters:
+def _read_filters(request: HttpRequest) -> ExplorationFilters:
     def one_of(name: str, allowed: list[str]) -> str:
         value = request.GET.get(name, "")
         return value if value in allowed else ""
 
     sort = request.GET.get("sort", "")
-    return Filters(
+    return ExplorationFilters(
         q=request.GET.get("q", "").strip()[:200],
         state=one_of("state", [*State.values, "active"]),
         stage=one_of("stage", [str(value) for value in Stage.values]),
@@ -246,7 +246,7 @@ def _read_filters(request: HttpRequest) -> Filters:
     )
 
 
-def _filtered(found: QuerySet[Exploration], filters: Filters) -> QuerySet[Exploration]:
+def _filtered(found: QuerySet[Exploration], filters: ExplorationFilters) -> QuerySet[Exploration]:
     found = found.filter(Words.of(filters.q).condition("operator"))
     if filters.state:
         found = found.filter(state__in=running.ACTIVE if filters.state == "active" else [filters.state])

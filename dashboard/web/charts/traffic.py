@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from catalog.selectors import traffic
-from catalog.selectors.statistics import Slot
+from catalog.selectors.statistics import TrafficBucket
 from dashboard.web import wording
 from dashboard.web.charts.drawing import Figure, axis_title, new_axis, new_layout
 
@@ -19,7 +19,7 @@ COUNTED = {
 _UNITS_S = {"days": 86400.0, "hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 
 
-def hit_rate(slots: Sequence[traffic.Slot], height: int = 260) -> Figure:
+def hit_rate(slots: Sequence[traffic.LookupSlot], height: int = 260) -> Figure:
     """Hit rate as a line over the lookups it is made of."""
     starts = [slot.start.isoformat() for slot in slots]
     asked = [slot for slot in slots if slot.hit_rate is not None]
@@ -57,7 +57,7 @@ def hit_rate(slots: Sequence[traffic.Slot], height: int = 260) -> Figure:
     return {"data": [rate, *bars], "layout": layout}
 
 
-def hit_rate_by(slots: Sequence[Slot], by: str) -> Figure:
+def hit_rate_by(slots: Sequence[TrafficBucket], by: str) -> Figure:
     """The same, counted by one of ``COUNTED``."""
     counted = [_counted(slot, by) for slot in slots]
     figure = hit_rate(counted)
@@ -69,15 +69,15 @@ def hit_rate_by(slots: Sequence[Slot], by: str) -> Figure:
     return figure
 
 
-def _counted(slot: Slot, by: str) -> traffic.Slot:
+def _counted(slot: TrafficBucket, by: str) -> traffic.LookupSlot:
     """A slot, counted by one of ``COUNTED``."""
     hits, misses, _ = COUNTED[by]
     if by == "operators":
-        return traffic.Slot(slot.start, slot.operators_hit, slot.operators_asked - slot.operators_hit)
-    return traffic.Slot(slot.start, getattr(slot, hits), getattr(slot, misses))
+        return traffic.LookupSlot(slot.start, slot.operators_hit, slot.operators_asked - slot.operators_hit)
+    return traffic.LookupSlot(slot.start, getattr(slot, hits), getattr(slot, misses))
 
 
-def saved(slots: Sequence[Slot], spent_s: Mapping[datetime, float]) -> Figure:
+def saved(slots: Sequence[TrafficBucket], spent_s: Mapping[datetime, float]) -> Figure:
     """What was saved in each slot, and beside it what exploring that was asked for then took."""
     largest = max([0.0, *(abs(slot.saved_s) for slot in slots), *spent_s.values()])
     # Two of a unit at least: half a day reads worse than 12 hours.
@@ -106,5 +106,5 @@ def saved(slots: Sequence[Slot], spent_s: Mapping[datetime, float]) -> Figure:
     return {"data": bars, "layout": layout}
 
 
-def _slot_text(slot: traffic.Slot) -> str:
+def _slot_text(slot: traffic.LookupSlot) -> str:
     return f"{wording.percent(slot.hit_rate)} of {wording.compact(slot.hits + slot.misses)} lookups"

@@ -30,7 +30,7 @@ from dashboard.webhooks.api.serializers import (
 )
 from dashboard.webhooks.delivering import body_of
 from dashboard.webhooks.models import Delivery, DeliveryState, Endpoint, EventType
-from dashboard.webhooks.selectors import Filters
+from dashboard.webhooks.selectors import DeliveryFilters
 from tuning.api import filters
 
 SCOPE = "billing"
@@ -107,7 +107,7 @@ class TestEndpoint(APIView):
         """Send an `endpoint.test` to this receiver, whatever it is told about."""
         row = _endpoint(request, pk)
         message = endpoints.test(row)
-        found = selectors.deliveries(viewer_of_key(key_of(request)), Filters(endpoint=row.pk))
+        found = selectors.deliveries(viewer_of_key(key_of(request)), DeliveryFilters(endpoint=row.pk))
         return Response(DeliverySerializer(found.get(message=message)).data)
 
 
@@ -153,7 +153,7 @@ class Deliveries(generics.ListAPIView):  # type: ignore[type-arg]
         return super().get(request, *args, **kwargs)
 
     def get_queryset(self) -> QuerySet[Delivery]:
-        asked = Filters(
+        asked = DeliveryFilters(
             endpoint=filters.number(self.request, "endpoint"),
             states=tuple(filters.choices(self.request, "state", DeliveryState.values)),
             event_types=tuple(filters.choices(self.request, "event_type", EventType.values)),
@@ -214,7 +214,7 @@ def _endpoint(request: Request, pk: int) -> Endpoint:
 
 
 def _delivery(request: Request, pk: int) -> Delivery:
-    row = selectors.deliveries(viewer_of_key(key_of(request)), Filters()).filter(pk=pk).first()
+    row = selectors.deliveries(viewer_of_key(key_of(request)), DeliveryFilters()).filter(pk=pk).first()
     if row is None:
         raise Unknown(f"There is no delivery {pk}.")
     return row

@@ -19,7 +19,7 @@ from dashboard.web.ranges import range_of
 from dashboard.web.tables import Column, Table
 from dashboard.webhooks import selectors
 from dashboard.webhooks.models import Delivery, DeliveryState, Endpoint, EventType
-from dashboard.webhooks.selectors import Filters
+from dashboard.webhooks.selectors import DeliveryFilters
 
 _REFUSED = "Webhooks are for the billing and admin roles of the organisation."
 
@@ -47,7 +47,7 @@ def endpoint_or_404(request: HttpRequest, pk: int) -> Endpoint:
 def delivery_or_404(request: HttpRequest, pk: int) -> Delivery:
     check_may(request)
     viewer = viewer_of_request(request)
-    row = selectors.deliveries(viewer, Filters()).filter(pk=pk).first()
+    row = selectors.deliveries(viewer, DeliveryFilters()).filter(pk=pk).first()
     if row is None:
         raise Http404(f"There is no delivery {pk}.")
     if not viewer.may(BILL, row.endpoint.organisation_id):
@@ -65,8 +65,8 @@ class Shown:
     endpoint: int | None
     during: TimeRange
 
-    def filters(self) -> Filters:
-        return Filters(
+    def filters(self) -> DeliveryFilters:
+        return DeliveryFilters(
             endpoint=self.endpoint,
             states=(self.state,) if self.state else (),
             event_types=(self.event_type,) if self.event_type else (),

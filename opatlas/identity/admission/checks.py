@@ -9,10 +9,10 @@ from typing import Any
 from opatlas.identity import schema as schemas
 from opatlas.identity.bounds import refuse, shown
 from opatlas.identity.operator import Value
-from opatlas.identity.workbench import Step, Workbench
+from opatlas.identity.workbench import NodeStep, Workbench
 
 
-def check_step(step: Step, schema: schemas.Schema, where: str = "") -> None:
+def check_step(step: NodeStep, schema: schemas.Schema, where: str = "") -> None:
     """Inputs, outputs and attributes against the schema; attributes become plain data of its kinds."""
     if not schema.min_inputs <= len(step.inputs) <= schema.max_inputs:
         wanted = _count(schema.min_inputs, schema.max_inputs)
@@ -34,7 +34,7 @@ def check_step(step: Step, schema: schemas.Schema, where: str = "") -> None:
             refuse(f"{step.op} needs its attribute '{name}'.", where)
 
 
-def _known(step: Step, schema: schemas.Schema, name: str) -> schemas.Attribute:
+def _known(step: NodeStep, schema: schemas.Schema, name: str) -> schemas.Attribute:
     if name not in schema.attributes:
         known = ", ".join(sorted(schema.attributes)) or "none"
         refuse(f"{step.op} has no attribute '{shown(name)}'; it knows: {known}.")
@@ -47,24 +47,24 @@ def _count(low: int, high: int) -> str:
     return f"{low} to {high}" if high < 1000 else f"{low} or more"
 
 
-def check_shapes(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def check_shapes(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     """What ONNX accepted though no implementation could compute it."""
     if step.op in _CHECKS:
         _CHECKS[step.op](step, work, outputs)
 
 
-def _need(truth: bool, step: Step, sentence: str) -> None:
+def _need(truth: bool, step: NodeStep, sentence: str) -> None:
     if not truth:
         refuse(f"{step.op}: {sentence}.")
 
 
-def _positive(step: Step, *names: str) -> None:
+def _positive(step: NodeStep, *names: str) -> None:
     for name in names:
         values: Any = step.attrs.get(name, ())
         _need(all(value > 0 for value in values), step, f"every number in {name} must be at least 1")
 
 
-def _conv(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _conv(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     data, weight = work.shape(step, 0), work.shape(step, 3 if step.op == "QLinearConv" else 1)
     group = step.attrs.get("group", 1)
     _need(len(data) >= 3 and len(data) == len(weight), step, "input and weight need the same rank, 3 or more")
@@ -90,7 +90,7 @@ def _conv(step: Step, work: Workbench, outputs: list[Value]) -> None:
         _need(shape == (weight[0],), step, f"the bias must have shape [{weight[0]}], not {list(shape)}")
 
 
-def _conv_transpose(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _conv_transpose(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     data, weight = work.shape(step, 0), work.shape(step, 1)
     group = step.attrs.get("group", 1)
     _need(len(data) >= 3 and len(data) == len(weight), step, "input and weight need the same rank, 3 or more")
@@ -112,7 +112,7 @@ def _conv_transpose(step: Step, work: Workbench, outputs: list[Value]) -> None:
         _need(shape == (made,), step, f"the bias must have shape [{made}], not {list(shape)}")
 
 
-def _pool(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _pool(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     rank = len(work.shape(step)) - 2
     _need(rank >= 1, step, "the input needs batch, channels and at least one spatial dimension")
     kernel = step.attrs["kernel_shape"]
@@ -126,7 +126,7 @@ def _pool(step: Step, work: Workbench, outputs: list[Value]) -> None:
         _need(max(pads[i], pads[rank + i]) < extent, step, "pads must be smaller than the kernel")
 
 
-def _same_elements(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _same_elements(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     before, after = math.prod(work.shape(step)), math.prod(outputs[0].shape)
     _need(
         before == after,
@@ -135,8 +135,8 @@ def _same_elements(step: Step, work: Workbench, outputs: list[Value]) -> None:
     )
 
 
-def _channel_vectors(*positions: int) -> Callable[[Step, Workbench, list[Value]], None]:
-    def check(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _channel_vectors(*positions: int) -> Callable[[NodeStep, Workbench, list[Value]], None]:
+    def check(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
         data = work.shape(step)
         _need(len(data) >= 2, step, "the input needs batch and channels")
         for position in positions:
@@ -155,7 +155,7 @@ def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
     return all(dim in (1, wide) for dim, wide in zip(shape, tail, strict=True))
 
 
-def _layer_norm(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _layer_norm(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     data = work.shape(step)
     axis = step.attrs.get("axis", -1)
     _need(-len(data) <= axis < len(data), step, f"axis {axis} is outside the input's {len(data)} dimensions")
@@ -170,7 +170,7 @@ def _layer_norm(step: Step, work: Workbench, outputs: list[Value]) -> None:
             )
 
 
-def _group_norm(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _group_norm(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     _channel_vectors(1, 2)(step, work, outputs)
     groups, channels = step.attrs["num_groups"], work.shape(step)[1]
     _need(
@@ -180,8 +180,8 @@ def _group_norm(step: Step, work: Workbench, outputs: list[Value]) -> None:
     )
 
 
-def _onto_first(*positions: int) -> Callable[[Step, Workbench, list[Value]], None]:
-    def check(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _onto_first(*positions: int) -> Callable[[NodeStep, Workbench, list[Value]], None]:
+    def check(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
         for position in positions:
             if step.input(position):
                 shape = work.shape(step, position)
@@ -195,17 +195,17 @@ def _onto_first(*positions: int) -> Callable[[Step, Workbench, list[Value]], Non
     return check
 
 
-def _depth_to_space(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _depth_to_space(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     _need(step.attrs["blocksize"] >= 1, step, "blocksize must be at least 1")
     _same_elements(step, work, outputs)
 
 
-def _lrn(step: Step, work: Workbench, outputs: list[Value]) -> None:
+def _lrn(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     _need(step.attrs["size"] >= 1, step, "size must be at least 1")
     _need(len(work.shape(step)) >= 2, step, "the input needs batch and channels")
 
 
-_CHECKS: dict[str, Callable[[Step, Workbench, list[Value]], None]] = {
+_CHECKS: dict[str, Callable[[NodeStep, Workbench, list[Value]], None]] = {
     "AveragePool": _pool,
     "BatchNormalization": _channel_vectors(1, 2, 3, 4),
     "Conv": _conv,

@@ -14,7 +14,7 @@ from opatlas.identity.dtypes import CODES, NAMES, long_float
 from opatlas.identity.operator import OPSET, Value
 from opatlas.identity.schema import find
 from opatlas.identity.statics import REDUCTIONS, STATIC
-from opatlas.identity.workbench import Step, Workbench
+from opatlas.identity.workbench import NodeStep, Workbench
 
 AT_LEAST_ONE = frozenset(
     {
@@ -33,7 +33,7 @@ _EXTRA_AXES = {"OneHot": 1}
 _LIMIT = MAX_DIM
 
 
-def check_before(step: Step, work: Workbench) -> None:
+def check_before(step: NodeStep, work: Workbench) -> None:
     """Refuse attributes, static inputs and ranks that no operator of this type can have."""
     for name, value in step.attrs.items():
         _attribute(step, name, value)
@@ -46,12 +46,12 @@ def check_before(step: Step, work: Workbench) -> None:
         _GUARDS[step.op](step, work)
 
 
-def _need(truth: bool, step: Step, sentence: str) -> None:
+def _need(truth: bool, step: NodeStep, sentence: str) -> None:
     if not truth:
         refuse(f"{step.op}: {sentence}.")
 
 
-def _attribute(step: Step, name: str, value: object) -> None:
+def _attribute(step: NodeStep, name: str, value: object) -> None:
     numbers = value if isinstance(value, tuple) else (value,)
     schema = find(step.op, OPSET)
     kind = schema.attributes[name].kind if schema and name in schema.attributes else ""
@@ -74,7 +74,7 @@ def _attribute(step: Step, name: str, value: object) -> None:
         _need(all(number >= 0 for number in numbers), step, f"{name} must not be negative")
 
 
-def _ranks(step: Step, work: Workbench) -> None:
+def _ranks(step: NodeStep, work: Workbench) -> None:
     for position, allowed in RANKS.get(step.op, {}).items():
         if step.input(position):
             rank = len(work.value(step.input(position)).shape)
@@ -92,7 +92,7 @@ def _words(allowed: Iterable[int]) -> str:
     return " or ".join(map(str, numbers))
 
 
-def _axes(step: Step, work: Workbench) -> None:
+def _axes(step: NodeStep, work: Workbench) -> None:
     if not step.inputs or not step.inputs[0]:
         return
     rank = len(work.shape(step)) + _EXTRA_AXES.get(step.op, 0)
@@ -111,7 +111,7 @@ def _axes(step: Step, work: Workbench) -> None:
         )
 
 
-def _static(step: Step, position: int, value: Value) -> None:
+def _static(step: NodeStep, position: int, value: Value) -> None:
     word = STATIC[step.op][position]
     items = value.data or ()
     if value.dtype.startswith(("int", "uint")):
@@ -123,18 +123,18 @@ def _static(step: Step, position: int, value: Value) -> None:
 # ---- static inputs ----------------------------------------------------------------------------------
 
 
-def _ints(step: Step, work: Workbench, position: int) -> list[int] | None:
+def _ints(step: NodeStep, work: Workbench, position: int) -> list[int] | None:
     return work.ints(step, position, STATIC[step.op][position])
 
 
-def _check_axes(step: Step, axes: list[int], rank: int) -> None:
+def _check_axes(step: NodeStep, axes: list[int], rank: int) -> None:
     for axis in axes:
         _need(-rank <= axis < rank, step, f"axis {axis} is outside {rank} dimensions")
     _need(len({axis % rank for axis in axes if rank}) == len(axes), step, "axes name one of them twice")
 
 
-def _axes_input(position: int) -> Callable[[Step, Workbench], None]:
-    def check(step: Step, work: Workbench) -> None:
+def _axes_input(position: int) -> Callable[[NodeStep, Workbench], None]:
+    def check(step: NodeStep, work: Workbench) -> None:
         axes = _ints(step, work, position)
         if axes is not None:
             _check_axes(step, axes, len(work.shape(step)))
@@ -142,12 +142,12 @@ def _axes_input(position: int) -> Callable[[Step, Workbench], None]:
     return check
 
 
-def _unsqueeze(step: Step, work: Workbench) -> None:
+def _unsqueeze(step: NodeStep, work: Workbench) -> None:
     axes = _ints(step, work, 1) or []
     _check_axes(step, axes, len(work.shape(step)) + len(axes))
 
 
-def _slice(step: Step, work: Workbench) -> None:
+def _slice(step: NodeStep, work: Workbench) -> None:
     starts, ends = _ints(step, work, 1) or [], _ints(step, work, 2) or []
     axes, steps = _ints(step, work, 3), _ints(step, work, 4)
     rank = len(work.shape(step))
@@ -159,7 +159,7 @@ def _slice(step: Step, work: Workbench) -> None:
     _need(0 not in (steps or [1]), step, "a step must not be 0")
 
 
-def _pad(step: Step, work: Workbench) -> None:
+def _pad(step: NodeStep, work: Workbench) -> None:
     pads, axes = _ints(step, work, 1) or [], _ints(step, work, 3)
     rank = len(work.shape(step))
     _check_axes(step, list(range(rank)) if axes is None else axes, rank)
@@ -169,7 +169,7 @@ def _pad(step: Step, work: Workbench) -> None:
     _need(filler is None or len(filler.data or ()) == 1, step, "constant_value must be one number")
 
 
-def _split(step: Step, work: Workbench) -> None:
+def _split(step: NodeStep, work: Workbench) -> None:
     parts, made = _ints(step, work, 1), len(step.outputs)
     axis = step.attrs.get("axis", 0)
     whole = work.shape(step)[axis] if work.shape(step) else 0
@@ -183,28 +183,28 @@ def _split(step: Step, work: Workbench) -> None:
     _need(sum(parts) == whole, step, f"parts of {parts} do not add up to the dimension of {whole}")
 
 
-def _stft(step: Step, work: Workbench) -> None:
+def _stft(step: NodeStep, work: Workbench) -> None:
     _positive_inputs(step, work)
     for position in (1, 3):
         numbers = _ints(step, work, position)
         _need(numbers is None or len(numbers) == 1, step, f"{STATIC['STFT'][position]} must be one number")
 
 
-def _tile(step: Step, work: Workbench) -> None:
+def _tile(step: NodeStep, work: Workbench) -> None:
     repeats = _ints(step, work, 1) or []
     rank = len(work.shape(step))
     _need(len(repeats) == rank, step, f"repeats must have {rank} numbers, not {len(repeats)}")
     _need(all(repeat >= 1 for repeat in repeats), step, "repeats must be at least 1")
 
 
-def _positive_inputs(step: Step, work: Workbench) -> None:
+def _positive_inputs(step: NodeStep, work: Workbench) -> None:
     for position, word in STATIC[step.op].items():
         value = work.static(step, position, word)
         if value is not None and word != "axis" and value.dtype.startswith(("int", "uint")):
             _need(all(int(item) >= 1 for item in value.data or ()), step, f"{word} must be at least 1")
 
 
-def _dft(step: Step, work: Workbench) -> None:
+def _dft(step: NodeStep, work: Workbench) -> None:
     length, axis = _ints(step, work, 1), _ints(step, work, 2)
     rank = len(work.shape(step))
     _need(length is None or (len(length) == 1 and length[0] >= 1), step, "dft_length must be at least 1")
@@ -214,7 +214,7 @@ def _dft(step: Step, work: Workbench) -> None:
     )
 
 
-def _range(step: Step, work: Workbench) -> None:
+def _range(step: NodeStep, work: Workbench) -> None:
     numbers = []
     for position, word in STATIC["Range"].items():
         value = work.static(step, position, word)
@@ -227,7 +227,7 @@ def _range(step: Step, work: Workbench) -> None:
     _need((limit - start) / delta <= _LIMIT, step, f"it would make more than {_LIMIT} elements")
 
 
-def _resize(step: Step, work: Workbench) -> None:
+def _resize(step: NodeStep, work: Workbench) -> None:
     rank = len(work.shape(step))
     count = len(step.attrs.get("axes", range(rank)))
     scales, sizes = work.static(step, 2, "scales"), _ints(step, work, 3)
@@ -249,14 +249,14 @@ def _resize(step: Step, work: Workbench) -> None:
         )
 
 
-def _center_crop_pad(step: Step, work: Workbench) -> None:
+def _center_crop_pad(step: NodeStep, work: Workbench) -> None:
     sizes = _ints(step, work, 1) or []
     count = len(step.attrs.get("axes", work.shape(step)))
     _need(len(sizes) == count, step, f"shape must have {count} numbers, not {len(sizes)}")
     _need(all(size >= 1 for size in sizes), step, "shape must be at least 1 everywhere")
 
 
-def _gather_nd(step: Step, work: Workbench) -> None:
+def _gather_nd(step: NodeStep, work: Workbench) -> None:
     data, indices = len(work.shape(step)), len(work.shape(step, 1))
     batch = step.attrs.get("batch_dims", 0)
     _need(data >= 1 and indices >= 1, step, "both inputs need at least one dimension")
@@ -267,13 +267,13 @@ def _gather_nd(step: Step, work: Workbench) -> None:
     )
 
 
-def _transpose(step: Step, work: Workbench) -> None:
+def _transpose(step: NodeStep, work: Workbench) -> None:
     rank = len(work.shape(step))
     perm = step.attrs.get("perm", tuple(range(rank)))
     _need(sorted(perm) == list(range(rank)), step, f"perm must order the axes 0 to {rank - 1}")
 
 
-def _attention(step: Step, work: Workbench) -> None:
+def _attention(step: NodeStep, work: Workbench) -> None:
     shapes = [work.shape(step, position) for position in range(3)]
     query, keys, values = shapes
     flat = len(query) == 3
@@ -294,7 +294,7 @@ def _attention(step: Step, work: Workbench) -> None:
     _need(flat or keys[1] == values[1], step, "K and V must have the same number of heads")
 
 
-def _einsum(step: Step, work: Workbench) -> None:
+def _einsum(step: NodeStep, work: Workbench) -> None:
     equation = str(step.attrs.get("equation", "")).replace(" ", "")
     term = r"[a-zA-Z]*(\.\.\.)?[a-zA-Z]*"
     _need(
@@ -327,7 +327,7 @@ def _einsum(step: Step, work: Workbench) -> None:
     _need(len(set(written)) == len(written), step, "the output names a letter twice")
 
 
-_GUARDS: dict[str, Callable[[Step, Workbench], None]] = {
+_GUARDS: dict[str, Callable[[NodeStep, Workbench], None]] = {
     "Attention": _attention,
     "BlackmanWindow": _positive_inputs,
     "CenterCropPad": _center_crop_pad,

@@ -12,12 +12,12 @@ import torch.nn.functional as F
 from opatlas.load.torch.graph import Kept
 from opatlas.load.torch.kept import kept_call
 from opatlas.load.torch.ops.convolution import explicit_pads, spatial_attribute
-from opatlas.load.torch.ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import TorchSite, Unsupported
 
 Function = Callable[..., Any]
 
 
-def reformed(site: Site, form: str, keep: bool) -> Function | Kept | None:
+def reformed(site: TorchSite, form: str, keep: bool) -> Function | Kept | None:
     """The node in another form; None where the form says nothing about its type.
 
     Raises :class:`Unsupported` where the form is for its type but not for its shapes. ``keep`` asks for a
@@ -27,7 +27,7 @@ def reformed(site: Site, form: str, keep: bool) -> Function | Kept | None:
     return None if build is None else build(site, keep)
 
 
-def _windows(site: Site) -> tuple[Sequence[int], Sequence[int]]:
+def _windows(site: TorchSite) -> tuple[Sequence[int], Sequence[int]]:
     """Kernel and output sizes of a convolution whose windows neither overlap nor leave anything out."""
     kernel = site.shape(1)[2:]
     spatial = len(kernel)
@@ -46,7 +46,7 @@ def _windows(site: Site) -> tuple[Sequence[int], Sequence[int]]:
     return kernel, made
 
 
-def _conv_product(site: Site, keep: bool) -> Function | Kept:
+def _conv_product(site: TorchSite, keep: bool) -> Function | Kept:
     """Windows side by side are a matrix product: 1×1, patches, and a kernel as large as the map."""
     kernel, made = _windows(site)
     batch, channels = site.shape(0)[:2]
@@ -82,7 +82,7 @@ def _conv_product(site: Site, keep: bool) -> Function | Kept:
     return kept_call(product, into) if keep else product
 
 
-def _patches(site: Site, kernel: Sequence[int], made: Sequence[int]) -> Function:
+def _patches(site: TorchSite, kernel: Sequence[int], made: Sequence[int]) -> Function:
     batch, channels = site.shape(0)[:2]
     filters, spatial = site.shape(1)[0], len(kernel)
     split = [size for pair in zip(made, kernel, strict=True) for size in pair]
@@ -96,7 +96,7 @@ def _patches(site: Site, kernel: Sequence[int], made: Sequence[int]) -> Function
     return run
 
 
-def _transposed_product(site: Site, keep: bool) -> Function:
+def _transposed_product(site: TorchSite, keep: bool) -> Function:
     """A transposed convolution whose windows do not overlap: one product, then its blocks side by side."""
     kernel = site.shape(1)[2:]
     spatial = len(kernel)
@@ -117,7 +117,7 @@ def _transposed_product(site: Site, keep: bool) -> Function:
     return run
 
 
-def _vector(site: Site, keep: bool) -> Function:
+def _vector(site: TorchSite, keep: bool) -> Function:
     """A product with one row or one column is one with a vector."""
     a, b = site.shape(0), site.shape(1)
     shape = site.output().shape
@@ -128,7 +128,7 @@ def _vector(site: Site, keep: bool) -> Function:
     raise Unsupported("a product without a vector")
 
 
-def _turned(site: Site, keep: bool) -> Function:
+def _turned(site: TorchSite, keep: bool) -> Function:
     """The second operand is stored transposed in every run, before the product."""
     if len(site.shape(1)) != 2 or len(site.shape(0)) < 2:
         raise Unsupported("a second operand that is no matrix")
@@ -145,7 +145,7 @@ def _turned(site: Site, keep: bool) -> Function:
     return run
 
 
-def _attention(site: Site, keep: bool) -> Function:
+def _attention(site: TorchSite, keep: bool) -> Function:
     """softmax(q·kᵀ·scale + mask)·v, one call after another, for four dimensions."""
     plain = site.rank() == 4 and len(site.node.outputs) == 1 and not site.has(4)
     if not plain or site.shape(0)[1] != site.shape(1)[1] or float(site.attrs.get("softcap", 0.0)):
@@ -166,7 +166,7 @@ def _attention(site: Site, keep: bool) -> Function:
     return run
 
 
-FORMS: Mapping[str, Mapping[str, Callable[[Site, bool], Function | Kept]]] = {
+FORMS: Mapping[str, Mapping[str, Callable[[TorchSite, bool], Function | Kept]]] = {
     "product": {"Conv": _conv_product, "ConvTranspose": _transposed_product},
     "vector": {"MatMul": _vector},
     "turned": {"MatMul": _turned, "Gemm": _turned},

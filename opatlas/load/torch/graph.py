@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from opatlas.identity.operator import Operator
 from opatlas.load.torch.ops.names import FAMILY_OF, limit
-from opatlas.load.torch.ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import TorchSite, Unsupported
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +36,7 @@ def run_graph(operator: Operator, inputs: Mapping[int, torch.Tensor]) -> list[to
     giving float64 inputs. Raises :class:`Unsupported` for what PyTorch cannot express.
     """
     known = {number: inputs[number] for number in operator.constant_inputs}
-    return Plan(operator, known, _widening(operator, inputs)).run(inputs)
+    return GraphPlan(operator, known, _widening(operator, inputs)).run(inputs)
 
 
 def _widening(operator: Operator, inputs: Mapping[int, torch.Tensor]) -> torch.dtype | None:
@@ -55,7 +55,7 @@ class Kept:
         self.fresh = fresh
 
 
-class Plan:
+class GraphPlan:
     """An operator's nodes as a list of steps, every attribute already looked at.
 
     ``known`` are the constant inputs by number: what they fix (the bounds of a Clip, say) is taken from them
@@ -75,7 +75,7 @@ class Plan:
         self._data = {number for number, value in enumerate(operator.inputs) if value.data is not None}
         self.steps: list[Step] = []
         for position, node in enumerate(operator.nodes):
-            function = (replace or {}).get(position) or _build(Site(operator, node, known, widen))
+            function = (replace or {}).get(position) or _build(TorchSite(operator, node, known, widen))
             takes = tuple(-1 if number in self._data else number for number in node.inputs)
             makes = tuple(_DROPPED if number < 0 else number for number in node.outputs)
             self.steps.append((function, takes, makes))
@@ -140,7 +140,7 @@ def _many_calls(steps: list[Step], values: list[Any], outputs: tuple[int, ...]) 
     return run
 
 
-def _build(site: Site) -> Callable[..., Any]:
+def _build(site: TorchSite) -> Callable[..., Any]:
     family = FAMILY_OF.get(site.node.op)
     if family is None or site.node.domain:
         raise Unsupported(f"no PyTorch call is known for {site.node.op}")
@@ -149,4 +149,4 @@ def _build(site: Site) -> Callable[..., Any]:
     return function
 
 
-__all__ = ["Kept", "Plan", "Unsupported", "missing", "run_graph"]
+__all__ = ["GraphPlan", "Kept", "Unsupported", "missing", "run_graph"]

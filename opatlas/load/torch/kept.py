@@ -16,7 +16,7 @@ import torch.nn.functional as F
 
 from opatlas.load.torch.graph import Kept
 from opatlas.load.torch.ops.pooling import read_window
-from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.site import TorchSite
 
 Into = Callable[..., Any]
 """A node's call with its arguments, then its buffer by keyword (a tuple of them where it makes several)."""
@@ -24,7 +24,7 @@ Into = Callable[..., Any]
 aten = torch.ops.aten
 
 
-def kept(site: Site, plain: Callable[..., Any]) -> Kept | None:
+def kept(site: TorchSite, plain: Callable[..., Any]) -> Kept | None:
     """The node's call into a kept buffer; None where PyTorch has none that is worth it.
 
     ``plain`` is the call that makes fresh tensors: it is made once, in the first run, and says how the buffer
@@ -66,11 +66,11 @@ def _like(made: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(made.shape, made.stride(), dtype=made.dtype)
 
 
-def _plain(function: Into) -> Callable[[Site], Into]:
+def _plain(function: Into) -> Callable[[TorchSite], Into]:
     return lambda site: function
 
 
-def _floating(build: Callable[[Site], Into | None]) -> Callable[[Site], Into | None]:
+def _floating(build: Callable[[TorchSite], Into | None]) -> Callable[[TorchSite], Into | None]:
     """Only for floating inputs: PyTorch promotes whole numbers where ONNX does not."""
     return lambda site: build(site) if site.input(0).dtype in ("float32", "float64", "float16") else None
 
@@ -79,63 +79,63 @@ def _relu(x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     return torch.clamp_min(x, 0, out=out)
 
 
-def _gelu(site: Site) -> Into:
+def _gelu(site: TorchSite) -> Into:
     mode = str(site.attrs.get("approximate", "none"))
     return functools.partial(aten.gelu.out, approximate=mode)
 
 
-def _elu(site: Site) -> Into:
+def _elu(site: TorchSite) -> Into:
     alpha = float(site.attrs.get("alpha", 1.0))
     return lambda x, out: aten.elu.out(x, alpha, 1, 1, out=out)
 
 
-def _leaky_relu(site: Site) -> Into:
+def _leaky_relu(site: TorchSite) -> Into:
     slope = float(site.attrs.get("alpha", 0.01))
     return lambda x, out: aten.leaky_relu.out(x, slope, out=out)
 
 
-def _hard_sigmoid(site: Site) -> Into | None:
+def _hard_sigmoid(site: TorchSite) -> Into | None:
     alpha, beta = float(site.attrs.get("alpha", 0.2)), float(site.attrs.get("beta", 0.5))
     return aten.hardsigmoid.out if abs(alpha - 1 / 6) < 1e-7 and beta == 0.5 else None
 
 
-def _softmax(function: Into) -> Callable[[Site], Into]:
-    def build(site: Site) -> Into:
+def _softmax(function: Into) -> Callable[[TorchSite], Into]:
+    def build(site: TorchSite) -> Into:
         axis = site.axis(default=-1)
         return lambda x, out: function(x, axis, False, out=out)
 
     return build
 
 
-def _two(function: Into) -> Callable[[Site], Into | None]:
+def _two(function: Into) -> Callable[[TorchSite], Into | None]:
     return lambda site: function if len(site.node.inputs) == 2 else None
 
 
-def _pow(site: Site) -> Into | None:
+def _pow(site: TorchSite) -> Into | None:
     exponent = site.scalar(1)
     if exponent is not None:
         return lambda x, y=None, out=None: torch.pow(x, exponent, out=out)
     return torch.pow if site.input(0).dtype == site.input(1).dtype else None
 
 
-def _clip(site: Site) -> Into | None:
+def _clip(site: TorchSite) -> Into | None:
     low, high = site.attrs.get("min", site.scalar(1)), site.attrs.get("max", site.scalar(2))
     if low is None and high is None:
         return None
     return lambda x, *_, out: torch.clamp(x, low, high, out=out)
 
 
-def _cast(site: Site) -> Into | None:
+def _cast(site: TorchSite) -> Into | None:
     if site.input(0).dtype == site.output().dtype:
         return None
     return lambda x, *_, out: out.copy_(x)
 
 
-def _matmul(site: Site) -> Into | None:
+def _matmul(site: TorchSite) -> Into | None:
     return None if 1 in (site.rank(0), site.rank(1)) else torch.matmul  # a vector's product changes its shape
 
 
-def _gemm(site: Site) -> Into:
+def _gemm(site: TorchSite) -> Into:
     alpha, beta = float(site.attrs.get("alpha", 1.0)), float(site.attrs.get("beta", 1.0))
     turn_a, turn_b = site.flag("transA"), site.flag("transB")
 
@@ -149,12 +149,12 @@ def _gemm(site: Site) -> Into:
     return run
 
 
-def _concat(site: Site) -> Into:
+def _concat(site: TorchSite) -> Into:
     axis = site.axis(position=0)
     return lambda *tensors, out: torch.cat(tensors, axis, out=out)
 
 
-def _gather(site: Site) -> Into | None:
+def _gather(site: TorchSite) -> Into | None:
     """Rows by positions that come with every run and are one dimension: a lookup without a reshape."""
     if site.content(1) is not None or len(site.shape(1)) == 0:
         return None
@@ -173,14 +173,14 @@ def _gather(site: Site) -> Into | None:
     return run
 
 
-def _cumulative_sum(site: Site) -> Into | None:
+def _cumulative_sum(site: TorchSite) -> Into | None:
     if site.flag("exclusive") or site.flag("reverse"):
         return None
     [axis] = site.numbers(1, "axis")
     return lambda x, *_, out: torch.cumsum(x, axis, dtype=x.dtype, out=out)
 
 
-def _pad(site: Site) -> Into | None:
+def _pad(site: TorchSite) -> Into | None:
     """A constant around: the frame is written in every run, since the buffer is anyone's between runs."""
     value = site.scalar(2) if site.has(2) else site.attrs.get("value", 0.0)
     if str(site.attrs.get("mode", "constant")) != "constant" or value is None or site.has(3):
@@ -198,7 +198,7 @@ def _pad(site: Site) -> Into | None:
     return run
 
 
-def _max_pool(site: Site) -> Into | None:
+def _max_pool(site: TorchSite) -> Into | None:
     window = read_window(site)
     if not window.native or window.spatial != 2 or len(site.node.outputs) > 1:
         return None
@@ -222,7 +222,7 @@ def _max_pool(site: Site) -> Into | None:
     return run
 
 
-def _average_pool(site: Site) -> Into | None:
+def _average_pool(site: TorchSite) -> Into | None:
     window = read_window(site)
     if not window.native or window.spatial != 2 or any(dilation != 1 for dilation in window.dilations):
         return None
@@ -232,7 +232,7 @@ def _average_pool(site: Site) -> Into | None:
     )
 
 
-def _batch_norm(site: Site) -> Into | None:
+def _batch_norm(site: TorchSite) -> Into | None:
     epsilon = float(site.attrs.get("epsilon", 1e-5))
     if not site.flag("training_mode"):
 
@@ -260,7 +260,7 @@ def _batch_norm(site: Site) -> Into | None:
 _ONE = """Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Neg Reciprocal Round Sigmoid
 Sign Sin Sinh Sqrt Tan Tanh"""
 
-BUILDERS: Mapping[str, Callable[[Site], Into | None]] = {
+BUILDERS: Mapping[str, Callable[[TorchSite], Into | None]] = {
     **{op: _plain(getattr(torch, op.lower())) for op in _ONE.split()},
     "Add": _plain(torch.add),
     "And": _plain(torch.logical_and),

@@ -8,7 +8,7 @@ import torch
 
 from opatlas.identity.operator import Operator, Value
 from opatlas.load.buffers import element_strides
-from opatlas.load.torch.graph import Plan
+from opatlas.load.torch.graph import GraphPlan
 from opatlas.load.torch.ops.types import TORCH_TYPES
 from opatlas.load.torch.patterns import whole_call
 
@@ -37,7 +37,7 @@ class OperatorModule(torch.nn.Module):
         for number, tensor in constants.items():
             self.register_buffer(buffer_name(number), tensor)
         self._numbers = tuple(constants)
-        self._plan = Plan(operator, known or {})
+        self._plan = GraphPlan(operator, known or {})
         if (whole := whole_call(operator)) is not None:
             self._plan.use_whole_call(*whole)
         # Where an activation arrives strided and nothing is said about the output, PyTorch's layout stands.

@@ -12,19 +12,19 @@ import torch.nn.functional as F
 from opatlas.load.torch.graph import Unsupported
 from opatlas.load.torch.ops.convolution import explicit_pads, pad_argument, spatial_attribute
 from opatlas.load.torch.ops.endings import NONE, Ending
-from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.site import TorchSite
 
 Known = dict[int, torch.Tensor]
 Function = Callable[..., Any]
 
 
-def onednn_call(site: Site, kept: Known, packed: bool, end: Ending | None = None) -> Function:
+def onednn_call(site: TorchSite, kept: Known, packed: bool, end: Ending | None = None) -> Function:
     """oneDNN's own operator for a Conv, MatMul or Gemm: (x, weights, bias, added tensor) → result."""
     build = _conv if site.node.op == "Conv" else _product
     return build(site, kept, packed, end or Ending())
 
 
-def _weight(site: Site, kept: Known) -> torch.Tensor:
+def _weight(site: TorchSite, kept: Known) -> torch.Tensor:
     """The constant second operand; Unsupported where it comes with every run."""
     number = site.node.inputs[1]
     if number not in kept:
@@ -43,7 +43,7 @@ def _pointwise(call: Any, end: Ending) -> Function:
     return lambda x, w, b, other, *geometry: call.binary(x, other, w, b, *geometry, "add", *further)
 
 
-def _conv(site: Site, kept: Known, packed: bool, end: Ending) -> Function:
+def _conv(site: TorchSite, kept: Known, packed: bool, end: Ending) -> Function:
     kernel = list(site.shape(1)[2:])
     spatial = len(kernel)
     strides, dilations = (spatial_attribute(site, name, spatial) for name in ("strides", "dilations"))
@@ -81,7 +81,7 @@ def _conv(site: Site, kept: Known, packed: bool, end: Ending) -> Function:
     return run
 
 
-def _product_parts(site: Site) -> tuple[bool, bool, bool, float, float]:
+def _product_parts(site: TorchSite) -> tuple[bool, bool, bool, float, float]:
     """transA, transB, whether C is a plain bias of oneDNN's kind, alpha and beta; checks the ranks."""
     if site.rank(1) != 2 or site.rank(0) < 2:
         raise Unsupported(f"{site.node.op} whose second operand is not a matrix")
@@ -91,7 +91,7 @@ def _product_parts(site: Site) -> tuple[bool, bool, bool, float, float]:
     return site.flag("transA"), site.flag("transB"), bias, alpha, beta
 
 
-def _finish(site: Site, product: Callable[..., torch.Tensor]) -> Function:
+def _finish(site: TorchSite, product: Callable[..., torch.Tensor]) -> Function:
     """What is left of a Gemm after the product: alpha, and a C that could not be its bias."""
     turn_a, _, bias, alpha, beta = _product_parts(site)
     bias = bias or site.node.op == "MatMul"  # what a MatMul's call is given is the bias fused into it
@@ -108,12 +108,12 @@ def _finish(site: Site, product: Callable[..., torch.Tensor]) -> Function:
     return run
 
 
-def _rows(site: Site) -> int:
+def _rows(site: TorchSite) -> int:
     """How many rows the product has: leading dimensions together."""
     return math.prod(site.output().shape[:-1])
 
 
-def _product(site: Site, kept: Known, packed: bool, end: Ending) -> Function:
+def _product(site: TorchSite, kept: Known, packed: bool, end: Ending) -> Function:
     _, turn_b, *_ = _product_parts(site)
     call = _pointwise(torch.ops.mkldnn._linear_pointwise, end)
     if packed:
@@ -124,7 +124,7 @@ def _product(site: Site, kept: Known, packed: bool, end: Ending) -> Function:
     return _finish(site, lambda a, b, bias, other: call(a, b if turn_b else b.t(), bias, other))
 
 
-def mkl_product(site: Site, kept: Known) -> Function:
+def mkl_product(site: TorchSite, kept: Known) -> Function:
     """MKL's packed product of a constant matrix."""
     _, turn_b, *_ = _product_parts(site)
     weight = _weight(site, kept)

@@ -15,7 +15,7 @@ from opatlas.load.allocator import take_large_from_heap
 from opatlas.load.buffers import check_arrays, element_strides
 from opatlas.load.dtypes import extreme
 from opatlas.load.kernel import KernelFailed
-from opatlas.load.torch.graph import Plan, Unsupported, missing
+from opatlas.load.torch.graph import GraphPlan, Unsupported, missing
 from opatlas.load.torch.ops.types import to_array, to_tensor
 
 
@@ -33,7 +33,7 @@ class TorchKernel:
 
     def __init__(self, operator: Operator, recipe: Mapping[str, Any]) -> None:
         self.operator, self.recipe = operator, recipe
-        self._plan: Plan | None = None
+        self._plan: GraphPlan | None = None
         self._wrap: Callable[[Callable], Callable] = _wrapper(recipe)
 
     def prepare(self, constants: Mapping[int, np.ndarray]) -> None:
@@ -44,7 +44,7 @@ class TorchKernel:
             known = {number: to_tensor(array).clone() for number, array in constants.items()}
             self._plan = self._build(known)
 
-    def _build(self, known: Mapping[int, torch.Tensor]) -> Plan:
+    def _build(self, known: Mapping[int, torch.Tensor]) -> GraphPlan:
         from opatlas.load.torch import variants as torch_variants
 
         try:

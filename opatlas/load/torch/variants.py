@@ -9,11 +9,11 @@ import torch
 
 from opatlas.identity.operator import Operator
 from opatlas.load.torch.forms import FORMS, reformed
-from opatlas.load.torch.graph import Kept, Plan, Unsupported
+from opatlas.load.torch.graph import GraphPlan, Kept, Unsupported
 from opatlas.load.torch.kept import kept as kept_step
 from opatlas.load.torch.kept import kept_whole
 from opatlas.load.torch.ops.endings import Ending, ending
-from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.site import TorchSite
 from opatlas.load.torch.packed import OWN, mkl_product, onednn_call
 from opatlas.load.torch.patterns import whole_call
 
@@ -26,7 +26,7 @@ Known = dict[int, torch.Tensor]
 Function = Callable[..., Any]
 
 
-def plan(operator: Operator, known: Mapping[int, torch.Tensor], recipe: Mapping[str, Any]) -> Plan:
+def plan(operator: Operator, known: Mapping[int, torch.Tensor], recipe: Mapping[str, Any]) -> GraphPlan:
     """The operator's plan with the recipe's calls, layout, weights and buffers. To be called in inference
     mode. Raises :class:`Unsupported` where the recipe asks for what the operator cannot have."""
     kept: Known = dict(known)
@@ -34,7 +34,7 @@ def plan(operator: Operator, known: Mapping[int, torch.Tensor], recipe: Mapping[
     endings: dict[int, Ending] = {}
     keep = recipe.get("buffers") == "kept"
     for position, node in enumerate(operator.nodes):
-        site = Site(operator, node, kept)
+        site = TorchSite(operator, node, kept)
         if recipe["call"] == "onednn" and node.op in OWN["onednn"]:
             end = ending(operator, position) if recipe["epilogue"] == "fused" else None
             if end is not None:
@@ -54,7 +54,7 @@ def plan(operator: Operator, known: Mapping[int, torch.Tensor], recipe: Mapping[
         _turn_to_channels_last(operator, kept, replace)
     if recipe["call"] == "onednn" and recipe["weights"] == "packed":
         _forget_packed(operator, kept, replace)
-    made = Plan(operator, kept, replace=replace)
+    made = GraphPlan(operator, kept, replace=replace)
     whole = None if replace else whole_call(operator)
     if whole is not None:
         function, takes = whole
@@ -68,25 +68,25 @@ def plan(operator: Operator, known: Mapping[int, torch.Tensor], recipe: Mapping[
 
 def _reform(operator: Operator, kept: Known, replace: dict[int, Any], form: str, keep: bool) -> None:
     for position, node in enumerate(operator.nodes):
-        made = reformed(Site(operator, node, kept), form, keep)
+        made = reformed(TorchSite(operator, node, kept), form, keep)
         if made is not None:
             replace[position] = made
     if not replace:
         raise Unsupported(f"form {form} is for {', '.join(FORMS[form])}")
 
 
-def _keep_outputs(operator: Operator, kept: Known, made: Plan, replace: Mapping[int, Any]) -> None:
+def _keep_outputs(operator: Operator, kept: Known, made: GraphPlan, replace: Mapping[int, Any]) -> None:
     """Every step that can writes into a kept buffer; what moves no data stays as it is (its result is copied
     into a kept buffer where it leaves, see :mod:`opatlas.load.torch.recipe`)."""
     for position, (function, takes, makes) in enumerate(made.steps):
         if position in replace:
             continue
-        into = kept_step(Site(operator, operator.nodes[position], kept), function)
+        into = kept_step(TorchSite(operator, operator.nodes[position], kept), function)
         if into is not None:
             made.steps[position] = (into, takes, makes)
 
 
-def _fuse(operator: Operator, made: Plan, endings: Mapping[int, Ending]) -> None:
+def _fuse(operator: Operator, made: GraphPlan, endings: Mapping[int, Ending]) -> None:
     """One step in the place of each product and what follows it, where the last of them stood."""
     steps: list[Any] = list(made.steps)
     for position, end in endings.items():
@@ -113,7 +113,7 @@ def _forget_packed(operator: Operator, kept: Known, replace: Mapping[int, Any]) 
             del kept[number]
 
 
-def _store_transposed(site: Site, kept: Known) -> None:
+def _store_transposed(site: TorchSite, kept: Known) -> None:
     number = site.node.inputs[1]
     if number not in kept:
         raise Unsupported(f"transposed weights for a {site.node.op} whose weights come with every run")
@@ -128,7 +128,7 @@ def _store_transposed(site: Site, kept: Known) -> None:
 def _turn_to_channels_last(operator: Operator, kept: Known, replace: dict[int, Any]) -> None:
     """Constant weights once, now; activations in every run, where they do not lie so already."""
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    plain = Plan(operator, kept, replace=replace)
+    plain = GraphPlan(operator, kept, replace=replace)
     for position, node in enumerate(operator.nodes):
         memory = formats.get(len(operator.value(node.inputs[0]).shape))
         if node.op not in CHANNELS_LAST or memory is None:

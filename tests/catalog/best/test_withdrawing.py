@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from catalog.best import revoked
-from catalog.best.standing import Place
+from catalog.best.standing import ScopedPlace
 from catalog.best.withdrawing import restore_places, set_aside, withdraw
 from catalog.errors import RequestError
 from catalog.models import Best, BestChange, DeclaredEnvironment, Implementation, Miss
@@ -156,7 +156,7 @@ def test_restoring_seats_what_the_stored_evidence_knows(put, target):
     put(64, "tvm", 1.5, versions={"tvm": "0.28"})
     assert winner().ratio_to_default == 1.5
     declare(target, "tvm", tvm="0.27")
-    assert restore_places([Place.of(old.implementation)], {"tvm"}, "rolled back") == 1
+    assert restore_places([ScopedPlace.of(old.implementation)], {"tvm"}, "rolled back") == 1
     assert (winner().implementation, winner().ratio_to_default) == (old.implementation, 2.0)
     assert "rolled back" in BestChange.objects.latest("pk").reason
 
@@ -191,5 +191,5 @@ def test_too_many_to_list_means_all(put, monkeypatch):
 
 def test_a_place_is_what_a_row_competes_for(put):
     published = put(64, "eager", 1.0)
-    assert Place.of(published.implementation) == Place.of(winner())
+    assert ScopedPlace.of(published.implementation) == ScopedPlace.of(winner())
     assert making.row_counts()["Best"] == 1

@@ -76,11 +76,11 @@ def test_the_last_admin_can_neither_leave_nor_step_down(tenant: Organisation) ->
         lambda: people.remove_member(first),
         lambda: people.deactivate(first.user),
     ):
-        with pytest.raises(people.Refused, match="at least one admin"):
+        with pytest.raises(people.MembershipRefused, match="at least one admin"):
             refused()
     second = member("bob", tenant, "admin")
     User.objects.filter(pk=second.user_id).update(is_active=False)
-    with pytest.raises(people.Refused):  # one who cannot log in does not count
+    with pytest.raises(people.MembershipRefused):  # one who cannot log in does not count
         people.remove_member(first)
     User.objects.filter(pk=second.user_id).update(is_active=True)
     people.change_role(first, "viewer")
@@ -118,7 +118,7 @@ def test_no_other_roles(tenant: Organisation, role: str) -> None:
 
 def test_whoever_is_a_member_is_not_added_again(tenant: Organisation) -> None:
     member("ada", tenant, "viewer")
-    with pytest.raises(people.Refused, match="member already"):
+    with pytest.raises(people.MembershipRefused, match="member already"):
         people.add_member(tenant, "ada", "admin")
     assert tenant.memberships.get().role == "viewer"
 
@@ -130,10 +130,10 @@ def test_an_invitation_is_taken_once(tenant: Organisation) -> None:
     user = people.accept_with_account(found, "ada", STRONG)
     assert user.check_password(STRONG) and user.email == "a@example.org"
     assert tenant.memberships.get().role == "operator"
-    with pytest.raises(people.Refused):  # read before it was used: the claim decides
+    with pytest.raises(people.MembershipRefused):  # read before it was used: the claim decides
         people.accept_with_account(found, "bob", STRONG)
     assert not User.objects.filter(username="bob").exists()
-    with pytest.raises(people.Refused, match="used already"):
+    with pytest.raises(people.MembershipRefused, match="used already"):
         people.read_invitation(token)
 
 
@@ -142,7 +142,7 @@ def test_an_invitation_ends(tenant: Organisation) -> None:
     with pytest.raises(Unknown, match="expired"):
         people.read_invitation(token, now=timezone.now() + people.INVITATION_LIFE + timedelta(seconds=1))
     people.withdraw_invitation(row)
-    with pytest.raises(people.Refused, match="withdrawn"):
+    with pytest.raises(people.MembershipRefused, match="withdrawn"):
         people.read_invitation(token)
 
 
@@ -167,12 +167,12 @@ def test_weak_passwords_are_refused_and_make_no_account(tenant: Organisation, pa
 
 
 def test_organisations_have_names_of_their_own(tenant: Organisation) -> None:
-    with pytest.raises(people.Refused, match="of this name"):
+    with pytest.raises(people.MembershipRefused, match="of this name"):
         people.make_organisation("  Tenant ")
     with pytest.raises(RequestError, match="1 to 200"):
         people.make_organisation("   ")
     other = people.make_organisation("Other")
-    with pytest.raises(people.Refused):
+    with pytest.raises(people.MembershipRefused):
         people.rename_organisation(other, "Tenant")
     assert not other.host and people.rename_organisation(other, "Another").name == "Another"
 

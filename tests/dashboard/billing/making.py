@@ -14,7 +14,7 @@ def bills(factory: Any, days: int = 24) -> Any:
     """Charge the factory's organisation and a tenant, day by day; gives the tenant. Every charge is made by
     the service itself, under a clock that is set back."""
     from catalog import models as c
-    from catalog.lookup.lookups import Asked, LookupRequest, lookup
+    from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
     from dashboard.billing import accounts, pricelist
 
     tenant, _ = c.Organisation.objects.get_or_create(name="Tenant Works")
@@ -43,7 +43,7 @@ def bills(factory: Any, days: int = 24) -> Any:
                     LookupRequest(
                         target=factory.target,
                         setting=factory.setting,
-                        operators=[Asked(key, chance.randint(1, 40) * 50.0) for key in asked],
+                        operators=[AskedOperator(key, chance.randint(1, 40) * 50.0) for key in asked],
                         organisation=organisation,
                         job=chance.choice(("nightly-train", "serve-resnet", "notebook")),
                     )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.billing.pricing import MOST_MICROS, Price, SoFar, Tier, list_price, quote, total
+from dashboard.billing.pricing import MOST_MICROS, Price, PriceTier, SoFar, list_price, quote, total
 
 micros = st.integers(0, 10**9)
 calls = st.floats(0.001, 1e9, allow_nan=False)
@@ -24,7 +24,7 @@ def tiered(draw, falling=False):
         firsts = sorted((one for one, _ in prices), reverse=True)
         seconds = sorted((one for _, one in prices), reverse=True)
         prices = list(zip(firsts, seconds, strict=True))
-    return tuple(Tier(start, *pair) for start, pair in zip([1, *starts], prices, strict=True))
+    return tuple(PriceTier(start, *pair) for start, pair in zip([1, *starts], prices, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -38,11 +38,14 @@ def tiered(draw, falling=False):
     ],
 )
 def test_examples(per_hit, per_second, seconds, expected):
-    assert list_price(Tier(1, per_hit, per_second), 1.0, 2e6 + seconds * 1e6, 2e6) == expected
+    assert list_price(PriceTier(1, per_hit, per_second), 1.0, 2e6 + seconds * 1e6, 2e6) == expected
 
 
 @given(
-    tier=st.builds(Tier, st.just(1), micros, st.integers(0, 10**9)), calls=calls, default=times, served=times
+    tier=st.builds(PriceTier, st.just(1), micros, st.integers(0, 10**9)),
+    calls=calls,
+    default=times,
+    served=times,
 )
 def test_rounding_is_to_the_nearest_and_halves_up(tier, calls, default, served):
     exact = Fraction(calls) * (Fraction(default) - Fraction(served)) * tier.per_saved_second_micros / 10**6
@@ -53,7 +56,7 @@ def test_rounding_is_to_the_nearest_and_halves_up(tier, calls, default, served):
         assert -Fraction(1, 2) <= exact - price < Fraction(1, 2)
 
 
-@given(tier=st.builds(Tier, st.just(1), st.integers(0, MOST_MICROS), st.integers(0, MOST_MICROS)),
+@given(tier=st.builds(PriceTier, st.just(1), st.integers(0, MOST_MICROS), st.integers(0, MOST_MICROS)),
        calls=st.floats(0, 1e15), default=st.floats(0, 1e12), served=st.floats(0, 1e12))  # fmt: skip
 def test_no_hit_costs_more_than_the_most_whatever_is_claimed(tier, calls, default, served):
     assert 0 <= list_price(tier, calls, default, served) <= MOST_MICROS
@@ -90,13 +93,13 @@ def test_the_tier_is_the_last_that_has_begun(tiers, number):
 
 @given(first=micros, second=st.integers(0, 10**6), month=caps, operator=caps, hits=hits, data=st.data())
 def test_without_tiers_the_total_does_not_depend_on_the_order(first, second, month, operator, hits, data):
-    price = Price((Tier(1, first, second),), month, operator)
+    price = Price((PriceTier(1, first, second),), month, operator)
     assert total(price, data.draw(st.permutations(hits))) == total(price, hits)
 
 
 @given(tiers=tiered(), month=caps, hits=hits, data=st.data())
 def test_with_tiers_by_hit_alone_neither(tiers, month, hits, data):
-    flat = tuple(Tier(one.from_hit, one.per_hit_micros) for one in tiers)
+    flat = tuple(PriceTier(one.from_hit, one.per_hit_micros) for one in tiers)
     price = Price(flat, month)
     assert total(price, data.draw(st.permutations(hits))) == total(price, hits)
 

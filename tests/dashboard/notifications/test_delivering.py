@@ -16,7 +16,13 @@ from standardwebhooks.webhooks import Webhook
 from catalog.models import Membership, Organisation
 from dashboard.notifications.find.gathering import gather
 from dashboard.notifications.find.telling import tell_test
-from dashboard.notifications.models import Delivery, Message, Notification, PushDevice, Subscription
+from dashboard.notifications.models import (
+    Notification,
+    NotificationDelivery,
+    NotificationMessage,
+    PushDevice,
+    Subscription,
+)
 from dashboard.notifications.send import delivering, vapid
 from dashboard.notifications.send.channels import push
 from dashboard.notifications.send.delivering import deliver
@@ -56,8 +62,8 @@ def happen(world, route="halide", ratio=2.1):
 
 def due(when=None):
     """As if the time had come."""
-    Delivery.objects.update(due_at=when or timezone.now() - timedelta(seconds=1))
-    Message.objects.filter(state="waiting").update(due_at=timezone.now() - timedelta(seconds=1))
+    NotificationDelivery.objects.update(due_at=when or timezone.now() - timedelta(seconds=1))
+    NotificationMessage.objects.filter(state="waiting").update(due_at=timezone.now() - timedelta(seconds=1))
 
 
 def test_a_mail_arrives_with_a_sentence_an_address_and_a_way_out(world, mailbox):
@@ -88,7 +94,7 @@ def test_a_digest_collects_what_was_told_into_one_mail_when_its_time_comes(world
     gather()
     assert deliver() == 0
     assert mailbox.mails == []
-    waits = Delivery.objects.values_list("due_at", flat=True)
+    waits = NotificationDelivery.objects.values_list("due_at", flat=True)
     assert len(waits) == 4
     assert all(0 < (at - timezone.now()).total_seconds() <= 24 * 3600 for at in waits)
     assert all(at.hour == 7 and at.minute == 0 for at in waits)
@@ -119,7 +125,7 @@ def test_who_may_no_longer_know_gets_no_digest(world, mailbox):
     due()
     deliver()
     assert mailbox.mails == []
-    assert Message.objects.get().state == "dropped"
+    assert NotificationMessage.objects.get().state == "dropped"
 
 
 def test_a_mail_server_that_is_away_is_tried_again_later(world, settings):
@@ -130,14 +136,14 @@ def test_a_mail_server_that_is_away_is_tried_again_later(world, settings):
     for number, wait_s in enumerate(RETRY_S, start=1):
         before = timezone.now()
         assert deliver() == 0
-        message = Message.objects.get()
+        message = NotificationMessage.objects.get()
         assert (message.state, message.tries) == ("waiting", number)
         assert message.error.startswith("The mail server is away:")
         assert wait_s - 2 <= (message.due_at - before).total_seconds() <= wait_s + 2
         assert deliver() == 0  # not yet
         due()
     deliver()
-    message = Message.objects.get()
+    message = NotificationMessage.objects.get()
     assert (message.state, message.tries) == ("failed", len(RETRY_S) + 1)
 
 
@@ -149,7 +155,7 @@ def test_an_address_that_is_refused_is_not_tried_again_and_others_get_their_mail
     happen(world)
     assert deliver() == 1
     assert mailbox.recipients == [["grace@example.com"]]
-    refused = Message.objects.get(user=world.person)
+    refused = NotificationMessage.objects.get(user=world.person)
     assert (refused.state, refused.error) == ("failed", "The mail server refused the address: 550.")
 
 
@@ -157,18 +163,21 @@ def test_a_dead_channel_holds_up_no_other(world, settings, service):
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     settings.EMAIL_HOST, settings.EMAIL_PORT, settings.EMAIL_TIMEOUT = "127.0.0.1", 9, 2
     browser = Browser()
-    devices.remember(world.person, devices.Offer(**browser.offer(f"{service.origin}/alive")))
+    devices.remember(world.person, devices.PushOffer(**browser.offer(f"{service.origin}/alive")))
     world.watch(channels=("email", "push"))
     happen(world)
     assert deliver() == 1
     assert len(service.posted) == 1
-    assert dict(Message.objects.values_list("channel", "state")) == {"email": "waiting", "push": "sent"}
+    assert dict(NotificationMessage.objects.values_list("channel", "state")) == {
+        "email": "waiting",
+        "push": "sent",
+    }
 
 
 def test_a_push_can_be_read_by_its_browser_alone_and_names_the_service(world, service, settings):
     settings.OPATLAS_URL = "https://map.example.com"
     browser, another = Browser(), Browser()
-    devices.remember(world.person, devices.Offer(**browser.offer(f"{service.origin}/one")))
+    devices.remember(world.person, devices.PushOffer(**browser.offer(f"{service.origin}/one")))
     world.watch(channels=("push",))
     happen(world)
     assert deliver() == 1
@@ -189,7 +198,7 @@ def test_a_push_can_be_read_by_its_browser_alone_and_names_the_service(world, se
 def test_a_device_that_is_gone_is_removed_and_the_others_get_theirs(world, service):
     browsers = {name: Browser() for name in ("gone", "lost", "here")}
     for name, browser in browsers.items():
-        devices.remember(world.person, devices.Offer(**browser.offer(f"{service.origin}/{name}")))
+        devices.remember(world.person, devices.PushOffer(**browser.offer(f"{service.origin}/{name}")))
     service.answers = {"/gone": 410, "/lost": 404}
     world.watch(channels=("push",))
     happen(world)
@@ -200,12 +209,12 @@ def test_a_device_that_is_gone_is_removed_and_the_others_get_theirs(world, servi
 
 def test_a_push_that_failed_is_tried_again_where_it_has_not_arrived(world, service):
     for name in ("well", "ill"):
-        devices.remember(world.person, devices.Offer(**Browser().offer(f"{service.origin}/{name}")))
+        devices.remember(world.person, devices.PushOffer(**Browser().offer(f"{service.origin}/{name}")))
     service.answers = {"/ill": 503}
     world.watch(channels=("push",))
     happen(world)
     assert deliver() == 0
-    assert Message.objects.get().error == "It answered 503."
+    assert NotificationMessage.objects.get().error == "It answered 503."
     service.answers = {}
     due()
     assert deliver() == 1
@@ -216,7 +225,7 @@ def test_a_push_service_inside_is_never_sent_to(world, settings):
     settings.OPATLAS_WEBHOOKS_ALLOW = []
     offer = Browser().offer("https://127.0.0.1/push")
     with pytest.raises(Exception, match="not a public one"):
-        devices.remember(world.person, devices.Offer(**offer))
+        devices.remember(world.person, devices.PushOffer(**offer))
     with push_service() as server:
         values = {**Browser().offer(f"{server.origin}/x"), "user": world.person, "endpoint_sha256": "0" * 64}
         PushDevice.objects.create(**values)
@@ -224,14 +233,14 @@ def test_a_push_service_inside_is_never_sent_to(world, settings):
         happen(world)
         assert deliver() == 0
         assert server.posted == []
-    assert "not" in Message.objects.get().error
+    assert "not" in NotificationMessage.objects.get().error
 
 
 def test_without_a_device_a_push_fails_with_a_sentence(world):
     world.watch(channels=("push",))
     happen(world)
     assert deliver() == 0
-    message = Message.objects.get()
+    message = NotificationMessage.objects.get()
     assert (message.state, message.error) == ("failed", "No phone or browser takes messages yet.")
 
 
@@ -270,7 +279,7 @@ def test_without_an_endpoint_a_webhook_fails_with_a_sentence(world):
     world.watch(channels=("webhook",))
     happen(world)
     deliver()
-    assert Message.objects.get().error == "The organisation has no webhook endpoint for this."
+    assert NotificationMessage.objects.get().error == "The organisation has no webhook endpoint for this."
 
 
 def test_a_crash_between_gathering_and_delivering_loses_nothing(world, mailbox, monkeypatch):
@@ -279,9 +288,9 @@ def test_a_crash_between_gathering_and_delivering_loses_nothing(world, mailbox, 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(delivering, "_outcomes", _killed)  # claimed, not sent
         deliver()
-    assert Message.objects.get().claimed_until is not None
+    assert NotificationMessage.objects.get().claimed_until is not None
     assert deliver() == 0  # it is still the other courier's
-    Message.objects.update(claimed_until=timezone.now() - timedelta(seconds=1))
+    NotificationMessage.objects.update(claimed_until=timezone.now() - timedelta(seconds=1))
     assert deliver() == 1
     assert len(mailbox.mails) == 1
 
@@ -292,11 +301,11 @@ def test_a_crash_after_sending_sends_the_same_mail_under_the_same_name(world, ma
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(delivering, "_end", _killed)
         deliver()
-    Message.objects.update(claimed_until=timezone.now() - timedelta(seconds=1))
+    NotificationMessage.objects.update(claimed_until=timezone.now() - timedelta(seconds=1))
     deliver()
     first, second = mailbox.mails
     assert first["Message-ID"] == second["Message-ID"]
-    assert Message.objects.get().state == "sent"
+    assert NotificationMessage.objects.get().state == "sent"
 
 
 def test_a_webhook_is_handed_over_once_whatever_crashes(world, monkeypatch):
@@ -307,7 +316,7 @@ def test_a_webhook_is_handed_over_once_whatever_crashes(world, monkeypatch):
         patched.setattr(delivering, "_end", _killed)  # after the outbox was written, in its transaction
         deliver()
     assert not WebhookMessage.objects.exists()
-    Message.objects.update(claimed_until=None)
+    NotificationMessage.objects.update(claimed_until=None)
     assert deliver() == 1
     assert WebhookMessage.objects.count() == 1
 
@@ -341,12 +350,12 @@ def test_an_ended_subscription_leaves_nothing_waiting(world):
     one = world.watch(channels=("page", "email"), digest="daily")
     happen(world)
     end(one)
-    assert not Delivery.objects.exists()
+    assert not NotificationDelivery.objects.exists()
     assert Notification.objects.get().subscription is None  # the inbox keeps what was told
 
 
 def test_a_test_message_goes_by_every_channel_at_once(world, mailbox, service):
-    devices.remember(world.person, devices.Offer(**Browser().offer(f"{service.origin}/one")))
+    devices.remember(world.person, devices.PushOffer(**Browser().offer(f"{service.origin}/one")))
     one = world.watch(channels=("page", "email", "push"), digest="daily")
     tell_test(one)
     assert deliver() == 2
@@ -355,11 +364,11 @@ def test_a_test_message_goes_by_every_channel_at_once(world, mailbox, service):
 
 
 def test_a_round_ends_in_time_and_leaves_the_rest_untried(world, service):
-    devices.remember(world.person, devices.Offer(**Browser().offer(f"{service.origin}/one")))
+    devices.remember(world.person, devices.PushOffer(**Browser().offer(f"{service.origin}/one")))
     world.watch(channels=("push",))
     happen(world)
     assert deliver(budget_s=-1) == 0
-    message = Message.objects.get()
+    message = NotificationMessage.objects.get()
     assert (message.state, message.tries, message.claimed_until) == ("waiting", 0, None)
     began = time.monotonic()
     assert deliver() == 1
@@ -382,9 +391,9 @@ def test_old_messages_are_forgotten(world, mailbox):
     deliver()
     long_ago = timezone.now() - timedelta(days=91)
     Notification.objects.update(created_at=long_ago)
-    Message.objects.update(ended_at=long_ago)
+    NotificationMessage.objects.update(ended_at=long_ago)
     delivering.forget(timezone.now())
-    assert not Message.objects.exists()
+    assert not NotificationMessage.objects.exists()
     assert not Notification.objects.exists()
 
 

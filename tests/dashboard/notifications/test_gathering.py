@@ -13,7 +13,7 @@ from catalog.people.keys import create_api_key
 from catalog.viewing import viewer_of
 from dashboard.notifications.find import cursors, sources
 from dashboard.notifications.find.gathering import gather
-from dashboard.notifications.models import Cursor, Delivery, Notification
+from dashboard.notifications.models import Cursor, Notification, NotificationDelivery
 from dashboard.notifications.write import subjects
 
 
@@ -80,7 +80,7 @@ def test_the_first_hit_is_told_and_later_ones_are_counted(world):
     row = Notification.objects.get()
     assert row.count == 5
     assert "served to job train 5 times by halide" in row.text
-    assert Delivery.objects.count() == 1  # one mail, at the first
+    assert NotificationDelivery.objects.count() == 1  # one mail, at the first
 
 
 def test_hits_of_a_digest_are_counted_anew_for_each_digest(world, monkeypatch):
@@ -211,7 +211,7 @@ def test_a_person_with_two_subscriptions_to_it_is_told_once(world):
     world.change(None, world.implementation())
     gather()
     assert len(told(world.person)) == 1
-    assert Delivery.objects.get().digest == "at_once"
+    assert NotificationDelivery.objects.get().digest == "at_once"
 
 
 def test_what_is_older_than_the_subscription_is_not_told(world):
@@ -317,7 +317,7 @@ def test_a_crash_while_gathering_repeats_and_loses_nothing(world, monkeypatch):
     gather()
     assert Notification.objects.count() == 2
     assert Notification.objects.get(happening="hit").count == 3
-    assert Delivery.objects.count() == 2
+    assert NotificationDelivery.objects.count() == 2
 
 
 def _killed(*args, **kwargs):
@@ -329,7 +329,7 @@ def test_one_source_that_fails_leaves_the_others_alone(world, monkeypatch):
     world.hit()
     world.change(None, world.implementation())
     broken = [
-        sources.Source(one.name, one.happening, _killed if one.name == "best_changes" else one.read)
+        sources.EventSource(one.name, one.happening, _killed if one.name == "best_changes" else one.read)
         for one in sources.SOURCES
     ]
     monkeypatch.setattr("dashboard.notifications.find.gathering.SOURCES", broken)

@@ -32,7 +32,7 @@ def rates(settings: Any, **given: str) -> None:
 
 def test_window_counts_by_key_and_forgets() -> None:
     now = [0.0]
-    window = limits.Window(2, 60, lambda: now[0])
+    window = limits.RateWindow(2, 60, lambda: now[0])
     assert [window.take("a"), window.take("a"), window.take("b")] == [None, None, None]
     now[0] = 20
     assert window.take("a") == 40

@@ -14,7 +14,7 @@ from django.urls import path
 
 from catalog.context import said, saying
 from catalog.models import AuditEntry
-from dashboard.operation.logs import AddContext, Lines, logging_settings
+from dashboard.operation.logs import AddContext, JsonLines, logging_settings
 
 pytestmark = pytest.mark.django_db
 
@@ -24,7 +24,7 @@ class Kept(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(Lines())
+        self.setFormatter(JsonLines())
         self.addFilter(AddContext())
         self.lines: list[dict[str, Any]] = []
 

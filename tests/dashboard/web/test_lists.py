@@ -19,7 +19,7 @@ HOST = Viewer("host", everywhere=frozenset())
 
 
 def found(**filters: str) -> list[c.Operator]:
-    return list(listing.operators(listing.Filters(**filters), HOST))
+    return list(listing.operators(listing.OperatorFilters(**filters), HOST))
 
 
 def test_every_word_of_a_search_must_be_there(catalogue: Factory) -> None:
@@ -35,7 +35,7 @@ def test_a_key_is_found_by_its_beginning(catalogue: Factory) -> None:
 
 @pytest.mark.parametrize("status", listing.STATUSES)
 def test_a_status_gives_the_operators_that_show_it(catalogue: Factory, status: str) -> None:
-    filters = listing.Filters(status=status)
+    filters = listing.OperatorFilters(status=status)
     operators = list(listing.operators(filters, HOST))
     assert operators
     assert {row.status for row in listing.rows(operators, filters, HOST)} == {status}
@@ -43,13 +43,13 @@ def test_a_status_gives_the_operators_that_show_it(catalogue: Factory, status: s
 
 def test_best_by_manual_gives_what_manual_kernels_win(catalogue: Factory) -> None:
     operators = found(method="manual")
-    rows = listing.rows(operators, listing.Filters(), HOST)
+    rows = listing.rows(operators, listing.OperatorFilters(), HOST)
     assert rows and all(row.best is not None and row.best.method == "manual" for row in rows)
 
 
 def test_sorting_by_speed_up_puts_the_unknown_last(catalogue: Factory) -> None:
     for sort, reverse in (("-speedup", True), ("speedup", False)):
-        rows = listing.rows(found(sort=sort), listing.Filters(), HOST)
+        rows = listing.rows(found(sort=sort), listing.OperatorFilters(), HOST)
         ratios = [row.best.ratio_to_default if row.best else None for row in rows]
         known = [ratio for ratio in ratios if ratio is not None]
         assert known == sorted(known, reverse=reverse)
@@ -110,7 +110,7 @@ def test_operators_of_several_targets_are_listed_once(catalogue: Factory) -> Non
     for sort in ("-speedup", "speedup", "-time", "time"):
         operators = found(sort=sort)
         assert len(operators) == len(set(operators)) == c.Operator.objects.count(), sort
-        rows = listing.rows(operators, listing.Filters(), HOST)
+        rows = listing.rows(operators, listing.OperatorFilters(), HOST)
         values = [
             row.best.ratio_to_default if "speedup" in sort else row.best.median_us for row in rows if row.best
         ]
@@ -120,7 +120,7 @@ def test_operators_of_several_targets_are_listed_once(catalogue: Factory) -> Non
 @pytest.mark.parametrize("sort", ["-jobs", "asked", "-saved", "-speedup"])
 def test_pages_of_a_list_go_on_where_the_known_ones_end(catalogue: Factory, sort: str) -> None:
     whole = [operator.pk for operator in found(sort=sort)]
-    listed = listing.operators(listing.Filters(sort=sort), HOST)
+    listed = listing.operators(listing.OperatorFilters(sort=sort), HOST)
     assert [pk for start in range(0, len(whole), 7) for pk in listed.ids(start, start + 7)] == whole
 
 
@@ -134,19 +134,19 @@ def test_a_filter_leaves_out_and_keeps_the_order(
     private = c.Best.objects.filter(rank=0, method="manual")[0]
     c.Best.objects.filter(operator=private.operator_id).update(scope="org:0")  # another tenant's own
     for viewer in (HOST, Viewer("tenant", {tenant: frozenset()}, focus=tenant)):
-        every = list(listing.operators(listing.Filters(sort=sort), viewer))
-        rows = listing.rows(every, listing.Filters(), viewer)
+        every = list(listing.operators(listing.OperatorFilters(sort=sort), viewer))
+        rows = listing.rows(every, listing.OperatorFilters(), viewer)
         for method in c.Method.values:
             best = c.Best.objects.filter(viewer.shown(), rank=0, method=method).values_list(
                 "operator", flat=True
             )
             won = [operator for operator in every if operator.pk in set(best)]
-            assert list(listing.operators(listing.Filters(sort=sort, method=method), viewer)) == won
+            assert list(listing.operators(listing.OperatorFilters(sort=sort, method=method), viewer)) == won
         for status in listing.STATUSES:
             shown = [row.operator for row in rows if row.status == status]
-            assert list(listing.operators(listing.Filters(sort=sort, status=status), viewer)) == shown
+            assert list(listing.operators(listing.OperatorFilters(sort=sort, status=status), viewer)) == shown
             of_type = [operator for operator in shown if operator.op_type == "Conv"]
-            filters = listing.Filters(sort=sort, status=status, op_type="Conv")
+            filters = listing.OperatorFilters(sort=sort, status=status, op_type="Conv")
             assert list(listing.operators(filters, viewer)) == of_type
 
 

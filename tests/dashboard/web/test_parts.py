@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.contrib.staticfiles import finders
 
-from catalog.selectors.traffic import Slot
+from catalog.selectors.traffic import LookupSlot
 from dashboard.web import wording
 from dashboard.web.charts import models as model_charts
 from dashboard.web.charts import operators as operator_charts
@@ -70,7 +70,7 @@ def test_seconds_of_work() -> None:
 
 
 def figures() -> list[Figure]:
-    slots = [Slot(NOW, 3, 1), Slot(NOW + timedelta(hours=1), 0, 0)]
+    slots = [LookupSlot(NOW, 3, 1), LookupSlot(NOW + timedelta(hours=1), 0, 0)]
     dots = [
         operator_charts.Dot("1", "library", 10.0, 9.0, 11.0, "one", default=12.0),
         operator_charts.Dot("2", "compiler", 500.0, 450.0, 560.0, "two"),

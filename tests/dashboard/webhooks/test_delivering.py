@@ -190,7 +190,7 @@ def test_gone_disables_at_once_with_a_notice(
     clock.forward(hours=1)
     deliver()
     assert len(receiver.got) == 1
-    with pytest.raises(endpoints.Refused, match="enable it first"):
+    with pytest.raises(endpoints.EndpointRefused, match="enable it first"):
         endpoints.test(row)
 
 
@@ -227,7 +227,7 @@ def test_enabled_again_and_replayed_since(
     deliver()
     assert len(receiver.got) == 1 and Delivery.objects.count() == 1
     row = Endpoint.objects.get()
-    with pytest.raises(endpoints.Refused):
+    with pytest.raises(endpoints.EndpointRefused):
         keeping.replay_since(row, since)
     endpoints.enable(row)
     row.refresh_from_db()

@@ -28,7 +28,7 @@ PUBLIC = ["8.8.8.8", "1.1.1.1", "93.184.216.34", "2606:4700:4700::1111", "2a00:1
 @pytest.mark.parametrize("address", PRIVATE)
 def test_private_address_is_refused(address: str) -> None:
     assert not guard.is_public(address)
-    with pytest.raises(guard.Refused, match="not a public one"):
+    with pytest.raises(guard.AddressRefused, match="not a public one"):
         guard.check_public("https://hooks.example.com/", lambda host, port: [address])
 
 
@@ -39,7 +39,7 @@ def test_public_address_is_taken(address: str) -> None:
 
 
 def test_one_private_address_among_public_ones_is_enough() -> None:
-    with pytest.raises(guard.Refused):
+    with pytest.raises(guard.AddressRefused):
         guard.check_public("https://hooks.example.com/", lambda host, port: ["8.8.8.8", "10.0.0.1"])
 
 
@@ -67,7 +67,7 @@ def test_one_private_address_among_public_ones_is_enough() -> None:
     ],
 )
 def test_form_of_the_address(url: str, why: str) -> None:
-    with pytest.raises(guard.Refused, match=why):
+    with pytest.raises(guard.AddressRefused, match=why):
         guard.check_url(url)
 
 
@@ -85,7 +85,7 @@ def test_form_of_the_address(url: str, why: str) -> None:
     ],
 )
 def test_ways_to_write_this_machine_are_refused_by_the_real_resolver(host: str) -> None:
-    with pytest.raises(guard.Refused):
+    with pytest.raises(guard.AddressRefused):
         guard.check_public(f"https://{host}/")
 
 
@@ -93,7 +93,7 @@ def test_ways_to_write_this_machine_are_refused_by_the_real_resolver(host: str) 
     "host", ["127.1", "0x7f.0.0.0x1", "2130706433", "localhost", "db", "a.local", "x.internal"]
 )
 def test_names_of_this_machine_are_refused_before_anything_is_asked(host: str) -> None:
-    with pytest.raises(guard.Refused):
+    with pytest.raises(guard.AddressRefused):
         guard.check_literal(host)
     guard.check_literal("hooks.example.com")
 

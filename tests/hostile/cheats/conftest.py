@@ -15,7 +15,7 @@ from tests.tuning.measure.conftest import default_artifact
 from tests.tuning.measure.kernels import c_artifact
 from tuning.measure.laboratory import Bench, Laboratory, Limits
 from tuning.measure.outcome import Outcome
-from tuning.routes.base import Artifact
+from tuning.routes.base import BuiltArtifact
 
 LIMITS = Limits(run_s=4.0, memory_bytes=512 << 20, disk_bytes=64 << 20)
 
@@ -44,7 +44,7 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measure]:
         yield run
 
 
-def compiled(case: Case, folder: Path) -> Artifact:
+def compiled(case: Case, folder: Path) -> BuiltArtifact:
     artifact = c_artifact(
         folder, case.name, operator_of(case.operator), Setting(threads=case.threads), case.text
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from opatlas.identity import Operator, Setting, Target
 from tests.tuning.measure.kernels import c_artifact
 from tests.tuning.measure.routes import Obedient
-from tuning.routes.base import Artifact, Candidate
+from tuning.routes.base import BuiltArtifact, Candidate
 
 
 class Compiling(Obedient):
@@ -17,5 +17,5 @@ class Compiling(Obedient):
 
     def build(
         self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
-    ) -> Artifact:
+    ) -> BuiltArtifact:
         return c_artifact(workdir, "kernel", operator, setting, candidate.parameters["source"])

@@ -11,7 +11,7 @@ from tests.hostile.containment.routes import Compiling
 from tests.tuning.measure.kernels import BODIES, RUN
 from tuning.measure.laboratory import Limits
 from tuning.measure.outcome import Outcome, Status
-from tuning.routes.base import Artifact, Candidate
+from tuning.routes.base import BuiltArtifact, Candidate
 
 LIMITS = Limits(build_s=6.0, memory_bytes=384 << 20, disk_bytes=48 << 20)
 HONEST = RUN + BODIES["honest"]
@@ -20,7 +20,7 @@ LAUGHS = "".join(f"#define L{level + 1} L{level} L{level} L{level} L{level}\n" f
 pytestmark = pytest.mark.slow
 
 
-def build(machine: Machine, source: str, folder: Path) -> Artifact | Outcome:
+def build(machine: Machine, source: str, folder: Path) -> BuiltArtifact | Outcome:
     candidate = Candidate("compiling", {"source": source}, "hostile")
     return machine.lab.build(Compiling(), machine.operator, machine.setting, candidate, folder, LIMITS)
 
@@ -46,7 +46,7 @@ def test_no_secret_can_be_included(machine: Machine, tmp_path: Path) -> None:
 def test_no_environment_holds_a_secret(machine: Machine, tmp_path: Path, path: str) -> None:
     for way, source in enumerate(includes(Path(path))):
         outcome = build(machine, source, tmp_path / str(way))
-        if isinstance(outcome, Artifact):
+        if isinstance(outcome, BuiltArtifact):
             assert SECRET.encode() not in (tmp_path / str(way) / "kernel.so").read_bytes()
         else:
             assert SECRET not in outcome.detail + outcome.log_tail
@@ -77,12 +77,12 @@ def test_a_bomb_for_the_compiler_is_contained(
     assert isinstance(outcome, Outcome)
     assert outcome.status in statuses, outcome
     assert outcome.detail
-    assert isinstance(build(machine, HONEST, tmp_path / "honest"), Artifact)
+    assert isinstance(build(machine, HONEST, tmp_path / "honest"), BuiltArtifact)
 
 
 def test_code_that_runs_when_it_is_loaded_runs_in_the_sandbox(machine: Machine, tmp_path: Path) -> None:
     source = "__attribute__((constructor)) static void early(void) { kill(-1, SIGKILL); for (;;) pause(); }\n"
     artifact = build(machine, source + HONEST, tmp_path)
-    assert isinstance(artifact, Artifact), artifact  # building it does not load it
+    assert isinstance(artifact, BuiltArtifact), artifact  # building it does not load it
     outcome = machine.bench.measure(artifact, Limits(run_s=3.0))
     assert outcome.status in (Status.CRASHED, Status.TIMED_OUT)

@@ -12,7 +12,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from opatlas.identity import OPSET, Operator, Setting, canonicalise
-from opatlas.load import Kernel, Manifest, load
+from opatlas.load import LoadedKernel, Manifest, load
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def scalar(value: float, dtype: Any = np.float32) -> np.ndarray:
     return np.array(value, dtype=dtype)
 
 
-def recipe_kernel(operator: Operator, route: str, recipe: dict[str, Any], threads: int = 1) -> Kernel:
+def recipe_kernel(operator: Operator, route: str, recipe: dict[str, Any], threads: int = 1) -> LoadedKernel:
     """The operator as a library computes it by this recipe."""
     manifest = Manifest(
         kind="recipe",

@@ -13,7 +13,7 @@ import pytest
 
 from opatlas.errors import LoadError
 from opatlas.load import files
-from opatlas.load.files import Library, check_name, read_verified, sealed_memory_file
+from opatlas.load.files import SharedLibrary, check_name, read_verified, sealed_memory_file
 
 
 def digest_of(content: bytes) -> str:
@@ -108,7 +108,7 @@ def test_a_name_that_is_not_plain_is_told_cut_to_what_fits() -> None:
 
 class TestLibrary:
     def test_it_is_loaded_from_memory_until_it_is_closed(self, library: bytes) -> None:
-        loaded = Library(library, "seven.so")
+        loaded = SharedLibrary(library, "seven.so")
         assert loaded.handle.seven() == 7
         assert loaded.handle._name == f"/proc/self/fd/{loaded._descriptor}"
         descriptor = loaded._descriptor
@@ -119,7 +119,7 @@ class TestLibrary:
             os.fstat(descriptor)
 
     def test_closing_unloads_it(self, library: bytes) -> None:
-        loaded = Library(library, "seven.so")
+        loaded = SharedLibrary(library, "seven.so")
         path = "/memfd:seven.so"
         assert path in Path("/proc/self/maps").read_text()
         loaded.close()
@@ -130,7 +130,7 @@ class TestLibrary:
     ) -> None:
         monkeypatch.delattr(os, "memfd_create")
         monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path))
-        loaded = Library(library, "seven.so")
+        loaded = SharedLibrary(library, "seven.so")
         assert loaded.handle.seven() == 7
         folder = Path(loaded.handle._name).parent
         assert folder.parent == tmp_path and folder.name.startswith("opatlas-")
@@ -146,7 +146,7 @@ class TestLibrary:
 
         monkeypatch.setattr(files, "sealed_memory_file", noted)
         with pytest.raises(LoadError, match=r"^library odd\.so cannot be loaded: .*file too short"):
-            Library(b"no", "odd.so")
+            SharedLibrary(b"no", "odd.so")
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(made[0])
 
@@ -154,6 +154,6 @@ class TestLibrary:
 def test_the_linker_is_asked_through_ctypes(library: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only where /proc is there: without it the path would lead nowhere."""
     monkeypatch.setattr(files.Path, "exists", lambda self: str(self) != "/proc/self/fd")
-    loaded = Library(library, "seven.so")
+    loaded = SharedLibrary(library, "seven.so")
     assert isinstance(loaded.handle, ctypes.CDLL) and loaded._descriptor == -1
     loaded.close()

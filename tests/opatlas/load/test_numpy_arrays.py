@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from opatlas.identity import Operator  # noqa: E402
-from opatlas.load import Kernel, LoadError  # noqa: E402
+from opatlas.load import LoadedKernel, LoadError  # noqa: E402
 from opatlas.load.numpy_arrays import ARRAY_VIEWS, ARRAYS, missing  # noqa: E402
 from opatlas.load.torch.graph import run_graph  # noqa: E402
 from opatlas.load.torch.ops.types import to_tensor  # noqa: E402
@@ -19,7 +19,7 @@ from tests.opatlas.load.operators import Case, ints, normal, operator_of, recipe
 from tests.opatlas.load.test_torch_recipe import graph  # noqa: E402
 
 
-def kernel_of(operator: Operator) -> Kernel:
+def kernel_of(operator: Operator) -> LoadedKernel:
     return recipe_kernel(operator, "numpy", {"library": "numpy", "call": "arrays"})
 
 

@@ -11,7 +11,7 @@ pytest.importorskip("onnxruntime")
 torch = pytest.importorskip("torch")
 
 from opatlas.identity import Operator, Setting, detect_target  # noqa: E402
-from opatlas.load import Kernel, LoadError  # noqa: E402
+from opatlas.load import LoadedKernel, LoadError  # noqa: E402
 from opatlas.load.torch.graph import run_graph  # noqa: E402
 from opatlas.load.torch.ops.types import to_tensor  # noqa: E402
 from tests.opatlas.load.operators import (  # noqa: E402
@@ -29,7 +29,7 @@ from tuning.routes.registry import route  # noqa: E402
 SETTING = Setting(threads=2)
 
 
-def kernel_of(operator: Operator, **recipe: Any) -> Kernel:
+def kernel_of(operator: Operator, **recipe: Any) -> LoadedKernel:
     recipe = {"library": "onnxruntime", "call": "session", **recipe}
     return recipe_kernel(operator, "onnxruntime", recipe, SETTING.threads)
 

@@ -13,7 +13,7 @@ import pytest
 
 from opatlas.errors import LoadError
 from opatlas.identity import Operator, parse_operator
-from opatlas.load import Kernel, Manifest, load
+from opatlas.load import LoadedKernel, Manifest, load
 from opatlas.load.needs import installed_version
 from opatlas.load.torch.package import read_packed
 
@@ -29,7 +29,7 @@ def archive(**members: bytes) -> bytes:
     return stream.getvalue()
 
 
-def opened(folder: Path, operator: Operator = RELU, **files: bytes) -> Kernel:
+def opened(folder: Path, operator: Operator = RELU, **files: bytes) -> LoadedKernel:
     named = {name.replace("__", "."): content for name, content in files.items()}
     for name, content in named.items():
         (folder / name).write_bytes(content)

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from opatlas.identity import Operator  # noqa: E402
-from opatlas.load import Kernel, LoadError  # noqa: E402
+from opatlas.load import LoadedKernel, LoadError  # noqa: E402
 from opatlas.load.torch import kept  # noqa: E402
 from opatlas.load.torch.graph import run_graph  # noqa: E402
 from opatlas.load.torch.ops.names import KEPT  # noqa: E402
@@ -20,7 +20,7 @@ from tests.opatlas.load.operators import Case, ints, normal, operator_of, recipe
 from tests.opatlas.load.test_torch_recipe import graph  # noqa: E402
 
 
-def kernel_of(operator: Operator, **recipe: Any) -> Kernel:
+def kernel_of(operator: Operator, **recipe: Any) -> LoadedKernel:
     return recipe_kernel(operator, "eager", {"library": "torch", "call": "eager", **recipe}, threads=2)
 
 
@@ -30,7 +30,7 @@ def reference(operator: Operator, inputs: dict[int, np.ndarray]) -> list[np.ndar
 
 
 def outputs(
-    kernel: Kernel, operator: Operator, inputs: dict[int, np.ndarray], runs: int = 3
+    kernel: LoadedKernel, operator: Operator, inputs: dict[int, np.ndarray], runs: int = 3
 ) -> list[np.ndarray]:
     kernel.prepare({number: inputs[number] for number in operator.constant_inputs})
     bound = kernel.bind({number: inputs[number] for number in operator.runtime_inputs})

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 import ml_dtypes  # noqa: E402
 
 from opatlas.identity import Operator, canonicalise  # noqa: E402
-from opatlas.load import Kernel, KernelFailed, LoadError  # noqa: E402
+from opatlas.load import KernelFailed, LoadedKernel, LoadError  # noqa: E402
 from opatlas.load.torch.graph import run_graph  # noqa: E402
 from opatlas.load.torch.patterns import whole_call  # noqa: E402
 from tests.opatlas.load.operators import (  # noqa: E402
@@ -29,7 +29,7 @@ from tests.opatlas.load.operators import (  # noqa: E402
 )
 
 
-def kernel_of(operator: Operator, threads: int = 1, **recipe: Any) -> Kernel:
+def kernel_of(operator: Operator, threads: int = 1, **recipe: Any) -> LoadedKernel:
     return recipe_kernel(operator, "eager", {"library": "torch", "call": "eager", **recipe}, threads)
 
 

@@ -16,7 +16,7 @@ from tuning.explore.shop import Shop, Slice
 from tuning.measure.laboratory import Laboratory
 from tuning.models import Exploration, Stage, State, TuningRecord
 from tuning.queue.claims import Claim
-from tuning.routes.base import Artifact
+from tuning.routes.base import BuiltArtifact
 
 pytestmark = [
     pytest.mark.slow,
@@ -72,7 +72,7 @@ def test_a_neighbours_contest_starts_from_what_a_real_search_stored(
     assert candidates and candidates[0].label == "tuned for a neighbour (48×64, 64×96)"
     inputs = random_inputs(other.operator)
     artifact = other.build(ROUTE, candidates[0])
-    assert isinstance(artifact, Artifact), artifact
+    assert isinstance(artifact, BuiltArtifact), artifact
     assert artifact.schedule and "def " in artifact.source and artifact.facts["compile_s"] > 0
     assert np.allclose(
         run(artifact, other.operator, inputs)[0], reference(other.operator, inputs)[0], atol=1e-3

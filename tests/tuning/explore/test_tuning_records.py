@@ -19,7 +19,7 @@ from tests.tuning import fakes
 from tests.tuning.fakes import FakeTunable
 from tuning.models import Exploration, Stage, State, Trial, TuningRecord, TuningSlice
 from tuning.queue import claims
-from tuning.routes.base import Candidate, Record
+from tuning.routes.base import Candidate, SearchRecord
 from tuning.routes.likeness import family_of, features_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -30,7 +30,7 @@ class FakeLearning(FakeTunable):
     """Learns one record a slice: its number and the given ones, halved in time each."""
 
     version: str = "fakes 1"
-    given: list[list[Record]] = field(default_factory=list)
+    given: list[list[SearchRecord]] = field(default_factory=list)
 
     def record_version(self) -> str:
         return self.version
@@ -38,21 +38,22 @@ class FakeLearning(FakeTunable):
     def transfer(self, *args: Any) -> Iterator[Candidate]:
         raise AssertionError("the laboratory transfers")
 
-    def seed(self, workdir: Path, records: Sequence[Record]) -> None:
+    def seed(self, workdir: Path, records: Sequence[SearchRecord]) -> None:
         self.given.append(list(records))
 
-    def learnt(self, workdir: Path) -> Sequence[Record]:
+    def learnt(self, workdir: Path) -> Sequence[SearchRecord]:
         slices = int((workdir / "slices").read_text())
         return [
-            Record({"ratio": 1.0 + n, "learnt": str(workdir)[-60:]}, 100.0 / n) for n in range(1, slices + 1)
+            SearchRecord({"ratio": 1.0 + n, "learnt": str(workdir)[-60:]}, 100.0 / n)
+            for n in range(1, slices + 1)
         ]
 
 
 class TransferringLaboratory(fakes.FakeLaboratory):
-    asked: list[list[Record]] = []
+    asked: list[list[SearchRecord]] = []
 
     def transfer(
-        self, route: Any, operator: Operator, setting: Setting, records: Sequence[Record], workdir: Path
+        self, route: Any, operator: Operator, setting: Setting, records: Sequence[SearchRecord], workdir: Path
     ) -> list[Candidate]:
         self.asked.append(list(records))
         return [
@@ -217,7 +218,7 @@ def test_more_calls_raise_a_queued_slices_worth_and_keep_its_expectation(
 def test_records_read_back_from_a_sandbox_are_taken_with_care(tmp_path: Path) -> None:
     from tuning.routes.compiler.tvm import known
 
-    good = Record({"tile": {"variant": "packed"}}, 5.0, "64×64")
+    good = SearchRecord({"tile": {"variant": "packed"}}, 5.0, "64×64")
     bad: list[Any] = [{}, {"record": 3, "time_us": 1, "origin": ""}, {**asdict(good), "time_us": "inf"}, 7]
     path = tmp_path / known.LEARNT
     path.write_text(json.dumps([*bad, asdict(good)]))
@@ -226,7 +227,7 @@ def test_records_read_back_from_a_sandbox_are_taken_with_care(tmp_path: Path) ->
         path.write_text(text)
         assert known.read(path) == []
     assert known.read(tmp_path / "missing") == []
-    known.write(path, [Record({"n": n}, float(n)) for n in range(20, 0, -1)])
+    known.write(path, [SearchRecord({"n": n}, float(n)) for n in range(20, 0, -1)])
     assert [one.time_us for one in known.read(path)] == [float(n) for n in range(1, known.MOST + 1)]
 
 

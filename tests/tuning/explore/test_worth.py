@@ -8,15 +8,15 @@ from collections.abc import Callable
 import pytest
 
 from tuning.explore import worth
-from tuning.explore.worth import About, Estimator, Expectation, Past
+from tuning.explore.worth import DoneSlice, Estimator, Expectation, SliceTraits
 
 
-def past(gained: float, number: int = 0, *, op: str = "Conv", of: int = 1, route: str = "tvm") -> Past:
-    return Past(About(of, route, op, f"{op}, medium", number), gained)
+def past(gained: float, number: int = 0, *, op: str = "Conv", of: int = 1, route: str = "tvm") -> DoneSlice:
+    return DoneSlice(SliceTraits(of, route, op, f"{op}, medium", number), gained)
 
 
-def about(op: str = "Conv", number: int = 0, of: int = 99, room: float = 1.0) -> About:
-    return About(of, "tvm", op, f"{op}, medium", number, room)
+def about(op: str = "Conv", number: int = 0, of: int = 99, room: float = 1.0) -> SliceTraits:
+    return SliceTraits(of, "tvm", op, f"{op}, medium", number, room)
 
 
 def test_without_a_history_the_prior_rules_and_says_so() -> None:
@@ -112,7 +112,7 @@ def test_spending_by_worth_saves_more_than_taking_turns(seed: int) -> None:
 
 
 _KINDS = {"Conv": 0.35, "MatMul": 0.15, "Softmax": 0.03, "Relu": 0.0}
-_Choice = Callable[[Estimator, list[About], list[float]], int]
+_Choice = Callable[[Estimator, list[SliceTraits], list[float]], int]
 
 
 def _saved(seed: int, choose: _Choice, operators: int = 60, slices: int = 90) -> float:
@@ -122,23 +122,23 @@ def _saved(seed: int, choose: _Choice, operators: int = 60, slices: int = 90) ->
     weights = [10 ** made.uniform(1, 4) * made.choice((1, 1, 2, 8)) for _ in range(operators)]
     hidden = [_KINDS[kind] * made.uniform(0.3, 1.7) for kind in kinds]
     luck = [[made.uniform(0.2, 1.0) for _ in range(slices)] for _ in range(operators)]
-    left, done, history = list(weights), [0] * operators, list[Past]()
+    left, done, history = list(weights), [0] * operators, list[DoneSlice]()
     for _ in range(slices):
         asks = [
-            About(n, "tvm", kind, f"{kind}, medium", done[n]) for n, kind in enumerate(kinds)
+            SliceTraits(n, "tvm", kind, f"{kind}, medium", done[n]) for n, kind in enumerate(kinds)
         ]  # fmt: skip
         chosen = choose(Estimator(history), asks, left)
         gain = hidden[chosen] * 0.5 ** done[chosen] * luck[chosen][done[chosen]]
-        history.append(Past(asks[chosen], gain))
+        history.append(DoneSlice(asks[chosen], gain))
         left[chosen] *= 1 - gain
         done[chosen] += 1
     return sum(weights) - sum(left)
 
 
-def _most_worth(estimator: Estimator, asks: list[About], left: list[float]) -> int:
+def _most_worth(estimator: Estimator, asks: list[SliceTraits], left: list[float]) -> int:
     values = [worth.worth_us(1, left[n], estimator.expect(ask).gain) for n, ask in enumerate(asks)]
     return max(range(len(asks)), key=lambda n: values[n])
 
 
-def _in_turns(estimator: Estimator, asks: list[About], left: list[float]) -> int:
+def _in_turns(estimator: Estimator, asks: list[SliceTraits], left: list[float]) -> int:
     return min(range(len(asks)), key=lambda n: (asks[n].number, n))

@@ -13,7 +13,7 @@ import torch
 from opatlas.errors import InvalidModel
 from opatlas.identity import canonicalise
 from tuning.graph import extract, sample_graph
-from tuning.graph.aten import RULES, CannotMap, Tensor, map_aten, read_record
+from tuning.graph.aten import RULES, CannotMap, TensorArgument, map_aten, read_record
 from tuning.graph.aten.call import bind
 from tuning.graph.operator_list import extract_list
 
@@ -64,7 +64,7 @@ def test_backward_calls_are_counted_as_such() -> None:
 
 def _meta(value: Any) -> Any:
     """An argument as PyTorch takes it, tensors without data."""
-    if isinstance(value, Tensor):
+    if isinstance(value, TensorArgument):
         shape = [int(dim) for dim in value.shape]
         dense = torch.empty(shape, dtype=getattr(torch, value.dtype), device="meta")
         return dense if value.strides is None else dense.new_empty_strided(shape, value.strides)

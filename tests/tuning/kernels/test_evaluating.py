@@ -16,7 +16,7 @@ from tests.tuning.kernels.conftest import SOURCE
 from tuning.kernels import claims, selectors
 from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelVersion
 from tuning.kernels.services import approve, revoke
-from tuning.measure.sandbox.tiers import Tier
+from tuning.measure.sandbox.tiers import SandboxTier
 from tuning.models import State, Trial
 from tuning.routes.base import Candidate
 from tuning.routes.manual.cpp import CppRoute
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 class KernelLaboratory(fakes.FakeLaboratory):
     """A submitted source says in its last line, as JSON, how it behaves."""
 
-    tier = Tier("T2")
+    tier = SandboxTier("T2")
 
     def build(
         self,
@@ -139,7 +139,7 @@ def test_submitted_code_is_refused_without_a_sandbox(
     worker: WorkerProcess, explored: Any, submitted: Any, tmp_path: Path
 ) -> None:
     laboratory = KernelLaboratory(tmp_path, fakes.TARGET)
-    laboratory.tier = Tier("T0", (("T2", "bwrap is not installed"), ("T1", "unshare fails here")))
+    laboratory.tier = SandboxTier("T0", (("T2", "bwrap is not installed"), ("T1", "unshare fails here")))
     worker._laboratory = laboratory  # type: ignore[assignment]
     explored(64)
     version = submitted()

@@ -17,7 +17,7 @@ from tests.tuning.kernels.conftest import PATTERN, SOURCE
 from tuning.kernels import binding, selectors
 from tuning.kernels.models import Kernel, KernelEvaluation, KernelVersion, VersionState
 from tuning.kernels.planning import NO_PROCESSOR, WAITS, plan_waiting
-from tuning.kernels.services import NotAllowed, NotInThatState, approve, may_decide, reject, revoke
+from tuning.kernels.services import KernelNotAllowed, NotInThatState, approve, may_decide, reject, revoke
 from tuning.kernels.states import move
 from tuning.models import State
 from tuning.queue.rounds import begin_rounds
@@ -158,7 +158,7 @@ def test_who_submitted_any_version_cannot_decide(awaiting: Any, people: Any) -> 
     assert "approver" in may_decide(people["dan"], version)
     assert may_decide(people["carol"], version) == ""
     for name in ("ada", "bob", "dan"):
-        with pytest.raises(NotAllowed):
+        with pytest.raises(KernelNotAllowed):
             approve(version, user=people[name], reason="fine")
     assert approve(version, user=people["carol"], reason="fine").state == VersionState.APPROVED
     assert selectors.waiting_for(people["carol"]) == 0
@@ -268,7 +268,7 @@ def test_only_who_made_a_kernel_and_administrators_edit_it(
 ) -> None:
     first = awaiting(by="ada")
     approve(first, user=people["bob"], reason="fine")
-    with pytest.raises(NotAllowed, match="another user's kernel"):
+    with pytest.raises(KernelNotAllowed, match="another user's kernel"):
         submitted(by="dan", source=SOURCE + "// worse\n")
     first.refresh_from_db()
     assert first.state == VersionState.APPROVED and first.kernel.versions.count() == 1

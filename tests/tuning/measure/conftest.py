@@ -10,7 +10,7 @@ import pytest
 from opatlas.identity import Operator, Setting, Target, detect_target
 from tests.tuning.measure.kernels import c_artifact, relu_operator
 from tuning.measure.laboratory import Bench, Laboratory
-from tuning.routes.base import Artifact
+from tuning.routes.base import BuiltArtifact
 from tuning.routes.registry import default_candidate
 
 TESTS = Path(__file__).resolve().parents[2]
@@ -46,12 +46,12 @@ def relu() -> Operator:
     return relu_operator()
 
 
-def default_artifact(lab: Laboratory, operator: Operator, setting: Setting, folder: Path) -> Artifact:
+def default_artifact(lab: Laboratory, operator: Operator, setting: Setting, folder: Path) -> BuiltArtifact:
     chosen = default_candidate(operator, lab.target, setting)
     assert chosen is not None
     route, candidate = chosen
     artifact = lab.build(route, operator, setting, candidate, folder)
-    assert isinstance(artifact, Artifact), artifact
+    assert isinstance(artifact, BuiltArtifact), artifact
     return artifact
 
 
@@ -66,10 +66,10 @@ def relu_bench(
 
 
 @pytest.fixture
-def kernel(tmp_path: Path, relu: Operator, setting: Setting) -> Callable[..., Artifact]:
+def kernel(tmp_path: Path, relu: Operator, setting: Setting) -> Callable[..., BuiltArtifact]:
     """``kernel("hang")`` compiles that kernel of Relu."""
 
-    def make(name: str, source: str | None = None) -> Artifact:
+    def make(name: str, source: str | None = None) -> BuiltArtifact:
         return c_artifact(tmp_path, name, relu, setting, source)
 
     return make

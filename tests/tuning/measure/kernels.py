@@ -8,7 +8,7 @@ from pathlib import Path
 from opatlas.identity import Operator, Setting, parse_operator
 from opatlas.load import Manifest
 from opatlas.load.toolchain import compile_shared
-from tuning.routes.base import Artifact
+from tuning.routes.base import BuiltArtifact
 
 PREAMBLE = r"""
 #define _GNU_SOURCE
@@ -98,7 +98,7 @@ def relu_operator(shape: tuple[int, ...] = (128, 128)) -> Operator:
 
 def c_artifact(
     folder: Path, name: str, operator: Operator, setting: Setting, source: str | None = None
-) -> Artifact:
+) -> BuiltArtifact:
     """Compile the kernel ``name`` (or ``source``) and describe it."""
     folder = folder / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -113,4 +113,4 @@ def c_artifact(
         setting=setting.to_json(),
         files={library.name: hashlib.sha256(library.read_bytes()).hexdigest()},
     )
-    return Artifact(manifest, folder)
+    return BuiltArtifact(manifest, folder)

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from opatlas.identity import Operator, Setting, Target
 from tests.tuning.measure.kernels import c_artifact
-from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, RouteError, Yes
+from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, Method, RouteError, Yes
 
 
 class Obedient:
@@ -40,14 +40,14 @@ class Obedient:
 
     def build(
         self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
-    ) -> Artifact:
+    ) -> BuiltArtifact:
         began = time.monotonic()
         getattr(self, "_" + candidate.parameters["do"])(workdir)
         artifact = c_artifact(workdir, "honest", operator, setting)
         if candidate.parameters["do"] == "link":
             (artifact.folder / "kernel.so").unlink()
             (artifact.folder / "kernel.so").symlink_to("/etc/passwd")
-        return Artifact(
+        return BuiltArtifact(
             artifact.manifest,
             artifact.folder,
             "a schedule",

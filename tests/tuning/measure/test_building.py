@@ -10,7 +10,7 @@ from opatlas.identity import Operator, Setting
 from tests.tuning.measure.routes import Elsewhere, HereRoute, Obedient
 from tuning.measure.laboratory import Bench, Laboratory, Limits
 from tuning.measure.outcome import Outcome, Status
-from tuning.routes.base import Artifact, Candidate
+from tuning.routes.base import BuiltArtifact, Candidate
 
 SMALL = Limits(build_s=2.0, memory_bytes=256 << 20, disk_bytes=32 << 20)
 
@@ -23,7 +23,7 @@ def test_a_build_comes_back_with_files_schedule_and_source(
     lab: Laboratory, relu: Operator, setting: Setting, relu_bench: Bench, tmp_path: Path
 ) -> None:
     artifact = lab.build(Obedient(), relu, setting, wish("build"), tmp_path)
-    assert isinstance(artifact, Artifact), artifact
+    assert isinstance(artifact, BuiltArtifact), artifact
     assert (artifact.schedule, artifact.source) == ("a schedule", "a source")
     assert artifact.facts["compiled"] is True
     assert artifact.facts["build_s"] > 0
@@ -63,7 +63,7 @@ def test_the_log_of_a_failed_build_is_kept(
 def test_a_recipe_is_built_without_a_child(
     lab: Laboratory, relu: Operator, setting: Setting, tmp_path: Path
 ) -> None:
-    assert isinstance(lab.build(HereRoute(), relu, setting, wish("build"), tmp_path), Artifact)
+    assert isinstance(lab.build(HereRoute(), relu, setting, wish("build"), tmp_path), BuiltArtifact)
     refused = lab.build(HereRoute(), relu, setting, wish("refuse"), tmp_path)
     assert isinstance(refused, Outcome)
     assert refused.status is Status.BUILD_FAILED
@@ -97,7 +97,7 @@ def test_several_builds_come_back_in_their_order_failures_among_them(
     for _, _, folder in jobs:
         folder.mkdir()
     built = lab.build_all(relu, setting, jobs, SMALL)
-    assert [isinstance(one, Artifact) for one in built] == [True, True, True, False]
+    assert [isinstance(one, BuiltArtifact) for one in built] == [True, True, True, False]
     assert isinstance(built[3], Outcome) and "this shape is not for me" in built[3].detail
 
 
@@ -108,5 +108,5 @@ def test_different_zygotes_build_side_by_side(
     for _, _, folder in jobs:
         folder.mkdir()
     one, other = lab.build_all(relu, setting, jobs, SMALL)
-    assert isinstance(one, Artifact) and isinstance(other, Artifact), (one, other)
+    assert isinstance(one, BuiltArtifact) and isinstance(other, BuiltArtifact), (one, other)
     assert max(one.facts["began"], other.facts["began"]) < min(one.facts["ended"], other.facts["ended"])

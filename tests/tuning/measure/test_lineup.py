@@ -11,14 +11,14 @@ from tuning.measure.laboratory import Bench
 from tuning.measure.lineup import line_up
 from tuning.measure.outcome import Status
 from tuning.measure.timing.timer import Effort
-from tuning.routes.base import Artifact
+from tuning.routes.base import BuiltArtifact
 
 SHORT = Effort(seconds=0.1, rounds=5, stop_losers=False)
 
 
 @pytest.mark.timing
 def test_who_breaks_or_is_wrong_is_out_and_the_others_are_timed(
-    relu_bench: Bench, kernel: Callable[..., Artifact]
+    relu_bench: Bench, kernel: Callable[..., BuiltArtifact]
 ) -> None:
     fast, slow = kernel("once", REPEATED % 2), kernel("sixfold", REPEATED % 12)
     outcomes = line_up(relu_bench, [slow, kernel("segfault"), fast, kernel("wrong")], SHORT)
@@ -30,6 +30,6 @@ def test_who_breaks_or_is_wrong_is_out_and_the_others_are_timed(
     assert fast_timing.ratio_to_default > 1.5 * slow_timing.ratio_to_default
 
 
-def test_nobody_left_is_an_outcome_too(relu_bench: Bench, kernel: Callable[..., Artifact]) -> None:
+def test_nobody_left_is_an_outcome_too(relu_bench: Bench, kernel: Callable[..., BuiltArtifact]) -> None:
     (outcome,) = line_up(relu_bench, [kernel("segfault")], SHORT)
     assert outcome.status == Status.CRASHED

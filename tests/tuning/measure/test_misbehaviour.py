@@ -9,13 +9,13 @@ import pytest
 from tests.tuning.measure.kernels import BACKGROUND, RUN
 from tuning.measure.laboratory import Bench, Laboratory, Limits
 from tuning.measure.outcome import Status
-from tuning.routes.base import Artifact
+from tuning.routes.base import BuiltArtifact
 
 MEASURED = {Status.OK, Status.NOISY, Status.SLOWER}
 """What an honest kernel may come to on a machine that runs other tests beside."""
 SMALL = Limits(run_s=3.0, memory_bytes=256 << 20, disk_bytes=64 << 20)
 
-Kernel = Callable[..., Artifact]
+Kernel = Callable[..., BuiltArtifact]
 
 
 def test_an_honest_kernel_is_measured(relu_bench: Bench, kernel: Kernel, lab: Laboratory) -> None:

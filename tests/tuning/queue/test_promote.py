@@ -12,7 +12,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from catalog.lookup.lookups import Asked, LookupRequest, lookup
+from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
 from catalog.models import Miss, MissState, Target
 from tuning.models import Exploration, Priority, State, Worker
 from tuning.queue import steering as queues
@@ -121,7 +121,7 @@ def test_a_lookup_that_asks_again_meanwhile_does_not_cross_it(
     request = LookupRequest(
         target=earlier.target,
         setting=earlier.setting,
-        operators=[Asked(earlier.operator.key), Asked(later.operator.key)],
+        operators=[AskedOperator(earlier.operator.key), AskedOperator(later.operator.key)],
     )
     writes, states = threading.Event(), []
 

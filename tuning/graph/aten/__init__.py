@@ -1,7 +1,16 @@
 """PyTorch's aten calls as canonical ONNX: one small function per operator, in one file per family."""
 
 from tuning.graph.aten.builder import CannotMap, Mapped
-from tuning.graph.aten.record import Record, Tensor, read_record
+from tuning.graph.aten.record import CallRecord, TensorArgument, read_record
 from tuning.graph.aten.registry import FAMILIES, RULES, map_aten
 
-__all__ = ["FAMILIES", "RULES", "CannotMap", "Mapped", "Record", "Tensor", "map_aten", "read_record"]
+__all__ = [
+    "FAMILIES",
+    "RULES",
+    "CallRecord",
+    "CannotMap",
+    "Mapped",
+    "TensorArgument",
+    "map_aten",
+    "read_record",
+]

@@ -13,7 +13,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from opatlas.identity import OPSET
-from tuning.graph.aten.record import Tensor
+from tuning.graph.aten.record import TensorArgument
 
 Scalar = int | float | bool
 
@@ -38,7 +38,7 @@ class Mapped:
     """A call's graph. ``feeds`` names its graph inputs, in order, with the record's tensors."""
 
     model: onnx.ModelProto
-    feeds: Mapping[str, Tensor]
+    feeds: Mapping[str, TensorArgument]
 
     @property
     def constants(self) -> list[str]:
@@ -68,9 +68,9 @@ class Builder:
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
-        self.feeds: dict[str, Tensor] = {}
+        self.feeds: dict[str, TensorArgument] = {}
 
-    def feed(self, tensor: Tensor) -> Ref:
+    def feed(self, tensor: TensorArgument) -> Ref:
         """A tensor of the record as a graph input, or as an initializer where its values are known."""
         shape = tuple(int(dim) for dim in tensor.shape)
         if tensor.value is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuning.graph.aten.builder import Builder, CannotMap, Mapped, Ref, Scalar, number, numpy_dtype
-from tuning.graph.aten.record import DTYPES, Record, Tensor
+from tuning.graph.aten.record import DTYPES, CallRecord, TensorArgument
 
 REQUIRED = object()
 PLACEMENT = frozenset({"layout", "device", "pin_memory", "memory_format", "non_blocking", "generator"})
@@ -29,7 +29,7 @@ class Call:
     def tensor(self, name: str) -> Ref:
         """A tensor argument that must be there."""
         value = self.arguments[name]
-        if not isinstance(value, Tensor):
+        if not isinstance(value, TensorArgument):
             raise CannotMap(f"the argument {name} is no tensor")
         return self._feed(value)
 
@@ -40,14 +40,14 @@ class Call:
         """A list of tensors; None where the list has a hole."""
         value = self.arguments[name]
         values = value if isinstance(value, list) else [value]
-        if not all(item is None or isinstance(item, Tensor) for item in values):
+        if not all(item is None or isinstance(item, TensorArgument) for item in values):
             raise CannotMap(f"the argument {name} is no list of tensors")
         return [None if item is None else self._feed(item) for item in values]
 
     def operand(self, name: str) -> Ref | Scalar:
         """A tensor or a number."""
         value = self.arguments[name]
-        return self._feed(value) if isinstance(value, Tensor) else number(value)
+        return self._feed(value) if isinstance(value, TensorArgument) else number(value)
 
     def number(self, name: str) -> Scalar:
         return number(self.arguments[name])
@@ -87,7 +87,7 @@ class Call:
             return self.graph.cast(operand, dtype)
         return self.graph.constant(operand, dtype, ())
 
-    def _feed(self, tensor: Tensor) -> Ref:
+    def _feed(self, tensor: TensorArgument) -> Ref:
         if id(tensor) not in self._fed:
             self._fed[id(tensor)] = self.graph.feed(tensor)
         return self._fed[id(tensor)]
@@ -97,29 +97,29 @@ Build = Callable[[Call], Ref | Sequence[Ref]]
 
 
 @dataclass(frozen=True)
-class Rule:
+class AtenRule:
     """How one PyTorch operator is written in ONNX. ``parameters`` are PyTorch's, in order, with defaults."""
 
     parameters: Mapping[str, Any]
     build: Build
 
-    def map(self, record: Record) -> Mapped:
+    def map(self, record: CallRecord) -> Mapped:
         """Raises :class:`CannotMap`."""
         call = Call(bind(self.parameters, record))
         outputs = self.build(call)
         return call.graph.finish([outputs] if isinstance(outputs, Ref) else list(outputs))
 
 
-def rule(signature: str, build: Build) -> Rule:
+def rule(signature: str, build: Build) -> AtenRule:
     """A rule with its signature as text: ``"self, other, alpha=1"``."""
     parameters: dict[str, Any] = {}
     for part in re.split(r",\s*(?![^\[(]*[\])])", signature):
         name, _, default = part.strip().partition("=")
         parameters[name] = ast.literal_eval(default) if default else REQUIRED
-    return Rule(parameters, build)
+    return AtenRule(parameters, build)
 
 
-def bind(parameters: Mapping[str, Any], record: Record) -> dict[str, Any]:
+def bind(parameters: Mapping[str, Any], record: CallRecord) -> dict[str, Any]:
     """Arguments by parameter name. Raises :class:`CannotMap` for missing and unknown ones."""
     names = list(parameters)
     bound: dict[str, Any] = {}
@@ -129,7 +129,7 @@ def bind(parameters: Mapping[str, Any], record: Record) -> dict[str, Any]:
             raise CannotMap(f"the unknown argument {key}")
         if name is not None:
             bound[name] = value
-    unnamed: list[Tensor] = []
+    unnamed: list[TensorArgument] = []
     for tensor in record.inputs:
         if tensor is None:
             continue
@@ -156,7 +156,7 @@ def _parameter(key: str, names: Sequence[str]) -> str | None:
     return names[position] if position < len(names) else None
 
 
-def _put(bound: dict[str, Any], name: str, index: int, tensor: Tensor) -> None:
+def _put(bound: dict[str, Any], name: str, index: int, tensor: TensorArgument) -> None:
     items = bound.setdefault(name, [])
     if not isinstance(items, list) or index > 1024:
         raise CannotMap(f"the argument {name} is given twice")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tuning.graph.aten.builder import CannotMap, Ref
-from tuning.graph.aten.call import Call, Rule, rule
+from tuning.graph.aten.call import AtenRule, Call, rule
 
 
 def convolution(call: Call) -> Ref:
@@ -57,7 +57,7 @@ _TURNED = rule(
     "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1", conv_transpose
 )
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, AtenRule] = {
     "convolution": rule(
         "input, weight, bias=None, stride=1, padding=0, dilation=1, transposed=False, output_padding=0, "
         "groups=1",

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from tuning.graph.aten.builder import CannotMap, Ref, Scalar, broadcast, is_float, promoted
-from tuning.graph.aten.call import Call, Rule, rule
+from tuning.graph.aten.call import AtenRule, Call, rule
 
 
 def _float_input(call: Call, name: str = "self") -> Ref:
@@ -237,9 +237,9 @@ def addc(op: str) -> Callable[[Call], Ref]:
     return build
 
 
-def _forms(name: str, made: Rule, *overloads: str) -> dict[str, Rule]:
+def _forms(name: str, made: AtenRule, *overloads: str) -> dict[str, AtenRule]:
     """A rule under its overloads, plain and in place."""
-    in_place = Rule(made.parameters, lambda call: _kept(call, made.build(call)))
+    in_place = AtenRule(made.parameters, lambda call: _kept(call, made.build(call)))
     return {
         f"{name}{mark}{'.' + overload if overload else ''}": form
         for overload in (overloads or ("",))
@@ -283,7 +283,7 @@ _COMPARISONS: dict[str, Callable[[Call], Ref]] = {
     "gt": comparison("Greater"), "ge": comparison("GreaterOrEqual"),
 }  # fmt: skip
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, AtenRule] = {
     **{
         key: each for name, build in _UNARY.items() for key, each in _forms(name, rule("self", build)).items()
     },

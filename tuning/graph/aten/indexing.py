@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuning.graph.aten.builder import CannotMap, Ref, normal_axis
-from tuning.graph.aten.call import Call, Rule, rule
+from tuning.graph.aten.call import AtenRule, Call, rule
 
 _REDUCTIONS = ("none", "mean", "sum")
 
@@ -96,7 +96,7 @@ def mse_loss(call: Call) -> Ref:
 
 _LOSS = "self, target, weight=None, reduction=1, ignore_index=-100"
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, AtenRule] = {
     "embedding": rule("weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False", embedding),
     "index_select": rule("self, dim, index", index_select),
     "gather": rule("self, dim, index, sparse_grad=False", gather),

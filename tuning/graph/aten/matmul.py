@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tuning.graph.aten.builder import CannotMap, Ref, broadcast
-from tuning.graph.aten.call import Call, Rule, rule
+from tuning.graph.aten.call import AtenRule, Call, rule
 
 
 def product(call: Call, a: Ref, b: Ref) -> Ref:
@@ -79,7 +79,7 @@ def attention(call: Call) -> Ref:
     return product(call, call.graph.node("Softmax", scores, axis=-1), v)
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, AtenRule] = {
     "mm": rule("self, mat2", mm),
     "bmm": rule("self, mat2", mm),
     "addmm": rule("self, mat1, mat2, beta=1, alpha=1", addmm),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuning.graph.aten.builder import CannotMap, Ref, normal_axis, size_of
-from tuning.graph.aten.call import Call, Rule, rule
+from tuning.graph.aten.call import AtenRule, Call, rule
 
 
 def _or_filled(call: Call, name: str, number: float, like: Ref, shape: tuple[int, ...]) -> Ref:
@@ -74,7 +74,7 @@ def log_softmax(call: Call) -> Ref:
     return softmax(call, "LogSoftmax")
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, AtenRule] = {
     "native_batch_norm": rule(
         "input, weight=None, bias=None, running_mean=None, running_var=None, training=False, momentum=0.1, "
         "eps=1e-05",

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from tuning.graph.aten.builder import CannotMap, Ref
-from tuning.graph.aten.call import Call, Rule, rule
+from tuning.graph.aten.call import AtenRule, Call, rule
 
 
 def _sizes(
@@ -116,18 +116,18 @@ def col2im(call: Call) -> Ref:
     )  # fmt: skip
 
 
-def _max_rule(space: int) -> Rule:
+def _max_rule(space: int) -> AtenRule:
     return rule("self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False", max_pool(space))
 
 
-def _average_rule(space: int) -> Rule:
+def _average_rule(space: int) -> AtenRule:
     end = "" if space == 1 else ", divisor_override=None"
     text = f"self, kernel_size, stride=[], padding=0, ceil_mode=False, count_include_pad=True{end}"
     return rule(text, average_pool(space))
 
 
 _SCALED = "input, output_size=None, scale_factors=None"
-RULES: dict[str, Rule] = {
+RULES: dict[str, AtenRule] = {
     "max_pool1d": _max_rule(1),
     "max_pool2d": _max_rule(2),
     "max_pool3d": _max_rule(3),

@@ -24,7 +24,7 @@ _SHORT = {"half": "float16", "float": "float32", "double": "float64", "long": "i
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TensorArgument:
     """A tensor argument. ``shape`` and ``strides`` are in elements; no ``strides``: dense and row-major.
 
     ``value`` holds a constant's values where the record has them.
@@ -39,11 +39,11 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Record:
+class CallRecord:
     """One operator call with its arguments and how often it is made."""
 
     op: str
-    inputs: tuple[Tensor | None, ...]
+    inputs: tuple[TensorArgument | None, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict)
     count: int = 1
     opset: int | None = None  # of "onnx." records
@@ -56,7 +56,7 @@ class Record:
         return list(dict.fromkeys(names))
 
 
-def read_record(document: Any, where: str, dims: Mapping[str, int] | None = None) -> Record:
+def read_record(document: Any, where: str, dims: Mapping[str, int] | None = None) -> CallRecord:
     """Check one record's form. Raises :class:`InvalidModel`, its sentence starting with ``where``."""
     if not isinstance(document, Mapping) or not isinstance(document.get("op"), str):
         raise InvalidModel(f'{where} must be an object with "op", "inputs" and "attrs".')
@@ -70,10 +70,12 @@ def read_record(document: Any, where: str, dims: Mapping[str, int] | None = None
     if opset is not None and (isinstance(opset, bool) or not isinstance(opset, int)):
         raise InvalidModel(f'{where}: "opset" must be a whole number.')
     tensors = tuple(_read_tensor(item, f"{where}.inputs[{i}]", dims or {}) for i, item in enumerate(inputs))
-    return Record(document["op"], tensors, attrs, count, opset, backward=document.get("phase") == "backward")
+    return CallRecord(
+        document["op"], tensors, attrs, count, opset, backward=document.get("phase") == "backward"
+    )
 
 
-def _read_tensor(item: Any, where: str, dims: Mapping[str, int]) -> Tensor | None:
+def _read_tensor(item: Any, where: str, dims: Mapping[str, int]) -> TensorArgument | None:
     if item is None:
         return None
     if not isinstance(item, Mapping):
@@ -83,12 +85,12 @@ def _read_tensor(item: Any, where: str, dims: Mapping[str, int]) -> Tensor | Non
         raise InvalidModel(f'{where}: "name" must be a string.')
     if "shape" not in item:
         if isinstance(item.get("value"), int | float | bool):
-            return Tensor(_scalar_dtype(item["value"]), (), None, True, name, item["value"])
+            return TensorArgument(_scalar_dtype(item["value"]), (), None, True, name, item["value"])
         raise InvalidModel(f'{where} must have a "shape", or a number as its "value".')
     shape = _read_shape(item["shape"], where, dims)
     stride = item.get("stride", item.get("strides"))
     const = bool(item.get("const", False)) or item.get("role") == "const"
-    return Tensor(
+    return TensorArgument(
         read_dtype(item.get("dtype"), where), shape, _read_strides(stride, shape, where), const, name,
         item.get("value", item.get("data")),
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tuning.graph.aten.builder import CannotMap, Ref, is_float, normal_axis
-from tuning.graph.aten.call import Call, Rule, rule
+from tuning.graph.aten.call import AtenRule, Call, rule
 
 
 def _axes(call: Call, rank: int) -> list[int]:
@@ -147,7 +147,7 @@ def topk(call: Call) -> list[Ref]:
 
 _DIM = "self, dim=None, keepdim=False"
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, AtenRule] = {
     "sum.SymInt": rule("self, dim=None, keepdim=False, dtype=None", reduction("ReduceSum", sums=True)),
     "sum.dim_IntList": rule("self, dim=None, keepdim=False, dtype=None", reduction("ReduceSum", sums=True)),
     "sum": rule("self, dtype=None", reduction("ReduceSum", sums=True)),

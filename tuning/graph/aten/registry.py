@@ -15,11 +15,11 @@ from tuning.graph.aten import (
     shaping,
 )
 from tuning.graph.aten.builder import CannotMap, Mapped
-from tuning.graph.aten.call import Rule
-from tuning.graph.aten.record import Record
+from tuning.graph.aten.call import AtenRule
+from tuning.graph.aten.record import CallRecord
 from tuning.graph.aten.refused import refusal
 
-FAMILIES: Mapping[str, Mapping[str, Rule]] = {
+FAMILIES: Mapping[str, Mapping[str, AtenRule]] = {
     "matmul": matmul.RULES,
     "convolution": convolution.RULES,
     "normalization": normalization.RULES,
@@ -29,13 +29,13 @@ FAMILIES: Mapping[str, Mapping[str, Rule]] = {
     "shaping": shaping.RULES,
     "indexing": indexing.RULES,
 }
-RULES: Mapping[str, Rule] = {name: rule for rules in FAMILIES.values() for name, rule in rules.items()}
+RULES: Mapping[str, AtenRule] = {name: rule for rules in FAMILIES.values() for name, rule in rules.items()}
 
 MISFITS = (IndexError, TypeError, KeyError, AttributeError, ValueError, OverflowError, ZeroDivisionError)
 """What a record that contradicts itself raises: a matrix product of a vector, an axis that is no number."""
 
 
-def map_aten(record: Record) -> Mapped:
+def map_aten(record: CallRecord) -> Mapped:
     """The ONNX graph of one recorded aten call. Raises :class:`CannotMap` with the reason."""
     name = record.op.removeprefix("aten.").removeprefix("aten::").removesuffix(".default")
     base = name.split(".")[0]

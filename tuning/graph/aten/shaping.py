@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from tuning.graph.aten.builder import CannotMap, Ref, normal_axis
-from tuning.graph.aten.call import Call, Rule, rule
-from tuning.graph.aten.record import Tensor
+from tuning.graph.aten.call import AtenRule, Call, rule
+from tuning.graph.aten.record import TensorArgument
 
 FAR = 2**63 - 1
 """PyTorch's "to the end"."""
@@ -229,7 +229,7 @@ def copy(call: Call) -> Ref:
 def copy_into(call: Call) -> Ref:
     """``copy_``: the source in the type and shape of the tensor that it is written to."""
     kept, x = call.get("self"), call.tensor("src")
-    if not isinstance(kept, Tensor) or kept.strides is not None:
+    if not isinstance(kept, TensorArgument) or kept.strides is not None:
         raise CannotMap("a copy into a strided tensor")
     shape = tuple(int(dim) for dim in kept.shape)
     if x.dtype == kept.dtype and x.shape == shape:
@@ -242,7 +242,7 @@ _VIEW = rule("self, size", view)
 _COPY = rule("self", copy)
 _PADDING = "self, padding"
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, AtenRule] = {
     "view": _VIEW,
     "_unsafe_view": _VIEW,
     "reshape": rule("self, shape", lambda call: view(call, "shape")),

@@ -13,7 +13,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_KERNEL}/versions", views.Versions.as_view()),
     path(f"{_KERNEL}/history", views.History.as_view()),
     path(_VERSION, views.VersionDetail.as_view()),
-    path(f"{_VERSION}/evidence", views.Evidence.as_view()),
+    path(f"{_VERSION}/evidence", views.KernelEvidenceView.as_view()),
     path(f"{_VERSION}/approve", views.Approve.as_view()),
     path(f"{_VERSION}/reject", views.Reject.as_view()),
     path(f"{_VERSION}/revoke", views.Revoke.as_view()),

@@ -168,7 +168,7 @@ class VersionDetail(APIView):
         return Response(serializers.SourceSerializer(_version(request, number)).data)
 
 
-class Evidence(APIView):
+class KernelEvidenceView(APIView):
     permission_classes = [MaySee]
 
     @extend_schema(

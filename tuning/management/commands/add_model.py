@@ -79,7 +79,7 @@ def _given(model: str) -> tuple[str, bytes]:
     return path.stem, path.read_bytes()
 
 
-def table(report: ingest.Report) -> str:
+def table(report: ingest.ModelReport) -> str:
     """The report as text."""
     lines = [
         f"{'operator':<52} {'calls':>6} {'status':<11} {'best':<22} {'µs':>10} {'default':>10}  "

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from tuning.environments import declaring, revalidation
 from tuning.environments import known as environments
-from tuning.environments.known import Standing
+from tuning.environments.known import RouteEnvironments
 from tuning.models import Revalidation, Worker
 
 
@@ -70,7 +70,7 @@ class Command(BaseCommand):
         row = declaring.declare_known(standing.target, standing.route, offer.environment, getpass.getuser())
         self._say([row] if row else [])
 
-    def _chosen(self, options: dict[str, Any]) -> list[Standing]:
+    def _chosen(self, options: dict[str, Any]) -> list[RouteEnvironments]:
         target, route = options["target"], options["route"]
         return [
             standing

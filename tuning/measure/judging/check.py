@@ -11,7 +11,7 @@ from tuning.measure.outcome import Status
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckResult:
     """``error`` is the largest |difference| ÷ scale seen, the scale being the reference's largest finite
     magnitude in that output (at least its type's smallest normal number)."""
 
@@ -20,7 +20,7 @@ class Verdict:
     error: float = 0.0
 
 
-def compare(got: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: float) -> Verdict:
+def compare(got: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: float) -> CheckResult:
     """All outputs of one run. ``wanted`` may be wider than ``got``: float64 references of float32 outputs."""
     worst = 0.0
     for index, (one, reference) in enumerate(zip(got, wanted, strict=True)):
@@ -28,22 +28,22 @@ def compare(got: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: 
         if verdict.status is not Status.OK:
             return verdict
         worst = max(worst, verdict.error)
-    return Verdict(error=worst)
+    return CheckResult(error=worst)
 
 
-def _compare_one(got: np.ndarray, reference: np.ndarray, tolerance: float, name: str) -> Verdict:
+def _compare_one(got: np.ndarray, reference: np.ndarray, tolerance: float, name: str) -> CheckResult:
     if got.size == 0:
-        return Verdict()
+        return CheckResult()
     if got.dtype.kind in "biu":
         wrong = int(np.count_nonzero(got != reference.astype(got.dtype)))
         if wrong:
-            return Verdict(
+            return CheckResult(
                 Status.WRONG_RESULT, f"{name}: {wrong} of {got.size} elements differ", float("inf")
             )
-        return Verdict()
+        return CheckResult()
     limit = _largest(got.dtype)
     if (quick := _quick_error(got, reference, limit, tolerance)) is not None:
-        return Verdict(error=quick)
+        return CheckResult(error=quick)
     wide = np.complex128 if got.dtype.kind == "c" else np.float64
     one, other = got.astype(wide), reference.astype(wide)
     # The reference may hold what the output's own type cannot: near its limit either answer is right.
@@ -56,21 +56,21 @@ def _compare_one(got: np.ndarray, reference: np.ndarray, tolerance: float, name:
     if not agree.all():
         wrong = int(got.size - np.count_nonzero(agree))
         example = one.reshape(-1)[int(np.argmin(agree.reshape(-1)))]
-        return Verdict(
+        return CheckResult(
             Status.NOT_FINITE,
             f"{name}: {wrong} of {got.size} elements are not finite where the reference is, or the other way "
             f"round (one is {example})",
             float("inf"),
         )
     if not other_finite.any():
-        return Verdict()
+        return CheckResult()
     scale = max(float(np.abs(other[other_finite]).max()), float(np.finfo(np.float32).tiny))
     error = float(np.abs(one[other_finite] - other[other_finite]).max()) / scale
     if error > tolerance:
-        return Verdict(
+        return CheckResult(
             Status.WRONG_RESULT, f"{name}: error {error:.3g} of its scale; at most {tolerance:.3g}", error
         )
-    return Verdict(error=error)
+    return CheckResult(error=error)
 
 
 def _quick_error(got: np.ndarray, reference: np.ndarray, limit: float, tolerance: float) -> float | None:

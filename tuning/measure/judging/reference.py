@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from opatlas.identity import Operator
-from tuning.measure.shared_tensors import Slot
+from tuning.measure.shared_tensors import TensorSlot
 
 METHODS = ("torch64", "onnx", "onnxruntime")
 
@@ -38,14 +38,14 @@ def compute(request: Mapping[str, Any], inputs_fd: int, outputs_fd: int) -> None
     for inputs, outputs in zip(request["sets"], request["outputs"], strict=True):
         results = run(_views(inputs, memory))
         for document, result in zip(outputs, results, strict=True):
-            slot = Slot.from_json(document)
+            slot = TensorSlot.from_json(document)
             if tuple(result.shape) != slot.shape:
                 raise ValueError(f"the reference has shape {result.shape}, the operator says {slot.shape}")
             slot.view(slot.flat(answers))[...] = result
 
 
 def _views(documents: Mapping[str, Any], memory: mmap.mmap) -> dict[int, np.ndarray]:
-    slots = {int(number): Slot.from_json(document) for number, document in documents.items()}
+    slots = {int(number): TensorSlot.from_json(document) for number, document in documents.items()}
     return {number: slot.view(slot.flat(memory)) for number, slot in slots.items()}
 
 

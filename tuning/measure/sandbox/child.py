@@ -81,7 +81,7 @@ def tune(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) ->
 def transfer(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) -> None:
     """``route.transfer``: known records as candidates for this operator, reported like a slice's."""
     from opatlas.identity import Operator, Setting, Target
-    from tuning.routes.base import Record
+    from tuning.routes.base import SearchRecord
 
     about = (
         Operator.from_json(request["operator"]),
@@ -89,7 +89,7 @@ def transfer(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]
         Setting.from_json(request["setting"]),
     )
     route, _ = _route(request), _enter(request)
-    _report(channel, fds[0], route.transfer(*about, [Record(**one) for one in request["records"]]))
+    _report(channel, fds[0], route.transfer(*about, [SearchRecord(**one) for one in request["records"]]))
 
 
 def _report(channel: socket.socket, reply: int, candidates: Iterable[Any]) -> None:

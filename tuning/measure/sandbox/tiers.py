@@ -46,7 +46,7 @@ _SYSTEM_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"
 
 
 @dataclass(frozen=True)
-class Tier:
+class SandboxTier:
     """A tier, and why the better ones are missing."""
 
     name: str
@@ -59,15 +59,15 @@ def package_root() -> Path:
 
 
 @cache
-def best_tier() -> Tier:
+def best_tier() -> SandboxTier:
     """The strongest tier that works here, tried for real; cached for the process."""
     missing: list[tuple[str, str]] = []
     for name in TIERS[:-1]:
         reason = why_not(name)
         if reason is None:
-            return Tier(name, tuple(missing))
+            return SandboxTier(name, tuple(missing))
         missing.append((name, reason))
-    return Tier("T0", tuple(missing))
+    return SandboxTier("T0", tuple(missing))
 
 
 def command(tier: str, inner: Sequence[str], work: Path, readable: Sequence[Path] = ()) -> list[str]:

@@ -51,10 +51,10 @@ def main() -> None:
             "seconds": round(time.monotonic() - started, 3),
         },
     )
-    Zygote(control).serve()
+    ZygoteServer(control).serve()
 
 
-class Zygote:
+class ZygoteServer:
     """Forks, reaps and reports. Messages in: ``{"spawn": id, "limits": …}`` with the child's descriptors;
     out: ``{"died": id, "status": wait status}``."""
 
@@ -133,7 +133,7 @@ class Zygote:
                     continue
 
 
-def _become_child(zygote: Zygote, request: dict[str, Any], fds: tuple[int, ...]) -> None:
+def _become_child(zygote: ZygoteServer, request: dict[str, Any], fds: tuple[int, ...]) -> None:
     """Everything between the fork and the end of the child. Never returns."""
     status = 1
     try:

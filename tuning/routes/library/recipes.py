@@ -12,7 +12,7 @@ from opatlas.load.allocator import LARGE_BYTES
 from opatlas.load.dtypes import numpy_dtype
 from opatlas.load.needs import installed_version
 from opatlas.load.torch.graph import missing
-from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, No, RouteError, Yes
+from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, Method, No, RouteError, Yes
 
 Recipe = Mapping[str, Any]
 
@@ -80,7 +80,7 @@ class RecipeRoute:
 
     def build(
         self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
-    ) -> Artifact:
+    ) -> BuiltArtifact:
         distribution = self.distributions[0]
         version = installed_version(distribution)
         if version is None:
@@ -94,7 +94,7 @@ class RecipeRoute:
             needs={distribution: version.partition("+")[0]},
             recipe=dict(candidate.parameters),
         )
-        return Artifact(manifest, workdir, facts={"versions": dict(self.versions())})
+        return BuiltArtifact(manifest, workdir, facts={"versions": dict(self.versions())})
 
 
 def is_small(operator: Operator) -> bool:

@@ -15,7 +15,7 @@ from opatlas.errors import LoadError
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
 from opatlas.load.toolchain import find_compiler
-from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, No, RouteError, Yes
+from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, Method, No, RouteError, Yes
 from tuning.routes.manual.compiling import LIBRARY, compile_kernel
 from tuning.routes.manual.flags import InvalidFlags, check_flags, features_of
 from tuning.routes.manual.header import ALIGNMENT, NAME, header
@@ -95,7 +95,7 @@ class CppRoute:
 
     def build(
         self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
-    ) -> Artifact:
+    ) -> BuiltArtifact:
         given = candidate.parameters
         source, language = str(given["source"]), str(given["language"])
         try:
@@ -117,7 +117,7 @@ class CppRoute:
             "build_log": log,
             "versions": dict(compiler_versions()),
         }
-        return Artifact(_manifest(operator, setting, flags, library), workdir, "", source, facts)
+        return BuiltArtifact(_manifest(operator, setting, flags, library), workdir, "", source, facts)
 
 
 def missing_features(flags: Iterable[str], target: Target) -> tuple[str, ...]:

@@ -11,37 +11,37 @@ from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 from django.core.mail.backends.base import BaseEmailBackend
 
-from dashboard.notifications.send.outcome import Outcome
+from dashboard.notifications.send.outcome import SendResult
 from dashboard.notifications.subscribe import unsubscribing
 from dashboard.notifications.write.letters import LINES_SHOWN, Letter, absolute
 
 _EVERY = {"at_once": "", "hourly": " once an hour", "daily": " once a day"}
 
 
-def send_all(letters: Sequence[Letter], until: float) -> dict[int, Outcome]:
+def send_all(letters: Sequence[Letter], until: float) -> dict[int, SendResult]:
     """Message → what came of it. Opens one connection; asks no database. What is left at ``until``
     (monotonic seconds), and what comes after a server that is away, is untried."""
-    outcomes: dict[int, Outcome] = {}
+    outcomes: dict[int, SendResult] = {}
     ready = [letter for letter in letters if letter.user_email]
     for letter in letters:
         if not letter.user_email:
-            outcomes[letter.message_id] = Outcome(error="The account has no e-mail address.", final=True)
+            outcomes[letter.message_id] = SendResult(error="The account has no e-mail address.", final=True)
     if not ready:
         return outcomes
     connection = get_connection()
     try:
         connection.open()
     except (OSError, SMTPException) as error:
-        return outcomes | {letter.message_id: Outcome(error=_sentence(error)) for letter in ready}
+        return outcomes | {letter.message_id: SendResult(error=_sentence(error)) for letter in ready}
     for letter in ready:
         if time.monotonic() >= until:
-            outcomes[letter.message_id] = Outcome(untried=True)
+            outcomes[letter.message_id] = SendResult(untried=True)
             continue
         try:
             compose(letter, connection).send()
-            outcomes[letter.message_id] = Outcome(ok=True)
+            outcomes[letter.message_id] = SendResult(ok=True)
         except (OSError, SMTPException) as error:
-            outcomes[letter.message_id] = Outcome(error=_sentence(error), final=_is_final(error))
+            outcomes[letter.message_id] = SendResult(error=_sentence(error), final=_is_final(error))
     connection.close()
     return outcomes
 

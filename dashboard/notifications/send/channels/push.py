@@ -11,7 +11,7 @@ from django.conf import settings
 from pywebpush import WebPusher, WebPushException
 
 from dashboard.notifications.send import vapid
-from dashboard.notifications.send.outcome import Outcome
+from dashboard.notifications.send.outcome import SendResult
 from dashboard.notifications.write.letters import Letter
 from dashboard.webhooks import guard
 
@@ -30,17 +30,17 @@ class Device:
     auth: str
 
 
-def send(letter: Letter, devices: Sequence[Device], until: float) -> Outcome:
+def send(letter: Letter, devices: Sequence[Device], until: float) -> SendResult:
     """To each device that has not got it yet; asks no database. It has arrived once one device has it and
     none is left that could take it later."""
     left = [device for device in devices if device.pk not in letter.reached]
     if not devices and not letter.reached:
-        return Outcome(error="No phone or browser takes messages yet.", final=True)
+        return SendResult(error="No phone or browser takes messages yet.", final=True)
     reached, gone, errors = list(letter.reached), list[int](), list[str]()
     retry = False
     for device in left:
         if time.monotonic() >= until:
-            return Outcome(untried=True, reached=tuple(reached), gone=tuple(gone))
+            return SendResult(untried=True, reached=tuple(reached), gone=tuple(gone))
         reply = _post(device, payload(letter))
         if reply.ok:
             reached.append(device.pk)
@@ -51,7 +51,7 @@ def send(letter: Letter, devices: Sequence[Device], until: float) -> Outcome:
             retry = retry or reply.status is None or reply.status == 429 or reply.status >= 500
     ok = bool(reached) and not retry
     error = "; ".join(errors)[:280] or ("" if ok else "The device takes no messages any more.")
-    return Outcome(ok, error, final=not ok and not retry, reached=tuple(reached), gone=tuple(gone))
+    return SendResult(ok, error, final=not ok and not retry, reached=tuple(reached), gone=tuple(gone))
 
 
 def payload(letter: Letter) -> bytes:

@@ -6,8 +6,8 @@ from typing import Any
 
 from catalog.models import Organisation
 from dashboard.notifications.models import Happening
-from dashboard.notifications.send.outcome import Outcome
-from dashboard.notifications.write.letters import Letter, Line
+from dashboard.notifications.send.outcome import SendResult
+from dashboard.notifications.write.letters import Letter, LetterLine
 
 EVENT_TYPES = {
     Happening.HIT: "hit.served",
@@ -18,7 +18,7 @@ EVENT_TYPES = {
 }
 
 
-def send(letter: Letter) -> Outcome:
+def send(letter: Letter) -> SendResult:
     """Inside the caller's transaction, so that nothing is handed over twice. An organisation is told of an
     event once, however many of its people asked for it."""
     from dashboard.webhooks import sending
@@ -26,15 +26,15 @@ def send(letter: Letter) -> Outcome:
 
     organisation = letter.organisation_id or host_organisation()
     if organisation is None:
-        return Outcome(error="Webhooks belong to an organisation; this subscription has none.", final=True)
+        return SendResult(error="Webhooks belong to an organisation; this subscription has none.", final=True)
     wanted = {EVENT_TYPES[Happening(line.happening)] for line in letter.lines}
     if not any(
         one.wants(kind) for one in Endpoint.objects.filter(organisation=organisation) for kind in wanted
     ):
-        return Outcome(error="The organisation has no webhook endpoint for this.", final=True)
+        return SendResult(error="The organisation has no webhook endpoint for this.", final=True)
     for line in letter.lines:
         sending.send(organisation, EVENT_TYPES[Happening(line.happening)], data(line), key=_key(line))
-    return Outcome(ok=True)
+    return SendResult(ok=True)
 
 
 def host_organisation() -> int | None:
@@ -42,7 +42,7 @@ def host_organisation() -> int | None:
     return Organisation.objects.filter(host=True).order_by("pk").values_list("pk", flat=True).first()
 
 
-def data(line: Line) -> dict[str, Any]:
+def data(line: LetterLine) -> dict[str, Any]:
     """An event's body: the sentence, and what it was made of."""
     return {
         "happening": line.happening,
@@ -55,5 +55,5 @@ def data(line: Line) -> dict[str, Any]:
     }
 
 
-def _key(line: Line) -> str:
+def _key(line: LetterLine) -> str:
     return f"notification:{line.key}"

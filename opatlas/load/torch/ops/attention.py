@@ -8,12 +8,12 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch.ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import TorchSite, Unsupported
 
 Built = Callable[..., object]
 
 
-def _attention(site: Site) -> Built:
+def _attention(site: TorchSite) -> Built:
     """Q, K, V of 4 dimensions [batch, heads, length, size] or 3 [batch, length, heads · size]."""
     if len(site.node.outputs) > 3 and site.node.outputs[3] >= 0:
         raise Unsupported("Attention with the scores as an output")
@@ -67,7 +67,7 @@ def _scores(q, k, v, bias, scale: float | None, cap: float):
     return torch.softmax(scores, -1) @ v
 
 
-def _rotary(site: Site) -> Built:
+def _rotary(site: TorchSite) -> Built:
     heads, interleaved = int(site.attrs.get("num_heads", 0)), site.flag("interleaved")
     part = int(site.attrs.get("rotary_embedding_dim", 0))
     flat, positioned = site.rank() == 3, site.has(3)
@@ -90,4 +90,4 @@ def _rotary(site: Site) -> Built:
     return run
 
 
-BUILDERS: dict[str, Callable[[Site], Built]] = {"Attention": _attention, "RotaryEmbedding": _rotary}
+BUILDERS: dict[str, Callable[[TorchSite], Built]] = {"Attention": _attention, "RotaryEmbedding": _rotary}

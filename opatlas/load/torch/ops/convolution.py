@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch.ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import TorchSite, Unsupported
 
 _CONV = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
 _TRANSPOSED = {1: torch.conv_transpose1d, 2: torch.conv_transpose2d, 3: torch.conv_transpose3d}
 
 
 def explicit_pads(
-    site: Site, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    site: TorchSite, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """Padding before and after each spatial dimension, ``auto_pad`` worked out."""
     spatial = len(kernel)
@@ -38,11 +38,11 @@ def pad_argument(begins: Sequence[int], ends: Sequence[int]) -> list[int]:
     return [pad for pair in zip(reversed(begins), reversed(ends), strict=True) for pad in pair]
 
 
-def spatial_attribute(site: Site, name: str, spatial: int) -> list[int]:
+def spatial_attribute(site: TorchSite, name: str, spatial: int) -> list[int]:
     return [int(number) for number in site.attrs.get(name, (1,) * spatial)]
 
 
-def conv(site: Site) -> Callable[..., torch.Tensor]:
+def conv(site: TorchSite) -> Callable[..., torch.Tensor]:
     kernel = site.shape(1)[2:]
     spatial = len(kernel)
     if spatial not in _CONV:
@@ -58,7 +58,7 @@ def conv(site: Site) -> Callable[..., torch.Tensor]:
     return lambda x, w, b=None: function(F.pad(x, pads), w, b, strides, none, dilations, groups)
 
 
-def conv_transpose(site: Site) -> Callable[..., torch.Tensor]:
+def conv_transpose(site: TorchSite) -> Callable[..., torch.Tensor]:
     kernel = site.shape(1)[2:]
     spatial = len(kernel)
     if spatial not in _TRANSPOSED:
@@ -81,7 +81,7 @@ def conv_transpose(site: Site) -> Callable[..., torch.Tensor]:
     return _cropped_transpose(function, strides, dilations, groups, begins, full, wanted)
 
 
-def _transpose_begins(site: Site, full: Sequence[int], wanted: Sequence[int]) -> list[int]:
+def _transpose_begins(site: TorchSite, full: Sequence[int], wanted: Sequence[int]) -> list[int]:
     """How many elements are cut off before each spatial dimension of the transposed convolution."""
     mode = str(site.attrs.get("auto_pad", "NOTSET"))
     spatial = len(full)
@@ -116,7 +116,7 @@ def _cropped_transpose(
     return run
 
 
-BUILDERS: dict[str, Callable[[Site], Callable[..., object]]] = {
+BUILDERS: dict[str, Callable[[TorchSite], Callable[..., object]]] = {
     "Conv": conv,
     "ConvTranspose": conv_transpose,
 }

@@ -8,27 +8,27 @@ from collections.abc import Callable
 import torch
 
 from opatlas.identity.dtypes import long_float
-from opatlas.load.torch.ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import TorchSite, Unsupported
 from opatlas.load.torch.ops.types import TORCH_TYPES, float_type
 
-Builder = Callable[[Site], Callable[..., torch.Tensor]]
+Builder = Callable[[TorchSite], Callable[..., torch.Tensor]]
 
 
 def _plain(function: Callable[..., torch.Tensor]) -> Builder:
     return lambda site: function
 
 
-def _div(site: Site) -> Callable[..., torch.Tensor]:
+def _div(site: TorchSite) -> Callable[..., torch.Tensor]:
     if site.output().dtype.startswith(("int", "uint")):
         return functools.partial(torch.div, rounding_mode="trunc")
     return torch.div
 
 
-def _mod(site: Site) -> Callable[..., torch.Tensor]:
+def _mod(site: TorchSite) -> Callable[..., torch.Tensor]:
     return torch.fmod if site.flag("fmod") else torch.remainder
 
 
-def _pow(site: Site) -> Callable[..., torch.Tensor]:
+def _pow(site: TorchSite) -> Callable[..., torch.Tensor]:
     exponent = site.scalar(1)
     base_type = site.input(0).dtype
     if exponent is not None and base_type.startswith(("float", "bfloat")):
@@ -39,13 +39,13 @@ def _pow(site: Site) -> Callable[..., torch.Tensor]:
     return lambda x, y: torch.pow(x, y).to(x.dtype)
 
 
-def _bit_shift(site: Site) -> Callable[..., torch.Tensor]:
+def _bit_shift(site: TorchSite) -> Callable[..., torch.Tensor]:
     left = site.attrs["direction"] in ("LEFT", b"LEFT")
     return torch.bitwise_left_shift if left else torch.bitwise_right_shift
 
 
 def _variadic(function: Callable[..., torch.Tensor]) -> Builder:
-    def build(site: Site) -> Callable[..., torch.Tensor]:
+    def build(site: TorchSite) -> Callable[..., torch.Tensor]:
         if len(site.node.inputs) == 2:
             return function
         return lambda *tensors: functools.reduce(function, tensors)
@@ -53,12 +53,12 @@ def _variadic(function: Callable[..., torch.Tensor]) -> Builder:
     return build
 
 
-def _mean(site: Site) -> Callable[..., torch.Tensor]:
+def _mean(site: TorchSite) -> Callable[..., torch.Tensor]:
     count = len(site.node.inputs)
     return lambda *tensors: functools.reduce(torch.add, tensors) / count
 
 
-def _clip(site: Site) -> Callable[..., torch.Tensor]:
+def _clip(site: TorchSite) -> Callable[..., torch.Tensor]:
     if "min" in site.attrs or "max" in site.attrs:
         low, high = site.attrs.get("min"), site.attrs.get("max")
         return lambda x: torch.clamp(x, low, high)
@@ -70,7 +70,7 @@ def _clip(site: Site) -> Callable[..., torch.Tensor]:
     return lambda x, *_: torch.clamp(x, low, high)
 
 
-def _cast(site: Site) -> Callable[..., torch.Tensor]:
+def _cast(site: TorchSite) -> Callable[..., torch.Tensor]:
     wanted = TORCH_TYPES.get(site.output().dtype)
     if wanted is None:
         raise Unsupported(f"Cast to {site.output().dtype}")
@@ -79,21 +79,21 @@ def _cast(site: Site) -> Callable[..., torch.Tensor]:
     return lambda x, *_: x.to(wanted)
 
 
-def _constant_of_shape(site: Site) -> Callable[..., torch.Tensor]:
+def _constant_of_shape(site: TorchSite) -> Callable[..., torch.Tensor]:
     value = site.output()
     _, _, (fill,) = site.attrs["value"]  # a tensor attribute: element type, shape, values
     number = long_float(fill) if isinstance(fill, str) else fill
     return lambda *_: torch.full(value.shape, number, dtype=float_type(site, value.dtype))
 
 
-def _eye_like(site: Site) -> Callable[..., torch.Tensor]:
+def _eye_like(site: TorchSite) -> Callable[..., torch.Tensor]:
     value, diagonal = site.output(), int(site.attrs.get("k", 0))
     dtype = float_type(site, value.dtype)
     # Made anew in every run: the shape is all that is read of the input.
     return lambda *_: torch.ones(value.shape, dtype=dtype).triu(diagonal).tril(diagonal)
 
 
-def _is_inf(site: Site) -> Callable[..., torch.Tensor]:
+def _is_inf(site: TorchSite) -> Callable[..., torch.Tensor]:
     positive, negative = site.flag("detect_positive", 1), site.flag("detect_negative", 1)
     if positive and negative:
         return torch.isinf
@@ -110,7 +110,7 @@ def _identity(x: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def _dropout(site: Site) -> Callable[..., object]:
+def _dropout(site: TorchSite) -> Callable[..., object]:
     if site.has(2) and site.scalar(2) not in (0, False):
         raise Unsupported("Dropout in training mode")
     return _identity
@@ -120,11 +120,11 @@ def _where(condition: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.T
     return torch.where(condition, x, y)
 
 
-def _erf(site: Site) -> Callable[..., torch.Tensor]:
+def _erf(site: TorchSite) -> Callable[..., torch.Tensor]:
     return torch.erf
 
 
-BUILDERS: dict[str, Callable[[Site], Callable[..., object]]] = {
+BUILDERS: dict[str, Callable[[TorchSite], Callable[..., object]]] = {
     "Abs": _plain(torch.abs),
     "Acos": _plain(torch.acos),
     "Acosh": _plain(torch.acosh),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opatlas.identity.operator import Node, Operator
-from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.site import TorchSite
 
 Activation = tuple[str, Sequence[float], str]
 """oneDNN's name of an activation, its numbers, and which formula; as torch.compile writes them."""
@@ -83,7 +83,7 @@ def _activation(operator: Operator, users: list[Node], made: int) -> Activation 
         return ("swish", [], "") if whole and inside and gate.outputs[0] not in operator.outputs else None
     if len(users) != 1:
         return None
-    site = Site(operator, users[0], {})
+    site = TorchSite(operator, users[0], {})
     attrs = site.attrs
     if ops[0] in _NAMES:
         return _NAMES[ops[0]], [], ""

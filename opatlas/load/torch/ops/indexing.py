@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import torch
 
-from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.site import TorchSite
 from opatlas.load.torch.ops.types import float_type
 
 Built = Callable[..., object]
 
 
-def _gather(site: Site) -> Built:
+def _gather(site: TorchSite) -> Built:
     axis = site.axis()
     size = site.shape(0)[axis]
     known = site.content(1)
@@ -36,7 +36,7 @@ def _gather(site: Site) -> Built:
     return run
 
 
-def _gather_known(site: Site, axis: int, rows: torch.Tensor) -> Built:
+def _gather_known(site: TorchSite, axis: int, rows: torch.Tensor) -> Built:
     if rows.ndim == 0:
         row = int(rows)
         return lambda x, *_: x.select(axis, row)
@@ -50,7 +50,7 @@ def _wrap(indices: torch.Tensor, size: int) -> torch.Tensor:
     return torch.where(indices < 0, indices + size, indices).long()
 
 
-def _gather_elements(site: Site) -> Built:
+def _gather_elements(site: TorchSite) -> Built:
     axis = site.axis()
     size = site.shape(0)[axis]
     known = site.content(1)
@@ -60,7 +60,7 @@ def _gather_elements(site: Site) -> Built:
     return lambda x, indices: torch.gather(x, axis, _wrap(indices, size))
 
 
-def _gather_nd(site: Site) -> Built:
+def _gather_nd(site: TorchSite) -> Built:
     batch = int(site.attrs.get("batch_dims", 0))
     shape, depth = site.shape(0), site.shape(1)[-1]
     sizes = torch.tensor(shape[batch : batch + depth])
@@ -84,7 +84,7 @@ def _gather_nd(site: Site) -> Built:
 _REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
 
-def _scatter_elements(site: Site) -> Built:
+def _scatter_elements(site: TorchSite) -> Built:
     axis = site.axis()
     size = site.shape(0)[axis]
     reduction = str(site.attrs.get("reduction", "none"))
@@ -94,7 +94,7 @@ def _scatter_elements(site: Site) -> Built:
     return lambda x, indices, updates: x.scatter_reduce(axis, _wrap(indices, size), updates, mode)
 
 
-def _scatter_nd(site: Site) -> Built:
+def _scatter_nd(site: TorchSite) -> Built:
     shape, depth = site.shape(0), site.shape(1)[-1]
     sizes = torch.tensor(shape[:depth])
     steps = torch.tensor([math.prod(shape[axis + 1 : depth]) for axis in range(depth)])
@@ -115,7 +115,7 @@ def _scatter_nd(site: Site) -> Built:
     return run
 
 
-def _one_hot(site: Site) -> Built:
+def _one_hot(site: TorchSite) -> Built:
     made, axis = site.output().shape, int(site.attrs.get("axis", -1))
     axis = axis + len(made) if axis < 0 else axis
     depth = made[axis]
@@ -132,7 +132,7 @@ def _one_hot(site: Site) -> Built:
     return run
 
 
-def _reverse_sequence(site: Site) -> Built:
+def _reverse_sequence(site: TorchSite) -> Built:
     time, batch = int(site.attrs.get("time_axis", 0)), int(site.attrs.get("batch_axis", 1))
     steps = site.shape(0)[time]
 
@@ -149,7 +149,7 @@ def _reverse_sequence(site: Site) -> Built:
     return run
 
 
-BUILDERS: dict[str, Callable[[Site], Built]] = {
+BUILDERS: dict[str, Callable[[TorchSite], Built]] = {
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,

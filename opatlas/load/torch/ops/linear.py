@@ -7,14 +7,14 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.site import TorchSite
 
 
-def _matmul(site: Site) -> Callable[..., torch.Tensor]:
+def _matmul(site: TorchSite) -> Callable[..., torch.Tensor]:
     return torch.matmul
 
 
-def gemm(site: Site) -> Callable[..., torch.Tensor]:
+def gemm(site: TorchSite) -> Callable[..., torch.Tensor]:
     """alpha · A' · B' + beta · C: ``linear`` or ``addmm`` where a user of PyTorch would have them."""
     alpha, beta = float(site.attrs.get("alpha", 1.0)), float(site.attrs.get("beta", 1.0))
     turn_a, turn_b = site.flag("transA"), site.flag("transB")
@@ -38,22 +38,22 @@ def _scaled(product: torch.Tensor, alpha: float) -> torch.Tensor:
     return product if alpha == 1 else product * alpha
 
 
-def _einsum(site: Site) -> Callable[..., torch.Tensor]:
+def _einsum(site: TorchSite) -> Callable[..., torch.Tensor]:
     equation = str(site.attrs["equation"])
     return lambda *tensors: torch.einsum(equation, *tensors)
 
 
-def _det(site: Site) -> Callable[..., torch.Tensor]:
+def _det(site: TorchSite) -> Callable[..., torch.Tensor]:
     return torch.linalg.det
 
 
-def _trilu(site: Site) -> Callable[..., torch.Tensor]:
+def _trilu(site: TorchSite) -> Callable[..., torch.Tensor]:
     diagonal = site.numbers(1, "diagonal")[0] if site.has(1) else 0
     function = torch.triu if site.flag("upper", 1) else torch.tril
     return lambda x, *_: function(x, diagonal)
 
 
-BUILDERS: dict[str, Callable[[Site], Callable[..., object]]] = {
+BUILDERS: dict[str, Callable[[TorchSite], Callable[..., object]]] = {
     "Det": _det,
     "Einsum": _einsum,
     "Gemm": gemm,

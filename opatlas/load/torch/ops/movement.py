@@ -8,39 +8,39 @@ import torch
 import torch.nn.functional as F
 
 from opatlas.load.torch.ops.convolution import pad_argument
-from opatlas.load.torch.ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import TorchSite, Unsupported
 
 Built = Callable[..., object]
 
 
-def _to_output_shape(site: Site) -> Built:
+def _to_output_shape(site: TorchSite) -> Built:
     # Reshape, Flatten, Squeeze and Unsqueeze differ only in how they say the shape, which is known.
     shape = site.output().shape
     return lambda x, *_: x.reshape(shape)
 
 
-def _expand(site: Site) -> Built:
+def _expand(site: TorchSite) -> Built:
     shape = site.output().shape
     return lambda x, *_: x.expand(shape)
 
 
-def _transpose(site: Site) -> Built:
+def _transpose(site: TorchSite) -> Built:
     order = [int(axis) for axis in site.attrs.get("perm") or reversed(range(site.rank()))]
     return lambda x: x.permute(order)
 
 
-def _concat(site: Site) -> Built:
+def _concat(site: TorchSite) -> Built:
     axis = site.axis(position=0)
     return lambda *tensors: torch.cat(tensors, axis)
 
 
-def _split(site: Site) -> Built:
+def _split(site: TorchSite) -> Built:
     axis = site.axis()
     sizes = [site.output(index).shape[axis] for index in range(len(site.node.outputs))]
     return lambda x, *_: torch.split(x, sizes, axis)
 
 
-def _slice(site: Site) -> Built:
+def _slice(site: TorchSite) -> Built:
     """Starts, ends and steps are known; a backward step is a forward one, turned round."""
     starts, ends = site.numbers(1, "starts"), site.numbers(2, "ends")
     axes = site.axes(3) if site.has(3) else list(range(len(starts)))
@@ -63,7 +63,7 @@ def _slice(site: Site) -> Built:
     return lambda x, *_: x[key]
 
 
-def _tile(site: Site) -> Built:
+def _tile(site: TorchSite) -> Built:
     repeats = site.numbers(1, "repeats")
     return lambda x, *_: x.repeat(repeats)
 
@@ -71,7 +71,7 @@ def _tile(site: Site) -> Built:
 _PAD_MODES = {"edge": "replicate", "reflect": "reflect", "wrap": "circular"}
 
 
-def _pad(site: Site) -> Built:
+def _pad(site: TorchSite) -> Built:
     rank = site.rank()
     axes = site.axes(3) if site.has(3) else list(range(rank))
     given = site.numbers(1, "pads") if site.has(1) else [int(pad) for pad in site.attrs["pads"]]
@@ -84,7 +84,7 @@ def _pad(site: Site) -> Built:
     return _pad_by_index(site, mode, begins, ends)
 
 
-def _pad_with_constant(site: Site, pads: list[int]) -> Built:
+def _pad_with_constant(site: TorchSite, pads: list[int]) -> Built:
     if not site.has(2):
         value = site.attrs.get("value", 0.0)
         return lambda x, *_: F.pad(x, pads, value=value)
@@ -94,7 +94,7 @@ def _pad_with_constant(site: Site, pads: list[int]) -> Built:
     return lambda x, *_: F.pad(x, pads, value=known)
 
 
-def _pad_by_index(site: Site, mode: str, begins: list[int], ends: list[int]) -> Built:
+def _pad_by_index(site: TorchSite, mode: str, begins: list[int], ends: list[int]) -> Built:
     """Edge, reflect and wrap: PyTorch's own call where it has one, else rows chosen axis by axis."""
     shape = site.shape(0)
     rank = len(shape)
@@ -129,7 +129,7 @@ def _sources(mode: str, size: int, begin: int, end: int) -> list[int]:
     return [min(position % period, period - position % period) if size > 1 else 0 for position in positions]
 
 
-def _depth_to_space(site: Site) -> Built:
+def _depth_to_space(site: TorchSite) -> Built:
     block = int(site.attrs["blocksize"])
     batch, depth, height, width = site.shape(0)
     made = site.output().shape
@@ -139,7 +139,7 @@ def _depth_to_space(site: Site) -> Built:
     return lambda x: x.reshape(inner).permute(0, 3, 4, 1, 5, 2).reshape(made)
 
 
-def _space_to_depth(site: Site) -> Built:
+def _space_to_depth(site: TorchSite) -> Built:
     block = int(site.attrs["blocksize"])
     batch, depth, height, width = site.shape(0)
     inner = (batch, depth, height // block, block, width // block, block)
@@ -147,7 +147,7 @@ def _space_to_depth(site: Site) -> Built:
     return lambda x: x.reshape(inner).permute(0, 3, 5, 1, 2, 4).reshape(made)
 
 
-def _column_to_image(site: Site) -> Built:
+def _column_to_image(site: TorchSite) -> Built:
     """Blocks summed back into an image: PyTorch's fold, two dimensions and the same padding on both sides."""
     image, block = tuple(site.numbers(1, "image_shape")), tuple(site.numbers(2, "block_shape"))
     pads = tuple(int(pad) for pad in site.attrs.get("pads", (0,) * 2 * len(image)))
@@ -159,7 +159,7 @@ def _column_to_image(site: Site) -> Built:
     return lambda x, *_: F.fold(x, image, block, dilations, begins, strides)
 
 
-def _range(site: Site) -> Built:
+def _range(site: TorchSite) -> Built:
     start, stop, step = (site.scalar(position) for position in range(3))
     if start is None or stop is None or step is None:
         raise Unsupported("Range with bounds known only at run time")
@@ -169,17 +169,17 @@ def _range(site: Site) -> Built:
     return lambda *_: torch.arange(start, stop, step, dtype=dtype)
 
 
-def _shape(site: Site) -> Built:
+def _shape(site: TorchSite) -> Built:
     rank = site.rank()
     start, end = int(site.attrs.get("start", 0)), int(site.attrs.get("end", rank))
     return lambda x: torch.tensor(x.shape[start:end], dtype=torch.int64)
 
 
-def _size(site: Site) -> Built:
+def _size(site: TorchSite) -> Built:
     return lambda x: torch.tensor(x.numel(), dtype=torch.int64)
 
 
-BUILDERS: dict[str, Callable[[Site], Built]] = {
+BUILDERS: dict[str, Callable[[TorchSite], Built]] = {
     "Col2Im": _column_to_image,
     "Concat": _concat,
     "DepthToSpace": _depth_to_space,

@@ -7,17 +7,17 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.site import TorchSite
 from opatlas.load.torch.ops.types import float_type
 
 Built = Callable[..., object]
 
 
-def _epsilon(site: Site) -> float:
+def _epsilon(site: TorchSite) -> float:
     return float(site.attrs.get("epsilon", 1e-5))
 
 
-def _batch(site: Site) -> Built:
+def _batch(site: TorchSite) -> Built:
     epsilon = _epsilon(site)
     if not site.flag("training_mode"):
         return lambda x, w, b, mean, var: F.batch_norm(x, mean, var, w, b, False, 0.0, epsilon)
@@ -51,7 +51,7 @@ def _batch_with_statistics(epsilon: float) -> Built:
     return run
 
 
-def _layer(site: Site) -> Built:
+def _layer(site: TorchSite) -> Built:
     axis, epsilon = site.axis(default=-1), _epsilon(site)
     shape = site.shape(0)[axis:]
     biased = site.has(2)
@@ -75,7 +75,7 @@ def _scaled(x: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None) -> 
     return x * scale if bias is None else x * scale + bias
 
 
-def _rms(site: Site) -> Built:
+def _rms(site: TorchSite) -> Built:
     axis, epsilon = site.axis(default=-1), _epsilon(site)
     shape = site.shape(0)[axis:]
     if site.shape(1) == shape:
@@ -83,12 +83,12 @@ def _rms(site: Site) -> Built:
     return lambda x, w: F.rms_norm(x, shape, None, epsilon) * w
 
 
-def _group(site: Site) -> Built:
+def _group(site: TorchSite) -> Built:
     groups, epsilon = int(site.attrs["num_groups"]), _epsilon(site)
     return lambda x, w, b: F.group_norm(x, groups, w, b, epsilon)
 
 
-def _instance(site: Site) -> Built:
+def _instance(site: TorchSite) -> Built:
     epsilon = _epsilon(site)
     if all(size == 1 for size in site.shape(0)[2:]):
         # PyTorch refuses one element a channel: it thinks of training.
@@ -96,7 +96,7 @@ def _instance(site: Site) -> Built:
     return lambda x, w, b: F.instance_norm(x, None, None, w, b, True, 0.0, epsilon)
 
 
-def _local_response(site: Site) -> Built:
+def _local_response(site: TorchSite) -> Built:
     size = int(site.attrs["size"])
     alpha, beta = float(site.attrs.get("alpha", 1e-4)), float(site.attrs.get("beta", 0.75))
     bias = float(site.attrs.get("bias", 1.0))
@@ -112,7 +112,7 @@ def _local_response(site: Site) -> Built:
     return run
 
 
-def _mean_variance(site: Site) -> Built:
+def _mean_variance(site: TorchSite) -> Built:
     axes = [int(axis) for axis in site.attrs.get("axes", (0, 2, 3))]
 
     def run(x):
@@ -122,7 +122,7 @@ def _mean_variance(site: Site) -> Built:
     return run
 
 
-def _lp(site: Site) -> Built:
+def _lp(site: TorchSite) -> Built:
     axis, power = site.axis(default=-1), float(site.attrs.get("p", 2))
 
     def run(x):
@@ -132,7 +132,7 @@ def _lp(site: Site) -> Built:
     return run
 
 
-BUILDERS: dict[str, Callable[[Site], Built]] = {
+BUILDERS: dict[str, Callable[[TorchSite], Built]] = {
     "BatchNormalization": _batch,
     "GroupNormalization": _group,
     "InstanceNormalization": _instance,

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from opatlas.load.torch.ops.convolution import explicit_pads, pad_argument, spatial_attribute
-from opatlas.load.torch.ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import TorchSite, Unsupported
 
 Built = Callable[..., Any]
 
@@ -21,7 +21,7 @@ _CONV = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
 
 
 @dataclass(frozen=True)
-class Window:
+class PoolWindow:
     """A sliding window over the spatial dimensions; ``extra`` is how far beyond the padded input the last
     window reaches (``ceil_mode``)."""
 
@@ -43,7 +43,7 @@ class Window:
         return half and list(self.begins) == list(self.ends) and not any(more > 0 for more in self.extra)
 
 
-def read_window(site: Site) -> Window:
+def read_window(site: TorchSite) -> PoolWindow:
     kernel = [int(size) for size in site.attrs["kernel_shape"]]
     if not 1 <= len(kernel) <= 3:
         raise Unsupported(f"{site.node.op} over {len(kernel)} dimensions")
@@ -58,10 +58,10 @@ def read_window(site: Site) -> Window:
     ]
     padded = [size + b + e for size, b, e in zip(site.shape(0)[2:], begins, ends, strict=True)]
     extra = [max(0, far - size) for far, size in zip(reach, padded, strict=True)]
-    return Window(kernel, strides, dilations, begins, ends, extra)
+    return PoolWindow(kernel, strides, dilations, begins, ends, extra)
 
 
-def _max(site: Site) -> Built:
+def _max(site: TorchSite) -> Built:
     window = read_window(site)
     function = _MAX[window.spatial]
     indexed = len(site.node.outputs) > 1
@@ -73,7 +73,7 @@ def _max(site: Site) -> Built:
     ends = [end + more for end, more in zip(window.ends, window.extra, strict=True)]
     pads = pad_argument(window.begins, ends)
     bare = _native_max(
-        function, Window(window.kernel, window.strides, window.dilations, *([[0] * window.spatial] * 3))
+        function, PoolWindow(window.kernel, window.strides, window.dilations, *([[0] * window.spatial] * 3))
     )
     dtype = site.input(0).dtype
     if dtype.startswith(("int", "uint")):
@@ -83,13 +83,13 @@ def _max(site: Site) -> Built:
 
 
 def _native_max(
-    function: Callable[..., torch.Tensor], window: Window
+    function: Callable[..., torch.Tensor], window: PoolWindow
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     kernel, strides, pads, dilations = window.kernel, window.strides, window.begins, window.dilations
     return lambda x: function(x, kernel, strides, pads, dilations)
 
 
-def _with_indices(site: Site, window: Window) -> Built:
+def _with_indices(site: TorchSite, window: PoolWindow) -> Built:
     if site.flag("storage_order"):
         raise Unsupported("MaxPool with column-major indices")
     function = _MAX[window.spatial]
@@ -106,7 +106,7 @@ def _with_indices(site: Site, window: Window) -> Built:
     return run
 
 
-def _average(site: Site) -> Built:
+def _average(site: TorchSite) -> Built:
     window = read_window(site)
     counts_pads = site.flag("count_include_pad")
     if window.native and all(dilation == 1 for dilation in window.dilations):
@@ -120,7 +120,7 @@ def _average(site: Site) -> Built:
     return _average_by_sums(site, window, counts_pads)
 
 
-def _average_by_sums(site: Site, window: Window, counts_pads: bool) -> Built:
+def _average_by_sums(site: TorchSite, window: PoolWindow, counts_pads: bool) -> Built:
     """Any padding, dilation and ceiling: sums of the padded input over how many elements each window has."""
     dtype = site.widen or getattr(torch, site.input(0).dtype)
     ends = [end + more for end, more in zip(window.ends, window.extra, strict=True)]
@@ -146,7 +146,7 @@ def _average_by_sums(site: Site, window: Window, counts_pads: bool) -> Built:
     return run
 
 
-def _lp(site: Site) -> Built:
+def _lp(site: TorchSite) -> Built:
     window = read_window(site)
     power = float(site.attrs.get("p", 2))
     ends = [end + more for end, more in zip(window.ends, window.extra, strict=True)]
@@ -163,23 +163,23 @@ def _lp(site: Site) -> Built:
     return run
 
 
-def _spatial_axes(site: Site) -> list[int]:
+def _spatial_axes(site: TorchSite) -> list[int]:
     return list(range(2, site.rank()))
 
 
-def _global_average(site: Site) -> Built:
+def _global_average(site: TorchSite) -> Built:
     axes = _spatial_axes(site)
     if len(axes) == 2:
         return lambda x: F.adaptive_avg_pool2d(x, 1)
     return lambda x: torch.mean(x, axes, keepdim=True)
 
 
-def _global_max(site: Site) -> Built:
+def _global_max(site: TorchSite) -> Built:
     axes = _spatial_axes(site)
     return lambda x: torch.amax(x, axes, keepdim=True)
 
 
-BUILDERS: dict[str, Callable[[Site], Built]] = {
+BUILDERS: dict[str, Callable[[TorchSite], Built]] = {
     "AveragePool": _average,
     "GlobalAveragePool": _global_average,
     "GlobalMaxPool": _global_max,

@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F
 
 from opatlas.load.torch.ops.activation import first_extreme
-from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.site import TorchSite
 
 Built = Callable[..., object]
 Reduce = Callable[[torch.Tensor, list[int], bool], torch.Tensor]
 
 
-def _reduce(function: Reduce) -> Callable[[Site], Built]:
-    def build(site: Site) -> Built:
+def _reduce(function: Reduce) -> Callable[[TorchSite], Built]:
+    def build(site: TorchSite) -> Built:
         keep = site.flag("keepdims", 1)
         axes = site.axes()
         if not axes:
@@ -79,8 +79,8 @@ def _sum_square(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
     return _sum(x * x, axes, keep)
 
 
-def _arg(largest: bool) -> Callable[[Site], Built]:
-    def build(site: Site) -> Built:
+def _arg(largest: bool) -> Callable[[TorchSite], Built]:
+    def build(site: TorchSite) -> Built:
         axis, keep = site.axis(), site.flag("keepdims", 1)
         if not site.flag("select_last_index"):
             return lambda x: first_extreme(x, axis, largest, keep)
@@ -90,7 +90,7 @@ def _arg(largest: bool) -> Callable[[Site], Built]:
     return build
 
 
-def _cumulative_sum(site: Site) -> Built:
+def _cumulative_sum(site: TorchSite) -> Built:
     axis = site.numbers(1, "axis")[0]
     axis = axis + site.rank() if axis < 0 else axis
     exclusive, reverse = site.flag("exclusive"), site.flag("reverse")
@@ -109,13 +109,13 @@ def _cumulative_sum(site: Site) -> Built:
     return run
 
 
-def _top(site: Site) -> Built:
+def _top(site: TorchSite) -> Built:
     count = site.numbers(1, "K")[0]
     axis, largest, order = site.axis(default=-1), site.flag("largest", 1), site.flag("sorted", 1)
     return lambda x, *_: torch.topk(x, count, axis, largest, order)
 
 
-def _likelihood_loss(site: Site) -> Built:
+def _likelihood_loss(site: TorchSite) -> Built:
     how = str(site.attrs.get("reduction", "mean"))
     ignored = int(site.attrs.get("ignore_index", _NO_INDEX))
     return lambda x, target, weight=None: F.nll_loss(
@@ -123,7 +123,7 @@ def _likelihood_loss(site: Site) -> Built:
     )
 
 
-def _cross_entropy(site: Site) -> Built:
+def _cross_entropy(site: TorchSite) -> Built:
     how = str(site.attrs.get("reduction", "mean"))
     ignored = int(site.attrs.get("ignore_index", _NO_INDEX))
 
@@ -137,7 +137,7 @@ def _cross_entropy(site: Site) -> Built:
 
 _NO_INDEX = -(1 << 62)  # no target has it: PyTorch's own default of -100 would be a target to ignore
 
-BUILDERS: dict[str, Callable[[Site], Built]] = {
+BUILDERS: dict[str, Callable[[TorchSite], Built]] = {
     "ArgMax": _arg(largest=True),
     "ArgMin": _arg(largest=False),
     "CumSum": _cumulative_sum,

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch.ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import TorchSite, Unsupported
 from opatlas.load.torch.ops.taps import passes_of, scales_of
 
 Built = Callable[..., object]
 
 
-def _resize(site: Site) -> Built:
+def _resize(site: TorchSite) -> Built:
     passes = passes_of(site)
     own = _torch_call(site)
     if own is not None:
@@ -30,7 +30,7 @@ def _resize(site: Site) -> Built:
     return run
 
 
-def _torch_call(site: Site) -> Built | None:
+def _torch_call(site: TorchSite) -> Built | None:
     """``interpolate`` where it means the same thing."""
     mode = str(site.attrs.get("mode", "nearest"))
     shape, made = site.shape(0), site.output().shape
@@ -69,7 +69,7 @@ def _weighted(x: torch.Tensor, axis: int, rows: torch.Tensor, weights: np.ndarra
 _SAMPLING = {"linear": "bilinear", "bilinear": "bilinear", "nearest": "nearest", "cubic": "bicubic"}
 
 
-def _grid_sample(site: Site) -> Callable[..., torch.Tensor]:
+def _grid_sample(site: TorchSite) -> Callable[..., torch.Tensor]:
     mode = _SAMPLING[str(site.attrs.get("mode", "linear"))]
     if mode == "bicubic" and site.rank() != 4:
         raise Unsupported("cubic GridSample of other than two dimensions")
@@ -77,4 +77,4 @@ def _grid_sample(site: Site) -> Callable[..., torch.Tensor]:
     return lambda x, grid: F.grid_sample(x, grid, mode, padding, corners)
 
 
-BUILDERS: dict[str, Callable[[Site], Built]] = {"GridSample": _grid_sample, "Resize": _resize}
+BUILDERS: dict[str, Callable[[TorchSite], Built]] = {"GridSample": _grid_sample, "Resize": _resize}

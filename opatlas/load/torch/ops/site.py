@@ -17,7 +17,7 @@ class Unsupported(OpatlasError):
     """A node that PyTorch cannot express, and why."""
 
 
-class Site:
+class TorchSite:
     """What a node's builder reads: attributes, values, and those inputs whose content is already known.
 
     ``known`` holds constant inputs (torch tensors) by value number.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from opatlas.load.torch.ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import TorchSite, Unsupported
 
 Pass = tuple[int, np.ndarray, np.ndarray | None]
 """An axis, the rows [elements, taps] of its elements, and their weights (None: rows as they are)."""
 
 
-def passes_of(site: Site) -> list[Pass]:
+def passes_of(site: TorchSite) -> list[Pass]:
     """The axes that change, each on its own. Raises :class:`Unsupported`."""
     mode = str(site.attrs.get("mode", "nearest"))
     if site.flag("antialias"):
@@ -23,7 +23,7 @@ def passes_of(site: Site) -> list[Pass]:
     return passes
 
 
-def scales_of(site: Site) -> list[float]:
+def scales_of(site: TorchSite) -> list[float]:
     """Scale of every axis; what is given as sizes is a ratio of sizes."""
     shape, made = site.shape(0), site.output().shape
     ratios = [new / old for old, new in zip(shape, made, strict=True)]
@@ -35,12 +35,12 @@ def scales_of(site: Site) -> list[float]:
     return scales
 
 
-def _axes(site: Site) -> list[int]:
+def _axes(site: TorchSite) -> list[int]:
     rank = site.rank()
     return [int(axis) % rank for axis in site.attrs.get("axes") or range(rank)]
 
 
-def _sources(site: Site, axis: int, size: int, made: int) -> np.ndarray:
+def _sources(site: TorchSite, axis: int, size: int, made: int) -> np.ndarray:
     """Where in the input each output element lies, in elements (ONNX's coordinate transformations)."""
     place = str(site.attrs.get("coordinate_transformation_mode", "half_pixel"))
     scale = scales_of(site)[axis]
@@ -60,7 +60,7 @@ def _sources(site: Site, axis: int, size: int, made: int) -> np.ndarray:
     raise Unsupported(f"Resize with coordinates {place}")
 
 
-def _taps(site: Site, mode: str, sources: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray | None]:
+def _taps(site: TorchSite, mode: str, sources: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray | None]:
     """Rows [elements, taps] that each element is made of, and their weights."""
     if mode == "nearest":
         return np.clip(_nearest(site, sources), 0, size - 1)[:, None].astype(np.int64), None
@@ -82,7 +82,7 @@ def _taps(site: Site, mode: str, sources: np.ndarray, size: int) -> tuple[np.nda
     return np.clip(rows, 0, size - 1), weights
 
 
-def _nearest(site: Site, sources: np.ndarray) -> np.ndarray:
+def _nearest(site: TorchSite, sources: np.ndarray) -> np.ndarray:
     rounding = str(site.attrs.get("nearest_mode", "round_prefer_floor"))
     if rounding == "floor":
         return np.floor(sources)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from opatlas.load.dtypes import EXTENSION_TYPES, numpy_dtype
-from opatlas.load.torch.ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import TorchSite, Unsupported
 
 TORCH_TYPES: dict[str, torch.dtype] = {
     name: getattr(torch, name)
@@ -20,7 +20,7 @@ TORCH_TYPES: dict[str, torch.dtype] = {
 }
 
 
-def float_type(site: Site, name: str) -> torch.dtype:
+def float_type(site: TorchSite, name: str) -> torch.dtype:
     """The torch dtype of a value that a node makes from nothing: widened where the graph is."""
     if name not in TORCH_TYPES:
         raise Unsupported(f"element type {name}")

@@ -8,7 +8,7 @@ import pytest
 from opatlas.identity import Operator, Value, parse_operator
 from tuning.measure.judging.domains import Domain
 from tuning.measure.judging.inputs import DISTRIBUTIONS, make_constants, make_runtime, make_span
-from tuning.measure.shared_tensors import Slot
+from tuning.measure.shared_tensors import TensorSlot
 
 
 def node(op: str, *inputs: dict[str, object], **attrs: object) -> Operator:
@@ -82,7 +82,7 @@ def test_strides_are_honoured(rng: np.random.Generator) -> None:
     value = Value("float32", (4, 3), strides=(1, 4))
     flat = make_span(value, Domain(), "normal", rng)
     assert flat.shape == (12,)
-    view = Slot(0, value.dtype, value.shape, value.strides).view(flat)
+    view = TensorSlot(0, value.dtype, value.shape, value.strides).view(flat)
     assert view[1, 2] == flat[9]
     broadcast = Value("float32", (4, 3), strides=(0, 1))
     assert make_span(broadcast, Domain(), "normal", rng).shape == (3,)

@@ -10,12 +10,12 @@ from catalog.choosing import Ratios, beats_in_pairs
 from tests.tuning.measure.kernels import REPEATED
 from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import Status
-from tuning.routes.base import Artifact
+from tuning.routes.base import BuiltArtifact
 
 pytestmark = pytest.mark.timing
 
 
-def paired(bench: Bench, artifact: Artifact, incumbent: Artifact) -> Ratios:
+def paired(bench: Bench, artifact: BuiltArtifact, incumbent: BuiltArtifact) -> Ratios:
     """The incumbent's time ÷ the artifact's, from three fresh processes of each. A process keeps its luck for
     life, on some machines a factor of two for a kernel of ten microseconds: only the interval knows of it."""
     outcome = bench.confirm(artifact, incumbent)
@@ -27,14 +27,14 @@ def paired(bench: Bench, artifact: Artifact, incumbent: Artifact) -> Ratios:
 
 
 def test_twice_the_work_takes_about_twice_the_time(
-    relu_bench: Bench, kernel: Callable[..., Artifact]
+    relu_bench: Bench, kernel: Callable[..., BuiltArtifact]
 ) -> None:
     ratios = paired(relu_bench, kernel("twice", REPEATED % 4), kernel("once", REPEATED % 2))
     assert ratios.low < 0.55 and ratios.high > 0.45
 
 
 def test_a_kernel_against_itself_as_incumbent_is_a_draw(
-    relu_bench: Bench, kernel: Callable[..., Artifact]
+    relu_bench: Bench, kernel: Callable[..., BuiltArtifact]
 ) -> None:
     artifact = kernel("once", REPEATED % 2)
     draws = [paired(relu_bench, artifact, artifact) for _ in range(3)]
@@ -44,7 +44,7 @@ def test_a_kernel_against_itself_as_incumbent_is_a_draw(
 
 
 def test_who_ran_in_turns_with_the_incumbent_has_their_ratio(
-    relu_bench: Bench, kernel: Callable[..., Artifact]
+    relu_bench: Bench, kernel: Callable[..., BuiltArtifact]
 ) -> None:
     ratios = paired(relu_bench, kernel("once", REPEATED % 2), kernel("sixfold", REPEATED % 12))
     assert 1.0 < ratios.low <= ratios.ratio
@@ -52,7 +52,7 @@ def test_who_ran_in_turns_with_the_incumbent_has_their_ratio(
 
 
 def test_an_incumbent_that_cannot_run_any_more_loses(
-    relu_bench: Bench, kernel: Callable[..., Artifact]
+    relu_bench: Bench, kernel: Callable[..., BuiltArtifact]
 ) -> None:
     outcome = relu_bench.confirm(kernel("honest"), kernel("segfault"))
     assert outcome.timing is not None

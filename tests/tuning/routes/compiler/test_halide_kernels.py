@@ -31,7 +31,7 @@ from tests.tuning.routes.compiler.tvm_cases import (
 from tuning.measure.judging.check import compare
 from tuning.measure.judging.tolerance import tolerance
 from tuning.measure.outcome import Status
-from tuning.routes.base import Artifact, Budget, Candidate, RouteError
+from tuning.routes.base import Budget, BuiltArtifact, Candidate, RouteError
 from tuning.routes.compiler.halide import HalideRoute
 
 ROUTE = HalideRoute()
@@ -141,7 +141,7 @@ def laid_out(operator: Operator, inputs: dict[int, np.ndarray]) -> dict[int, np.
     return made
 
 
-def assert_right(artifact: Artifact, operator: Operator, inputs: dict[int, np.ndarray]) -> None:
+def assert_right(artifact: BuiltArtifact, operator: Operator, inputs: dict[int, np.ndarray]) -> None:
     """By the laboratory's own measure."""
     verdict = compare(
         run(artifact, operator, inputs), reference(operator, inputs), tolerance(operator, SETTING)
@@ -181,7 +181,7 @@ def test_elementwise(name: str, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def gemm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Operator, dict[int, Artifact]]:
+def gemm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Operator, dict[int, BuiltArtifact]]:
     """A product with packed weights, for one thread and for two."""
     operator = one("Gemm", (64, 96), const(160, 96), const(160), transB=1)
     made = {}
@@ -193,7 +193,7 @@ def gemm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Operator, dict[int, 
 
 
 def test_the_library_needs_libc_only_and_exports_the_abi_only(
-    gemm: tuple[Operator, dict[int, Artifact]],
+    gemm: tuple[Operator, dict[int, BuiltArtifact]],
 ) -> None:
     library = gemm[1][2].folder / "kernel.so"
     needed = subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout
@@ -226,7 +226,7 @@ kernel.close()
 """
 
 
-def test_a_process_without_halide_loads_and_runs_it(gemm: tuple[Operator, dict[int, Artifact]]) -> None:
+def test_a_process_without_halide_loads_and_runs_it(gemm: tuple[Operator, dict[int, BuiltArtifact]]) -> None:
     operator, made = gemm
     folder, inputs = made[2].folder, random_inputs(operator)
     (folder / "manifest.json").write_text(json.dumps(made[2].manifest.to_json()))
@@ -236,7 +236,7 @@ def test_a_process_without_halide_loads_and_runs_it(gemm: tuple[Operator, dict[i
     assert np.array_equal(np.load(folder / "out.npy"), run(made[2], operator, inputs)[0])
 
 
-def test_one_and_two_threads_agree(gemm: tuple[Operator, dict[int, Artifact]]) -> None:
+def test_one_and_two_threads_agree(gemm: tuple[Operator, dict[int, BuiltArtifact]]) -> None:
     operator, made = gemm
     inputs = random_inputs(operator)
     for artifact in made.values():
@@ -244,12 +244,12 @@ def test_one_and_two_threads_agree(gemm: tuple[Operator, dict[int, Artifact]]) -
 
 
 @pytest.mark.parametrize("offset_bytes", [4, 16, 60])
-def test_inputs_may_lie_anywhere(gemm: tuple[Operator, dict[int, Artifact]], offset_bytes: int) -> None:
+def test_inputs_may_lie_anywhere(gemm: tuple[Operator, dict[int, BuiltArtifact]], offset_bytes: int) -> None:
     operator, made = gemm
     assert_right(made[2], operator, random_inputs(operator, offset_bytes=offset_bytes))
 
 
-def test_the_manifest_states_what_the_code_needs(gemm: tuple[Operator, dict[int, Artifact]]) -> None:
+def test_the_manifest_states_what_the_code_needs(gemm: tuple[Operator, dict[int, BuiltArtifact]]) -> None:
     manifest = gemm[1][2].manifest
     assert manifest.kind == "c-abi" and manifest.route == "halide" and not manifest.needs
     assert manifest.alignment == 64
@@ -269,7 +269,7 @@ def test_a_poorer_target_gets_poorer_code(tmp_path: Path) -> None:
     assert_right(artifact, operator, random_inputs(operator))
 
 
-def test_people_can_read_schedule_and_code(gemm: tuple[Operator, dict[int, Artifact]]) -> None:
+def test_people_can_read_schedule_and_code(gemm: tuple[Operator, dict[int, BuiltArtifact]]) -> None:
     artifact = gemm[1][2]
     assert "Adams2019" in artifact.schedule and ".vectorize(" in artifact.schedule
     assert "produce" in artifact.source and len(artifact.source) < 100_000
@@ -279,7 +279,7 @@ def test_people_can_read_schedule_and_code(gemm: tuple[Operator, dict[int, Artif
     assert "no_runtime" in facts["halide_target"]
 
 
-def test_wrong_shapes_are_refused(gemm: tuple[Operator, dict[int, Artifact]]) -> None:
+def test_wrong_shapes_are_refused(gemm: tuple[Operator, dict[int, BuiltArtifact]]) -> None:
     operator, made = gemm
     kernel = load(made[2].manifest, made[2].folder)
     inputs = random_inputs(operator)

@@ -15,7 +15,7 @@ from opatlas.identity import Operator, Setting
 from tests.tuning.routes.compiler.tvm_cases import TARGET, const, one, typed
 from tuning.measure.laboratory import Laboratory
 from tuning.measure.outcome import Status
-from tuning.routes.base import Artifact, Budget, Candidate, No
+from tuning.routes.base import Budget, BuiltArtifact, Candidate, No
 from tuning.routes.compiler.halide import HalideRoute
 from tuning.routes.compiler.halide.table import used_levels
 from tuning.routes.registry import ROUTES, default_candidate
@@ -100,18 +100,18 @@ def test_the_laboratory_builds_and_checks_it(tmp_path: Path) -> None:
     assert default is not None
     with Laboratory(tmp_path / "home", TARGET) as laboratory:
         built = laboratory.build(default[0], operator, setting, default[1], tmp_path / "default")
-        assert isinstance(built, Artifact)
+        assert isinstance(built, BuiltArtifact)
         with laboratory.bench(operator, setting, built) as bench:
             for number, candidate in enumerate(
                 ROUTE.candidates(operator, TARGET, setting, Budget(5, candidates=2))
             ):
                 folder = tmp_path / str(number)
                 artifact = laboratory.build(ROUTE, operator, setting, candidate, folder)
-                assert isinstance(artifact, Artifact), artifact
+                assert isinstance(artifact, BuiltArtifact), artifact
                 # The machine may be busy: only what was computed is judged here, not how fast.
                 assert bench.measure(artifact).status in (Status.OK, Status.NOISY, Status.SLOWER)
         wrong = Candidate("halide", {"scheduler": "nobody's", "layout": "sideways"}, "nonsense")
         refused = laboratory.build(ROUTE, operator, setting, wrong, tmp_path / "wrong")
-        assert not isinstance(refused, Artifact) and refused.status is Status.BUILD_FAILED
+        assert not isinstance(refused, BuiltArtifact) and refused.status is Status.BUILD_FAILED
         zygote = laboratory.report()["zygotes"]["halide"]  # type: ignore[index]
         assert zygote["threads"] == 1 and not zygote["failed"]

@@ -16,7 +16,7 @@ from opatlas.errors import LoadError
 from opatlas.identity import Operator, Setting, detect_target, parse_operator
 from opatlas.load import load
 from tests.opatlas.load.operators import Case, expected, operator_of
-from tuning.routes.base import Artifact, Budget, Candidate, No, RouteError
+from tuning.routes.base import Budget, BuiltArtifact, Candidate, No, RouteError
 from tuning.routes.compiler.inductor import InductorRoute
 from tuning.routes.compiler.inductor import compile as compiling
 from tuning.routes.compiler.inductor.baseline import TorchCompile
@@ -29,7 +29,7 @@ ROUTE, TARGET, SETTING = InductorRoute(), detect_target(), Setting(threads=2)
 PLAIN = Candidate("inductor", {}, "ahead of time")
 PACKED = Candidate("inductor", {"options": TEMPLATES}, "C++ GEMM templates")
 compiles = pytest.mark.skipif(not ROUTE.available(TARGET), reason="Inductor does not work here")
-Build = Callable[[Operator, Candidate], Artifact]
+Build = Callable[[Operator, Candidate], BuiltArtifact]
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
@@ -43,9 +43,9 @@ PRODUCT = Case("MatMul", [numbers(70, 100), numbers(100, 200, seed=1)], fixed=(1
 def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     """Build in this process; headers are precompiled once for all tests."""
     folder = tmp_path_factory.mktemp("inductor")
-    made: dict[tuple[str, str], Artifact] = {}
+    made: dict[tuple[str, str], BuiltArtifact] = {}
 
-    def run(operator: Operator, candidate: Candidate = PLAIN) -> Artifact:
+    def run(operator: Operator, candidate: Candidate = PLAIN) -> BuiltArtifact:
         key = (operator.key, candidate.label)
         if key not in made:
             workdir = folder / str(len(made))
@@ -59,7 +59,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     return run
 
 
-def results(artifact: Artifact, operator: Operator, inputs: dict[int, np.ndarray]) -> list[np.ndarray]:
+def results(artifact: BuiltArtifact, operator: Operator, inputs: dict[int, np.ndarray]) -> list[np.ndarray]:
     kernel = load(artifact.manifest, artifact.folder)
     kernel.prepare({number: inputs[number] for number in operator.constant_inputs})
     bound = kernel.bind({number: inputs[number] for number in operator.runtime_inputs})

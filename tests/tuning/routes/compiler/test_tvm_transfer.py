@@ -14,7 +14,7 @@ import pytest
 
 from opatlas.identity import Operator, Setting
 from tests.tuning.routes.compiler.tvm_cases import ROUTE, TARGET, const, one, random_inputs, reference, run
-from tuning.routes.base import Candidate, Record
+from tuning.routes.base import Candidate, SearchRecord
 from tuning.routes.compiler.tvm.contraction import Shape
 from tuning.routes.compiler.tvm.transfer import (
     extents_of,
@@ -114,9 +114,9 @@ def test_what_a_search_learns_serves_other_shapes(tmp_path: Path) -> None:
     learnt = ROUTE.learnt(work)
     assert learnt and [one.time_us for one in learnt] == sorted(one.time_us for one in learnt)
     traces = json.loads((work / "database_tuning_record.json").read_text().splitlines()[0])
-    evolved = Record({"trace": without_postproc(traces[1][0])}, 50.0, "64×64, 64×96")
+    evolved = SearchRecord({"trace": without_postproc(traces[1][0])}, 50.0, "64×64, 64×96")
     tiles = [record for record in learnt if "tile" in record.record][:1]
-    records = [Record(record.record, record.time_us, "64×64, 64×96") for record in tiles]
+    records = [SearchRecord(record.record, record.time_us, "64×64, 64×96") for record in tiles]
     for number, other in enumerate((matmul(128, 32, 192), matmul(100, 36, 120), matmul(7, 33, 50))):
         found = list(ROUTE.transfer(other, TARGET, TWO, [evolved, *records]))
         assert found, other.inputs[0].shape
@@ -132,9 +132,9 @@ def test_a_search_begins_with_what_it_is_given(tmp_path: Path) -> None:
     first.mkdir(), second.mkdir()
     list(ROUTE.tune(operator, TARGET, TWO, first, 13.0))
     line = json.loads((first / "database_tuning_record.json").read_text().splitlines()[0])
-    evolved = Record({"trace": without_postproc(line[1][0])}, 1.0)
-    tile = Record(tile_record("packed", Shape(2, 1, 64, 32, False)), 1.0)
-    junk = Record({"trace": [[["NoSuchThing", [], [], []]], []]}, 1.0)
+    evolved = SearchRecord({"trace": without_postproc(line[1][0])}, 1.0)
+    tile = SearchRecord(tile_record("packed", Shape(2, 1, 64, 32, False)), 1.0)
+    junk = SearchRecord({"trace": [[["NoSuchThing", [], [], []]], []]}, 1.0)
     ROUTE.seed(second, [junk, evolved, tile])
     other = conv(24, 10, 20)
     list(ROUTE.tune(other, TARGET, TWO, second, 9.0))
@@ -149,13 +149,13 @@ def test_a_search_begins_with_what_it_is_given(tmp_path: Path) -> None:
 
 @needs_tvm
 def test_tiles_and_nonsense(tmp_path: Path) -> None:
-    tile = Record(tile_record("packed", Shape(4, 2)), 1.0, "x")
+    tile = SearchRecord(tile_record("packed", Shape(4, 2)), 1.0, "x")
     nonsense = [
-        Record({}, 1.0),
-        Record({"tile": {"variant": "packed", "colour": 3}}, 1.0),
-        Record({"tile": {"variant": "upside down"}}, 1.0),
-        Record({"trace": [[], [], []]}, 1.0),
-        Record({"trace": TRACE}, 1.0),
+        SearchRecord({}, 1.0),
+        SearchRecord({"tile": {"variant": "packed", "colour": 3}}, 1.0),
+        SearchRecord({"tile": {"variant": "upside down"}}, 1.0),
+        SearchRecord({"trace": [[], [], []]}, 1.0),
+        SearchRecord({"trace": TRACE}, 1.0),
     ]
     (found,) = ROUTE.transfer(conv(24, 9, 20), TARGET, TWO, [*nonsense, tile, tile])
     assert_correct(conv(24, 9, 20), found, tmp_path / "built")

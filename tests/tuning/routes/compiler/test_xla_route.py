@@ -18,7 +18,7 @@ from opatlas.identity.operator import Node  # noqa: E402
 from opatlas.load import load  # noqa: E402
 from tests.opatlas.load.cases import FAMILIES  # noqa: E402
 from tests.opatlas.load.operators import Case, expected, expected_by_ort, normal, operator_of  # noqa: E402
-from tuning.routes.base import Artifact, Budget, Candidate, No, RouteError  # noqa: E402
+from tuning.routes.base import Budget, BuiltArtifact, Candidate, No, RouteError  # noqa: E402
 from tuning.routes.compiler.xla import XlaRoute  # noqa: E402
 from tuning.routes.compiler.xla.lower import lowered  # noqa: E402
 from tuning.routes.compiler.xla.table import FAMILY_OF, missing  # noqa: E402
@@ -42,12 +42,14 @@ def answer(case: Case) -> list[np.ndarray]:
         return expected(case)
 
 
-def built(operator: Operator, folder: Path, threads: int = 1, **parameters: object) -> Artifact:
+def built(operator: Operator, folder: Path, threads: int = 1, **parameters: object) -> BuiltArtifact:
     candidate = Candidate("xla", {"variant": "plain", **parameters}, "a test's")
     return ROUTE.build(operator, TARGET, Setting(threads=threads), candidate, folder)
 
 
-def loaded_answer(operator: Operator, artifact: Artifact, inputs: dict[int, np.ndarray]) -> list[np.ndarray]:
+def loaded_answer(
+    operator: Operator, artifact: BuiltArtifact, inputs: dict[int, np.ndarray]
+) -> list[np.ndarray]:
     kernel = load(artifact.manifest, artifact.folder)
     kernel.prepare({number: inputs[number] for number in operator.constant_inputs})
     bound = kernel.bind({number: inputs[number] for number in operator.runtime_inputs})

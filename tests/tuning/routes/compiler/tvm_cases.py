@@ -8,7 +8,7 @@ import numpy as np
 
 from opatlas.identity import Operator, Setting, detect_target, parse_operator
 from opatlas.load import load
-from tuning.routes.base import Artifact, Budget
+from tuning.routes.base import Budget, BuiltArtifact
 from tuning.routes.compiler.tvm import TvmRoute
 
 ROUTE = TvmRoute()
@@ -77,7 +77,7 @@ def reference(operator: Operator, inputs: dict[int, np.ndarray]) -> list[np.ndar
     return [output.numpy() for output in run_graph(operator, wide)]
 
 
-def run(artifact: Artifact, operator: Operator, inputs: dict[int, np.ndarray]) -> list[np.ndarray]:
+def run(artifact: BuiltArtifact, operator: Operator, inputs: dict[int, np.ndarray]) -> list[np.ndarray]:
     """Load and run once."""
     kernel = load(artifact.manifest, artifact.folder)
     try:

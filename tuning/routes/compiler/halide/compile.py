@@ -12,7 +12,7 @@ from opatlas.errors import LoadError
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
 from opatlas.load.toolchain import compile_shared
-from tuning.routes.base import Artifact, RouteError
+from tuning.routes.base import BuiltArtifact, RouteError
 from tuning.routes.compiler.halide.lower import Lowered, is_strict, lower
 from tuning.routes.compiler.halide.machine import (
     AUTOSCHEDULERS,
@@ -31,7 +31,7 @@ _SOURCE_LIMIT = 60_000  # characters of code kept for people
 
 def build_artifact(
     operator: Operator, target: Target, setting: Setting, scheduler: str, layout: str, workdir: Path
-) -> Artifact:
+) -> BuiltArtifact:
     """Lower, schedule, compile, link, describe; raises RouteError."""
     hl = import_halide()
     started = time.perf_counter()
@@ -75,7 +75,7 @@ def build_artifact(
         "halide_target": native.to_string() if hasattr(native, "to_string") else str(native),
         "versions": {"halide": VERSION},
     }
-    return Artifact(manifest, workdir, schedule, statement, facts)
+    return BuiltArtifact(manifest, workdir, schedule, statement, facts)
 
 
 def _schedule(

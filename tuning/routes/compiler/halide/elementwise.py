@@ -8,12 +8,12 @@ from math import pi, sqrt
 from typing import Any
 
 from tuning.routes.compiler.halide import intrinsics as fn
-from tuning.routes.compiler.halide.site import Index, Site, Tensor, broadcast, constant
+from tuning.routes.compiler.halide.site import HalideSite, HalideTensor, Index, broadcast, constant
 
 _SELU_ALPHA, _SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
 
 
-def lower(site: Site) -> list[Tensor]:
+def lower(site: HalideSite) -> list[HalideTensor]:
     """One node as an expression of its inputs' elements."""
     made = site.output()
     rank = len(made.shape)
@@ -24,7 +24,7 @@ def lower(site: Site) -> list[Tensor]:
         found = build(site, *[read(indices) if read else None for read in reads])
         return site.hl.cast(site.p.type(made.dtype), found)
 
-    return [Tensor(made.shape, made.dtype, at)]
+    return [HalideTensor(made.shape, made.dtype, at)]
 
 
 def _c(x: Any, value: float) -> Any:
@@ -35,24 +35,24 @@ def _hl(name: str) -> Callable[..., Any]:
     return lambda site, *xs: getattr(site.hl, name)(*xs)
 
 
-def _gelu(site: Site, x: Any) -> Any:
+def _gelu(site: HalideSite, x: Any) -> Any:
     if site.attrs.get("approximate", "none") == "tanh":
         inner = _c(x, sqrt(2 / pi)) * (x + _c(x, 0.044715) * x * x * x)
         return _c(x, 0.5) * x * (_c(x, 1.0) + fn.tanh(inner))
     return _c(x, 0.5) * x * (_c(x, 1.0) + fn.erf(x * _c(x, sqrt(0.5))))
 
 
-def _clip(site: Site, x: Any, low: Any = None, high: Any = None) -> Any:
+def _clip(site: HalideSite, x: Any, low: Any = None, high: Any = None) -> Any:
     x = x if low is None else site.hl.select(x < low, low, x)
     return x if high is None else site.hl.select(x > high, high, x)
 
 
-def _softplus(site: Site, x: Any) -> Any:
+def _softplus(site: HalideSite, x: Any) -> Any:
     hl = site.hl
     return hl.select(x > 0, x, _c(x, 0.0)) + hl.log(_c(x, 1.0) + fn.exp(-hl.abs(x)))
 
 
-def _power(site: Site, x: Any, y: Any) -> Any:
+def _power(site: HalideSite, x: Any, y: Any) -> Any:
     value = site.value(1).data
     exponent = float(value[0]) if value is not None else None
     if exponent in (2.0, 3.0):
@@ -64,11 +64,11 @@ def _power(site: Site, x: Any, y: Any) -> Any:
     return site.hl.pow(x, site.hl.cast(x.type(), y))
 
 
-def _divide(site: Site, x: Any, y: Any) -> Any:
+def _divide(site: HalideSite, x: Any, y: Any) -> Any:
     return x / y if x.type().is_float() else site.hl.div_round_to_zero(x, y)
 
 
-def _sign(site: Site, x: Any) -> Any:
+def _sign(site: HalideSite, x: Any) -> Any:
     hl = site.hl
     zero, one = _c(x, 0), _c(x, 1)
     if x.type().is_uint():
@@ -76,51 +76,51 @@ def _sign(site: Site, x: Any) -> Any:
     return hl.select(x > zero, one, hl.select(x < zero, -one, zero if not x.type().is_float() else x))
 
 
-def _largest(site: Site, *xs: Any) -> Any:
+def _largest(site: HalideSite, *xs: Any) -> Any:
     return reduce(lambda a, b: _nan_wins(site, a, b, a > b), xs)
 
 
-def _smallest(site: Site, *xs: Any) -> Any:
+def _smallest(site: HalideSite, *xs: Any) -> Any:
     return reduce(lambda a, b: _nan_wins(site, a, b, a < b), xs)
 
 
-def _nan_wins(site: Site, a: Any, b: Any, first: Any) -> Any:
+def _nan_wins(site: HalideSite, a: Any, b: Any, first: Any) -> Any:
     hl = site.hl
     return hl.select(first | hl.is_nan(a), a, b) if a.type().is_float() else hl.select(first, a, b)
 
 
-def _cast(site: Site, x: Any) -> Any:
+def _cast(site: HalideSite, x: Any) -> Any:
     return x != _c(x, 0) if site.output().dtype == "bool" and not x.type().is_bool() else x
 
 
-def _is_inf(site: Site, x: Any) -> Any:
+def _is_inf(site: HalideSite, x: Any) -> Any:
     hl = site.hl
     up = hl.is_inf(x) & (x > _c(x, 0)) if site.attrs.get("detect_positive", 1) else hl.Expr(False)
     down = hl.is_inf(x) & (x < _c(x, 0)) if site.attrs.get("detect_negative", 1) else hl.Expr(False)
     return up | down
 
 
-def _elu(site: Site, x: Any, alpha: float, gamma: float = 1.0) -> Any:
+def _elu(site: HalideSite, x: Any, alpha: float, gamma: float = 1.0) -> Any:
     below = _c(x, gamma * alpha) * (fn.exp(site.hl.min(x, _c(x, 0.0))) - _c(x, 1.0))
     return site.hl.select(x < 0, below, _c(x, gamma) * x)
 
 
-def _hard_sigmoid(site: Site, x: Any, alpha: float, beta: float) -> Any:
+def _hard_sigmoid(site: HalideSite, x: Any, alpha: float, beta: float) -> Any:
     return _clip(site, _c(x, alpha) * x + _c(x, beta), _c(x, 0.0), _c(x, 1.0))
 
 
-def _shrink(site: Site, x: Any) -> Any:
+def _shrink(site: HalideSite, x: Any) -> Any:
     bias, limit = _c(x, site.number("bias", 0.0)), _c(x, site.number("lambd", 0.5))
     return site.hl.select(x < -limit, x + bias, site.hl.select(x > limit, x - bias, _c(x, 0.0)))
 
 
-def _celu(site: Site, x: Any) -> Any:
+def _celu(site: HalideSite, x: Any) -> Any:
     alpha = site.number("alpha", 1.0)
     below = _c(x, alpha) * (fn.exp(site.hl.min(x, _c(x, 0.0)) / _c(x, alpha)) - _c(x, 1.0))
     return site.hl.select(x < 0, below, x)
 
 
-def _slope(site: Site, x: Any, slope: Any) -> Any:
+def _slope(site: HalideSite, x: Any, slope: Any) -> Any:
     return site.hl.select(x < 0, x * slope, x)
 
 

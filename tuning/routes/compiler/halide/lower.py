@@ -12,7 +12,7 @@ from opatlas.identity.operator import Value
 from opatlas.load.buffers import dense_strides
 from tuning.routes.compiler.halide import elementwise, movement, pooling, products, reductions
 from tuning.routes.compiler.halide.simplify import simplified
-from tuning.routes.compiler.halide.site import Index, Pipeline, Site, Tensor
+from tuning.routes.compiler.halide.site import HalideSite, HalideTensor, Index, Pipeline
 from tuning.routes.compiler.halide.table import ELEMENTWISE, MOVEMENT, REDUCTIONS, SMOOTH, vector_bytes
 
 
@@ -38,7 +38,7 @@ class Lowered:
     operands: dict[str, Operand]  # by parameter's name; outputs are out0, out1, …
 
 
-_BUILDERS: dict[str, Callable[[Site], list[Tensor]]] = {
+_BUILDERS: dict[str, Callable[[HalideSite], list[HalideTensor]]] = {
     **dict.fromkeys(ELEMENTWISE, elementwise.lower),
     **dict.fromkeys(MOVEMENT, movement.lower),
     **dict.fromkeys(REDUCTIONS, reductions.reduce_node),
@@ -84,7 +84,7 @@ class _Lowering:
         operator, p = self.operator, self.p
         tensors = {number: self._input(number) for number in operator.tensor_inputs}
         for node in operator.nodes:
-            site = Site(p, operator, node, tensors)
+            site = HalideSite(p, operator, node, tensors)
             made = iter(_BUILDERS[node.op](site))
             for number in node.outputs:
                 if number >= 0:
@@ -98,12 +98,12 @@ class _Lowering:
             self._fix(number, parameter)
         return Lowered(p, outputs, shapes, self.operands)
 
-    def _kept(self, number: int, tensor: Tensor) -> Tensor:
+    def _kept(self, number: int, tensor: HalideTensor) -> HalideTensor:
         """What several nodes read is a Func, so that its expression is not written out again and again."""
         readers = self.uses[number] + (number in self.operator.outputs)
         return self.p.stored(tensor) if readers > 1 else tensor
 
-    def _input(self, number: int) -> Tensor:
+    def _input(self, number: int) -> HalideTensor:
         value, hl = self.operator.inputs[number], self.hl
         kind = hl.UInt(8) if value.dtype == "bool" else self.p.type(value.dtype)
         # A constant that will be cut into panels has an axis more.
@@ -125,9 +125,9 @@ class _Lowering:
             found = parameter[list(reversed(place or [hl.Expr(0)]))]
             return found != hl.cast(hl.UInt(8), hl.Expr(0)) if value.dtype == "bool" else found
 
-        return Tensor(value.shape, value.dtype, at, cheap=True, number=number if alone else -1)
+        return HalideTensor(value.shape, value.dtype, at, cheap=True, number=number if alone else -1)
 
-    def _output(self, place: int, value: Value, tensor: Tensor) -> Any:
+    def _output(self, place: int, value: Value, tensor: HalideTensor) -> Any:
         hl = self.hl
         shape = value.shape or (1,)
         func, variables = hl.Func(f"out{place}"), self.p.variables(len(shape))

@@ -7,26 +7,26 @@ from functools import reduce
 from math import prod
 from typing import Any
 
-from tuning.routes.compiler.halide.site import Index, Site, Tensor, broadcast
+from tuning.routes.compiler.halide.site import HalideSite, HalideTensor, Index, broadcast
 
 
-def lower(site: Site) -> list[Tensor]:
+def lower(site: HalideSite) -> list[HalideTensor]:
     return _BUILDERS[site.node.op](site)
 
 
-def _moved(site: Site, source: Tensor, at: Any) -> list[Tensor]:
+def _moved(site: HalideSite, source: HalideTensor, at: Any) -> list[HalideTensor]:
     made = site.output()
-    return [Tensor(made.shape, made.dtype, at, cheap=source.cheap)]
+    return [HalideTensor(made.shape, made.dtype, at, cheap=source.cheap)]
 
 
-def _transpose(site: Site) -> list[Tensor]:
+def _transpose(site: HalideSite) -> list[HalideTensor]:
     source = site.tensor(0)
     rank = len(source.shape)
     order = [int(axis) for axis in site.attrs.get("perm", reversed(range(rank)))]
     return _moved(site, source, lambda i: source.at([i[order.index(axis)] for axis in range(rank)]))
 
 
-def _reshape(site: Site) -> list[Tensor]:
+def _reshape(site: HalideSite) -> list[HalideTensor]:
     source, shape = site.tensor(0), site.output().shape
     groups = regrouped(source.shape, shape)
 
@@ -82,12 +82,12 @@ def _step(flat: Any, below: int, extent: int, *, first: bool) -> Any:
     return value if first else value % extent
 
 
-def _expand(site: Site) -> list[Tensor]:
+def _expand(site: HalideSite) -> list[HalideTensor]:
     source = site.tensor(0)
     return _moved(site, source, broadcast(source, len(site.output().shape)))
 
 
-def _tile(site: Site) -> list[Tensor]:
+def _tile(site: HalideSite) -> list[HalideTensor]:
     source = site.tensor(0)
     return _moved(
         site,
@@ -96,7 +96,7 @@ def _tile(site: Site) -> list[Tensor]:
     )
 
 
-def _slice(site: Site) -> list[Tensor]:
+def _slice(site: HalideSite) -> list[HalideTensor]:
     source = site.tensor(0)
     rank = len(source.shape)
     starts, axes, steps = site.numbers(1) or [], site.numbers(3), site.numbers(4)
@@ -113,7 +113,7 @@ def _slice(site: Site) -> list[Tensor]:
     )
 
 
-def _split_node(site: Site) -> list[Tensor]:
+def _split_node(site: HalideSite) -> list[HalideTensor]:
     source, axis = site.tensor(0), site.axis(0)
     made, start = [], 0
     for position in range(len(site.node.outputs)):
@@ -124,12 +124,12 @@ def _split_node(site: Site) -> list[Tensor]:
         def at(index: Index, start: int = start) -> Any:
             return source.at([i + start if a == axis and start else i for a, i in enumerate(index)])
 
-        made.append(Tensor(value.shape, value.dtype, at, cheap=source.cheap))
+        made.append(HalideTensor(value.shape, value.dtype, at, cheap=source.cheap))
         start += value.shape[axis]
     return made
 
 
-def _concat(site: Site) -> list[Tensor]:
+def _concat(site: HalideSite) -> list[HalideTensor]:
     hl, axis = site.hl, site.axis(0)
     parts = [site.tensor(position) for position in range(len(site.node.inputs))]
 
@@ -148,7 +148,7 @@ def _concat(site: Site) -> list[Tensor]:
     return _moved(site, parts[0], at)
 
 
-def _pad(site: Site) -> list[Tensor]:
+def _pad(site: HalideSite) -> list[HalideTensor]:
     source, hl = site.tensor(0), site.hl
     rank, mode = len(source.shape), site.attrs.get("mode", "constant")
     pads = site.numbers(1) or [0] * 2 * rank
@@ -175,14 +175,14 @@ def _pad(site: Site) -> list[Tensor]:
             return value
         return hl.select(reduce(lambda a, b: a & b, checks), value, outside)
 
-    return [Tensor(site.output().shape, source.dtype, at)]
+    return [HalideTensor(site.output().shape, source.dtype, at)]
 
 
 def _distance(hl: Any, place: Any) -> Any:
     return hl.cast(hl.Int(32), hl.abs(place))
 
 
-def _gather(site: Site) -> list[Tensor]:
+def _gather(site: HalideSite) -> list[HalideTensor]:
     """Indices outside the tensor are brought inside: a kernel must not read what is not its own."""
     source, where, axis, hl = site.tensor(0), site.tensor(1), site.axis(0), site.hl
     extent, rank = source.shape[axis], len(where.shape)

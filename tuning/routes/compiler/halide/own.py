@@ -13,7 +13,7 @@ from opatlas.identity import Setting
 from tuning.routes.base import RouteError
 from tuning.routes.compiler.halide.lower import Lowered
 from tuning.routes.compiler.halide.machine import import_halide
-from tuning.routes.compiler.halide.site import Made
+from tuning.routes.compiler.halide.site import MadeFunc
 from tuning.routes.compiler.halide.tiles import tile
 
 _TASKS_PER_THREAD = 16
@@ -39,7 +39,7 @@ def apply(lowered: Lowered, setting: Setting) -> str:
     return "// register tiles\n" + "\n".join(log) + "\n"
 
 
-def _root(made: Made, lowered: Lowered, setting: Setting, log: list[str]) -> None:
+def _root(made: MadeFunc, lowered: Lowered, setting: Setting, log: list[str]) -> None:
     """A padded or moved input: computed whole, first."""
     func, lanes = made.func, lowered.pipeline.lanes
     func.compute_root()
@@ -53,7 +53,7 @@ def _root(made: Made, lowered: Lowered, setting: Setting, log: list[str]) -> Non
         log.append(f"  .parallel({made.variables[outer].name()})")
 
 
-def _tiles(made: Made, lowered: Lowered, setting: Setting, log: list[str]) -> None:
+def _tiles(made: MadeFunc, lowered: Lowered, setting: Setting, log: list[str]) -> None:
     hl, p = import_halide(), lowered.pipeline
     out, shape = lowered.outputs[0], lowered.shapes[0]
     places, row = _places(made, shape, p.layout)
@@ -86,7 +86,7 @@ def _tiles(made: Made, lowered: Lowered, setting: Setting, log: list[str]) -> No
     _sum(made, at, out, row, lanes, log)
 
 
-def _places(made: Made, shape: tuple[int, ...], layout: str) -> tuple[list[int], int]:
+def _places(made: MadeFunc, shape: tuple[int, ...], layout: str) -> tuple[list[int], int]:
     """The output's axis for each axis of the product, and the product's axis that makes a tile's rows."""
     rank = len(made.shape)
     if layout == "channels":
@@ -96,7 +96,7 @@ def _places(made: Made, shape: tuple[int, ...], layout: str) -> tuple[list[int],
     return list(range(rank)), rank - 2 if rank > 1 else -1
 
 
-def _dots(made: Made, total: Made, lowered: Lowered, setting: Setting, log: list[str]) -> None:
+def _dots(made: MadeFunc, total: MadeFunc, lowered: Lowered, setting: Setting, log: list[str]) -> None:
     """Both factors lie along the depth: a block of results, each a vector of sums until the end."""
     hl, out, shape = import_halide(), lowered.outputs[0], lowered.shapes[0]
     side = 4 if lowered.pipeline.lanes == 16 else 3
@@ -162,7 +162,7 @@ def _spread(out: Any, outer: list[Any], tiles: int, work: int, setting: Setting,
     return one
 
 
-def _sum(made: Made, at: Any, out: Any, row: int, lanes: int, log: list[str]) -> None:
+def _sum(made: MadeFunc, at: Any, out: Any, row: int, lanes: int, log: list[str]) -> None:
     """The sums of one tile, in registers, over the whole depth."""
     hl, func = import_halide(), made.func
     wide = made.variables[-1]

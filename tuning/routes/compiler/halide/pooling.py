@@ -8,10 +8,10 @@ from math import prod
 from typing import Any
 
 from tuning.routes.compiler.halide.reductions import reduced
-from tuning.routes.compiler.halide.site import Index, Site, Tensor
+from tuning.routes.compiler.halide.site import HalideSite, HalideTensor, Index
 
 
-def window(site: Site, spatial: int) -> tuple[list[int], list[int], list[int], list[int]]:
+def window(site: HalideSite, spatial: int) -> tuple[list[int], list[int], list[int], list[int]]:
     """Strides, dilations and pads (before, after) by axis."""
     strides = [int(s) for s in site.attrs.get("strides", [1] * spatial)] or [1] * spatial
     dilations = [int(d) for d in site.attrs.get("dilations", [1] * spatial)] or [1] * spatial
@@ -20,13 +20,13 @@ def window(site: Site, spatial: int) -> tuple[list[int], list[int], list[int], l
 
 
 def edged(
-    site: Site,
-    source: Tensor,
+    site: HalideSite,
+    source: HalideTensor,
     before: Sequence[int],
     outside: Any,
     reach: Sequence[int],
     name: str = "edged",
-) -> Tensor:
+) -> HalideTensor:
     """The source with ``outside`` around its spatial axes, as a Func of its own whose index 0 is the first
     padded element; the source itself where nothing outside of it is read. ``reach``: extents read."""
     if not any(before) and all(r <= n for r, n in zip(reach, source.shape[2:], strict=True)):
@@ -48,7 +48,7 @@ def edged(
     return site.p.function(name, (*source.shape[:2], *reach), source.dtype, at, role="first")
 
 
-def pool(site: Site) -> list[Tensor]:
+def pool(site: HalideSite) -> list[HalideTensor]:
     """MaxPool and AveragePool."""
     p, made = site.p, site.output()
     source = p.stored(site.tensor(0))
@@ -86,14 +86,18 @@ def pool(site: Site) -> list[Tensor]:
     even = not any(before) and all(r <= n for r, n in zip(reach, source.shape[2:], strict=True))
     if even:
         return [
-            Tensor(made.shape, made.dtype, lambda i: total.at(i) * p.constant(1 / prod(kernel), made.dtype))
+            HalideTensor(
+                made.shape, made.dtype, lambda i: total.at(i) * p.constant(1 / prod(kernel), made.dtype)
+            )
         ]
     return [
-        Tensor(made.shape, made.dtype, lambda i: total.at(i) / site.hl.cast(p.type(made.dtype), count(i)))
+        HalideTensor(
+            made.shape, made.dtype, lambda i: total.at(i) / site.hl.cast(p.type(made.dtype), count(i))
+        )
     ]
 
 
-def _inside(site: Site, start: Any, kernel: int, dilation: int, low: int, high: int) -> Any:
+def _inside(site: HalideSite, start: Any, kernel: int, dilation: int, low: int, high: int) -> Any:
     """How many of the window's places lie in [low, high)."""
     hl = site.hl
     if dilation == 1:
@@ -104,7 +108,7 @@ def _inside(site: Site, start: Any, kernel: int, dilation: int, low: int, high: 
     return reduce(lambda a, b: a + b, inside)
 
 
-def global_pool(site: Site) -> list[Tensor]:
+def global_pool(site: HalideSite) -> list[HalideTensor]:
     """GlobalAveragePool and GlobalMaxPool."""
     p, source = site.p, site.tensor(0)
     axes = list(range(2, len(source.shape)))
@@ -112,4 +116,4 @@ def global_pool(site: Site) -> list[Tensor]:
         return [reduced(p, source, axes, "max")]
     total = reduced(p, source, axes, "sum")
     count = p.constant(prod(source.shape[2:]), source.dtype)
-    return [Tensor(total.shape, source.dtype, lambda i: total.at(i) / count)]
+    return [HalideTensor(total.shape, source.dtype, lambda i: total.at(i) / count)]

@@ -11,13 +11,13 @@ from typing import Any
 
 from tuning.routes.base import RouteError
 from tuning.routes.compiler.halide.pooling import edged, window
-from tuning.routes.compiler.halide.site import Index, Site, Tensor, broadcast
+from tuning.routes.compiler.halide.site import HalideSite, HalideTensor, Index, broadcast
 from tuning.routes.compiler.halide.tiles import tile
 
 CHANNELS_LAST, PANELS = "channels", "panels"
 
 
-def packed(site: Site, position: int, order: tuple[int, ...]) -> Tensor:
+def packed(site: HalideSite, position: int, order: tuple[int, ...]) -> HalideTensor:
     """An input with its axes in another order: done ahead where it is constant, else read as it lies.
     ``at`` takes the input's own indices."""
     tensor = site.tensor(position)
@@ -29,7 +29,7 @@ def packed(site: Site, position: int, order: tuple[int, ...]) -> Tensor:
     return tensor
 
 
-def panelled(site: Site, turned: bool) -> Tensor:
+def panelled(site: HalideSite, turned: bool) -> HalideTensor:
     """A constant second factor cut into panels as wide as a register tile, each dense from top to bottom:
     rows of a wide matrix lie so far apart that every one costs a look at another page."""
     tensor, made = site.tensor(1), site.output()
@@ -43,7 +43,7 @@ def panelled(site: Site, turned: bool) -> Tensor:
     return tensor
 
 
-def matmul(site: Site) -> list[Tensor]:
+def matmul(site: HalideSite) -> list[HalideTensor]:
     """MatMul and Gemm. (…, M, K) · (…, K, N), either side transposed by Gemm's attributes."""
     p, made = site.p, site.output()
     gemm = site.node.op == "Gemm"
@@ -89,10 +89,12 @@ def matmul(site: Site) -> list[Tensor]:
             return value
         return value + (bias(index) * beta if shifted else bias(index))
 
-    return [Tensor(made.shape, made.dtype, at)]
+    return [HalideTensor(made.shape, made.dtype, at)]
 
 
-def dot(site: Site, shape: tuple[int, ...], dtype: str, depth: int, term: Any, *, along: bool) -> Tensor:
+def dot(
+    site: HalideSite, shape: tuple[int, ...], dtype: str, depth: int, term: Any, *, along: bool
+) -> HalideTensor:
     """Sums over ``depth``. ``along``: both factors lie along it in memory, so that vectors are of it too."""
     p = site.p
     lanes = p.lanes
@@ -116,13 +118,13 @@ def dot(site: Site, shape: tuple[int, ...], dtype: str, depth: int, term: Any, *
     return p.accumulate("total", shape, dtype, zero, updates, role="dot", kept=tuple(range(len(shape))))
 
 
-def _batch_index(tensor: Tensor, outer: Index) -> list[Any]:
+def _batch_index(tensor: HalideTensor, outer: Index) -> list[Any]:
     own = tensor.shape[:-2]
     skip = len(outer) - len(own)
     return [0 if extent == 1 else i for extent, i in zip(own, outer[skip:], strict=True)]
 
 
-def conv(site: Site) -> list[Tensor]:
+def conv(site: HalideSite) -> list[HalideTensor]:
     """Conv over any number of spatial axes, grouped, dilated, strided, padded, with bias."""
     p, made = site.p, site.output()
     source, weights_value = p.stored(site.tensor(0)), site.value(1)
@@ -161,10 +163,10 @@ def conv(site: Site) -> list[Tensor]:
         value = total.at([i[0], *i[2:], i[1]]) if turned else total.at(i)
         return value if bias is None else value + bias.at([i[1]])
 
-    return [Tensor(made.shape, made.dtype, at)]
+    return [HalideTensor(made.shape, made.dtype, at)]
 
 
-def conv_transpose(site: Site) -> list[Tensor]:
+def conv_transpose(site: HalideSite) -> list[HalideTensor]:
     """ConvTranspose, gathered: for each result the kernel's places whose source is a whole step away."""
     p, made, hl = site.p, site.output(), site.hl
     source, weights = p.stored(site.tensor(0)), p.stored(site.tensor(1))
@@ -203,4 +205,4 @@ def conv_transpose(site: Site) -> list[Tensor]:
     bias = site.tensor(2) if site.has(2) else None
     if bias is None:
         return [total]
-    return [Tensor(made.shape, made.dtype, lambda i: total.at(i) + bias.at([i[1]]))]
+    return [HalideTensor(made.shape, made.dtype, lambda i: total.at(i) + bias.at([i[1]]))]

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from tuning.routes.compiler.halide import intrinsics as fn
-from tuning.routes.compiler.halide.site import Index, Pipeline, Site, Tensor, broadcast
+from tuning.routes.compiler.halide.site import HalideSite, HalideTensor, Index, Pipeline, broadcast
 
 _CHUNK = 16384
 """Elements that make it worth while to give a lone sum to several threads."""
@@ -15,8 +15,13 @@ _LOWEST = {"float32": -3.4028234663852886e38, "float64": -1.7976931348623157e308
 
 
 def reduced(
-    p: Pipeline, source: Tensor, axes: Sequence[int], kind: str, *, term: Callable[[Any], Any] | None = None
-) -> Tensor:
+    p: Pipeline,
+    source: HalideTensor,
+    axes: Sequence[int],
+    kind: str,
+    *,
+    term: Callable[[Any], Any] | None = None,
+) -> HalideTensor:
     """The source reduced over ``axes``, which stay with an extent of 1. ``kind``: sum, prod, max, min.
 
     Where the innermost axis is reduced, as many partial results as two vectors hold lie side by side:
@@ -77,13 +82,13 @@ def _chunks(p: Pipeline, results: int, vectors: int, outer: int) -> int:
     return max(1, min(4 * p.threads, vectors))
 
 
-def _kept_as_one(total: Tensor, shape: Sequence[int], axes: Sequence[int]) -> Tensor:
+def _kept_as_one(total: HalideTensor, shape: Sequence[int], axes: Sequence[int]) -> HalideTensor:
     full = tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
 
     def at(index: Index) -> Any:
         return total.at([i for axis, i in enumerate(index) if axis not in axes])
 
-    return Tensor(full, total.dtype, at, cheap=True)
+    return HalideTensor(full, total.dtype, at, cheap=True)
 
 
 def _start(p: Pipeline, dtype: str, kind: str) -> Any:
@@ -114,13 +119,13 @@ def _nan_kept(hl: Any, a: Any, b: Any, first: Any) -> Any:
     return hl.select(first | hl.is_nan(a), a, b) if a.type().is_float() else hl.select(first, a, b)
 
 
-def reduce_node(site: Site) -> list[Tensor]:
+def reduce_node(site: HalideSite) -> list[HalideTensor]:
     """ReduceSum and its kin."""
     source, axes, p, op = site.tensor(0), site.axes(), site.p, site.node.op
     if axes is None or (not axes and not site.attrs.get("noop_with_empty_axes")):
         axes = list(range(len(source.shape)))
     made = site.output()
-    source = Tensor(source.shape, made.dtype, source.at, source.cheap) if axes else source
+    source = HalideTensor(source.shape, made.dtype, source.at, source.cheap) if axes else source
     terms: dict[str, Callable[[Any], Any]] = {
         "ReduceL1": site.hl.abs,
         "ReduceL2": lambda x: x * x,
@@ -130,7 +135,7 @@ def reduce_node(site: Site) -> list[Tensor]:
     if op == "ReduceLogSumExp":
         largest = reduced(p, source, axes, "max")
         spread = broadcast(largest, len(source.shape))
-        below = Tensor(source.shape, source.dtype, lambda i: fn.exp(source.at(i) - spread(i)))
+        below = HalideTensor(source.shape, source.dtype, lambda i: fn.exp(source.at(i) - spread(i)))
         total = reduced(p, below, axes, "sum")
     else:
         largest, total = None, reduced(p, source, axes, kind, term=terms.get(op))
@@ -148,7 +153,7 @@ def reduce_node(site: Site) -> list[Tensor]:
             return value + largest.at(full) if largest else value
         return value
 
-    return [Tensor(made.shape, made.dtype, at)]
+    return [HalideTensor(made.shape, made.dtype, at)]
 
 
 def _with_axes(index: Index, axes: Sequence[int], rank: int) -> list[Any]:
@@ -156,23 +161,25 @@ def _with_axes(index: Index, axes: Sequence[int], rank: int) -> list[Any]:
     return [0 if axis in axes else rest.pop(0) for axis in range(rank)]
 
 
-def softmax(site: Site) -> list[Tensor]:
+def softmax(site: HalideSite) -> list[HalideTensor]:
     """Softmax and LogSoftmax, less the row's largest, so that nothing overflows."""
     p, source, axis = site.p, site.p.stored(site.tensor(0)), site.axis(-1)
     rank = len(source.shape)
     largest = broadcast(reduced(p, source, [axis], "max"), rank)
     if site.node.op == "LogSoftmax":
-        powers = Tensor(source.shape, source.dtype, lambda i: fn.exp(source.at(i) - largest(i)))
+        powers = HalideTensor(source.shape, source.dtype, lambda i: fn.exp(source.at(i) - largest(i)))
         total = broadcast(reduced(p, powers, [axis], "sum"), rank)
         return [
-            Tensor(source.shape, source.dtype, lambda i: source.at(i) - largest(i) - site.hl.log(total(i)))
+            HalideTensor(
+                source.shape, source.dtype, lambda i: source.at(i) - largest(i) - site.hl.log(total(i))
+            )
         ]
     powers = p.function("power", source.shape, source.dtype, lambda i: fn.exp(source.at(i) - largest(i)))
     total = broadcast(reduced(p, powers, [axis], "sum"), rank)
-    return [Tensor(source.shape, source.dtype, lambda i: powers.at(i) / total(i))]
+    return [HalideTensor(source.shape, source.dtype, lambda i: powers.at(i) / total(i))]
 
 
-def normalise(site: Site) -> list[Tensor]:
+def normalise(site: HalideSite) -> list[HalideTensor]:
     """Layer, RMS, instance and group normalisation: over the innermost axes, then scale and bias."""
     p, op = site.p, site.node.op
     source = p.stored(site.tensor(0))
@@ -190,24 +197,24 @@ def normalise(site: Site) -> list[Tensor]:
         made = value(index) * scale(index)
         return made if bias is None else made + bias(index)
 
-    made = [Tensor(shape, dtype, at)]
+    made = [HalideTensor(shape, dtype, at)]
     if op == "LayerNormalization":
         made += [extra for extra in (mean, inverse) if extra is not None]
     return made
 
 
-def _per_channel(site: Site, position: int, first: int, op: str) -> Callable[[Index], Any]:
+def _per_channel(site: HalideSite, position: int, first: int, op: str) -> Callable[[Index], Any]:
     tensor = site.tensor(position)
     if op in ("LayerNormalization", "RMSNormalization"):
         return lambda index: broadcast(tensor, len(index))(index)
     return lambda index: tensor.at([index[1]])
 
 
-def _grouped(site: Site, source: Tensor, groups: int) -> list[Tensor]:
+def _grouped(site: HalideSite, source: HalideTensor, groups: int) -> list[HalideTensor]:
     """Group normalisation as (batch, group, channel in the group, …)."""
     batch, channels, *rest = source.shape
     size = channels // groups
-    split = Tensor(
+    split = HalideTensor(
         (batch, groups, size, *rest),
         source.dtype,
         lambda i: source.at([i[0], i[1] * size + i[2], *i[3:]]),
@@ -220,26 +227,26 @@ def _grouped(site: Site, source: Tensor, groups: int) -> list[Tensor]:
         made = value([i[0], i[1] / size, i[1] % size, *i[2:]])
         return made * scale.at([i[1]]) + bias.at([i[1]])
 
-    return [Tensor(source.shape, source.dtype, at)]
+    return [HalideTensor(source.shape, source.dtype, at)]
 
 
 def _standard(
-    site: Site, source: Tensor, axes: list[int], *, centred: bool
-) -> tuple[Callable[[Index], Any], Tensor | None, Tensor]:
+    site: HalideSite, source: HalideTensor, axes: list[int], *, centred: bool
+) -> tuple[Callable[[Index], Any], HalideTensor | None, HalideTensor]:
     """(value ‑ mean) ÷ deviation, the mean, and 1 ÷ deviation; two passes, as exact as can be."""
     p, rank, dtype = site.p, len(source.shape), source.dtype
     count = p.constant(prod(source.shape[axis] for axis in axes), dtype)
-    mean: Tensor | None = None
+    mean: HalideTensor | None = None
     middle: Callable[[Index], Any] | None = None
     if centred:
         total = reduced(p, source, axes, "sum")
-        mean = Tensor(total.shape, dtype, lambda i: total.at(i) / count)
+        mean = HalideTensor(total.shape, dtype, lambda i: total.at(i) / count)
         middle = broadcast(p.stored(mean, "mean"), rank)
 
     def less(index: Index) -> Any:
         return source.at(index) - middle(index) if middle else source.at(index)
 
-    squares = reduced(p, Tensor(source.shape, dtype, less), axes, "sum", term=lambda x: x * x)
+    squares = reduced(p, HalideTensor(source.shape, dtype, less), axes, "sum", term=lambda x: x * x)
     epsilon = p.constant(site.number("epsilon", 1e-5), dtype)
     one = p.constant(1.0, dtype)
     inverse = p.function(
@@ -249,13 +256,13 @@ def _standard(
     return lambda index: less(index) * spread(index), mean, inverse
 
 
-def batch_normalise(site: Site) -> list[Tensor]:
+def batch_normalise(site: HalideSite) -> list[HalideTensor]:
     """By given statistics, or (``training_mode``) by the batch's own, with the running ones carried on."""
     p, source = site.p, site.tensor(0)
     dtype, channels = source.dtype, source.shape[1]
     scale, bias, mean, variance = (site.tensor(position) for position in range(1, 5))
     epsilon, one = p.constant(site.number("epsilon", 1e-5), dtype), p.constant(1.0, dtype)
-    made: list[Tensor] = []
+    made: list[HalideTensor] = []
     if site.attrs.get("training_mode"):
         source = p.stored(source)
         axes = [axis for axis in range(len(source.shape)) if axis != 1]
@@ -263,7 +270,7 @@ def batch_normalise(site: Site) -> list[Tensor]:
         pad = [0] * (len(source.shape) - 2)
         total = reduced(p, source, axes, "sum")
         own = p.function("mean", (channels,), dtype, lambda c: total.at([0, c[0], *pad]) / count)
-        less = Tensor(source.shape, dtype, lambda i: source.at(i) - own.at([i[1]]))
+        less = HalideTensor(source.shape, dtype, lambda i: source.at(i) - own.at([i[1]]))
         squares = reduced(p, less, axes, "sum", term=lambda x: x * x)
         spread = p.function("variance", (channels,), dtype, lambda c: squares.at([0, c[0], *pad]) / count)
         keep, gone = (p.constant(m, dtype) for m in _momentum(site))
@@ -285,13 +292,15 @@ def batch_normalise(site: Site) -> list[Tensor]:
     def at(i: Index) -> Any:
         return source.at(i) * factor.at([i[1]]) + shift.at([i[1]])
 
-    return [Tensor(source.shape, dtype, at), *made]
+    return [HalideTensor(source.shape, dtype, at), *made]
 
 
-def _momentum(site: Site) -> tuple[float, float]:
+def _momentum(site: HalideSite) -> tuple[float, float]:
     momentum = site.number("momentum", 0.9)
     return momentum, 1.0 - momentum
 
 
-def _mixed(channels: int, dtype: str, old: Tensor, new: Tensor, keep: Any, gone: Any) -> Tensor:
-    return Tensor((channels,), dtype, lambda c: old.at(c) * keep + new.at(c) * gone)
+def _mixed(
+    channels: int, dtype: str, old: HalideTensor, new: HalideTensor, keep: Any, gone: Any
+) -> HalideTensor:
+    return HalideTensor((channels,), dtype, lambda c: old.at(c) * keep + new.at(c) * gone)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from opatlas.identity import Operator, Setting, Target
-from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, No, RouteError, Yes
+from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, Method, No, RouteError, Yes
 from tuning.routes.compiler.halide.table import VERSION, installed_version, limit
 from tuning.routes.compiler.halide.variants import LAYOUTS, SCHEDULERS, variants
 
@@ -52,7 +52,7 @@ class HalideRoute:
 
     def build(
         self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
-    ) -> Artifact:
+    ) -> BuiltArtifact:
         from tuning.routes.compiler.halide.compile import build_artifact, sentence
 
         answer = self.supports(operator, setting)

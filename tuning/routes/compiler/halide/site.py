@@ -17,7 +17,7 @@ Index = Sequence[Any]
 
 
 @dataclass(frozen=True)
-class Tensor:
+class HalideTensor:
     """``at`` gives the element at indices in ONNX's order of axes. ``cheap``: reading one is a load, not a
     computation that should be kept. ``stride`` is that of the innermost axis in memory (0: unknown)."""
 
@@ -29,7 +29,7 @@ class Tensor:
 
 
 @dataclass
-class Made:
+class MadeFunc:
     """A Func of the pipeline, with what a schedule has to know of it. ``shape`` and ``variables`` are in
     ONNX's order, outermost first. ``kept``: for a reduction, the axes of its input that it keeps."""
 
@@ -50,7 +50,7 @@ class Pipeline:
     threads: int
     strict: bool
     layout: str  # of products: see products.py
-    funcs: list[Made] = field(default_factory=list)
+    funcs: list[MadeFunc] = field(default_factory=list)
     packed: dict[int, tuple[int, ...]] = field(default_factory=dict)  # constant input → order of its axes
     panels: dict[int, tuple[int, int]] = field(default_factory=dict)  # … → (axis cut first, width of a piece)
 
@@ -74,13 +74,13 @@ class Pipeline:
 
     def function(
         self, name: str, shape: Sequence[int], dtype: str, body: Callable[[list[Any]], Any], **about: Any
-    ) -> Tensor:
+    ) -> HalideTensor:
         """A Func of these elements; the autoscheduler decides whether it is stored."""
         name = f"{name}_{len(self.funcs)}"
         func, variables = self.hl.Func(name), self.variables(len(shape))
         func[list(reversed(variables))] = body([self.hl.Expr(variable) for variable in variables])
-        self.funcs.append(Made(func, tuple(shape), variables, **about))
-        return Tensor(tuple(shape), dtype, reader(func), cheap=True)
+        self.funcs.append(MadeFunc(func, tuple(shape), variables, **about))
+        return HalideTensor(tuple(shape), dtype, reader(func), cheap=True)
 
     def accumulate(
         self,
@@ -90,7 +90,7 @@ class Pipeline:
         first: Any,
         updates: Sequence[tuple[Sequence[int], Callable[[Any, list[Any], list[Any]], Any]]],
         **about: Any,
-    ) -> Tensor:
+    ) -> HalideTensor:
         """A Func that begins at ``first`` and is updated over reduction domains. An update is the domain's
         extents (outermost first) and ``combine(so far, indices, reduction indices)``."""
         hl = self.hl
@@ -103,10 +103,10 @@ class Pipeline:
             steps = [hl.Expr(domain[axis]) for axis in reversed(range(len(extents)))]
             func[reached] = combine(hl.Expr(func[reached]), indices, steps)
         extents = tuple(updates[0][0]) if updates else ()
-        self.funcs.append(Made(func, tuple(shape), variables, reduced=extents, **about))
-        return Tensor(tuple(shape), dtype, reader(func), cheap=True)
+        self.funcs.append(MadeFunc(func, tuple(shape), variables, reduced=extents, **about))
+        return HalideTensor(tuple(shape), dtype, reader(func), cheap=True)
 
-    def stored(self, tensor: Tensor, name: str = "value") -> Tensor:
+    def stored(self, tensor: HalideTensor, name: str = "value") -> HalideTensor:
         """The tensor as a Func, so that what is read many times can be computed once."""
         if tensor.cheap:
             return tensor
@@ -126,11 +126,11 @@ def reader(func: Any) -> Callable[[Index], Any]:
     return lambda indices: hl.Expr(func[list(reversed(list(indices)))])
 
 
-class Site:
+class HalideSite:
     """One node where it stands."""
 
     def __init__(
-        self, pipeline: Pipeline, operator: Operator, node: Node, tensors: dict[int, Tensor]
+        self, pipeline: Pipeline, operator: Operator, node: Node, tensors: dict[int, HalideTensor]
     ) -> None:
         self.p, self.hl, self.operator, self.node = pipeline, pipeline.hl, operator, node
         self.attrs = node.attributes
@@ -148,7 +148,7 @@ class Site:
     def output(self, position: int = 0) -> Value:
         return self.operator.value(self.node.outputs[position])
 
-    def tensor(self, position: int) -> Tensor:
+    def tensor(self, position: int) -> HalideTensor:
         """The node's input at ``position``; a number that is known is a constant."""
         number = self.node.inputs[position]
         if number in self._tensors:
@@ -157,7 +157,7 @@ class Site:
         if value.data is None or len(value.data) != 1:
             raise RouteError(f"{self.node.op} with a table of written-out numbers is not lowered to Halide")
         only = self.p.constant(value.data[0], value.dtype)  # type: ignore[arg-type]
-        return Tensor(value.shape, value.dtype, lambda _: only, cheap=True)
+        return HalideTensor(value.shape, value.dtype, lambda _: only, cheap=True)
 
     def numbers(self, position: int) -> list[int] | None:
         """The integers of an input that shapes the computation; None where it is absent."""
@@ -185,7 +185,7 @@ class Site:
         return float(self.attrs.get(name, default))
 
 
-def broadcast(tensor: Tensor, rank: int) -> Callable[[Index], Any]:
+def broadcast(tensor: HalideTensor, rank: int) -> Callable[[Index], Any]:
     """The tensor's element for the indices of a result of ``rank`` axes, by NumPy's rules."""
     skip = rank - len(tensor.shape)
     zeros = [extent == 1 for extent in tensor.shape]

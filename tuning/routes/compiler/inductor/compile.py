@@ -17,7 +17,7 @@ from typing import Any
 from opatlas.identity import Operator, Setting, Target, detect_target, parse_operator
 from opatlas.load import Manifest
 from opatlas.load.needs import installed_version
-from tuning.routes.base import Artifact, RouteError
+from tuning.routes.base import BuiltArtifact, RouteError
 from tuning.routes.compiler.inductor.cxx import Compiler, used_features, vector_bits
 from tuning.routes.compiler.inductor.packing import Constants
 
@@ -98,7 +98,7 @@ def options(target: Target, setting: Setting, parameters: Mapping[str, Any]) -> 
 
 def build_package(
     operator: Operator, target: Target, setting: Setting, parameters: Mapping[str, Any], workdir: Path
-) -> Artifact:
+) -> BuiltArtifact:
     """Compile; raises RouteError for what Inductor or the C++ compiler refuses."""
     import_inductor()
     import torch
@@ -139,7 +139,7 @@ def build_package(
         "versions": {"torch": version},
     }
     schedule = json.dumps({"torch": version, "options": chosen}, indent=1, sort_keys=True)
-    return Artifact(manifest, workdir, schedule, source, facts)
+    return BuiltArtifact(manifest, workdir, schedule, source, facts)
 
 
 def _compile(

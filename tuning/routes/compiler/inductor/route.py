@@ -8,7 +8,7 @@ from pathlib import Path
 from opatlas.identity import Node, Operator, Setting, Target
 from opatlas.load.needs import installed_version
 from opatlas.load.torch.graph import missing
-from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, No, RouteError, Yes
+from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, Method, No, RouteError, Yes
 from tuning.routes.compiler.inductor.cxx import find_cxx
 from tuning.routes.library.shapes import constant
 
@@ -63,7 +63,7 @@ class InductorRoute:
 
     def build(
         self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
-    ) -> Artifact:
+    ) -> BuiltArtifact:
         from tuning.routes.compiler.inductor.compile import build_package
 
         answer = self.supports(operator, setting)

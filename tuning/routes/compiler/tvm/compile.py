@@ -15,8 +15,8 @@ from opatlas.errors import LoadError
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
 from opatlas.load.toolchain import compile_shared
-from tuning.routes.base import Artifact, RouteError
-from tuning.routes.compiler.tvm.lower import Plan, to_module, to_plan
+from tuning.routes.base import BuiltArtifact, RouteError
+from tuning.routes.compiler.tvm.lower import WrapperPlan, to_module, to_plan
 from tuning.routes.compiler.tvm.machine import tvm_target, used_features
 from tuning.routes.compiler.tvm.patches import import_tvm, installed_versions
 from tuning.routes.compiler.tvm.shim import VERSION_SCRIPT, wrapper_source
@@ -55,7 +55,7 @@ def lower_only(operator: Operator, target: Target, setting: Setting) -> tuple[An
         raise RouteError(f"TVM's frontend refuses it: {last_line(error)}") from error
 
 
-def finish(module: Any, operator: Operator, native: Any) -> tuple[Any, Plan]:
+def finish(module: Any, operator: Operator, native: Any) -> tuple[Any, WrapperPlan]:
     """Split weight-layout blocks off the scheduled functions, plan the calls; returns the plan's IRModule."""
     tvm = import_tvm()
     from tvm import relax
@@ -77,7 +77,7 @@ def build_artifact(
     traces: Traces,
     native: Any,
     workdir: Path,
-) -> Artifact:
+) -> BuiltArtifact:
     """Compile, link, describe. ``scheduled`` is the lowered module with its PrimFuncs replaced."""
     tvm = import_tvm()
     started = time.perf_counter()
@@ -120,7 +120,7 @@ def build_artifact(
         "llvm_target": str(native),
         "versions": installed_versions(),
     }
-    return Artifact(manifest, workdir, traces.to_text(), _readable(script, assembly), facts)
+    return BuiltArtifact(manifest, workdir, traces.to_text(), _readable(script, assembly), facts)
 
 
 def _readable(script: str, assembly: str) -> str:

@@ -1,8 +1,8 @@
 """From a canonical operator to TVM's PrimFuncs and the steps that call them.
 
 ONNX → Relax → LegalizeOps, FuseOps, FuseTIR. What is left of the Relax function is straight-line code; it
-becomes a :class:`Plan`: which function runs when, on which buffers. Steps that read constants only move to
-the plan's ``prepare`` part, so that they run once.
+becomes a :class:`WrapperPlan`: which function runs when, on which buffers. Steps that read constants only
+move to the plan's ``prepare`` part, so that they run once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Step:
+class WrapperStep:
     """One call of a compiled function; with an empty name a copy from the first buffer to the second."""
 
     function: str
@@ -44,12 +44,12 @@ class Step:
 
 
 @dataclass
-class Plan:
+class WrapperPlan:
     """All that the wrapper has to do, in order."""
 
     functions: dict[str, Any] = field(default_factory=dict)  # symbol → tvm PrimFunc
-    prepare: list[Step] = field(default_factory=list)
-    run: list[Step] = field(default_factory=list)
+    prepare: list[WrapperStep] = field(default_factory=list)
+    run: list[WrapperStep] = field(default_factory=list)
     literals: list[bytes] = field(default_factory=list)
     scratch_bytes: int = 0
     state_bytes: int = 0
@@ -203,7 +203,7 @@ def leaves(value: Any) -> list[Any]:
     return [value]
 
 
-def to_plan(module: Any, operator: Operator) -> Plan:
+def to_plan(module: Any, operator: Operator) -> WrapperPlan:
     """Place every value of the scheduled module's ``main`` in memory and list its calls."""
     return _Planner(module, operator).plan()
 
@@ -214,13 +214,13 @@ class _Planner:
     def __init__(self, module: Any, operator: Operator) -> None:
         self.module, self.operator = module, operator
         self.main = module["main"]
-        self.plan_ = Plan()
+        self.plan_ = WrapperPlan()
         self.constant = _constant_vars(self.main, operator)
         self.values: dict[Any, Buffer | list[Buffer]] = {}
         self.symbols: dict[str, str] = {}
         self.outputs: dict[Any, list[Buffer]] = {}
 
-    def plan(self) -> Plan:
+    def plan(self) -> WrapperPlan:
         position = {f"in{number}": i for i, number in enumerate(self.operator.tensor_inputs)}
         for var in self.main.params:
             if var.name not in position:
@@ -232,7 +232,7 @@ class _Planner:
         for result, target in self._results():
             source = self._one(result)
             if (source.where, source.index) != (target.where, target.index):
-                self.plan_.run.append(Step("", (source, target)))
+                self.plan_.run.append(WrapperStep("", (source, target)))
         return self.plan_
 
     def _results(self) -> list[tuple[Any, Buffer]]:
@@ -305,7 +305,7 @@ class _Planner:
             made_all = [replace(wanted[var], shape=made_all[0].shape)]
         elif isinstance(result, ir.TupleType):
             made_all = self._place_tuple(var, made_all, wanted, constant)
-        step = Step(self._symbol(name), (*arguments, *made_all))
+        step = WrapperStep(self._symbol(name), (*arguments, *made_all))
         (self.plan_.prepare if constant else self.plan_.run).append(step)
         return made_all if isinstance(result, ir.TupleType) else made_all[0]
 

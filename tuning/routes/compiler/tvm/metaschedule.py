@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
-from tuning.routes.base import Candidate, Record, RouteError
+from tuning.routes.base import Candidate, RouteError, SearchRecord
 from tuning.routes.compiler.tvm import known
 from tuning.routes.compiler.tvm.compile import lower_only
 from tuning.routes.compiler.tvm.heaviest import heaviest
@@ -43,7 +43,7 @@ _RELEARN = 96
 
 
 @dataclass
-class Progress:
+class SearchProgress:
     """What ``search.json`` holds."""
 
     slices: int = 0
@@ -63,7 +63,7 @@ def search(
     if name is None:
         raise RouteError("there is no code in it to tune")
     path = workdir / "search.json"
-    progress = Progress(**json.loads(path.read_text())) if path.exists() else Progress()
+    progress = SearchProgress(**json.loads(path.read_text())) if path.exists() else SearchProgress()
     started = time.monotonic()
     given = [one.record for one in known.read(workdir / known.GIVEN)]
     with native:
@@ -93,7 +93,7 @@ class _Slice:
     """One slice over one function."""
 
     def __init__(
-        self, function: Any, native: Any, setting: Setting, workdir: Path, progress: Progress
+        self, function: Any, native: Any, setting: Setting, workdir: Path, progress: SearchProgress
     ) -> None:
         tvm = import_tvm()
         from tvm.s_tir import meta_schedule as ms
@@ -210,10 +210,10 @@ class _Slice:
             for record in self.database.get_top_k(self.workload, count)
         ]
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[SearchRecord]:
         """The best as records."""
         best = self.best(known.MOST)
-        return [Record(trace_record(trace), round(run_s * 1e6, 3)) for trace, run_s in best]
+        return [SearchRecord(trace_record(trace), round(run_s * 1e6, 3)) for trace, run_s in best]
 
 
 def _arguments(module: Any) -> Any:

@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
-from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, No, Record, RouteError, Yes
+from tuning.routes.base import (
+    Answer,
+    Budget,
+    BuiltArtifact,
+    Candidate,
+    Method,
+    No,
+    RouteError,
+    SearchRecord,
+    Yes,
+)
 from tuning.routes.compiler.tvm import known
 from tuning.routes.compiler.tvm.patches import VERSIONS, import_tvm, installed_versions
 from tuning.routes.compiler.tvm.table import DTYPES, OPS
@@ -72,7 +82,7 @@ class TvmRoute:
 
     def build(
         self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
-    ) -> Artifact:
+    ) -> BuiltArtifact:
         from tuning.routes.compiler.tvm.compile import Traces, build_artifact, last_line, lower_only
         from tuning.routes.compiler.tvm.untuned import apply_traces, apply_variant
 
@@ -119,7 +129,7 @@ class TvmRoute:
         return f"apache-tvm {installed_versions().get('apache-tvm', '')}"
 
     def transfer(
-        self, operator: Operator, target: Target, setting: Setting, records: Sequence[Record]
+        self, operator: Operator, target: Target, setting: Setting, records: Sequence[SearchRecord]
     ) -> Iterator[Candidate]:
         """Records of the operator or its neighbours, each fitted and tried for being applicable."""
         from tuning.routes.compiler.tvm.transfer import candidates_from
@@ -129,8 +139,8 @@ class TvmRoute:
             raise RouteError(answer.reason)
         yield from candidates_from(operator, target, setting, records)
 
-    def seed(self, workdir: Path, records: Sequence[Record]) -> None:
+    def seed(self, workdir: Path, records: Sequence[SearchRecord]) -> None:
         known.write(workdir / known.GIVEN, records)
 
-    def learnt(self, workdir: Path) -> Sequence[Record]:
+    def learnt(self, workdir: Path) -> Sequence[SearchRecord]:
         return known.read(workdir / known.LEARNT)

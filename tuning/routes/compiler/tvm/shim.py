@@ -6,7 +6,7 @@ from pathlib import Path
 
 from opatlas.identity import Operator
 from tuning.routes.base import RouteError
-from tuning.routes.compiler.tvm.lower import Buffer, Plan, Step
+from tuning.routes.compiler.tvm.lower import Buffer, WrapperPlan, WrapperStep
 from tuning.routes.compiler.tvm.table import ALIGNMENT, item_bytes
 
 LITERAL_LIMIT_BYTES = 1 << 20
@@ -18,7 +18,7 @@ VERSION_SCRIPT = "{ global: opatlas_run; opatlas_prepare; opatlas_release; opatl
 _CODES = {"i": 0, "u": 1, "f": 2, "bf": 4, "b": 6}  # DLPack's DLDataTypeCode
 
 
-def wrapper_source(plan: Plan, operator: Operator) -> str:
+def wrapper_source(plan: WrapperPlan, operator: Operator) -> str:
     """The C file: the fixed part (``shim_runtime.c``), then this plan's calls."""
     total = sum(len(literal) for literal in plan.literals)
     if total > LITERAL_LIMIT_BYTES:
@@ -46,7 +46,7 @@ def _literal(index: int, data: bytes) -> str:
     return f"static const unsigned char literal_{index}[] {aligned} = {{{values}}};\n"
 
 
-def _steps(name: str, steps: list[Step], tensors: dict[int, int]) -> str:
+def _steps(name: str, steps: list[WrapperStep], tensors: dict[int, int]) -> str:
     """A function that does the steps in order. ``tensors`` renumbers the tensor arguments (for prepare,
     which gets the constants only); empty: as they are."""
     lines = [

@@ -14,7 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from tuning.routes.base import Record
+from tuning.routes.base import SearchRecord
 from tuning.routes.compiler.tvm.blocks import Machine
 from tuning.routes.compiler.tvm.contraction import Shape
 from tuning.routes.compiler.tvm.known import MOST
@@ -91,11 +91,13 @@ class TileSearch:
         for one in sorted(ran, key=lambda one: one["run_s"]):
             yield one["trace"], one["run_s"]
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[SearchRecord]:
         """The best shapes as records."""
         ran = sorted((one for one in self.tried if one["run_s"] is not None), key=lambda one: one["run_s"])
         return [
-            Record({"tile": one["tile"]}, round(one["run_s"] * 1e6, 3)) for one in ran[:MOST] if "tile" in one
+            SearchRecord({"tile": one["tile"]}, round(one["run_s"] * 1e6, 3))
+            for one in ran[:MOST]
+            if "tile" in one
         ]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
 from opatlas.identity.operator import canonical_json
-from tuning.routes.base import Candidate, Record
+from tuning.routes.base import Candidate, SearchRecord
 from tuning.routes.compiler.tvm.blocks import divisors
 from tuning.routes.compiler.tvm.contraction import Shape
 
@@ -143,7 +143,7 @@ class Adapter:
 
 
 def candidates_from(
-    operator: Operator, target: Target, setting: Setting, records: Sequence[Record]
+    operator: Operator, target: Target, setting: Setting, records: Sequence[SearchRecord]
 ) -> Iterator[Candidate]:
     """Every record that can be applied to the operator, as a candidate that carries the fitted trace."""
     from tuning.routes.compiler.tvm.compile import lower_only

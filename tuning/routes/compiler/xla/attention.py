@@ -5,11 +5,11 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from opatlas.load.torch.ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import TorchSite, Unsupported
 from tuning.routes.compiler.xla.elementwise import Builder, Built
 
 
-def _attention(site: Site) -> Built:
+def _attention(site: TorchSite) -> Built:
     """Q, K, V of 4 dimensions [batch, heads, length, size] or 3 [batch, length, heads · size]."""
     if len(site.node.outputs) > 3 and site.node.outputs[3] >= 0:
         raise Unsupported("Attention with the scores as an output")
@@ -63,7 +63,7 @@ def _weighted(q, k, v, bias, scale: float, cap: float) -> jax.Array:
     return jnp.einsum("bhgqk,bhkd->bhgqd", weights, v).reshape(batch, heads, length, v.shape[-1])
 
 
-def _rotary(site: Site) -> Built:
+def _rotary(site: TorchSite) -> Built:
     heads, interleaved = int(site.attrs.get("num_heads", 0)), site.flag("interleaved")
     part = int(site.attrs.get("rotary_embedding_dim", 0))
     flat = site.rank() == 3

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from opatlas.load.torch.ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import TorchSite, Unsupported
 from tuning.routes.compiler.xla.elementwise import Builder, Built
-from tuning.routes.compiler.xla.windows import Window, numbers, read_window, slices
+from tuning.routes.compiler.xla.windows import SlidingWindow, numbers, read_window, slices
 
 _SPATIAL = "DHW"
 
@@ -20,7 +20,7 @@ def _numbering(spatial: int) -> tuple[str, str, str]:
     return "NC" + axes, "OI" + axes, "NC" + axes
 
 
-def _window_of(site: Site) -> Window:
+def _window_of(site: TorchSite) -> SlidingWindow:
     kernel = site.shape(1)[2:]
     if not 1 <= len(kernel) <= 3:
         raise Unsupported(f"{site.node.op} over {len(kernel)} dimensions")
@@ -31,7 +31,7 @@ def _with_bias(made: jax.Array, b: jax.Array | None) -> jax.Array:
     return made if b is None else made + b.reshape(1, -1, *(1 for _ in made.shape[2:]))
 
 
-def _conv(site: Site) -> Built:
+def _conv(site: TorchSite) -> Built:
     window, groups = _window_of(site), int(site.attrs.get("group", 1))
     names = _numbering(len(window.kernel))
 
@@ -44,7 +44,7 @@ def _conv(site: Site) -> Built:
     return run
 
 
-def _channels_last(site: Site) -> Built:
+def _channels_last(site: TorchSite) -> Built:
     """The same with the channels innermost, turned there and back inside the program."""
     window, groups = _window_of(site), int(site.attrs.get("group", 1))
     spatial = len(window.kernel)
@@ -69,7 +69,7 @@ def _channels_last(site: Site) -> Built:
     return run
 
 
-def _product(site: Site) -> Built:
+def _product(site: TorchSite) -> Built:
     """One product for each group: its weights with the windows laid side by side (1×1: the input itself)."""
     window, groups = _window_of(site), int(site.attrs.get("group", 1))
     made, rows = site.output().shape, site.shape(1)[0] // groups
@@ -87,7 +87,7 @@ def _product(site: Site) -> Built:
     return run
 
 
-def _shifted(site: Site) -> Built:
+def _shifted(site: TorchSite) -> Built:
     """Depthwise: for each tap a strided slice times one weight a channel, all in one fused loop."""
     window, groups = _window_of(site), int(site.attrs.get("group", 1))
     if site.shape(1)[1] != 1 or groups == 1:
@@ -112,7 +112,7 @@ VARIANTS: dict[str, Builder] = {
 }
 
 
-def _conv_integer(site: Site) -> Built:
+def _conv_integer(site: TorchSite) -> Built:
     window, groups = _window_of(site), int(site.attrs.get("group", 1))
     names = _numbering(len(window.kernel))
 
@@ -128,7 +128,7 @@ def _conv_integer(site: Site) -> Built:
     return run
 
 
-def _conv_transpose(site: Site) -> Built:
+def _conv_transpose(site: TorchSite) -> Built:
     """A convolution over the input with zeros between its elements, the window turned round."""
     kernel = site.shape(1)[2:]
     spatial, groups = len(kernel), int(site.attrs.get("group", 1))
@@ -158,7 +158,7 @@ def _conv_transpose(site: Site) -> Built:
 
 
 def _transposed_begins(
-    site: Site, kernel: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...]
+    site: TorchSite, kernel: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...]
 ) -> list[int]:
     """How much is cut off before the first element of each dimension."""
     spatial = len(kernel)

@@ -10,27 +10,27 @@ import jax.numpy as jnp
 from jax import lax
 
 from opatlas.identity.dtypes import long_float
-from opatlas.load.torch.ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import TorchSite, Unsupported
 
 Built = Callable[..., object]
-Builder = Callable[[Site], Built]
+Builder = Callable[[TorchSite], Built]
 
 
 def plain(function: Built) -> Builder:
     return lambda site: function
 
 
-def _div(site: Site) -> Built:
+def _div(site: TorchSite) -> Built:
     if site.output().dtype.startswith(("int", "uint")):
         return lambda x, y: lax.div(*jnp.broadcast_arrays(x, y))  # rounds towards zero
     return jnp.divide
 
 
-def _mod(site: Site) -> Built:
+def _mod(site: TorchSite) -> Built:
     return jnp.fmod if site.flag("fmod") else jnp.remainder
 
 
-def _pow(site: Site) -> Built:
+def _pow(site: TorchSite) -> Built:
     exponent = site.scalar(1)
     if exponent is not None:
         if float(exponent).is_integer() and abs(exponent) <= 4:
@@ -47,7 +47,7 @@ def _pow(site: Site) -> Built:
     return run
 
 
-def _bit_shift(site: Site) -> Built:
+def _bit_shift(site: TorchSite) -> Built:
     left = site.attrs["direction"] in ("LEFT", b"LEFT")
     return jnp.left_shift if left else jnp.right_shift
 
@@ -56,12 +56,12 @@ def _variadic(function: Built) -> Builder:
     return lambda site: lambda *tensors: functools.reduce(function, tensors)
 
 
-def _mean(site: Site) -> Built:
+def _mean(site: TorchSite) -> Built:
     count = len(site.node.inputs)
     return lambda *tensors: functools.reduce(jnp.add, tensors) / count
 
 
-def _clip(site: Site) -> Built:
+def _clip(site: TorchSite) -> Built:
     if (site.has(1) and site.scalar(1) is None) or (site.has(2) and site.scalar(2) is None):
         raise Unsupported("Clip with bounds known only at run time")
     low = site.attrs.get("min", site.scalar(1))
@@ -75,27 +75,27 @@ def _clip(site: Site) -> Built:
     return run
 
 
-def _cast(site: Site) -> Built:
+def _cast(site: TorchSite) -> Built:
     wanted = jnp.dtype(site.output().dtype)
     if wanted == jnp.bool_:
         return lambda x, *_: x != 0
     return lambda x, *_: x.astype(wanted)
 
 
-def _constant_of_shape(site: Site) -> Built:
+def _constant_of_shape(site: TorchSite) -> Built:
     value = site.output()
     _, _, (fill,) = site.attrs["value"]  # a tensor attribute: element type, shape, values
     number = long_float(fill) if isinstance(fill, str) else fill
     return lambda *_: jnp.full(value.shape, number, dtype=value.dtype)
 
 
-def _eye_like(site: Site) -> Built:
+def _eye_like(site: TorchSite) -> Built:
     value, diagonal = site.output(), int(site.attrs.get("k", 0))
     rows, columns = value.shape
     return lambda *_: jnp.eye(rows, columns, k=diagonal, dtype=value.dtype)
 
 
-def _is_inf(site: Site) -> Built:
+def _is_inf(site: TorchSite) -> Built:
     positive, negative = site.flag("detect_positive", 1), site.flag("detect_negative", 1)
     if positive and negative:
         return jnp.isinf
@@ -104,7 +104,7 @@ def _is_inf(site: Site) -> Built:
     return jnp.isneginf if negative else lambda x: jnp.zeros(x.shape, bool)
 
 
-def _range(site: Site) -> Built:
+def _range(site: TorchSite) -> Built:
     value = site.output()
     start, step = site.scalar(0), site.scalar(2)
     if start is None or step is None:
@@ -112,13 +112,13 @@ def _range(site: Site) -> Built:
     return lambda *_: (jnp.arange(value.shape[0]) * step + start).astype(value.dtype)
 
 
-def _shape(site: Site) -> Built:
+def _shape(site: TorchSite) -> Built:
     rank = site.rank()
     start, end = int(site.attrs.get("start", 0)), int(site.attrs.get("end", rank))
     return lambda x: jnp.asarray(x.shape[start:end], jnp.int64)
 
 
-def _dropout(site: Site) -> Built:
+def _dropout(site: TorchSite) -> Built:
     if site.has(2) and site.scalar(2) not in (0, False):
         raise Unsupported("Dropout in training mode")
     return lambda x, *_: x

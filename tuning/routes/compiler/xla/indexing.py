@@ -5,17 +5,17 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.site import TorchSite
 from tuning.routes.compiler.xla.elementwise import Builder, Built
 
 
-def _rows(site: Site, position: int, given: jax.Array | None) -> jax.Array:
+def _rows(site: TorchSite, position: int, given: jax.Array | None) -> jax.Array:
     if given is not None:
         return given
     return jnp.asarray(site.content(position))
 
 
-def _gather(site: Site) -> Built:
+def _gather(site: TorchSite) -> Built:
     axis = site.axis()
     size = site.shape(0)[axis]
 
@@ -31,7 +31,7 @@ def _wrapped(rows: jax.Array, size: int) -> jax.Array:
     return jnp.where(rows < 0, rows + size, rows)
 
 
-def _gather_elements(site: Site) -> Built:
+def _gather_elements(site: TorchSite) -> Built:
     axis = site.axis()
     size = site.shape(0)[axis]
 
@@ -45,7 +45,7 @@ def _gather_elements(site: Site) -> Built:
     return run
 
 
-def _gather_nd(site: Site) -> Built:
+def _gather_nd(site: TorchSite) -> Built:
     batch = int(site.attrs.get("batch_dims", 0))
     depth = site.shape(1)[-1]
     sizes = site.shape(0)[batch : batch + depth]
@@ -64,7 +64,7 @@ def _updated(place, how: str, updates: jax.Array) -> jax.Array:
     return getattr(place, names.get(how, how))(updates)
 
 
-def _scatter_elements(site: Site) -> Built:
+def _scatter_elements(site: TorchSite) -> Built:
     axis, how = site.axis(), str(site.attrs.get("reduction", "none"))
     size = site.shape(0)[axis]
 
@@ -77,7 +77,7 @@ def _scatter_elements(site: Site) -> Built:
     return run
 
 
-def _scatter_nd(site: Site) -> Built:
+def _scatter_nd(site: TorchSite) -> Built:
     depth, how = site.shape(1)[-1], str(site.attrs.get("reduction", "none"))
     sizes = site.shape(0)[:depth]
 
@@ -89,7 +89,7 @@ def _scatter_nd(site: Site) -> Built:
     return run
 
 
-def _one_hot(site: Site) -> Built:
+def _one_hot(site: TorchSite) -> Built:
     made, axis = site.output().shape, int(site.attrs.get("axis", -1))
     axis = axis + len(made) if axis < 0 else axis
     depth = made[axis]

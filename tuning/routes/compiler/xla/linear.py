@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.site import TorchSite
 from tuning.routes.compiler.xla.elementwise import Builder, Built, plain
 
 
-def _gemm(site: Site) -> Built:
+def _gemm(site: TorchSite) -> Built:
     """alpha · A' · B' + beta · C"""
     alpha, beta = site.attrs.get("alpha", 1.0), site.attrs.get("beta", 1.0)
     turn_a, turn_b = site.flag("transA"), site.flag("transB")
@@ -24,7 +24,7 @@ def _gemm(site: Site) -> Built:
     return run
 
 
-def _matmul_integer(site: Site) -> Built:
+def _matmul_integer(site: TorchSite) -> Built:
     ranks = site.rank(0), site.rank(1)
 
     def run(a, b, a_zero=None, b_zero=None):
@@ -39,12 +39,12 @@ def _matmul_integer(site: Site) -> Built:
     return run
 
 
-def _einsum(site: Site) -> Built:
+def _einsum(site: TorchSite) -> Built:
     equation = str(site.attrs["equation"]).replace(" ", "")
     return lambda *tensors: jnp.einsum(equation, *tensors)
 
 
-def _trilu(site: Site) -> Built:
+def _trilu(site: TorchSite) -> Built:
     diagonal = site.numbers(1, "diagonal")[0] if site.has(1) else 0
     function = jnp.triu if site.flag("upper", 1) else jnp.tril
     return lambda x, *_: function(x, diagonal)

@@ -16,7 +16,7 @@ from opatlas.identity.operator import Node, Value
 from opatlas.load.dtypes import EXTENSION_TYPES
 from opatlas.load.package_stablehlo import carrier
 from opatlas.load.storage import Storage, storage_of
-from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.site import TorchSite
 from tuning.routes.compiler.xla.table import FAMILY_OF
 
 _DROPPED = -1
@@ -59,13 +59,13 @@ def _build(operator: Operator, node: Node, variant: str) -> Callable[..., Any]:
     if node.op == "Conv" and variant != "plain":
         from tuning.routes.compiler.xla.convolution import VARIANTS
 
-        return VARIANTS[variant](Site(operator, node, {}))
+        return VARIANTS[variant](TorchSite(operator, node, {}))
     if variant == "shifted" and node.op in ("MaxPool", "AveragePool"):
         from tuning.routes.compiler.xla.pooling import SHIFTED
 
-        return SHIFTED[node.op](Site(operator, node, {}))
+        return SHIFTED[node.op](TorchSite(operator, node, {}))
     module = importlib.import_module(f"tuning.routes.compiler.xla.{FAMILY_OF[node.op]}")
-    function: Callable[..., Any] = module.BUILDERS[node.op](Site(operator, node, {}))
+    function: Callable[..., Any] = module.BUILDERS[node.op](TorchSite(operator, node, {}))
     return function
 
 

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from opatlas.load.torch.ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import TorchSite, Unsupported
 from tuning.routes.compiler.xla.elementwise import Builder, Built
 
 
-def _to_output_shape(site: Site) -> Built:
+def _to_output_shape(site: TorchSite) -> Built:
     shape = site.output().shape
     return lambda x, *_: x.reshape(shape)
 
 
-def _expand(site: Site) -> Built:
+def _expand(site: TorchSite) -> Built:
     shape = site.output().shape
     return lambda x, *_: jnp.broadcast_to(x, shape)
 
 
-def _transpose(site: Site) -> Built:
+def _transpose(site: TorchSite) -> Built:
     order = [int(axis) for axis in site.attrs.get("perm") or reversed(range(site.rank()))]
     return lambda x: x.transpose(order)
 
 
-def _concat(site: Site) -> Built:
+def _concat(site: TorchSite) -> Built:
     axis = site.axis()
     return lambda *tensors: jnp.concatenate(tensors, axis)
 
 
-def _split(site: Site) -> Built:
+def _split(site: TorchSite) -> Built:
     axis, places = site.axis(), [0]
     for index in range(len(site.node.outputs)):
         places.append(places[-1] + site.output(index).shape[axis])
@@ -40,7 +40,7 @@ def _split(site: Site) -> Built:
     return run
 
 
-def _slice(site: Site) -> Built:
+def _slice(site: TorchSite) -> Built:
     shape = site.shape(0)
     starts, ends = site.numbers(1, "starts"), site.numbers(2, "ends")
     axes = site.axes(3) if site.has(3) else list(range(len(starts)))
@@ -57,7 +57,7 @@ def _slice(site: Site) -> Built:
     return lambda x, *_: jnp.flip(x[key], turned) if turned else x[key]
 
 
-def _tile(site: Site) -> Built:
+def _tile(site: TorchSite) -> Built:
     repeats = site.numbers(1, "repeats")
     return lambda x, *_: jnp.tile(x, repeats)
 
@@ -65,7 +65,7 @@ def _tile(site: Site) -> Built:
 _PAD_MODES = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
 
 
-def _pad(site: Site) -> Built:
+def _pad(site: TorchSite) -> Built:
     rank = site.rank()
     axes = site.axes(3) if site.has(3) else list(range(rank))
     given = site.numbers(1, "pads")
@@ -88,7 +88,7 @@ def _pad(site: Site) -> Built:
     return lambda x, *_: jnp.pad(x[cuts], grows, constant_values=fill)
 
 
-def _depth_to_space(site: Site) -> Built:
+def _depth_to_space(site: TorchSite) -> Built:
     block = int(site.attrs["blocksize"])
     batch, depth, height, width = site.shape(0)
     made, inner = site.output().shape, depth // block**2
@@ -99,7 +99,7 @@ def _depth_to_space(site: Site) -> Built:
     return lambda x: x.reshape(parts).transpose(order).reshape(made)
 
 
-def _space_to_depth(site: Site) -> Built:
+def _space_to_depth(site: TorchSite) -> Built:
     block = int(site.attrs["blocksize"])
     batch, depth, height, width = site.shape(0)
     parts, made = (batch, depth, height // block, block, width // block, block), site.output().shape

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.site import TorchSite
 from tuning.routes.compiler.xla.elementwise import Builder, Built
 
 
-def _epsilon(site: Site) -> float:
+def _epsilon(site: TorchSite) -> float:
     return float(site.attrs.get("epsilon", 1e-5))
 
 
@@ -28,7 +28,7 @@ def _per_channel(w: jax.Array, rank: int) -> jax.Array:
     return w.reshape(1, -1, *(1 for _ in range(rank - 2)))
 
 
-def _batch(site: Site) -> Built:
+def _batch(site: TorchSite) -> Built:
     epsilon, rank = _epsilon(site), site.rank()
     momentum = float(site.attrs.get("momentum", 0.9))
     axes = tuple(axis for axis in range(rank) if axis != 1)
@@ -56,7 +56,7 @@ def _batch(site: Site) -> Built:
     return run
 
 
-def _layer(site: Site) -> Built:
+def _layer(site: TorchSite) -> Built:
     axes, epsilon = tuple(range(site.axis(default=-1), site.rank())), _epsilon(site)
     outputs = len(site.node.outputs)
 
@@ -71,7 +71,7 @@ def _layer(site: Site) -> Built:
     return run
 
 
-def _rms(site: Site) -> Built:
+def _rms(site: TorchSite) -> Built:
     axes, epsilon = tuple(range(site.axis(default=-1), site.rank())), _epsilon(site)
 
     def run(x, w):
@@ -88,19 +88,19 @@ def _in_groups(x: jax.Array, groups: int, epsilon: float) -> jax.Array:
     return ((parts - mean) * lax.rsqrt(var + epsilon)).reshape(x.shape).astype(x.dtype)
 
 
-def _group(site: Site) -> Built:
+def _group(site: TorchSite) -> Built:
     groups, epsilon = int(site.attrs["num_groups"]), _epsilon(site)
     return lambda x, w, b: _in_groups(x, groups, epsilon) * _per_channel(w, x.ndim) + _per_channel(b, x.ndim)
 
 
-def _instance(site: Site) -> Built:
+def _instance(site: TorchSite) -> Built:
     channels, epsilon = site.shape(0)[1], _epsilon(site)
     return lambda x, w, b: (
         _in_groups(x, channels, epsilon) * _per_channel(w, x.ndim) + _per_channel(b, x.ndim)
     )
 
 
-def _local_response(site: Site) -> Built:
+def _local_response(site: TorchSite) -> Built:
     size = int(site.attrs["size"])
     alpha, beta = float(site.attrs.get("alpha", 1e-4)), float(site.attrs.get("beta", 0.75))
     bias = float(site.attrs.get("bias", 1.0))
@@ -114,7 +114,7 @@ def _local_response(site: Site) -> Built:
     return run
 
 
-def _mean_variance(site: Site) -> Built:
+def _mean_variance(site: TorchSite) -> Built:
     axes = tuple(int(axis) for axis in site.attrs.get("axes", (0, 2, 3)))
 
     def run(x):
@@ -124,7 +124,7 @@ def _mean_variance(site: Site) -> Built:
     return run
 
 
-def _lp(site: Site) -> Built:
+def _lp(site: TorchSite) -> Built:
     axis, power = site.axis(default=-1), int(site.attrs.get("p", 2))
 
     def run(x):

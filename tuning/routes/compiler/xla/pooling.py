@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.site import TorchSite
 from tuning.routes.compiler.xla.elementwise import Builder, Built
-from tuning.routes.compiler.xla.windows import Window, read_window, slices
+from tuning.routes.compiler.xla.windows import SlidingWindow, read_window, slices
 
 
-def _reduce(x: jax.Array, start: Any, fold: Any, window: Window) -> jax.Array:
+def _reduce(x: jax.Array, start: Any, fold: Any, window: SlidingWindow) -> jax.Array:
     return lax.reduce_window(
         x,
         np.asarray(start, x.dtype),
@@ -27,18 +27,18 @@ def _reduce(x: jax.Array, start: Any, fold: Any, window: Window) -> jax.Array:
     )
 
 
-def _window_of(site: Site) -> Window:
+def _window_of(site: TorchSite) -> SlidingWindow:
     return read_window(site, [int(size) for size in site.attrs["kernel_shape"]])
 
 
-def _max(site: Site) -> Built:
+def _max(site: TorchSite) -> Built:
     window = _window_of(site)
     dtype = jnp.dtype(site.input(0).dtype)
     lowest = jnp.iinfo(dtype).min if jnp.issubdtype(dtype, jnp.integer) else -jnp.inf
     return lambda x: _reduce(x, lowest, lax.max, window)
 
 
-def _max_of_slices(site: Site) -> Built:
+def _max_of_slices(site: TorchSite) -> Built:
     """The largest of one strided slice for each element of the window, all in one fused loop."""
     window, made = _window_of(site), site.output().shape[2:]
     dtype = jnp.dtype(site.input(0).dtype)
@@ -51,7 +51,7 @@ def _max_of_slices(site: Site) -> Built:
     return run
 
 
-def _average(site: Site, *, of_slices: bool = False) -> Built:
+def _average(site: TorchSite, *, of_slices: bool = False) -> Built:
     window, made = _window_of(site), site.output().shape[2:]
     counts = _counts(site, window, site.flag("count_include_pad"))
 
@@ -68,7 +68,7 @@ def _average(site: Site, *, of_slices: bool = False) -> Built:
     return run
 
 
-def _counts(site: Site, window: Window, counts_pads: bool) -> np.ndarray:
+def _counts(site: TorchSite, window: SlidingWindow, counts_pads: bool) -> np.ndarray:
     """How many elements each window averages over; what ``ceil_mode`` adds is never counted."""
     lines = []
     for axis, made in enumerate(site.output().shape[2:]):
@@ -83,7 +83,7 @@ def _counts(site: Site, window: Window, counts_pads: bool) -> np.ndarray:
     return counts
 
 
-def _lp(site: Site) -> Built:
+def _lp(site: TorchSite) -> Built:
     window, power = _window_of(site), int(site.attrs.get("p", 2))
 
     def run(x):
@@ -94,16 +94,16 @@ def _lp(site: Site) -> Built:
     return run
 
 
-def _over_map(site: Site) -> tuple[int, ...]:
+def _over_map(site: TorchSite) -> tuple[int, ...]:
     return tuple(range(2, site.rank()))
 
 
-def _global_average(site: Site) -> Built:
+def _global_average(site: TorchSite) -> Built:
     axes = _over_map(site)
     return lambda x: jnp.mean(x, axes, keepdims=True)
 
 
-def _global_max(site: Site) -> Built:
+def _global_max(site: TorchSite) -> Built:
     axes = _over_map(site)
     return lambda x: jnp.max(x, axes, keepdims=True)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from opatlas.load.torch.ops.site import Site, Unsupported
+from opatlas.load.torch.ops.site import TorchSite, Unsupported
 from tuning.routes.compiler.xla.elementwise import Builder, Built
 
 
-def _along(site: Site, parameter: jax.Array) -> jax.Array:
+def _along(site: TorchSite, parameter: jax.Array) -> jax.Array:
     """A scale or zero point with one number for each place along the axis, ready to broadcast."""
     if parameter.ndim == 0 or parameter.size == 1:
         return parameter.reshape(())
@@ -19,7 +19,7 @@ def _along(site: Site, parameter: jax.Array) -> jax.Array:
     return parameter.reshape([-1 if index == axis else 1 for index in range(site.rank())])
 
 
-def _dequantise(site: Site) -> Built:
+def _dequantise(site: TorchSite) -> Built:
     dtype = site.output().dtype
 
     def run(x, scale, zero=None):
@@ -31,7 +31,7 @@ def _dequantise(site: Site) -> Built:
     return run
 
 
-def _quantise(site: Site) -> Built:
+def _quantise(site: TorchSite) -> Built:
     dtype = jnp.dtype(site.output().dtype)
     if not jnp.issubdtype(dtype, jnp.integer):
         raise Unsupported(f"QuantizeLinear to {dtype.name}")
@@ -46,7 +46,7 @@ def _quantise(site: Site) -> Built:
     return run
 
 
-def _dynamic(site: Site) -> Built:
+def _dynamic(site: TorchSite) -> Built:
     def run(x):
         low, high = jnp.minimum(x.min(), 0), jnp.maximum(x.max(), 0)
         scale = (high - low) / 255

@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.site import TorchSite
 from tuning.routes.compiler.xla.elementwise import Builder, Built
 
 Reduce = Callable[[jax.Array, tuple[int, ...], bool], jax.Array]
 
 
 def _over(function: Reduce) -> Builder:
-    def build(site: Site) -> Built:
+    def build(site: TorchSite) -> Built:
         keep, axes = site.flag("keepdims", 1), site.axes()
         if not axes and site.flag("noop_with_empty_axes"):
             # No axis, nothing to fold: what is left is the function of one element at a time.
@@ -46,7 +46,7 @@ def _l2(x: jax.Array, axes: tuple[int, ...], keep: bool) -> jax.Array:
 
 
 def _arg(function: Callable[..., jax.Array]) -> Builder:
-    def build(site: Site) -> Built:
+    def build(site: TorchSite) -> Built:
         axis, keep = site.axis(), site.flag("keepdims", 1)
         if not site.flag("select_last_index"):
             return lambda x: function(x, axis, keepdims=keep).astype(jnp.int64)
@@ -56,7 +56,7 @@ def _arg(function: Callable[..., jax.Array]) -> Builder:
     return build
 
 
-def _cumulative_sum(site: Site) -> Built:
+def _cumulative_sum(site: TorchSite) -> Built:
     axis = site.numbers(1, "axis")[0] % site.rank()
     exclusive, reverse = site.flag("exclusive"), site.flag("reverse")
 
@@ -75,7 +75,7 @@ def _cumulative_sum(site: Site) -> Built:
     return run
 
 
-def _top(site: Site) -> Built:
+def _top(site: TorchSite) -> Built:
     count, axis = site.numbers(1, "K")[0], site.axis(default=-1)
     largest = site.flag("largest", 1)
 

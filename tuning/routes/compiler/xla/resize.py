@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.site import TorchSite
 from opatlas.load.torch.ops.taps import passes_of
 from tuning.routes.compiler.xla.elementwise import Builder, Built
 
 
-def _resize(site: Site) -> Built:
+def _resize(site: TorchSite) -> Built:
     passes = passes_of(site)
 
     def run(x, *_):

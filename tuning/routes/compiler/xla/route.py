@@ -12,7 +12,7 @@ from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
-from tuning.routes.base import Answer, Artifact, Budget, Candidate, Method, No, RouteError, Yes
+from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, Method, No, RouteError, Yes
 from tuning.routes.compiler.xla.table import VARIANTS, missing, variants
 
 NAME = "xla"
@@ -72,7 +72,7 @@ class XlaRoute:
 
     def build(
         self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
-    ) -> Artifact:
+    ) -> BuiltArtifact:
         answer = self.supports(operator, setting)
         if isinstance(answer, No):
             raise RouteError(answer.reason)
@@ -98,7 +98,7 @@ def _build(
     options: Mapping[str, str],
     workdir: Path,
     versions: Mapping[str, str],
-) -> Artifact:
+) -> BuiltArtifact:
     import jax
     import jax.export
 
@@ -135,4 +135,4 @@ def _build(
         "versions": dict(versions),
     }
     hlo = "\n".join(module.to_string() for module in executable.hlo_modules())
-    return Artifact(manifest, workdir, hlo[:LONGEST_TEXT], program[:LONGEST_TEXT], facts)
+    return BuiltArtifact(manifest, workdir, hlo[:LONGEST_TEXT], program[:LONGEST_TEXT], facts)

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from opatlas.load.torch.ops.site import Site
+from opatlas.load.torch.ops.site import TorchSite
 
 
 @dataclass(frozen=True)
-class Window:
+class SlidingWindow:
     """A window over the spatial dimensions; ``extra``: how far beyond the padding the last one reaches."""
 
     kernel: tuple[int, ...]
@@ -36,11 +36,11 @@ class Window:
         ]
 
 
-def numbers(site: Site, name: str, spatial: int) -> tuple[int, ...]:
+def numbers(site: TorchSite, name: str, spatial: int) -> tuple[int, ...]:
     return tuple(int(number) for number in site.attrs.get(name, (1,) * spatial))
 
 
-def read_window(site: Site, kernel: Sequence[int]) -> Window:
+def read_window(site: TorchSite, kernel: Sequence[int]) -> SlidingWindow:
     """The node's window, ``auto_pad`` worked out."""
     spatial = len(kernel)
     strides, dilations = numbers(site, "strides", spatial), numbers(site, "dilations", spatial)
@@ -50,11 +50,11 @@ def read_window(site: Site, kernel: Sequence[int]) -> Window:
         made, size = site.output().shape[2 + axis], site.shape(0)[2 + axis]
         reach = (made - 1) * strides[axis] + (kernel[axis] - 1) * dilations[axis] + 1
         extra.append(max(0, reach - size - begins[axis] - ends[axis]))
-    return Window(tuple(kernel), strides, dilations, begins, ends, tuple(extra))
+    return SlidingWindow(tuple(kernel), strides, dilations, begins, ends, tuple(extra))
 
 
 def slices(
-    x: jax.Array, window: Window, made: Sequence[int], pads: Sequence[tuple[int, int]], fill: float = 0
+    x: jax.Array, window: SlidingWindow, made: Sequence[int], pads: Sequence[tuple[int, int]], fill: float = 0
 ) -> Iterator[tuple[tuple[int, ...], jax.Array]]:
     """For each element of the window its place and the strided slice of the padded ``x`` that it meets."""
     if any(map(any, pads)):
@@ -69,7 +69,7 @@ def slices(
 
 
 def _pads(
-    site: Site, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    site: TorchSite, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     spatial = len(kernel)
     mode = str(site.attrs.get("auto_pad", "NOTSET"))
