@@ -84,7 +84,8 @@ def read_statics(step: NodeStep, work: Workbench) -> None:
             step.set_input(position, "")  # an empty tensor stands for an input left out
             continue
         name = work.make_static(value.data or (), value.dtype, value.shape)
-        work.origin.setdefault(name, origin)
+        if origin in work.source.values:  # else it is an attribute that lifting made an input
+            work.origin.setdefault(name, origin)
         step.set_input(position, name)
 
 

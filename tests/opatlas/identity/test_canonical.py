@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from opatlas.errors import InvalidOperator
 from opatlas.identity import Operator, canonicalise, parse_operator, to_onnx
+from opatlas.identity.operator import OPSET
 from tests.opatlas.identity.examples import IMAGE, MATRIX, TOKENS, graph, known, node, step, tensor, weight
 
 LIGHT = sorted((Path(onnx.__file__).parent / "backend/test/data/light").glob("light_*.onnx"))
@@ -90,6 +91,81 @@ def test_parts_of_a_split_that_nobody_reads_still_count() -> None:
     assert first.key != both.key
 
 
+def test_an_output_that_is_read_keeps_those_before_it() -> None:
+    deviation = graph(
+        step("LayerNormalization", [0, 1], [2, 3, 4]), inputs=[TOKENS, weight(12)], outputs=[2, 4]
+    )
+    operator = parse_operator(deviation)
+    assert len(operator.nodes[0].outputs) == 3
+    assert [value.shape for value in operator.output_values] == [(2, 5, 12), (2, 5, 1)]
+
+
+NOTHING = "The graph computes nothing; it needs at least one node and one output."
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence", "where"),
+    [
+        (graph(inputs=[MATRIX], outputs=[0]), NOTHING, "nodes"),
+        (graph(step("Relu", [0], [1]), inputs=[MATRIX], outputs=[]), NOTHING, "nodes"),
+        (
+            graph(step("Relu", [0], [0]), inputs=[MATRIX], outputs=[0]),
+            "Two values are called 'inputs[0]'; names must be unique.",
+            "",
+        ),
+        (
+            graph(step("Relu", [0], [1]), step("Tanh", [0], [1]), inputs=[MATRIX], outputs=[1]),
+            "Two values are called 'value 1'; names must be unique.",
+            "",
+        ),
+        (
+            graph(step("Relu", [2], [1]), inputs=[MATRIX], outputs=[1]),
+            "Relu reads 'value 2', which nothing produces.",
+            "",
+        ),
+        (
+            graph(step("Relu", [2], [1]), step("Tanh", [1], [2]), inputs=[MATRIX], outputs=[1]),
+            "The graph has a cycle; every value must be made before it is read.",
+            "",
+        ),
+        (
+            graph(step("Relu", [0], [1]), inputs=[MATRIX], outputs=[5]),
+            "Output 'value 5' is no node's result; every output must be computed.",
+            "outputs",
+        ),
+        (
+            graph(step("Relu", [0], [1]), step("Softmax", [1], [2], axis=9), inputs=[MATRIX], outputs=[2]),
+            "Softmax: axis 9 is outside the 2 dimensions of its input.",
+            "nodes[1]",
+        ),
+    ],
+)
+def test_what_is_no_graph_is_told_in_one_sentence(document: Any, sentence: str, where: str) -> None:
+    with pytest.raises(InvalidOperator) as caught:
+        parse_operator(document)
+    assert (str(caught.value), caught.value.where) == (sentence, where)
+
+
+def test_an_empty_input_is_told_by_its_name_and_one_that_only_shapes_may_be_empty() -> None:
+    nothing = {"data": [], "dtype": "float32", "shape": [0, 7]}
+    with pytest.raises(InvalidOperator) as caught:
+        parse_operator(node("Concat", MATRIX, nothing, axis=0))
+    assert str(caught.value) == "'inputs[1]' is an empty tensor [0, 7]; there is nothing to compute."
+    scalar = node("Reshape", tensor(1, 1), {"data": [], "dtype": "int64", "shape": [0]})
+    assert parse_operator(scalar).output_values[0].shape == ()
+
+
+def test_so_many_nodes_make_one_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    from opatlas.identity import canonical
+
+    monkeypatch.setattr(canonical, "MAX_NODES", 2)
+    chain = [step(op, [number], [number + 1]) for number, op in enumerate(("Relu", "Tanh", "Abs"))]
+    parse_operator(graph(*chain[:2], inputs=[MATRIX], outputs=[2]))
+    with pytest.raises(InvalidOperator) as caught:
+        parse_operator(graph(*chain, inputs=[MATRIX], outputs=[3]))
+    assert str(caught.value) == (f"The graph has 3 nodes at ONNX opset {OPSET}; at most 2 make one operator.")
+
+
 def test_nodes_that_no_output_needs_are_dropped() -> None:
     idle = graph(step("Relu", [0], [2]), step("Tanh", [1], [3]), inputs=[MATRIX, MATRIX], outputs=[2])
     assert parse_operator(idle) == parse_operator(node("Relu", MATRIX))
@@ -157,6 +233,31 @@ def test_names_tell_which_of_the_caller_s_values_is_which() -> None:
     assert by_name["w"].role == "const"
     assert by_name["w"].shape == (7, 4)
     assert canonical.outputs == ("y",)
+
+
+def reduced(opset: int, **attrs: Any) -> onnx.ModelProto:
+    """The sum of x over its last axis: by an initializer called ``axes``, or by the attribute."""
+    made = helper.make_graph(
+        [helper.make_node("ReduceSum", ["x"] if attrs else ["x", "axes"], ["y"], **attrs)],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_empty_tensor_value_info("y")],
+        [] if attrs else [numpy_helper.from_array(np.array([1]), "axes")],
+    )
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def test_an_input_that_shapes_is_named_only_where_the_caller_had_it() -> None:
+    by_value, by_attribute = canonicalise(reduced(23)), canonicalise(reduced(11, axes=[1]))
+    assert by_value.operator == by_attribute.operator
+    assert (by_value.inputs, by_attribute.inputs) == (("x", "axes"), ("x", None))
+
+
+def test_operators_of_others_are_not_taken_for_onnxs() -> None:
+    foreign = model()
+    foreign.graph.node[2].domain = "a.b"
+    with pytest.raises(InvalidOperator, match=r"domain 'a\.b' is not known"):
+        canonicalise(foreign)
 
 
 def test_marked_inputs_become_constants() -> None:
