@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install
 export PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast lint types imports migrations-check demo bench dist screenshots clean
+.PHONY: help run test test-fast mutants lint types imports migrations-check demo bench dist screenshots clean
 
 help:  ## What there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -44,6 +44,9 @@ test: $(VENV)/dev.stamp  ## Every test: the parallel part first, then what needs
 
 test-fast: $(VENV)/dev.stamp  ## Only quick tests without services or a browser
 	@$(BIN)/python -m pytest -n 2 -m "not slow and not services and not browser and not timing" -q
+
+mutants: $(VENV)/dev.stamp  ## Would the tests notice? MUTANTS_S=600: the core changed here and there, ONLY=part of a path
+	@$(BIN)/python -m tests.mutants $(ONLY)
 
 lint: $(VENV)/dev.stamp  ## ruff, mypy and the import rules
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

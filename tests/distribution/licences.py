@@ -66,7 +66,7 @@ def stated(distribution: metadata.Distribution) -> tuple[str, bool]:
     if expression := fields.get("License-Expression"):
         return expression, True
     classifiers = [line for line in fields.get_all("Classifier") or [] if line.startswith("License ::")]
-    statement = " ".join([(fields.get("License") or "")[:200], *classifiers])
+    statement = " ".join([(fields.get("License") or "")[:1000], *classifiers])
     if families(statement):
         return statement, False
     texts = [file for file in distribution.files or [] if re.search("licen[sc]e|copying", file.name, re.I)]
