@@ -81,3 +81,25 @@ def test_pairs_below_the_margin_or_slower_than_the_default_change_nothing():
     assert not beats_in_pairs(Ratios(1.015, 1.01, 1.02))
     entries = {"eager": DEFAULT, "tvm": ratios(0.9)}
     assert rank(entries, "eager", paired={"tvm": Ratios(1.5, 1.4, 1.6)})[0] == "eager"
+
+
+def test_of_two_slower_ones_the_less_slow_beats():
+    assert beats(ratios(0.9), ratios(0.5))
+    assert not beats(ratios(0.5), ratios(0.9))
+
+
+def test_what_is_no_more_than_the_noise_or_the_margin_is_none():
+    same = Ratios(1.2, 1.2, 1.2)
+    assert not beats(same, same, margin=0.0)
+    assert not beats_in_pairs(Ratios(1.5, 1.0, 2.0))
+    assert beats_in_pairs(Ratios(1.5, 1.001, 2.0))
+    assert not beats_in_pairs(Ratios(1.25, 1.2, 1.3), margin=0.25)
+    assert beats_in_pairs(Ratios(1.25, 1.2, 1.3), margin=0.125)
+
+
+def test_a_ranking_goes_by_the_margin_that_is_given():
+    entries = {"held": ratios(1.0), "quick": ratios(1.3)}
+    pairs = {"quick": ratios(1.3)}
+    for paired in (None, pairs):
+        assert rank(entries, "held", paired=paired) == ["quick", "held"]
+        assert rank(entries, "held", margin=0.5, paired=paired) == ["held", "quick"]

@@ -20,7 +20,7 @@ from catalog.best.withdrawing import set_aside as set_these_aside
 from catalog.best.withdrawing import withdraw as withdraw_these
 from catalog.lookup.lookups import AskedOperator, LookupRequest, Result, lookup
 from catalog.lookup.misses import Wanted, Where, record_misses
-from catalog.models import SHARED, Best, Implementation, Miss, MissState, Organisation
+from catalog.models import SHARED, Best, BestChange, Implementation, Miss, MissState, Organisation
 from catalog.people.keys import create_api_key
 from catalog.registry import register_operator, register_setting, register_target
 from opatlas.identity import Operator
@@ -68,7 +68,9 @@ class World:
         if seen.served:
             self.put(name, seen.served)
         if seen.state:
-            Miss.objects.create(**self.place, **self.scope(name), state=seen.state, count=seen.count)
+            Miss.objects.create(
+                **self.place, **self.scope(name), state=seen.state, count=seen.count, reason="earlier"
+            )
 
     def see(self, name: str) -> Seen:
         here = {**self.place, "scope": self.scope(name)["scope"]}
@@ -109,7 +111,10 @@ def miss(world: World, name: str) -> str:
 
 
 def publish(world: World, name: str) -> None:
+    before = Miss.objects.get(scope=world.scope(name)["scope"]).state
     world.put(name, "onednn", 1.5)
+    told = Miss.objects.get(scope=world.scope(name)["scope"])
+    assert told.reason == ("earlier" if before == MissState.EXPLORED else "")
 
 
 def publish_what_was_revoked_elsewhere(world: World, name: str) -> None:
@@ -129,6 +134,8 @@ def publish_what_was_revoked_here(world: World, name: str) -> None:
 def settle(world: World, name: str) -> None:
     row = Exploration(**world.place, **world.scope(name), asked_at=timezone.now())
     settle_miss(row, MissState.FAILED, "gave up")
+    told = Miss.objects.get(scope=row.scope)
+    assert told.reason == ("" if told.state == MissState.EXPLORED else "gave up")
 
 
 def withdraw(world: World, name: str) -> None:
@@ -178,6 +185,14 @@ def test_a_step_in_one_scope_changes_that_one_alone(
         each: after if each == name else elsewhere for each in SCOPES
     }
     assert answer in (None, after.state)
+
+
+@pytest.mark.parametrize("name", SCOPES)
+def test_what_is_recorded_and_published_in_a_scope_is_its_owners(world: World, name: str) -> None:
+    world.record(name)
+    published = world.put(name)
+    rows = [Miss.objects.get(), Best.objects.get(), BestChange.objects.get(), published.implementation]
+    assert [(row.scope, row.owner) for row in rows] == [tuple(world.scope(name).values())] * 4
 
 
 # ---- lookups: what each organisation is answered ------------------------------------------------------

@@ -1,7 +1,12 @@
+import hashlib
+from dataclasses import asdict, replace
+
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from django.utils import timezone
 
 from catalog import models
-from catalog.best.publishing import Paired
+from catalog.best.publishing import Evidence, Paired, publish
 from catalog.choosing import Ratios
 from catalog.errors import StoreError
 from catalog.models import Best, BestChange, Implementation, Measurement
@@ -143,12 +148,78 @@ def test_a_failure_in_the_middle_rolls_all_of_it_back(put, monkeypatch):
     assert {name for name in after if after[name] != before[name]} <= {"Artifact"}
 
 
-@pytest.mark.parametrize(
-    "change", [{"ratio_low": 0.0}, {"median_us": float("inf")}, {"max_error": float("nan")}]
-)
-def test_evidence_that_is_no_number_cannot_be_made(change):
-    from catalog.best.publishing import Evidence
+def test_everything_that_was_found_is_kept(place_of, organisation):
+    result = making.new_result(
+        place_of(64), "tvm", 2.0, method="compiler", label="tiles", candidate={"tile": 8},
+        schedule="# schedule", source="// source", build_s=3.5, purpose="recheck",
+        scope=f"org:{organisation.pk}", owner=organisation,
+        default_route="eager", default_versions={"torch": "2.13.0"}, versions={"apache-tvm": "0.27"},
+        signing_key=Ed25519PrivateKey.generate(),
+    )  # fmt: skip
+    evidence = replace(result.evidence, prepare_us=7.0, prepare_bytes=4096, samples_us=(49.0, 51.0))
+    made = publish(replace(result, evidence=evidence))
+    row = Implementation.objects.get()
+    assert row == made.implementation
+    assert (row.operator, row.target, row.setting) == tuple(place_of(64).values())
+    assert (row.route, row.method, row.label, row.candidate) == ("tvm", "compiler", "tiles", {"tile": 8})
+    assert (row.schedule, row.source, row.build_s) == ("# schedule", "// source", 3.5)
+    assert (row.scope, row.owner) == (f"org:{organisation.pk}", organisation)
+    assert row.candidate_sha256 == hashlib.sha256(b'{"tile":8}').hexdigest()
+    assert row.environment.versions == {"apache-tvm": "0.27"}
+    assert (row.artifact.kind, row.failed_at, row.failed_reason) == ("recipe", None, "")
+    assert row.artifact.signature
+    measured = Measurement.objects.get()
+    assert measured == made.measurement and measured.implementation == row
+    kept = {name: getattr(measured, name) for name in Evidence.__dataclass_fields__}
+    assert kept == {**asdict(evidence), "samples_us": [49.0, 51.0]}
+    assert (measured.purpose, measured.default_route) == ("recheck", "eager")
+    assert measured.default_environment.versions == {"torch": "2.13.0"}
 
+
+def test_a_default_that_was_not_noted_is_none(put):
+    measured = put(64, "tvm", 2.0, default_versions={"torch": "2.13.0"}).measurement
+    assert (measured.default_route, measured.default_environment) == ("", None)
+
+
+def test_the_same_candidate_again_is_the_same_row_with_what_is_new(put):
+    first = put(64, "tvm", 1.5, label="old", source="old", candidate={"tile": 8}).implementation
+    Implementation.objects.update(failed_at=timezone.now(), failed_reason="it crashed")
+    again = put(64, "tvm", 1.5, label="new", source="new", candidate={"tile": 8}).implementation
+    assert (again.pk, again.label, again.source) == (first.pk, "new", "new")
+    again.refresh_from_db()
+    assert (again.failed_at, again.failed_reason) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        *((name, bad) for name in ("median_us", "default_us", "ratio_to_default", "ratio_low", "ratio_high")
+          for bad in (0.0, -1.0, float("inf"), float("nan"))),
+        *((name, bad) for name in ("spread_us", "max_error", "tolerance", "prepare_us")
+          for bad in (float("inf"), float("nan"))),
+        ("samples_us", (1.0, float("nan"))),
+    ],
+)  # fmt: skip
+def test_evidence_holds_numbers_alone(name, bad):
     sound = {"median_us": 1.0, "spread_us": 0.1, "default_us": 2.0, "ratio_to_default": 2.0, "ratio_low": 1.9}
+    sound["ratio_high"] = 2.1
+    Evidence(**sound, max_error=None)
     with pytest.raises(ValueError, match="finite"):
-        Evidence(**{**sound, "ratio_high": 2.1, **change})
+        Evidence(**{**sound, name: bad})
+
+
+def test_who_ran_in_turns_with_the_routes_own_holder_is_judged_by_that(put):
+    held = put(64, "tvm", 1.5, spread=0.1, candidate={"n": 1})
+    won = Paired(held.implementation.pk, Ratios(1.1, 1.05, 1.15))
+    better = put(64, "tvm", 1.55, spread=0.1, candidate={"n": 2}, paired=won)
+    assert (better.is_route_best, better.is_winner) == (True, True)
+    # About somebody else it says nothing: then two ratios are compared, and these do not differ.
+    assert not put(64, "tvm", 1.6, spread=0.1, candidate={"n": 3}, paired=won).is_route_best
+
+
+def test_a_lost_contest_says_so(put):
+    put(64, "onednn", 1.6)
+    lost = put(64, "eager", 1.0)
+    assert (lost.is_route_best, lost.is_winner) == (True, False)
+    kept = put(64, "onednn", 9.0, candidate={"n": 2}, may_lead=False)
+    assert (kept.is_route_best, kept.is_winner) == (False, False)

@@ -1,4 +1,6 @@
 import threading
+import time
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -6,9 +8,11 @@ from django.utils import timezone
 
 from catalog import models
 from catalog.best.served import Accepts
+from catalog.charging import Free, Terms
+from catalog.lookup.lookups import PAYMENT_REQUIRED, AskedOperator, LookupRequest, lookup
 from catalog.models import Miss
 from catalog.people.keys import create_api_key
-from catalog.registry import register_setting
+from catalog.registry import register_setting, register_target
 from tests.catalog import making
 
 
@@ -76,6 +80,60 @@ def test_what_holds_for_one_setting_or_target_says_nothing_of_another(ask, put):
     assert only(ask(64, setting=single)).status == "miss"
 
 
+def test_the_answer_says_for_what_it_holds(ask, put, target, setting):
+    put(2, "eager", 1.0)
+    answer = ask(2, 3, with_graph=False)
+    assert (answer.target, answer.setting) == (target, setting)
+    assert [(result.key, result.status) for result in answer.results] == [
+        (making.relu(2).key, "hit"),
+        (making.relu(3).key, "need_graph"),
+    ]
+
+
+@pytest.mark.parametrize("with_graph_first", [True, False])
+def test_named_twice_one_graph_is_enough(target, setting, with_graph_first):
+    operator = making.relu(64)
+    asked = [AskedOperator(operator.key, graph=operator), AskedOperator(operator.key)]
+    request = LookupRequest(target, setting, asked if with_graph_first else asked[::-1])
+    assert [result.status for result in lookup(request).results] == ["miss", "miss"]
+
+
+class TestPrices:
+    @pytest.fixture
+    def prices(self, monkeypatch):
+        """``prices(True)``: every hit costs something, and is withheld."""
+
+        def set_prices(withheld):
+            class Dear(Free):
+                def concerns(self, organisation_id, hits):
+                    return True
+
+                def settle(self, organisation_id, hits, record):
+                    return {hit.key: terms for hit, calls in hits if hit.route == "tvm"}
+
+            terms = Terms(withheld, 7, "EUR", 1, "/pay", "It costs.")
+            monkeypatch.setattr("catalog.lookup.serving.charging", Dear)
+            return terms
+
+        return set_prices
+
+    def test_a_charged_hit_says_what_it_cost(self, ask, put, prices):
+        put(64, "tvm", 2.0)
+        put(65, "eager", 1.0)
+        terms = prices(False)
+        charged, free = ask(64, 65).results
+        assert (charged.status, charged.best.route, charged.state, charged.terms) == ("hit", "tvm", "", terms)
+        assert (free.status, free.terms) == ("hit", None)
+
+    def test_a_withheld_best_is_a_miss_with_its_price(self, ask, put, prices):
+        put(64, "tvm", 2.0)
+        terms = prices(True)
+        result = only(ask(64))
+        assert (result.key, result.status, result.state) == (making.relu(64).key, "miss", PAYMENT_REQUIRED)
+        assert (result.best.route, result.reason, result.terms) == ("tvm", "It costs.", terms)
+        assert not Miss.objects.exists()
+
+
 class TestAccepts:
     def test_the_fastest_that_can_be_loaded(self, ask, put):
         put(64, "eager", 1.0)
@@ -93,6 +151,21 @@ class TestAccepts:
         assert (result.status, result.state) == ("miss", "explored")
         assert "accepts" in result.reason
         assert not Miss.objects.exists()
+
+    def test_what_cannot_be_loaded_elsewhere_is_no_reason_to_stay_unexplored(self, ask, put, place_of):
+        from opatlas.identity import Setting
+
+        recipes = Accepts(kinds=frozenset({"recipe"}))
+        put(63, "eager", 1.0)  # so that numbers of bests and operators differ
+        put(63, "tvm", 2.0, kind="c-abi", needs={})
+        put(64, "tvm", 2.0, kind="c-abi", needs={})
+        assert only(ask(64, accepts=recipes)).state == "explored"
+        single = register_setting(Setting(threads=1))
+        assert only(ask(64, accepts=recipes, setting=single)).state == "waiting"
+        other = register_target(replace(making.TARGET, arch="zen4"))
+        assert only(ask(64, accepts=recipes, target=other)).state == "waiting"
+        place_of(65)
+        assert only(ask(65, accepts=recipes)).state == "waiting"
 
     def test_an_empty_version_map_still_loads_what_needs_nothing(self, ask, put):
         put(64, "tvm", 2.0, kind="c-abi", needs={})
@@ -186,6 +259,30 @@ class TestWaiting:
             later.join()
         assert result.status == "hit"
         assert Miss.objects.get().waited_until > timezone.now()
+
+    def test_what_was_found_before_and_what_comes_one_by_one_is_all_answered(self, ask, put, monkeypatch):
+        put(1, "eager", 1.0)
+        coming = iter((2, 3))
+        monkeypatch.setattr("time.sleep", lambda seconds: put(next(coming), "eager", 1.0))
+        assert ask(1, 2, 3, wait_s=20.0).hits == 3
+        assert Miss.objects.filter(state="explored").count() == 2
+
+    def test_who_waits_is_written_down_and_who_does_not_is_not(self, ask, monkeypatch):
+        monkeypatch.setattr("catalog.lookup.lookups._waiters", threading.Semaphore(0))
+        ask(64, related=(65,), wait_s=0.5)
+        ask(66)
+        waited = dict(Miss.objects.values_list("operator__summary", "waited_until"))
+        assert [until is None for until in waited.values()] == [False, True, True]
+
+    def test_the_last_moment_is_slept_through_to_its_end(self, ask, monkeypatch):
+        slept = []
+        monkeypatch.setattr("catalog.lookup.lookups.conf.WAIT_POLL_S", 0.04)
+        sleep = time.sleep
+        monkeypatch.setattr("time.sleep", lambda seconds: (slept.append(seconds), sleep(seconds)))
+        started = time.monotonic()
+        ask(64, wait_s=0.1)
+        assert time.monotonic() - started >= 0.1
+        assert all(0 < seconds <= 0.04 for seconds in slept)
 
     def test_it_is_bounded(self, ask):
         started = timezone.now()

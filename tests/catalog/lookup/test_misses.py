@@ -1,9 +1,14 @@
+from dataclasses import replace
+
 import pytest
 
 from catalog import models
-from catalog.models import Miss
+from catalog.models import LookupTally, Miss
 from catalog.people.keys import create_api_key
+from catalog.registry import register_setting, register_target
 from catalog.signals import misses_recorded
+from catalog.usage.draining import drain_journal
+from opatlas.identity import Setting
 from tests.catalog import making
 
 
@@ -50,6 +55,31 @@ class TestQuota:
         other = create_api_key(organisation, "other", ["lookup"])[0]
         assert states(ask(4, api_key=other)) == ["waiting"]
 
+    def test_what_others_have_queued_takes_no_room(self, ask, small_key, organisation):
+        ask(1, 2, 3, api_key=small_key)
+        other = create_api_key(organisation, "other", ["lookup"], max_queued_misses=1)[0]
+        assert states(ask(4, 5, api_key=other)) == ["waiting", "refused"]
+
+    def test_what_is_queued_is_known_by_its_operator(self, ask, small_key, place_of):
+        place_of(99)  # so that numbers of operators and misses differ
+        ask(1, 2, 3, api_key=small_key)
+        assert states(ask(1, 2, 3, api_key=small_key)) == ["waiting"] * 3
+
+    def test_a_refusal_says_the_quota_and_counts_as_a_miss_where_the_operator_is_known(
+        self, ask, small_key, place_of
+    ):
+        place_of(4)
+        ask(1, 2, 3, api_key=small_key)
+        known, new = ask(4, 5, api_key=small_key).results
+        assert (
+            known.reason
+            == new.reason
+            == ("This key has 3 misses in the queue, which is its quota: ask again when some were explored.")
+        )
+        drain_journal()
+        assert LookupTally.objects.get(operator__key=making.relu(4).key).misses == 1
+        assert not models.Operator.objects.filter(key=making.relu(5).key).exists()
+
     def test_a_quota_of_none_refuses_all(self, ask, organisation):
         key = create_api_key(organisation, "none", ["lookup"], max_queued_misses=0)[0]
         assert states(ask(1, api_key=key)) == ["refused"]
@@ -63,6 +93,31 @@ class TestStates:
         result = ask(64).results[0]
         assert (result.state, result.reason) == (state, "because")
         assert Miss.objects.get().count == 2
+
+    def test_a_new_miss_has_no_reason_and_no_job_unless_it_was_named(self, ask, organisation):
+        assert ask(64).results[0].reason == ""
+        assert Miss.objects.get().job is None
+        ask(65, job="run 7", organisation=None)
+        assert not models.Job.objects.exists()
+
+    @pytest.mark.parametrize("what", ["target", "setting"])
+    def test_what_happened_elsewhere_says_nothing_here(self, ask, put, what):
+        other = {
+            "target": lambda: register_target(replace(making.TARGET, arch="zen4")),
+            "setting": lambda: register_setting(Setting(threads=1)),
+        }[what]()
+        ask(64)
+        ask(64, **{what: other})
+        Miss.objects.filter(**{what: other}).update(state="failed", reason="it crashed")
+        assert ask(64).results[0].state == "waiting"
+        put(64, "eager", 1.0)
+        assert ask(64, **{what: other}).results[0].state == "failed"
+
+    def test_a_state_that_is_mended_has_no_reason_any_more(self, ask, put):
+        ask(64)
+        Miss.objects.update(state="explored", reason="old")
+        assert ask(64).results[0].reason == ""
+        assert (Miss.objects.get().state, Miss.objects.get().reason) == ("waiting", "")
 
     def test_explored_with_its_best_gone_waits_again(self, ask, put):
         ask(64)
@@ -95,9 +150,9 @@ class TestSignal:
         def hear(sender, capabilities, **kwargs):
             heard.append(capabilities)
 
-        misses_recorded.connect(hear)
+        misses_recorded.connect(hear, sender=Miss)
         yield heard
-        misses_recorded.disconnect(hear)
+        misses_recorded.disconnect(hear, sender=Miss)
 
     def test_it_rings_after_commit_for_the_targets_capability(
         self, ask, rung, django_capture_on_commit_callbacks

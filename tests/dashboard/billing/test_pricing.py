@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.billing.pricing import MOST_MICROS, Price, PriceTier, SoFar, list_price, quote, total
+from dashboard.billing.pricing import MOST_MICROS, Price, PriceTier, Quote, SoFar, list_price, quote, total
 
 micros = st.integers(0, 10**9)
 calls = st.floats(0.001, 1e9, allow_nan=False)
@@ -60,6 +60,55 @@ def test_rounding_is_to_the_nearest_and_halves_up(tier, calls, default, served):
        calls=st.floats(0, 1e15), default=st.floats(0, 1e12), served=st.floats(0, 1e12))  # fmt: skip
 def test_no_hit_costs_more_than_the_most_whatever_is_claimed(tier, calls, default, served):
     assert 0 <= list_price(tier, calls, default, served) <= MOST_MICROS
+
+
+TIERS = (PriceTier(1, 10, 2_000_000), PriceTier(3, 4), PriceTier(5, 1))
+SECOND = (1e6, 0.5, 0.0)
+"""Calls, default and served microseconds of a hit that saves half a second: a million in the first tier."""
+
+
+@pytest.mark.parametrize(
+    ("before", "listed"), [(0, 1_000_010), (1, 1_000_010), (2, 4), (3, 4), (4, 1), (400, 1)]
+)
+def test_the_price_of_the_next_hit_is_that_of_its_tier(before, listed):
+    assert quote(Price(TIERS), SoFar(before), *SECOND) == Quote(listed, listed)
+
+
+@pytest.mark.parametrize(
+    ("month", "operator", "before", "charged"),
+    [
+        (None, None, SoFar(0, 99, 99), 10),
+        (100, None, SoFar(0, 90, 99), 10),
+        (100, None, SoFar(0, 91, 99), 9),
+        (100, None, SoFar(0, 100, 0), 0),
+        (100, None, SoFar(0, 130, 0), 0),
+        (0, None, SoFar(), 0),
+        (None, 50, SoFar(0, 99, 40), 10),
+        (None, 50, SoFar(0, 99, 43), 7),
+        (None, 50, SoFar(0, 99, 60), 0),
+        (100, 50, SoFar(0, 93, 45), 5),
+        (100, 50, SoFar(0, 97, 45), 3),
+    ],
+)
+def test_a_cap_leaves_of_a_price_what_is_left_of_it(month, operator, before, charged):
+    price = Price((PriceTier(1, 10),), month, operator)
+    assert quote(price, before, 1.0, 1.0, 1.0) == Quote(10, charged)
+
+
+def test_a_month_is_charged_hit_by_hit():
+    free = (1.0, 5.0, 5.0)
+    assert total(Price(TIERS), []) == 0
+    assert total(Price(TIERS), [(1, *free)] * 6) == 10 + 10 + 4 + 4 + 1 + 1
+    assert total(Price(TIERS), [(1, *SECOND), (2, *free)]) == 1_000_010 + 10
+    assert total(Price(TIERS, 23), [(1, *free)] * 6) == 23
+    capped = Price((PriceTier(1, 10),), None, 15)
+    assert total(capped, [(1, *free), (2, *free), (1, *free), (1, *free), (2, *free)]) == 15 + 15
+
+
+def test_no_price_passes_the_most():
+    assert list_price(PriceTier(1, MOST_MICROS + 1), 1.0, 1.0, 1.0) == MOST_MICROS
+    assert list_price(PriceTier(1, MOST_MICROS - 1, 1), 1e9, 1e3, 0.0) == MOST_MICROS
+    assert list_price(PriceTier(1, 5, 1), 1e6, 1.0, 3.0) == 5
 
 
 @given(tiers=tiered(), month=caps, operator=caps, hits=hits)

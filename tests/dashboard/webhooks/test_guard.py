@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
+import ssl
 import threading
 import time
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -96,6 +99,139 @@ def test_names_of_this_machine_are_refused_before_anything_is_asked(host: str) -
     with pytest.raises(guard.AddressRefused):
         guard.check_literal(host)
     guard.check_literal("hooks.example.com")
+
+
+def test_every_address_of_a_host_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def getaddrinfo(host: str, port: int, *, type: int) -> list[Any]:
+        assert (host, port, type) == ("example.com", 443, socket.SOCK_STREAM)
+        return [(None, None, None, "", (address, port)) for address in ("8.8.8.8", "1.1.1.1", "8.8.8.8")]
+
+    monkeypatch.setattr(guard.socket, "getaddrinfo", getaddrinfo)
+    assert guard.resolve("example.com", 443) == ["8.8.8.8", "1.1.1.1"]
+    assert guard.check_public("https://example.com/").addresses == ("8.8.8.8", "1.1.1.1")
+
+
+def test_a_scoped_address_is_of_this_link_whatever_it_says() -> None:
+    assert guard.is_public("2606:4700:4700::1111")
+    assert not guard.is_public("2606:4700:4700::1111%eth0")
+
+
+@pytest.mark.parametrize(
+    ("resolver", "sentence"),
+    [
+        (lambda host, port: [], "The host example.com has no address."),
+        (lambda host, port: ["10.0.0.1"], "The host example.com is not a public one: nothing is sent to it."),
+        (lambda host, port: {}[host], KeyError),
+    ],
+)
+def test_what_a_resolver_answers_is_told(resolver: Any, sentence: Any) -> None:
+    refused = sentence if sentence is KeyError else guard.AddressRefused
+    with pytest.raises(refused) as caught:
+        guard.check_public("https://example.com/", resolver)
+    if refused is guard.AddressRefused:
+        assert (str(caught.value), caught.value.where) == (sentence, "url")
+
+
+@pytest.mark.parametrize("error", [OSError("no"), UnicodeError("no")])
+def test_a_host_that_nobody_knows_is_told(error: Exception) -> None:
+    def resolver(host: str, port: int) -> list[str]:
+        raise error
+
+    with pytest.raises(guard.AddressRefused) as caught:
+        guard.check_public("https://example.com/", resolver)
+    assert (str(caught.value), caught.value.where) == ("The host example.com is not known.", "url")
+
+
+@pytest.mark.parametrize(
+    ("host", "public"),
+    [
+        ("8.8.8.8", True), ("10.0.0.1", False), ("::1", False), ("2606:4700:4700::1111", True),
+        ("hooks.example.com", True), ("hooks.example.com.", True), ("hooks.example.x1", True),
+        ("hooks.localhost", False), ("A.Local.", False), ("x.internal.", False), ("localhost.", False),
+        ("example.0x7f", False), ("example.127", False), ("db", False),
+    ],
+)  # fmt: skip
+def test_what_a_host_is_by_its_writing_alone(host: str, public: bool) -> None:
+    if public:
+        guard.check_literal(host)
+        return
+    with pytest.raises(guard.AddressRefused) as caught:
+        guard.check_literal(host)
+    assert caught.value.where == "url"
+    assert str(caught.value) == f"The host {host} is not a public one: nothing is sent to it."
+
+
+def test_a_long_host_is_told_in_part() -> None:
+    with pytest.raises(guard.AddressRefused, match=f"The host {'a' * 100} is not"):
+        guard.check_literal("a" * 200)
+
+
+@pytest.mark.parametrize(
+    ("given", "host", "port", "ok"),
+    [
+        ("a.test:80, b.test:81", "b.test", 81, True),
+        (["a.test:80", " b.test:81 "], "b.test", 81, True),
+        ("a.test:80", "a.test", 81, False),
+        ("[::1]:80", "::1", 80, True),
+        ("::1:80", "::1", 80, False),
+        ("", "a.test", 80, False),
+    ],
+)
+def test_who_is_allowed_inside(settings: Any, given: Any, host: str, port: int, ok: bool) -> None:
+    settings.OPATLAS_WEBHOOKS_ALLOW = given
+    assert guard.allowed(host, port) is ok
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("7", 7.0), ("0", 0.0), ("1234567", 1234567.0), ("12345678", None), ("", None), (None, None),
+        ("-1", None), ("7.5", None), ("²", None), ("soon", None),
+    ],
+)  # fmt: skip
+def test_retry_after_is_whole_seconds_or_nothing(text: str | None, seconds: float | None) -> None:
+    assert guard._seconds(text) == seconds
+
+
+def tls_error(reason: str | None) -> ssl.SSLError:
+    error = ssl.SSLError(1, "said")
+    error.reason = reason  # type: ignore[assignment]
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (tls_error("WRONG_VERSION_NUMBER"), "The TLS connection failed: WRONG_VERSION_NUMBER."),
+        (tls_error(None), "The TLS connection failed: said."),
+        (TimeoutError(), "The connection timed out."),
+        (ConnectionRefusedError(), "The connection was refused."),
+        (OSError(113, "No route to host"), "The connection failed: No route to host."),
+        (ValueError("odd header"), "The connection failed: odd header."),
+        (ValueError(), "The connection failed: ValueError."),
+    ],
+)
+def test_why_nothing_came_back_is_one_sentence(error: Exception, sentence: str) -> None:
+    assert guard._sentence(error) == sentence
+
+
+def test_long_reasons_are_cut() -> None:
+    for error in (ValueError("x" * 999), tls_error("X" * 999)):
+        assert len(guard._sentence(error)) == 300
+
+
+@pytest.mark.parametrize(
+    ("error", "read"),
+    [
+        (http.client.IncompleteRead(b"ab" * 1024), b"ab" * 512),
+        (OSError(), b""), (http.client.HTTPException(), b""), (ValueError(), b""),
+    ],
+)  # fmt: skip
+def test_a_body_that_breaks_off_undoes_nothing(error: Exception, read: bytes) -> None:
+    def broken(size: int) -> bytes:
+        raise error
+
+    assert guard._beginning(SimpleNamespace(read=broken)) == read  # type: ignore[arg-type]
 
 
 def test_the_address_that_was_checked_is_the_one_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:

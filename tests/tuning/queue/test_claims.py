@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.models import Q
 from django.utils import timezone
 
 from tuning.models import Exploration, Stage, State
@@ -191,3 +192,158 @@ def test_a_new_pool_child_puts_back_at_once_what_its_dead_predecessor_held(
     ours.refresh_from_db()
     others.refresh_from_db()
     assert (ours.state, others.state) == (State.QUEUED, State.RUNNING)
+
+
+def test_a_share_is_rounded_up_and_at_least_one() -> None:
+    assert pack_size(Stage.FIRST, 9, 2) == 5
+    assert pack_size(Stage.FIRST, 8, 2) == 4
+    assert pack_size(Stage.FIRST, 3, 0) == 3
+    assert pack_size(Stage.FIRST, 0, 1) == 1
+
+
+def test_who_may_not_tune_takes_no_slices_of_it(make_exploration: Callable[..., Any]) -> None:
+    row = make_exploration(stage=Stage.TUNE)
+    assert claim("w/1", row.target_id, tuning=False) == []
+    assert ids(claim("w/1", row.target_id)) == [row.pk]
+
+
+def test_only_what_is_queued_and_within_reach_is_taken(make_exploration: Callable[..., Any]) -> None:
+    rows = [make_exploration(size=size) for size in (1, 2, 3)]
+    make_exploration(size=4, state=State.PAUSED)
+    assert ids(claim("w/1", rows[0].target_id, reach=~Q(pk=rows[1].pk))) == [rows[0].pk, rows[2].pk]
+    assert ids(claim("w/1", rows[0].target_id)) == [rows[1].pk]
+
+
+def test_what_another_takes_meanwhile_is_made_up_for(
+    make_exploration: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [make_exploration(size=size, worth=-size) for size in range(1, 7)]
+    take, lost = claims._take, []
+
+    def slower(pk: int, *rest: Any) -> bool:
+        if len(lost) < 2:
+            lost.append(take(pk, *rest))
+            return False
+        return take(pk, *rest)
+
+    monkeypatch.setattr(claims, "_take", slower)
+    held = claim("w/1", rows[0].target_id, workers=3)
+    assert ids(held) == [rows[2].pk, rows[3].pk]
+    assert [each.load().pk for each in held] == ids(held)
+
+
+def test_who_is_always_too_late_looks_again_a_few_times(
+    make_exploration: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = make_exploration()
+    tried: list[int] = []
+    monkeypatch.setattr(claims, "_take", lambda pk, *rest: tried.append(pk))
+    assert claim("w/1", row.target_id) == []
+    assert tried == [row.pk] * 5
+
+
+def test_whoever_lost_a_claim_is_told_which(make_exploration: Callable[..., Any]) -> None:
+    lost = Claim(make_exploration().pk, 7)
+    for use in (lost.load, lambda: lost.update(doing="x")):
+        with pytest.raises(StaleLease) as caught:
+            use()
+        assert str(caught.value) == f"Exploration {lost.exploration_id} is no longer held under fence 7."
+
+
+def test_a_claim_is_loaded_with_all_that_a_slice_needs_in_one_statement(
+    make_exploration: Callable[..., Any], organisation: Any, django_assert_num_queries: Any
+) -> None:
+    row = make_exploration(owner=organisation)
+    (held,) = claim("w/1", row.target_id)
+    with django_assert_num_queries(1):
+        found = held.load()
+        assert (found.operator.op_type, found.target.pk, found.owner.name) == (
+            "Relu",
+            row.target_id,
+            organisation.name,
+        )
+        assert found.setting.threads == 2
+
+
+def test_renewing_moves_the_end_of_the_lease(make_exploration: Callable[..., Any]) -> None:
+    row = make_exploration()
+    held = claim("w/1", row.target_id)
+    expire(row)
+    assert renew([*held, Claim(row.pk, 99)]) == [Claim(row.pk, 99)]
+    row.refresh_from_db()
+    assert 25 < (row.lease_expires_at - database_now()).total_seconds() <= 30
+
+
+@pytest.mark.parametrize(
+    ("change", "seen"),
+    [
+        (lambda held: begin(held, "eager"), (State.RUNNING, 1, "eager", "w/1")),
+        (lambda held: release(held, begun=False), (State.QUEUED, 0, "", "")),
+        (lambda held: fail(held, "disk full"), (State.QUEUED, 0, "", "")),
+        (lambda held: sweep(owner_prefix="w/"), (State.QUEUED, 0, "", "")),
+    ],
+)
+def test_every_change_is_dated(
+    make_exploration: Callable[..., Any], change: Callable[[Claim], Any], seen: tuple[Any, ...]
+) -> None:
+    row = make_exploration()
+    (held,) = claim("w/1", row.target_id)
+    row.refresh_from_db()
+    assert (row.doing, row.finished_at) == ("claimed", None)
+    Exploration.objects.update(updated_at=timezone.now() - timedelta(days=1))
+    change(held)
+    row.refresh_from_db()
+    assert (row.state, row.tries, row.doing, row.lease_owner) == seen
+    assert timezone.now() - row.updated_at < timedelta(minutes=1)
+    assert (row.lease_expires_at is None) is (row.state == State.QUEUED)
+
+
+def test_writing_is_dated_and_all_or_nothing(make_exploration: Callable[..., Any]) -> None:
+    row = make_exploration()
+    (held,) = claim("w/1", row.target_id)
+    Exploration.objects.update(updated_at=timezone.now() - timedelta(days=1))
+    with pytest.raises(RuntimeError), held.writing(doing="never"):
+        raise RuntimeError
+    row.refresh_from_db()
+    assert row.doing == "claimed"
+    with held.writing(doing="now"):
+        pass
+    row.refresh_from_db()
+    assert row.doing == "now"
+    assert timezone.now() - row.updated_at < timedelta(minutes=1)
+
+
+def test_a_sweep_says_who_fell_silent_and_over_what(make_exploration: Callable[..., Any]) -> None:
+    rows = [make_exploration(size=size, worth=-size) for size in (1, 2)]
+    held = claim("w/1", rows[0].target_id)
+    begin(held[0], "eager: checking")
+    held[1].update(doing="")
+    for row in rows:
+        expire(row)
+    assert sweep() == 2
+    assert [Exploration.objects.get(pk=row.pk).error for row in rows] == [
+        "Worker w/1 fell silent while eager: checking (try 1 of 3).",
+        "Worker w/1 fell silent (try 0 of 3).",
+    ]
+
+
+def test_a_new_pool_child_keeps_what_it_holds_itself(make_exploration: Callable[..., Any]) -> None:
+    dead, own = make_exploration(size=1), make_exploration(size=2)
+    claims._take(dead.pk, 0, 0, "w1/100")
+    claims._take(own.pk, 0, 0, "w1/200")
+    assert sweep(owner_prefix="w1/", but_not="w1/200") == 1
+    assert Exploration.objects.get(state=State.RUNNING) == own
+    assert sweep(owner_prefix="w1/") == 1
+
+
+def test_what_is_given_up_says_why_briefly_and_its_miss_too(make_exploration: Callable[..., Any]) -> None:
+    row = make_exploration(max_tries=1)
+    (held,) = claim("w/1", row.target_id)
+    begin(held, "x")
+    fail(held, "a" * 5000 + " the end")
+    row.refresh_from_db()
+    assert (row.state, row.reason, row.fence) == (State.DEAD, "Gave up after 1 tries.", 2)
+    assert len(row.error) == 4000 and row.error.endswith(" the end")
+    assert timezone.now() - row.finished_at < timedelta(minutes=1)
+    miss = row.operator.miss_set.get()
+    assert miss.reason == f"Gave up after 1 tries: {'a' * 477}"

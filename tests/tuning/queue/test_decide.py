@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tuning.models import Priority
 from tuning.queue.decide import Ask, Situation, decide, estimate_us, tuning_slices, worth_us
 
@@ -79,3 +81,62 @@ def test_trivial_operators_are_not_tuned() -> None:
     assert tuning_slices("Reshape+Conv", default_us=900, calls=9, most=4) > 0
     assert tuning_slices("Relu", default_us=4, calls=9, most=4) == 0
     assert tuning_slices("Conv", default_us=5000, calls=10, most=0) == 0
+
+
+def test_a_run_takes_its_arithmetic_or_its_memory_and_the_call() -> None:
+    assert estimate_us(3 * 50_000.0, 10_000.0) == 3 + 5
+    assert estimate_us(50_000.0, 2 * 10_000.0) == 2 + 5
+
+
+@pytest.mark.parametrize(
+    ("ask", "situation", "reason"),
+    [
+        (CONV, FREE, ""),
+        (
+            replace(CONV, peak_bytes=64 * 2.0**30),
+            FREE,
+            "It needs 64.0 GiB of memory; the largest worker has 8.0 to give.",
+        ),
+        (CONV, replace(FREE, workers=0), "No live worker serves this target (cpu.zen3)."),
+        (CONV, replace(FREE, paused="Paused."), "Paused."),
+        (
+            Ask("Relu", flops=10, bytes_moved=80, peak_bytes=80, related=True, age_s=2 * 86400),
+            FREE,
+            "Only ever named as related, long ago, and worth too little.",
+        ),
+        (
+            replace(CONV, related=True),
+            replace(FREE, queued=5000, workers=2),
+            "Named as related only, and 17.4 h of work wait before it.",
+        ),
+    ],
+)
+def test_every_decision_says_its_worth_and_in_one_sentence_why(
+    ask: Ask, situation: Situation, reason: str
+) -> None:
+    decision = decide(ask, situation)
+    assert (decision.worth, decision.reason) == (worth_us(ask, {}), reason)
+
+
+def test_what_just_fits_is_promoted() -> None:
+    assert decide(replace(CONV, peak_bytes=8 * 2.0**30), FREE).verdict == "promote"
+    assert decide(replace(CONV, peak_bytes=1e15), replace(FREE, memory_bytes=0)).verdict == "promote"
+    related = replace(CONV, related=True, age_s=2 * 86400)
+    assert decide(related, replace(FREE, queued=4, max_backlog_s=100.0)).verdict == "promote"
+    assert decide(related, replace(FREE, queued=4, max_backlog_s=99.0)).verdict == "postpone"
+    worth = worth_us(related, {})
+    assert decide(related, replace(FREE, floor_us=worth)).verdict == "promote"
+    assert decide(related, replace(FREE, floor_us=2 * worth)).verdict == "discard"
+    assert decide(related, replace(FREE, floor_us=2 * worth, old_s=related.age_s)).verdict == "promote"
+
+
+@pytest.mark.parametrize(
+    ("default_us", "calls", "most", "slices"),
+    [
+        (9.99, 1000, 4, 0), (10, 1, 4, 2), (10, 9.9, 4, 2), (10, 10, 4, 4), (100, 1, 4, 4), (1999, 1, 4, 4),
+        (200, 10, 4, 8), (2000, 1, 4, 8), (19_999, 1, 4, 8), (20_000, 1, 4, 12), (2e6, 9, 4, 12),
+        (10, 1, 1, 1), (2000, 1, 1, 2), (2000, 1, 0, 0),
+    ],
+)  # fmt: skip
+def test_slices_go_by_the_time_of_all_calls(default_us: float, calls: float, most: int, slices: int) -> None:
+    assert tuning_slices("Conv", default_us, calls, most) == slices

@@ -63,3 +63,52 @@ def test_a_candidate_whose_processes_differ_gets_a_wide_interval() -> None:
     pooled = pool([sitting(100, 50), sitting(100, 110), sitting(100, 52)])
     assert pooled.ratio_to_default == pytest.approx(100 / 52)
     assert pooled.ratio_low < 0.92 and pooled.ratio_high > 2.0
+
+
+def test_evidence_is_the_samples_and_what_was_counted_from_them() -> None:
+    found = timing([3.00004, 3.0, 2.99996], [2.00004, 2.0, 1.99996])
+    assert (found.median_us, found.default_us, found.ratio_to_default) == (2.0, 3.0, 1.5)
+    assert found.samples_us == (2.0, 2.0, 2.0)
+    assert found.default_samples_us == (3.0, 3.0, 3.0)
+    steady = timing([3.12344, 3.12344], [1.12344, 1.12344])
+    assert (steady.samples_us, steady.default_samples_us) == ((1.1234, 1.1234), (3.1234, 3.1234))
+    assert steady.ratio_low == pytest.approx(0.99 * steady.ratio_to_default)
+    assert steady.ratio_high == pytest.approx(1.01 * steady.ratio_to_default)
+
+
+def test_every_sample_can_widen_the_interval() -> None:
+    for outlier in range(3):
+        samples = [1.0, 1.0, 1.0]
+        samples[outlier] = 10.0
+        assert bootstrap_ratio(samples, [1.0] * 3) == (1.0, 1.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("once_ns", "twice_ns", "most_fixed_ns", "fixed_ns"),
+    [
+        (1000.0, 1900.0, 1e9, 100.0),
+        (1000.0, 1900.0, 40.0, 40.0),
+        (1000.0, 1200.0, 1e9, 500.0),  # never more than half of a batch
+        (1000.0, 2500.0, 1e9, 0.0),  # and never less than nothing
+    ],
+)
+def test_what_a_batch_costs_once_is_within_bounds(
+    once_ns: float, twice_ns: float, most_fixed_ns: float, fixed_ns: float
+) -> None:
+    (found,) = per_call_us([once_ns], [twice_ns], 10, most_fixed_ns)
+    assert found == pytest.approx((once_ns + twice_ns - 2 * fixed_ns) / 30 / 1e3)
+
+
+def test_sittings_are_pooled_by_their_medians_and_widest_bounds() -> None:
+    # median, spread, default, ratio with its bounds, samples of both
+    sittings = [
+        Timing(50.0, 3.0, 100.0, 2.0, 1.5, 2.5, (1.0,), (10.0,)),
+        Timing(40.0, 1.0, 120.0, 3.0, 2.4, 3.3, (2.0,), (20.0,)),
+        Timing(60.0, 2.0, 90.0, 1.5, 1.2, 1.8, (3.0,), (30.0,)),
+    ]
+    pooled = pool(sittings)
+    assert (pooled.median_us, pooled.spread_us, pooled.default_us, pooled.ratio_to_default) == (50, 2, 100, 2)
+    assert (pooled.samples_us, pooled.default_samples_us) == ((1.0, 2.0, 3.0), (10.0, 20.0, 30.0))
+    # Each against the pooled default: ratios of 2, 2.5 and 1⅔ with bounds in the same proportion.
+    assert pooled.ratio_low == pytest.approx(1.2 * (100 / 60) / 1.5)
+    assert pooled.ratio_high == pytest.approx(3.3 * (100 / 40) / 3.0)
