@@ -44,14 +44,14 @@ def main() -> None:
 
 
 def _measure_again(entrants: Any, record: BenchRecord, home: Path, budget_s: float) -> None:
-    from bench.contest.again import again
+    from bench.contest.remeasurement import remeasurement
 
     todo = [one for one in entrants if one.operator.key not in record.parts]
     if not todo:
         return
     began = time.monotonic()
     _say(f"Measuring {len(todo)} operators again, beside the baselines …")
-    with again(home) as course:
+    with remeasurement(home) as course:
         for number, entrant in enumerate(todo):
             if time.monotonic() - began > budget_s:
                 _say(f"The budget is spent; {len(todo) - number} operators are not measured again.")
@@ -64,7 +64,7 @@ def _measure_again(entrants: Any, record: BenchRecord, home: Path, budget_s: flo
 
 def _finish(record: BenchRecord, entrants: Any, path: Path, budget_s: float) -> None:
     from bench.contest import table
-    from bench.contest.figures import ContestRow, figures
+    from bench.contest.summary import ContestRow, summarize
 
     rows = [
         ContestRow(**record.parts[one.operator.key])
@@ -73,7 +73,7 @@ def _finish(record: BenchRecord, entrants: Any, path: Path, budget_s: float) -> 
         for one in entrants
     ]
     result = {
-        **figures(rows),
+        **summarize(rows),
         "budget_s": budget_s,
         "explored_s": round(record.parts["explored_s"], 1),
         "measured_again_s": round(sum(row.took_s for row in rows), 1),

@@ -13,7 +13,7 @@ from django.db import transaction
 
 from catalog import choosing, models
 from catalog.best.artifacts import store_artifact
-from catalog.best.standing import ScopedPlace, bests_of, lock, rank_again, ratios_of, seat
+from catalog.best.seats import ScopedPlace, bests_of, lock, rank_again, ratios_of, seat
 from catalog.choosing import Ratios
 from catalog.registry import register_environment
 from opatlas.identity.operator import canonical_json

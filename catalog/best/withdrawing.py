@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from catalog import models
-from catalog.best.standing import ScopedPlace, bests_of, lock, restore
+from catalog.best.seats import ScopedPlace, bests_of, lock, restore
 from catalog.errors import RequestError
 from catalog.signals import misses_recorded
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import IntegrityError, models, transaction
 
 from catalog import choosing
-from catalog.best.standing import ratios_of
+from catalog.best.seats import ratios_of
 from catalog.models import Best, Operator
 from catalog.registry import operator_fields
 from catalog.usage.draining import drain_journal

@@ -32,7 +32,7 @@ def operator(key: str) -> models.Operator:
     return row
 
 
-def figures(row: models.Operator, viewer: Viewer) -> dict[str, Any]:
+def use_of(row: models.Operator, viewer: Viewer) -> dict[str, Any]:
     """Reuse in jobs, and hits ÷ queries as far as the journal was drained: of those whose rows are seen."""
     sums = row.tallies.filter(viewer.owned()).aggregate(hits=Sum("hits"), misses=Sum("misses"))
     hits, misses = sums["hits"] or 0, sums["misses"] or 0

@@ -127,7 +127,7 @@ def add_days(organisation_id: int, entries: Sequence[LedgerEntry], saved_us: Seq
 
 
 def tell_of_credit(account: Account, entry: LedgerEntry) -> None:
-    tell(
+    post_event(
         entry.organisation_id,
         "credit.added",
         {
@@ -142,7 +142,7 @@ def tell_of_credit(account: Account, entry: LedgerEntry) -> None:
     )
 
 
-def tell(organisation_id: int, event_type: str, data: Mapping[str, Any], *, key: str) -> None:
+def post_event(organisation_id: int, event_type: str, data: Mapping[str, Any], *, key: str) -> None:
     """Put an event into the webhooks' outbox: it leaves when the caller's transaction commits."""
     from dashboard.webhooks.sending import send
 

@@ -12,7 +12,7 @@ from catalog.best.served import Hit
 from catalog.models import Usage
 from catalog.upsert import insert_or
 from dashboard.billing import models
-from dashboard.billing.accounts import add_days, tell
+from dashboard.billing.accounts import add_days, post_event
 from dashboard.billing.models import Account, Kind, LedgerEntry, MonthCount, Purchase
 from dashboard.billing.rules import PriceVersion
 
@@ -111,7 +111,7 @@ def _note_purchases(organisation_id: int, now: datetime, charges: Sequence[Charg
 
 def _tell_of_charges(account: Account, entries: Sequence[LedgerEntry], usages: Sequence[Usage]) -> None:
     """One event for a lookup, however many hits it had."""
-    tell(
+    post_event(
         account.organisation_id,
         "ledger.charged",
         {
@@ -172,7 +172,7 @@ def record_held(account: Account, now: datetime, held: Sequence[WithheldHit]) ->
 
 def _tell_of_held(account: Account, held: Sequence[WithheldHit], day: date) -> None:
     """One event for a lookup; an implementation is in one event a day."""
-    tell(
+    post_event(
         account.organisation_id,
         "payment.required",
         {

@@ -15,7 +15,7 @@ class Event:
     """One thing to be told of. ``key`` is its name for ever: whoever was told of it is not told again.
 
     ``scope`` says who may know of it; of a hit, ``organisation_id`` does. ``facts`` is plain JSON, what
-    :func:`dashboard.notifications.find.telling.text_of` makes the sentence from.
+    :func:`dashboard.notifications.find.notify.text_of` makes the sentence from.
     ``count``: hits that are one.
     """
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.contest.figures import ContestRow, figures, route_geomeans
 from bench.contest.sample import MOST_BYTES, MOST_FLOPS, SAMPLE, SIZE, choose, read_sample
+from bench.contest.summary import ContestRow, route_geomeans, summarize
 from bench.contest.table import markdown
 from opatlas.errors import InvalidModel
 from opatlas.identity import describe
@@ -30,23 +30,23 @@ NOTHING = row("c", reason="nothing is served for it")
 
 class TestFigures:
     def test_an_operator_without_an_answer_counts_as_one(self) -> None:
-        result = figures([WON, NOTHING])
+        result = summarize([WON, NOTHING])
         assert (result["answered"], result["total"]) == (1, 2)
         assert result["geomean_vs_eager"] == pytest.approx(2.0)
 
     def test_a_baseline_that_lacks_the_operator_is_the_default(self) -> None:
-        result = figures([WON, KEPT])
+        result = summarize([WON, KEPT])
         assert result["geomean_vs_onnxruntime"] == pytest.approx(math.sqrt(4.0 / 2.0), rel=1e-3)
         assert result["geomean_vs_max_autotune"] == pytest.approx(math.sqrt(8.0), rel=1e-3)
 
     def test_the_best_single_route_is_that_with_the_best_mean(self) -> None:
         assert list(route_geomeans([WON, KEPT])) == ["tvm", "eager", "onnxruntime"]
-        result = figures([WON, KEPT])
+        result = summarize([WON, KEPT])
         assert result["best_route"] == "tvm"
         assert result["geomean_vs_best_route"] == pytest.approx(1.0)
 
     def test_regret_is_what_the_oracle_would_have_saved(self) -> None:
-        result = figures([WON, KEPT])
+        result = summarize([WON, KEPT])
         assert WON.regret == pytest.approx(0.1)
         assert result["max_regret"] == pytest.approx(0.1)
         assert result["median_regret"] == pytest.approx(0.05)
@@ -54,16 +54,16 @@ class TestFigures:
     def test_a_regression_is_one_in_both_line_ups(self) -> None:
         twice = row("d", chosen=0.9, chosen_again=0.95)
         once = row("e", chosen=0.9, chosen_again=1.0)
-        assert figures([twice, once])["regressions"] == ["d"]
+        assert summarize([twice, once])["regressions"] == ["d"]
 
     def test_wins_are_counted_by_method_and_route(self) -> None:
-        result = figures([WON, KEPT, NOTHING])
+        result = summarize([WON, KEPT, NOTHING])
         assert result["wins_by_method"] == {"compiler": 1, "library": 1}
         assert result["wins_by_route"] == {"tvm": 1, "eager": 1}
 
     def test_the_table_has_a_line_for_every_operator(self) -> None:
         rows = [WON, KEPT, NOTHING]
-        result = figures(rows) | {
+        result = summarize(rows) | {
             "budget_s": 60.0, "cores": 2, "explored_s": 30.0, "measured_again_s": 20.0, "sample": "s.json",
             "trials": {}, "rows": [one.to_json() for one in rows],
         }  # fmt: skip

@@ -27,7 +27,7 @@ from catalog.viewing import NOBODY, Viewer
 from opatlas.identity.parse import parse_operator
 from tests.figures.traffic_rows import NOW, messy_traffic
 from tuning import models as t
-from tuning.explore.tuning_slices import _threads
+from tuning.explore.slice_history import _threads
 from tuning.explore.worth import DoneSlice, Estimator, SliceTraits, family_of_slice, room_of
 from tuning.measure.timing.stats import timing
 from tuning.statistics import benefit, efforts, environments, methods, sides

@@ -18,7 +18,7 @@ from catalog.figures.work import WORK
 from catalog.selectors import jobs
 from catalog.timerange import TimeRange
 from catalog.viewing import MAY, Viewer
-from dashboard.pages.work import running
+from dashboard.pages.work import current_work
 from dashboard.pages.work.tables import explorations_table
 from tests.figures.work_rows import Mess
 from tuning import ingest
@@ -78,7 +78,7 @@ def test_depth_age_and_worth_of_every_queue(mess: Mess, viewer: Viewer) -> None:
         waiting = by_state["queued"]
         assert lane.oldest_at == min((row.asked_at for row in waiting), default=None)
         assert lane.worth_us == pytest.approx(sum(row.worth for row in waiting))
-    totals = running.queues(viewer.shown())
+    totals = current_work.queues(viewer.shown())
     assert sum(one.queued for one in totals) == sum(lane.queued for lane in found)
 
 
@@ -242,7 +242,7 @@ def test_what_a_worker_gets_done(mess: Mess) -> None:
 def test_an_explorations_own_figures(mess: Mess, viewer: Viewer) -> None:
     figure("exploration_worth", "exploration_spent", "time_to_first_result")
     by_id = {row.pk: row for row in explorations(viewer)}
-    exported = explorations_table(running.explorations(viewer.shown())).exported_rows()
+    exported = explorations_table(current_work.explorations(viewer.shown())).exported_rows()
     assert {row["id"] for row in exported} == set(by_id)
     for row in exported:
         raw = by_id[row["id"]]

@@ -1,4 +1,4 @@
-"""A worker's shop over fakes, and rows to explore."""
+"""A worker's workshop over fakes, and rows to explore."""
 
 from __future__ import annotations
 

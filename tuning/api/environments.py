@@ -125,7 +125,7 @@ class Environments(APIView):
         responses={200: RouteEnvironmentsSerializer(many=True), **errors()},
     )
     def get(self, request: Request) -> Response:
-        return Response(RouteEnvironmentsSerializer(environments.standings(), many=True).data)
+        return Response(RouteEnvironmentsSerializer(environments.route_environments(), many=True).data)
 
 
 class DeclareEnvironment(APIView):

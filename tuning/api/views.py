@@ -27,7 +27,7 @@ from tuning.api.serializers import (
     WorkerSerializer,
 )
 from tuning.conf import conf
-from tuning.explore.tuning_slices import tuning_accuracy
+from tuning.explore.slice_history import tuning_accuracy
 from tuning.models import Exploration, Pause, State, Trial, Worker
 from tuning.queue.clock import now_in
 

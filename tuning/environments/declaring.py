@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from catalog.best.standing import ScopedPlace
+from catalog.best.seats import ScopedPlace
 from catalog.best.withdrawing import restore_places
 from catalog.models import Best, DeclaredEnvironment, Environment, Implementation, Measurement, Target
 from catalog.registry import register_environment

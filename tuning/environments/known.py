@@ -119,7 +119,7 @@ class RouteEnvironments:
         return [offer for offer in self.offers if not offer.declared]
 
 
-def standings() -> list[RouteEnvironments]:
+def route_environments() -> list[RouteEnvironments]:
     """Every (target, route) with a declared environment, and what its live workers bring."""
     declared = DeclaredEnvironment.objects.select_related("target", "environment")
     rows = list(declared.order_by("target__capability", "target", "route"))

@@ -10,7 +10,7 @@ from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, When, Wi
 from django.db.models.functions import Now, RowNumber
 
 from catalog import choosing
-from catalog.best.standing import ScopedPlace, ratios_of
+from catalog.best.seats import ScopedPlace, ratios_of
 from catalog.best.withdrawing import restore_places
 from catalog.choosing import Ratios
 from catalog.models import Best, Measurement

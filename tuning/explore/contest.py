@@ -26,7 +26,7 @@ from tuning.explore.results import (
     winner_of,
     would_win,
 )
-from tuning.explore.shop import Slice, Tried
+from tuning.explore.workshop import ClaimedSlice, Tried
 from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Stage, State
@@ -44,7 +44,7 @@ MOST_CONFIRMED = 3
 WORTH_OF_SECOND_LOOK = 0.25  # share of an exploration's worth that timing its noisy candidates again has
 
 
-def contest(work: Slice) -> dict[str, Any]:
+def contest(work: ClaimedSlice) -> dict[str, Any]:
     """Try the untuned candidates of this round's routes that it has not tried yet."""
     default_route, default = default_of(work)
     built = work.build(default_route, default)
@@ -71,7 +71,7 @@ def contest(work: Slice) -> dict[str, Any]:
     return {**all_steps, "stage": Stage.TUNE, "max_tuning_slices": slices, "error": "", **next_slice(work)}
 
 
-def _untried(work: Slice, routes: Sequence[Route], default_digest: str) -> Iterator[Tried]:
+def _untried(work: ClaimedSlice, routes: Sequence[Route], default_digest: str) -> Iterator[Tried]:
     """What these routes offer and this round has not tried yet, the routes taking turns."""
     offers = []
     for route in routes:
@@ -88,7 +88,7 @@ def _untried(work: Slice, routes: Sequence[Route], default_digest: str) -> Itera
                 yield attempt
 
 
-def try_candidates(work: Slice, bench: Bench, attempts: Iterable[Tried], default_digest: str) -> None:
+def try_candidates(work: ClaimedSlice, bench: Bench, attempts: Iterable[Tried], default_digest: str) -> None:
     """Try the candidates of one method. Whichever came out best is timed again, at length, before it may win.
 
     What fails is kept, what is not ahead of who is served is published at once. Of those ahead the best run
@@ -117,7 +117,7 @@ def try_candidates(work: Slice, bench: Bench, attempts: Iterable[Tried], default
         publish_trial(work.tried_with(attempt, outcome, artifact), "contest", may_lead=not wins)
 
 
-def _built(work: Slice, attempts: Iterable[Tried]) -> Iterator[tuple[Tried, BuiltArtifact | Outcome]]:
+def _built(work: ClaimedSlice, attempts: Iterable[Tried]) -> Iterator[tuple[Tried, BuiltArtifact | Outcome]]:
     """Attempts with what their builds came to, a few builds ahead of the measurements."""
     remaining = iter(attempts)
     while batch := list(islice(remaining, BUILT_TOGETHER)):
@@ -129,27 +129,29 @@ def _built(work: Slice, attempts: Iterable[Tried]) -> Iterator[tuple[Tried, Buil
 
 
 def _measure(
-    work: Slice, bench: Bench, attempt: Tried, built: BuiltArtifact | Outcome
+    work: ClaimedSlice, bench: Bench, attempt: Tried, built: BuiltArtifact | Outcome
 ) -> tuple[Outcome, BuiltArtifact | None]:
     if isinstance(built, Outcome):
         attempt.took_s = built.build_s
         return built, None
     attempt.build_s = float(built.facts.get("build_s", 0.0))
     began = time.monotonic()
-    outcome = usable(bench.measure(built, work.shop.limits))
+    outcome = usable(bench.measure(built, work.workshop.limits))
     attempt.took_s = attempt.build_s + time.monotonic() - began
     return outcome, built
 
 
-def _confirm(work: Slice, bench: Bench, attempt: Tried, artifact: BuiltArtifact, default_digest: str) -> None:
+def _confirm(
+    work: ClaimedSlice, bench: Bench, attempt: Tried, artifact: BuiltArtifact, default_digest: str
+) -> None:
     """Once more, on fresh inputs and samples, in turns with who is served: luck must not win."""
     work.doing(f"{attempt.name}: confirming")
     began, winner, held = time.monotonic(), winner_of(work.row), None
     same = winner and candidate_digest(winner.route, winner.implementation.candidate) == default_digest
-    if winner and not same and not work.shop.why_unsafe(winner.route):
+    if winner and not same and not work.workshop.why_unsafe(winner.route):
         folder = work.workdir / f"held-{attempt.digest[:12]}"
         held = artifact_from_catalogue(winner.implementation.artifact, folder)
-    outcome = usable(bench.confirm(artifact, held, work.shop.limits))
+    outcome = usable(bench.confirm(artifact, held, work.workshop.limits))
     attempt.took_s = (attempt.took_s or 0.0) + time.monotonic() - began
     if outcome.ok:
         publish_trial(work.tried_with(attempt, outcome, artifact), "confirm", winner)
@@ -157,8 +159,8 @@ def _confirm(work: Slice, bench: Bench, attempt: Tried, artifact: BuiltArtifact,
         work.keep(attempt, outcome)
 
 
-def _slices_deserved(work: Slice, default: Outcome) -> int:
-    tunable = any(isinstance(route, Tunable) and not work.supports(route) for route in work.shop.routes)
+def _slices_deserved(work: ClaimedSlice, default: Outcome) -> int:
+    tunable = any(isinstance(route, Tunable) and not work.supports(route) for route in work.workshop.routes)
     if not conf().tuning or not tunable or default.timing is None or work.row.routes:
         return 0
     most, default_us = conf().tuning_slices, default.timing.median_us

@@ -13,7 +13,7 @@ from tuning.explore.results import (
     publish_trial,
     usable,
 )
-from tuning.explore.shop import Slice, Tried
+from tuning.explore.workshop import ClaimedSlice, Tried
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Stage, State
 from tuning.routes.base import BuiltArtifact, Candidate, Route
@@ -22,7 +22,7 @@ MAY_PASS = (Status.LOAD_FAILED, Status.CRASHED, Status.TIMED_OUT, Status.NOISY)
 """What befalls a default by accident too: it gets a second chance at once."""
 
 
-def first(work: Slice) -> dict[str, Any]:
+def first(work: ClaimedSlice) -> dict[str, Any]:
     """Check and time the default and publish it: something to serve within seconds."""
     failures: list[str] = []
     reasons: list[str] = []
@@ -46,7 +46,7 @@ def first(work: Slice) -> dict[str, Any]:
     return {"state": State.UNSUPPORTED, "reason": reason[:500], "finished_at": Now()}
 
 
-def _try_default(work: Slice, attempt: Tried) -> tuple[Outcome, BuiltArtifact | None]:
+def _try_default(work: ClaimedSlice, attempt: Tried) -> tuple[Outcome, BuiltArtifact | None]:
     assert attempt.candidate is not None
     built = work.build(attempt.route, attempt.candidate)
     attempt.build_s = time.monotonic() - attempt.began
@@ -56,15 +56,15 @@ def _try_default(work: Slice, attempt: Tried) -> tuple[Outcome, BuiltArtifact | 
         return usable(bench.default), built
 
 
-def _default_choices(work: Slice, reasons: list[str]) -> Iterator[tuple[Route, Candidate]]:
+def _default_choices(work: ClaimedSlice, reasons: list[str]) -> Iterator[tuple[Route, Candidate]]:
     """The default, then, where it fails, each other route's most promising candidate.
 
     ``reasons`` collects why routes cannot; they are kept as trials too.
     """
-    given = work.shop.default_candidate(work.operator, work.shop.target, work.setting)
+    given = work.workshop.default_candidate(work.operator, work.workshop.target, work.setting)
     if given is not None:
         yield given
-    for route in work.shop.routes:
+    for route in work.workshop.routes:
         if given is not None and route.name == given[0].name:
             continue
         if reason := work.supports(route):

@@ -9,9 +9,9 @@ from django.db.models.functions import Now
 
 from tuning.conf import conf
 from tuning.explore.results import winner_of
-from tuning.explore.shop import Slice
-from tuning.explore.tuning_slices import about_next, estimator
-from tuning.explore.worth import Expectation, SliceTraits, hopeless_but_tried, not_worth, worth_us
+from tuning.explore.slice_history import about_next, estimator
+from tuning.explore.workshop import ClaimedSlice
+from tuning.explore.worth import Expectation, SliceTraits, hopeless_but_tried, not_worth, worth_of_slice_us
 from tuning.models import Stage, State
 from tuning.routes.base import Route, Tunable
 
@@ -30,7 +30,7 @@ class SlicePlan:
 
     @property
     def worth(self) -> float:
-        return worth_us(self.calls, self.best_us, self.expected.gain)
+        return worth_of_slice_us(self.calls, self.best_us, self.expected.gain)
 
     @property
     def pointless(self) -> str:
@@ -38,7 +38,7 @@ class SlicePlan:
         return not_worth(self.calls, self.best_us, self.expected, conf().tune_slice_s + BUILDS_S)
 
 
-def next_slice(work: Slice, slices: int = 0) -> dict[str, Any]:
+def next_slice(work: ClaimedSlice, slices: int = 0) -> dict[str, Any]:
     """The exploration's columns when another slice of tuning may follow ``slices`` of them: queued at its
     worth, or done, with the reason."""
     plan = plan_next(work)
@@ -52,9 +52,11 @@ def next_slice(work: Slice, slices: int = 0) -> dict[str, Any]:
     return {"state": State.QUEUED, "worth": plan.worth, **expected}
 
 
-def plan_next(work: Slice) -> SlicePlan | None:
+def plan_next(work: ClaimedSlice) -> SlicePlan | None:
     """The slice from which most is expected, of all routes that can tune it here; None where none can."""
-    routes = [route for route in work.shop.routes if isinstance(route, Tunable) and not work.supports(route)]
+    routes = [
+        route for route in work.workshop.routes if isinstance(route, Tunable) and not work.supports(route)
+    ]
     best = winner_of(work.row)
     if not routes or best is None:
         return None

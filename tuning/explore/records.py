@@ -14,7 +14,7 @@ from pathlib import Path
 from catalog.models import SHARED
 from opatlas.identity import Operator
 from opatlas.identity.operator import canonical_json
-from tuning.explore.shop import Slice, Tried
+from tuning.explore.workshop import ClaimedSlice, Tried
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import TuningRecord
 from tuning.routes.base import Candidate, Learning, Route, SearchRecord
@@ -30,7 +30,7 @@ FURTHEST = 8.0  # in doublings (``likeness.distance``): beyond, little is alike 
 _LOOKED_AT = 5_000  # rows of a family
 
 
-def keep_records(work: Slice, route: Route, found: list[SearchRecord]) -> int:
+def keep_records(work: ClaimedSlice, route: Route, found: list[SearchRecord]) -> int:
     """Keep the best of what a slice has learnt; returns how many rows there are. Raises StaleLease."""
     if not isinstance(route, Learning) or work.row.scope != SHARED:
         return 0
@@ -66,7 +66,7 @@ def keep_records(work: Slice, route: Route, found: list[SearchRecord]) -> int:
     return len(best)
 
 
-def own_records(work: Slice, route: Learning) -> list[SearchRecord]:
+def own_records(work: ClaimedSlice, route: Learning) -> list[SearchRecord]:
     """What is known of this very operator, on this target and in this setting; the best first."""
     rows = TuningRecord.objects.filter(
         operator_id=work.row.operator_id,
@@ -78,7 +78,9 @@ def own_records(work: Slice, route: Learning) -> list[SearchRecord]:
     return [SearchRecord(row.record, row.time_us) for row in rows[:KEPT]]
 
 
-def neighbours_records(work: Slice, route: Learning, of_each: int = OF_NEIGHBOUR) -> list[SearchRecord]:
+def neighbours_records(
+    work: ClaimedSlice, route: Learning, of_each: int = OF_NEIGHBOUR
+) -> list[SearchRecord]:
     """The best records of the nearest operators of the same family, the nearest first.
 
     The same operator in another setting (threads, cold cache) is a neighbour too.
@@ -108,7 +110,7 @@ def neighbours_records(work: Slice, route: Learning, of_each: int = OF_NEIGHBOUR
     return found
 
 
-def known_candidates(work: Slice, route: Route) -> Iterator[Candidate]:
+def known_candidates(work: ClaimedSlice, route: Route) -> Iterator[Candidate]:
     """For a contest: what tuning found before, here and for neighbours, fitted to the operator."""
     if not isinstance(route, Learning):
         return
@@ -117,7 +119,7 @@ def known_candidates(work: Slice, route: Route) -> Iterator[Candidate]:
         return
     work.doing(f"{route.name}: fitting {len(records)} known schedules")
     folder = work.workdir / f"transfer-{route.name}"
-    found = work.shop.laboratory.transfer(route, work.operator, work.setting, records, folder)
+    found = work.workshop.laboratory.transfer(route, work.operator, work.setting, records, folder)
     if isinstance(found, Outcome):
         attempt = Tried(route, Candidate(route.name, {"transfer": len(records)}, "transfer"))
         if attempt.digest not in work.tried:
@@ -127,7 +129,7 @@ def known_candidates(work: Slice, route: Route) -> Iterator[Candidate]:
     yield from found
 
 
-def seed(work: Slice, route: Route, folder: Path) -> None:
+def seed(work: ClaimedSlice, route: Route, folder: Path) -> None:
     """Lay this operator's and its neighbours' records where the next slice of search begins."""
     if isinstance(route, Learning):
         route.seed(folder, [*own_records(work, route), *neighbours_records(work, route)])

@@ -18,8 +18,8 @@ from tuning.explore.candidates import Yielding
 from tuning.explore.contest import contest
 from tuning.explore.first import first
 from tuning.explore.results import winner_of
-from tuning.explore.shop import Shop, Slice, Stopping
 from tuning.explore.tune import tune
+from tuning.explore.workshop import ClaimedSlice, Stopping, Workshop
 from tuning.models import Exploration, Stage, State
 from tuning.queue import claims
 from tuning.queue.claims import Claim, StaleLease, settle_miss
@@ -28,7 +28,7 @@ from tuning.queue.clock import DATABASE_GONE
 logger = logging.getLogger(__name__)
 
 
-def run_slice(shop: Shop, claim: Claim) -> bool:
+def run_slice(workshop: Workshop, claim: Claim) -> bool:
     """Work on a claimed exploration until its stage ends or must make room; False when the claim was lost.
 
     Whatever a candidate does is an outcome; an error in here is kept with the exploration, which is tried
@@ -38,8 +38,10 @@ def run_slice(shop: Shop, claim: Claim) -> bool:
     try:
         row = claim.load()
         claims.begin(claim, f"{Stage(row.stage).label}: beginning")
-        with tempfile.TemporaryDirectory(dir=scratch.folder(shop.home), prefix=scratch.prefix()) as folder:
-            end = _STAGES[Stage(row.stage)](Slice(shop, claim, row, Path(folder)))
+        with tempfile.TemporaryDirectory(
+            dir=scratch.folder(workshop.home), prefix=scratch.prefix()
+        ) as folder:
+            end = _STAGES[Stage(row.stage)](ClaimedSlice(workshop, claim, row, Path(folder)))
         spent = F("spent_s") + (time.monotonic() - began)
         claim.update(**_RELEASED, tries=0, spent_s=spent, updated_at=Now(), **end)
         if end["state"] != State.QUEUED:

@@ -20,8 +20,8 @@ from tuning.explore.contest import try_candidates
 from tuning.explore.plan import SlicePlan, next_slice, plan_next
 from tuning.explore.records import keep_records, seed
 from tuning.explore.results import winner_of
-from tuning.explore.shop import Slice, Tried
-from tuning.explore.tuning_slices import gained
+from tuning.explore.slice_history import gained
+from tuning.explore.workshop import ClaimedSlice, Tried
 from tuning.measure.outcome import Outcome
 from tuning.models import State, TuningSlice
 from tuning.routes.base import Candidate, Learning, Route
@@ -29,7 +29,7 @@ from tuning.routes.base import Candidate, Learning, Route
 MOST_MEASURED = 3  # candidates of one slice that are measured: the search has ranked them by its own timing
 
 
-def tune(work: Slice) -> dict[str, Any]:
+def tune(work: ClaimedSlice) -> dict[str, Any]:
     """One slice: search, then build, check and time the best of what was found."""
     if not conf().tuning:
         return _done(work, "Tuning is switched off.")
@@ -40,7 +40,7 @@ def tune(work: Slice) -> dict[str, Any]:
     work.doing(f"{route.name}: tuning, slice {work.row.tuning_slices + 1} of {work.row.max_tuning_slices}")
     folder = state_folder(work, route)
     seed(work, route, folder)
-    found = work.shop.laboratory.tune(route, work.operator, work.setting, folder, conf().tune_slice_s)
+    found = work.workshop.laboratory.tune(route, work.operator, work.setting, folder, conf().tune_slice_s)
     if isinstance(route, Learning):
         keep_records(work, route, list(route.learnt(folder)))
     if isinstance(found, Outcome):
@@ -57,15 +57,15 @@ def tune(work: Slice) -> dict[str, Any]:
     return {"tuning_slices": slices, "error": "", **next_slice(work, slices)}
 
 
-def state_folder(work: Slice, route: Route) -> Path:
+def state_folder(work: ClaimedSlice, route: Route) -> Path:
     """Where a route keeps its search's state, for the next slice on this worker."""
     place = f"{work.row.operator.key}-{work.row.setting.key}".replace(":", "_")
-    folder = work.shop.home / "tuning" / place / route.name
+    folder = work.workshop.home / "tuning" / place / route.name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def _keep_slice(work: Slice, plan: SlicePlan, before: Best | None, seconds: float) -> None:
+def _keep_slice(work: ClaimedSlice, plan: SlicePlan, before: Best | None, seconds: float) -> None:
     after = winner_of(work.row)
     with work.claim.writing():
         TuningSlice.objects.create(
@@ -80,14 +80,14 @@ def _keep_slice(work: Slice, plan: SlicePlan, before: Best | None, seconds: floa
         )
 
 
-def _done(work: Slice, reason: str, slices: int | None = None) -> dict[str, Any]:
+def _done(work: ClaimedSlice, reason: str, slices: int | None = None) -> dict[str, Any]:
     return {
         "state": State.DONE, "tuning_slices": work.row.tuning_slices if slices is None else slices,
         "reason": reason, "finished_at": Now(), "error": "",
     }  # fmt: skip
 
 
-def _measure(work: Slice, route: Route, found: list[Candidate]) -> None:
+def _measure(work: ClaimedSlice, route: Route, found: list[Candidate]) -> None:
     attempts = [Tried(route, candidate) for candidate in found]
     new = [attempt for attempt in attempts if attempt.digest not in work.tried][:MOST_MEASURED]
     if not new:

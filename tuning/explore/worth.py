@@ -58,7 +58,7 @@ class Expectation:
     why: str
 
 
-def size_class(time_us: float) -> str:
+def duration_class(time_us: float) -> str:
     """In words, by the time of one run."""
     limits = ((20, "tiny"), (200, "small"), (2_000, "medium"), (20_000, "large"))
     return next((name for limit, name in limits if time_us < limit), "huge")
@@ -66,7 +66,7 @@ def size_class(time_us: float) -> str:
 
 def family_of_slice(op_type: str, time_us: float) -> str:
     """What is learnt together."""
-    return f"{op_type[:80]}, {size_class(time_us)}"
+    return f"{op_type[:80]}, {duration_class(time_us)}"
 
 
 def room_of(time_us: float, flops: float, bytes_moved: float, threads: int) -> float:
@@ -95,14 +95,14 @@ class Estimator:
         return Expectation(min(about.room, max(0.0, gain)), f"learnt from {told}")
 
 
-def worth_us(calls: float, best_us: float, gain: float) -> float:
+def worth_of_slice_us(calls: float, best_us: float, gain: float) -> float:
     """Calls × time × expected gain: microseconds that a slice is expected to save."""
     return calls * best_us * gain
 
 
 def not_worth(calls: float, best_us: float, expected: Expectation, slice_s: float) -> str:
     """Why the next slice is not worth its seconds, in one sentence; empty where it is."""
-    saved = worth_us(calls, best_us, expected.gain)
+    saved = worth_of_slice_us(calls, best_us, expected.gain)
     if expected.gain >= LEAST_GAIN and saved >= LEAST_US_PER_S * slice_s:
         return ""
     return (

@@ -20,7 +20,7 @@ from catalog.models import SHARED, Best
 from opatlas.identity import Operator, Setting
 from tuning.explore import scratch
 from tuning.explore.results import artifact_from_catalogue, usable
-from tuning.explore.shop import Shop, Stopping
+from tuning.explore.workshop import Stopping, Workshop
 from tuning.kernels import claims
 from tuning.kernels.binding import submitted_kernel
 from tuning.kernels.claims import MAX_TRIES, EvaluationClaim
@@ -42,13 +42,15 @@ RIGHT = (Status.OK, Status.NOISY, Status.SLOWER)
 """Checked and found right; whether it is worth having, people decide."""
 
 
-def run_evaluation(shop: Shop, held: EvaluationClaim) -> bool:
+def run_evaluation(workshop: Workshop, held: EvaluationClaim) -> bool:
     """Do one claimed evaluation; False where the claim was lost. Raises Stopping and DATABASE_GONE."""
     try:
         row = held.load()
-        move(row.version, (VersionState.SUBMITTED,), VersionState.BUILDING, who=shop.worker)
-        with tempfile.TemporaryDirectory(dir=scratch.folder(shop.home), prefix=scratch.prefix()) as folder:
-            found = _Evaluation(shop, held, row, Path(folder)).run()
+        move(row.version, (VersionState.SUBMITTED,), VersionState.BUILDING, who=workshop.worker)
+        with tempfile.TemporaryDirectory(
+            dir=scratch.folder(workshop.home), prefix=scratch.prefix()
+        ) as folder:
+            found = _Evaluation(workshop, held, row, Path(folder)).run()
         _keep(row, held, found)
         logger.info("%s on %s: %s %s", row.version, row.operator, found["status"], found["detail"])
     except Stopping:
@@ -68,18 +70,20 @@ def run_evaluation(shop: Shop, held: EvaluationClaim) -> bool:
 class _Evaluation:
     """One version on one operator, in work."""
 
-    def __init__(self, shop: Shop, held: EvaluationClaim, row: KernelEvaluation, folder: Path) -> None:
-        self.shop, self.held, self.row, self.folder = shop, held, row, folder
+    def __init__(
+        self, workshop: Workshop, held: EvaluationClaim, row: KernelEvaluation, folder: Path
+    ) -> None:
+        self.workshop, self.held, self.row, self.folder = workshop, held, row, folder
         self.operator = Operator.from_json(row.operator.graph)
         self.setting = Setting.from_json(row.setting.description)
         self.log = ""
 
     def run(self) -> dict[str, Any]:
         """The columns that say what came of it."""
-        route = next((route for route in self.shop.routes if route.name == self.row.version.route), None)
+        route = next((route for route in self.workshop.routes if route.name == self.row.version.route), None)
         if route is None:
             return self._found(Outcome(Status.UNSUPPORTED, "this worker does not have the route cpp"))
-        if reason := self.shop.available(route) or self.shop.why_unsafe(route.name):
+        if reason := self.workshop.available(route) or self.workshop.why_unsafe(route.name):
             return self._found(Outcome(Status.UNSUPPORTED, reason))
         candidate = submitted_kernel(self.row.version).candidate()
         self._say("building")
@@ -87,28 +91,28 @@ class _Evaluation:
         if isinstance(built, Outcome):
             return self._found(built)
         self.log = str(built.facts.get("build_log", ""))
-        default = _default(self.shop, self.row, self.operator, self.setting)
+        default = _default(self.workshop, self.row, self.operator, self.setting)
         if default is None:
             return self._found(Outcome(Status.UNSUPPORTED, "no default can be timed on this worker"))
         self._say("setting up the default")
         default_built = self._build(*default, "default")
         if isinstance(default_built, Outcome):
             return self._found(Outcome(Status.UNSUPPORTED, f"the default: {default_built.detail}"))
-        with self.shop.laboratory.bench(self.operator, self.setting, default_built) as bench:
+        with self.workshop.laboratory.bench(self.operator, self.setting, default_built) as bench:
             return self._time(bench, built)
 
     def _time(self, bench: Bench, built: BuiltArtifact) -> dict[str, Any]:
         if not bench.default.ok:
             return self._found(Outcome(Status.UNSUPPORTED, f"the default fails: {bench.default.detail}"))
         self._say("checking and timing")
-        outcome = usable(bench.measure(built, self.shop.limits))
+        outcome = usable(bench.measure(built, self.workshop.limits))
         best = _winner(self.row)
         if outcome.ok:
             self._say("timing against the incumbent")
             incumbent = None
-            if best is not None and not self.shop.why_unsafe(best.route):
+            if best is not None and not self.workshop.why_unsafe(best.route):
                 incumbent = artifact_from_catalogue(best.implementation.artifact, self.folder / "incumbent")
-            confirmed = usable(bench.confirm(built, incumbent, self.shop.limits))
+            confirmed = usable(bench.confirm(built, incumbent, self.workshop.limits))
             # Wrong on fresh inputs is wrong; but what was merely disturbed keeps its first times.
             outcome = outcome if confirmed.status == Status.NOISY else confirmed
         build_s = float(built.facts.get("build_s", 0.0))
@@ -117,22 +121,22 @@ class _Evaluation:
     def _build(self, route: Route, candidate: Candidate, name: str) -> BuiltArtifact | Outcome:
         folder = self.folder / name
         folder.mkdir()
-        return self.shop.laboratory.build(
-            route, self.operator, self.setting, candidate, folder, self.shop.limits
+        return self.workshop.laboratory.build(
+            route, self.operator, self.setting, candidate, folder, self.workshop.limits
         )
 
     def _say(self, doing: str) -> None:
-        self.shop.check(self.held)
+        self.workshop.check(self.held)
         self.held.update(doing=doing)
 
     def _found(self, outcome: Outcome, best: Best | None = None) -> dict[str, Any]:
-        self.shop.check(self.held)  # what a stopping worker kills is nobody's failure
+        self.workshop.check(self.held)  # what a stopping worker kills is nobody's failure
         timing = outcome.timing
         fresh = outcome.facts.get("incumbent", {})
         columns: dict[str, Any] = {
             "status": outcome.status,
-            "detail": _cleaned(outcome.detail, self.shop)[:4000],
-            "log_tail": _cleaned("\n".join(filter(None, (self.log, outcome.log_tail))), self.shop)[-16_000:],
+            "detail": self._cleaned(outcome.detail)[:4000],
+            "log_tail": self._cleaned("\n".join(filter(None, (self.log, outcome.log_tail))))[-16_000:],
             "max_error": outcome.max_error,
             "tolerance": outcome.tolerance,
             "tier": outcome.tier,
@@ -153,13 +157,12 @@ class _Evaluation:
             }
         return columns
 
-
-def _cleaned(text: str, shop: Shop) -> str:
-    """Without our own traces and the worker's folders: what a submitter reads is about the kernel."""
-    text = _TRACE.sub("", text)
-    for folder in (shop.home, package_root()):
-        text = re.sub(rf"{re.escape(str(folder))}[\w./-]*/", "", text)
-    return text.strip()
+    def _cleaned(self, text: str) -> str:
+        """Without our own traces and the worker's folders: what a submitter reads is about the kernel."""
+        text = _TRACE.sub("", text)
+        for folder in (self.workshop.home, package_root()):
+            text = re.sub(rf"{re.escape(str(folder))}[\w./-]*/", "", text)
+        return text.strip()
 
 
 def settle(version: KernelVersion, worker: str) -> None:
@@ -213,15 +216,15 @@ def _give_up(held: EvaluationClaim, error: str, trace: str) -> bool:
 
 
 def _default(
-    shop: Shop, row: KernelEvaluation, operator: Operator, setting: Setting
+    workshop: Workshop, row: KernelEvaluation, operator: Operator, setting: Setting
 ) -> tuple[Route, Candidate] | None:
     """What this operator's contests have been timed against, else what a user would have."""
     place = {f"exploration__{name}": getattr(row, name) for name in ("operator", "target", "setting")}
     first = Trial.objects.filter(**place, stage=Stage.FIRST, status=Status.OK).order_by("-pk").first()
-    for route in shop.routes:
+    for route in workshop.routes:
         if first is not None and route.name == first.route:
             return route, Candidate(route.name, first.candidate, first.label)
-    return shop.default_candidate(operator, shop.target, setting)
+    return workshop.default_candidate(operator, workshop.target, setting)
 
 
 def _bests(row: KernelEvaluation) -> list[Best]:

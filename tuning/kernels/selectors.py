@@ -104,7 +104,7 @@ def source_diff(version: KernelVersion, sight: Sight) -> str:
     return "\n".join(lines)
 
 
-def standings(version: KernelVersion, limit: int = 100) -> list[VersionStanding]:
+def version_standings(version: KernelVersion, limit: int = 100) -> list[VersionStanding]:
     """How a version does in the contests that it entered, where it wins first."""
     made = implementations_of(version).values_list("pk", flat=True)
     trials = Trial.objects.filter(route=version.route, label=version.label, exploration__scope=SHARED)

@@ -13,7 +13,7 @@ from opatlas.identity import Setting, Target
 from tuning.measure.judging.reference import methods
 from tuning.measure.judging.roofline import floor_us
 from tuning.measure.outcome import Outcome, Status, Timing
-from tuning.measure.recomputation import must_compute_afresh
+from tuning.measure.recomputation import must_recompute
 from tuning.measure.sandbox.process import Bounds, ChildFailed
 from tuning.measure.sandbox.zygote import Zygote
 from tuning.measure.specimen import BUFFERS, ReferenceAnswers, Specimen
@@ -121,7 +121,7 @@ class Bench:
         self.drop_default()  # the next one takes the renewed inputs
         return failed
 
-    def alone(self) -> AbstractContextManager[None]:
+    def machine_lock(self) -> AbstractContextManager[None]:
         """The machine's measurement lock, for who drives subjects himself."""
         return self._equipment.lock.measuring()
 
@@ -261,7 +261,7 @@ class Bench:
             if least < ROOFLINE_SLACK * floor:
                 detail = f"{least:.3g} us a run; this machine cannot do it below {floor:.3g} us"
                 return subject.outcome(Status.CHEATED, detail, timing=timing)
-            must_compute_afresh(subject, timing.median_us)
+            must_recompute(subject, timing.median_us)
             subject.must_be_idle()
         if result.status is Status.OK:
             self._to_beat = max(self._to_beat, timing.ratio_low)

@@ -31,7 +31,7 @@ def line_up(
         return [failed for _ in artifacts]
     if reason := bench.renew():
         return [Outcome(Status.UNSUPPORTED, reason) for _ in artifacts]
-    with bench.alone(), ExitStack() as stack:
+    with bench.machine_lock(), ExitStack() as stack:
         subjects: dict[int, Subject] = {}
         outcomes: dict[int, Outcome] = {}
         for number, artifact in enumerate(artifacts):

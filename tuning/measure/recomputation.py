@@ -39,7 +39,7 @@ COPYING_SLACK = 0.1
 LONG_CALL_US = 20_000.0
 
 
-def must_compute_afresh(subject: Subject, claimed_us: float) -> None:
+def must_recompute(subject: Subject, claimed_us: float) -> None:
     """Raises :class:`ChildFailed` (CHEATED) where new values give other results or take much longer."""
     assert subject.child is not None and subject.runner is not None
     if not subject.specimen.operator.runtime_inputs:

@@ -8,7 +8,7 @@ from catalog.errors import RequestError
 from catalog.models import Miss, MissState
 from tuning.doorbell.bell import bell
 from tuning.models import Priority
-from tuning.queue.decide import Decision, worth_us
+from tuning.queue.decide import Decision, worth_of_miss_us
 from tuning.queue.promote import gains_by_type, promote_decided, quick_ask_of
 from tuning.queue.steering import NotPossible
 
@@ -30,7 +30,7 @@ def explore_now(pk: int, priority: int = Priority.HIGH) -> Miss:
     miss = _miss(pk)
     if miss.state not in EXPLORABLE:
         raise NotPossible(_why_not(miss, "explore", EXPLORABLE))
-    decision = Decision("promote", worth_us(quick_ask_of(miss), gains_by_type()), Priority(priority))
+    decision = Decision("promote", worth_of_miss_us(quick_ask_of(miss), gains_by_type()), Priority(priority))
     if not promote_decided([(miss, decision)]):
         raise NotPossible(_why_not(_miss(pk), "explore", EXPLORABLE))
     capability = miss.target.capability

@@ -70,7 +70,7 @@ def estimate_us(flops: float, bytes_moved: float) -> float:
     return max(flops / FLOPS_PER_US, bytes_moved / BYTES_PER_US) + CALL_US
 
 
-def worth_us(ask: Ask, gains: Mapping[str, float]) -> float:
+def worth_of_miss_us(ask: Ask, gains: Mapping[str, float]) -> float:
     """Calls × time × expected gain."""
     time_us = ask.measured_us or estimate_us(ask.flops, ask.bytes_moved)
     certainty = RELATED_SHARE if ask.related else 1.0
@@ -79,7 +79,7 @@ def worth_us(ask: Ask, gains: Mapping[str, float]) -> float:
 
 def decide(ask: Ask, situation: Situation) -> Decision:
     """Promote, let wait, postpone or discard one miss."""
-    worth = worth_us(ask, situation.gains)
+    worth = worth_of_miss_us(ask, situation.gains)
     if situation.memory_bytes and ask.peak_bytes > situation.memory_bytes:
         needs, has = ask.peak_bytes / 2**30, situation.memory_bytes / 2**30
         return Decision(

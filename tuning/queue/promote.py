@@ -20,7 +20,7 @@ from tuning.conf import conf
 from tuning.measure.specimen import needed_bytes
 from tuning.models import Exploration, Pause, Stage, State, Worker
 from tuning.queue.clock import now_in
-from tuning.queue.decide import Ask, Decision, Situation, decide, priority_of, worth_us
+from tuning.queue.decide import Ask, Decision, Situation, decide, priority_of, worth_of_miss_us
 
 MEMORY_SHARE = 0.5
 """Share of a worker's memory that one operator's measurement may take (``Laboratory.bench`` refuses more)."""
@@ -247,6 +247,6 @@ def reweigh_asked_again(within_s: float) -> int:
         miss = misses[_key(row)]
         ask = ask_of(miss)
         if row.calls != miss.calls or row.priority > priority_of(ask):
-            reweigh(row, worth_us(ask, gains_by_type()), priority_of(ask), miss.calls)
+            reweigh(row, worth_of_miss_us(ask, gains_by_type()), priority_of(ask), miss.calls)
             changed += 1
     return changed

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from catalog.models import LookupTally, Operator
 from tuning.conf import conf
-from tuning.explore.tuning_slices import estimator
+from tuning.explore.slice_history import estimator
 from tuning.explore.worth import LEAST_GAIN, Estimator, SliceTraits, family_of_slice, room_of
 from tuning.models import Exploration, State, TuningSlice
 

@@ -10,7 +10,7 @@ from django.db.models import Count, Max, Min, Q, QuerySet
 
 from catalog.models import Miss, MissState
 from catalog.search import Words
-from tuning.queue.decide import worth_us
+from tuning.queue.decide import worth_of_miss_us
 from tuning.queue.promote import gains_by_type, quick_ask_of
 
 IDLE = (
@@ -69,4 +69,4 @@ def misses(visible: Q, state: str = "", reason: str = "", q: str = "") -> QueryS
 
 def with_worth(rows: Sequence[Miss]) -> list[MissRow]:
     gains = gains_by_type()
-    return [MissRow(row, worth_us(quick_ask_of(row), gains)) for row in rows]
+    return [MissRow(row, worth_of_miss_us(quick_ask_of(row), gains)) for row in rows]

@@ -31,7 +31,7 @@ from tuning.conf import conf
 from tuning.environments import known as environments
 from tuning.explore import scratch
 from tuning.explore.run import run_slice
-from tuning.explore.shop import Shop, Stopping
+from tuning.explore.workshop import Stopping, Workshop
 from tuning.measure.laboratory import Laboratory
 from tuning.models import Pause, Worker
 from tuning.queue import claims
@@ -210,9 +210,9 @@ class WorkerProcess:
     def _reach(self) -> Q:
         return environments.reach(self.name, self.target_row.pk, self._environments)
 
-    def _shop(self) -> Shop:
+    def _shop(self) -> Workshop:
         assert self._laboratory is not None
-        return Shop(
+        return Workshop(
             laboratory=self._laboratory,
             routes=self.tools.routes,
             default_candidate=self.tools.default_candidate,

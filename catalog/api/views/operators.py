@@ -66,7 +66,7 @@ class OperatorView(APIView):
     )
     def get(self, request: Request, key: str) -> Response:
         row = known.operator(key)
-        row.figures = known.figures(row, viewer_of_key(key_of(request)))  # type: ignore[attr-defined]
+        row.figures = known.use_of(row, viewer_of_key(key_of(request)))  # type: ignore[attr-defined]
         return Response(serializers.OperatorDetailSerializer(row).data)
 
 

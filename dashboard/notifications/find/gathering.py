@@ -9,8 +9,8 @@ from django.db import transaction
 
 from dashboard.notifications.find import cursors
 from dashboard.notifications.find.matching import Matcher
+from dashboard.notifications.find.notify import notify
 from dashboard.notifications.find.sources import SOURCES, EventSource
-from dashboard.notifications.find.telling import tell
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def _drain(source: EventSource, until: float) -> int:
             cursor = cursors.locked(source.name)
             events, more = source.read(cursor)
             for start in range(0, len(events), EVENTS_AT_A_TIME):
-                told += tell(matcher.pairs(events[start : start + EVENTS_AT_A_TIME]))
+                told += notify(matcher.pairs(events[start : start + EVENTS_AT_A_TIME]))
             cursor.save()
         more = more and time.monotonic() < until
     return told

@@ -14,7 +14,7 @@ from catalog.models import Best, BestChange, Implementation, Usage
 from dashboard.notifications.events import Event, stamp
 from dashboard.notifications.find import cursors
 from dashboard.notifications.models import Cursor, Happening, Subscription
-from dashboard.notifications.write import facts
+from dashboard.notifications.write import bests
 from tuning.models import Exploration
 
 CHUNK = 2000
@@ -38,7 +38,7 @@ def best_changes(cursor: Cursor) -> Step:
     if cursor.position < 0:
         cursor.position = _beginning(BestChange.objects.all(), "created_at", Subscription.objects.all())
     rows = cursors.take(cursor, BestChange.objects.select_related("before", "after").defer(*_HEAVY), CHUNK)
-    known = facts.ratios({pk for row in rows for pk in (row.before_id, row.after_id) if pk})
+    known = bests.ratios({pk for row in rows for pk in (row.before_id, row.after_id) if pk})
     return [_change(row, known) for row in rows], len(rows) >= CHUNK
 
 
@@ -87,7 +87,7 @@ def _grouped(rows: Sequence[Usage]) -> list[Event]:
     for row in rows:
         groups.setdefault((row.organisation_id, row.job_id, row.operator_id), []).append(row)
     last = {key: max(group, key=lambda row: row.served_at) for key, group in groups.items()}
-    places = facts.places_of({row.implementation_id for row in last.values() if row.implementation_id})
+    places = bests.places_of({row.implementation_id for row in last.values() if row.implementation_id})
     events = []
     for (organisation, job, operator), group in groups.items():
         row = last[organisation, job, operator]
@@ -153,7 +153,7 @@ def _timed(
 
 
 def _first_results(rows: Sequence[Exploration]) -> Iterator[Event]:
-    now = facts.winners({row.operator_id for row in rows})
+    now = bests.winners({row.operator_id for row in rows})
     for row in rows:
         assert row.first_result_at is not None
         after_s = (row.first_result_at - row.asked_at).total_seconds()
@@ -161,7 +161,7 @@ def _first_results(rows: Sequence[Exploration]) -> Iterator[Event]:
 
 
 def _ended(rows: Sequence[Exploration]) -> Iterator[Event]:
-    now = facts.winners({row.operator_id for row in rows})
+    now = bests.winners({row.operator_id for row in rows})
     for row in rows:
         assert row.finished_at is not None
         reason = "" if row.state == "done" else row.reason or row.error.strip().split("\n")[-1]
@@ -169,7 +169,7 @@ def _ended(rows: Sequence[Exploration]) -> Iterator[Event]:
 
 
 def _explored(
-    row: Exploration, at: datetime, what: str, now: dict[facts.Place, Best], more: dict[str, Any]
+    row: Exploration, at: datetime, what: str, now: dict[bests.PlaceKey, Best], more: dict[str, Any]
 ) -> Event:
     best = now.get((row.operator_id, row.target_id, row.setting_id, row.scope))
     return Event(
@@ -191,7 +191,7 @@ def _explored(
 
 
 def _withdrawn(rows: Sequence[Implementation], how: str) -> Iterator[Event]:
-    now = facts.winners({row.operator_id for row in rows})
+    now = bests.winners({row.operator_id for row in rows})
     for row in rows:
         at = getattr(row, f"{how}_at")
         best = now.get((row.operator_id, row.target_id, row.setting_id, row.scope))

@@ -17,7 +17,7 @@ from catalog.models import Method, Setting, Target
 from catalog.selectors import listing
 from catalog.viewing import Viewer
 from dashboard.notifications import selectors
-from dashboard.notifications.find.telling import tell_test
+from dashboard.notifications.find.notify import notify_test
 from dashboard.notifications.models import SubjectKind, Subscription
 from dashboard.notifications.pages.inbox import safe_next
 from dashboard.notifications.send import vapid
@@ -90,7 +90,7 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 def test(request: HttpRequest, pk: int) -> HttpResponse:
     row = _one(request, pk)
-    tell_test(row)
+    notify_test(row)
     by = ", ".join(channel.label.lower() for channel in row.channels) or "no channel: choose one first"
     messages.success(request, f"A test message is on its way by {by}.")
     return redirect("subscriptions")

@@ -196,7 +196,7 @@ def _texts(found: KernelVersion, sight: selectors.Sight) -> dict[str, Any]:
 def _standing(found: KernelVersion) -> dict[str, Any]:
     if found.approved_at is None:
         return {"version": found, "standings": []}
-    return {"version": found, "standings": selectors.standings(found)}
+    return {"version": found, "standings": selectors.version_standings(found)}
 
 
 def _submitted(

@@ -17,7 +17,7 @@ from catalog.timerange import RANGES, TimeRange
 from catalog.viewing import Viewer
 from dashboard.billing import selectors as billing
 from dashboard.pages.overview import tables
-from dashboard.pages.work import running
+from dashboard.pages.work import current_work
 from dashboard.web import wording
 from dashboard.web.charts import traffic as traffic_charts
 from dashboard.web.charts.drawing import METHODS
@@ -33,7 +33,7 @@ _REASONS = 8
 def overview(request: HttpRequest) -> HttpResponse:
     viewer = looked_at(request)
     if not Operator.objects.exists():
-        context = {"workers": running.workers(), "host": request.build_absolute_uri("/").rstrip("/")}
+        context = {"workers": current_work.workers(), "host": request.build_absolute_uri("/").rstrip("/")}
         return render(request, "overview/overview_empty.html", context)
     chosen = chosen_range(request, viewer)
     slots = statistics.slots(viewer, chosen)
@@ -75,7 +75,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "chart": traffic_charts.hit_rate_by(slots, by) if total.lookups else None,
         "saved_chart": traffic_charts.saved(slots, spent) if total.hits or spent else None,
         "has_spent": bool(spent),
-        "waits": running.waits(viewer.shown()),
+        "waits": current_work.waits(viewer.shown()),
         "money": _money(viewer, chosen),
         "rolled_up_at": statistics.rolled_up_at(),
         "live": _live(request).html,
@@ -126,11 +126,11 @@ def _live(request: HttpRequest) -> Part:
     context = {
         "waiting": state,
         "oldest_s": state.oldest_s(now),
-        "queues": running.queues(seen),
-        "explored_today": running.finished_since(seen, now - timedelta(hours=24)),
+        "queues": current_work.queues(seen),
+        "explored_today": current_work.finished_since(seen, now - timedelta(hours=24)),
         "reasons": collecting.reasons(seen, _REASONS),
-        "recent": running.recent(seen),
-        "workers": running.workers(),
-        "pauses": running.pauses(),
+        "recent": current_work.recent(seen),
+        "workers": current_work.workers(),
+        "pauses": current_work.pauses(),
     }
     return Part(request, "overview/_overview_live.html", context, path=reverse("overview-live"), every_s=3)

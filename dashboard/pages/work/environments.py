@@ -49,7 +49,7 @@ def environments_page(request: HttpRequest) -> HttpResponse:
     }
     reports = revalidation.reports(limits, request.viewer.scopes)  # type: ignore[attr-defined]
     context = {
-        "standings": environments.standings(),
+        "standings": environments.route_environments(),
         "runs": [_run(row, reports[row.pk]) for row in rows],
     }
     return render(request, "work/environments.html", context)

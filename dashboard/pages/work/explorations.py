@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 
 from catalog.search import Words
 from catalog.viewing import Viewer
-from dashboard.pages.work import operations, running, tables
+from dashboard.pages.work import current_work, operations, tables
 from dashboard.web import wording
 from dashboard.web.charts import operators as operator_charts
 from dashboard.web.charts import work as work_charts
@@ -21,7 +21,7 @@ from dashboard.web.charts.drawing import METHODS, Figure
 from dashboard.web.live import Part
 from dashboard.web.paging import exportable, page_of
 from dashboard.web.tables import exported
-from tuning.explore.tuning_slices import tuning_accuracy
+from tuning.explore.slice_history import tuning_accuracy
 from tuning.models import Exploration, Priority, Stage, State, Trial
 from tuning.queue.permissions import may_operate
 from tuning.statistics.eta import Eta, eta, work_left
@@ -60,13 +60,13 @@ class ExplorationFilters:
 def explorations(request: HttpRequest) -> HttpResponse:
     filters = _read_filters(request)
     viewer: Viewer = request.viewer  # type: ignore[attr-defined]
-    found = _filtered(running.explorations(viewer.shown()), filters)
+    found = _filtered(current_work.explorations(viewer.shown()), filters)
     if (answer := exported(request, tables.explorations_table(exportable(found)))) is not None:
         return answer
     page = page_of(request, found)
     query = request.GET.copy()
     query.pop("seen", None)
-    moving = any(row.state in running.ACTIVE for row in page.object_list)
+    moving = any(row.state in current_work.ACTIVE for row in page.object_list)
     part = Part(
         request,
         "work/_explorations_rows.html",
@@ -109,7 +109,7 @@ def _etas(rows: Iterable[Exploration]) -> dict[int, Eta]:
 
 def _tuning(request: HttpRequest) -> dict[str, object]:
     """How well the expectations held that tuning goes by; the chart shows the latest slices only."""
-    accuracy = tuning_accuracy(running.explorations(request.viewer.shown()))  # type: ignore[attr-defined]
+    accuracy = tuning_accuracy(current_work.explorations(request.viewer.shown()))  # type: ignore[attr-defined]
     rows = list(accuracy.by_op_type.items())[:OP_TYPES_SHOWN]
     chart = work_charts.tuning_gains(accuracy.pairs[:SLICES_DRAWN]) if accuracy.pairs else None
     return {"accuracy": accuracy, "accuracy_rows": rows, "chart": chart}
@@ -119,7 +119,7 @@ def _tuning(request: HttpRequest) -> dict[str, object]:
 def exploration(request: HttpRequest, pk: int) -> HttpResponse:
     """One exploration; htmx asks for its moving part every two seconds until it has ended."""
     viewer: Viewer = request.viewer  # type: ignore[attr-defined]
-    row = get_object_or_404(running.explorations(viewer.shown()), pk=pk)
+    row = get_object_or_404(current_work.explorations(viewer.shown()), pk=pk)
     trials = row.trials.select_related("implementation").defer(
         "candidate", "implementation__schedule", "implementation__source", "implementation__candidate"
     )
@@ -136,7 +136,7 @@ def exploration(request: HttpRequest, pk: int) -> HttpResponse:
         "trials": newest,
         "trial_count": row.trials.count() if len(newest) == TRIALS_SHOWN else len(newest),
         "chart": _chart(newest[::-1]) if newest else None,
-        "moving": row.state in running.ACTIVE,
+        "moving": row.state in current_work.ACTIVE,
         "best": max(
             (t for t in newest if t.status == "ok" and t.ratio_to_default),
             key=lambda t: t.ratio_to_default or 0,
@@ -196,7 +196,7 @@ class StageProgress:
 def progress(row: Exploration) -> StageProgress:
     """Of the stage that it is in, for the bar."""
     stage = str(Stage(row.stage).label).capitalize()
-    if row.state not in running.ACTIVE:
+    if row.state not in current_work.ACTIVE:
         return StageProgress("Ended", 1, 1)
     if row.stage == Stage.TUNE and row.max_tuning_slices:
         text = f"{stage}: {row.tuning_slices} of {row.max_tuning_slices} slices"
@@ -249,7 +249,7 @@ def _read_filters(request: HttpRequest) -> ExplorationFilters:
 def _filtered(found: QuerySet[Exploration], filters: ExplorationFilters) -> QuerySet[Exploration]:
     found = found.filter(Words.of(filters.q).condition("operator"))
     if filters.state:
-        found = found.filter(state__in=running.ACTIVE if filters.state == "active" else [filters.state])
+        found = found.filter(state__in=current_work.ACTIVE if filters.state == "active" else [filters.state])
     if filters.stage:
         found = found.filter(stage=filters.stage)
     if filters.priority:

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from catalog.models import MissState
 from catalog.viewing import Viewer
-from dashboard.pages.work import running, tables
+from dashboard.pages.work import current_work, tables
 from dashboard.web.charts import work as work_charts
 from dashboard.web.live import Part
 from dashboard.web.paging import answer_of, exportable, page_of
@@ -62,7 +62,7 @@ def _moving(viewer: Viewer) -> dict[str, Any]:
     visible, pace = viewer.shown(), rates()
     lines = queues.capability_queues(visible, pace, timezone.now())
     lanes = [lane for line in lines for lane in line.lanes]
-    workers = running.workers(rates=pace, visible=visible)
+    workers = current_work.workers(rates=pace, visible=visible)
     drains = [line.drain_s for line in lines if line.queued]
     known = [seconds for seconds in drains if seconds is not None]
     return {
@@ -73,7 +73,7 @@ def _moving(viewer: Viewer) -> dict[str, Any]:
         "capabilities_table": tables.capabilities_table(lines),
         "workers": workers,
         "workers_table": tables.workers_table(workers),
-        "pauses": running.pauses(),
+        "pauses": current_work.pauses(),
         "queued": sum(line.queued for line in lines),
         "running_now": sum(line.running for line in lines),
         "oldest_at": min((line.oldest_at for line in lines if line.oldest_at), default=None),

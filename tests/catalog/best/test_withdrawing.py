@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from catalog.best import revoked
-from catalog.best.standing import ScopedPlace
+from catalog.best.seats import ScopedPlace
 from catalog.best.withdrawing import restore_places, set_aside, withdraw
 from catalog.errors import RequestError
 from catalog.models import Best, BestChange, DeclaredEnvironment, Implementation, Miss

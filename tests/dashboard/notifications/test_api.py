@@ -6,7 +6,7 @@ import pytest
 
 from catalog.people.keys import create_api_key
 from dashboard.notifications.find.gathering import gather
-from dashboard.notifications.find.telling import tell_test
+from dashboard.notifications.find.notify import notify_test
 from dashboard.notifications.models import Notification, Subscription
 from tests.conftest import Api
 
@@ -66,11 +66,11 @@ def test_a_key_that_is_nobodys_is_refused(world):
 
 def test_another_persons_and_another_organisations_do_not_exist(world, ours):
     theirs = world.watch(world.stranger)
-    row = tell_test(theirs)
+    row = notify_test(theirs)
     own_elsewhere = Subscription.objects.create(
         user=world.person, organisation=world.other, subject="filter", subject_key="x", title="x"
     )
-    elsewhere = tell_test(own_elsewhere)
+    elsewhere = notify_test(own_elsewhere)
     assert ours.get("notifications/").json()["count"] == 0
     assert ours.get("subscriptions/").json()["count"] == 0
     for number in (row.pk, elsewhere.pk):

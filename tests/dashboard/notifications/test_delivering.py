@@ -15,7 +15,7 @@ from standardwebhooks.webhooks import Webhook
 
 from catalog.models import Membership, Organisation
 from dashboard.notifications.find.gathering import gather
-from dashboard.notifications.find.telling import tell_test
+from dashboard.notifications.find.notify import notify_test
 from dashboard.notifications.models import (
     Notification,
     NotificationDelivery,
@@ -357,7 +357,7 @@ def test_an_ended_subscription_leaves_nothing_waiting(world):
 def test_a_test_message_goes_by_every_channel_at_once(world, mailbox, service):
     devices.remember(world.person, devices.PushOffer(**Browser().offer(f"{service.origin}/one")))
     one = world.watch(channels=("page", "email", "push"), digest="daily")
-    tell_test(one)
+    notify_test(one)
     assert deliver() == 2
     assert mailbox.mails[0]["Subject"].strip().startswith("A test for MatMul")
     assert len(service.posted) == 1

@@ -88,7 +88,7 @@ def test_hits_of_a_digest_are_counted_anew_for_each_digest(world, monkeypatch):
     world.hit(2)
     gather()
     later = timezone.now() + timedelta(hours=2)
-    monkeypatch.setattr("dashboard.notifications.find.telling.timezone.now", lambda: later)
+    monkeypatch.setattr("dashboard.notifications.find.notify.timezone.now", lambda: later)
     world.hit(4)
     gather()
     assert sorted(Notification.objects.values_list("count", flat=True)) == [2, 4]

@@ -6,7 +6,7 @@ from django.urls import reverse
 
 from catalog.registry import default_organisation
 from dashboard.notifications.find.gathering import gather
-from dashboard.notifications.find.telling import tell_test
+from dashboard.notifications.find.notify import notify_test
 from dashboard.notifications.models import Notification, PushDevice, Subscription
 from tests.dashboard.notifications.receivers import Browser
 
@@ -102,14 +102,14 @@ def test_new_ones_appear_and_are_spoken_without_a_reload(world, client):
 
 
 def test_the_badge_is_sent_only_when_it_changed(world, client):
-    tell_test(world.watch())
+    notify_test(world.watch())
     assert client.get("/notifications/unread/?seen=1").status_code == 204
     assert "1<span" in client.get("/notifications/unread/?seen=0").content.decode()
 
 
 def test_somebody_elses_cannot_be_seen_opened_read_changed_or_ended(world, client):
     one = world.watch(world.stranger)
-    row = tell_test(one)
+    row = notify_test(one)
     assert f"notification-{row.pk}" not in client.get(INBOX).content.decode()
     assert client.get(f"/notifications/{row.pk}/").status_code == 404
     client.post("/notifications/read/", {"notification": row.pk})
@@ -265,7 +265,7 @@ def test_pages_take_no_query_for_each_row(world, client, django_assert_max_num_q
             operator = world.factory.operator("Relu", f"Relu {Notification.objects.count()} {number} float32")
             from dashboard.notifications.write import subjects
 
-            tell_test(world.watch(about=subjects.operator(operator.key)))
+            notify_test(world.watch(about=subjects.operator(operator.key)))
 
     from django.db import connection
     from django.test.utils import CaptureQueriesContext

@@ -12,7 +12,7 @@ import pytest
 from opatlas.identity import Operator, default_setting
 from tests.tuning.routes.compiler.tvm_cases import ROUTE, TARGET, const, one, random_inputs, reference, run
 from tuning.explore.records import keep_records, known_candidates, seed
-from tuning.explore.shop import Shop, Slice
+from tuning.explore.workshop import ClaimedSlice, Workshop
 from tuning.measure.laboratory import Laboratory
 from tuning.models import Exploration, Stage, State, TuningRecord
 from tuning.queue.claims import Claim
@@ -33,13 +33,15 @@ def laboratory(tmp_path: Path) -> Iterator[Laboratory]:
 
 
 @pytest.fixture
-def slice_of(laboratory: Laboratory, target_row: Any, tmp_path: Path) -> Callable[[Operator, int], Slice]:
+def slice_of(
+    laboratory: Laboratory, target_row: Any, tmp_path: Path
+) -> Callable[[Operator, int], ClaimedSlice]:
     """A claimed exploration of an operator."""
     from django.utils import timezone
 
     from catalog.registry import register_operator, register_setting
 
-    def make(operator: Operator, stage: int) -> Slice:
+    def make(operator: Operator, stage: int) -> ClaimedSlice:
         row = Exploration.objects.create(
             operator=register_operator(operator), target=target_row,
             setting=register_setting(default_setting(2)), capability="cpu.here", asked_at=timezone.now(),
@@ -47,14 +49,14 @@ def slice_of(laboratory: Laboratory, target_row: Any, tmp_path: Path) -> Callabl
         )  # fmt: skip
         workdir = tmp_path / f"work-{row.pk}"
         workdir.mkdir()
-        shop = Shop(laboratory, (ROUTE,), lambda *_: None, TARGET, tmp_path, "w1", lambda claim: None)
-        return Slice(shop, Claim(row.pk, 1), row, workdir)
+        workshop = Workshop(laboratory, (ROUTE,), lambda *_: None, TARGET, tmp_path, "w1", lambda claim: None)
+        return ClaimedSlice(workshop, Claim(row.pk, 1), row, workdir)
 
     return make
 
 
 def test_a_neighbours_contest_starts_from_what_a_real_search_stored(
-    slice_of: Callable[[Operator, int], Slice], laboratory: Laboratory, tmp_path: Path
+    slice_of: Callable[[Operator, int], ClaimedSlice], laboratory: Laboratory, tmp_path: Path
 ) -> None:
     first = slice_of(one("MatMul", (48, 64), const(64, 96)), Stage.TUNE)
     folder = tmp_path / "state"

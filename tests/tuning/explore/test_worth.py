@@ -136,7 +136,7 @@ def _saved(seed: int, choose: _Choice, operators: int = 60, slices: int = 90) ->
 
 
 def _most_worth(estimator: Estimator, asks: list[SliceTraits], left: list[float]) -> int:
-    values = [worth.worth_us(1, left[n], estimator.expect(ask).gain) for n, ask in enumerate(asks)]
+    values = [worth.worth_of_slice_us(1, left[n], estimator.expect(ask).gain) for n, ask in enumerate(asks)]
     return max(range(len(asks)), key=lambda n: values[n])
 
 

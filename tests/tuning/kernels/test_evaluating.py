@@ -82,7 +82,7 @@ def test_evidence_then_approval_then_the_contest_then_revocation(
     worker.run_until_idle()
     best = Best.objects.get(rank=0)
     assert (best.route, best.method, best.label) == ("cpp", "manual", "softmax v1")
-    (standing,) = selectors.standings(version)
+    (standing,) = selectors.version_standings(version)
     assert (standing.rank, standing.operator) == (0, row.operator)
 
     revoke(version, user=people["carol"], reason="a bug")

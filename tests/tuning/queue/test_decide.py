@@ -7,21 +7,21 @@ from dataclasses import replace
 import pytest
 
 from tuning.models import Priority
-from tuning.queue.decide import Ask, Situation, decide, estimate_us, tuning_slices, worth_us
+from tuning.queue.decide import Ask, Situation, decide, estimate_us, tuning_slices, worth_of_miss_us
 
 CONV = Ask("Conv", flops=230e6, bytes_moved=2e6, peak_bytes=8e6)
 FREE = Situation(workers=1, memory_bytes=8 << 30, capability="cpu.zen3")
 
 
 def test_worth_grows_with_calls_time_and_expected_gain() -> None:
-    base = worth_us(CONV, {})
-    assert worth_us(replace(CONV, calls=3.0), {}) == 3 * base
-    assert worth_us(replace(CONV, flops=2.3e9), {}) > 5 * base
-    assert worth_us(CONV, {"Conv": 0.9}) > base > worth_us(CONV, {"Conv": 0.02})
+    base = worth_of_miss_us(CONV, {})
+    assert worth_of_miss_us(replace(CONV, calls=3.0), {}) == 3 * base
+    assert worth_of_miss_us(replace(CONV, flops=2.3e9), {}) > 5 * base
+    assert worth_of_miss_us(CONV, {"Conv": 0.9}) > base > worth_of_miss_us(CONV, {"Conv": 0.02})
 
 
 def test_a_measured_time_is_believed_over_the_estimate() -> None:
-    assert worth_us(replace(CONV, measured_us=10.0), {"Conv": 0.5}) == 5.0
+    assert worth_of_miss_us(replace(CONV, measured_us=10.0), {"Conv": 0.5}) == 5.0
 
 
 def test_time_is_arithmetic_or_memory_whichever_is_longer() -> None:
@@ -115,7 +115,7 @@ def test_every_decision_says_its_worth_and_in_one_sentence_why(
     ask: Ask, situation: Situation, reason: str
 ) -> None:
     decision = decide(ask, situation)
-    assert (decision.worth, decision.reason) == (worth_us(ask, {}), reason)
+    assert (decision.worth, decision.reason) == (worth_of_miss_us(ask, {}), reason)
 
 
 def test_what_just_fits_is_promoted() -> None:
@@ -124,7 +124,7 @@ def test_what_just_fits_is_promoted() -> None:
     related = replace(CONV, related=True, age_s=2 * 86400)
     assert decide(related, replace(FREE, queued=4, max_backlog_s=100.0)).verdict == "promote"
     assert decide(related, replace(FREE, queued=4, max_backlog_s=99.0)).verdict == "postpone"
-    worth = worth_us(related, {})
+    worth = worth_of_miss_us(related, {})
     assert decide(related, replace(FREE, floor_us=worth)).verdict == "promote"
     assert decide(related, replace(FREE, floor_us=2 * worth)).verdict == "discard"
     assert decide(related, replace(FREE, floor_us=2 * worth, old_s=related.age_s)).verdict == "promote"

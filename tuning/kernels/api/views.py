@@ -183,7 +183,7 @@ class KernelEvidenceView(APIView):
             "version": version,
             "diff": selectors.source_diff(version, _sight(request)),
             "evaluations": selectors.evaluations_of(version),
-            "standings": selectors.standings(version),
+            "standings": selectors.version_standings(version),
         }
         return Response(serializers.EvidenceSerializer(evidence).data)
 

@@ -74,7 +74,7 @@ class Command(BaseCommand):
         target, route = options["target"], options["route"]
         return [
             standing
-            for standing in environments.standings()
+            for standing in environments.route_environments()
             if target in ("", standing.target.key, standing.target.capability)
             and route in (None, standing.route)
         ]

@@ -84,7 +84,7 @@ def _schedule(
     """Apply an autoscheduler, or our own schedule, and return it as text."""
     hl = import_halide()
     if scheduler not in AUTOSCHEDULERS:
-        from tuning.routes.compiler.halide.own import apply
+        from tuning.routes.compiler.halide.product_schedule import apply
 
         return apply(lowered, setting)
     found = pipeline.apply_autoscheduler(native, hl.AutoschedulerParams(scheduler, parameters))

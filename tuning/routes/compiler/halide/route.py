@@ -22,7 +22,7 @@ class HalideRoute:
     preload: tuple[str, ...] = (
         "tuning.routes.compiler.halide.machine:import_halide",
         "tuning.routes.compiler.halide.compile",
-        "tuning.routes.compiler.halide.own",
+        "tuning.routes.compiler.halide.product_schedule",
     )
     builds_in_process = False
 

@@ -33,7 +33,7 @@ class Stopping(Exception):
 
 
 @dataclass(frozen=True)
-class Shop:
+class Workshop:
     """A worker's tools. ``check`` raises StaleLease or Stopping when a claim must not go on."""
 
     laboratory: Laboratory
@@ -64,10 +64,10 @@ class Shop:
 
 
 @dataclass
-class Slice:
+class ClaimedSlice:
     """One claimed exploration in work, with the means to try candidates and to keep what came of them."""
 
-    shop: Shop
+    workshop: Workshop
     claim: Claim
     row: Exploration
     workdir: Path
@@ -94,8 +94,12 @@ class Slice:
         """The route that every ratio here is taken against: who made the latest first result."""
         first = Trial.objects.filter(exploration=self.row, stage=Stage.FIRST, status=Status.OK)
         name = first.order_by("-pk").values_list("route", flat=True).first()
-        found = next((route for route in self.shop.routes if route.name == name), None)
-        given = None if found else self.shop.default_candidate(self.operator, self.shop.target, self.setting)
+        found = next((route for route in self.workshop.routes if route.name == name), None)
+        given = (
+            None
+            if found
+            else self.workshop.default_candidate(self.operator, self.workshop.target, self.setting)
+        )
         return found or (given[0] if given else None)
 
     @property
@@ -112,17 +116,17 @@ class Slice:
         """The routes of this round: all, or the few that a further round was asked for. Each knows what the
         database has for it."""
         only = routes_of(self.row)
-        routes = [route for route in self.shop.routes if not only or route.name in only]
+        routes = [route for route in self.workshop.routes if not only or route.name in only]
         return [taught(route, self.row.operator) for route in routes]
 
     def doing(self, what: str, **values: object) -> None:
         """Say what comes next, for people and for the error if the worker dies. Raises when it must not."""
-        self.shop.check(self.claim)
+        self.workshop.check(self.claim)
         self.claim.update(doing=what[:200], updated_at=timezone.now(), **values)
 
     def supports(self, route: Route) -> str:
         """Empty where the route is here and can express the operator; else why not."""
-        if reason := self.shop.available(route) or self.shop.why_unsafe(route.name):
+        if reason := self.workshop.available(route) or self.workshop.why_unsafe(route.name):
             return f"Not available: {reason}"
         answer = route.supports(self.operator, self.setting)
         return answer.reason if isinstance(answer, No) else ""
@@ -131,8 +135,8 @@ class Slice:
         self._builds += 1
         folder = self.workdir / f"{self._builds:03d}"
         folder.mkdir()
-        return self.shop.laboratory.build(
-            route, self.operator, self.setting, candidate, folder, self.shop.limits
+        return self.workshop.laboratory.build(
+            route, self.operator, self.setting, candidate, folder, self.workshop.limits
         )
 
     def build_all(self, candidates: Sequence[tuple[Route, Candidate]]) -> list[BuiltArtifact | Outcome]:
@@ -143,22 +147,22 @@ class Slice:
             folder = self.workdir / f"{self._builds:03d}"
             folder.mkdir()
             jobs.append((route, candidate, folder))
-        return self.shop.laboratory.build_all(self.operator, self.setting, jobs, self.shop.limits)
+        return self.workshop.laboratory.build_all(self.operator, self.setting, jobs, self.workshop.limits)
 
     @contextmanager
     def bench(self, default: BuiltArtifact) -> Iterator[Bench]:
-        with self.shop.laboratory.bench(self.operator, self.setting, default) as bench:
+        with self.workshop.laboratory.bench(self.operator, self.setting, default) as bench:
             yield bench
 
     def tried_with(self, attempt: Tried, outcome: Outcome, artifact: BuiltArtifact | None = None) -> Judged:
         """The record of an attempt. Raises when the worker stops: what that kills is nobody's failure."""
-        self.shop.check(self.claim)
+        self.workshop.check(self.claim)
         if outcome.build_s is None and artifact is not None:
             outcome = replace(outcome, build_s=attempt.build_s)
         return Judged(
             claim=self.claim,
             row=self.row,
-            worker=self.shop.worker,
+            worker=self.workshop.worker,
             route=attempt.route,
             candidate=attempt.candidate,
             outcome=outcome,

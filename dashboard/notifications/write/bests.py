@@ -6,11 +6,11 @@ from collections.abc import Collection
 
 from catalog.models import Best, Implementation, Measurement
 
-Place = tuple[int, int, int, str]
+PlaceKey = tuple[int, int, int, str]
 """(operator, target, setting, scope)."""
 
 
-def winners(operators: Collection[int]) -> dict[Place, Best]:
+def winners(operators: Collection[int]) -> dict[PlaceKey, Best]:
     """Who serves now, in every place of these operators."""
     found = Best.objects.filter(operator_id__in=operators, rank=0)
     return {(one.operator_id, one.target_id, one.setting_id, one.scope): one for one in found}
@@ -24,7 +24,7 @@ def ratios(implementations: Collection[int]) -> dict[int, float]:
     return known | dict(seats.values_list("implementation_id", "ratio_to_default"))
 
 
-def places_of(implementations: Collection[int]) -> dict[int, Place]:
+def places_of(implementations: Collection[int]) -> dict[int, PlaceKey]:
     """Where implementations compete."""
     rows = Implementation.objects.filter(pk__in=implementations).values_list(
         "pk", "operator_id", "target_id", "setting_id", "scope"

@@ -68,7 +68,7 @@ class ContestRow:
 BASELINES = ("eager", "onnxruntime", "max_autotune")
 
 
-def figures(rows: Sequence[ContestRow]) -> dict[str, Any]:
+def summarize(rows: Sequence[ContestRow]) -> dict[str, Any]:
     """What the contest is judged by."""
     answered = [row for row in rows if row.answered]
     routes = route_geomeans(rows)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.contest.figures import ContestRow
 from bench.contest.sample import Entrant
+from bench.contest.summary import ContestRow
 from catalog.models import Best, Implementation, Measurement
 from opatlas.identity import Setting, Target, default_setting, describe, detect_target
 from tuning.explore.results import artifact_from_catalogue
@@ -56,7 +56,7 @@ class Field:
         return timing.ratio_to_default if timing else None
 
 
-class Again:
+class Remeasurement:
     """Measures operators again; owns a laboratory of its own."""
 
     def __init__(self, laboratory: Laboratory, baselines: Mapping[str, Route], scratch: Path) -> None:
@@ -212,7 +212,7 @@ class Again:
 
 
 @contextmanager
-def again(home: Path) -> Iterator[Again]:
+def remeasurement(home: Path) -> Iterator[Remeasurement]:
     """A warm laboratory with the baselines' routes."""
     baselines: dict[str, Route] = {
         EAGER: registry.route("eager"),
@@ -225,4 +225,4 @@ def again(home: Path) -> Iterator[Again]:
         Laboratory(home, detect_target()) as laboratory,
     ):
         laboratory.warm(tuple(route for route in routes if route.available(laboratory.target)))
-        yield Again(laboratory, baselines, Path(scratch))
+        yield Remeasurement(laboratory, baselines, Path(scratch))

@@ -28,7 +28,7 @@ from dashboard.notifications.write.digests import due_at
 _BATCH = 500
 
 
-def tell(pairs: Sequence[Pair]) -> int:
+def notify(pairs: Sequence[Pair]) -> int:
     """Write notifications and their deliveries; gives how many are new. Runs inside a transaction.
 
     What was told already is left as it is; of hits the count goes on.
@@ -172,7 +172,7 @@ def _row(draft: _Draft, *, shown: bool) -> Notification:
     )
 
 
-def tell_test(one: Subscription) -> Notification:
+def notify_test(one: Subscription) -> Notification:
     """A test by every channel of a subscription, at once."""
     now = timezone.now()
     row = Notification.objects.create(
