@@ -28,19 +28,16 @@ class Happening(models.TextChoices):
     TEST = "test", "A test message"
 
 
-class Channel(models.TextChoices):
-    PAGE = "page", "Page"
-    EMAIL = "email", "E-mail"
-    WEBHOOK = "webhook", "Webhook"
-    PUSH = "push", "Phone or browser"
-
-
 class Digest(models.TextChoices):
     """How often messages leave. The page never waits."""
 
     AT_ONCE = "at_once", "At once"
     HOURLY = "hourly", "Once an hour"
     DAILY = "daily", "Once a day"
+
+
+def _by_page() -> list[str]:
+    return ["page"]
 
 
 class Subscription(models.Model):
@@ -67,10 +64,7 @@ class Subscription(models.Model):
     on_explored = models.BooleanField(default=True)
     on_best_changed = models.BooleanField(default=True)
     on_withdrawn = models.BooleanField(default=True)
-    by_page = models.BooleanField(default=True)
-    by_email = models.BooleanField(default=False)
-    by_webhook = models.BooleanField(default=False)
-    by_push = models.BooleanField(default=False)
+    told_by = models.JSONField(default=_by_page)  # names of channels (``channels.registry``)
     digest = models.CharField(max_length=10, choices=Digest, default=Digest.AT_ONCE)
     created_at = models.DateTimeField(auto_now_add=True)
     changed_at = models.DateTimeField(auto_now=True)
@@ -98,10 +92,6 @@ class Subscription(models.Model):
         """What it wants to be told of."""
         wanted = (Happening.HIT, Happening.EXPLORED, Happening.BEST_CHANGED, Happening.WITHDRAWN)
         return [one for one in wanted if getattr(self, f"on_{one.value}")]
-
-    @property
-    def channels(self) -> list[Channel]:
-        return [one for one in Channel if getattr(self, f"by_{one.value}")]
 
 
 class Notification(models.Model):
@@ -158,7 +148,7 @@ class NotificationMessage(models.Model):
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
     organisation = models.ForeignKey(Organisation, models.CASCADE, null=True, blank=True, related_name="+")
-    channel = models.CharField(max_length=10, choices=Channel)
+    channel = models.CharField(max_length=10)
     digest = models.CharField(max_length=10, choices=Digest)
     state = models.CharField(max_length=10, choices=MessageState, default=MessageState.WAITING)
     due_at = models.DateTimeField()
@@ -187,7 +177,7 @@ class NotificationDelivery(models.Model):
     notification = models.ForeignKey(Notification, models.CASCADE, related_name="deliveries")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
     organisation = models.ForeignKey(Organisation, models.CASCADE, null=True, blank=True, related_name="+")
-    channel = models.CharField(max_length=10, choices=Channel)
+    channel = models.CharField(max_length=10)
     digest = models.CharField(max_length=10, choices=Digest)
     due_at = models.DateTimeField()
     message = models.ForeignKey(

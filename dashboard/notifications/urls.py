@@ -2,7 +2,8 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from dashboard.notifications.pages import inbox, push, subscriptions, unsubscribe
+from dashboard.notifications.channels.registry import CHANNELS
+from dashboard.notifications.pages import inbox, subscriptions
 
 _ONE = "notifications/subscriptions/<int:pk>"
 
@@ -16,10 +17,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_ONE}/", subscriptions.subscription, name="subscription"),
     path(f"{_ONE}/end/", subscriptions.end, name="subscription-end"),
     path(f"{_ONE}/test/", subscriptions.test, name="subscription-test"),
-    path("notifications/address/", subscriptions.address, name="notification-address"),
-    path("notifications/push/", push.register, name="push-register"),
-    path("notifications/push/key/", push.public_key, name="push-key"),
-    path("notifications/push/<int:pk>/forget/", push.forget, name="push-forget"),
-    path("notifications/unsubscribe/<str:token>/", unsubscribe.unsubscribe, name="notification-unsubscribe"),
-    path("sw.js", push.service_worker, name="service-worker"),
+    *(one for channel in CHANNELS.values() for one in channel.urls),
 ]

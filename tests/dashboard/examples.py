@@ -165,8 +165,8 @@ def _rows_of(model: str, order: str = "pk", **names: str) -> Callable[[], dict[s
 
 
 def _unsubscribing() -> dict[str, Any] | None:
+    from dashboard.notifications.channels.email import unsubscribing
     from dashboard.notifications.models import Subscription
-    from dashboard.notifications.subscribe import unsubscribing
 
     row = Subscription.objects.order_by("pk").first()
     return row and {"token": unsubscribing.path_for(row.user_id, [row.pk]).rstrip("/").rsplit("/", 1)[1]}

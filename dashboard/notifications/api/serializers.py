@@ -5,8 +5,9 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from catalog.models import Method
-from dashboard.notifications.models import Channel, Digest, Happening, Notification, SubjectKind, Subscription
-from dashboard.notifications.subscribe.subscribing import HAPPENINGS
+from dashboard.notifications.channels.registry import CHANNELS
+from dashboard.notifications.models import Digest, Happening, Notification, SubjectKind, Subscription
+from dashboard.notifications.subscribing import HAPPENINGS
 
 EVENTS = [one.value for one in HAPPENINGS]
 
@@ -34,7 +35,7 @@ class SubscriptionSerializer(serializers.ModelSerializer[Subscription]):
     model = serializers.IntegerField(source="model_id", allow_null=True)
     filters = serializers.DictField(child=serializers.CharField())
     events = serializers.ListField(child=serializers.ChoiceField(EVENTS), source="happenings")
-    channels = serializers.ListField(child=serializers.ChoiceField(Channel.values))
+    channels = serializers.ListField(child=serializers.ChoiceField(list(CHANNELS)), source="told_by")
 
     class Meta:
         model = Subscription
@@ -52,9 +53,9 @@ class WishSerializer(serializers.Serializer[object]):
         child=serializers.ChoiceField(EVENTS), min_length=1, max_length=len(EVENTS), required=False
     )
     channels = serializers.ListField(
-        child=serializers.ChoiceField(Channel.values),
+        child=serializers.ChoiceField(list(CHANNELS)),
         min_length=1,
-        max_length=len(Channel.values),
+        max_length=len(CHANNELS),
         required=False,
     )
     digest = serializers.ChoiceField(Digest.choices, required=False)

@@ -20,7 +20,7 @@ from catalog.api.authentication import key_of
 from catalog.api.describing import errors, query
 from catalog.errors import RequestError, Unknown
 from catalog.viewing import Viewer, viewer_of_key
-from dashboard.notifications import selectors
+from dashboard.notifications import selectors, subscribing
 from dashboard.notifications.api.serializers import (
     NotificationSerializer,
     ReadSerializer,
@@ -30,7 +30,6 @@ from dashboard.notifications.api.serializers import (
 )
 from dashboard.notifications.models import Happening, Notification, SubjectKind, Subscription
 from dashboard.notifications.selectors import InboxFilters
-from dashboard.notifications.subscribe import subscribing
 from dashboard.notifications.write import subjects
 from tuning.api import filters
 
@@ -208,7 +207,7 @@ def _about(given: Mapping[str, Any], viewer: Viewer) -> subjects.NamedSubject:
 def _wish(given: Mapping[str, Any], now: Subscription, user: User) -> subscribing.Wish:
     return subscribing.wish(
         given.get("events") or [one.value for one in now.happenings],
-        given.get("channels") or [one.value for one in now.channels],
+        given.get("channels") or now.told_by,
         given.get("digest") or now.digest,
         user,
     )

@@ -12,10 +12,11 @@ from django.urls import reverse
 from django.utils import timezone
 
 from catalog.models import Job, Operator
+from dashboard.notifications.channels.page.channel import NAME as PAGE
+from dashboard.notifications.channels.registry import CHANNELS
 from dashboard.notifications.events import Event, stamp
 from dashboard.notifications.find.matching import Pair
 from dashboard.notifications.models import (
-    Channel,
     Digest,
     Happening,
     Notification,
@@ -125,15 +126,15 @@ def _write(drafts: Sequence[_Draft]) -> None:
     drafts = sorted(
         drafts, key=lambda one: (order.index(Digest(one.subscription.digest)), one.subscription.pk)
     )
-    told: dict[tuple[int, str], set[tuple[Channel, int | None]]] = defaultdict(set)
+    told: dict[tuple[int, str], set[tuple[str, int | None]]] = defaultdict(set)
     rows, channels = [], []
     for draft in drafts:
         one = draft.subscription
-        mine = {(way, one.organisation_id if way == Channel.WEBHOOK else None) for way in one.channels}
+        mine = {(way, _owner(one, way)) for way in one.told_by}
         new = mine - told[one.user_id, draft.event.key]
         told[one.user_id, draft.event.key] |= new
-        rows.append(_row(draft, shown=(Channel.PAGE, None) in new))
-        channels.append([way for way, _ in sorted(new, key=str) if way != Channel.PAGE])
+        rows.append(_row(draft, shown=(PAGE, None) in new))
+        channels.append([way for way, _ in sorted(new, key=str) if way != PAGE])
     made = Notification.objects.bulk_create(rows, batch_size=_BATCH)
     deliveries = [
         _delivery(row, draft.subscription, channel, Digest(draft.subscription.digest))
@@ -143,11 +144,16 @@ def _write(drafts: Sequence[_Draft]) -> None:
     NotificationDelivery.objects.bulk_create(deliveries, batch_size=_BATCH)
 
 
-def _delivery(row: Notification, one: Subscription, channel: Channel, digest: Digest) -> NotificationDelivery:
+def _owner(one: Subscription, channel: str) -> int | None:
+    """Whom a message is for, where it is not for the person alone."""
+    return one.organisation_id if CHANNELS[channel].of_organisation else None
+
+
+def _delivery(row: Notification, one: Subscription, channel: str, digest: Digest) -> NotificationDelivery:
     return NotificationDelivery(
         notification=row,
         user_id=one.user_id,
-        organisation_id=one.organisation_id if channel == Channel.WEBHOOK else None,
+        organisation_id=_owner(one, channel),
         channel=channel,
         digest=digest,
         due_at=due_at(digest, timezone.now()),
@@ -185,10 +191,10 @@ def notify_test(one: Subscription) -> Notification:
         text=wording.test(one.title),
         path=reverse("subscriptions"),
         facts={"title": one.title},
-        shown=one.by_page,
+        shown=PAGE in one.told_by,
     )
     NotificationDelivery.objects.bulk_create(
-        _delivery(row, one, channel, Digest.AT_ONCE) for channel in one.channels if channel != Channel.PAGE
+        _delivery(row, one, channel, Digest.AT_ONCE) for channel in one.told_by if channel != PAGE
     )
     return row
 

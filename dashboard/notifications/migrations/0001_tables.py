@@ -1,3 +1,4 @@
+import dashboard.notifications.models
 import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
@@ -32,10 +33,7 @@ class Migration(migrations.Migration):
                 ('on_explored', models.BooleanField(default=True)),
                 ('on_best_changed', models.BooleanField(default=True)),
                 ('on_withdrawn', models.BooleanField(default=True)),
-                ('by_page', models.BooleanField(default=True)),
-                ('by_email', models.BooleanField(default=False)),
-                ('by_webhook', models.BooleanField(default=False)),
-                ('by_push', models.BooleanField(default=False)),
+                ('told_by', models.JSONField(default=dashboard.notifications.models._by_page)),
                 ('digest', models.CharField(choices=[('at_once', 'At once'), ('hourly', 'Once an hour'), ('daily', 'Once a day')], default='at_once', max_length=10)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('changed_at', models.DateTimeField(auto_now=True)),
@@ -51,7 +49,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('organisation', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='catalog.organisation')),
-                ('channel', models.CharField(choices=[('page', 'Page'), ('email', 'E-mail'), ('webhook', 'Webhook'), ('push', 'Phone or browser')], max_length=10)),
+                ('channel', models.CharField(max_length=10)),
                 ('digest', models.CharField(choices=[('at_once', 'At once'), ('hourly', 'Once an hour'), ('daily', 'Once a day')], max_length=10)),
                 ('state', models.CharField(choices=[('waiting', 'Waiting'), ('sent', 'Sent'), ('failed', 'Failed'), ('dropped', 'Dropped')], default='waiting', max_length=10)),
                 ('due_at', models.DateTimeField()),
@@ -123,7 +121,7 @@ class Migration(migrations.Migration):
                 ('notification', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='deliveries', to='notifications.notification')),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('organisation', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='catalog.organisation')),
-                ('channel', models.CharField(choices=[('page', 'Page'), ('email', 'E-mail'), ('webhook', 'Webhook'), ('push', 'Phone or browser')], max_length=10)),
+                ('channel', models.CharField(max_length=10)),
                 ('digest', models.CharField(choices=[('at_once', 'At once'), ('hourly', 'Once an hour'), ('daily', 'Once a day')], max_length=10)),
                 ('due_at', models.DateTimeField()),
                 ('message', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='deliveries', to='notifications.notificationmessage')),

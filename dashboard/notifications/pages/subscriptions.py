@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -16,12 +14,11 @@ from catalog.errors import RequestError
 from catalog.models import Method, Setting, Target
 from catalog.selectors import listing
 from catalog.viewing import Viewer
-from dashboard.notifications import selectors
+from dashboard.notifications import selectors, subscribing
+from dashboard.notifications.channels.registry import CHANNELS
 from dashboard.notifications.find.notify import notify_test
 from dashboard.notifications.models import SubjectKind, Subscription
 from dashboard.notifications.pages.inbox import safe_next
-from dashboard.notifications.send import vapid
-from dashboard.notifications.subscribe import subscribing
 from dashboard.notifications.templatetags.notifying import choices
 from dashboard.notifications.write import subjects
 from dashboard.web.tables import Column, Table, exported
@@ -36,9 +33,7 @@ def subscriptions(request: HttpRequest) -> HttpResponse:
     op_types, dtypes = listing.kinds()
     context = {
         "rows": rows,
-        "devices": _user(request).push_devices.order_by("pk"),
         "problems": selectors.problems(_user(request)),
-        "public_key": vapid.public_key(),
         "op_types": op_types,
         "dtypes": dtypes,
         "methods": Method.values,
@@ -91,24 +86,8 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
 def test(request: HttpRequest, pk: int) -> HttpResponse:
     row = _one(request, pk)
     notify_test(row)
-    by = ", ".join(channel.label.lower() for channel in row.channels) or "no channel: choose one first"
+    by = ", ".join(CHANNELS[name].label.lower() for name in row.told_by) or "no channel: choose one first"
     messages.success(request, f"A test message is on its way by {by}.")
-    return redirect("subscriptions")
-
-
-@require_POST
-def address(request: HttpRequest) -> HttpResponse:
-    """Where this person's mail goes."""
-    given = request.POST.get("email", "").strip()[:254]
-    try:
-        validate_email(given)
-    except ValidationError:
-        messages.error(request, "This is no e-mail address: one looks like name@example.com.")
-    else:
-        user = _user(request)
-        user.email = given
-        user.save(update_fields=["email"])
-        messages.success(request, f"Mail goes to {given}.")
     return redirect("subscriptions")
 
 
@@ -167,7 +146,7 @@ def _table(rows: list[Subscription]) -> Table:
             "title": row.title,
             "subject": row.subject,
             "events": ", ".join(one.value for one in row.happenings),
-            "channels": ", ".join(one.value for one in row.channels),
+            "channels": ", ".join(row.told_by),
             "digest": row.digest,
             "created_at": row.created_at,
         }

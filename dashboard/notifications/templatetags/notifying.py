@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from django import template
+from django.template.loader import render_to_string
+from django.utils.safestring import mark_safe
 
 from catalog.errors import RequestError
 from catalog.models import Job, Model, Operator
 from dashboard.notifications import selectors
-from dashboard.notifications.models import Channel, Digest, Subscription
-from dashboard.notifications.subscribe.subscribing import HAPPENINGS
+from dashboard.notifications.channels.registry import CHANNELS
+from dashboard.notifications.models import Digest, Subscription
+from dashboard.notifications.subscribing import HAPPENINGS
 from dashboard.notifications.write import subjects
 
 register = template.Library()
@@ -76,6 +79,25 @@ def choices(existing: Subscription | None) -> dict[str, Any]:
     row = existing or Subscription()
     return {
         "happenings": [(one.value, one.label, getattr(row, f"on_{one.value}")) for one in HAPPENINGS],
-        "channels": [(one.value, one.label, getattr(row, f"by_{one.value}")) for one in Channel],
+        "channels": [(one.name, one.label, one.name in row.told_by) for one in CHANNELS.values()],
         "digests": [(one.value, one.label, row.digest == one.value) for one in Digest],
     }
+
+
+@register.filter
+def channel_label(name: str) -> str:
+    """A channel as people read it."""
+    return CHANNELS[name].label
+
+
+@register.simple_tag(takes_context=True)
+def channel_cards(context: template.Context) -> str:
+    """What each channel has to say or to ask beside the subscriptions."""
+    request = context["request"]
+    return mark_safe(
+        "".join(
+            render_to_string(one.card, dict(one.card_context(request.user)), request)
+            for one in CHANNELS.values()
+            if one.card
+        )
+    )

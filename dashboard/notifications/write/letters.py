@@ -127,7 +127,7 @@ def _is_wanted(row: Notification, channel: str, welcome: set[int]) -> bool:
     one = row.subscription
     if one is None or one.pk not in welcome:
         return False
-    return row.happening == Happening.TEST or bool(getattr(one, f"by_{channel}"))
+    return row.happening == Happening.TEST or channel in one.told_by
 
 
 def _line(row: Notification) -> LetterLine:

@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from catalog.models import BestChange, Implementation, Job, Membership, Operator, Organisation, Usage
 from catalog.viewing import viewer_of
+from dashboard.notifications import subscribing
 from dashboard.notifications.models import Cursor, Subscription
-from dashboard.notifications.subscribe import subscribing
 from dashboard.notifications.write import subjects
 from tests.dashboard.factory import Factory
 from tuning.models import Exploration

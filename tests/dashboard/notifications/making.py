@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from catalog.models import Job, Operator, Usage
 from catalog.viewing import viewer_of
+from dashboard.notifications import subscribing
 from dashboard.notifications.find.gathering import gather
 from dashboard.notifications.models import Notification, Subscription
-from dashboard.notifications.subscribe import subscribing
 from dashboard.notifications.write import subjects
 from tests.dashboard.factory import Factory
 

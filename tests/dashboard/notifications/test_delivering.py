@@ -14,6 +14,11 @@ from py_vapid import Vapid02
 from standardwebhooks.webhooks import Webhook
 
 from catalog.models import Membership, Organisation
+from dashboard.notifications import delivering
+from dashboard.notifications.channels.outcome import RETRY_S
+from dashboard.notifications.channels.push import devices, vapid
+from dashboard.notifications.channels.push import sending as push
+from dashboard.notifications.delivering import deliver
 from dashboard.notifications.find.gathering import gather
 from dashboard.notifications.find.notify import notify_test
 from dashboard.notifications.models import (
@@ -23,17 +28,12 @@ from dashboard.notifications.models import (
     PushDevice,
     Subscription,
 )
-from dashboard.notifications.send import delivering, vapid
-from dashboard.notifications.send.channels import push
-from dashboard.notifications.send.delivering import deliver
-from dashboard.notifications.send.outcome import RETRY_S
-from dashboard.notifications.subscribe import devices
-from dashboard.notifications.subscribe.subscribing import end
+from dashboard.notifications.subscribing import end
 from dashboard.notifications.write.bundling import bundle
 from dashboard.webhooks import delivering as webhooks_delivering
 from dashboard.webhooks import endpoints
 from dashboard.webhooks.models import Endpoint
-from dashboard.webhooks.models import Message as WebhookMessage
+from dashboard.webhooks.models import NotificationMessage as WebhookMessage
 from tests.dashboard.notifications.receivers import Browser, mail_server, push_service
 
 
@@ -340,7 +340,7 @@ def test_what_is_unsubscribed_before_it_leaves_does_not_leave(world, mailbox):
     one = world.watch(channels=("email",), digest="hourly")
     happen(world)
     bundle(timezone.now() + timedelta(hours=2))
-    Subscription.objects.filter(pk=one.pk).update(by_email=False)
+    Subscription.objects.filter(pk=one.pk).update(told_by=["page"])
     due()
     deliver()
     assert mailbox.mails == []
@@ -422,18 +422,18 @@ def test_one_click_ends_the_mails_of_that_subscription_without_a_login(world, ma
     assert page.status_code == 200
     assert b"End these mails?" in page.content
     one.refresh_from_db()
-    assert one.by_email  # looking ends nothing
+    assert "email" in one.told_by  # looking ends nothing
     answer = client.post(link, "List-Unsubscribe=One-Click", content_type="application/x-www-form-urlencoded")
     assert answer.status_code == 200
     one.refresh_from_db()
     other.refresh_from_db()
-    assert (one.by_email, one.by_page, other.by_email) == (False, True, True)
+    assert (one.told_by, "email" in other.told_by) == (["page"], True)
     happen(world, "tvm")
     deliver()
     assert len(mailbox.mails) == 1
     assert client.post(link, {"all": "1"}).status_code == 200
     other.refresh_from_db()
-    assert not other.by_email
+    assert "email" not in other.told_by
 
 
 def _job(world):

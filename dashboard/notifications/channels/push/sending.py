@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from django.conf import settings
 from pywebpush import WebPusher, WebPushException
 
-from dashboard.notifications.send import vapid
-from dashboard.notifications.send.outcome import SendResult
+from dashboard.notifications.channels.outcome import SendResult
+from dashboard.notifications.channels.push import vapid
 from dashboard.notifications.write.letters import Letter
 from dashboard.webhooks import guard
 

@@ -11,10 +11,9 @@ from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog.errors import RequestError
-from dashboard.notifications.send import vapid
-from dashboard.notifications.subscribe import devices
+from dashboard.notifications.channels.push import devices, vapid
 
-_WORKER = Path(__file__).resolve().parents[2] / "static" / "js" / "sw.js"
+_WORKER = Path(__file__).resolve().parents[3] / "static" / "js" / "sw.js"
 
 
 @login_not_required

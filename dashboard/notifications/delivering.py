@@ -5,22 +5,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
-from dashboard.notifications.models import (
-    Channel,
-    MessageState,
-    Notification,
-    NotificationMessage,
-    PushDevice,
-)
-from dashboard.notifications.send.channels import mail, push, webhook
-from dashboard.notifications.send.outcome import SendResult, retry_in
+from dashboard.notifications.channels.base import Errand, HandingOver, Sending
+from dashboard.notifications.channels.outcome import SendResult, retry_in
+from dashboard.notifications.channels.registry import CHANNELS
+from dashboard.notifications.models import MessageState, Notification, NotificationMessage
 from dashboard.notifications.write.bundling import bundle
 from dashboard.notifications.write.letters import Letter, letters
 
@@ -35,7 +30,7 @@ CLAIM_S = 180
 MESSAGES_AT_A_TIME = 50
 """Of each channel, so that one that is behind does not hold up the others."""
 
-PUSHES_AT_A_TIME = 8
+SENT_AT_A_TIME = 9  # errands: one of all mails, one of each push
 
 KEPT = timedelta(days=90)
 FORGET_EVERY = timedelta(hours=1)
@@ -48,84 +43,67 @@ def deliver(budget_s: float = BUDGET_S) -> int:
     now = timezone.now()
     bundle(now)
     _forget_now_and_then(now)
-    return _hand_over(now) + _send(now, time.monotonic() + budget_s)
+    handed = sum(_hand_over(one, now) for one in CHANNELS.values() if isinstance(one, HandingOver))
+    return handed + _send(now, time.monotonic() + budget_s)
 
 
-def _hand_over(now: datetime) -> int:
-    """Webhooks: into their outbox, in one transaction with our own mark."""
+def _hand_over(channel: HandingOver, now: datetime) -> int:
+    """Into the channel's own queue, in one transaction with our own mark."""
     arrived = 0
-    claimed = _claim(Channel.WEBHOOK, now)
-    for letter in letters(claimed):
-        message = next(one for one in claimed if one.pk == letter.message_id)
+    claimed = {message.pk: message for message in _claim(channel.name, now)}
+    for letter in letters(list(claimed.values())):
+        message = claimed[letter.message_id]
         try:
             with transaction.atomic():
-                outcome = webhook.send(letter) if letter.lines else SendResult(dropped=True)
+                outcome = channel.hand_over(letter) if letter.lines else SendResult(dropped=True)
                 _end(message, outcome, now)
         except Exception as error:
-            logger.exception("A webhook could not be handed over.")
-            outcome = SendResult(error=f"{type(error).__name__}: {error}"[:280])
+            logger.exception("A message by %s could not be handed over.", channel.name)
+            outcome = _failed(error)
             _end(message, outcome, now)
         arrived += outcome.ok
     return arrived
 
 
 def _send(now: datetime, until: float) -> int:
-    """Mail and push, all at the same time: neither waits for the other's servers. Threads only send; rows
-    are read before and written after."""
-    claimed = {
-        message.pk: message for channel in (Channel.EMAIL, Channel.PUSH) for message in _claim(channel, now)
-    }
-    ready = letters(list(claimed.values()))
-    for letter in ready:
-        if not letter.lines:
-            _end(claimed[letter.message_id], SendResult(dropped=True), now)
-    by_channel: dict[str, list[Letter]] = {Channel.EMAIL: [], Channel.PUSH: []}
-    for letter in ready:
+    """All channels at the same time: none waits for another's servers. Threads only send; rows are read
+    before and written after."""
+    channels = [one for one in CHANNELS.values() if isinstance(one, Sending)]
+    claimed = {message.pk: message for one in channels for message in _claim(one.name, now)}
+    ready: dict[str, list[Letter]] = {one.name: [] for one in channels}
+    for letter in letters(list(claimed.values())):
         if letter.lines:
-            by_channel[claimed[letter.message_id].channel].append(letter)
-    if not any(by_channel.values()):
-        return 0
+            ready[claimed[letter.message_id].channel].append(letter)
+        else:
+            _end(claimed[letter.message_id], SendResult(dropped=True), now)
+    errands = [errand for one in channels if ready[one.name] for errand in one.errands(ready[one.name])]
     arrived = 0
-    for number, outcome in _outcomes(by_channel[Channel.EMAIL], by_channel[Channel.PUSH], until).items():
+    for number, outcome in _outcomes(errands, until).items():
         _end(claimed[number], outcome, now)
         arrived += outcome.ok
     return arrived
 
 
-def _outcomes(mails: Sequence[Letter], pushes: Sequence[Letter], until: float) -> dict[int, SendResult]:
-    devices = _devices({letter.user_id for letter in pushes})
-    with ThreadPoolExecutor(PUSHES_AT_A_TIME + 1, thread_name_prefix="notify") as pool:
-        mailing = pool.submit(mail.send_all, mails, until) if mails else None
-        pushing = {
-            letter.message_id: pool.submit(push.send, letter, devices.get(letter.user_id, ()), until)
-            for letter in pushes
-        }
-        outcomes = {number: _result(future) for number, future in pushing.items()}
-        if mailing is not None:
-            failed = mailing.exception()
-            if failed is not None:
-                logger.error("Mail failed.", exc_info=failed)
-            outcomes |= {letter.message_id: SendResult(error=f"{failed}"[:280]) for letter in mails}
-            outcomes |= {} if failed else mailing.result()
+def _outcomes(errands: Sequence[Errand], until: float) -> dict[int, SendResult]:
+    if not errands:
+        return {}
+    outcomes: dict[int, SendResult] = {}
+    with ThreadPoolExecutor(SENT_AT_A_TIME, thread_name_prefix="notify") as pool:
+        for errand, future in [(errand, pool.submit(errand.send, until)) for errand in errands]:
+            error = future.exception()
+            if error is not None:
+                logger.error("Messages could not be sent.", exc_info=error)
+                outcomes |= {letter.message_id: _failed(error) for letter in errand.letters}
+            else:
+                outcomes |= future.result()
     return outcomes
 
 
-def _result(future: Future[SendResult]) -> SendResult:
-    error = future.exception()
-    if error is None:
-        return future.result()
-    logger.error("A push failed.", exc_info=error)
+def _failed(error: BaseException) -> SendResult:
     return SendResult(error=f"{type(error).__name__}: {error}"[:280])
 
 
-def _devices(users: set[int]) -> dict[int, list[push.Device]]:
-    found: dict[int, list[push.Device]] = {}
-    for row in PushDevice.objects.filter(user__in=users).order_by("pk"):
-        found.setdefault(row.user_id, []).append(push.Device(row.pk, row.endpoint, row.p256dh, row.auth))
-    return found
-
-
-def _claim(channel: Channel, now: datetime) -> list[NotificationMessage]:
+def _claim(channel: str, now: datetime) -> list[NotificationMessage]:
     """Messages that are ours now, each by compare-and-swap; with their people."""
     free = Q(claimed_until=None) | Q(claimed_until__lt=now)
     due = NotificationMessage.objects.filter(
@@ -159,11 +137,9 @@ def _end(message: NotificationMessage, outcome: SendResult, now: datetime) -> No
         changes |= {"state": MessageState.FAILED, "ended_at": timezone.now()}
     else:
         changes["due_at"] = now + timedelta(seconds=wait_s)
-    if message.channel == Channel.PUSH:
-        changes["reached"] = list(outcome.reached)
-        PushDevice.objects.filter(pk__in=outcome.gone).delete()
-        new = set(outcome.reached) - set(message.reached)
-        PushDevice.objects.filter(pk__in=new).update(last_sent_at=timezone.now(), error="")
+    channel = CHANNELS[message.channel]
+    if isinstance(channel, Sending):
+        changes |= channel.ended(message, outcome)
     NotificationMessage.objects.filter(pk=message.pk).update(**changes)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from catalog.models import Organisation
+from dashboard.notifications.channels.outcome import SendResult
 from dashboard.notifications.models import Happening
-from dashboard.notifications.send.outcome import SendResult
 from dashboard.notifications.write.letters import Letter, LetterLine
 
 EVENT_TYPES = {

@@ -11,8 +11,8 @@ from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 from django.core.mail.backends.base import BaseEmailBackend
 
-from dashboard.notifications.send.outcome import SendResult
-from dashboard.notifications.subscribe import unsubscribing
+from dashboard.notifications.channels.email import unsubscribing
+from dashboard.notifications.channels.outcome import SendResult
 from dashboard.notifications.write.letters import LINES_SHOWN, Letter, absolute
 
 _EVERY = {"at_once": "", "hourly": " once an hour", "daily": " once a day"}

@@ -7,18 +7,11 @@ from dataclasses import dataclass
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Q
 
 from catalog.errors import RequestError
 from catalog.viewing import Viewer
-from dashboard.notifications.models import (
-    Channel,
-    Digest,
-    Happening,
-    NotificationDelivery,
-    Subscription,
-)
-from dashboard.notifications.subscribe.unsubscribing import Link
+from dashboard.notifications.channels.registry import CHANNELS
+from dashboard.notifications.models import Digest, Happening, NotificationDelivery, Subscription
 from dashboard.notifications.write.subjects import NamedSubject
 
 HAPPENINGS = (Happening.HIT, Happening.EXPLORED, Happening.BEST_CHANGED, Happening.WITHDRAWN)
@@ -36,7 +29,7 @@ class Wish:
     def columns(self) -> dict[str, object]:
         return {
             **{f"on_{one.value}": one.value in self.happenings for one in HAPPENINGS},
-            **{f"by_{one.value}": one.value in self.channels for one in Channel},
+            "told_by": [name for name in CHANNELS if name in self.channels],
             "digest": self.digest,
         }
 
@@ -48,17 +41,13 @@ def wish(happenings: Collection[str], channels: Collection[str], digest: str, us
         raise RequestError(
             f"Choose what to be told of: one or more of {', '.join(sorted(known))}.", where="events"
         )
-    if not channels or not set(channels) <= set(Channel.values):
-        raise RequestError(
-            f"Choose how to be told: one or more of {', '.join(Channel.values)}.", where="channels"
-        )
+    if not channels or not set(channels) <= set(CHANNELS):
+        raise RequestError(f"Choose how to be told: one or more of {', '.join(CHANNELS)}.", where="channels")
     if digest not in Digest.values:
         raise RequestError(f"digest is one of {', '.join(Digest.values)}.", where="digest")
-    if Channel.EMAIL in channels and not user.email:
-        raise RequestError(
-            "Your account has no e-mail address: add it under Notifications, Subscriptions first.",
-            where="channels",
-        )
+    for name in channels:
+        if missing := CHANNELS[name].why_not(user):
+            raise RequestError(missing, where="channels")
     return Wish(frozenset(happenings), frozenset(channels), digest)
 
 
@@ -88,10 +77,8 @@ def change(subscription: Subscription, wanted: Wish) -> Subscription:
     for name, value in wanted.columns().items():
         setattr(subscription, name, value)
     subscription.save()
-    off = [one.value for one in Channel if one.value not in wanted.channels]
-    NotificationDelivery.objects.filter(
-        notification__subscription=subscription, channel__in=off, message=None
-    ).delete()
+    waiting = NotificationDelivery.objects.filter(notification__subscription=subscription, message=None)
+    waiting.exclude(channel__in=wanted.channels).delete()
     return subscription
 
 
@@ -100,18 +87,3 @@ def end(subscription: Subscription) -> None:
     with transaction.atomic():
         NotificationDelivery.objects.filter(notification__subscription=subscription, message=None).delete()
         subscription.delete()
-
-
-def end_mail(link: Link) -> int:
-    """What an unsubscribe link does: no more mails of its subscriptions; gives how many had any.
-
-    A subscription that was told by mail alone stays, without a channel, so that it can be switched on again.
-    """
-    mine = Subscription.objects.filter(user=link.user_id, by_email=True)
-    chosen = mine.filter(pk__in=link.subscriptions) if link.subscriptions else mine
-    which = list(chosen.values_list("pk", flat=True))
-    with transaction.atomic():
-        NotificationDelivery.objects.filter(
-            Q(notification__subscription__in=which), channel=Channel.EMAIL, message=None
-        ).delete()
-        return Subscription.objects.filter(pk__in=which).update(by_email=False)
