@@ -28,6 +28,7 @@ from catalog.best.artifacts import store_file
 from catalog.errors import StoreError
 from catalog.models import JournalSegment
 from catalog.usage import journal
+from dashboard.notifications.models import Subscription
 from tuning.explore.signing import key_path
 
 DATABASE = "opatlas.sqlite3"
@@ -44,6 +45,8 @@ WRITTEN_BY = {
 
 _OWN_TABLES = {"django_migrations", "sqlite_sequence"}  # what a database says of itself
 _MADE_BY_MIGRATING = (Permission, ContentType)  # in any new database; the old one's numbers are kept
+_TOLD_BY = {"by_page": "page", "by_email": "email", "by_webhook": "webhook", "by_push": "push"}
+"""Columns of a subscription then; one list of channels now."""
 _BATCH = 500
 _OLD = "adopted"
 
@@ -140,16 +143,26 @@ def _copy_rows(old: Any) -> int:
     for made in _MADE_BY_MIGRATING:
         made.objects.all().delete()
     total = sum(_copy_table(old, model) for model in _models())
+    _copy_channels(old)
     with connection.cursor() as cursor:
         for statement in connection.ops.sequence_reset_sql(no_style(), _models()):
             cursor.execute(statement)
     return total
 
 
+def _copy_channels(old: Any) -> None:
+    with old.cursor() as cursor:
+        cursor.execute(f"SELECT id, {', '.join(_TOLD_BY)} FROM {Subscription._meta.db_table}")
+        for pk, *ticked in cursor.fetchall():
+            names = [name for name, on in zip(_TOLD_BY.values(), ticked, strict=True) if on]
+            Subscription.objects.filter(pk=pk).update(told_by=names)
+
+
 def _copy_table(old: Any, model: type[models.Model]) -> int:
     table, fields = model._meta.db_table, model._meta.concrete_fields
     with old.cursor() as cursor:
         kept = {column.name for column in old.introspection.get_table_description(cursor, table)}
+    kept -= _TOLD_BY.keys()
     if lost := sorted(kept - {field.column for field in fields}):
         raise NotAdopted(f"The table {table} has columns that nothing here reads: {', '.join(lost)}.")
     names = [field.attname for field in fields if field.column in kept]

@@ -23,6 +23,7 @@ from django.db import connection
 
 from catalog.models import Best, Miss, Organisation, Target, Usage
 from catalog.usage.draining import drain_journal
+from dashboard.notifications.models import Subscription
 from dashboard.run import adopting
 from dashboard.run.adopting import NotAdopted, adopt
 from opatlas.client import Client, fetch_and_load, fetching
@@ -98,8 +99,11 @@ def test_every_row_is_the_same_and_numbers_go_on(kept):
     compared = 0
     with adopting._opened(kept):
         for model in apps.get_models(include_auto_created=True):
+            names = [field.attname for field in model._meta.concrete_fields]
+            if model is Subscription:
+                names.remove("told_by")  # four columns then: a test of its own
             before, after = (
-                list(model._base_manager.using(alias).order_by("pk").values())
+                list(model._base_manager.using(alias).order_by("pk").values(*names))
                 for alias in ("adopted", "default")
             )
             if model._meta.label == "catalog.JournalSegment":
@@ -244,3 +248,10 @@ def test_an_old_database_is_not_migrated_but_told_what_to_do():
     tables = importlib.import_module("catalog.migrations.0001_tables")
     with pytest.raises(CommandError, match=r"manage\.py adopt_home OLD_FOLDER"):
         tables.refuse_earlier(apps, SimpleNamespace(connection=connection))
+
+
+def test_a_subscription_goes_on_by_the_same_channels(old, db):
+    with _sqlite(old) as database:
+        database.execute("UPDATE notifications_subscription SET by_page = 0, by_email = 1, by_push = 1")
+    adopt(old)
+    assert Subscription.objects.get().told_by == ["email", "push"]
