@@ -33,7 +33,7 @@ from dashboard.notifications.write.bundling import bundle
 from dashboard.webhooks import delivering as webhooks_delivering
 from dashboard.webhooks import endpoints
 from dashboard.webhooks.models import Endpoint
-from dashboard.webhooks.models import NotificationMessage as WebhookMessage
+from dashboard.webhooks.models import Message as WebhookMessage
 from tests.dashboard.notifications.receivers import Browser, mail_server, push_service
 
 
