@@ -1,8 +1,15 @@
 """The WSGI entry point."""
 
 import os
+from pathlib import Path
 
 from django.core.wsgi import get_wsgi_application
+from django.urls import get_resolver
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 application = get_wsgi_application()
+get_resolver().url_patterns  # noqa: B018 - imports every view, for which the first request would wait
+if waits_on := os.environ.get("OPATLAS_WAITS_ON"):
+    # A pipe of the process that started this one, which prepares the database meanwhile: it ends when that is
+    # done. A web server that is started again finds it ended.
+    Path(f"/dev/fd/{waits_on}").read_bytes()

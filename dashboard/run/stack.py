@@ -84,7 +84,8 @@ class Stack(AbstractContextManager["Stack"]):
 
     Entered, its web server answers; the others have just begun. ``environment`` overrides the process
     environment (OPATLAS_HOME, DATABASE_URL, BROKER_URL, …). ``logs`` is a folder for the processes' output,
-    or None to let them write to the terminal.
+    or None to let them write to the terminal. ``prepare`` is called while the web server imports, which
+    answers nothing before that is done.
     """
 
     environment: dict[str, str] = field(default_factory=dict)
@@ -92,12 +93,13 @@ class Stack(AbstractContextManager["Stack"]):
     workers: int = 1
     courier: bool = True
     logs: Path | None = None
+    prepare: Callable[[], None] | None = None
     processes: list[Process] = field(default_factory=list)
 
     def __enter__(self) -> Stack:
         self.port = self.port or free_port()
         try:
-            self.start_web()
+            self._start_web_and_prepare()
             self._wait_until_up()  # what follows imports compilers, and would take its cores meanwhile
             for number in range(self.workers):
                 self.start_worker(number)
@@ -115,12 +117,23 @@ class Stack(AbstractContextManager["Stack"]):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def start_web(self) -> Process:
+    def _start_web_and_prepare(self) -> None:
+        waits_on, done = os.pipe()
+        try:
+            self.start_web(waits_on)
+            if self.prepare:
+                self.prepare()
+        finally:
+            os.close(waits_on)
+            os.close(done)  # dashboard/wsgi.py goes on
+
+    def start_web(self, waits_on: int | None = None) -> Process:
+        """``waits_on``: a pipe's descriptor, at whose end it begins to answer."""
         return self._start("web", [
             sys.executable, "-m", "granian", "--interface", "wsgi", "--host", "127.0.0.1",
             "--port", str(self.port), "--workers", "1", "--blocking-threads", "8", "--no-ws",
             "--log-level", "error", "dashboard.wsgi:application",
-        ])  # fmt: skip
+        ], waits_on)  # fmt: skip
 
     def start_worker(self, number: int = 0) -> Process:
         name = f"worker{number}-{os.getpid()}-{self.port}"
@@ -192,15 +205,17 @@ class Stack(AbstractContextManager["Stack"]):
                     self.start_worker(int(process.name.removeprefix("worker")))
             time.sleep(0.5)
 
-    def _start(self, name: str, command: list[str]) -> Process:
+    def _start(self, name: str, command: list[str], waits_on: int | None = None) -> Process:
         output: IO[bytes] | None = None
         if self.logs is not None:
             self.logs.mkdir(parents=True, exist_ok=True)
             output = (self.logs / f"{name}.log").open("ab")
+        env = {**os.environ, "DJANGO_SETTINGS_MODULE": "dashboard.settings", **self.environment}
         popen = subprocess.Popen(
             command,
             cwd=ROOT,
-            env={**os.environ, "DJANGO_SETTINGS_MODULE": "dashboard.settings", **self.environment},
+            env=env if waits_on is None else {**env, "OPATLAS_WAITS_ON": str(waits_on)},
+            pass_fds=() if waits_on is None else (waits_on,),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT if output else None,

@@ -7,7 +7,7 @@ import secrets
 import signal
 import sys
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
@@ -22,6 +22,8 @@ from dashboard.run.stack import Stack, StackError, port_is_free
 
 class Command(BaseCommand):
     help = "Migrate, make a first administrator and API key, and run the web server and workers."
+    # They import every view, which the web server is about to do: tests run them, and `manage.py check`.
+    requires_system_checks: ClassVar[list[str]] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--port", type=int, default=int(os.environ.get("PORT") or 8000))
@@ -36,10 +38,8 @@ class Command(BaseCommand):
         if not port_is_free(port):
             raise CommandError(f"Port {port} is in use; choose another, for example PORT={port + 1}.")
         self.stdout.write(f"State in {settings.OPATLAS_HOME}")
-        migrate()
-        self.first_run()
         try:
-            with Stack(port=port, workers=workers) as stack:
+            with Stack(port=port, workers=workers, prepare=self.prepare) as stack:
                 took = time.monotonic() - started
                 self.stdout.write(self.style.SUCCESS(f"Opatlas is up after {took:.1f} s: {stack.url}"))
                 self.stdout.write(
@@ -53,8 +53,9 @@ class Command(BaseCommand):
             sys.exit(0)
         raise CommandError("The web server ended.")
 
-    def first_run(self) -> None:
-        """Make the first administrator and key, and show their secrets this one time."""
+    def prepare(self) -> None:
+        """Migrate; make the first administrator and key, and show their secrets this one time."""
+        migrate()
         users = get_user_model()
         if not users.objects.exists():
             password = secrets.token_urlsafe(12)
