@@ -153,7 +153,8 @@ def make_target(typed: Typed, command: str) -> None:
     assert words, command
     module = next((after for before, after in pairwise(words) if before == "-m"), None)
     if module:
-        assert (ROOT / module.replace(".", "/")).exists() or module == "twine"
+        path = ROOT / module.replace(".", "/")
+        assert path.exists() or path.with_suffix(".py").exists() or module == "twine"
     if only := re.search(r"ONLY=(\w+)", command):
         assert words[-1] == only[1]
         from bench.__main__ import BENCHES
@@ -183,6 +184,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "make bench ONLY=pages": make_target,
     "make dist": make_target,
     "make lint": make_target,
+    "make mutants": make_target,
     "make run": make_target,
     "make test": make_target,
     "manage.py adopt_home OLD_FOLDER": old_home,

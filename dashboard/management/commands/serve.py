@@ -7,7 +7,7 @@ import secrets
 import signal
 import sys
 import time
-from typing import Any, ClassVar
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
@@ -23,7 +23,7 @@ from dashboard.run.stack import Stack, StackError, port_is_free
 class Command(BaseCommand):
     help = "Migrate, make a first administrator and API key, and run the web server and workers."
     # They import every view, which the web server is about to do: tests run them, and `manage.py check`.
-    requires_system_checks: ClassVar[list[str]] = []
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--port", type=int, default=int(os.environ.get("PORT") or 8000))
