@@ -40,17 +40,30 @@ def copy_tree(folder: Path) -> Path:
     return folder
 
 
+def copy_everything(folder: Path) -> Path:
+    """The whole tree but its pictures and state, over this environment: what is made in it stays there."""
+    left = shutil.ignore_patterns(".git", ".venv", "var", "__pycache__", ".*_cache", "*.webp", "*.egg-info")
+    shutil.copytree(ROOT, folder, ignore=left)
+    (folder / ".venv").symlink_to((ROOT / ".venv").resolve())
+    return folder
+
+
 def make(folder: Path, *arguments: str) -> str:
     """What ``make`` prints, run in a copy of the tree; it must succeed."""
     return run(["make", "--no-print-directory", *arguments], folder)
 
 
-def run(command: list[str], folder: Path, **environment: str) -> str:
-    """What a command prints, run in a folder without this test run's own Python path."""
-    inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MAKEFLAGS")}
+def plain_environment() -> dict[str, str]:
+    """A shell's, without what pytest and ``make test`` have put into ours."""
+    ours = ("PYTHONPATH", "MAKEFLAGS", "DJANGO_SETTINGS_MODULE")
+    return {name: value for name, value in os.environ.items() if name not in ours}
+
+
+def run(command: list[str], folder: Path, timeout_s: float = 120, **environment: str) -> str:
+    """What a command prints, run in a folder as from a shell; it must succeed."""
     done = subprocess.run(
-        command, cwd=folder, env={**inherited, **environment},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
+        command, cwd=folder, env={**plain_environment(), **environment},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout_s,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-4000:]
     return done.stdout

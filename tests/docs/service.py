@@ -22,6 +22,9 @@ from tests.services import free_port
 
 T = TypeVar("T")
 
+STAMPS = tuple(f"--old-file=.venv/{name}.stamp" for name in ("worker", "opatlas", "dev"))
+"""For ``make``: install nothing into the environment that runs the tests."""
+
 
 @dataclass(frozen=True)
 class Service:
@@ -50,7 +53,7 @@ class Service:
 def what_make_runs(*arguments: str) -> list[str]:
     """The last command of a target, as words."""
     done = subprocess.run(
-        ["make", "--dry-run", "--no-print-directory", *arguments],
+        ["make", "--dry-run", "--no-print-directory", *STAMPS, *arguments],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return shlex.split(done.stdout.strip().splitlines()[-1])
@@ -73,7 +76,7 @@ def running(home: Path, **environment: str) -> Iterator[Service]:
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
     )  # fmt: skip
     try:
-        said = _until_up(process)
+        said = read_until_up(process)
         [key] = re.findall(r"opk_\S+", said)
         service = Service(f"http://127.0.0.1:{port}", key, process, own)
         until(lambda: any(worker["warm"] for worker in service.call("workers/")["results"]), "a warm worker")
@@ -95,7 +98,8 @@ def until(condition: Callable[[], T], what: str, timeout_s: float = 120) -> T:
     return found
 
 
-def _until_up(process: subprocess.Popen[str]) -> str:
+def read_until_up(process: subprocess.Popen[str]) -> str:
+    """What ``manage.py serve`` prints until it is up."""
     assert process.stdout is not None
     said = ""
     for line in process.stdout:

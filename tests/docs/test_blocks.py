@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,9 +23,9 @@ import onnx
 import pytest
 
 from tests.databases import ROOT
-from tests.distribution.tree import copy_tree, make, run
+from tests.distribution.tree import copy_everything, copy_tree, make, plain_environment, run
 from tests.docs.reading import PAGES, Block, blocks
-from tests.docs.service import Service, what_make_runs
+from tests.docs.service import STAMPS, Service, read_until_up, what_make_runs
 from tests.services import free_port
 from tests.tuning.graph.making import relu
 
@@ -41,12 +43,7 @@ class Run:
 
 
 def shell(text: str, folder: Path, **environment: str) -> str:
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", text], cwd=folder, env={**os.environ, **environment},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=500,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-4000:]
-    return done.stdout
+    return run(["bash", "-euo", "pipefail", "-c", text], folder, timeout_s=500, **environment)
 
 
 # --- one function for each kind of block
@@ -125,32 +122,32 @@ def contest_result(block: Block, request: pytest.FixtureRequest, folder: Path) -
 
 
 def make_run_and_test(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
-    port = free_port()
-    command = (
-        f"timeout --signal=INT 30 make run PORT={port} & sleep 0; "
-        f"for i in $(seq 100); do curl -sf http://127.0.0.1:{port}/healthz && break; sleep 0.2; done; "
-        "test $i -lt 100; wait"
-    )
-    home = {"OPATLAS_HOME": str(folder / "home"), "OPATLAS_LOCK": str(folder / "lock"), "OPATLAS_TUNING": "0"}
-    assert block.text.split()[:2] == ["make", "run"]
-    assert "Opatlas is up" in shell(f"cd {ROOT}; {command}".replace("wait", "wait || true"), folder, **home)
-    # `make test` is what runs this: that its command collects in every phase is all that is left to try.
-    words = what_make_runs("test")
-    said = shell(f"cd {ROOT}; {' '.join([sys.executable, *words[1:]])} --collect-only", folder)
-    assert "in parallel" in said and "one after the other" in said and "error" not in said
+    assert re.findall(r"^make \w+", block.text, re.MULTILINE) == ["make run", "make test"]
+    port, tree = free_port(), copy_everything(folder / "tree")
+    serve = subprocess.Popen(
+        ["make", *STAMPS, "run", f"PORT={port}"], cwd=tree, start_new_session=True, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env={**plain_environment(), "OPATLAS_LOCK": str(folder / "lock")},
+    )  # fmt: skip
+    try:
+        read_until_up(serve)
+    finally:
+        os.killpg(serve.pid, signal.SIGINT)  # Ctrl-C
+        said, _ = serve.communicate(timeout=60)
+    assert "Stopped." in said
+    said = shell(f"{shlex.join(what_make_runs('test'))} --collect-only", tree)
+    assert "in parallel" in said and "one after the other" in said
 
 
 def make_demo(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
-    tree = folder / "tree"
-    kept_out = shutil.ignore_patterns(".venv", "var", ".git", "__pycache__", "pages")
-    shutil.copytree(ROOT, tree, ignore=kept_out)
-    (tree / ".venv").symlink_to((ROOT / ".venv").resolve())
+    tree = copy_everything(folder / "tree")
     onnx.save(relu((32, 64)), tree / "my.onnx")
     lines = [line.partition("#")[0] for line in block.text.splitlines() if line.startswith("make demo")]
     assert len(lines) == 2
     for line in lines:
         short = re.sub("BUDGET_S=[0-9]+", "BUDGET_S=5", line).replace("resnet50", "my.onnx")
-        shell(short, tree, OPATLAS_LOCK=str(folder / "lock"))
+        said = shell(f"{short} {' '.join(STAMPS)}", tree, OPATLAS_LOCK=str(folder / "lock"))
+        assert "Written to var/demo/report.json" in said
         report = json.loads((tree / "var/demo/report.json").read_text())
         assert report
 
