@@ -1,4 +1,4 @@
-"""Who is the best: pure decisions over measured ratios. Services act on them."""
+"""Who is the best: decisions over measured ratios. Services act on them. PURE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Size classes of operators: powers of ten of the bytes that one run moves. Pure."""
+"""Size classes of operators: powers of ten of the bytes that one run moves. PURE."""
 
 from __future__ import annotations
 

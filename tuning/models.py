@@ -6,6 +6,7 @@ from django.db import models
 
 from catalog.fields import ExactJSONField
 from catalog.models import Environment, Implementation, Method, Operator, ScopedKey, Setting, Target
+from tuning.priority import PRIORITIES, Priority
 
 
 class Stage(models.IntegerChoices):
@@ -14,15 +15,6 @@ class Stage(models.IntegerChoices):
     FIRST = 0, "first result"  # the default, checked and timed: something to serve within seconds
     CONTEST = 1, "contest"  # every library route and each compiler's untuned output
     TUNE = 2, "tuning"  # searching compilers, in slices of at most 20 s
-
-
-class Priority(models.IntegerChoices):
-    """The explore queues. 0 is the most urgent."""
-
-    URGENT = 0  # somebody waits, or an operator said so
-    HIGH = 1
-    NORMAL = 2
-    LOW = 3  # related operators, never asked for themselves
 
 
 class State(models.TextChoices):
@@ -44,7 +36,7 @@ class Exploration(ScopedKey):
     """
 
     stage = models.PositiveSmallIntegerField(choices=Stage, default=Stage.FIRST)
-    priority = models.PositiveSmallIntegerField(choices=Priority, default=Priority.NORMAL)
+    priority = models.PositiveSmallIntegerField(choices=PRIORITIES, default=Priority.NORMAL)
     worth = models.FloatField(default=0)  # calls × time × expected gain, in µs
     state = models.CharField(max_length=20, choices=State, default=State.QUEUED)
     reason = models.CharField(max_length=500, blank=True)

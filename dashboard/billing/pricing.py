@@ -1,4 +1,4 @@
-"""What a hit costs: a pure function of the price, the hit, and what the month had before it.
+"""What a hit costs, by the price, the hit, and what the month had before it. PURE.
 
 Integers in millionths of the currency throughout. The only rounding is of time saved: half a millionth or
 more is one (round half up), decided exactly, on fractions.

@@ -24,7 +24,8 @@ from dashboard.notifications.models import MessageState, NotificationMessage
 from dashboard.operation.models import ChoreRun
 from dashboard.webhooks.models import Delivery, DeliveryState, Endpoint
 from tuning.conf import conf
-from tuning.models import Exploration, Priority, Stage, State, Worker
+from tuning.models import Exploration, Stage, State, Worker
+from tuning.priority import Priority
 from tuning.queue.clock import now_in
 
 KEPT_S = 5.0

@@ -1,4 +1,4 @@
-"""Numbers and times as people read them: µs and ms, ×, 1.2k, "3 min ago". Pure."""
+"""Numbers and times as people read them: µs and ms, ×, 1.2k, "3 min ago". PURE."""
 
 from __future__ import annotations
 

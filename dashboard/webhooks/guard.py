@@ -2,7 +2,7 @@
 
 A name is resolved once, every address it has is checked, and the connection goes to one of exactly those
 addresses, so that a name that answers differently the second time (DNS rebinding) gains nothing. Redirects
-are answers like any other: nothing is followed. Pure standard library; knows no database.
+are answers like any other: nothing is followed. Standard library only; knows no database.
 """
 
 from __future__ import annotations

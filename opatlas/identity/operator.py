@@ -1,6 +1,6 @@
 """An operator's identity: a canonical ONNX graph and the key made of it.
 
-Pure data. How a caller's graph becomes canonical is :mod:`opatlas.identity.canonical`'s business; how JSON
+Data only. How a caller's graph becomes canonical is :mod:`opatlas.identity.canonical`'s business; how JSON
 and ONNX bytes are read, with their bounds, is :mod:`opatlas.identity.parse`'s.
 """
 

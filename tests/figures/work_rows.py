@@ -12,6 +12,7 @@ from django.utils import timezone
 from catalog import models as c
 from catalog.usage import job_days
 from tuning import models as t
+from tuning.priority import Priority
 
 OP_TYPES = ("Conv", "MatMul", "Relu", "Add")
 
@@ -93,7 +94,7 @@ class Mess:
             row, made = t.Exploration.objects.get_or_create(
                 operator=operator, **place, scope=scope["scope"],
                 defaults={
-                    "owner": scope["owner"], "stage": stage, "priority": chance.choice(t.Priority.values),
+                    "owner": scope["owner"], "stage": stage, "priority": chance.choice(list(Priority)),
                     "state": state, "worth": chance.choice([0, chance.uniform(0, 1e6)]),
                     "capability": place["target"].capability, "asked_at": asked,
                     "fence": chance.randint(1, 9),

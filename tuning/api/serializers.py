@@ -7,7 +7,8 @@ from typing import Any
 from rest_framework import serializers
 
 from catalog.models import Miss
-from tuning.models import Exploration, Pause, Priority, State, Trial, Worker
+from tuning.models import Exploration, Pause, State, Trial, Worker
+from tuning.priority import PRIORITIES, Priority
 from tuning.queue.permissions import MAX_AT_ONCE, MISS_VERBS, VERBS
 
 
@@ -107,7 +108,7 @@ class ReasonSerializer(serializers.Serializer):  # type: ignore[type-arg]
 class PrioritySerializer(serializers.Serializer):  # type: ignore[type-arg]
     """The explore queue to move to; 0 is the most urgent."""
 
-    priority = serializers.ChoiceField(choices=Priority.choices)
+    priority = serializers.ChoiceField(choices=PRIORITIES)
 
 
 class QueueSerializer(ReasonSerializer):
@@ -147,7 +148,7 @@ def _ids() -> serializers.ListField:
 class ExploreSerializer(serializers.Serializer):  # type: ignore[type-arg]
     """The explore queue that a miss is sent to; 0 is the most urgent."""
 
-    priority = serializers.ChoiceField(choices=Priority.choices, required=False, default=Priority.HIGH)
+    priority = serializers.ChoiceField(choices=PRIORITIES, required=False, default=Priority.HIGH)
 
 
 class BulkSerializer(ReasonSerializer):
@@ -155,9 +156,7 @@ class BulkSerializer(ReasonSerializer):
 
     ids = _ids()
     action = serializers.ChoiceField(choices=VERBS)
-    priority = serializers.ChoiceField(
-        choices=Priority.choices, required=False, allow_null=True, default=None
-    )
+    priority = serializers.ChoiceField(choices=PRIORITIES, required=False, allow_null=True, default=None)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if attrs["action"] == "prioritise" and attrs["priority"] is None:
@@ -170,7 +169,7 @@ class MissBulkSerializer(ReasonSerializer):
 
     ids = _ids()
     action = serializers.ChoiceField(choices=MISS_VERBS)
-    priority = serializers.ChoiceField(choices=Priority.choices, required=False, default=Priority.HIGH)
+    priority = serializers.ChoiceField(choices=PRIORITIES, required=False, default=Priority.HIGH)
 
 
 class RefusedSerializer(serializers.Serializer):  # type: ignore[type-arg]

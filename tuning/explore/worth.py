@@ -1,4 +1,4 @@
-"""What the next slice of tuning is expected to bring, learnt from the slices so far. Pure.
+"""What the next slice of tuning is expected to bring, learnt from the slices so far. PURE.
 
 A slice's gain is a share of the time. It is taken to be ``level × weight``: the weight falls with every
 slice that was spent before (by a factor that is learnt too) and with the room that is left above the

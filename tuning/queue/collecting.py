@@ -7,7 +7,7 @@ from django.db import transaction
 from catalog.errors import RequestError
 from catalog.models import Miss, MissState
 from tuning.doorbell.bell import bell
-from tuning.models import Priority
+from tuning.priority import Priority
 from tuning.queue.decide import Decision, worth_of_miss_us
 from tuning.queue.promote import gains_by_type, promote_decided, quick_ask_of
 from tuning.queue.steering import NotPossible
@@ -22,9 +22,9 @@ def explore_now(pk: int, priority: int = Priority.HIGH) -> Miss:
 
     An exploration of the same operator that has ended begins a new round.
     """
-    if priority not in Priority.values:
+    if priority not in list(Priority):
         raise RequestError(
-            f"A priority is one of {', '.join(map(str, Priority.values))} (0 is the most urgent).",
+            f"A priority is one of {', '.join(map(str, Priority))} (0 is the most urgent).",
             where="priority",
         )
     miss = _miss(pk)

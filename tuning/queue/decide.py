@@ -1,4 +1,4 @@
-"""The decider: what of the collect queue is explored, how urgently, and what is not. Pure.
+"""The decider: what of the collect queue is explored, how urgently, and what is not. PURE.
 
 Worth is expected saving: calls × time of one run × the share of it that exploring is expected to save, in
 microseconds. It orders every queue and decides how much tuning an operator deserves.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tuning.models import Priority
+from tuning.priority import Priority
 
 FLOPS_PER_US = 50_000.0  # 50 GFLOP/s: what one desktop core or two reach without being tuned
 BYTES_PER_US = 10_000.0  # 10 GB/s

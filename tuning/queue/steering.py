@@ -11,7 +11,8 @@ from django.db.models.functions import Now
 from catalog.models import Miss, MissState
 from opatlas.errors import CallerError
 from tuning.doorbell.bell import bell
-from tuning.models import Exploration, Pause, Priority, Stage, State
+from tuning.models import Exploration, Pause, Stage, State
+from tuning.priority import Priority
 from tuning.queue.claims import settle_miss
 
 EVERYTHING = "*"
@@ -96,10 +97,8 @@ def discard(pk: int, reason: str) -> Exploration:
 
 def prioritise(pk: int, priority: int) -> Exploration:
     """Move one that has not ended to another explore queue (0 is the most urgent)."""
-    if priority not in Priority.values:
-        raise NotPossible(
-            f"A priority is one of {', '.join(map(str, Priority.values))} (0 is the most urgent)."
-        )
+    if priority not in list(Priority):
+        raise NotPossible(f"A priority is one of {', '.join(map(str, Priority))} (0 is the most urgent).")
     rows = Exploration.objects.filter(pk=pk).exclude(state__in=ENDED)
     if not rows.update(priority=priority, updated_at=Now()):
         raise NotPossible(_why_not(pk, "prioritise", (State.QUEUED, State.RUNNING, State.PAUSED)))

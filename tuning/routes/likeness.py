@@ -1,4 +1,4 @@
-"""How alike two operators are: a schedule found for one may serve another of its family. Pure.
+"""How alike two operators are: a schedule found for one may serve another of its family. PURE.
 
 A *family* is everything but the sizes: operators and how they are wired, attributes, kernel sizes, ranks,
 dtypes, what is constant. Within one, nearness is measured in the logarithms of the sizes.

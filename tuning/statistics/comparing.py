@@ -1,4 +1,4 @@
-"""Two implementations compared from their evidence: "faster by x", or "no significant difference". Pure.
+"""Two implementations compared from their evidence: "faster by x", or "no significant difference". PURE.
 
 Both were timed in turns with the same default, on different days perhaps, so their ratios compare and their
 medians do not. The difference of the ratios' logarithms is the factor between them; each ratio has an error

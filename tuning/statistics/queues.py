@@ -12,7 +12,8 @@ from django.db.models import CharField, Count, F, Func, Min, Q, QuerySet, Sum
 from django.db.models.functions import Greatest
 
 from tuning.conf import conf
-from tuning.models import Exploration, Pause, Priority, Stage, State, Worker
+from tuning.models import Exploration, Pause, Stage, State, Worker
+from tuning.priority import Priority
 from tuning.queue.clock import now_in
 from tuning.statistics.rates import Rates
 

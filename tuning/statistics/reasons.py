@@ -1,4 +1,4 @@
-"""Failures by reason: the same words with other numbers are one reason. Pure."""
+"""Failures by reason: the same words with other numbers are one reason. PURE."""
 
 from __future__ import annotations
 

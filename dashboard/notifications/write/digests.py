@@ -1,4 +1,4 @@
-"""When messages leave. Pure but for one setting: the hour of the daily digest."""
+"""When messages leave. By their arguments, and one setting: the hour of the daily digest."""
 
 from __future__ import annotations
 

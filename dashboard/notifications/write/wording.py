@@ -1,4 +1,4 @@
-"""What people are told, in one plain sentence that any device can show or speak. Pure.
+"""What people are told, in one plain sentence that any device can show or speak. PURE.
 
 At most 160 characters, no markup, no symbols that a voice stumbles over: "512×512" is "512 by 512".
 """

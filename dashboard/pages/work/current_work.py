@@ -8,6 +8,7 @@ from datetime import datetime
 from django.db.models import Count, Q, QuerySet
 
 from tuning import models
+from tuning.priority import Priority
 from tuning.statistics.workers import WorkerRow, workers
 
 __all__ = [
@@ -70,9 +71,7 @@ def queues(visible: Q) -> list[Queue]:
         Queue(
             stage=stage.value,
             name=str(stage.label),
-            by_priority=tuple(
-                total(stage, models.State.QUEUED, priority) for priority in models.Priority.values
-            ),
+            by_priority=tuple(total(stage, models.State.QUEUED, priority) for priority in Priority),
             running=total(stage, models.State.RUNNING),
             paused=total(stage, models.State.PAUSED),
         )

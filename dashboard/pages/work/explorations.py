@@ -22,7 +22,8 @@ from dashboard.web.live import Part
 from dashboard.web.paging import exportable, page_of
 from dashboard.web.tables import exported
 from tuning.explore.slice_history import tuning_accuracy
-from tuning.models import Exploration, Priority, Stage, State, Trial
+from tuning.models import Exploration, Stage, State, Trial
+from tuning.priority import PRIORITIES
 from tuning.queue.permissions import may_operate
 from tuning.statistics.eta import Eta, eta, work_left
 from tuning.statistics.log import log
@@ -74,7 +75,7 @@ def explorations(request: HttpRequest) -> HttpResponse:
             "filters": filters,
             "page": page,
             "stages": Stage.choices,
-            "priorities": Priority.choices,
+            "priorities": PRIORITIES,
             "etas": _etas(page.object_list),
             "mine": {row.pk for row in page.object_list if may_operate(viewer, row.owner_id)},
             "here": f"{request.path}?{query.urlencode()}",
@@ -88,7 +89,7 @@ def explorations(request: HttpRequest) -> HttpResponse:
         "filters": filters,
         "states": State.choices,
         "stages": Stage.choices,
-        "priorities": Priority.choices,
+        "priorities": PRIORITIES,
         "live": part.html,
     }
     template = "work/_explorations_results.html"
@@ -143,7 +144,7 @@ def exploration(request: HttpRequest, pk: int) -> HttpResponse:
             default=None,
         ),
         "methods": METHODS,
-        "priorities": Priority.choices,
+        "priorities": PRIORITIES,
         "actions": operations.possible(row, request),
     }
     part = Part(
@@ -241,7 +242,7 @@ def _read_filters(request: HttpRequest) -> ExplorationFilters:
         q=request.GET.get("q", "").strip()[:200],
         state=one_of("state", [*State.values, "active"]),
         stage=one_of("stage", [str(value) for value in Stage.values]),
-        priority=one_of("priority", [str(value) for value in Priority.values]),
+        priority=one_of("priority", [str(value) for value, _ in PRIORITIES]),
         sort=sort if sort.removeprefix("-") in _SORTS else "-recent",
     )
 

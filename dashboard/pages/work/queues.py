@@ -17,7 +17,7 @@ from dashboard.web.charts import work as work_charts
 from dashboard.web.live import Part
 from dashboard.web.paging import answer_of, exportable, page_of
 from dashboard.web.tables import exported
-from tuning.models import Priority
+from tuning.priority import PRIORITIES
 from tuning.queue.permissions import may_operate
 from tuning.statistics import collecting, queues
 from tuning.statistics.rates import rates
@@ -112,7 +112,7 @@ def collect(request: HttpRequest) -> HttpResponse:
         "narrowed": bool(state or reason or q),
         "states": [value for value in MissState if value in collecting.IDLE],
         "reasons": tables.reasons_table(collecting.reasons(visible, REASONS_SHOWN), collecting.UNDECIDED),
-        "priorities": Priority.choices,
+        "priorities": PRIORITIES,
         "table": table,
     }
     return answer_of(request, "work/collect.html", "work/_collect_results.html", context)

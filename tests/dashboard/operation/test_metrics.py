@@ -22,7 +22,8 @@ from dashboard.operation.models import ChoreRun
 from dashboard.run.courier import Chore, Courier
 from tests.dashboard.factory import Factory, resnet_operators
 from tests.dashboard.webhooks.making import webhooks_of
-from tuning.models import Exploration, Priority, Stage, Worker
+from tuning.models import Exploration, Stage, Worker
+from tuning.priority import Priority
 
 pytestmark = pytest.mark.django_db
 

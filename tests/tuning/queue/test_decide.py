@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tuning.models import Priority
+from tuning.priority import Priority
 from tuning.queue.decide import Ask, Situation, decide, estimate_us, tuning_slices, worth_of_miss_us
 
 CONV = Ask("Conv", flops=230e6, bytes_moved=2e6, peak_bytes=8e6)

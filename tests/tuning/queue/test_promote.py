@@ -14,7 +14,8 @@ from django.utils import timezone
 
 from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
 from catalog.models import Miss, MissState, Target
-from tuning.models import Exploration, Priority, State, Worker
+from tuning.models import Exploration, State, Worker
+from tuning.priority import Priority
 from tuning.queue import steering as queues
 from tuning.queue.promote import promote_misses, reweigh, reweigh_asked_again
 

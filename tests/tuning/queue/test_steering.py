@@ -10,7 +10,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from catalog.models import MissState
-from tuning.models import Exploration, Pause, Priority, State
+from tuning.models import Exploration, Pause, State
+from tuning.priority import Priority
 from tuning.queue import claims
 from tuning.queue import steering as queues
 from tuning.queue.claims import StaleLease

@@ -6,7 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from tuning.models import Exploration, Pause, Priority, State
+from tuning.models import Exploration, Pause, State
+from tuning.priority import Priority
 from tuning.queue import steering as queues
 
 
@@ -33,7 +34,7 @@ class Command(BaseCommand):
         discard.add_argument("--reason", required=True)
         prioritise = verbs.add_parser("prioritise", help="move to another explore queue")
         prioritise.add_argument("exploration", nargs="+", type=int)
-        prioritise.add_argument("--priority", type=int, required=True, choices=Priority.values)
+        prioritise.add_argument("--priority", type=int, required=True, choices=[*map(int, Priority)])
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

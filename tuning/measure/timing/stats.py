@@ -1,4 +1,4 @@
-"""From samples to a ratio with its interval. Pure."""
+"""From samples to a ratio with its interval. PURE."""
 
 from __future__ import annotations
 
