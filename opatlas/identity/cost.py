@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from opatlas.errors import InvalidOperator
 from opatlas.identity.dtypes import bits
 from opatlas.identity.operator import Node, Operator, Value
+from opatlas.identity.operator_types import TYPES
 from opatlas.identity.strides import storage_elements
 
 
@@ -90,30 +91,14 @@ def node_flops(operator: Operator, node: Node) -> float:
     outs = [operator.value(i).shape for i in node.outputs]
     if node.op in _FLOPS:
         return _FLOPS[node.op](node, ins, outs)
-    if node.op in _MOVES:
-        return 0.0
     if node.op.startswith("Reduce") or node.op in ("ArgMax", "ArgMin", "CumSum"):
         return float(math.prod(ins[0]))
-    return float(sum(math.prod(shape) for shape in outs)) * _PER_ELEMENT.get(node.op, 1.0)
+    return float(sum(math.prod(shape) for shape in outs)) * _per_element(node.op)
 
 
-_MOVES = frozenset(
-    {
-        "Cast", "CenterCropPad", "Concat", "ConstantOfShape", "DepthToSpace", "Expand", "EyeLike", "Flatten",
-        "Gather", "GatherElements", "GatherND", "Identity", "OneHot", "Pad", "Reshape", "ReverseSequence",
-        "ScatterElements", "ScatterND", "Shape", "Size", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile",
-        "Transpose", "Trilu", "Unsqueeze", "Where",
-    }
-)  # fmt: skip
-# Operations per element of the output, transcendental functions counted as ten.
-_PER_ELEMENT = {
-    "BatchNormalization": 2.0, "Celu": 12.0, "Cos": 10.0, "Elu": 12.0, "Erf": 10.0, "Exp": 10.0, "Gelu": 15.0,
-    "GroupNormalization": 8.0, "HardSigmoid": 4.0, "HardSwish": 5.0, "InstanceNormalization": 8.0,
-    "LRN": 15.0, "LayerNormalization": 8.0, "Log": 10.0, "LogSoftmax": 14.0, "LpNormalization": 5.0,
-    "MeanVarianceNormalization": 8.0, "Mish": 25.0, "Pow": 10.0, "RMSNormalization": 5.0, "Resize": 8.0,
-    "RotaryEmbedding": 3.0, "Selu": 12.0, "Sigmoid": 12.0, "Sin": 10.0, "Softmax": 14.0, "Softplus": 20.0,
-    "Tan": 10.0, "Tanh": 10.0,
-}  # fmt: skip
+def _per_element(op: str) -> float:
+    """Operations for one element of the output; a type that the table does not have does one."""
+    return TYPES[op].operations if op in TYPES else 1.0
 
 
 def _conv(node: Node, ins: Shapes, outs: Shapes) -> float:

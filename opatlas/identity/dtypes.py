@@ -57,6 +57,11 @@ def bits(name: str) -> int:
     return 4 if name in {"int4", "uint4", "float4_e2m1fn"} else 8 * numpy_dtype(name).itemsize
 
 
+def item_bytes(name: str) -> int:
+    """Bytes of one element in an array."""
+    return int(numpy_dtype(name).itemsize)
+
+
 def short_float(value: float, dtype: str = "float32") -> float | str:
     """A float as JSON can hold it: the shortest decimal that gives the same ``dtype``; a word where it is
     not finite (JSON has no infinity)."""

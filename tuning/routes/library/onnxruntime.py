@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opatlas.identity import Operator, Setting
+from opatlas.identity.operator_types import types_with
 from opatlas.load.storage import storage_of
 from tuning.routes.base import Answer, No, Yes
 from tuning.routes.library.recipes import Recipe, RecipeRoute
@@ -15,16 +16,7 @@ DTYPES = frozenset(
         *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     )
 )
-NO_FLOAT64 = frozenset(
-    (
-        *("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Elu", "Erf", "Gelu", "HardSigmoid"),
-        *("HardSwish", "Hardmax", "LeakyRelu", "Mean", "Mish", "PRelu", "Selu", "Sinh", "Softplus"),
-        *("Softsign", "Tan", "ThresholdedRelu", "Conv", "ConvTranspose", "AveragePool", "LpPool", "Det"),
-        *("GlobalAveragePool", "GlobalMaxPool", "InstanceNormalization", "LRN", "Resize", "OneHot"),
-        "MeanVarianceNormalization",
-    )
-)
-"""Operators whose CPU kernels are float32 only (tried one by one with 1.31)."""
+NO_FLOAT64 = types_with("ort-single")
 
 LAYOUT_OPERATORS = frozenset(("Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"))
 """Where the highest optimisation level changes even a single node: it may choose the blocked NCHWc layout."""

@@ -5,40 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from opatlas.identity.operator import Node, Operator
+from opatlas.identity.operator_types import families_with, types_with
 
-_FAMILIES = {
-    "activation": """Celu Elu Gelu HardSigmoid HardSwish Hardmax LeakyRelu LogSoftmax Mish PRelu Relu Selu
-        Shrink Sigmoid Softmax Softplus Softsign Tanh ThresholdedRelu""",
-    "attention": "Attention RotaryEmbedding",
-    "convolution": "Conv ConvTranspose",
-    "elementwise": """Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr
-        BitwiseXor Cast Ceil Clip ConstantOfShape Cos Cosh Div Dropout Equal Erf Exp EyeLike Floor Greater
-        GreaterOrEqual Identity IsInf IsNaN Less LessOrEqual Log Max Mean Min Mod Mul Neg Not Or Pow
-        Reciprocal Round Sign Sin Sinh Sqrt Sub Sum Tan Where Xor""",
-    "indexing": """Gather GatherElements GatherND OneHot ReverseSequence ScatterElements
-        ScatterND""",
-    "linear": "Det Einsum Gemm MatMul Trilu",
-    "movement": """Col2Im Concat DepthToSpace Expand Flatten Pad Range Reshape Shape Size Slice SpaceToDepth
-        Split Squeeze Tile Transpose Unsqueeze""",
-    "normalisation": """BatchNormalization GroupNormalization InstanceNormalization LRN LayerNormalization
-        LpNormalization MeanVarianceNormalization RMSNormalization""",
-    "pooling": "AveragePool GlobalAveragePool GlobalMaxPool LpPool MaxPool",
-    "reduction": """ArgMax ArgMin CumSum NegativeLogLikelihoodLoss ReduceL1 ReduceL2 ReduceLogSum
-        ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare
-        SoftmaxCrossEntropyLoss TopK""",
-    "resize": "GridSample Resize",
-}
-
-FAMILY_OF: dict[str, str] = {name: family for family, names in _FAMILIES.items() for name in names.split()}
+FAMILY_OF = families_with("torch")
 """Operator type → module of this package that builds it."""
 
 
-_KEPT = """Abs Acos Acosh Add And Asin Asinh Atan Atanh AveragePool BatchNormalization Cast Ceil Clip Concat
-    Cos Cosh CumSum Div Elu Equal Erf Exp Floor Gather Gelu Gemm Greater GreaterOrEqual HardSigmoid HardSwish
-    LeakyRelu Less LessOrEqual Log LogSoftmax MatMul Max MaxPool Min Mish Mul Neg Not Or Pad Pow Reciprocal
-    Relu Round Sigmoid Sign Sin Sinh Softmax Sqrt Sub Tan Tanh Where Xor"""
-
-KEPT = frozenset(_KEPT.split())
+KEPT = types_with("kept")
 """Operator types that PyTorch can compute straight into a kept buffer (:mod:`opatlas.load.torch.kept`)."""
 
 

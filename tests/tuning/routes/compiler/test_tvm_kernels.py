@@ -53,6 +53,8 @@ OPERATORS = {
     "gemm": lambda: one("Gemm", (5, 33), const(40, 33), const(40), transB=1),
     "batch norm": lambda: one("BatchNormalization", (1, 7, 5, 3), const(7), const(7), const(7), const(7)),
     "relu": lambda: one("Relu", (3, 5, 7)),
+    "prelu": lambda: one("PRelu", (3, 5, 7), (3, 5, 7)),
+    "bitwise and": lambda: one("BitwiseAnd", typed("int32", 3, 5, 7), typed("int32", 3, 5, 7)),
     "sum": lambda: one("Sum", (2, 3, 4), (2, 3, 4), (2, 3, 4)),
     "add broadcast": lambda: one("Add", (4, 1, 6), (5, 1)),
     "max pool": lambda: one("MaxPool", (1, 6, 15, 15), kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),

@@ -13,7 +13,7 @@ from opatlas.load.buffers import dense_strides
 from tuning.routes.compiler.halide import elementwise, movement, pooling, products, reductions
 from tuning.routes.compiler.halide.simplify import simplified
 from tuning.routes.compiler.halide.site import HalideSite, HalideTensor, Index, Pipeline
-from tuning.routes.compiler.halide.table import ELEMENTWISE, MOVEMENT, REDUCTIONS, SMOOTH, vector_bytes
+from tuning.routes.compiler.halide.table import MOVEMENT, POINTWISE, REDUCTIONS, SMOOTH, vector_bytes
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Lowered:
 
 
 _BUILDERS: dict[str, Callable[[HalideSite], list[HalideTensor]]] = {
-    **dict.fromkeys(ELEMENTWISE, elementwise.lower),
+    **dict.fromkeys(POINTWISE, elementwise.lower),
     **dict.fromkeys(MOVEMENT, movement.lower),
     **dict.fromkeys(REDUCTIONS, reductions.reduce_node),
     **dict.fromkeys(

@@ -7,9 +7,10 @@ from math import prod
 from pathlib import Path
 
 from opatlas.identity import Operator
+from opatlas.identity.dtypes import item_bytes
 from opatlas.load.buffers import dense_strides
 from tuning.routes.compiler.halide.lower import Operand
-from tuning.routes.compiler.halide.table import ALIGNMENT, item_bytes
+from tuning.routes.compiler.halide.table import ALIGNMENT
 
 FUNCTION = "halide_kernel"
 VERSION_SCRIPT = "{ global: opatlas_run; opatlas_prepare; opatlas_release; opatlas_error; local: *; };\n"

@@ -14,14 +14,14 @@ from math import prod
 from opatlas.identity import Operator
 from opatlas.identity.operator import Node, Value
 from opatlas.load.buffers import dense_strides
-from tuning.routes.compiler.halide.table import ELEMENTWISE, REDUCTIONS
+from tuning.routes.compiler.halide.table import POINTWISE, REDUCTIONS
 
 Groups = Sequence[Sequence[int]]
 
 
 def simplified(operator: Operator) -> Operator:
     """The operator itself where nothing can be merged."""
-    if ELEMENTWISE.issuperset(operator.op_types):
+    if POINTWISE.issuperset(operator.op_types):
         return _elementwise(operator)
     if len(operator.nodes) > 1:
         return operator

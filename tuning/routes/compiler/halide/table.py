@@ -6,7 +6,9 @@ from importlib import metadata
 from math import prod
 
 from opatlas.identity import Operator, Target
+from opatlas.identity.dtypes import item_bytes
 from opatlas.identity.operator import Node
+from opatlas.identity.operator_types import types_with
 
 VERSION = "21.0.0"
 ALIGNMENT = 64
@@ -17,44 +19,19 @@ MOST_BYTES = 1 << 31
 MOST_NODES = 24
 """Adams2019's search grows faster than the graph."""
 
-_BYTES = {
-    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "float32": 4,
-    "int64": 8, "uint64": 8, "float64": 8,
-}  # fmt: skip
-DTYPES = tuple(_BYTES)
+DTYPES = (
+    *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float32", "int64", "uint64", "float64"),
+)
 
-_ELEMENTWISE = """
-Abs Acos Acosh Add And Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu Clip
-Cos Cosh Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN
-LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Shrink
-Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Tan Tanh ThresholdedRelu Where Xor
-"""
-ELEMENTWISE = frozenset(_ELEMENTWISE.split())
-_REDUCTIONS = """
-ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
-ReduceSumSquare
-"""
-REDUCTIONS = frozenset(_REDUCTIONS.split())
-_NORMALISATIONS = """
-BatchNormalization GroupNormalization InstanceNormalization LayerNormalization LogSoftmax RMSNormalization
-Softmax
-"""
-NORMALISATIONS = frozenset(_NORMALISATIONS.split())
-POOLING = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"})
-CONTRACTIONS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-_MOVEMENT = "Concat Expand Flatten Gather Pad Reshape Slice Split Squeeze Tile Transpose Unsqueeze"
-MOVEMENT = frozenset(_MOVEMENT.split())
-OPS = ELEMENTWISE | REDUCTIONS | NORMALISATIONS | POOLING | CONTRACTIONS | MOVEMENT
+POINTWISE = types_with("halide", "pointwise")
+REDUCTIONS = types_with("halide", family="reduction")
+NORMALISATIONS = types_with("halide", family="normalisation") | {"LogSoftmax", "Softmax"}
+POOLING = types_with("halide", family="pooling")
+CONTRACTIONS = types_with("halide", family="convolution") | types_with("halide", family="linear")
+MOVEMENT = types_with("halide", family="movement") | types_with("halide", family="indexing")
+OPS = types_with("halide")
 
-_SMOOTH = """
-Celu Elu Erf Exp Gelu HardSigmoid HardSwish Mish Selu Sigmoid Softplus Tanh ReduceL2 ReduceLogSum
-ReduceLogSumExp ReduceMean ReduceSum ReduceSumSquare
-"""
-_SMOOTH = """
-Celu Elu Erf Exp Gelu HardSigmoid HardSwish Mish Selu Sigmoid Softplus Tanh ReduceL2 ReduceLogSum
-ReduceLogSumExp ReduceMean ReduceSum ReduceSumSquare
-"""
-SMOOTH = NORMALISATIONS | CONTRACTIONS | frozenset(_SMOOTH.split())
+SMOOTH = NORMALISATIONS | CONTRACTIONS | types_with("smooth")
 """Operators of products and polynomials. Halide fuses multiplications and additions only where it may also
 reorder them, so one of these in a graph has it compiled by the relaxed rules; all others are compiled by the
 strict ones, under which NaN and infinity are what they are elsewhere."""
@@ -64,11 +41,6 @@ _NEEDS_NUMBERS = {
     "Tile": (1,), "Unsqueeze": (1,), **dict.fromkeys(REDUCTIONS, (1,)),
 }  # fmt: skip
 """Inputs that have to be known before the first run."""
-
-
-def item_bytes(dtype: str) -> int:
-    """Size of one element, by NumPy's name."""
-    return _BYTES[dtype]
 
 
 def installed_version() -> str | None:
@@ -106,7 +78,7 @@ def _node_limit(operator: Operator, node: Node) -> str | None:
     for number in node.inputs:
         if 0 <= number < len(operator.inputs):
             value = operator.inputs[number]
-            if value.data is not None and len(value.data) > 1 and node.op in ELEMENTWISE:
+            if value.data is not None and len(value.data) > 1 and node.op in POINTWISE:
                 return f"{node.op} with a table of written-out numbers is not lowered to Halide"
     first = operator.value(node.inputs[0])
     made = operator.value(next(number for number in node.outputs if number >= 0))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from tuning.routes.compiler.tvm.table import item_bytes
+from opatlas.identity.dtypes import item_bytes
 
 PARALLEL_ELEMENTS = 8192
 """Below this much work a thread's wake-up costs more than it saves."""

@@ -13,9 +13,10 @@ from math import prod
 from typing import Any, Literal
 
 from opatlas.identity import Operator, Setting, to_onnx
+from opatlas.identity.dtypes import item_bytes
 from tuning.routes.base import RouteError
 from tuning.routes.compiler.tvm.patches import import_tvm
-from tuning.routes.compiler.tvm.table import ALIGNMENT, ELEMENTWISE, HALF_TYPES, item_bytes
+from tuning.routes.compiler.tvm.table import ALIGNMENT, HALF_TYPES, POINTWISE
 
 Where = Literal["tensor", "scratch", "state", "literal"]
 
@@ -88,7 +89,7 @@ def _flattened(model: Any, operator: Operator) -> Any:
     values = [*operator.inputs, *operator.produced]
     sizes = {prod(value.shape) for value in values}
     shapes = {value.shape for value in values if prod(value.shape) > 1}
-    if not ELEMENTWISE.issuperset(operator.op_types) or len(shapes) != 1 or len(sizes - {1}) != 1:
+    if not POINTWISE.issuperset(operator.op_types) or len(shapes) != 1 or len(sizes - {1}) != 1:
         return model
     for value in [*model.graph.input, *model.graph.output]:
         _reshape(value, [prod(dimension.dim_value for dimension in value.type.tensor_type.shape.dim)])

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from opatlas.identity import Operator
+from opatlas.identity.dtypes import item_bytes
 from tuning.routes.base import RouteError
 from tuning.routes.compiler.tvm.lower import Buffer, WrapperPlan, WrapperStep
-from tuning.routes.compiler.tvm.table import ALIGNMENT, item_bytes
+from tuning.routes.compiler.tvm.table import ALIGNMENT
 
 LITERAL_LIMIT_BYTES = 1 << 20
 """Constants that TVM folds into the code, written out as C: more than this is refused."""

@@ -104,20 +104,6 @@ def _is_inf(site: TorchSite) -> Built:
     return jnp.isneginf if negative else lambda x: jnp.zeros(x.shape, bool)
 
 
-def _range(site: TorchSite) -> Built:
-    value = site.output()
-    start, step = site.scalar(0), site.scalar(2)
-    if start is None or step is None:
-        raise Unsupported("Range with bounds known only at run time")
-    return lambda *_: (jnp.arange(value.shape[0]) * step + start).astype(value.dtype)
-
-
-def _shape(site: TorchSite) -> Built:
-    rank = site.rank()
-    start, end = int(site.attrs.get("start", 0)), int(site.attrs.get("end", rank))
-    return lambda x: jnp.asarray(x.shape[start:end], jnp.int64)
-
-
 def _dropout(site: TorchSite) -> Built:
     if site.has(2) and site.scalar(2) not in (0, False):
         raise Unsupported("Dropout in training mode")
@@ -169,14 +155,11 @@ BUILDERS: dict[str, Builder] = {
     "Not": plain(jnp.logical_not),
     "Or": plain(jnp.logical_or),
     "Pow": _pow,
-    "Range": _range,
     "Reciprocal": plain(lambda x: 1 / x),
     "Round": plain(jnp.round),  # half to even, as ONNX has it
-    "Shape": _shape,
     "Sign": plain(jnp.sign),
     "Sin": plain(jnp.sin),
     "Sinh": plain(jnp.sinh),
-    "Size": plain(lambda x: jnp.asarray(x.size, jnp.int64)),
     "Sqrt": plain(jnp.sqrt),
     "Sub": plain(jnp.subtract),
     "Sum": _variadic(jnp.add),

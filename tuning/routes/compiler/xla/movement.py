@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from opatlas.load.torch.ops.site import TorchSite, Unsupported
-from tuning.routes.compiler.xla.elementwise import Builder, Built
+from tuning.routes.compiler.xla.elementwise import Builder, Built, plain
 
 
 def _to_output_shape(site: TorchSite) -> Built:
@@ -106,13 +106,30 @@ def _space_to_depth(site: TorchSite) -> Built:
     return lambda x: x.reshape(parts).transpose(0, 3, 5, 1, 2, 4).reshape(made)
 
 
+def _range(site: TorchSite) -> Built:
+    value = site.output()
+    start, step = site.scalar(0), site.scalar(2)
+    if start is None or step is None:
+        raise Unsupported("Range with bounds known only at run time")
+    return lambda *_: (jnp.arange(value.shape[0]) * step + start).astype(value.dtype)
+
+
+def _shape(site: TorchSite) -> Built:
+    rank = site.rank()
+    start, end = int(site.attrs.get("start", 0)), int(site.attrs.get("end", rank))
+    return lambda x: jnp.asarray(x.shape[start:end], jnp.int64)
+
+
 BUILDERS: dict[str, Builder] = {
     "Concat": _concat,
     "DepthToSpace": _depth_to_space,
     "Expand": _expand,
     "Flatten": _to_output_shape,
     "Pad": _pad,
+    "Range": _range,
     "Reshape": _to_output_shape,
+    "Shape": _shape,
+    "Size": plain(lambda x: jnp.asarray(x.size, jnp.int64)),
     "Slice": _slice,
     "SpaceToDepth": _space_to_depth,
     "Split": _split,

@@ -6,30 +6,9 @@ import math
 
 from opatlas.identity import Operator
 from opatlas.identity.operator import Node
+from opatlas.identity.operator_types import families_with
 
-_FAMILIES = {
-    "activation": """Celu Elu Gelu HardSigmoid HardSwish Hardmax LeakyRelu LogSoftmax Mish PRelu Relu Selu
-        Shrink Sigmoid Softmax Softplus Softsign Tanh ThresholdedRelu""",
-    "attention": "Attention RotaryEmbedding",
-    "convolution": "Conv ConvInteger ConvTranspose",
-    "elementwise": """Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr
-        BitwiseXor Cast Ceil Clip ConstantOfShape Cos Cosh Div Dropout Equal Erf Exp EyeLike Floor Greater
-        GreaterOrEqual Identity IsInf IsNaN Less LessOrEqual Log Max Mean Min Mod Mul Neg Not Or Pow Range
-        Reciprocal Round Shape Sign Sin Sinh Size Sqrt Sub Sum Tan Where Xor""",
-    "indexing": "Gather GatherElements GatherND OneHot ScatterElements ScatterND",
-    "linear": "Einsum Gemm MatMul MatMulInteger Trilu",
-    "movement": """Concat DepthToSpace Expand Flatten Pad Reshape Slice SpaceToDepth Split Squeeze Tile
-        Transpose Unsqueeze""",
-    "normalisation": """BatchNormalization GroupNormalization InstanceNormalization LRN LayerNormalization
-        LpNormalization MeanVarianceNormalization RMSNormalization""",
-    "pooling": "AveragePool GlobalAveragePool GlobalMaxPool LpPool MaxPool",
-    "quantised": "DequantizeLinear DynamicQuantizeLinear QuantizeLinear",
-    "reduction": """ArgMax ArgMin CumSum ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean
-        ReduceMin ReduceProd ReduceSum ReduceSumSquare TopK""",
-    "resize": "Resize",
-}
-
-FAMILY_OF: dict[str, str] = {name: family for family, names in _FAMILIES.items() for name in names.split()}
+FAMILY_OF = families_with("xla")
 """Operator type → module of this package that lowers it."""
 
 DTYPES = frozenset(
