@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from tests.services import NOT_TESTED, PrivatePostgres, PrivateRedis, or_skip
+from tests.times import Times
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Times(os.environ.get("OPATLAS_TEST_PART", "last")))
+    os.environ["OPATLAS_TEST_PART"] = ""  # a test's own pytest writes none
 
 
 @pytest.fixture(scope="session")
