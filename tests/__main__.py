@@ -1,28 +1,73 @@
-"""``python -m tests``: every test. First what can share the cores, then what needs them to itself."""
+"""``python -m tests``: what ``make test`` runs, in three parts; ``--all`` adds what is only worth a nightly run.
+
+Further arguments are pytest's. How long each part and each test took is written to var/test-times/.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
+from pathlib import Path
 
-PYTEST = [sys.executable, "-m", "pytest", "-q"]
-PHASES = (
-    ("in parallel", ["-n", "2", "--dist", "loadgroup", "-m", "not timing and not alone and not nightly"]),
-    ("one after the other", ["-m", "(timing or alone) and not nightly"]),
+from tests.times import FOLDER
+
+TESTS = Path(__file__).resolve().parent
+ON_TWO = ("-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
+"""Groups, and their order, are tests/conftest.py's."""
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    how: str
+    chosen: str  # a marker expression
+    options: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()  # only files that name one of these are read
+
+
+PARTS = (
+    Part("parallel", "in parallel", "not timing and not alone", ON_TWO),
+    Part("workers", "two real workers at a time", "alone and not timing", ON_TWO, ("alone",)),
+    Part("timing", "one after the other", "timing", (), ("timing",)),
 )
 
 
-def main() -> int:
-    worst = 0
-    for name, arguments in PHASES:
+def files_with(marks: tuple[str, ...]) -> list[str]:
+    """Test files in which one of the marks stands: reading all five thousand tests takes longer."""
+    named = re.compile(rf"\bmark\.({'|'.join(marks)})\b")
+    return [str(path) for path in sorted(TESTS.rglob("test_*.py")) if named.search(path.read_text())]
+
+
+def run(part: Part, nightly: bool, name: str, more: list[str]) -> int:
+    chosen = part.chosen if nightly else f"({part.chosen}) and not nightly"
+    files = files_with(part.marks) if part.marks else []
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *part.options, "-m", chosen, *more, *files],
+        env={**os.environ, "OPATLAS_TEST_PART": name},
+    ).returncode
+
+
+def main(arguments: list[str]) -> int:
+    nightly = "--all" in arguments
+    more = [argument for argument in arguments if argument != "--all"]
+    within_a_test = "OPATLAS_TEST_PART" in os.environ  # which collects, and writes nothing
+    if not within_a_test:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    worst, took = 0, []
+    for part in PARTS:
         started = time.monotonic()
-        print(f"\n=== Tests {name} ===", flush=True)
-        code = subprocess.run([*PYTEST, *arguments, "--durations=10", *sys.argv[1:]]).returncode
-        print(f"=== {name}: {time.monotonic() - started:.0f} s ===", flush=True)
+        print(f"\n=== Tests {part.how} ===", flush=True)
+        code = run(part, nightly, "" if within_a_test else part.name, more)
+        took.append(f"{part.how}: {time.monotonic() - started:.0f} s")
         worst = worst or code
+    print(f"\n=== {'; '.join(took)} (make test-times: the slowest) ===", flush=True)
     return worst
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -17,6 +17,34 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["OPATLAS_TEST_PART"] = ""  # a test's own pytest writes none
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share what is set up once, a laboratory, a browser, compiled kernels, form a group: with
+    ``--dist loadgroup`` one process has them all. Slow ones begin, so that quick ones fill both ends."""
+    groups = {item: group for item in items if (group := _group(item))}
+    for item, group in groups.items():
+        item.add_marker(pytest.mark.xdist_group(group))
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    early = {groups.get(item, item) for item in slow}
+    items.sort(key=lambda item: groups.get(item, item) not in early)
+
+
+def _group(item: pytest.Item) -> str:
+    """Its own mark's name; else where the widest fixture comes from that it shares with others of its folder.
+
+    The servers, which tests of all kinds ask for, take a second to start: they make no group.
+    """
+    if mark := item.get_closest_marker("xdist_group"):
+        return str(mark.args[0])
+    places = []
+    for name, definitions in item._fixtureinfo.name2fixturedefs.items():  # type: ignore[attr-defined]
+        shared, place = definitions[-1].scope != "function", definitions[-1].baseid
+        alone = name == "chromium" and item.get_closest_marker("alone")  # which takes longer than the start
+        if shared and place.startswith("tests/") and name != "own_lock" and not alone:
+            places.append(place)
+    return min(places, key=len, default="")
+
+
 @pytest.fixture(scope="session")
 def private_postgres() -> Iterator[PrivatePostgres]:
     """A PostgreSQL server of this test run: ``.new_database()`` gives a DATABASE_URL."""

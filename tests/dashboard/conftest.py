@@ -42,7 +42,7 @@ def catalogue(db: None) -> Factory:
     return full_catalogue(hours=30)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     with headless(or_skip(find_chromium)) as browser:
         yield browser

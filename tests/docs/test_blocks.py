@@ -29,7 +29,7 @@ from tests.docs.service import STAMPS, Service, read_until_up, what_make_runs
 from tests.services import free_port
 from tests.tuning.graph.making import relu
 
-ALONE = (pytest.mark.alone, pytest.mark.slow)
+ALONE = (pytest.mark.alone, pytest.mark.slow, pytest.mark.xdist_group("tests/docs"))  # one service
 NIGHTLY = (pytest.mark.nightly, pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(600))
 
 

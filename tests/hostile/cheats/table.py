@@ -23,9 +23,6 @@ HELPERS = r"""
 #include <sys/time.h>
 #include <time.h>
 #include <dlfcn.h>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 #define X ((float*)t[0].data)
 #define Y ((float*)t[n - 1].data)
 #define N count(t + n - 1)
@@ -74,6 +71,9 @@ static char* mapped(const char* what, size_t* bytes) {
 }
 """
 
+INTRINSICS = "#include <immintrin.h>\n"
+"""Three quarters of a compilation's time: only for who names one."""
+
 OPERATORS: dict[str, dict[str, object]] = {
     "relu": {"op": "Relu", "inputs": [{"shape": [128, 128], "dtype": "float32"}]},
     "matmul": {
@@ -115,7 +115,8 @@ class Case:
     @property
     def text(self) -> str:
         run = "int opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* p, void* s) {\n"
-        return f"{HELPERS}{self.before}\n{run}{self.source}\nreturn 0; }}\n"
+        needed = INTRINSICS if "_mm" in self.before + self.source else ""
+        return f"{needed}{HELPERS}{self.before}\n{run}{self.source}\nreturn 0; }}\n"
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,11 @@ class Cheat:
     caught: str  # one sentence for people: how
     statuses: tuple[Status, ...]
     words: tuple[str, ...] = ("",)
+
+    @property
+    def by_a_clock(self) -> bool:
+        """Whether what refuses it is a time, which a busy machine can hide."""
+        return "new values" in self.words or bool({Status.SLOWER, Status.TIMED_OUT} & set(self.statuses))
 
 
 @cache

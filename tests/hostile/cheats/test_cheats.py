@@ -17,12 +17,17 @@ TRIES = 4
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.alone,
     pytest.mark.skipif(platform.machine() != "x86_64", reason="its kernels are written for x86-64"),
 ]
 
 
-@pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.case.name)
+@pytest.mark.parametrize(
+    "cheat",
+    [
+        pytest.param(cheat, id=cheat.case.name, marks=[pytest.mark.alone] if cheat.by_a_clock else [])
+        for cheat in CHEATS
+    ],
+)
 def test_a_cheat_is_refused_for_its_reason(measure: Measure, cheat: Cheat) -> None:
     for _ in range(TRIES):
         outcome = measure(cheat.case)
@@ -33,11 +38,13 @@ def test_a_cheat_is_refused_for_its_reason(measure: Measure, cheat: Cheat) -> No
     assert any(word in outcome.detail for word in cheat.words), outcome.detail
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("case", HONEST, ids=lambda case: case.name)
 def test_an_honest_kernel_is_not_refused(measure: Measure, case: Case) -> None:
     for _ in range(TRIES):
         outcome = measure(case)
-        if outcome.status is not Status.NOISY:
+        # Who was timed went through every check, however noisily; else it was the default that broke.
+        if outcome.status is not Status.NOISY or outcome.timing is not None:
             break
     assert outcome.status in (Status.OK, Status.SLOWER, Status.NOISY), outcome
 
