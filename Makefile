@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install
 export PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast mutants lint types imports migrations-check demo bench dist screenshots clean
+.PHONY: help run test test-all test-times test-fast mutants lint types imports migrations-check demo bench dist screenshots clean
 
 help:  ## What there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -39,8 +39,14 @@ $(VENV)/dev.stamp: requirements-dev.txt $(VENV)/opatlas.stamp
 run: $(VENV)/opatlas.stamp  ## The whole service on http://127.0.0.1:$PORT (8000), until Ctrl-C
 	@exec $(BIN)/python manage.py serve --port $(PORT)
 
-test: $(VENV)/dev.stamp  ## Every test: the parallel part first, then what needs the cores to itself
+test: $(VENV)/dev.stamp  ## Every test: in parallel, then real workers, then what needs the cores to itself
 	@$(BIN)/python -m tests
+
+test-all: $(VENV)/dev.stamp  ## The same, and what is only worth a nightly run
+	@$(BIN)/python -m tests --all
+
+test-times: $(VENV)/dev.stamp  ## How long each part of the last run took, and its slowest 30 tests
+	@$(BIN)/python -m tests.times
 
 test-fast: $(VENV)/dev.stamp  ## Only quick tests without services or a browser
 	@$(BIN)/python -m pytest -n 2 -m "not slow and not services and not browser and not timing" -q

@@ -1,4 +1,4 @@
-"""``python -m tests``: what ``make test`` runs, in three parts; ``--all`` adds what is only worth a nightly run.
+"""``python -m tests``: ``make test``, in three parts; ``--all`` adds what is worth a nightly run only.
 
 Further arguments are pytest's. How long each part and each test took is written to var/test-times/.
 """

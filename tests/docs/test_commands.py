@@ -187,6 +187,8 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "make mutants": make_target,
     "make run": make_target,
     "make test": make_target,
+    "make test-all": make_target,
+    "make test-times": make_target,
     "manage.py adopt_home OLD_FOLDER": old_home,
     "manage.py changepassword NAME": new_password,
     "manage.py check --deploy": deployed,
