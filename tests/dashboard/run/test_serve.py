@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from dashboard.run.stack import ROOT, free_port
+from tests.databases import new_sqlite
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
@@ -25,9 +26,9 @@ def heed_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def start(home: Path, port: int) -> subprocess.Popen[str]:
+def start(home: Path, port: int, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "manage.py", "serve", "--port", str(port)],
+        [sys.executable, "manage.py", "serve", "--port", str(port), *options],
         cwd=ROOT,
         env={**os.environ, "OPATLAS_HOME": str(home), "DJANGO_SETTINGS_MODULE": "dashboard.settings"},
         stdout=subprocess.PIPE,
@@ -57,8 +58,7 @@ def gone(processes: list[psutil.Process], timeout_s: float = 30) -> bool:
     return not psutil.wait_procs(processes, timeout=timeout_s)[1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_serve_stops_cleanly_and_shows_secrets_only_the_first_time(tmp_path: Path, number: int) -> None:
+def test_serve_stops_cleanly_and_shows_secrets_only_the_first_time(tmp_path: Path) -> None:
     port = free_port()
     serve = start(tmp_path, port)
     try:
@@ -67,7 +67,7 @@ def test_serve_stops_cleanly_and_shows_secrets_only_the_first_time(tmp_path: Pat
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
             assert answer.status == 200
         children = descendants(serve)
-        serve.send_signal(number)
+        serve.send_signal(signal.SIGINT)
         rest, _ = serve.communicate(timeout=40)
         assert serve.returncode == 0, rest
         assert gone(children)
@@ -86,6 +86,25 @@ def test_serve_stops_cleanly_and_shows_secrets_only_the_first_time(tmp_path: Pat
     finally:
         if again.poll() is None:
             again.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_signals_stop_it_like_ctrl_c(tmp_path: Path, number: int) -> None:
+    """Without workers: that these are stopped too, once serve heeds a signal, the tests beside this show."""
+    new_sqlite(tmp_path / "opatlas.sqlite3")
+    serve = start(tmp_path, free_port(), "--workers", "0")
+    try:
+        read_until_up(serve)
+        children = descendants(serve)
+        assert len(children) >= 2  # the web server and the courier
+        serve.send_signal(number)
+        rest, _ = serve.communicate(timeout=40)
+        assert serve.returncode == 0, rest
+        assert "Stopped." in rest
+        assert gone(children)
+    finally:
+        if serve.poll() is None:
+            serve.kill()
 
 
 def courier_of(process: subprocess.Popen[str]) -> psutil.Process | None:
@@ -110,6 +129,7 @@ def wait_for_courier(process: subprocess.Popen[str], other_than: int = 0) -> psu
 
 
 def test_the_courier_runs_beside_is_started_again_when_killed_and_stops_with_the_rest(tmp_path: Path) -> None:
+    new_sqlite(tmp_path / "opatlas.sqlite3")
     serve = start(tmp_path, free_port())
     try:
         read_until_up(serve)
