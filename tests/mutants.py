@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -211,7 +212,10 @@ def _change(diff: str) -> str:
 
 def _is_equivalent(module: str, diff: str) -> bool:
     added = [line[5:].strip() for line in diff.splitlines() if line.startswith("    +")]
-    return any(one["module"] == module and one["becomes"] in added for one in _equivalent())
+    return any(
+        one["module"] == module and any(re.search(one["becomes"], line) for line in added)
+        for one in _equivalent()
+    )
 
 
 def _equivalent() -> list[dict[str, str]]:

@@ -159,7 +159,9 @@ class TestAccepts:
         put(63, "eager", 1.0)  # so that numbers of bests and operators differ
         put(63, "tvm", 2.0, kind="c-abi", needs={})
         put(64, "tvm", 2.0, kind="c-abi", needs={})
-        assert only(ask(64, accepts=recipes)).state == "explored"
+        result = only(ask(64, accepts=recipes))
+        assert result.state == "explored" and "accepts" in result.reason
+        assert not Miss.objects.exists()
         single = register_setting(Setting(threads=1))
         assert only(ask(64, accepts=recipes, setting=single)).state == "waiting"
         other = register_target(replace(making.TARGET, arch="zen4"))

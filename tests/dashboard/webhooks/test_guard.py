@@ -291,6 +291,26 @@ def test_loopback_is_refused_unless_it_is_allowed(settings: Any) -> None:
         assert receiver.got == []
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "error", "excerpt"),
+    [
+        (200, b"fine", "", "fine"),
+        (299, b"", "", ""),
+        (300, b"", "It answered 300: redirects are not followed.", ""),
+        (399, b"", "It answered 399: redirects are not followed.", ""),
+        (400, b"no\0\xff", "It answered 400.", "no��"),
+        (500, b"\xff" * 2000, "It answered 500.", "�" * 341),  # each takes three bytes of the 1024
+    ],
+)
+def test_what_came_back_is_kept(
+    receiver: Receiver, status: int, body: bytes, error: str, excerpt: str
+) -> None:
+    receiver.answer = answering(status, body, retry_after="7")
+    reply = guard.post(receiver.url, b"{}", {})
+    assert (reply.status, reply.error, reply.excerpt, reply.retry_after_s) == (status, error, excerpt, 7.0)
+    assert reply.ok is (status < 300)
+
+
 def test_redirects_are_not_followed(receiver: Receiver) -> None:
     receiver.answer = answering(307, Location=f"http://{receiver.address}/elsewhere")
     reply = guard.post(receiver.url, b"{}", {})

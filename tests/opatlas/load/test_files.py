@@ -114,7 +114,7 @@ class TestLibrary:
         descriptor = loaded._descriptor
         loaded.close()
         loaded.close()
-        assert loaded.handle is None
+        assert loaded.handle is None and loaded._descriptor == -1
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(descriptor)
 

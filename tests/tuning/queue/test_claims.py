@@ -120,8 +120,9 @@ def test_a_renewed_lease_is_not_swept(make_exploration: Callable[..., Any]) -> N
 def test_a_lease_that_is_renewed_while_the_sweep_looks_is_kept(
     make_exploration: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    row = make_exploration()
+    row = make_exploration(max_tries=1)
     held = claim("w/1", row.target_id)
+    begin(held[0], "eager")
     expire(row)
     requeue_or_bury = claims._requeue_or_bury
 
@@ -133,6 +134,7 @@ def test_a_lease_that_is_renewed_while_the_sweep_looks_is_kept(
     assert sweep() == 0
     row.refresh_from_db()
     assert (row.state, row.lease_owner) == (State.RUNNING, "w/1")
+    assert row.operator.miss_set.get().state == "promoted"
 
 
 def test_the_last_try_that_is_lost_buries_the_exploration_and_fails_its_miss(

@@ -106,8 +106,8 @@ def test_a_run_takes_its_arithmetic_or_its_memory_and_the_call() -> None:
         ),
         (
             replace(CONV, related=True),
-            replace(FREE, queued=5000, workers=2),
-            "Named as related only, and 17.4 h of work wait before it.",
+            replace(FREE, queued=1_000_000, workers=2),
+            "Named as related only, and 3472.2 h of work wait before it.",
         ),
     ],
 )

@@ -78,6 +78,7 @@ def test_every_output_is_looked_at() -> None:
         (f32(1, 2.25), f64(1, 2), CheckResult(error=0.125)),
         (f32(1, 1.75), f64(1, 2), CheckResult(error=0.125)),
         (f32(-1, -2.25), f64(-1, -2), CheckResult(error=0.125)),
+        (f32(-2.125, 1), f64(-2, 1), CheckResult(error=0.0625)),
         (
             np.array([[1, 2, NAN], [4, 5, 6]], np.float32),
             np.array([[1.0, 2.0, 3.0], [4.0, 5.0, INF]]),
@@ -100,6 +101,8 @@ def test_small_numbers_are_judged_by_their_own_scale() -> None:
     assert compare([f32(2e-3)], [f64(1e-3)], 0.1).status is Status.WRONG_RESULT
     # But never by less than the smallest normal number of float32: below it there is none to speak of.
     assert compare([f64(3e-40)], [f64(1e-40)], 0.1).error == pytest.approx(2e-40 / 2**-126)
+    near = compare([f64(1.05e-40)], [f64(1e-40)], 0.1)
+    assert near.error == pytest.approx(5e-42 / 2**-126)
     tiny = compare([np.array([3e-40j])], [np.array([1e-40j])], 0.1)
     assert tiny.error == pytest.approx(2e-40 / 2**-126)
 
@@ -240,6 +243,7 @@ SUMS = [
     (node("CumSum", TOKENS, {"value": 1, "dtype": "int64"}), 12),
     (node("GlobalAveragePool", tensor(2, 6, 9, 8)), 9 * 8),
     (node("AveragePool", tensor(1, 1, 9, 9), kernel_shape=[2, 2], strides=[2, 2]), 81 // 16),
+    (node("AveragePool", tensor(1, 1, 9), kernel_shape=[2]), 9 // 8),
     (node("LayerNormalization", TOKENS, weight(12), weight(12)), 12),
     (node("InstanceNormalization", tensor(2, 6, 9, 8), weight(6), weight(6)), 9),
     (
