@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from bench.conf import conf
 from bench.record import FOLDER
 from opatlas.errors import InvalidModel
 from opatlas.identity import Operator, Setting, Target, detect_target
@@ -24,7 +25,6 @@ from tuning.graph.operator_list import map_record
 from tuning.routes.base import Route
 from tuning.routes.registry import ROUTES
 
-WORKLOADS = Path(os.environ.get("OPATLAS_WORKLOADS") or Path(__file__).parents[2] / "shared" / "workloads")
 NARROW = ("float16", "bfloat16")
 NO_COMPUTE = (
     "makes a constant: nothing is computed from an input",
@@ -184,7 +184,7 @@ def _share(part: int, whole: int) -> float:
 
 def logs(sample: str | None = None) -> list[Path]:
     """The files to read: those that ``SAMPLE`` names, else every open log."""
-    places = [Path(part) for part in sample.split(":") if part] if sample else [WORKLOADS / "oplogs"]
+    places = [Path(part) for part in sample.split(":") if part] if sample else [conf().workloads / "oplogs"]
     found: list[Path] = []
     for place in places:
         if not place.exists():
@@ -194,7 +194,7 @@ def logs(sample: str | None = None) -> list[Path]:
 
 
 def main() -> None:
-    files = logs(os.environ.get("SAMPLE"))
+    files = logs(conf().sample)
     reader, calls, suites = Reader(), CoveredCalls(), dict[str, CoveredCalls]()
     for number, path in enumerate(files, 1):
         suite = suites.setdefault(path.parent.name, CoveredCalls())

@@ -25,6 +25,7 @@ from dataclasses import asdict, dataclass
 from http.cookiejar import CookieJar
 from typing import Any
 
+from bench.conf import conf
 from bench.lookup import manage
 from bench.record import FOLDER, BenchRecord
 from dashboard.run.stack import ROOT, Stack
@@ -32,7 +33,6 @@ from tests.services import KeptPostgres
 
 ENGINES = ("postgres", "sqlite")
 AIM_MS = {"postgres": 200.0, "sqlite": 500.0}
-ROUNDS = int(os.environ.get("OPATLAS_BENCH_ROUNDS", "7"))
 HOME = FOLDER / "pages"
 
 
@@ -44,14 +44,7 @@ class PagesSize:
 
     @classmethod
     def wanted(cls) -> PagesSize:
-        return cls(
-            *(
-                int(os.environ.get(f"OPATLAS_BENCH_{name}", count))
-                for name, count in (
-                    ("IMPLEMENTATIONS", 1_000_000), ("USAGE", 10_000_000), ("EXPLORATIONS", 100_000),
-                )
-            )
-        )  # fmt: skip
+        return cls(conf().bench_implementations, conf().bench_usage, conf().bench_explorations)
 
 
 def main() -> None:
@@ -91,7 +84,7 @@ def measure(engine: str, size: PagesSize) -> dict[str, dict[str, Any]]:
 def time_page(browser: Browser, path: str) -> dict[str, Any] | None:
     """Median over rounds, the first left out (it fills caches); None where it is no page for who looks."""
     times, queries, sizes = [], 0, 0
-    for number in range(ROUNDS + 1):
+    for number in range(conf().bench_rounds + 1):
         status, said_of_time, body = browser.get(path)
         if status != 200:
             if status >= 500:
@@ -162,7 +155,7 @@ def seeded(engine: str, size: PagesSize) -> Iterator[tuple[dict[str, str], dict[
     home = (HOME / engine).resolve()
     stamp = home / "seeded.json"
     kept = json.loads(stamp.read_text()) if stamp.exists() else {}
-    current = kept.get("size") == asdict(size) and os.environ.get("FRESH") != "1"
+    current = kept.get("size") == asdict(size) and not conf().fresh
     if not current:
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)

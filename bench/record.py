@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from bench.conf import conf
 
 FOLDER = Path("var/bench")
 
@@ -19,7 +20,7 @@ class BenchRecord:
         self.name = name
         self.path = FOLDER / f"{name}.parts.json"
         FOLDER.mkdir(parents=True, exist_ok=True)
-        kept = self.path.exists() and os.environ.get("FRESH") != "1"
+        kept = self.path.exists() and not conf().fresh
         self.parts: dict[str, Any] = json.loads(self.path.read_text()) if kept else {}
 
     def part(self, name: str, measure: Callable[[], Any]) -> Any:

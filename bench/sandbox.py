@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.conf import conf
 from bench.record import BenchRecord
 from opatlas.identity import Operator, Setting, detect_target, parse_operator
 from tuning.measure.laboratory import Laboratory, Limits, zygote_of
@@ -57,8 +58,8 @@ def main() -> None:
     if tier.name == "T0":
         record.finish({"tier": "T0", "overhead": None, "why": dict(tier.missing)})
         return
-    deadline = time.monotonic() + float(os.environ.get("BUDGET_S", "300"))
-    sittings = int(os.environ.get("SITTINGS", "9"))
+    deadline = time.monotonic() + (conf().budget_s or 300)
+    sittings = conf().sittings
     rows = measure(tier.name, deadline, sittings)
     measured = [row["overhead"] for row in rows.values() if row]
     record.finish({

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from bench.conf import conf
 from bench.record import BenchRecord
 from bench.sandbox import OPERATORS, default_of
 from opatlas.identity import Operator, Setting, detect_target, parse_operator
@@ -66,7 +67,7 @@ def _line(rows: list[TrialLike], cores: int) -> dict[str, Any]:
 def main() -> None:
     record = BenchRecord("trials")
     cores = os.cpu_count() or 1
-    deadline = time.monotonic() + float(os.environ.get("BUDGET_S", "240"))
+    deadline = time.monotonic() + (conf().budget_s or 240)
     rows, missing = measure(deadline, cores)
     record.finish({"cores": cores, "routes": summary(rows, cores), "without": missing})
 

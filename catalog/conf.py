@@ -1,12 +1,13 @@
-"""The catalogue's settings, each with its default. Set them in Django's settings or in the environment."""
+"""What of the service can be set, as far as the catalogue reads it; and its fixed limits."""
 
 from __future__ import annotations
 
 import os
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 
-from django.conf import settings
+from opatlas.conf import process, variable
 
 MAX_OPERATORS = 1024
 """Operators in one lookup; as many related ones may come with them."""
@@ -20,39 +21,62 @@ MAX_WAIT_S = 30.0
 WAIT_POLL_S = 0.1
 
 
-def home() -> Path:
-    return Path(settings.OPATLAS_HOME)
+def _at_most_60(text: str) -> str:
+    if len(text) > 60:
+        raise ValueError("It is a name of at most 60 characters.")
+    return text
 
 
-def store() -> Path:
-    return Path(settings.OPATLAS_STORE)
+@dataclass(frozen=True, kw_only=True)
+class Conf:
+    home: Path = variable(
+        Path(__file__).parents[1] / "var",
+        "folder",
+        shown="`var` in this tree",
+        says="this node's own state: journal, keys, a search's resumable state (losing that loses no "
+        "tuning record)",
+    )
+    store: Path = variable(
+        lambda given: given.home / "artifacts",
+        "folder",
+        "artifacts; the same on all nodes",
+        shown="`artifacts` below `OPATLAS_HOME`",
+    )
+    node: str = variable(
+        lambda given: socket.gethostname()[:60],
+        "name",
+        "this machine's name in the journal, at most 60 characters",
+        shown="the host's name",
+        read=_at_most_60,
+    )
+    max_operator_bytes: int = variable(
+        lambda given: os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4,
+        "bytes",
+        "the most memory that one operator may need: reference, default and candidate each hold its tensors",
+        shown="a quarter of the machine's memory",
+        least=1,
+    )
+    max_waiters: int = variable(
+        4,
+        "requests",
+        "of one web process may wait for an answer at a time; one more is answered at once",
+        least=0,
+    )
+    journal_segment_bytes: int = variable(
+        8 << 20, "bytes", "a journal file that has grown to this size is closed and a new one begun", least=1
+    )
+    password: str = variable(
+        "",
+        "text",
+        "what `manage.py create_user` gives the account, unless it asks for it",
+        shown="made, and shown once",
+        secret=True,
+    )
+
+
+def conf() -> Conf:
+    return process(Conf)
 
 
 def journal_folder() -> Path:
-    return home() / "journal"
-
-
-def node() -> str:
-    """This machine's name in the journal."""
-    return str(getattr(settings, "OPATLAS_NODE", "") or socket.gethostname())[:60]
-
-
-def max_operator_bytes() -> int:
-    """The most memory one operator may need: a quarter of the machine's, unless OPATLAS_MAX_OPERATOR_BYTES
-    says otherwise (reference, default and candidate each hold its tensors)."""
-    given = getattr(settings, "OPATLAS_MAX_OPERATOR_BYTES", None) or os.environ.get(
-        "OPATLAS_MAX_OPERATOR_BYTES"
-    )
-    if given:
-        return int(given)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
-
-
-def max_waiters() -> int:
-    """Requests of one process that may wait at a time; one more is answered at once."""
-    return int(getattr(settings, "OPATLAS_MAX_WAITERS", 4))
-
-
-def journal_segment_bytes() -> int:
-    """A journal file that has grown to this size is closed and a new one is begun."""
-    return int(getattr(settings, "OPATLAS_JOURNAL_SEGMENT_BYTES", 8 << 20))
+    return conf().home / "journal"

@@ -1,12 +1,10 @@
 """Django's settings. One machine without any: everything below OPATLAS_HOME, SQLite, a file-system broker.
 
-Environment: OPATLAS_HOME (state folder, default ``var``), DATABASE_URL, BROKER_URL, OPATLAS_STORE (artifact
-store), OPATLAS_SECRET_KEY, OPATLAS_HOSTS (comma-separated), OPATLAS_DEBUG=1, OPATLAS_STATIC=collected.
+What can be set is in the packages' ``conf.py`` (``docs/configuration.md``); this is what Django makes of it.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +13,22 @@ import dashboard.project.sqlite  # noqa: F401 - before anything of Django's impo
 # isort: split
 import dj_database_url
 
+from catalog.conf import conf as catalog_conf
+from dashboard.conf import conf
 from dashboard.operation.logs import logging_settings
 from dashboard.project.mailing import mail_settings
 from dashboard.project.secret import secret_key
+from opatlas.conf import conf as opatlas_conf
+from tuning.conf import conf as tuning_conf
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-OPATLAS_HOME = Path(os.environ.get("OPATLAS_HOME", BASE_DIR / "var")).resolve()
-OPATLAS_HOME.mkdir(parents=True, exist_ok=True)
-OPATLAS_STORE = Path(os.environ.get("OPATLAS_STORE", OPATLAS_HOME / "artifacts")).resolve()
+# All of it is read here, so that a wrong value is told at once and not when it is first needed.
+_CONF, _HOME, _BROKER_URL, _ = conf(), catalog_conf().home, tuning_conf().broker_url, opatlas_conf()
+_HOME.mkdir(parents=True, exist_ok=True)
 
-SECRET_KEY = os.environ.get("OPATLAS_SECRET_KEY") or secret_key(OPATLAS_HOME / "secret_key")
-DEBUG = os.environ.get("OPATLAS_DEBUG") == "1"
-ALLOWED_HOSTS = os.environ.get("OPATLAS_HOSTS", "127.0.0.1,localhost,[::1]").split(",")
+SECRET_KEY = _CONF.secret_key or secret_key(_HOME / "secret_key")
+DEBUG = _CONF.debug
+ALLOWED_HOSTS = list(_CONF.hosts)
 
 INSTALLED_APPS = [
     "django.contrib.admin",
@@ -89,7 +91,7 @@ TEMPLATES = [
 
 DATABASES = {
     "default": dj_database_url.parse(
-        os.environ.get("DATABASE_URL") or f"sqlite:///{OPATLAS_HOME / 'opatlas.sqlite3'}", conn_max_age=60
+        _CONF.database_url or f"sqlite:///{_HOME / 'opatlas.sqlite3'}", conn_max_age=60
     )
 }
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
@@ -111,11 +113,11 @@ STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
     "dashboard.project.finders.PlotlyFinder",
 ]
-STATIC_ROOT = OPATLAS_HOME / "static"
+STATIC_ROOT = _HOME / "static"
 STATIC_ROOT.mkdir(exist_ok=True)  # whitenoise warns of a missing one at every start
-# OPATLAS_STATIC=collected (after `collectstatic` with the same): compressed files under names that contain
-# their content's hash, cached for ever. Otherwise they come straight from the source tree.
-STATIC_COLLECTED = os.environ.get("OPATLAS_STATIC") == "collected"
+# Collected: compressed files under names that contain their content's hash, cached for ever. Otherwise they
+# come straight from the source tree.
+STATIC_COLLECTED = _CONF.static == "collected"
 WHITENOISE_USE_FINDERS = not STATIC_COLLECTED
 if STATIC_COLLECTED:
     STORAGES = {
@@ -127,21 +129,14 @@ X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 
-# What people are told, and how. OPATLAS_URL is where they find the service: links in mails begin with it.
-# OPATLAS_EMAIL_URL: submission://user:password@host:587; without it mails are kept below OPATLAS_HOME/mail.
-OPATLAS_URL = os.environ.get("OPATLAS_URL", "http://127.0.0.1:8000").rstrip("/")
-OPATLAS_DIGEST_HOUR = int(os.environ.get("OPATLAS_DIGEST_HOUR", "7"))  # of the daily digest, UTC
-DEFAULT_FROM_EMAIL = os.environ.get("OPATLAS_EMAIL_FROM", "Opatlas <opatlas@localhost>")
-SERVER_EMAIL = DEFAULT_FROM_EMAIL
-globals().update(mail_settings(os.environ.get("OPATLAS_EMAIL_URL", ""), OPATLAS_HOME / "mail"))
+DEFAULT_FROM_EMAIL = SERVER_EMAIL = _CONF.email_from
+globals().update(mail_settings(_CONF.email_url, _HOME / "mail"))
 
 LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/"
 
-# How many proxies stand before us and write X-Forwarded-For; 0: headers about the client are not believed.
-OPATLAS_PROXIES = int(os.environ.get("OPATLAS_PROXIES", "0"))
 # Sessions and CSRF. OPATLAS_HTTPS=1 behind https: cookies then never travel in the clear.
-HTTPS = os.environ.get("OPATLAS_HTTPS") == "1"
+HTTPS = _CONF.https
 SESSION_COOKIE_NAME = "__Host-sessionid" if HTTPS else "sessionid"
 CSRF_COOKIE_NAME = "__Host-csrftoken" if HTTPS else "csrftoken"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
@@ -151,9 +146,9 @@ if HTTPS:
     SECURE_SSL_REDIRECT = True
     # Supervisors and load balancers ask from inside, without TLS.
     SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$", "^metrics$"]
-    SECURE_HSTS_SECONDS = int(os.environ.get("OPATLAS_HSTS_S", str(365 * 24 * 3600)))
+    SECURE_HSTS_SECONDS = _CONF.hsts_s
     SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = True
-    if OPATLAS_PROXIES:  # a proxy that we know ends TLS; nobody else is believed
+    if _CONF.proxies:  # a proxy that we know ends TLS; nobody else is believed
         SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 SESSION_EXPIRE_AT_BROWSER_CLOSE = False
@@ -197,32 +192,17 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
 }
 
-BROKER_URL = os.environ.get("BROKER_URL", "")
-
-# OPATLAS_LOG: the level; OPATLAS_LOG_FORMAT=json: a JSON object a line, one for every request among them.
-LOGGING = logging_settings(os.environ.get("OPATLAS_LOG_FORMAT", ""), os.environ.get("OPATLAS_LOG", "INFO"))
-# /metrics asks for this Bearer token; without one only this machine may read them.
-OPATLAS_METRICS_TOKEN = os.environ.get("OPATLAS_METRICS_TOKEN", "")
-# Rates are like 600/min, or off: dashboard.operation.limits has their names and defaults.
-OPATLAS_RATES = {
-    name: os.environ.get(f"OPATLAS_RATE_{name}", "") for name in ("LOOKUP", "API", "ADDRESS", "REFUSED")
-}
-OPATLAS_LOGIN_TRIES = int(os.environ.get("OPATLAS_LOGIN_TRIES", "10"))  # failures in 15 minutes
+LOGGING = logging_settings(_CONF.log_format, _CONF.log)
 # What counts failed logins: shared by all web processes where there is a Redis, else each one's own.
 CACHES: dict[str, dict[str, Any]] = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 CACHES["local"] = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "local"}
-if BROKER_URL.startswith(("redis://", "rediss://")):
+if _BROKER_URL.startswith(("redis://", "rediss://")):
     CACHES["default"] = {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
-        "LOCATION": BROKER_URL,
+        "LOCATION": _BROKER_URL,
         "KEY_PREFIX": "opatlas",
         "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 1},
     }
 
 # Prices. The class that decides what hits cost; empty: everything is free.
 OPATLAS_CHARGING = "dashboard.billing.charging.Billing"
-OPATLAS_CURRENCY = os.environ.get("OPATLAS_CURRENCY", "EUR")  # of accounts made before their first price
-OPATLAS_PAY_URL = os.environ.get("OPATLAS_PAY_URL", "")  # where people pay; shown on the billing page
-# Who may report payments: "provider=whsec_…", several separated by commas; a provider named twice has two
-# secrets, for a rotation.
-OPATLAS_PAYMENT_SECRETS = os.environ.get("OPATLAS_PAYMENT_SECRETS", "")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from tests.configuring import configured
 from tests.services import NOT_TESTED, PrivatePostgres, PrivateRedis, or_skip
 from tests.times import Times
 
@@ -76,6 +78,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.line(
         f"{len(untested)} tests did NOT run. Install what they name; .ci/run does.", red=True
     )
+
+
+@pytest.fixture
+def configure() -> Iterator[Callable[..., None]]:
+    """``configure(lease_s=2.0, home=folder)``: what this process is configured as until the test's end."""
+    with ExitStack() as stack:
+        yield lambda **values: stack.enter_context(configured(**values))
 
 
 @pytest.fixture

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery
-from django.conf import settings
+
+from catalog.conf import conf as catalog_conf
+from tuning.conf import conf
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 # Django's checks import every page; a worker serves none and starts faster without.
@@ -47,7 +49,7 @@ def broker_options(broker_url: str, home: Path) -> dict[str, Any]:
 
 app = Celery("opatlas")
 app.conf.update(
-    **broker_options(settings.BROKER_URL, settings.OPATLAS_HOME),
+    **broker_options(conf().broker_url, catalog_conf().home),
     accept_content=["json"],
     task_serializer="json",
     result_serializer="json",

@@ -1,46 +1,71 @@
-"""How explorations run, as numbers. Each can be set in the environment: ``OPATLAS_`` and its name."""
+"""How explorations run, as numbers. The defaults suit one machine; tests shorten the leases."""
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, fields
-from functools import cache
-from typing import Any
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from opatlas.conf import process, variable
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Conf:
-    """Seconds are wall-clock. The defaults suit one machine; tests shorten the leases."""
+    """Seconds are wall-clock."""
 
-    lease_s: float = 30.0  # how long a silent worker keeps what it claimed
-    tick_s: float = 0.5  # between two looks of the leader
-    leader_lease_s: float = 5.0  # how long a silent leader stays leader
-    worker_beat_s: float = 3.0  # between two signs of life of a worker
-    served_s: float = 15.0  # how long after a sign of life a target counts as served
-    pack_first: int = 8  # explorations claimed together: first results,
-    pack_contest: int = 2  # contests
-    build_s: float = 60.0  # one candidate's limits: building,
-    run_s: float = 20.0  # checking and timing together,
-    memory_mib: int = 4096  # and memory
-    candidates_s: float = 60.0  # what one route may spend on one operator's untuned candidates
-    tuning: bool = True  # False: nothing is tuned (stage 2)
-    tune_slice_s: float = 10.0  # of searching; with building and timing a slice stays below 20 s
-    tuning_slices: int = 4  # at most so many slices for an operator of middling worth
-    max_backlog_s: float = 6 * 3600.0  # per live worker; beyond it, related operators are postponed
-    declare_after_s: float = 30.0  # nobody brings the declared environment: another is declared; -1: by hand
-    stop_grace_s: float = 3.0  # how long a stopping worker lets a running step end by itself
+    broker_url: str = variable(
+        "",
+        "URL",
+        "where doorbells go: `redis://host:6379/0`",
+        name="BROKER_URL",
+        shown="a folder below `OPATLAS_HOME`",
+    )
+    signing_key: Path | None = variable(
+        None,
+        "file",
+        "the key that signs artifacts; only the workers' user need read it: web nodes work without",
+        shown="`signing_key.pem` below `OPATLAS_HOME`",
+    )
+    lock: Path = variable(
+        lambda given: Path(tempfile.gettempdir()) / "opatlas-machine.lock",
+        "file",
+        "held while something is measured: one for all workers of a machine",
+        shown="`opatlas-machine.lock` in the folder for temporary files",
+    )
+    lease_s: float = variable(30.0, "seconds", "how long a silent worker keeps what it claimed", least=0.1)
+    tick_s: float = variable(0.5, "seconds", "between two looks of the leader", least=0.01)
+    leader_lease_s: float = variable(5.0, "seconds", "how long a silent leader stays leader", least=0.1)
+    worker_beat_s: float = variable(3.0, "seconds", "between two signs of life of a worker", least=0.05)
+    served_s: float = variable(
+        15.0, "seconds", "how long after a worker's sign of life its target counts as served", least=0.1
+    )
+    pack_first: int = variable(8, "explorations", "claimed together for their first results", least=1)
+    pack_contest: int = variable(2, "explorations", "claimed together for their contests", least=1)
+    build_s: float = variable(60.0, "seconds", "for building one candidate", least=0.1)
+    run_s: float = variable(20.0, "seconds", "for checking and timing one candidate", least=0.1)
+    memory_mib: int = variable(4096, "MiB", "of memory for one candidate", least=64)
+    candidates_s: float = variable(
+        60.0, "seconds", "that one route may spend on one operator's untuned candidates", least=0
+    )
+    tuning: bool = variable(True, "1 or 0", "0: nothing is tuned (stage 2)", shown="1")
+    tune_slice_s: float = variable(
+        10.0, "seconds", "of searching in one slice; with building and timing it stays below 20 s", least=0.1
+    )
+    tuning_slices: int = variable(4, "slices", "at most, for an operator of middling worth", least=0)
+    max_backlog_s: float = variable(
+        6 * 3600.0, "seconds", "of work per live worker; beyond it, related operators are postponed", least=0
+    )
+    declare_after_s: float = variable(
+        30.0,
+        "seconds",
+        "after which the service declares what workers bring when nobody brings the "
+        "declared version any more; −1: only by hand",
+        least=-1,
+    )
+    stop_grace_s: float = variable(
+        3.0, "seconds", "that a stopping worker lets a running step end by itself", least=0
+    )
 
 
-@cache
 def conf() -> Conf:
-    """The numbers of this process, read once."""
-    return Conf(**{f.name: _read(f.name, f.default) for f in fields(Conf)})
-
-
-def _read(name: str, default: Any) -> Any:
-    text = os.environ.get(f"OPATLAS_{name.upper()}", "")
-    if not text:
-        return default
-    if isinstance(default, bool):
-        return text not in {"0", "no", "false"}
-    return type(default)(text)
+    return process(Conf)

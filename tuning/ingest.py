@@ -17,8 +17,9 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from catalog import conf, models
+from catalog import models
 from catalog.best.served import scopes_of
+from catalog.conf import conf
 from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
 from catalog.models import MissState
 from catalog.registry import check_setting, register_operators, register_setting, register_target
@@ -239,7 +240,7 @@ def _taken_apart(data: bytes, dims: dict[str, int], as_float32: bool) -> tuple[s
 
 def _within_memory(extraction: Extraction) -> Extraction:
     """Operators that this service would refuse are counted, so that one giant does not refuse the model."""
-    limit, unmapped = conf.max_operator_bytes(), Counter(extraction.unmapped)
+    limit, unmapped = conf().max_operator_bytes, Counter(extraction.unmapped)
     kept: list[Extracted] = []
     for found in extraction.operators:
         try:

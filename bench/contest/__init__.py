@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bench.conf import conf
 from bench.record import FOLDER, BenchRecord
 
 BUDGET_S = 3600.0
@@ -29,8 +30,8 @@ def main() -> None:
     """One run, or the rest of one; writes ``var/bench/contest.json``."""
     from bench.contest.sample import SAMPLE, read_sample
 
-    path = Path(os.environ.get("SAMPLE") or SAMPLE)
-    budget_s = float(os.environ.get("BUDGET_S") or BUDGET_S)
+    path = Path(conf().sample or SAMPLE)
+    budget_s = conf().budget_s or BUDGET_S
     entrants = read_sample(path)
     record = BenchRecord("contest")
     home = _home(record, hashlib.sha256(path.read_bytes()).hexdigest())

@@ -12,10 +12,11 @@ from typing import Any
 
 from django.utils import timezone
 
-from catalog import conf, models
+from catalog import models
 from catalog.best.revoked import ENTRY_LIFE_S, Revocations
 from catalog.best.served import Accepts, Hit
 from catalog.charging import Terms
+from catalog.conf import MAX_OPERATORS, MAX_WAIT_S, conf
 from catalog.errors import RequestError, Unknown
 from catalog.lookup.lookups import AskedOperator, LookupAnswer, Result
 from catalog.registry import check_setting, register_setting, register_target
@@ -227,8 +228,8 @@ def _by_key(model: type[Any], key: str, what: str) -> Any:
 
 
 def _operators(value: Any, where: str, least: int) -> list[AskedOperator]:
-    if not isinstance(value, list) or not least <= len(value) <= conf.MAX_OPERATORS:
-        raise RequestError(f"{where} is a list of {least} to {conf.MAX_OPERATORS} items.", where=where)
+    if not isinstance(value, list) or not least <= len(value) <= MAX_OPERATORS:
+        raise RequestError(f"{where} is a list of {least} to {MAX_OPERATORS} items.", where=where)
     return [_asked(item, f"{where}[{number}]") for number, item in enumerate(value)]
 
 
@@ -262,7 +263,7 @@ def parse_graph(document: Any, where: str) -> identity.Operator:
 def _parse_text(text: bytes) -> identity.Operator:
     try:
         operator = identity.parse_operator(json.loads(text))
-        identity.check_fits(operator, conf.max_operator_bytes())
+        identity.check_fits(operator, conf().max_operator_bytes)
     except RecursionError as error:
         raise InvalidOperator("The graph is nested too deeply.") from error
     return operator
@@ -291,8 +292,8 @@ def _calls(value: Any, where: str) -> float:
 
 def _wait_s(value: Any) -> float:
     wait_s = _number(value)
-    if wait_s is None or not 0 <= wait_s <= conf.MAX_WAIT_S:
-        raise RequestError(f"wait_s is a number of seconds from 0 to {conf.MAX_WAIT_S:g}.", where="wait_s")
+    if wait_s is None or not 0 <= wait_s <= MAX_WAIT_S:
+        raise RequestError(f"wait_s is a number of seconds from 0 to {MAX_WAIT_S:g}.", where="wait_s")
     return wait_s
 
 

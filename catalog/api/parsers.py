@@ -11,7 +11,7 @@ from typing import IO, Any
 from rest_framework.exceptions import UnsupportedMediaType
 from rest_framework.parsers import BaseParser
 
-from catalog import conf
+from catalog.conf import MAX_BODY_BYTES
 from catalog.errors import RequestError, TooLarge
 
 # What JSON can say and no database or answer can carry: NUL, and halves of surrogate pairs.
@@ -22,7 +22,7 @@ class BoundedJSONParser(BaseParser):
     """JSON of at most 1 MiB; a larger body is refused before it is read."""
 
     media_type = "application/json"
-    max_bytes = conf.MAX_BODY_BYTES
+    max_bytes = MAX_BODY_BYTES
 
     def parse(
         self,

@@ -8,7 +8,8 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from catalog import conf, models
+from catalog import models
+from catalog.conf import MAX_OPERATORS, MAX_WAIT_S
 
 OPERATOR_KEY = r"^o1:[0-9a-f]{64}$"
 STATUSES = ["hit", "miss", "need_graph"]
@@ -68,17 +69,17 @@ class LookupRequestSerializer(serializers.Serializer[Any]):
     )
     job = serializers.CharField(required=False, max_length=200, help_text="The run that asks, by its name.")
     accepts = AcceptsSerializer(required=False, help_text="What the caller can load. Left out: everything.")
-    operators = serializers.ListField(child=AskedSerializer(), min_length=1, max_length=conf.MAX_OPERATORS)
+    operators = serializers.ListField(child=AskedSerializer(), min_length=1, max_length=MAX_OPERATORS)
     related = serializers.ListField(
         child=AskedSerializer(),
         required=False,
-        max_length=conf.MAX_OPERATORS,
+        max_length=MAX_OPERATORS,
         help_text="Operators that may come next: explored at lower priority, not answered.",
     )
     wait_s = serializers.FloatField(
         required=False,
         min_value=0,
-        max_value=conf.MAX_WAIT_S,
+        max_value=MAX_WAIT_S,
         help_text="Wait at most this long for misses to be explored. A busy service may answer at once.",
     )
 

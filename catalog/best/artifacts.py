@@ -1,4 +1,4 @@
-"""The artifact store: files by their SHA-256, below ``settings.OPATLAS_STORE/aa/bb/<sha256>``.
+"""The artifact store: files by their SHA-256, below ``OPATLAS_STORE/aa/bb/<sha256>``.
 
 A file appears under its address whole or not at all: it is written beside, flushed to the disk, and renamed.
 """
@@ -12,8 +12,9 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catalog import conf, models
+from catalog import models
 from catalog.best.signers import counts, register_signer
+from catalog.conf import conf
 from catalog.errors import StoreError
 from opatlas.load import Manifest
 
@@ -64,7 +65,7 @@ def sign_again(signing_key: Ed25519PrivateKey) -> int:
 
 def file_path(sha256: str) -> Path:
     """Where the file with this content lies, or would lie."""
-    return conf.store() / sha256[:2] / sha256[2:4] / sha256
+    return conf().store / sha256[:2] / sha256[2:4] / sha256
 
 
 def artifact_files(artifact: models.Artifact) -> dict[str, Path]:
@@ -83,7 +84,7 @@ def store_file(folder: Path, name: str, sha256: str) -> int:
     address = file_path(sha256)
     if address.is_file():
         return address.stat().st_size
-    beside = conf.store() / "tmp" / uuid.uuid4().hex
+    beside = conf().store / "tmp" / uuid.uuid4().hex
     try:
         beside.parent.mkdir(parents=True, exist_ok=True)
         digest, size = _copy(folder / name, beside)

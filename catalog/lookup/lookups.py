@@ -11,9 +11,10 @@ from typing import Literal
 
 from django.utils import timezone
 
-from catalog import conf, models
+from catalog import models
 from catalog.best.served import Accepts, Hit, find_bests, operators_with_bests, scopes_of
 from catalog.charging import Terms
+from catalog.conf import MAX_WAIT_S, WAIT_POLL_S, conf
 from catalog.lookup.misses import MissAnswer, Wanted, Where, record_misses
 from catalog.lookup.serving import serve
 from catalog.models import MissState
@@ -25,7 +26,7 @@ PAYMENT_REQUIRED = "payment_required"
 """The state of an item whose best is withheld until it is paid."""
 
 _UNLOADABLE = "Implementations exist, but none of the kinds and versions that the request accepts."
-_waiters = threading.Semaphore(conf.max_waiters())
+_waiters = threading.Semaphore(conf().max_waiters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +168,9 @@ def _wait(request: LookupRequest, keys: Sequence[str]) -> dict[str, Hit]:
     if not keys or not _waiters.acquire(blocking=False):
         return found
     try:
-        deadline = time.monotonic() + min(request.wait_s, conf.MAX_WAIT_S)
+        deadline = time.monotonic() + min(request.wait_s, MAX_WAIT_S)
         while len(found) < len(keys) and (left := deadline - time.monotonic()) > 0:
-            time.sleep(min(conf.WAIT_POLL_S, left))
+            time.sleep(min(WAIT_POLL_S, left))
             found |= _find(request, [key for key in keys if key not in found])
     finally:
         _waiters.release()

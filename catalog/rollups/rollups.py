@@ -14,7 +14,8 @@ from datetime import timedelta
 from django.db import connection
 from django.utils import timezone
 
-from catalog import conf, models
+from catalog import models
+from catalog.conf import conf
 from catalog.file_lock import only_one
 from catalog.rollups import standings, traffic_rollups
 from catalog.sizes import SIZE_LABELS, size_class, size_label
@@ -109,7 +110,7 @@ def _only_one(wait_s: float = 0.0) -> Iterator[bool]:
 def _taken() -> AbstractContextManager[bool]:
     if connection.vendor == "postgresql":
         return _advisory_lock()
-    return only_one(conf.home() / "rollups.lock")  # SQLite: every process is on this machine
+    return only_one(conf().home / "rollups.lock")  # SQLite: every process is on this machine
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from typing import Any
 
 from django.db import transaction
 
-from catalog import conf, models
+from catalog import models
+from catalog.conf import conf, journal_folder
 from catalog.file_lock import only_one
 from catalog.usage import journal
 from catalog.usage.usage_rows import JournalLine, count, jobs_of, usages
@@ -27,7 +28,7 @@ def drain_journal(limit: int = 1_000_000) -> int:
     transaction. At most ``limit`` lines. Every machine that answers lookups drains its own folder.
     """
     drained = 0
-    with only_one(conf.journal_folder() / "drain.lock") as may_drain:
+    with only_one(journal_folder() / "drain.lock") as may_drain:
         if not may_drain:
             return 0
         for path in journal.segments():
@@ -46,7 +47,7 @@ def drain_journal(limit: int = 1_000_000) -> int:
 def _drain_some(path: Path, most: int, closed: bool) -> int:
     """One transaction: the next lines of one segment; gives how many lines it went over."""
     with transaction.atomic():
-        row, _ = models.JournalSegment.objects.get_or_create(node=conf.node(), segment=path.name)
+        row, _ = models.JournalSegment.objects.get_or_create(node=conf().node, segment=path.name)
         row = models.JournalSegment.objects.select_for_update().get(pk=row.pk)
         lines, end, gone_over = _read(path, row.drained_bytes, most, closed)
         if gone_over == 0:
@@ -95,7 +96,7 @@ def _parse(raw: bytes) -> dict[str, Any] | None:
 
 def _finish(path: Path) -> None:
     """A closed segment that is all drained: its file goes, its row stays."""
-    models.JournalSegment.objects.filter(node=conf.node(), segment=path.name).update(closed=True)
+    models.JournalSegment.objects.filter(node=conf().node, segment=path.name).update(closed=True)
     path.unlink(missing_ok=True)
 
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from catalog import conf
+from catalog.conf import conf, journal_folder
 from catalog.errors import JournalError
 
 SUFFIX = ".jsonl"
@@ -63,10 +63,10 @@ class Journal:
         self._lock = threading.Lock()
 
     def _ready(self) -> None:
-        folder = conf.journal_folder()
+        folder = journal_folder()
         if self._pid != os.getpid() or folder != self._folder:
             self._leave()
-        if self._written_bytes >= conf.journal_segment_bytes():
+        if self._written_bytes >= conf().journal_segment_bytes:
             self._leave()
         if self._descriptor < 0:
             folder.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ close = _journal.close
 
 def segments() -> list[Path]:
     """The files that lie there, the oldest first."""
-    return sorted(conf.journal_folder().glob(f"*{SUFFIX}"))
+    return sorted(journal_folder().glob(f"*{SUFFIX}"))
 
 
 def is_closed(path: Path) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from django.utils import timezone
 
-from catalog import conf, models
+from catalog import models
 from catalog.best.served import Hit
+from catalog.conf import conf
 from catalog.usage import journal
 from catalog.usage.usage_rows import JournalLine, count, jobs_of, usages
 
@@ -48,7 +49,7 @@ def journal_lookup(
 def write_hits(organisation_id: int, job: str, hits: Sequence[tuple[Hit, float]]) -> list[models.Usage]:
     """Hits that are charged: their Usage rows, tallies and days at once, in the caller's transaction, under
     a segment of their own. Gives the rows in the order of the hits."""
-    row = models.JournalSegment(node=conf.node(), segment=f"charged-{uuid.uuid4().hex}")
+    row = models.JournalSegment(node=conf().node, segment=f"charged-{uuid.uuid4().hex}")
     entry = {
         "at": timezone.now().timestamp(),
         "org": organisation_id,

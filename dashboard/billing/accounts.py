@@ -15,6 +15,7 @@ from catalog.models import Organisation
 from catalog.people import audit
 from catalog.upsert import insert_or
 from dashboard.billing.models import Account, Kind, LedgerDay, LedgerEntry, Plan
+from dashboard.conf import conf
 
 MOST_MICROS = 10**15
 """No single movement is larger (a thousand million units)."""
@@ -225,9 +226,7 @@ def open_account(organisation_id: int, currency: str = "") -> Account:
 
 
 def default_currency() -> str:
-    from django.conf import settings
-
-    return str(getattr(settings, "OPATLAS_CURRENCY", "EUR"))
+    return conf().currency
 
 
 def check_currency(currency: str) -> str:

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from catalog.errors import RequestError, SystemFault, Unknown
 from catalog.people import audit
 from dashboard.billing.accounts import MOST_MICROS, Movement, account_named, move
 from dashboard.billing.models import Kind, LedgerEntry
+from dashboard.conf import conf
 
 TOLERANCE_S = 300
 """How far a message's time may be from ours."""
@@ -50,8 +50,7 @@ class Received:
 
 def secrets_of(provider: str) -> list[bytes]:
     """A provider's signing secrets (several during a rotation); raises :class:`Unknown`."""
-    text = str(getattr(settings, "OPATLAS_PAYMENT_SECRETS", ""))
-    pairs = (item.strip().partition("=") for item in text.split(",") if item.strip())
+    pairs = (item.partition("=") for item in conf().payment_secrets)
     found = [_key(secret.strip()) for name, _, secret in pairs if name.strip() == provider]
     if not _PROVIDER.fullmatch(provider) or not found:
         raise Unknown("No payment provider has this name here.", where="provider")

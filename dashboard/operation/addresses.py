@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.http import HttpRequest
+
+from dashboard.conf import conf
 
 
 def client_address(request: HttpRequest) -> str:
     """The client's address. With OPATLAS_PROXIES=n it is what the outermost of n trusted proxies saw, the
     n-th from the right of X-Forwarded-For; without, headers are not believed."""
-    proxies: int = getattr(settings, "OPATLAS_PROXIES", 0)
+    proxies = conf().proxies
     if proxies > 0:
         hops = [part.strip() for part in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")]
         if len(hops) >= proxies and hops[-proxies]:

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from django.conf import settings
 from django.contrib.auth.signals import user_logged_in, user_login_failed
 from django.core.cache import caches
 from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
 
+from dashboard.conf import conf
 from dashboard.operation.addresses import client_address
 from dashboard.operation.limits import too_many
 
@@ -39,7 +39,7 @@ class AttemptLimit:
 def rules() -> dict[str, AttemptLimit]:
     """OPATLAS_LOGIN_TRIES failures of one account from one address in 15 minutes; six times as many from one
     address, and twenty times as many of one account from wherever: nobody locks others out cheaply."""
-    tries: int = settings.OPATLAS_LOGIN_TRIES
+    tries = conf().login_tries
     return {
         "both": AttemptLimit("both", tries, 900),
         "address": AttemptLimit("address", tries * 6, 900),

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from rest_framework.exceptions import Throttled
@@ -22,14 +21,12 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from catalog.models import ApiKey
+from dashboard.conf import Rate, conf
 from dashboard.operation.addresses import client_address
 from dashboard.operation.requests import request_id
 
 if TYPE_CHECKING:
     from rest_framework.views import APIView  # it imports this module by its settings
-
-DEFAULTS = {"LOOKUP": "60000/min", "API": "6000/min", "ADDRESS": "120000/min", "REFUSED": "600/min"}
-_PERIODS_S = {"s": 1, "min": 60, "h": 3600}
 
 LOOKUPS = frozenset({"lookup", "operator-best", "artifact", "artifact-file"})
 """Names of the routes that jobs call in their hot path."""
@@ -58,26 +55,14 @@ class RateWindow:
             return None if count <= self.limit else self._began + self.period_s - now
 
 
-def parse_rate(text: str) -> tuple[int, int] | None:
-    """``"600/min"`` as (600, 60); ``off`` is None; anything else a ValueError that says so."""
-    if text.strip() == "off":
-        return None
-    number, _, unit = text.strip().partition("/")
-    if not number.isdigit() or int(number) < 1 or unit not in _PERIODS_S:
-        raise ValueError(f"A rate is like 600/min (s, min or h) or off, not {text!r}.")
-    return int(number), _PERIODS_S[unit]
-
-
 @lru_cache(maxsize=64)
-def _window(name: str, rate: str) -> RateWindow | None:
-    parsed = parse_rate(rate)
-    return None if parsed is None else RateWindow(*parsed)
+def _window(name: str, rate: Rate) -> RateWindow | None:
+    return None if rate is None else RateWindow(*rate)
 
 
 def window(name: str) -> RateWindow | None:
-    """The counter of one of ``DEFAULTS``; None where it is off."""
-    rates: dict[str, str] = settings.OPATLAS_RATES
-    return _window(name, rates.get(name) or DEFAULTS[name])
+    """The counter of ``rate_lookup`` and its like in the configuration; None where it is off."""
+    return _window(name, getattr(conf(), name))
 
 
 class KeyThrottle(BaseThrottle):
@@ -90,14 +75,14 @@ class KeyThrottle(BaseThrottle):
         if not isinstance(key, ApiKey):
             return True
         match = request._request.resolver_match
-        name = "LOOKUP" if match is not None and match.url_name in LOOKUPS else "API"
+        name = "rate_lookup" if match is not None and match.url_name in LOOKUPS else "rate_api"
         counter = window(name)
         if counter is None:
             return True
         self._wait_s = counter.take(key.pk)
         if self._wait_s is None:
             return True
-        kind = "lookups" if name == "LOOKUP" else "requests"
+        kind = "lookups" if name == "rate_lookup" else "requests"
         raise Throttled(
             self._wait_s,
             f"Too many {kind}: a key may make {counter.limit} in {counter.period_s:.0f} s. "
@@ -118,12 +103,12 @@ class AddressMiddleware:
         if request.path_info in UNLIMITED:
             return self.get_response(request)
         address = client_address(request)
-        counter = window("ADDRESS")
+        counter = window("rate_address")
         if counter is not None and (wait_s := counter.take(address)) is not None:
             return too_many(request, wait_s, "Too many requests from your address.")
         response = self.get_response(request)
         if response.status_code == 401:
-            refused = window("REFUSED")
+            refused = window("rate_refused")
             if refused is not None and (wait_s := refused.take(address)) is not None:
                 return too_many(request, wait_s, "Too many requests without a valid key from your address.")
         return response

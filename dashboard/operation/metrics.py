@@ -10,12 +10,13 @@ import ipaddress
 import os
 from functools import cache
 
-from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
+
+from dashboard.conf import conf
 
 OWN = CollectorRegistry()
 
@@ -68,7 +69,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 def may_read(request: HttpRequest) -> bool:
     """With a token set, who shows it; without one, whoever asks from this machine without a proxy between."""
-    token = str(getattr(settings, "OPATLAS_METRICS_TOKEN", ""))
+    token = conf().metrics_token
     if token:
         given = request.META.get("HTTP_AUTHORIZATION", "")
         return hmac.compare_digest(given.encode(), f"Bearer {token}".encode())

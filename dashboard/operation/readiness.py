@@ -15,14 +15,14 @@ from pathlib import Path
 from threading import Condition
 
 from cachetools import TTLCache, cached
-from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
 
-from catalog import conf
+from catalog.conf import conf, journal_folder
+from tuning.conf import conf as tuning_conf
 
 logger = logging.getLogger(__name__)
 
@@ -111,8 +111,8 @@ def _writable(folder: Path, what: str) -> None:
 
 
 def _broker() -> None:
-    if not settings.BROKER_URL:
-        _writable(Path(settings.OPATLAS_HOME) / "broker" / "bells", "broker's folder")
+    if not tuning_conf().broker_url:
+        _writable(conf().home / "broker" / "bells", "broker's folder")
         return
     from tuning.celery import app
 
@@ -123,7 +123,7 @@ def _broker() -> None:
 CHECKS: tuple[tuple[str, bool, Callable[[], None]], ...] = (
     ("database", True, _database),
     ("migrations", True, _migrations),
-    ("journal", True, lambda: _writable(conf.journal_folder(), "journal")),
-    ("artifacts", True, lambda: _writable(conf.store(), "artifact store")),
+    ("journal", True, lambda: _writable(journal_folder(), "journal")),
+    ("artifacts", True, lambda: _writable(conf().store, "artifact store")),
     ("broker", False, _broker),
 )

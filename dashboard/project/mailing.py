@@ -7,13 +7,16 @@ from typing import Any
 
 import dj_email_url
 
+from opatlas.conf import Misconfigured
+
 _TIMEOUT_S = 10
 
 
 def mail_settings(url: str, folder: Path) -> dict[str, Any]:
     """``EMAIL_…`` from ``submission://user:password@host:587`` (``smtp://``, ``console://``); without a URL
-    every mail becomes a file in ``folder``, so that none is lost. Raises ValueError for a URL of another
-    kind. A mail server that does not answer is waited for 10 s (``?timeout=30`` says otherwise)."""
+    every mail becomes a file in ``folder``, so that none is lost. Raises :class:`Misconfigured` for a
+    URL of another kind. A mail server that does not answer is waited for 10 s (``?timeout=30`` says
+    otherwise)."""
     if not url:
         return {
             "EMAIL_BACKEND": "django.core.mail.backends.filebased.EmailBackend",
@@ -22,7 +25,7 @@ def mail_settings(url: str, folder: Path) -> dict[str, Any]:
     found = dj_email_url.parse(url)
     if "EMAIL_BACKEND" not in found:
         kinds = ", ".join(sorted(dj_email_url.SCHEMES))
-        raise ValueError(
+        raise Misconfigured(
             f"OPATLAS_EMAIL_URL begins with one of {kinds} and ://, not with {url.split(':')[0]!r}."
         )
     if found["EMAIL_TIMEOUT"] is None:

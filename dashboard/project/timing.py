@@ -5,7 +5,6 @@ Only with ``OPATLAS_SERVER_TIMING=1``: times of pages tell a stranger what is in
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,8 @@ from typing import Any
 from django.core.exceptions import MiddlewareNotUsed
 from django.db import connection
 from django.http import HttpRequest, HttpResponse
+
+from dashboard.conf import conf
 
 
 class _Queries:
@@ -38,7 +39,7 @@ class ServerTimingMiddleware:
     everything else is inside."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        if os.environ.get("OPATLAS_SERVER_TIMING") != "1":
+        if not conf().server_timing:
             raise MiddlewareNotUsed
         self.get_response = get_response
 

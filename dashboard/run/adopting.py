@@ -6,7 +6,6 @@ written as this version writes them. The old home is only read.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,18 +15,18 @@ from typing import Any
 from urllib.parse import quote
 
 from django.apps import apps
-from django.conf import settings
 from django.contrib.auth.models import Permission
 from django.contrib.contenttypes.models import ContentType
 from django.core.management.color import no_style
 from django.db import DatabaseError, IntegrityError, connection, connections, models, transaction
 from django.db.backends.sqlite3.base import DatabaseWrapper
 
-from catalog import conf
 from catalog.best.artifacts import store_file
+from catalog.conf import conf as catalog_conf
 from catalog.errors import StoreError
 from catalog.models import JournalSegment
 from catalog.usage import journal
+from dashboard.conf import conf
 from dashboard.notifications.models import Subscription
 from tuning.explore.signing import key_path
 
@@ -73,7 +72,7 @@ def adopt(home: Path, store: Path | None = None) -> str:
                 connection.check_constraints()
                 # A machine's journals are drained under its name, which need not be the old one's.
                 names = [path.name for path in segments]
-                JournalSegment.objects.filter(segment__in=names).update(node=conf.node())
+                JournalSegment.objects.filter(segment__in=names).update(node=catalog_conf().node)
                 for source, destination in keys:
                     _copy_private(source, destination)
                 for source in segments:
@@ -190,14 +189,14 @@ def _closed_segments(home: Path) -> list[Path]:
 
 def _keys(home: Path) -> list[tuple[Path, Path]]:
     """Where each key lies and belongs. Keys given by the environment are the operator's to carry over."""
-    new = Path(settings.OPATLAS_HOME)
-    places = [("secret_key", "OPATLAS_SECRET_KEY", new / "secret_key")]
-    places += [("vapid.pem", "OPATLAS_VAPID_KEY", new / "vapid.pem")]
+    new = catalog_conf().home
+    places = [("secret_key", conf().secret_key, new / "secret_key")]
+    places += [("vapid.pem", conf().vapid_key, new / "vapid.pem")]
     places += [("signing_key.pem", "", key_path())]
     keys = [
         (home / name, destination)
         for name, given, destination in places
-        if (home / name).exists() and not os.environ.get(given)
+        if (home / name).exists() and not given
     ]
     for source, destination in keys:
         # This very start made the new home a secret key. It opens nothing yet, so it may give way.

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.utils import timezone
 
+from catalog.conf import conf
 from catalog.models import MissState
 from dashboard.run.stack import Stack
 from dashboard.run.statistics import geometric_mean, harmonic_mean, percentile
@@ -168,7 +168,7 @@ class Demo:
         self.say(f"Confirming {len(hits)} hits against the default …")
         with (
             tempfile.TemporaryDirectory(prefix="opatlas-demo-") as scratch,
-            Laboratory(Path(settings.OPATLAS_HOME), target) as laboratory,
+            Laboratory(conf().home, target) as laboratory,
         ):
             for number, row in enumerate(hits):
                 self.confirm_one(laboratory, row, target, Path(scratch) / str(number))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import http.client
 import ipaddress
-import os
 import socket
 import ssl
 import threading
@@ -19,9 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
-from django.conf import settings
-
 from catalog.errors import RequestError
+from dashboard.conf import conf
 
 PORTS = frozenset({80, 443, 8000, 8080, 8443})
 """Ports that a receiver may have; others belong to services that a request must not reach."""
@@ -157,12 +155,8 @@ def is_public(text: str) -> bool:
 def allowed(host: str, port: int) -> bool:
     """Whether OPATLAS_WEBHOOKS_ALLOW (``host:port``, separated by commas) names it: for tests, and for
     installations that have their receivers inside."""
-    given = getattr(settings, "OPATLAS_WEBHOOKS_ALLOW", None)
-    if given is None:
-        given = os.environ.get("OPATLAS_WEBHOOKS_ALLOW", "")
-    names = given.split(",") if isinstance(given, str) else given
     shown = f"[{host}]" if ":" in host else host
-    return f"{shown}:{port}" in {name.strip() for name in names}
+    return f"{shown}:{port}" in conf().webhooks_allow
 
 
 def post(

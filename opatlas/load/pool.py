@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import os
 from pathlib import Path
 
+from opatlas.conf import conf
 from opatlas.errors import LoadError
 from opatlas.load.toolchain import INCLUDE_FOLDER, compile_shared
 
@@ -72,8 +72,5 @@ def ensure_built() -> Path:
 
 
 def cache_folder() -> Path:
-    """``$OPATLAS_CACHE``, else ``opatlas`` below the user's cache folder."""
-    if chosen := os.environ.get("OPATLAS_CACHE"):
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "opatlas"
+    """``OPATLAS_CACHE``, else ``opatlas`` below the user's cache folder."""
+    return conf().cache

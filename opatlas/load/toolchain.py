@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from opatlas.conf import conf
 from opatlas.errors import LoadError
 
 INCLUDE_FOLDER = Path(__file__).parent
@@ -33,7 +34,7 @@ _COMPILERS = {
 def find_compiler(language: str = "c") -> tuple[str, ...]:
     """The command that compiles C (or ``c++``); raises :class:`LoadError` where there is none."""
     variable, names, zig = _COMPILERS[language]
-    if chosen := os.environ.get(variable):
+    if chosen := getattr(conf(), variable.lower()):
         return tuple(shlex.split(chosen))
     for name in names:
         if path := shutil.which(name):

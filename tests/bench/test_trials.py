@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,11 +30,13 @@ def test_no_time_at_all_is_no_division_by_zero() -> None:
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_the_sandbox_is_compared_with_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sandbox_is_compared_with_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configure: Any
+) -> None:
     tier = best_tier().name
     if tier == "T0":
         pytest.skip("there is no sandbox here to compare")
-    monkeypatch.setenv("OPATLAS_LOCK", str(tmp_path / "lock"))
+    configure(lock=tmp_path / "lock")
     one = dict(list(sandbox.OPERATORS.items())[:1])
     monkeypatch.setattr(sandbox, "OPERATORS", one)
     rows = sandbox.measure(tier, time.monotonic() + 1, sittings=2)

@@ -12,15 +12,14 @@ from tests.catalog import making
 
 
 @pytest.fixture(autouse=True)
-def own_folders(settings: Any, tmp_path: Path) -> None:
+def own_folders(configure: Any, tmp_path: Path) -> None:
     """Every test has its journal, its store, and what a process remembers to itself."""
     from catalog.best import revoked
     from catalog.usage import journal
 
     journal.close()
     revoked.forget()
-    settings.OPATLAS_HOME = tmp_path / "home"
-    settings.OPATLAS_STORE = tmp_path / "store"
+    configure(home=tmp_path / "home", store=tmp_path / "store")
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
 
+from catalog.conf import conf
 from catalog.models import Best, Miss, Organisation, Target, Usage
 from catalog.usage.draining import drain_journal
 from dashboard.notifications.models import Subscription
@@ -116,8 +117,8 @@ def test_every_row_is_the_same_and_numbers_go_on(kept):
 
 
 @pytest.mark.django_db
-def test_what_was_not_drained_is_counted_once(kept, settings):
-    settings.OPATLAS_NODE = "another machine"
+def test_what_was_not_drained_is_counted_once(kept, configure):
+    configure(node="another machine")
     adopt(kept)
     before = Usage.objects.count()
     assert drain_journal() == 1  # the journal that had been drained is not drained again
@@ -127,9 +128,9 @@ def test_what_was_not_drained_is_counted_once(kept, settings):
 
 
 @pytest.mark.django_db
-def test_keys_come_along_for_their_owner_only_and_the_old_home_is_only_read(kept, settings, monkeypatch):
-    monkeypatch.delenv("OPATLAS_SECRET_KEY")
-    new = settings.OPATLAS_HOME
+def test_keys_come_along_for_their_owner_only_and_the_old_home_is_only_read(kept, configure):
+    configure(secret_key="")
+    new = conf().home
     new.mkdir()
     (new / "secret_key").write_text("made by this very start")
     before = _contents(kept)
@@ -209,13 +210,13 @@ def _changed_file(home: Path) -> None:
     ],
 )
 @pytest.mark.django_db
-def test_what_is_no_such_home_is_refused_and_changes_nothing(old, spoil, sentence, settings):
+def test_what_is_no_such_home_is_refused_and_changes_nothing(old, spoil, sentence):
     spoil(old)
     with pytest.raises(NotAdopted, match=sentence):
         adopt(old)
     assert not Organisation.objects.exists() and not Best.objects.exists()
     assert ContentType.objects.exists()
-    assert not (settings.OPATLAS_HOME / "signing_key.pem").exists()
+    assert not (conf().home / "signing_key.pem").exists()
 
 
 @pytest.mark.django_db
@@ -235,12 +236,12 @@ def test_a_database_that_is_in_use_is_not_filled(kept):
 
 
 @pytest.mark.django_db
-def test_another_signing_key_is_not_overwritten(kept, settings):
-    settings.OPATLAS_HOME.mkdir()
-    (settings.OPATLAS_HOME / "signing_key.pem").write_text("mine")
+def test_another_signing_key_is_not_overwritten(kept):
+    conf().home.mkdir()
+    (conf().home / "signing_key.pem").write_text("mine")
     with pytest.raises(NotAdopted, match=r"signing_key\.pem is another key"):
         adopt(kept)
-    assert (settings.OPATLAS_HOME / "signing_key.pem").read_text() == "mine"
+    assert (conf().home / "signing_key.pem").read_text() == "mine"
 
 
 @pytest.mark.django_db

@@ -19,7 +19,7 @@ def main() -> None:
     import django
 
     django.setup()
-    from catalog import conf
+    from catalog.conf import conf
     from tuning.doorbell.bell import bell
 
     raised: set[str] = set()
@@ -34,7 +34,7 @@ def main() -> None:
     threading.setprofile(ask)  # in threads that start from now on
     bell.ring({"cpu.zen5"})
     bell.flush(60)
-    rung = len(list((conf.home() / "broker" / "bells").glob("*.cpu.zen5.msg")))
+    rung = len(list((conf().home / "broker" / "bells").glob("*.cpu.zen5.msg")))
     print(json.dumps({"rung": rung, "raised": sorted(raised)}))
 
 

@@ -97,9 +97,8 @@ class World:
 
 
 @pytest.fixture
-def world(settings: Any, tmp_path: Path) -> World:
-    settings.OPATLAS_HOME = tmp_path / "home"
-    settings.OPATLAS_STORE = tmp_path / "store"
+def world(configure: Any, tmp_path: Path) -> World:
+    configure(home=tmp_path / "home", store=tmp_path / "store")
     return World()
 
 

@@ -109,10 +109,9 @@ def make_exploration(make_miss: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def worker_with(target_row: Any, tmp_path: Path, settings: Any) -> Callable[..., WorkerProcess]:
+def worker_with(target_row: Any, tmp_path: Path, configure: Any) -> Callable[..., WorkerProcess]:
     """``worker_with(route, …)``: a worker over fakes in this process, without its threads."""
-    settings.OPATLAS_HOME = tmp_path
-    settings.OPATLAS_STORE = tmp_path / "artifacts"
+    configure(home=tmp_path, store=tmp_path / "artifacts")
 
     def make(*routes: Any, name: str = "w1", default: Any = fakes.EAGER) -> WorkerProcess:
         tools = Tools(

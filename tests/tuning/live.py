@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 
 import dj_database_url
 from django.db import connections
-from django.test import override_settings
 
 from opatlas.identity import Setting, Target, default_setting, detect_target
+from tests.configuring import configured
 from tests.databases import ROOT, new_sqlite
 
 T = TypeVar("T")
@@ -111,7 +111,7 @@ def live(home: Path, database_url: str = "", broker_url: str = "", app: str = ""
         "OPATLAS_LOCK": str(home / "machine.lock"),  # what else runs on this machine must not stop us
     }
     service = Live(home, environment, **({"app": app} if app else {}))
-    with override_settings(OPATLAS_HOME=home, OPATLAS_STORE=home / "artifacts"), _default_database(url):
+    with configured(home=home, store=home / "artifacts"), _default_database(url):
         try:
             yield service
         finally:

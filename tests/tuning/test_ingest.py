@@ -25,12 +25,11 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def own_folders(settings: Any, tmp_path: Path) -> None:
+def own_folders(configure: Any, tmp_path: Path) -> None:
     from catalog.usage import journal
 
     journal.close()
-    settings.OPATLAS_HOME = tmp_path / "home"
-    settings.OPATLAS_STORE = tmp_path / "store"
+    configure(home=tmp_path / "home", store=tmp_path / "store")
 
 
 @pytest.fixture
@@ -200,8 +199,8 @@ def test_names_that_nothing_can_store_are_told_without_them(add: Callable[..., M
     assert all(reason.isprintable() for reason in model.unmapped)
 
 
-def test_one_giant_operator_does_not_refuse_the_model(add: Callable[..., Model], settings: Any) -> None:
-    settings.OPATLAS_MAX_OPERATOR_BYTES = 1 << 20
+def test_one_giant_operator_does_not_refuse_the_model(add: Callable[..., Model], configure: Any) -> None:
+    configure(max_operator_bytes=1 << 20)
     nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("ReduceMax", ["y"], ["z"])]
     nodes.append(helper.make_node("Exp", ["z"], ["w"]))
     model = add(making.model(nodes, {"x": [1 << 20]}, ["w"]).SerializeToString())

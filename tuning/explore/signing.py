@@ -6,20 +6,19 @@ and workers are different users, give the file to the workers' (mode 0600): the 
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from django.conf import settings
+from catalog.conf import conf as catalog_conf
+from tuning.conf import conf
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
 def key_path() -> Path:
-    given = os.environ.get("OPATLAS_SIGNING_KEY")
-    return Path(given) if given else Path(settings.OPATLAS_HOME) / "signing_key.pem"
+    return conf().signing_key or catalog_conf().home / "signing_key.pem"
 
 
 def signing_key() -> Ed25519PrivateKey:

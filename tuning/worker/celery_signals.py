@@ -19,12 +19,13 @@ logger = logging.getLogger(__name__)
 
 # A person wants to read what is explored, not every doorbell.
 logging.getLogger("tuning").setLevel(logging.INFO)
-for _name in ("celery.worker.strategy", "celery.app.trace", "celery.worker.consumer.mingle"):
-    logging.getLogger(_name).setLevel(logging.WARNING)
+for _logger in ("celery.worker.strategy", "celery.app.trace", "celery.worker.consumer.mingle"):
+    logging.getLogger(_logger).setLevel(logging.WARNING)
 # Containers run as root; what a worker must not trust runs in its sandbox.
 warnings.filterwarnings("ignore", category=SecurityWarning)
 
 _PR_SET_PDEATHSIG = 1
+_name = ""  # this worker's; its pool child is a fork and has it too
 
 
 @signals.celeryd_init.connect
@@ -32,7 +33,8 @@ def choose_queue(sender: str, instance: Any, conf: Any, options: dict[str, Any],
     """Serve the queue of this machine's capability, unless ``-Q`` names others."""
     from tuning.worker import process as worker
 
-    os.environ["OPATLAS_WORKER_NAME"] = f"{sender}#{os.getpid()}"
+    global _name
+    _name = f"{sender}#{os.getpid()}"
     if not options.get("queues"):
         capability = worker.make_tools().target().capability
         conf.task_queues = [Queue(capability)]
@@ -47,7 +49,7 @@ def start(**kwargs: Any) -> None:
     _outlive_the_forking_thread()
     # Ctrl-C in a terminal reaches every process: the main one tells us what to do about it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    start_worker(os.environ["OPATLAS_WORKER_NAME"])
+    start_worker(_name)
 
 
 @signals.worker_process_shutdown.connect

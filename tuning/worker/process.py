@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.db import DatabaseError, close_old_connections
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from catalog.conf import conf as catalog_conf
 from catalog.context import saying
 from catalog.models import Target as TargetRow
 from catalog.registry import register_target
@@ -73,7 +73,7 @@ class WorkerProcess:
         self.owner = f"{self.name}/{os.getpid()}"
         self.tools = tools
         self.target = tools.target()
-        self.home = Path(settings.OPATLAS_HOME)
+        self.home = catalog_conf().home
         self.keeper = Keeper()
         self._laboratory: Laboratory | None = None
         self._warm = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import os
 import secrets
 from typing import Any
 
@@ -11,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
 from catalog import models
+from catalog.conf import conf
 from catalog.errors import RequestError
 from catalog.people import audit
 from catalog.people import members as people
@@ -28,7 +28,7 @@ class Command(BaseCommand):
         parser.add_argument("--ask", action="store_true", help="ask for the password instead of making one")
 
     def handle(self, *args: Any, username: str, **options: Any) -> None:
-        given = getpass.getpass() if options["ask"] else os.environ.get("OPATLAS_PASSWORD", "")
+        given = getpass.getpass() if options["ask"] else conf().password
         password = given or secrets.token_urlsafe(16)
         owner = default_organisation()
         try:

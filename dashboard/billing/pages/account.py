@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.contrib import messages
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
@@ -19,6 +18,7 @@ from dashboard.billing import accounts, selectors
 from dashboard.billing import charts as money_charts
 from dashboard.billing.forms import CreditForm, PlanForm, units
 from dashboard.billing.pages import access, tables
+from dashboard.conf import conf
 from dashboard.web.ranges import range_of
 from dashboard.web.tables import Table, exported
 
@@ -80,7 +80,7 @@ def _one(request: HttpRequest, organisation: Organisation, status: int = 200, **
         "prices": prices,
         "recent": recent,
         "forecast": selectors.forecast(owned),
-        "pay_url": settings.OPATLAS_PAY_URL,
+        "pay_url": conf().pay_url,
         "runs": access.runs(request),
     }
     if context["runs"]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from catalog.conf import conf
 from catalog.people.keys import create_api_key
 from catalog.registry import default_organisation
 from dashboard.run import demo
@@ -38,7 +38,7 @@ class Command(BaseCommand):
 
     def run(self, name: str, data: bytes, extraction: Any, budget_s: float, report: Path) -> None:
         migrate()
-        home = Path(settings.OPATLAS_HOME)
+        home = conf().home
         organisation = default_organisation()
         _, secret = create_api_key(organisation, "demo", ["lookup", "models", "operate"])
         target = detect_target()

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import signal
 import sys
 import time
 from typing import Any
 
-from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from catalog.conf import conf as catalog_conf
 from catalog.models import ApiKey, Membership, Role
 from catalog.people.keys import create_api_key
 from catalog.registry import default_organisation
+from dashboard.conf import conf
 from dashboard.run.migrating import migrate
 from dashboard.run.stack import Stack, StackError, port_is_free
 
@@ -26,7 +26,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--port", type=int, default=int(os.environ.get("PORT") or 8000))
+        parser.add_argument("--port", type=int, default=conf().port)
         parser.add_argument("--workers", type=int, default=1)
 
     def handle(self, *args: Any, port: int, workers: int, **options: Any) -> None:
@@ -37,7 +37,7 @@ class Command(BaseCommand):
                 signal.signal(number, signal.default_int_handler)
         if not port_is_free(port):
             raise CommandError(f"Port {port} is in use; choose another, for example PORT={port + 1}.")
-        self.stdout.write(f"State in {settings.OPATLAS_HOME}")
+        self.stdout.write(f"State in {catalog_conf().home}")
         try:
             with Stack(port=port, workers=workers, prepare=self.prepare) as stack:
                 took = time.monotonic() - started

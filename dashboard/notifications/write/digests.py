@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from django.conf import settings
-
+from dashboard.conf import conf
 from dashboard.notifications.models import Digest
-
-
-def daily_hour() -> int:
-    """The hour (UTC) of the daily digest: OPATLAS_DIGEST_HOUR, 7 unless set."""
-    return int(getattr(settings, "OPATLAS_DIGEST_HOUR", 7)) % 24
 
 
 def due_at(digest: Digest, now: datetime) -> datetime:
@@ -21,5 +15,5 @@ def due_at(digest: Digest, now: datetime) -> datetime:
     hour = now.replace(minute=0, second=0, microsecond=0)
     if digest == Digest.HOURLY:
         return hour + timedelta(hours=1)
-    today = hour.replace(hour=daily_hour())
+    today = hour.replace(hour=conf().digest_hour)
     return today if today > now else today + timedelta(days=1)

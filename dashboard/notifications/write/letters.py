@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.conf import settings
-
+from dashboard.conf import conf
 from dashboard.notifications.models import (
     Happening,
     Notification,
@@ -61,7 +60,7 @@ class Letter:
 
 def absolute(path: str) -> str:
     """An address that works outside of the service's own pages."""
-    return f"{settings.OPATLAS_URL}{path}"
+    return f"{conf().url}{path}"
 
 
 def letters(messages: Sequence[NotificationMessage]) -> list[Letter]:

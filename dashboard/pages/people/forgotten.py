@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse_lazy
 
 from catalog.people import audit, sessions
+from dashboard.conf import conf
 from dashboard.pages.people.invitations import sends_mail
 
 
@@ -36,7 +37,7 @@ class Forgotten(views.PasswordResetView):
 
     def form_valid(self, form: Any) -> HttpResponse:
         # Links begin with the service's own address, never with what a request says of its host.
-        self.extra_email_context = {"service": settings.OPATLAS_URL}
+        self.extra_email_context = {"service": conf().url}
         audit.note(self.request, action="password.forgotten", subject=form.cleaned_data["email"])
         return super().form_valid(form)
 

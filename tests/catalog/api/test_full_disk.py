@@ -52,9 +52,9 @@ def fill(disk: Path) -> Path:
 
 
 def test_a_hit_that_cannot_be_journalled_is_not_served_and_nothing_is_lost(
-    small_disk: Path, api: Any, body: Any, put: Any, settings: Any
+    small_disk: Path, api: Any, body: Any, put: Any, configure: Any
 ) -> None:
-    settings.OPATLAS_HOME = small_disk
+    configure(home=small_disk)
     put(9, "eager", 1.0)
     assert api.post("lookup", body(9)).status_code == 200
     filler = fill(small_disk)
@@ -73,9 +73,9 @@ def test_a_hit_that_cannot_be_journalled_is_not_served_and_nothing_is_lost(
 
 
 def test_an_artifact_that_does_not_fit_is_refused_whole_and_fits_later(
-    small_disk: Path, tmp_path: Path, settings: Any
+    small_disk: Path, tmp_path: Path, configure: Any
 ) -> None:
-    settings.OPATLAS_STORE = small_disk
+    configure(store=small_disk)
     folder = tmp_path / "build"
     folder.mkdir()
     code = b"c" * (SIZE_KIB * 1024 // 2)

@@ -5,6 +5,7 @@ import pytest
 from django.utils import timezone
 
 from catalog import models
+from catalog.conf import conf
 from catalog.models import Miss
 from catalog.usage.draining import drain_journal
 from tests.catalog import making
@@ -105,10 +106,10 @@ def test_refused_ones_do_not_lose_the_batch(api_with, make_key, body, put):
     assert [result.get("state", "hit") for result in results] == ["hit", "waiting", "refused"]
 
 
-def test_a_full_journal_disk_is_a_clear_503(api, body, put, settings):
+def test_a_full_journal_disk_is_a_clear_503(api, body, put):
     put(9, "eager", 1.0)
-    settings.OPATLAS_HOME.mkdir(parents=True)
-    (settings.OPATLAS_HOME / "journal").write_text("")
+    conf().home.mkdir(parents=True)
+    (conf().home / "journal").write_text("")
     response = api.post("lookup", body(9))
     assert response.status_code == 503
     assert "journal" in response.json()["error"]

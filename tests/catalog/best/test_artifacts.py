@@ -20,9 +20,9 @@ def manifest_of(files):
 
 
 def stored_files():
-    from catalog import conf
+    from catalog.conf import conf
 
-    return sorted(path.name for path in conf.store().rglob("*") if path.is_file())
+    return sorted(path.name for path in conf().store.rglob("*") if path.is_file())
 
 
 def test_files_lie_under_their_content_and_the_same_artifact_is_one_row(tmp_path):

@@ -52,8 +52,8 @@ def test_a_signature_that_counts_stays_whoever_stores_it_again(tmp_path):
     assert second.signature == first.signature
 
 
-def test_everything_is_signed_anew_by_command(tmp_path, monkeypatch):
-    monkeypatch.setenv("OPATLAS_SIGNING_KEY", str(tmp_path / "old.pem"))
+def test_everything_is_signed_anew_by_command(tmp_path, configure):
+    configure(signing_key=tmp_path / "old.pem")
     from tuning.explore.signing import signing_key
 
     for route in "abc":
@@ -62,7 +62,7 @@ def test_everything_is_signed_anew_by_command(tmp_path, monkeypatch):
     retired = retire_signer(models.Signer.objects.get().sha256)
     with pytest.raises(CommandError, match="move it away first"):
         run("sign_artifacts")
-    monkeypatch.setenv("OPATLAS_SIGNING_KEY", str(tmp_path / "new.pem"))
+    configure(signing_key=tmp_path / "new.pem")
     assert run("sign_artifacts").startswith("4 artifacts")
     assert run("sign_artifacts").startswith("0 artifacts")
     for row in models.Artifact.objects.all():

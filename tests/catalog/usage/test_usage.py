@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from catalog import conf, models
+from catalog import models
+from catalog.conf import conf, journal_folder
 from catalog.errors import JournalError
 from catalog.file_lock import only_one
 from catalog.models import JobOperator, JournalSegment, LookupTally, Usage
@@ -186,12 +187,12 @@ def test_rows_deleted_since_do_not_hold_up_the_rest(ask, put, organisation):
     assert row.item == 1
 
 
-def test_an_open_file_is_kept_and_a_full_one_makes_way(ask, put, settings):
+def test_an_open_file_is_kept_and_a_full_one_makes_way(ask, put, configure):
     put(64, "eager", 1.0)
     ask(64)
     drain_journal()
     assert len(journal.segments()) == 1
-    settings.OPATLAS_JOURNAL_SEGMENT_BYTES = 10
+    configure(journal_segment_bytes=10)
     ask(64)
     ask(64)
     assert len(journal.segments()) >= 2
@@ -214,8 +215,8 @@ def test_tallies_are_by_the_hour_of_the_lookup(ask, put, lines):
 
 def test_a_hit_that_cannot_be_journalled_is_not_served(ask, put):
     put(64, "eager", 1.0)
-    conf.home().mkdir(parents=True)
-    conf.journal_folder().write_text("a file where the folder should be")
+    conf().home.mkdir(parents=True)
+    journal_folder().write_text("a file where the folder should be")
     with pytest.raises(JournalError, match="journal"):
         ask(64)
 
@@ -223,7 +224,7 @@ def test_a_hit_that_cannot_be_journalled_is_not_served(ask, put):
 def test_only_one_drains_at_a_time(ask, put):
     put(64, "eager", 1.0)
     ask(64)
-    with only_one(conf.journal_folder() / "drain.lock"):
+    with only_one(journal_folder() / "drain.lock"):
         assert drain_journal() == 0
     assert drain_journal() == 1
 

@@ -13,7 +13,7 @@ from tests.catalog.conftest import ask, place_of, put, setting, target  # noqa: 
 
 
 @pytest.fixture(autouse=True)
-def own_state(settings: Any, tmp_path: Path) -> Iterator[None]:
+def own_state(configure: Any, tmp_path: Path) -> Iterator[None]:
     """Every test has its journal and store, and remembers no other's rules."""
     from catalog.best import revoked
     from catalog.usage import journal
@@ -22,8 +22,7 @@ def own_state(settings: Any, tmp_path: Path) -> Iterator[None]:
     journal.close()
     revoked.forget()
     rules.forget()
-    settings.OPATLAS_HOME = tmp_path / "home"
-    settings.OPATLAS_STORE = tmp_path / "store"
+    configure(home=tmp_path / "home", store=tmp_path / "store")
     yield
     rules.forget()
 

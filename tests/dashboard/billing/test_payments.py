@@ -16,8 +16,8 @@ OLD = "whsec_" + base64.b64encode(b"o" * 32).decode()
 
 
 @pytest.fixture(autouse=True)
-def provider(settings):
-    settings.OPATLAS_PAYMENT_SECRETS = f"bank={SECRET}, bank={OLD}, other={OLD}"
+def provider(configure):
+    configure(payment_secrets=(f"bank={SECRET}", f"bank={OLD}", f"other={OLD}"))
 
 
 @pytest.fixture

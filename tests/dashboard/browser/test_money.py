@@ -22,7 +22,7 @@ KEY = b"k" * 32
 
 
 def test_withheld_until_it_is_paid_for(
-    window: Callable[..., Watched], live_server: Any, settings: Any, tmp_path: Any, put: Any,  # noqa: F811
+    window: Callable[..., Watched], live_server: Any, configure: Any, tmp_path: Any, put: Any,  # noqa: F811
     price: Any, target: Any, setting: Any,  # noqa: F811
 ) -> None:  # fmt: skip
     from catalog.models import Membership, Organisation, Role
@@ -30,7 +30,7 @@ def test_withheld_until_it_is_paid_for(
     from dashboard.billing import payments
     from dashboard.billing.accounts import open_account
 
-    settings.OPATLAS_PAYMENT_SECRETS = f"bank=whsec_{base64.b64encode(KEY).decode()}"
+    configure(payment_secrets=(f"bank=whsec_{base64.b64encode(KEY).decode()}",))
     files = making.write_file(tmp_path / "built", "kernel.so", b"machine code")
     made = put(
         64, "tvm", 2.0, kind="c-abi", method="compiler", files=files, folder=tmp_path / "built"

@@ -34,24 +34,25 @@ from dashboard.webhooks import delivering as webhooks_delivering
 from dashboard.webhooks import endpoints
 from dashboard.webhooks.models import Endpoint
 from dashboard.webhooks.models import Message as WebhookMessage
+from opatlas.conf import Misconfigured
 from tests.dashboard.notifications.receivers import Browser, mail_server, push_service
 
 
 @pytest.fixture
-def mailbox(settings):
+def mailbox(settings, configure):
     with mail_server() as (box, port):
         settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
         settings.EMAIL_HOST, settings.EMAIL_PORT, settings.EMAIL_TIMEOUT = "127.0.0.1", port, 5
         settings.EMAIL_HOST_USER = settings.EMAIL_HOST_PASSWORD = ""
         settings.EMAIL_USE_TLS = False
-        settings.OPATLAS_URL = "https://map.example.com"
+        configure(url="https://map.example.com")
         yield box
 
 
 @pytest.fixture
-def service(settings):
+def service(configure):
     with push_service() as server:
-        settings.OPATLAS_WEBHOOKS_ALLOW = [f"127.0.0.1:{server.server_port}"]
+        configure(webhooks_allow=(f"127.0.0.1:{server.server_port}",))
         yield server
 
 
@@ -174,8 +175,8 @@ def test_a_dead_channel_holds_up_no_other(world, settings, service):
     }
 
 
-def test_a_push_can_be_read_by_its_browser_alone_and_names_the_service(world, service, settings):
-    settings.OPATLAS_URL = "https://map.example.com"
+def test_a_push_can_be_read_by_its_browser_alone_and_names_the_service(world, service, configure):
+    configure(url="https://map.example.com")
     browser, another = Browser(), Browser()
     devices.remember(world.person, devices.PushOffer(**browser.offer(f"{service.origin}/one")))
     world.watch(channels=("push",))
@@ -221,8 +222,8 @@ def test_a_push_that_failed_is_tried_again_where_it_has_not_arrived(world, servi
     assert sorted(path for path, _, _ in service.posted) == ["/ill", "/ill", "/well"]
 
 
-def test_a_push_service_inside_is_never_sent_to(world, settings):
-    settings.OPATLAS_WEBHOOKS_ALLOW = []
+def test_a_push_service_inside_is_never_sent_to(world, configure):
+    configure(webhooks_allow=())
     offer = Browser().offer("https://127.0.0.1/push")
     with pytest.raises(Exception, match="not a public one"):
         devices.remember(world.person, devices.PushOffer(**offer))
@@ -258,10 +259,10 @@ def test_a_webhook_goes_into_the_outbox_once_for_an_organisation(world):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_webhook_arrives_signed(world, settings):
+def test_a_webhook_arrives_signed(world, configure):
     """All the way: gathered, handed over, sent by the webhooks' own chore."""
     with push_service() as receiver:
-        settings.OPATLAS_WEBHOOKS_ALLOW = [f"127.0.0.1:{receiver.server_port}"]
+        configure(webhooks_allow=(f"127.0.0.1:{receiver.server_port}",))
         _, secret = endpoints.create(world.home, f"{receiver.origin}/hook")
         world.watch(channels=("webhook",))
         happen(world)
@@ -375,8 +376,8 @@ def test_a_round_ends_in_time_and_leaves_the_rest_untried(world, service):
     assert time.monotonic() - began < push.TIMEOUT_S
 
 
-def test_the_service_has_one_key_that_only_it_can_read(settings, tmp_path):
-    settings.OPATLAS_HOME = tmp_path
+def test_the_service_has_one_key_that_only_it_can_read(configure, tmp_path):
+    configure(home=tmp_path)
     first = vapid.public_key()
     file = Path(tmp_path) / vapid.FILE
     assert file.stat().st_mode & 0o777 == 0o600
@@ -470,5 +471,5 @@ def test_a_mail_servers_url_is_taken_apart(tmp_path):
         True,
     )
     assert (found["EMAIL_HOST_PASSWORD"], found["EMAIL_TIMEOUT"]) == ("p@ss", 10)
-    with pytest.raises(ValueError, match="begins with one of"):
+    with pytest.raises(Misconfigured, match="begins with one of"):
         mail_settings("ftp://mail", tmp_path)

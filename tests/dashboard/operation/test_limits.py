@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.core.cache import caches
 from django.test import Client
 
+from dashboard.conf import parse_rate
 from dashboard.operation import limits
 
 pytestmark = pytest.mark.django_db
@@ -26,8 +27,8 @@ def _fresh() -> Iterator[None]:
         cache.clear()
 
 
-def rates(settings: Any, **given: str) -> None:
-    settings.OPATLAS_RATES = {**dict.fromkeys(limits.DEFAULTS, "off"), **given}
+def rates(configure: Any, **given: str) -> None:
+    configure(**{f"rate_{name}": parse_rate(rate) for name, rate in given.items()})
 
 
 def test_window_counts_by_key_and_forgets() -> None:
@@ -43,15 +44,11 @@ def test_window_counts_by_key_and_forgets() -> None:
 @pytest.mark.parametrize("text", ["", "600", "600/day", "0/min", "-1/s", "x/s", "1.5/s"])
 def test_rates_that_are_none_are_said(text: str) -> None:
     with pytest.raises(ValueError, match="A rate is like"):
-        limits.parse_rate(text)
+        parse_rate(text)
 
 
-def test_defaults_are_rates() -> None:
-    assert all(limits.parse_rate(rate) for rate in limits.DEFAULTS.values())
-
-
-def test_key_that_asks_too_often(settings: Any, api: Any, api_with: Any, make_key: Any) -> None:
-    rates(settings, API="2/min")
+def test_key_that_asks_too_often(configure: Any, api: Any, api_with: Any, make_key: Any) -> None:
+    rates(configure, api="2/min")
     assert [api.get("operators/").status_code for _ in range(2)] == [200, 200]
     refused = api.get("operators/")
     assert refused.status_code == 429 and 1 <= int(refused["Retry-After"]) <= 60
@@ -60,16 +57,16 @@ def test_key_that_asks_too_often(settings: Any, api: Any, api_with: Any, make_ke
     assert api.post("lookup", {}).status_code == 400  # and lookups have theirs
 
 
-def test_lookups_have_a_rate_of_their_own(settings: Any, api: Any) -> None:
-    rates(settings, LOOKUP="1/min")
+def test_lookups_have_a_rate_of_their_own(configure: Any, api: Any) -> None:
+    rates(configure, lookup="1/min")
     assert api.post("lookup", {}).status_code == 400
     refused = api.post("lookup", {})
     assert refused.status_code == 429 and "Too many lookups" in refused.json()["error"]
     assert api.get("operators/").status_code == 200
 
 
-def test_address_that_asks_too_often(settings: Any) -> None:
-    rates(settings, ADDRESS="2/min")
+def test_address_that_asks_too_often(configure: Any) -> None:
+    rates(configure, address="2/min")
     one, other = Client(REMOTE_ADDR="10.0.0.1"), Client(REMOTE_ADDR="10.0.0.2")
     assert [one.get("/login/").status_code for _ in range(3)] == [200, 200, 429]
     assert one.get("/api/v1/operators/").json()["error"].startswith("Too many requests from your address")
@@ -77,19 +74,19 @@ def test_address_that_asks_too_often(settings: Any) -> None:
     assert other.get("/login/").status_code == 200
 
 
-def test_refused_keys_are_counted_and_good_ones_go_on(settings: Any, api: Any, api_with: Any) -> None:
-    rates(settings, REFUSED="2/min")
+def test_refused_keys_are_counted_and_good_ones_go_on(configure: Any, api: Any, api_with: Any) -> None:
+    rates(configure, refused="2/min")
     stranger = api_with("opk_unknown_key")
     assert [stranger.get("operators/").status_code for _ in range(3)] == [401, 401, 429]
     assert api.get("operators/").status_code == 200  # from the same address
 
 
-def test_forwarded_addresses_are_believed_only_from_known_proxies(settings: Any) -> None:
-    rates(settings, ADDRESS="1/min")
+def test_forwarded_addresses_are_believed_only_from_known_proxies(configure: Any) -> None:
+    rates(configure, address="1/min")
     client = Client(REMOTE_ADDR="10.0.0.1")
     assert client.get("/login/", headers={"X-Forwarded-For": "1.1.1.1"}).status_code == 200
     assert client.get("/login/", headers={"X-Forwarded-For": "2.2.2.2"}).status_code == 429
-    settings.OPATLAS_PROXIES = 1
+    configure(proxies=1)
     for _ in range(2):  # what the client itself wrote stands further left
         answer = client.get("/login/", headers={"X-Forwarded-For": "9.9.9.9, 3.3.3.3"})
     assert answer.status_code == 429
@@ -101,8 +98,8 @@ def log_in(name: str, password: str, address: str = "10.0.0.1", path: str = "/lo
     return client.post(path, {"username": name, "password": password})
 
 
-def test_wrong_passwords_close_the_door_for_a_while(settings: Any) -> None:
-    settings.OPATLAS_LOGIN_TRIES = 3
+def test_wrong_passwords_close_the_door_for_a_while(configure: Any) -> None:
+    configure(login_tries=3)
     User.objects.create_user("ada", password="right")
     assert [log_in("ada", "wrong").status_code for _ in range(3)] == [200] * 3
     refused = log_in("ada", "right")
@@ -113,44 +110,44 @@ def test_wrong_passwords_close_the_door_for_a_while(settings: Any) -> None:
     assert log_in("ada", "right", address="10.0.0.2").status_code == 302  # nobody locks her out elsewhere
 
 
-def test_success_starts_afresh(settings: Any) -> None:
-    settings.OPATLAS_LOGIN_TRIES = 3
+def test_success_starts_afresh(configure: Any) -> None:
+    configure(login_tries=3)
     User.objects.create_user("ada", password="right")
     for _ in range(3):
         assert [log_in("ada", "wrong").status_code for _ in range(2)] == [200, 200]
         assert log_in("ada", "right").status_code == 302
 
 
-def test_many_accounts_from_one_address(settings: Any) -> None:
-    settings.OPATLAS_LOGIN_TRIES = 1
+def test_many_accounts_from_one_address(configure: Any) -> None:
+    configure(login_tries=1)
     answers = [log_in(f"user {number}", "guess").status_code for number in range(7)]
     assert answers == [200] * 6 + [429]
     assert log_in("anybody", "guess", address="10.0.0.2").status_code == 200
 
 
-def test_one_account_from_many_addresses(settings: Any) -> None:
-    settings.OPATLAS_LOGIN_TRIES = 1
+def test_one_account_from_many_addresses(configure: Any) -> None:
+    configure(login_tries=1)
     answers = [log_in("ada", "guess", address=f"10.0.1.{number}").status_code for number in range(21)]
     assert answers == [200] * 20 + [429]
 
 
-def test_password_page_is_counted(settings: Any, pages: Client) -> None:
-    settings.OPATLAS_LOGIN_TRIES = 1
+def test_password_page_is_counted(configure: Any, pages: Client) -> None:
+    configure(login_tries=1)
     given = {"old_password": "guess", "new_password1": "x", "new_password2": "y"}
     answers = [pages.post("/password/", given).status_code for _ in range(4)]
     assert answers[3] == 429 and 429 not in answers[:3]
     assert pages.get("/password/").status_code == 200
 
 
-def test_strange_names_are_counted_too(settings: Any) -> None:
-    settings.OPATLAS_LOGIN_TRIES = 1
+def test_strange_names_are_counted_too(configure: Any) -> None:
+    configure(login_tries=1)
     for name in ("", "x" * 10_000, "\ud800", "a b\tc", "😀"):
         limits._window.cache_clear()
         log_in(name.encode("utf-8", "replace").decode(), "x")
 
 
-def test_cache_that_is_away_leaves_the_door_guarded(settings: Any) -> None:
-    settings.OPATLAS_LOGIN_TRIES = 2
+def test_cache_that_is_away_leaves_the_door_guarded(settings: Any, configure: Any) -> None:
+    configure(login_tries=2)
     settings.CACHES = {
         "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache",
                     "LOCATION": "redis://127.0.0.1:1/0"},
@@ -160,8 +157,8 @@ def test_cache_that_is_away_leaves_the_door_guarded(settings: Any) -> None:
 
 
 @pytest.mark.services
-def test_processes_share_the_count_by_redis(settings: Any, private_redis: Any) -> None:
-    settings.OPATLAS_LOGIN_TRIES = 2
+def test_processes_share_the_count_by_redis(settings: Any, configure: Any, private_redis: Any) -> None:
+    configure(login_tries=2)
     settings.CACHES = {
         "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache",
                     "LOCATION": private_redis.new_url(), "KEY_PREFIX": "opatlas"},

@@ -12,7 +12,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
-from catalog import conf, models
+from catalog import models
+from catalog.conf import conf
 from catalog.models import MissState, Organisation, TrafficSlot
 from catalog.usage import journal
 from dashboard.billing.models import Account
@@ -56,8 +57,8 @@ def test_only_this_machine_reads_without_a_token(settings: Any) -> None:
     assert Client().post("/metrics").status_code == 405
 
 
-def test_with_a_token_who_knows_it_reads(settings: Any) -> None:
-    settings.OPATLAS_METRICS_TOKEN = "correct horse"
+def test_with_a_token_who_knows_it_reads(configure: Any) -> None:
+    configure(metrics_token="correct horse")
     outside = Client(REMOTE_ADDR="10.0.0.5")
     assert outside.get("/metrics", headers={"Authorization": "Bearer correct horse"}).status_code == 200
     for wrong in ("", "Bearer", "Bearer wrong", "correct horse", "Bearer ünïcode"):
@@ -128,14 +129,14 @@ def test_lookups_are_summed_over_all_tenants(db: None) -> None:
     assert value(found, "opatlas_lookups_total", result="miss") == 8
 
 
-def test_journal_that_was_not_drained(db: None, settings: Any, tmp_path: Any) -> None:
-    settings.OPATLAS_HOME = tmp_path
+def test_journal_that_was_not_drained(db: None, configure: Any, tmp_path: Any) -> None:
+    configure(home=tmp_path)
     folder = tmp_path / "journal"
     folder.mkdir()
     (folder / f"one{journal.SUFFIX}").write_bytes(b"x" * 1000)
     (folder / f"two{journal.SUFFIX}").write_bytes(b"x" * 500)
     path = journal.segments()[0]
-    models.JournalSegment.objects.create(node=conf.node(), segment=path.name, drained_bytes=400)
+    models.JournalSegment.objects.create(node=conf().node, segment=path.name, drained_bytes=400)
     assert value(scrape(), "opatlas_journal_undrained_bytes") == 1100
 
 

@@ -11,16 +11,16 @@ from django.db import OperationalError, connection
 from django.test import Client
 
 from dashboard.operation import readiness
+from tuning.conf import conf
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def _fresh(settings: Any, tmp_path: Path) -> Iterator[None]:
+def _fresh(configure: Any, tmp_path: Path) -> Iterator[None]:
     """Folders of its own, and nothing remembered."""
-    settings.OPATLAS_HOME = tmp_path / "home"
-    settings.OPATLAS_STORE = tmp_path / "store"
-    settings.OPATLAS_HOME.mkdir()
+    configure(home=tmp_path / "home", store=tmp_path / "store")
+    (tmp_path / "home").mkdir()
     readiness._migrations.cache_clear()
     yield
     readiness._migrations.cache_clear()
@@ -79,19 +79,23 @@ def test_broker_that_is_away_only_degrades(settings: Any, tmp_path: Path) -> Non
     assert (status, said["status"]) == (200, "degraded") and not said["checks"]["broker"]["ok"]
 
 
-def test_redis_that_is_away_only_degrades(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redis_that_is_away_only_degrades(
+    settings: Any, configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from celery import Celery
 
-    settings.BROKER_URL = "redis://127.0.0.1:1/0"
-    monkeypatch.setattr("tuning.celery.app", Celery("away", broker=settings.BROKER_URL))
+    configure(broker_url="redis://127.0.0.1:1/0")
+    monkeypatch.setattr("tuning.celery.app", Celery("away", broker=conf().broker_url))
     status, said = ask()
     assert (status, said["status"]) == (200, "degraded") and not said["checks"]["broker"]["ok"]
 
 
 @pytest.mark.services
-def test_redis_that_is_there(settings: Any, private_redis: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redis_that_is_there(
+    settings: Any, configure: Any, private_redis: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from celery import Celery
 
-    settings.BROKER_URL = private_redis.new_url()
-    monkeypatch.setattr("tuning.celery.app", Celery("there", broker=settings.BROKER_URL))
+    configure(broker_url=private_redis.new_url())
+    monkeypatch.setattr("tuning.celery.app", Celery("there", broker=conf().broker_url))
     assert ask()[1]["status"] == "ready"

@@ -39,8 +39,8 @@ def link() -> str:
 
 
 @pytest.fixture(autouse=True)
-def own_address(settings: Any) -> None:
-    settings.OPATLAS_URL = "https://opatlas.example.org"
+def own_address(configure: Any) -> None:
+    configure(url="https://opatlas.example.org")
 
 
 def test_a_link_by_mail_gives_a_new_password_once(ada: User) -> None:
@@ -95,8 +95,8 @@ def test_without_a_mail_server_it_says_whom_to_ask(ada: User, settings: Any) -> 
         assert b"Ask an administrator" in answer.content and b"<button" not in answer.content
 
 
-def test_asking_is_limited_for_each_address(ada: User, settings: Any) -> None:
-    settings.OPATLAS_LOGIN_TRIES = 1
+def test_asking_is_limited_for_each_address(ada: User, configure: Any) -> None:
+    configure(login_tries=1)
     client = Client(REMOTE_ADDR="192.0.2.7")
     answers = [client.post("/forgotten/", {"email": "eve@example.org"}).status_code for _ in range(4)]
     assert answers == [302, 302, 302, 429]

@@ -113,9 +113,9 @@ def test_code_is_shown_and_downloaded(pages: Client, explored: c.Operator) -> No
 
 
 def test_what_a_compiled_artifact_holds(
-    pages: Client, explored: c.Operator, settings: Any, tmp_path: Path
+    pages: Client, explored: c.Operator, configure: Any, tmp_path: Path
 ) -> None:
-    settings.OPATLAS_STORE = tmp_path
+    configure(store=tmp_path)
     content = b"\x7fELF and so on"
     digest = hashlib.sha256(content).hexdigest()
     place = tmp_path / digest[:2] / digest[2:4] / digest

@@ -13,10 +13,10 @@ from tests.dashboard.webhooks.receiver import Receiver, receiving
 
 
 @pytest.fixture
-def receiver(settings: Any) -> Iterator[Receiver]:
+def receiver(configure: Any) -> Iterator[Receiver]:
     """A local receiver to which the service may send."""
     with receiving() as one:
-        settings.OPATLAS_WEBHOOKS_ALLOW = [one.address]
+        configure(webhooks_allow=(one.address,))
         yield one
 
 

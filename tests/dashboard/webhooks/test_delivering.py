@@ -293,13 +293,13 @@ def test_claim_of_a_courier_that_died_runs_out(
 
 
 def test_dead_endpoints_do_not_hold_up_others(
-    receiver: Receiver, organisation: Any, send: Any, settings: Any, monkeypatch: pytest.MonkeyPatch
+    receiver: Receiver, organisation: Any, send: Any, configure: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twenty receivers that hang, and forty messages for each: the healthy one has its own at once."""
     monkeypatch.setattr(delivering, "TIMEOUT_S", 4.0)
     with receiving() as dead:
         dead.answer = silent(60)
-        settings.OPATLAS_WEBHOOKS_ALLOW = [receiver.address, dead.address]
+        configure(webhooks_allow=(receiver.address, dead.address))
         for number in range(20):
             endpoints.create(organisation, f"{dead.url}/{number}", event_types=["hit.served"])
         endpoints.create(organisation, receiver.url, event_types=["credit.added"])

@@ -256,9 +256,9 @@ def test_the_address_that_was_checked_is_the_one_connected_to(monkeypatch: pytes
     assert "not a public one" in reply.error and len(reached) == 1
 
 
-def test_host_header_and_path_are_the_urls_own(settings: Any) -> None:
+def test_host_header_and_path_are_the_urls_own(configure: Any) -> None:
     with receiving() as receiver:
-        settings.OPATLAS_WEBHOOKS_ALLOW = f"hooks.test:{receiver.port}"
+        configure(webhooks_allow=(f"hooks.test:{receiver.port}",))
         url = f"http://hooks.test:{receiver.port}/a/b?c=d"
         reply = guard.post(url, b"{}", {"X-One": "1"}, resolver=lambda host, port: ["127.0.0.1"])
     assert reply.ok and reply.status == 200 and reply.duration_ms > 0
@@ -269,12 +269,12 @@ def test_host_header_and_path_are_the_urls_own(settings: Any) -> None:
 
 @pytest.mark.parametrize(("named", "ok"), [("hooks.test", True), ("others.test", False)])
 def test_the_certificate_must_be_for_the_name_and_not_for_the_address(
-    settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, ok: bool
+    configure: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, ok: bool
 ) -> None:
     certificate = self_signed(tmp_path, named)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))  # whom the default context trusts
     with receiving(certificate) as receiver:
-        settings.OPATLAS_WEBHOOKS_ALLOW = f"hooks.test:{receiver.port}"
+        configure(webhooks_allow=(f"hooks.test:{receiver.port}",))
         url = f"https://hooks.test:{receiver.port}/hooks"
         reply = guard.post(url, b"{}", {}, resolver=lambda host, port: ["127.0.0.1"])
     assert reply.ok is ok
@@ -282,11 +282,11 @@ def test_the_certificate_must_be_for_the_name_and_not_for_the_address(
     assert ok or reply.error == "The TLS connection failed: CERTIFICATE_VERIFY_FAILED."
 
 
-def test_loopback_is_refused_unless_it_is_allowed(settings: Any) -> None:
+def test_loopback_is_refused_unless_it_is_allowed(configure: Any) -> None:
     with receiving() as receiver:
-        settings.OPATLAS_WEBHOOKS_ALLOW = ""
+        configure(webhooks_allow=())
         assert "is not sent to" in guard.post(receiver.url, b"", {}).error
-        settings.OPATLAS_WEBHOOKS_ALLOW = f"127.0.0.1:{receiver.port + 1}"
+        configure(webhooks_allow=(f"127.0.0.1:{receiver.port + 1}",))
         assert guard.post(receiver.url, b"", {}).status is None
         assert receiver.got == []
 
@@ -373,10 +373,10 @@ def test_body_that_drips_does_not_undo_the_status(receiver: Receiver) -> None:
     assert time.monotonic() - began < 10
 
 
-def test_tls_handshake_that_never_comes_is_cut_off(settings: Any) -> None:
+def test_tls_handshake_that_never_comes_is_cut_off(configure: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        settings.OPATLAS_WEBHOOKS_ALLOW = f"127.0.0.1:{port}"
+        configure(webhooks_allow=(f"127.0.0.1:{port}",))
         threading.Thread(target=lambda: server.accept()[0].recv(1), daemon=True).start()
         began = time.monotonic()
         reply = guard.post(f"https://127.0.0.1:{port}/", b"{}", {}, timeout_s=1.0)
@@ -384,9 +384,9 @@ def test_tls_handshake_that_never_comes_is_cut_off(settings: Any) -> None:
     assert time.monotonic() - began < 10
 
 
-def test_answer_that_is_no_http_is_said(settings: Any) -> None:
+def test_answer_that_is_no_http_is_said(configure: Any) -> None:
     with receiving() as receiver:
-        settings.OPATLAS_WEBHOOKS_ALLOW = receiver.address
+        configure(webhooks_allow=(receiver.address,))
         receiver.answer = lambda handler: handler.wfile.write(b"SSH-2.0-OpenSSH\r\n\r\n") and None
         reply = guard.post(receiver.url, b"{}", {})
     assert reply.status is None and reply.error.startswith("The connection failed")

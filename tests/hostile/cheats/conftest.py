@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from opatlas.identity import Setting, detect_target
+from tests.configuring import configured
 from tests.hostile.cheats.table import Case, operator_of
 from tests.tuning.measure.conftest import default_artifact
 from tests.tuning.measure.kernels import c_artifact
@@ -27,8 +28,7 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measure]:
     """Compiles a case and measures it on its operator's bench."""
     folder = tmp_path_factory.mktemp("cheats")
     benches: dict[tuple[str, int], Bench] = {}
-    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
-        patch.setenv("OPATLAS_LOCK", str(folder / "lock"))
+    with configured(lock=folder / "lock"), ExitStack() as stack:
         lab = stack.enter_context(Laboratory(folder / "lab", detect_target()))
         lab.warm(())
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from opatlas.identity import Operator, Setting, detect_target
+from tests.configuring import configured
 from tests.tuning.measure.conftest import TESTS, default_artifact
 from tests.tuning.measure.kernels import relu_operator
 from tuning.measure.laboratory import Bench, Laboratory
@@ -58,8 +59,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     for listener in listeners:
         listener.setblocking(False)
     operator, setting = relu_operator(), Setting(threads=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OPATLAS_LOCK", str(home / "lock"))
+    with pytest.MonkeyPatch.context() as patch, configured(lock=home / "lock"):
         patch.setenv("OPATLAS_TEST_SECRET", SECRET)
         with Laboratory(home, detect_target(), tier="T2", readable=[TESTS]) as lab:
             lab.warm(())

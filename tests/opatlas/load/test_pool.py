@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -221,8 +222,8 @@ def test_pool_is_built_into_the_cache_once(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [ensure_built().name]
 
 
-def test_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_that_cannot_be_written_is_named(tmp_path: Path, configure: Any) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("OPATLAS_CACHE", str(tmp_path / "file"))
+    configure(cache=tmp_path / "file")
     with pytest.raises(LoadError, match="set OPATLAS_CACHE to a folder that can be written"):
         ensure_built()

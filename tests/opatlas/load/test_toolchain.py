@@ -6,6 +6,7 @@ import ctypes
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,8 @@ from opatlas.load import toolchain
 
 
 @pytest.fixture(autouse=True)
-def fresh_search(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.delenv("CC", raising=False)
+def fresh_search(configure: Any) -> Iterator[None]:
+    configure(cc="")
     toolchain.find_compiler.cache_clear()
     yield
     toolchain.find_compiler.cache_clear()
@@ -40,8 +41,8 @@ def test_failure_shows_the_compilers_words_and_leaves_nothing(tmp_path: Path) ->
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_cc_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("CC", "no-such-compiler -O9")
+def test_cc_wins(configure: Any, tmp_path: Path) -> None:
+    configure(cc="no-such-compiler -O9")
     assert toolchain.find_compiler() == ("no-such-compiler", "-O9")
     with pytest.raises(LoadError, match="no-such-compiler is not there"):
         toolchain.compile_shared([write(tmp_path, "")], tmp_path / "x.so")

@@ -17,11 +17,11 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def own_folders(settings: Any, tmp_path: Path) -> None:
+def own_folders(configure: Any, tmp_path: Path) -> None:
     from catalog.usage import journal
 
     journal.close()
-    settings.OPATLAS_HOME = tmp_path / "home"
+    configure(home=tmp_path / "home")
 
 
 @pytest.fixture

@@ -188,19 +188,12 @@ def test_the_service_declares_nothing_while_one_worker_still_brings_the_old(expl
         assert not declaring._missing_since
 
 
-def test_by_hand_only(explored, worker_with, monkeypatch) -> None:
-    from tuning import conf
-
+def test_by_hand_only(explored, worker_with, configure) -> None:
     stop(explored(quick("1")))
     worker_with(quick("2"), name="new")
-    monkeypatch.setenv("OPATLAS_DECLARE_AFTER_S", "-1")
-    conf.conf.cache_clear()
-    try:
-        assert declaring.follow_workers() == 0
-        assert not declaring._missing_since
-    finally:
-        monkeypatch.undo()
-        conf.conf.cache_clear()
+    configure(declare_after_s=-1)
+    assert declaring.follow_workers() == 0
+    assert not declaring._missing_since
 
 
 def test_rolling_back_restores_at_once_without_a_measurement(explored, worker_with, target) -> None:

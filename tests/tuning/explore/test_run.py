@@ -10,7 +10,6 @@ from django.db.models.functions import Now
 
 from catalog.models import Best, DeclaredEnvironment, Miss, MissState
 from tests.tuning.fakes import FakeRoute, FakeTunable
-from tuning import conf
 from tuning.models import Exploration, Stage, State, Trial, Worker
 from tuning.queue import claims
 from tuning.queue.promote import promote_misses
@@ -316,17 +315,10 @@ def test_no_tuning_while_a_first_result_waits(make_miss: Callable[..., Any], wor
     assert stages == sorted(stages)
 
 
-def test_tuning_can_be_switched_off(
-    make_miss: Callable[..., Any], worker_with: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPATLAS_TUNING", "0")
-    conf.conf.cache_clear()
-    try:
-        make_miss("Conv")
-        worker_with(FakeTunable("searcher", "compiler", finds=[{"ratio": 9.0}])).run_until_idle()
-    finally:
-        monkeypatch.undo()
-        conf.conf.cache_clear()
+def test_tuning_can_be_switched_off(make_miss: Callable[..., Any], worker_with: Any, configure: Any) -> None:
+    configure(tuning=False)
+    make_miss("Conv")
+    worker_with(FakeTunable("searcher", "compiler", finds=[{"ratio": 9.0}])).run_until_idle()
     assert Exploration.objects.get().max_tuning_slices == 0
 
 

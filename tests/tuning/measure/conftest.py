@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from opatlas.identity import Operator, Setting, Target, detect_target
+from tests.configuring import configured
 from tests.tuning.measure.kernels import c_artifact, relu_operator
 from tuning.measure.laboratory import Bench, Laboratory
 from tuning.routes.base import BuiltArtifact
@@ -29,8 +30,7 @@ def setting() -> Setting:
 @pytest.fixture(scope="session", autouse=True)
 def own_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A lock of our own: a worker that runs on this machine must not wait for tests, nor they for it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OPATLAS_LOCK", str(tmp_path_factory.mktemp("lock") / "lock"))
+    with configured(lock=tmp_path_factory.mktemp("lock") / "lock"):
         yield
 
 

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-
-def lock_path() -> Path:
-    """``OPATLAS_LOCK``, or one path for the whole machine."""
-    return Path(os.environ.get("OPATLAS_LOCK") or Path(tempfile.gettempdir()) / "opatlas-machine.lock")
+from tuning.conf import conf
 
 
 class MachineLock:
     """Shared for builds, exclusive for measurements. Not reentrant; one per laboratory."""
 
     def __init__(self, path: Path | None = None) -> None:
-        path = path or lock_path()
+        path = path or conf().lock  # one for the whole machine
         self._gate = _open(path.with_name(path.name + ".gate"))
         self._floor = _open(path)
 

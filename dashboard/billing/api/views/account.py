@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.db.models import Q
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
@@ -21,6 +20,7 @@ from dashboard.billing.api.views.base import MAX_ID, ORGANISATION, BillingView
 from dashboard.billing.api.views.rules import rule_row
 from dashboard.billing.models import Kind
 from dashboard.billing.selectors import LedgerFilters
+from dashboard.conf import conf
 
 _RANGE = [
     query("range", "The last …; 30d unless given.", enum=list(RANGES)),
@@ -53,7 +53,7 @@ class AccountView(BillingView):
                     "credit_limit_micros": account.credit_limit_micros if account else 0,
                     "forecast": selectors.forecast(owned),
                     "drift_micros": selectors.drift(owned),
-                    "pay_url": settings.OPATLAS_PAY_URL,
+                    "pay_url": conf().pay_url,
                 }
             ).data
         )

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from smtplib import SMTPException, SMTPRecipientsRefused, SMTPResponseException
 from urllib.parse import urlsplit
 
-from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 from django.core.mail.backends.base import BaseEmailBackend
 
+from dashboard.conf import conf
 from dashboard.notifications.channels.email import unsubscribing
 from dashboard.notifications.channels.outcome import SendResult
 from dashboard.notifications.write.letters import LINES_SHOWN, Letter, absolute
@@ -48,7 +48,7 @@ def send_all(letters: Sequence[Letter], until: float) -> dict[int, SendResult]:
 
 def compose(letter: Letter, connection: BaseEmailBackend | None = None) -> EmailMessage:
     """The mail. Its Message-ID is the message's own, so that one sent twice after a crash is known as one."""
-    host = urlsplit(settings.OPATLAS_URL).hostname or "localhost"
+    host = urlsplit(conf().url).hostname or "localhost"
     link = absolute(unsubscribing.path_for(letter.user_id, letter.subscriptions))
     return EmailMessage(
         letter.subject,

@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.conf import settings
 from pywebpush import WebPusher, WebPushException
 
+from dashboard.conf import conf
 from dashboard.notifications.channels.outcome import SendResult
 from dashboard.notifications.channels.push import vapid
 from dashboard.notifications.write.letters import Letter
@@ -63,7 +63,7 @@ def payload(letter: Letter) -> bytes:
     tag = shown[0].key if len(letter.lines) == 1 else f"message-{letter.message_id}"
     title = "Opatlas" if len(letter.lines) == 1 else f"Opatlas: {len(letter.lines)} messages"
     # A path: the worker opens it where it lives, whatever the service calls itself.
-    path = letter.url.removeprefix(settings.OPATLAS_URL)
+    path = letter.url.removeprefix(conf().url)
     return json.dumps({"title": title, "body": body, "url": path, "tag": tag}).encode()
 
 

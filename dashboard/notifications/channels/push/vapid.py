@@ -10,16 +10,18 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives import serialization
-from django.conf import settings
 from py_vapid import Vapid02
 from py_vapid.utils import b64urlencode
+
+from catalog.conf import conf as catalog_conf
+from dashboard.conf import conf
 
 FILE = "vapid.pem"
 
 
 def key() -> Vapid02:
     """OPATLAS_VAPID_KEY (base64url, of all nodes the same), else the state folder's own."""
-    return _key(os.environ.get("OPATLAS_VAPID_KEY", ""), Path(settings.OPATLAS_HOME) / FILE)
+    return _key(conf().vapid_key, catalog_conf().home / FILE)
 
 
 @lru_cache(maxsize=2)
@@ -60,5 +62,5 @@ def headers(endpoint: str, expires_at: int) -> dict[str, str]:
 
 def _contact() -> str:
     """Whom a push service asks when something is wrong."""
-    address = settings.DEFAULT_FROM_EMAIL
+    address = conf().email_from
     return "mailto:" + (address.split("<")[1].rstrip(">") if "<" in address else address)

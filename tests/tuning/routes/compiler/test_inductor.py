@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,10 +91,10 @@ def test_asking_imports_no_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
-def test_it_says_why_it_is_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_says_why_it_is_not_available(monkeypatch: pytest.MonkeyPatch, configure: Any) -> None:
     assert "aarch64" in ROUTE.available(replace(TARGET, isa="aarch64")).reason  # type: ignore[union-attr]
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.delenv("CXX", raising=False)
+    configure(cxx="")
     for route in (ROUTE, TorchCompile()):
         answer = route.available(TARGET)
         assert isinstance(answer, No) and "C++ compiler" in answer.reason

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from opatlas.conf import conf
 from opatlas.identity import Target, compiler_flags
 from tuning.routes.base import RouteError
 
@@ -49,8 +50,8 @@ void parse_device_str(const std::string& device, int32_t& type, int32_t& index) 
 
 
 def find_cxx() -> str | None:
-    """The C++ compiler that Inductor calls: ``$CXX``, else g++ or clang++."""
-    for name in (os.environ.get("CXX"), "g++", "clang++"):
+    """The C++ compiler that Inductor calls: ``CXX``, else g++ or clang++."""
+    for name in (conf().cxx, "g++", "clang++"):
         if name and (path := shutil.which(name)):
             return path
     return None

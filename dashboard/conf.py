@@ -1,0 +1,170 @@
+"""What can be set of the web service: addresses, limits, mail, money. Django's settings import it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from opatlas.conf import process, variable
+
+Rate = tuple[int, int] | None
+"""So many requests in so many seconds; None: no limit."""
+
+_PERIODS_S = {"s": 1, "min": 60, "h": 3600}
+
+
+def parse_rate(text: str) -> Rate:
+    """``"600/min"`` as (600, 60); ``off`` is None; anything else a ValueError that says so."""
+    if text.strip() == "off":
+        return None
+    number, _, unit = text.strip().partition("/")
+    if not number.isdigit() or int(number) < 1 or unit not in _PERIODS_S:
+        raise ValueError(f"A rate is like 600/min (s, min or h) or off, not {text!r}.")
+    return int(number), _PERIODS_S[unit]
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _database(text: str) -> str:
+    if text and text.split("://")[0] not in ("sqlite", "postgres", "postgresql"):
+        raise ValueError("It begins with sqlite:// or postgres://.")
+    return text
+
+
+def _level(text: str) -> str:
+    if text.upper() not in logging.getLevelNamesMapping():
+        raise ValueError("It is DEBUG, INFO, WARNING or ERROR.")
+    return text.upper()
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text and text not in words:
+            raise ValueError(f"It is {' or '.join(words)}, or not set.")
+        return text
+
+    return read
+
+
+_RATE = {"unit": "rate", "read": parse_rate}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conf:
+    port: int = variable(8000, "port", "where `manage.py serve` answers", name="PORT", least=1, most=65535)
+    url: str = variable(
+        "http://127.0.0.1:8000",
+        "URL",
+        "where people find the service: links in messages begin with it",
+        read=lambda text: text.rstrip("/"),
+    )
+    hosts: tuple[str, ...] = variable(
+        "127.0.0.1,localhost,[::1]", "names", "under which it answers, separated by commas", read=_listed
+    )
+    database_url: str = variable(
+        "",
+        "URL",
+        "`postgres://user@host/name`, or `sqlite:////path`",
+        name="DATABASE_URL",
+        read=_database,
+        secret=True,
+        shown="SQLite below `OPATLAS_HOME`",
+    )
+    secret_key: str = variable(
+        "",
+        "text",
+        "Django's secret key; the same on all web nodes",
+        secret=True,
+        shown="made, and kept below `OPATLAS_HOME`",
+    )
+    debug: bool = variable(
+        False, "1 or 0", "Django's pages for whoever develops it; never where others can reach it", shown="0"
+    )
+    https: bool = variable(
+        False,
+        "1 or 0",
+        "secure cookies, redirect, HSTS (`manage.py check --deploy` is clean with it)",
+        shown="0",
+    )
+    hsts_s: int = variable(
+        365 * 24 * 3600, "seconds", "that browsers keep to https, with `OPATLAS_HTTPS`", least=0
+    )
+    proxies: int = variable(
+        0, "proxies", "stand before it and write `X-Forwarded-For`; 0: such headers are not believed", least=0
+    )
+    static: str = variable(
+        "",
+        "word",
+        "`collected` (with `collectstatic` before): hashed names, compressed, cached for ever",
+        shown="served from the tree",
+        read=_one_of("collected"),
+    )
+    log: str = variable("INFO", "level", "of log lines", read=_level)
+    log_format: str = variable(
+        "",
+        "word",
+        "`json`: a JSON object a line, one for every request among them",
+        shown="lines for people",
+        read=_one_of("json"),
+    )
+    server_timing: bool = variable(
+        False,
+        "1 or 0",
+        "a `Server-Timing` header for benches: it tells a stranger what is in the database",
+        shown="0",
+    )
+    metrics_token: str = variable(
+        "", "text", "the Bearer token of `/metrics`", shown="only this machine may read them", secret=True
+    )
+    rate_lookup: Rate = variable("60000/min", says="lookups and artifacts of one API key", **_RATE)
+    rate_api: Rate = variable("6000/min", says="everything else of one key", **_RATE)
+    rate_address: Rate = variable("120000/min", says="all requests from one address", **_RATE)
+    rate_refused: Rate = variable("600/min", says="requests without a valid key from one address", **_RATE)
+    login_tries: int = variable(
+        10,
+        "failed logins",
+        "of one account from one address in 15 minutes; six times as many from one "
+        "address, twenty times as many of one account",
+        least=1,
+    )
+    email_url: str = variable(
+        "",
+        "URL",
+        "the mail server: `submission://user:password@host:587`",
+        secret=True,
+        shown="mails are kept below `OPATLAS_HOME`",
+    )
+    email_from: str = variable("Opatlas <opatlas@localhost>", "address", "whom mails come from")
+    digest_hour: int = variable(7, "hour, UTC", "of the daily digest", least=0, most=23)
+    vapid_key: str = variable(
+        "",
+        "base64url",
+        "the key that names this service to push services; the same on all nodes",
+        secret=True,
+        shown="made, and kept below `OPATLAS_HOME`",
+    )
+    webhooks_allow: tuple[str, ...] = variable(
+        "",
+        "host:port",
+        "receivers of webhooks inside, separated by commas",
+        shown="only public addresses",
+        read=_listed,
+    )
+    currency: str = variable("EUR", "ISO 4217", "of accounts made before their first price")
+    pay_url: str = variable("", "URL", "where people pay: shown on the billing page", shown="none")
+    payment_secrets: tuple[str, ...] = variable(
+        "",
+        "secrets",
+        "who may report payments: `provider=whsec_…`, separated by commas; a provider named "
+        "twice has two, for a rotation",
+        shown="nobody",
+        secret=True,
+        read=_listed,
+    )
+
+
+def conf() -> Conf:
+    return process(Conf)

@@ -1,0 +1,49 @@
+"""``manage.py describe_configuration > docs/configuration.md``: every variable, for the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from importlib import import_module
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from opatlas.conf import name_of
+
+PACKAGES = {
+    "dashboard": "The web service",
+    "catalog": "State and limits of every node",
+    "tuning": "Workers, and how explorations run",
+    "opatlas": "Jobs and workers alike",
+    "bench": "Benches",
+}
+
+
+class Command(BaseCommand):
+    help = "Write what can be set in the environment as Markdown."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        self.stdout.write(described(), ending="")
+
+
+def described() -> str:
+    """All variables as Markdown."""
+    return "".join(_parts())
+
+
+def _parts() -> Iterator[str]:
+    yield (
+        "# Configuration\n\n"
+        "Everything that can be set is a variable of the environment, read once when a process starts; an "
+        "empty one counts as not set. What cannot be read is told in one sentence. Nothing has to be set on "
+        "one machine. Written by `manage.py describe_configuration > docs/configuration.md` from the "
+        "packages' `conf.py`.\n"
+    )
+    for package, title in PACKAGES.items():
+        yield f"\n## {title}\n`{package}/conf.py`\n\n| variable | default | in | what it sets |\n"
+        yield "| --- | --- | --- | --- |\n"
+        for one in fields(import_module(f"{package}.conf").Conf):
+            about = one.metadata
+            default = about["shown"] or f"`{about['default']}`"
+            yield f"| `{name_of(one)}` | {default} | {about['unit']} | {about['says']} |\n"
