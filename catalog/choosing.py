@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-MARGIN = 0.02
-"""Two runs of the same code differ by about this much between days; less is no difference."""
+from opatlas.noise import MARGIN
 
 
 @dataclass(frozen=True, slots=True)

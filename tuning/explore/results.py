@@ -16,12 +16,13 @@ from django.db.models.functions import Coalesce, Now
 from catalog.best.artifacts import artifact_files, store_artifact
 from catalog.best.publishing import Evidence, NewResult, Paired, Published, publish
 from catalog.best.withdrawing import set_aside
-from catalog.choosing import MARGIN, Ratios, beats
+from catalog.choosing import Ratios, beats
 from catalog.models import Artifact as ArtifactRow
 from catalog.models import Best, Environment, Implementation
 from catalog.registry import register_environment
 from opatlas.identity.operator import canonical_json
 from opatlas.load import Manifest
+from opatlas.noise import MARGIN
 from tuning.environments.known import declared_for, digest_of
 from tuning.explore.knowledge import why_not_publish
 from tuning.explore.signing import signing_key

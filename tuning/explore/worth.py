@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from opatlas.noise import LEAST_GAIN
 from tuning.measure.judging.roofline import CLOCK_HZ, FLOPS_PER_CYCLE, L1_BYTES_PER_CYCLE
 
 PRIOR_GAIN = 0.08  # of a first slice, before anything was ever tuned
 PRIOR_DECAY = 0.6  # what is left of a slice's gain for the one after it
 DRAW = (4.0, 3.0, 3.0, 2.0, 1.0)  # slices that the step above counts for, from all slices to this exploration
-LEAST_GAIN = 0.005  # below, no race could tell the tuned one from the untuned
 LEAST_US_PER_S = 0.01  # saved time per second of tuning, below which the second is wasted
 HONEST_SHARE = 8  # of hopeless operators every so-many-th gets its first slice all the same
 REACHABLE = 2.0

@@ -10,6 +10,7 @@ from typing import Any
 
 from opatlas.errors import OpatlasError
 from opatlas.identity import Setting, Target
+from opatlas.noise import SITTINGS
 from tuning.measure.judging.reference import methods
 from tuning.measure.judging.roofline import floor_us
 from tuning.measure.outcome import Outcome, Status, Timing
@@ -26,7 +27,6 @@ from tuning.measure.timing.timer import CONFIRM, CONTEST, DEFAULT_ALONE, Effort,
 from tuning.routes.base import BuiltArtifact
 
 REFERENCE_S = 30.0
-SITTINGS = 3
 ROOFLINE_SLACK = 0.5
 """Only a time below half the floor is called a cheat: the peaks are generous, the flops are estimates."""
 

@@ -14,9 +14,10 @@ from django.db.models import Min, Sum
 from django.utils import timezone
 
 from catalog.models import LookupTally, Operator
+from opatlas.noise import LEAST_GAIN
 from tuning.conf import conf
 from tuning.explore.slice_history import estimator
-from tuning.explore.worth import LEAST_GAIN, Estimator, SliceTraits, family_of_slice, room_of
+from tuning.explore.worth import Estimator, SliceTraits, family_of_slice, room_of
 from tuning.models import Exploration, State, TuningSlice
 
 if TYPE_CHECKING:

@@ -14,11 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from catalog.choosing import MARGIN, Ratios, beats
+from catalog.choosing import Ratios, beats
+from opatlas.noise import DEVIATIONS, MOST_CONFIDENT
 
 Verdict = Literal["faster", "slower", "same", "incomparable"]
-MOST_CONFIDENT = 0.999  # what an interval that leaves nothing open is called: nobody measured for ever
-_Z95 = 1.959964  # half of a 95 % interval in standard deviations
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +124,8 @@ def _confidence(difference: float, half_width: float) -> float:
     """Two-sided, of a normal error; what the margin alone decides keeps the intervals' confidence."""
     if half_width <= 0:
         return MOST_CONFIDENT if difference > 0 else 0.0
-    return min(MOST_CONFIDENT, math.erf(difference / half_width * _Z95 / math.sqrt(2)))
+    return min(MOST_CONFIDENT, math.erf(difference / half_width * DEVIATIONS / math.sqrt(2)))
 
 
 def _log(value: float) -> float:
     return math.log(max(value, 1e-12))
-
-
-__all__ = ["MARGIN", "Comparison", "Taken", "Verdict", "against_all", "compare", "share", "times"]

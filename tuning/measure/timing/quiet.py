@@ -5,13 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from opatlas.noise import PRESSED_SHARE, SHORT_STEPS, STEAL_STEP_US
 from tuning.measure import procfs
-
-NOISY_SHARE = 0.04
-"""A turn is disturbed when its process was kept waiting for more than this share of it."""
-PRESSED_SHARE = 0.25
-STEAL_STEP_US = 10_000
-"""Steal time is counted in steps of this length: one step says nothing about a short stretch."""
 
 
 @dataclass
@@ -35,7 +30,7 @@ class Turn:
         """The share of the turn in which its threads waited or the hypervisor ran others: 0 is quiet."""
         elapsed_us = max(1.0, (time.perf_counter() - self.started) * 1e6)
         stolen = procfs.stolen_us() - self.stolen_us
-        if stolen <= STEAL_STEP_US and elapsed_us < 5 * STEAL_STEP_US:
+        if stolen <= STEAL_STEP_US and elapsed_us < SHORT_STEPS * STEAL_STEP_US:
             stolen = 0
         return max((procfs.delay_ns(self.pid) - self.delay_ns) / 1e3, stolen) / elapsed_us
 

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from opatlas.noise import BETWEEN_PROCESSES, CONFIDENCE, RESAMPLES
 from tuning.measure.outcome import Timing
 
-RESAMPLES = 1000
 SEED = 20261121
-BETWEEN_PROCESSES = 0.01
-"""The same recipe in two processes differs by about this much for good (where its memory happens to lie):
-measured as the spread of 20 ratios of PyTorch's own call against itself. No number of samples tells it."""
 
 
 def half_iqr(samples: Sequence[float]) -> float:
@@ -22,7 +19,7 @@ def half_iqr(samples: Sequence[float]) -> float:
 
 
 def bootstrap_ratio(over: Sequence[float], under: Sequence[float]) -> tuple[float, float, float]:
-    """Median of the paired ratios over/under with the bounds of its 95 % bootstrap interval.
+    """Median of the paired ratios over/under with the bounds of its bootstrap interval (``CONFIDENCE``).
 
     The samples are resampled in pairs: what disturbs the host disturbs both of a pair.
     """
@@ -30,7 +27,7 @@ def bootstrap_ratio(over: Sequence[float], under: Sequence[float]) -> tuple[floa
     middle = float(np.median(ratios))
     rng = np.random.default_rng(SEED)
     medians = np.median(ratios[rng.integers(0, len(ratios), (RESAMPLES, len(ratios)))], axis=1)
-    low, high = np.quantile(medians, [0.025, 0.975])
+    low, high = np.quantile(medians, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return middle, min(float(low), middle), max(float(high), middle)
 
 

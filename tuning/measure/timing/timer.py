@@ -13,26 +13,31 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from opatlas.noise import (
+    BATCH_NS,
+    CALM_AFTER,
+    CALM_BEFORE_S,
+    CALM_BETWEEN_S,
+    CLEARLY_SLOWER,
+    DEVIATIONS,
+    DISTURBED_SHARE,
+    FIXED_SLACK_NS,
+    LEAST_DISTURBED_ONE_IN,
+    LONG_CALL_NS,
+    LOOK_BETWEEN_S,
+    MOST_ROUNDS,
+    NOISY_SHARE,
+    QUIET_ONE_IN,
+    SETTLED_ERROR,
+    SETTLED_ROUNDS,
+    SLOWER_AFTER,
+    SLOWER_RATIO,
+    UNUSABLE_INTERVAL,
+)
 from tuning.measure.outcome import Status, Timing
 from tuning.measure.sandbox.process import Child, ChildFailed
-from tuning.measure.timing.quiet import NOISY_SHARE, Turn, wait_until_quiet
+from tuning.measure.timing.quiet import Turn, wait_until_quiet
 from tuning.measure.timing.stats import per_call_us, timing
-
-BATCH_NS = 1e6
-"""Short: a process that has just slept is rarely preempted in its first milliseconds on a busy host."""
-LONG_CALL_NS = 2e6
-"""Above this one call is a batch, and the handshake (tens of microseconds) is below 1 % of it."""
-FIXED_SLACK_NS = 30e3
-SLOWER_RATIO = 1 / 3
-SLOWER_AFTER = 3
-CLEARLY_SLOWER = 0.8
-"""Of the best so far (of the default, as long as nothing beats it)."""
-MOST_ROUNDS = 200
-SETTLED_ROUNDS, SETTLED_ERROR = 12, 0.004
-"""So many quiet rounds whose median ratio is known to this share (95 %) are enough to rank by: two processes
-of one kernel differ by more, and who is ranked first is confirmed on others."""
-UNUSABLE_INTERVAL = 1.5
-"""ratio_high ÷ ratio_low above which samples of a noisy host say nothing."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +168,7 @@ def race(
     """
     for runner in runners:
         runner.clear()
-    wait_until_quiet(0.3)
+    wait_until_quiet(CALM_BEFORE_S)
     noise: list[float] = []
     crowded = 0
     began = time.perf_counter()
@@ -177,7 +182,7 @@ def race(
         if each_round is not None:
             each_round(len(noise))
         if worst > NOISY_SHARE:
-            crowded += wait_until_quiet(0.04, 0.008)
+            crowded += wait_until_quiet(CALM_BETWEEN_S, LOOK_BETWEEN_S)
         spent_s = time.perf_counter() - began
         if _finished(runners, noise, effort, spent_s, to_beat) or _crowds_itself(
             noise, crowded, effort, spent_s
@@ -209,14 +214,17 @@ def _crowds_itself(noise: Sequence[float], crowded: int, effort: Effort, spent_s
     quiet = sum(one <= NOISY_SHARE for one in noise)
     enough = len(noise) >= max(SETTLED_ROUNDS, 2 * effort.rounds)
     return (
-        enough and spent_s >= effort.seconds and quiet <= len(noise) // 8 and crowded >= 3 * len(noise) // 4
+        enough
+        and spent_s >= effort.seconds
+        and quiet <= len(noise) // QUIET_ONE_IN
+        and crowded >= int(CALM_AFTER * len(noise))
     )
 
 
 def _settled(ratios: Sequence[float]) -> bool:
     low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
     # A median's standard error is 1.25 times a mean's; a normal's quartiles lie 1.35 deviations apart.
-    return bool(1.96 * 1.25 * (high - low) / 1.35 / len(ratios) ** 0.5 < SETTLED_ERROR * middle)
+    return bool(DEVIATIONS * 1.25 * (high - low) / 1.35 / len(ratios) ** 0.5 < SETTLED_ERROR * middle)
 
 
 def _hopeless(runners: Sequence[Runner], noise: Sequence[float]) -> bool:
@@ -241,7 +249,7 @@ def choose_rounds(noise: Sequence[float], wanted: int) -> list[int]:
     if len(quiet) >= wanted:
         return quiet
     order = sorted(range(len(noise)), key=lambda index: noise[index])
-    return sorted(order[: max(wanted, len(noise) // 3)])
+    return sorted(order[: max(wanted, len(noise) // LEAST_DISTURBED_ONE_IN)])
 
 
 def _result(runners: Sequence[Runner], noise: Sequence[float], effort: Effort) -> Race:
@@ -254,7 +262,7 @@ def _result(runners: Sequence[Runner], noise: Sequence[float], effort: Effort) -
     if effort.stop_losers and len(runners) == 2 and (clearly or _hopeless(runners, noise)):
         status = Status.SLOWER
         detail = f"{1 / timings[0].ratio_to_default:.1f} times slower than the default"
-    elif noisy > len(noise) / 2 and (
+    elif noisy > DISTURBED_SHARE * len(noise) and (
         len(noise) < SLOWER_AFTER
         or any(one.ratio_high / one.ratio_low > UNUSABLE_INTERVAL for one in timings)
     ):

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from opatlas.noise import STEAL_STEP_US
 from tuning.measure.timing import quiet
-from tuning.measure.timing.quiet import STEAL_STEP_US, Turn, wait_until_quiet
+from tuning.measure.timing.quiet import Turn, wait_until_quiet
 
 PID = 4711
 

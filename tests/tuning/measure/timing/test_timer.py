@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from opatlas import noise
 from tuning.measure.outcome import Status
 from tuning.measure.timing import timer
 from tuning.measure.timing.timer import Effort, Runner, choose_rounds, race
@@ -141,12 +142,12 @@ def test_an_incumbent_takes_part() -> None:
 def test_a_contest_ends_when_the_ratio_is_known_well_enough() -> None:
     steady = [runner(FakeChild(50.0, noise=0.001)), runner(FakeChild(40.0, noise=0.001))]
     result = race(steady, Effort(5.0, 5, stop_losers=True))
-    assert result.rounds == timer.SETTLED_ROUNDS
+    assert result.rounds == noise.SETTLED_ROUNDS
     assert result.timings[0].ratio_to_default == pytest.approx(1.25, rel=0.01)
     other = FakeChild(40.0, noise=0.1)
     other.rng = np.random.default_rng(11)
     restless = [runner(FakeChild(50.0, noise=0.1)), runner(other)]
-    assert race(restless, Effort(0.5, 5, stop_losers=True)).rounds > 2 * timer.SETTLED_ROUNDS
+    assert race(restless, Effort(0.5, 5, stop_losers=True)).rounds > 2 * noise.SETTLED_ROUNDS
 
 
 def test_what_is_clearly_behind_the_best_so_far_ends_early() -> None:
@@ -161,7 +162,7 @@ def test_who_crowds_itself_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) ->
     effort = Effort(0.0, 5, stop_losers=False)
     racers = [runner(FakeChild(50.0)), runner(FakeChild(40.0))]
     result = race(racers, effort)
-    assert result.rounds == result.noisy_rounds == max(timer.SETTLED_ROUNDS, 2 * effort.rounds)
+    assert result.rounds == result.noisy_rounds == max(noise.SETTLED_ROUNDS, 2 * effort.rounds)
     # Somebody else presses for the CPUs: that can pass, so it is waited for.
     monkeypatch.setattr(timer, "wait_until_quiet", lambda *windows_s: False)
     assert race(racers, Effort(0.05, 5, stop_losers=False)).rounds > result.rounds

@@ -1,0 +1,80 @@
+"""How noise is judged: every constant that says what a disturbed host is, when samples are enough, and which
+difference between two times is one. No other module has such a constant.
+
+A time's way: ``tuning/measure/timing/quiet.py`` asks the scheduler which rounds were disturbed, ``timer.py``
+decides when there are enough quiet ones, ``stats.py`` makes a ratio with its interval of them,
+``tuning/explore/results.usable`` drops what is no time, ``catalog/choosing.py`` says who is faster, and
+``tuning/environments/revalidation.py`` whether a best has changed.
+"""
+
+# --- A disturbed host: judged by what the kernel counts, never by times (``quiet.py``)
+
+NOISY_SHARE = 0.04
+"""Of a turn: a process that was kept waiting for more makes the round a disturbed one."""
+PRESSED_SHARE = 0.25
+"""Of a short stretch: where processes waited for less, nobody presses for the CPUs."""
+STEAL_STEP_US = 10_000
+"""µs: steal time is counted in steps of this length; one step says nothing about a short stretch,"""
+SHORT_STEPS = 5
+"""which is one of fewer steps than this."""
+
+# --- A batch: long against the clock and the handshake, short against the scheduler (``timer.py``)
+
+BATCH_NS = 1e6
+"""ns: short, since a process that has just slept is rarely preempted in its first milliseconds."""
+LONG_CALL_NS = 2e6
+"""ns: above it one call is a batch; the handshake (tens of microseconds) is below 1 % of it."""
+FIXED_SLACK_NS = 30e3
+"""ns that a batch may cost once beyond the handshake of an empty one (a pool that wakes up)."""
+
+# --- Enough samples, or samples that say nothing (``timer.py``)
+
+CALM_BEFORE_S = 0.3
+"""s that the first round of a race waits for a quiet host, at most;"""
+CALM_BETWEEN_S = 0.04
+"""and any other, after one that was disturbed;"""
+LOOK_BETWEEN_S = 0.008
+"""looking for so long: what is spent on looking is not spent on sampling."""
+SLOWER_AFTER = 3
+"""quiet rounds, below which no candidate is given up and none is called measured."""
+SLOWER_RATIO = 1 / 3
+"""To the default: so slow that more samples are a waste."""
+CLEARLY_SLOWER = 0.8
+"""Of the best so far (of the default, as long as nothing beats it), in every quiet round: given up."""
+SETTLED_ROUNDS, SETTLED_ERROR = 12, 0.004
+"""So many quiet rounds whose median ratio is known to this share (95 %) are enough to rank by: two processes
+of one kernel differ by more, and who is ranked first is confirmed on others."""
+MOST_ROUNDS = 200
+"""of one race."""
+QUIET_ONE_IN, CALM_AFTER = 8, 0.75
+"""At most one round in so many was quiet, though nobody pressed for the CPUs after this share of them:
+somebody has more threads than there are CPUs, and waiting longer changes nothing."""
+LEAST_DISTURBED_ONE_IN = 3
+"""Where too few rounds were quiet, the least disturbed of so many count."""
+DISTURBED_SHARE = 0.5
+"""Of the rounds: with more disturbed ones, a time is looked at twice;"""
+UNUSABLE_INTERVAL = 1.5
+"""ratio_high ÷ ratio_low, above which samples of such a host say nothing."""
+
+# --- From samples to an interval (``stats.py``)
+
+CONFIDENCE = 0.95
+"""Of every interval; no figure needs to say it again."""
+DEVIATIONS = 1.959964
+"""Half of such an interval of a normal distribution, in standard deviations."""
+RESAMPLES = 1000
+"""of the bootstrap: the bounds' own error is then a tenth of the interval's width."""
+BETWEEN_PROCESSES = 0.01
+"""The same recipe in two processes differs by about this much for good (where its memory happens to lie):
+measured as the spread of 20 ratios of PyTorch's own call against itself. No number of samples tells it."""
+SITTINGS = 3
+"""of fresh processes in which a finalist is confirmed: a process keeps its luck for its whole life."""
+
+# --- A difference (``choosing.py``, ``worth.py``, ``tuning/statistics/comparing.py``)
+
+MARGIN = 0.02
+"""Two runs of the same code differ by about this much between days; less is no difference."""
+LEAST_GAIN = 0.005
+"""Of a slice of tuning: below, no race could tell the tuned one from the untuned."""
+MOST_CONFIDENT = 0.999
+"""What an interval that leaves nothing open is called: nobody measured for ever."""
