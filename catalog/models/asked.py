@@ -42,7 +42,7 @@ class JobOperator(models.Model):
 
 class JobDay(models.Model):
     """What hits of one method came to for one job on one day (UTC): counted where usage is drained, in the
-    same transaction; ``catalog.usage.job_days.remake`` makes it again from the usage rows."""
+    same transaction."""
 
     job = models.ForeignKey(Job, models.CASCADE, related_name="days")
     start = models.DateTimeField()

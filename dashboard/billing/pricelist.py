@@ -114,12 +114,6 @@ def end(line: UUID, by: Mapping[str, Any], at: datetime | None = None) -> PriceR
     return PriceRule.objects.get(pk=last.pk)
 
 
-def draft_of(row: PriceRule) -> Draft:
-    """A version as a draft of the next."""
-    names = [name for name in Draft.__dataclass_fields__ if name not in ("from_at", "until_at", "note")]
-    return Draft(**{name: getattr(row, name) for name in names})
-
-
 def history(line: UUID) -> list[PriceRule]:
     """Every version, the newest first; raises :class:`Unknown`."""
     rows = list(PriceRule.objects.filter(line=line).select_related("organisation").order_by("-version"))

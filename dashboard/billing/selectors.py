@@ -290,15 +290,6 @@ def organisations(first: date, last: date) -> list[dict[str, Any]]:
     return found
 
 
-def running_balance_is_right(organisation_id: int) -> bool:
-    """Whether the newest entry's balance is the account's: one row of each."""
-    newest = LedgerEntry.objects.filter(organisation_id=organisation_id).order_by("-pk").first()
-    account = account_of(organisation_id)
-    if newest is None or account is None:
-        return (account.balance_micros if account else 0) == 0
-    return newest.balance_after_micros == account.balance_micros
-
-
 def entry_row(entry: LedgerEntry) -> dict[str, Any]:
     """A ledger entry as the API and exports write it."""
     usage = entry.usage

@@ -44,11 +44,6 @@ def deliver() -> None:
     _deliverer().round()
 
 
-def wait_for_deliveries(timeout_s: float = 60.0) -> None:
-    """Return when what was begun here has ended: for tests and for ending in order."""
-    _deliverer().wait(timeout_s)
-
-
 class Deliverer:
     """One process's pool and what it has under way."""
 

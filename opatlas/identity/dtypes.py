@@ -39,8 +39,6 @@ CODES: dict[str, int] = {
 NAMES: dict[int, str] = {code: name for name, code in CODES.items()}
 
 FLOATS = frozenset(name for name in CODES if "float" in name)
-COMPLEX = frozenset({"complex64", "complex128"})
-INTEGERS = frozenset(name for name in CODES if "int" in name)
 
 _NON_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 

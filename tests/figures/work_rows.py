@@ -10,7 +10,7 @@ from typing import Any
 from django.utils import timezone
 
 from catalog import models as c
-from catalog.usage import job_days
+from tests.catalog.recounting import recount_job_days
 from tuning import models as t
 from tuning.priority import Priority
 
@@ -175,7 +175,7 @@ class Mess:
                     job=job, operator=operator, hits=chance.randint(0, 9), misses=chance.randint(0, 9),
                     miss_calls=chance.choice([0, 3, 40.5]), last_at=self.now,
                 )  # fmt: skip
-        job_days.remake()
+        recount_job_days()
 
     def _model(self) -> None:
         self.model = c.Model.objects.create(

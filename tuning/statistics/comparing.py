@@ -10,7 +10,6 @@ not replace is never called faster here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -93,16 +92,6 @@ def compare(first: Taken, second: Taken) -> Comparison:
         _confidence(abs(difference), facing),
         samples,
     )
-
-
-def against_all(entries: Mapping[str, Taken]) -> dict[tuple[str, str], Comparison]:
-    """Every pair once, in the order given: the earlier against the later."""
-    names = list(entries)
-    return {
-        (one, other): compare(entries[one], entries[other])
-        for number, one in enumerate(names)
-        for other in names[number + 1 :]
-    }
 
 
 def times(factor: float) -> str:

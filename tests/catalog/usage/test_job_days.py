@@ -10,6 +10,7 @@ import pytest
 from catalog import models
 from catalog.usage import job_days
 from catalog.usage.draining import drain_journal
+from tests.catalog.recounting import recount_job_days
 
 pytestmark = pytest.mark.django_db
 
@@ -41,7 +42,7 @@ def test_what_is_drained_is_what_is_counted_again(ask: Any, put: Any) -> None:
     assert len(drained["places"]) == 2
     assert models.JobOperator.objects.get(misses__gt=0).miss_calls == 21.0
     models.JobOperator.objects.update(saved_us=-1, hit_calls=-1)
-    job_days.remake()
+    recount_job_days()
     again = rows()
     assert again["days"] == drained["days"]
     assert again["places"] == drained["places"]

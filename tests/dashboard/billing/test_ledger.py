@@ -139,7 +139,7 @@ class TestRules:
 
         rules.forget()
         ask(64)
-        second = pricelist.change(first.line, pricelist.draft_of(first), by)
+        second = pricelist.change(first.line, draft, by)
         rules.forget()
         ask(64)
         ask(64)
@@ -156,7 +156,7 @@ class TestRules:
         rules.forget()
         assert ask(64).results[0].terms is None
         with pytest.raises(RequestError, match="has ended"):
-            pricelist.change(rule.line, pricelist.draft_of(rule), {"actor": "t"})
+            pricelist.change(rule.line, pricelist.Draft("r", "EUR", per_hit_micros=10), {"actor": "t"})
 
     def test_what_begins_later_waits(self, ask, put, price):
         from datetime import timedelta

@@ -268,7 +268,7 @@ def test_a_webhook_arrives_signed(world, configure):
         happen(world)
         deliver()
         webhooks_delivering.deliver()
-        webhooks_delivering.wait_for_deliveries()
+        webhooks_delivering._deliverer().wait(60)
         ((path, headers, body),) = receiver.posted
     assert path == "/hook"
     said = Webhook(secret).verify(body, headers)

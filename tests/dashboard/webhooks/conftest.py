@@ -64,6 +64,6 @@ def deliver() -> Callable[[], None]:
 
     def run() -> None:
         delivering.deliver()
-        delivering.wait_for_deliveries()
+        delivering._deliverer().wait(60)
 
     return run

@@ -10,8 +10,8 @@ from onnx import TensorProto, helper
 
 from opatlas.errors import InvalidModel
 from tests.tuning.graph import making
+from tests.tuning.graph.encoder import encoder_model
 from tuning.graph import Extraction, extract, sample_graph
-from tuning.graph.encoder import encoder_model
 
 
 def _types(extraction: Extraction) -> Counter[str]:

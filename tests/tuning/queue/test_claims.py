@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from tuning.models import Exploration, Stage, State
 from tuning.queue import claims
 from tuning.queue.claims import Claim, StaleLease, begin, claim, fail, pack_size, release, renew, sweep
-from tuning.queue.clock import database_now
 
 pytestmark = pytest.mark.django_db
+
+
+def database_now() -> datetime:
+    """The only clock on which leases are compared."""
+    return Exploration.objects.values_list(Now(), flat=True).first()
 
 
 def expire(row: Exploration) -> None:

@@ -26,7 +26,6 @@ from tuning.measure.sandbox import wire
 from tuning.measure.sandbox.confine import confine
 
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 4, 36, 38
-_RLIMIT_NPROC_MARGIN = 512
 
 
 def main() -> None:

@@ -32,7 +32,7 @@ def test_open_graphs_are_covered(name: str) -> None:
 @pytest.mark.slow
 def test_a_transformer_encoder_is_covered() -> None:
     pytest.importorskip("torch")
-    from tuning.graph.encoder import encoder_model
+    from tests.tuning.graph.encoder import encoder_model
 
     extraction = extract(encoder_model())
     assert not extraction.unmapped

@@ -34,14 +34,10 @@ class Traces:
     functions: Mapping[str, Any]
 
     def to_text(self) -> str:
-        """What an artifact keeps as its schedule; :meth:`from_text` reads it back."""
+        """What an artifact keeps as its schedule; its ``functions`` are a candidate's ``traces``."""
         versions = installed_versions()
         document = {"format": "tvm-traces", "versions": versions, "functions": dict(self.functions)}
         return json.dumps(document, sort_keys=True, indent=1)
-
-    @classmethod
-    def from_text(cls, text: str) -> Traces:
-        return cls(json.loads(text)["functions"])
 
 
 def lower_only(operator: Operator, target: Target, setting: Setting) -> tuple[Any, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
 from tuning.routes.base import (
@@ -101,12 +100,6 @@ class TvmRoute:
             raise
         except Exception as error:  # TVM's errors share no base but Exception
             raise RouteError(f"TVM cannot compile it: {last_line(error)}") from error
-
-    def from_schedule(self, schedule: str) -> Mapping[str, Any]:
-        """An artifact's ``schedule`` as a candidate's parameters: building them gives the same code again."""
-        from tuning.routes.compiler.tvm.compile import Traces
-
-        return {"traces": dict(Traces.from_text(schedule).functions)}
 
     def tune(
         self, operator: Operator, target: Target, setting: Setting, workdir: Path, seconds: float
