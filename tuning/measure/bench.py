@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,8 +57,50 @@ class Equipment:
     flusher: Callable[[], CacheFlusher]
 
 
-class Bench:
-    """One operator: inputs, reference outputs and a live default. Made by ``Laboratory.bench``."""
+class Bench(ABC):
+    """One operator to measure candidates of. Made by ``Laboratory.bench``."""
+
+    default: Outcome
+    """The default's own check and time (ratio 1). Where it is not ok, nothing can be measured here."""
+
+    @abstractmethod
+    def measure(self, artifact: BuiltArtifact, limits: Limits | None = None) -> Outcome:
+        """Check the artifact against the reference, then time it in turns with the default."""
+
+    @abstractmethod
+    def confirm(
+        self, artifact: BuiltArtifact, incumbent: BuiltArtifact | None, limits: Limits | None = None
+    ) -> Outcome:
+        """Time again for a finalist: fresh inputs, and fresh processes of everybody in each of SITTINGS.
+
+        With an incumbent, all three run in turns; ``facts["incumbent"]`` then holds the incumbent's
+        ``ratio_to_default``, ``ratio_low``, ``ratio_high``, ``median_us`` and ``spread_us`` from the same
+        rounds (or its ``status`` and ``detail``, where it fails), and ``facts["paired"]`` the incumbent's
+        time ÷ the artifact's with its interval.
+        """
+
+    def no_default(self) -> Outcome:
+        """What every try comes to where the default is not ok."""
+        return Outcome(self.default.status, f"the default does not run: {self.default.detail}")
+
+
+class DeadBench(Bench):
+    """For an operator that cannot be put on a bench at all: ``default`` says why, and so does every try."""
+
+    def __init__(self, reason: str, status: Status = Status.UNSUPPORTED) -> None:
+        self.default = Outcome(status, reason)
+
+    def measure(self, artifact: BuiltArtifact, limits: Limits | None = None) -> Outcome:
+        return self.no_default()
+
+    def confirm(
+        self, artifact: BuiltArtifact, incumbent: BuiltArtifact | None, limits: Limits | None = None
+    ) -> Outcome:
+        return self.no_default()
+
+
+class LiveBench(Bench):
+    """Inputs, reference outputs and a live default."""
 
     def __init__(
         self,
@@ -76,30 +119,21 @@ class Bench:
         self._cold = setting.cache == "cold"
         self._reference_method = ""
         self._to_beat = 1.0  # what the best candidate so far reaches at least, as a ratio to the default
-        self.default: Outcome = self._set_up()
-        """The default's own check and time (ratio 1). Where it is not ok, nothing can be measured here."""
+        self.default = self._set_up()
 
     def measure(self, artifact: BuiltArtifact, limits: Limits | None = None) -> Outcome:
-        """Check the artifact against the reference, then time it in turns with the default."""
         limits = limits or Limits()
         if not self.default.ok:
-            return Outcome(self.default.status, f"the default does not run: {self.default.detail}")
+            return self.no_default()
         with self._equipment.lock.measuring():
             return self._examine(artifact, None, CONTEST, limits)
 
     def confirm(
         self, artifact: BuiltArtifact, incumbent: BuiltArtifact | None, limits: Limits | None = None
     ) -> Outcome:
-        """Time again for a finalist: fresh inputs, and fresh processes of everybody in each of SITTINGS.
-
-        With an incumbent, all three run in turns; ``facts["incumbent"]`` then holds the incumbent's
-        ``ratio_to_default``, ``ratio_low``, ``ratio_high``, ``median_us`` and ``spread_us`` from the same
-        rounds (or its ``status`` and ``detail``, where it fails), and ``facts["paired"]`` the incumbent's
-        time ÷ the artifact's with its interval.
-        """
         limits = limits or Limits()
         if not self.default.ok:
-            return Outcome(self.default.status, f"the default does not run: {self.default.detail}")
+            return self.no_default()
         if failed := self.renew():
             return Outcome(Status.UNSUPPORTED, failed)
         with self._equipment.lock.measuring():
@@ -124,10 +158,6 @@ class Bench:
     def machine_lock(self) -> AbstractContextManager[None]:
         """The machine's measurement lock, for who drives subjects himself."""
         return self._equipment.lock.measuring()
-
-    def close(self) -> None:
-        self.drop_default()
-        self._specimen.close()
 
     def _set_up(self) -> Outcome:
         with self._equipment.lock.building():
@@ -212,10 +242,7 @@ class Bench:
         subject = self.new_subject(artifact, limits)
         rival: Subject | None = None
         try:
-            default_us = None if self.default.timing is None else self.default.timing.median_us
-            subject.open()
-            subject.check(default_us)
-            subject.start_runner(cold=self._cold)
+            self.ready(subject)
             rival, rival_failed = self._open_rival(incumbent, limits)
             outcome = self._race(default, subject, rival, effort)
             if rival_failed is not None:
@@ -355,35 +382,26 @@ def _brief(timing: Timing) -> dict[str, float]:
     return {name: getattr(timing, name) for name in names}
 
 
-class DeadBench(Bench):
-    """For an operator that cannot be put on a bench at all."""
-
-    def __init__(self, reason: str, status: Status = Status.UNSUPPORTED) -> None:
-        self.default = Outcome(status, reason)
-
-    def close(self) -> None:
-        return
-
-
+@contextmanager
 def open_bench(
     equipment: Equipment,
     make_specimen: Callable[[], Specimen],
     setting: Setting,
     default: BuiltArtifact,
     limits: Limits,
-) -> Bench:
+) -> Iterator[Bench]:
     """A bench, or one that says why there is none."""
     try:
         specimen = make_specimen()
     except OpatlasError as error:
-        return DeadBench(str(error))
+        yield DeadBench(str(error))
+        return
     except (MemoryError, OSError) as error:
-        return DeadBench(f"its inputs do not fit: {error}", Status.OUT_OF_MEMORY)
-    try:
-        return Bench(equipment, specimen, setting, default, limits)
-    except BaseException:
-        specimen.close()
-        raise
-
-
-__all__ = ["Bench", "DeadBench", "Equipment", "Limits", "open_bench"]
+        yield DeadBench(f"its inputs do not fit: {error}", Status.OUT_OF_MEMORY)
+        return
+    with closing(specimen):
+        bench = LiveBench(equipment, specimen, setting, default, limits)
+        try:
+            yield bench
+        finally:
+            bench.drop_default()

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 
@@ -188,11 +188,9 @@ class Laboratory(AbstractContextManager["Laboratory"]):
                 Status.OUT_OF_MEMORY,
             )
             return
-        bench = open_bench(self._equipment, lambda: Specimen(operator, setting), setting, default, Limits())
-        try:
+        specimen = partial(Specimen, operator, setting)
+        with open_bench(self._equipment, specimen, setting, default, Limits()) as bench:
             yield bench
-        finally:
-            bench.close()
 
     def report(self) -> dict[str, object]:
         """For people: the tier, why better ones are missing, and how the zygotes are."""

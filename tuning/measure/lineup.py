@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from tuning.measure.bench import Bench, Limits
+from tuning.measure.bench import Bench, Limits, LiveBench
 from tuning.measure.outcome import Outcome, Status
 from tuning.measure.sandbox.process import ChildFailed
 from tuning.measure.subject import Subject
@@ -26,9 +26,8 @@ def line_up(
     (is wrong, does not load, breaks on the way) gets its status, and the others run without it.
     """
     limits = limits or Limits()
-    if not bench.default.ok:
-        failed = Outcome(bench.default.status, f"the default does not run: {bench.default.detail}")
-        return [failed for _ in artifacts]
+    if not isinstance(bench, LiveBench) or not bench.default.ok:
+        return [bench.no_default() for _ in artifacts]
     if reason := bench.renew():
         return [Outcome(Status.UNSUPPORTED, reason) for _ in artifacts]
     with bench.machine_lock(), ExitStack() as stack:
@@ -48,7 +47,7 @@ def line_up(
     return [outcomes[number] for number in range(len(artifacts))]
 
 
-def _race(bench: Bench, subjects: dict[int, Subject], effort: Effort) -> dict[int, Outcome]:
+def _race(bench: LiveBench, subjects: dict[int, Subject], effort: Effort) -> dict[int, Outcome]:
     """Race until nobody breaks; who does is out."""
     outcomes: dict[int, Outcome] = {}
     for _ in range(len(subjects) + DEFAULT_MAY_BREAK):
