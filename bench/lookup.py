@@ -51,18 +51,20 @@ def main() -> None:
     }
     single = record.part("seconds, one miss at a time", lambda: measure_single(operators))
     batch = record.part("seconds, all in one batch", lambda: measure_batch(operators))
-    record.finish({
-        "operators": len(operators),
-        "tvm_ms": {size: part["tvm"]["median"] for size, part in against_tvm.items()},
-        "rest_ms": {size: part["rest"]["median"] for size, part in against_tvm.items()},
-        "ratio": {size: part["ratio"] for size, part in against_tvm.items()},
-        "flatness_sqlite": flat["sqlite"]["ratio"],
-        "flatness_postgres": flat["postgres"]["ratio"],
-        "seconds_single": single["median"],
-        "seconds_to_first_hit": {"p50": batch["p50"], "p95": batch["p95"]},
-        "answered": {"single": single["answered"], "batch": batch["answered"], "total": len(operators)},
-        "spread": {"against_tvm": against_tvm, "flatness": flat, "single": single, "batch": batch},
-    })  # fmt: skip
+    record.finish(
+        {
+            "operators": len(operators),
+            "tvm_ms": {size: part["tvm"]["median"] for size, part in against_tvm.items()},
+            "rest_ms": {size: part["rest"]["median"] for size, part in against_tvm.items()},
+            "ratio": {size: part["ratio"] for size, part in against_tvm.items()},
+            "flatness_sqlite": flat["sqlite"]["ratio"],
+            "flatness_postgres": flat["postgres"]["ratio"],
+            "seconds_single": single["median"],
+            "seconds_to_first_hit": {"p50": batch["p50"], "p95": batch["p95"]},
+            "answered": {"single": single["answered"], "batch": batch["answered"], "total": len(operators)},
+            "spread": {"against_tvm": against_tvm, "flatness": flat, "single": single, "batch": batch},
+        }
+    )
 
 
 def measure_against_tvm(operators: Sequence[Operator], count: int) -> dict[str, Any]:

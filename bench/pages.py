@@ -65,9 +65,11 @@ def measure(engine: str, size: PagesSize) -> dict[str, dict[str, Any]]:
     """Page (and who looks) → its median time and its queries."""
     with seeded(engine, size) as (environment, people), ExitStack() as stack:
         web = Stack(
-            environment | {"OPATLAS_SERVER_TIMING": "1", "OPATLAS_LOG": "WARNING"}, workers=0, courier=False,
+            environment | {"OPATLAS_SERVER_TIMING": "1", "OPATLAS_LOG": "WARNING"},
+            workers=0,
+            courier=False,
             logs=HOME / engine / "logs",
-        )  # fmt: skip
+        )
         stack.enter_context(web)
         paths = examples(environment)
         found: dict[str, dict[str, Any]] = {}

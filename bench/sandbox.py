@@ -35,7 +35,9 @@ OPERATORS: dict[str, dict[str, Any]] = {
     "Relu 128×128": {"op": "Relu", "inputs": [{"shape": [128, 128], "dtype": "float32"}]},
     "Relu 1024×2048": {"op": "Relu", "inputs": [{"shape": [1024, 2048], "dtype": "float32"}]},
     "Softmax 512×1000": {
-        "op": "Softmax", "attrs": {"axis": -1}, "inputs": [{"shape": [512, 1000], "dtype": "float32"}]
+        "op": "Softmax",
+        "attrs": {"axis": -1},
+        "inputs": [{"shape": [512, 1000], "dtype": "float32"}],
     },
     "MatMul 512×512×512": {
         "op": "MatMul",
@@ -49,7 +51,7 @@ OPERATORS: dict[str, dict[str, Any]] = {
             {"shape": [64, 64, 3, 3], "dtype": "float32", "const": True},
         ],
     },
-}  # fmt: skip
+}
 
 
 def main() -> None:
@@ -62,12 +64,14 @@ def main() -> None:
     sittings = conf().sittings
     rows = measure(tier.name, deadline, sittings)
     measured = [row["overhead"] for row in rows.values() if row]
-    record.finish({
-        "tier": tier.name,
-        "overhead": round(statistics.median(measured), 4) if measured else None,
-        "largest": max(measured, default=None),
-        "operators": rows,
-    })  # fmt: skip
+    record.finish(
+        {
+            "tier": tier.name,
+            "overhead": round(statistics.median(measured), 4) if measured else None,
+            "largest": max(measured, default=None),
+            "operators": rows,
+        }
+    )
 
 
 def measure(tier: str, deadline: float, sittings: int) -> dict[str, dict[str, Any]]:
@@ -75,8 +79,10 @@ def measure(tier: str, deadline: float, sittings: int) -> dict[str, dict[str, An
     setting, rows = Setting(threads=os.cpu_count() or 1), {}
     with tempfile.TemporaryDirectory() as name:
         folder, target = Path(name), detect_target()
-        with Laboratory(folder / "in", target, tier=tier) as inside, \
-             Laboratory(folder / "out", target, tier="T0") as outside:  # fmt: skip
+        with (
+            Laboratory(folder / "in", target, tier=tier) as inside,
+            Laboratory(folder / "out", target, tier="T0") as outside,
+        ):
             inside.warm(()), outside.warm(())
             share = (deadline - time.monotonic()) / len(OPERATORS)
             for number, (label, document) in enumerate(OPERATORS.items()):

@@ -261,9 +261,11 @@ def _scopes(world: World) -> list[str]:
 
 
 def _proof(
-    median_us: NDArray[np.float64], default_us: NDArray[np.float64], ratio: NDArray[np.float64],
+    median_us: NDArray[np.float64],
+    default_us: NDArray[np.float64],
+    ratio: NDArray[np.float64],
     random: np.random.Generator,
-) -> dict[str, NDArray[np.float64]]:  # fmt: skip
+) -> dict[str, NDArray[np.float64]]:
     wide = random.uniform(0.01, 0.06, len(ratio))
     return {
         "median_us": median_us.round(3),

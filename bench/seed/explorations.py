@@ -140,16 +140,18 @@ def _add_trials(world: World, explored: Explored, rows: range, first_s: NDArray[
     insert(
         models.Trial,
         {
-            **shared, "exploration_id": np.repeat(numbers[begun], len(_FAILURES)),
+            **shared,
+            "exploration_id": np.repeat(numbers[begun], len(_FAILURES)),
             "route": [f"{NAME}-{route}" for route, _, _, _ in failures],
             "method": [method for _, method, _, _ in failures],
             "status": [status for _, _, status, _ in failures],
             "detail": [detail for _, _, _, detail in failures],
-            "log_tail": f"{NAME}: no log", "took_s": 2.0,
+            "log_tail": f"{NAME}: no log",
+            "took_s": 2.0,
             "environment_id": [current[f"{NAME}-{route}"] for route, _, _, _ in failures],
             "created_at": world.moments(np.repeat(first_s[begun] + 20, len(_FAILURES))),
         },
-    )  # fmt: skip
+    )
 
 
 def _add_slices(

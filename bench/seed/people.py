@@ -102,9 +102,11 @@ def _deliver(world: World) -> None:
             "organisation_id": [endpoints[n % len(endpoints)].organisation_id for n in range(count)],
             "public_id": [f"msg_{NAME}_{n}" for n in range(count)],
             "key": [f"{NAME}:{n}" for n in range(count)],
-            "event_type": [kinds[n % len(kinds)] for n in range(count)], "data": "{}", "created_at": moments,
+            "event_type": [kinds[n % len(kinds)] for n in range(count)],
+            "data": "{}",
+            "created_at": moments,
         },
-    )  # fmt: skip
+    )
     failed = [n % 29 == 0 for n in range(count)]
     ended = world.moments(at_s + 5)
     deliveries = insert(

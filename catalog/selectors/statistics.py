@@ -114,9 +114,11 @@ def slots(viewer: Viewer, time_range: TimeRange) -> list[TrafficBucket]:
     by_day = time_range.grain == "day"
     start, step = _first(time_range), timedelta(days=1) if by_day else timedelta(hours=1)
     rows = models.TrafficSlot.objects.filter(
-        tenant=viewer.tenant, grain=Grain.DAY if by_day else Grain.HOUR, start__gte=start,
+        tenant=viewer.tenant,
+        grain=Grain.DAY if by_day else Grain.HOUR,
+        start__gte=start,
         start__lt=time_range.until,
-    )  # fmt: skip
+    )
     found = {row["start"]: row for row in rows.values("start", "jobs", *_COLUMNS)}
     made = []
     while start < time_range.until:

@@ -92,8 +92,9 @@ def account(request: HttpRequest) -> HttpResponse:
     form = AccountForm(request.POST or None, instance=User.objects.get(pk=user.pk))
     if request.method == "POST" and form.is_valid():
         form.save()
-        audit.note(request, action="account.edit", subject=user.get_username(),
-                   detail={"changed": form.changed_data})  # fmt: skip
+        audit.note(
+            request, action="account.edit", subject=user.get_username(), detail={"changed": form.changed_data}
+        )
         messages.success(request, "Saved.")
         return redirect("account")
     context = {

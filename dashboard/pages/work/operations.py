@@ -40,10 +40,8 @@ ACTIONS = (
     Action("pause", "Pause", "pause", (State.QUEUED, State.RUNNING)),
     Action("resume", "Resume", "play", (State.PAUSED,)),
     Action("retry", "Explore again", "retry", (State.DONE, State.DEAD, State.UNSUPPORTED, State.DISCARDED)),
-    Action(
-        "discard", "Discard", "cross", (State.QUEUED, State.RUNNING, State.PAUSED, State.DEAD), True
-    ),
-)  # fmt: skip
+    Action("discard", "Discard", "cross", (State.QUEUED, State.RUNNING, State.PAUSED, State.DEAD), True),
+)
 
 
 def possible(exploration: Exploration, request: HttpRequest) -> list[Action]:
@@ -147,9 +145,11 @@ def _many(
         said = f"{count} {what if count == 1 else _PLURAL[what]} {_PAST[f'{what} {order.verb}']}."
         messages.success(request, said)
         note(
-            request, action=f"{what}.{order.verb}", subject=f"{count} at once",
+            request,
+            action=f"{what}.{order.verb}",
+            subject=f"{count} at once",
             detail=_detail(order) | {"ids": list(came.done)},
-        )  # fmt: skip
+        )
     else:
         note(request, skip=True)
     for refused in came.refused[:SHOWN_REFUSALS]:

@@ -116,13 +116,15 @@ def heat_map(cells: Sequence[Cell], op_types: Sequence[str]) -> Figure:
     layout["yaxis"] |= {"showgrid": False, "range": [0.5 - len(op_types), 0.5]}
     layout["annotations"] = [
         {
-            "x": SIZE_LABELS[cell.size_class], "y": -rows[cell.op_type], "showarrow": False,
+            "x": SIZE_LABELS[cell.size_class],
+            "y": -rows[cell.op_type],
+            "showarrow": False,
             "text": f"{MARKS[cell.leader[1]]} {shortened(cell.leader[0], 12)}"
             f"<br>{wording.percent(cell.share)} of {wording.compact(cell.operators)}",
             "font": {**FONT, "size": 11, "color": "$text"},
         }
         for cell in shown
-    ]  # fmt: skip
+    ]
     return {"data": [_heat(z, hover, len(op_types))], "layout": layout}
 
 

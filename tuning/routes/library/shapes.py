@@ -37,12 +37,13 @@ def side_by_side(operator: Operator, node: Node) -> bool:
     strides = attrs.get("strides", (1,) * len(kernel))
     dilations = attrs.get("dilations", (1,) * len(kernel))
     return all(
-        (stride == size or (node.op == "Conv" and count == 1)) and size * count == length and
-        (dilation == 1 or size == 1)
+        (stride == size or (node.op == "Conv" and count == 1))
+        and size * count == length
+        and (dilation == 1 or size == 1)
         for stride, size, count, length, dilation in zip(
             strides, kernel, small, large, dilations, strict=True
         )
-    )  # fmt: skip
+    )
 
 
 def with_vector(operator: Operator, node: Node) -> bool:

@@ -37,8 +37,10 @@ def _gather_elements(site: TorchSite) -> Built:
 
     def run(x, indices=None):
         rows = _wrapped(_rows(site, 1, indices), size)
-        places = [jnp.arange(n).reshape([-1 if a == d else 1 for a in range(x.ndim)])
-                  for d, n in enumerate(rows.shape)]  # fmt: skip
+        places = [
+            jnp.arange(n).reshape([-1 if a == d else 1 for a in range(x.ndim)])
+            for d, n in enumerate(rows.shape)
+        ]
         places[axis] = rows
         return x[tuple(places)]
 
