@@ -9,7 +9,7 @@ from opatlas.conf import process, variable
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conf:
+class BenchConf:
     budget_s: float | None = variable(
         None, "seconds", "that it may take", name="BUDGET_S", shown="each bench's own", least=1
     )
@@ -36,5 +36,5 @@ class Conf:
     bench_explorations: int = variable(100_000, "rows", "of explorations in `pages`", least=1)
 
 
-def conf() -> Conf:
-    return process(Conf)
+def conf() -> BenchConf:
+    return process(BenchConf)

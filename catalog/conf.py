@@ -28,7 +28,7 @@ def _at_most_60(text: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conf:
+class CatalogConf:
     home: Path = variable(
         Path(__file__).parents[1] / "var",
         "folder",
@@ -68,14 +68,14 @@ class Conf:
     password: str = variable(
         "",
         "text",
-        "what `manage.py create_user` gives the account, unless it asks for it",
+        "what the command create_user gives an account, unless it asks for it",
         shown="made, and shown once",
         secret=True,
     )
 
 
-def conf() -> Conf:
-    return process(Conf)
+def conf() -> CatalogConf:
+    return process(CatalogConf)
 
 
 def journal_folder() -> Path:

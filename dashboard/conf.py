@@ -49,11 +49,8 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
-_RATE = {"unit": "rate", "read": parse_rate}
-
-
 @dataclass(frozen=True, kw_only=True)
-class Conf:
+class DashboardConf:
     port: int = variable(8000, "port", "where `manage.py serve` answers", name="PORT", least=1, most=65535)
     url: str = variable(
         "http://127.0.0.1:8000",
@@ -119,10 +116,12 @@ class Conf:
     metrics_token: str = variable(
         "", "text", "the Bearer token of `/metrics`", shown="only this machine may read them", secret=True
     )
-    rate_lookup: Rate = variable("60000/min", says="lookups and artifacts of one API key", **_RATE)
-    rate_api: Rate = variable("6000/min", says="everything else of one key", **_RATE)
-    rate_address: Rate = variable("120000/min", says="all requests from one address", **_RATE)
-    rate_refused: Rate = variable("600/min", says="requests without a valid key from one address", **_RATE)
+    rate_lookup: Rate = variable("60000/min", "rate", "lookups and artifacts of one API key", read=parse_rate)
+    rate_api: Rate = variable("6000/min", "rate", "everything else of one key", read=parse_rate)
+    rate_address: Rate = variable("120000/min", "rate", "all requests from one address", read=parse_rate)
+    rate_refused: Rate = variable(
+        "600/min", "rate", "requests without a valid key from one address", read=parse_rate
+    )
     login_tries: int = variable(
         10,
         "failed logins",
@@ -166,5 +165,5 @@ class Conf:
     )
 
 
-def conf() -> Conf:
-    return process(Conf)
+def conf() -> DashboardConf:
+    return process(DashboardConf)

@@ -1,6 +1,6 @@
 """Configuration, and what of it concerns a job.
 
-Each package has a ``conf.py`` with one frozen dataclass, ``Conf``, whose fields are :func:`variable`;
+Each package has a ``conf.py`` with one frozen dataclass whose fields are :func:`variable`;
 ``conf()`` there gives this process's, read from the environment once. ``docs/configuration.md`` is made from
 the same fields (``manage.py describe_configuration``). Why no library: ``docs/choices.md``.
 """
@@ -40,7 +40,7 @@ def variable(
     most: float = math.inf,
     secret: bool = False,
 ) -> Any:
-    """A field of a ``Conf``, set by ``OPATLAS_`` and its name in capitals, or by ``name``.
+    """A field of such a dataclass, set by ``OPATLAS_`` and its name in capitals, or by ``name``.
 
     ``default`` is a value, or a function of the fields before this one; ``shown`` says it in the document.
     ``read`` makes the value from text, the default's too, and raises ValueError with what would be right.
@@ -130,7 +130,7 @@ _READERS: dict[Any, Callable[[str], Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conf:
+class OpatlasConf:
     """What a job and everything else read."""
 
     cache: Path = variable(
@@ -145,5 +145,5 @@ class Conf:
     cxx: str = variable("", "command", "the C++ compiler", name="CXX", shown="g++, c++, clang++ or ziglang's")
 
 
-def conf() -> Conf:
-    return process(Conf)
+def conf() -> OpatlasConf:
+    return process(OpatlasConf)

@@ -12,7 +12,12 @@ import dashboard.conf
 import opatlas.conf
 import tuning.conf
 
-KINDS = (opatlas.conf.Conf, catalog.conf.Conf, tuning.conf.Conf, dashboard.conf.Conf)
+KINDS = (
+    opatlas.conf.OpatlasConf,
+    catalog.conf.CatalogConf,
+    tuning.conf.TuningConf,
+    dashboard.conf.DashboardConf,
+)
 
 
 @contextmanager

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import bench.conf
-from dashboard.conf import Conf as Service
+from dashboard.conf import DashboardConf
 from dashboard.management.commands.describe_configuration import described
 from opatlas.conf import Misconfigured, name_of, read, variable
 from tests.configuring import KINDS
 
 ROOT = Path(__file__).parents[1]
-NAMES = {name_of(one) for kind in (*KINDS, bench.conf.Conf) for one in fields(kind)}
+NAMES = {name_of(one) for kind in (*KINDS, bench.conf.BenchConf) for one in fields(kind)}
 
 READS_THE_ENVIRONMENT = {
     "opatlas/conf.py": "the one reader",
@@ -28,6 +28,7 @@ READS_THE_ENVIRONMENT = {
     "opatlas/load/package_stablehlo.py": "XLA's NPROC, put back after a client was made",
     "dashboard/operation/metrics.py": "prometheus_client's own switch",
     "dashboard/run/stack.py": "the environment of child processes",
+    "dashboard/wsgi.py": "the pipe that `serve` gives its web server, and a name of Django's",
     "bench/pages.py": "the environment of child processes",
     "bench/lookup.py": "the environment of child processes",
 }
@@ -102,7 +103,7 @@ def test_a_wrong_value_is_one_clear_sentence(name: str, text: str, said: str) ->
 )  # fmt: skip
 def test_what_the_service_cannot_use_is_refused_without_secrets(name: str, text: str) -> None:
     with pytest.raises(Misconfigured, match=f"^{name}") as raised:
-        read(Service, {name: text})
+        read(DashboardConf, {name: text})
     assert "secret" not in str(raised.value)
 
 
@@ -125,7 +126,7 @@ def test_the_document_is_what_the_code_says() -> None:
 
 
 def test_no_variable_or_field_is_there_twice() -> None:
-    every = [one for kind in (*KINDS, bench.conf.Conf) for one in fields(kind)]
+    every = [one for kind in (*KINDS, bench.conf.BenchConf) for one in fields(kind)]
     assert len({one.name for one in every}) == len(NAMES) == len(every)
 
 

@@ -10,7 +10,7 @@ from opatlas.conf import process, variable
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conf:
+class TuningConf:
     """Seconds are wall-clock."""
 
     broker_url: str = variable(
@@ -67,5 +67,5 @@ class Conf:
     )
 
 
-def conf() -> Conf:
-    return process(Conf)
+def conf() -> TuningConf:
+    return process(TuningConf)

@@ -23,6 +23,7 @@ from django.db.backends.sqlite3.base import DatabaseWrapper
 
 from catalog.best.artifacts import store_file
 from catalog.conf import conf as catalog_conf
+from catalog.conf import journal_folder
 from catalog.errors import StoreError
 from catalog.models import JournalSegment
 from catalog.usage import journal
@@ -76,7 +77,7 @@ def adopt(home: Path, store: Path | None = None) -> str:
                 for source, destination in keys:
                     _copy_private(source, destination)
                 for source in segments:
-                    _copy_private(source, conf.journal_folder() / source.name)
+                    _copy_private(source, journal_folder() / source.name)
         except (IntegrityError, StoreError, OSError) as error:
             raise NotAdopted(f"{home} cannot be taken over: {error}") from error
     ContentType.objects.clear_cache()

@@ -196,6 +196,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "manage.py create_api_key NAME --user ada --scopes kernels": plainly,
     "manage.py create_user NAME --organisation ORG --role operator": plainly,
     "manage.py declare_environment": plainly,
+    "manage.py describe_configuration > docs/configuration.md": written_page,
     "manage.py describe_figures > docs/figures.md": written_page,
     "manage.py drain_journal --every 10": for_ever,
     "manage.py invite --role admin": plainly,

@@ -43,7 +43,7 @@ def _parts() -> Iterator[str]:
     for package, title in PACKAGES.items():
         yield f"\n## {title}\n`{package}/conf.py`\n\n| variable | default | in | what it sets |\n"
         yield "| --- | --- | --- | --- |\n"
-        for one in fields(import_module(f"{package}.conf").Conf):
+        for one in fields(getattr(import_module(f"{package}.conf"), f"{package.title()}Conf")):
             about = one.metadata
             default = about["shown"] or f"`{about['default']}`"
             yield f"| `{name_of(one)}` | {default} | {about['unit']} | {about['says']} |\n"

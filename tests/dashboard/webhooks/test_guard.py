@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.conf import Conf
+from dashboard.conf import DashboardConf
 from dashboard.webhooks import guard
 from opatlas.conf import read
 from tests.dashboard.webhooks.receiver import Receiver, answering, plain, receiving, self_signed, silent
@@ -180,7 +180,7 @@ def test_a_long_host_is_told_in_part() -> None:
     ],
 )
 def test_who_is_allowed_inside(configure: Any, given: str, host: str, port: int, ok: bool) -> None:
-    configure(webhooks_allow=read(Conf, {"OPATLAS_WEBHOOKS_ALLOW": given}).webhooks_allow)
+    configure(webhooks_allow=read(DashboardConf, {"OPATLAS_WEBHOOKS_ALLOW": given}).webhooks_allow)
     assert guard.allowed(host, port) is ok
 
 
