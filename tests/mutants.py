@@ -139,8 +139,12 @@ def main() -> int:
     modules = [module for module in CORE if any(part in module for part in wanted)]
     time_left = Time(float(os.environ.get("MUTANTS_S", "600")), len(modules))
     found = []
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for one in pool.map(lambda module: examine(module, time_left), modules):
+    with (
+        tempfile.TemporaryDirectory(prefix="opatlas-mutants-") as folder,
+        ThreadPoolExecutor(AT_ONCE) as pool,
+    ):
+        tree = _copied_tree(Path(folder) / "tree")  # once: who looks on may go on working
+        for one in pool.map(lambda module: examine(module, tree, time_left), modules):
             found.append(one)
             print(one.line, *one.survivors, sep="\n", flush=True)
     caught, survived = sum(one.caught for one in found), sum(len(one.survivors) for one in found)
@@ -149,11 +153,11 @@ def main() -> int:
     return int(share < LEAST_CAUGHT or any(one.trouble for one in found))
 
 
-def examine(module: str, time_left: Time) -> Examined:
+def examine(module: str, tree: Path, time_left: Time) -> Examined:
     """Sample a module's mutants and run the tests that reach them, in a copy of the tree."""
     left_s = time_left.share()
     with tempfile.TemporaryDirectory(prefix="opatlas-mutants-") as folder:
-        _copy_tree(Path(folder))
+        shutil.copytree(tree, folder, dirs_exist_ok=True)
         settings = SETTINGS.format(module=module, tests="\n    ".join(CORE[module]))
         (Path(folder) / "setup.cfg").write_text(settings)
         names = sorted(_python(folder, "-c", NAMES, module).split())
@@ -171,7 +175,7 @@ def examine(module: str, time_left: Time) -> Examined:
         return Examined(module, len(changes) - len(survivors) - left, real, left, trouble)
 
 
-def _copy_tree(to: Path) -> None:
+def _copied_tree(to: Path) -> Path:
     """What git knows and does not ignore."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, check=True
@@ -180,6 +184,7 @@ def _copy_tree(to: Path) -> None:
         if (ROOT / name).is_file():
             (to / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, to / name)
+    return to
 
 
 def _python(folder: str, *arguments: str) -> str:

@@ -284,6 +284,21 @@ def test_the_certificate_must_be_for_the_name_and_not_for_the_address(
     assert ok or reply.error == "The TLS connection failed: CERTIFICATE_VERIFY_FAILED."
 
 
+def test_where_one_address_refuses_the_next_is_tried(configure: Any) -> None:
+    with receiving() as receiver:
+        configure(webhooks_allow=(f"hooks.test:{receiver.port}",))
+        url = f"http://hooks.test:{receiver.port}/"
+        assert guard.post(url, b"{}", {}, resolver=lambda host, port: ["127.0.0.2", "127.0.0.1"]).ok
+        refused = guard.post(url, b"{}", {}, resolver=lambda host, port: ["127.0.0.2"])
+    assert (refused.status, refused.error) == (None, "The connection was refused.")
+
+
+@pytest.mark.parametrize(("scheme", "port"), [("https", 443), ("http", 80)])
+def test_a_schemes_own_port_is_left_out_of_the_host_header(scheme: str, port: int) -> None:
+    checked = guard.check_public(f"{scheme}://example.com/", lambda host, port: ["8.8.8.8"])
+    assert guard._Pinned(checked, time.monotonic() + 9).default_port == checked.port == port
+
+
 def test_loopback_is_refused_unless_it_is_allowed(configure: Any) -> None:
     with receiving() as receiver:
         configure(webhooks_allow=())
