@@ -4,23 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from opatlas.evidence import Ratios
 from opatlas.noise import MARGIN
-
-
-@dataclass(frozen=True, slots=True)
-class Ratios:
-    """Default ÷ candidate with its 95 % interval; above 1 is faster than the default."""
-
-    ratio: float
-    low: float
-    high: float
-
-    @property
-    def confirmed_slower(self) -> bool:
-        """Even the upper bound is below the default."""
-        return self.high < 1.0
 
 
 def beats(newcomer: Ratios, incumbent: Ratios, margin: float = MARGIN) -> bool:

@@ -23,6 +23,7 @@ from catalog.registry import check_setting, register_setting, register_target
 from catalog.selectors.rows import row_by
 from opatlas import identity
 from opatlas.errors import CallerError, InvalidOperator
+from opatlas.evidence import TIMES
 from opatlas.identity.operator import canonical_json
 
 KINDS = ("c-abi", "package", "recipe")
@@ -161,12 +162,9 @@ def _priced_json(result: Result, best: Hit, terms: Terms) -> dict[str, Any]:
     item: dict[str, Any] = {"key": result.key, "status": result.status, "price": terms.as_json()}
     if not terms.withheld:
         return item | {"best": hit_json(best)}
-    shown = ("implementation", "route", "method", *_TIMES, "measured_at")
+    shown = ("implementation", "route", "method", *TIMES, "measured_at")
     evidence = {name: value for name, value in hit_json(best).items() if name in shown}
     return item | {"state": result.state, "reason": result.reason, "withheld": evidence}
-
-
-_TIMES = ("median_us", "spread_us", "default_us", "ratio_to_default", "ratio_low", "ratio_high")
 
 
 def hit_json(hit: Hit) -> dict[str, Any]:

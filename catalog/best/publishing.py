@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,44 +12,14 @@ from django.db import transaction
 
 from catalog import choosing, models
 from catalog.best.artifacts import store_artifact
-from catalog.best.seats import ScopedPlace, bests_of, lock, rank_again, ratios_of, seat
-from catalog.choosing import Ratios
+from catalog.best.seats import ScopedPlace, bests_of, lock, rank_again, seat
 from catalog.registry import register_environment
+from opatlas.evidence import Evidence, Ratios
 from opatlas.identity.operator import canonical_json
 from opatlas.load import Manifest
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """Times in microseconds; ratios are default ÷ candidate with their 95 % interval."""
-
-    median_us: float
-    spread_us: float
-    default_us: float
-    ratio_to_default: float
-    ratio_low: float
-    ratio_high: float
-    samples_us: tuple[float, ...] = ()
-    max_error: float | None = None
-    tolerance: float | None = None
-    prepare_us: float | None = None
-    prepare_bytes: int | None = None
-    tier: str = ""
-
-    def __post_init__(self) -> None:
-        numbers = (self.median_us, self.default_us, self.ratio_to_default, self.ratio_low, self.ratio_high)
-        if not all(math.isfinite(number) and number > 0 for number in numbers):
-            raise ValueError(f"times and ratios of evidence must be finite and above 0: {numbers}")
-        rest = (self.spread_us, self.max_error, self.tolerance, self.prepare_us, *self.samples_us)
-        if not all(number is None or math.isfinite(number) for number in rest):
-            raise ValueError("evidence must be finite: no answer can carry infinity")
-
-    @property
-    def ratios(self) -> Ratios:
-        return Ratios(self.ratio_to_default, self.ratio_low, self.ratio_high)
 
 
 @dataclass(frozen=True)
@@ -62,7 +31,7 @@ class Paired:
 
 
 @dataclass(frozen=True)
-class NewResult:
+class Publication:
     """A verified candidate with its evidence. ``folder`` holds the files that the manifest names."""
 
     operator: models.Operator
@@ -90,6 +59,10 @@ class NewResult:
     default_route: str = ""
     default_versions: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not self.evidence.is_sound:
+            raise ValueError(f"evidence must be finite, times and ratios above 0: {self.evidence}")
+
     @property
     def place(self) -> ScopedPlace:
         """What it competes for."""
@@ -110,7 +83,7 @@ class Published:
     is_winner: bool
 
 
-def publish(result: NewResult) -> Published:
+def publish(result: Publication) -> Published:
     """Keep a result; it becomes its route's best, and the winner, where it beats the holder beyond noise.
 
     One transaction; it joins the caller's if there is one (a worker checks its fence there). Files are stored
@@ -141,7 +114,7 @@ def publish(result: NewResult) -> Published:
         return Published(implementation, measurement, is_route_best, is_winner)
 
 
-def _keep_implementation(result: NewResult, artifact: models.Artifact) -> models.Implementation:
+def _keep_implementation(result: Publication, artifact: models.Artifact) -> models.Implementation:
     candidate = dict(result.candidate)
     row, _ = models.Implementation.objects.update_or_create(
         **result.place.key,
@@ -164,22 +137,10 @@ def _keep_implementation(result: NewResult, artifact: models.Artifact) -> models
     return row
 
 
-def _keep_measurement(result: NewResult, implementation: models.Implementation) -> models.Measurement:
-    evidence = result.evidence
+def _keep_measurement(result: Publication, implementation: models.Implementation) -> models.Measurement:
     return models.Measurement.objects.create(
         implementation=implementation,
-        median_us=evidence.median_us,
-        spread_us=evidence.spread_us,
-        default_us=evidence.default_us,
-        ratio_to_default=evidence.ratio_to_default,
-        ratio_low=evidence.ratio_low,
-        ratio_high=evidence.ratio_high,
-        samples_us=list(evidence.samples_us),
-        max_error=evidence.max_error,
-        tolerance=evidence.tolerance,
-        prepare_us=evidence.prepare_us,
-        prepare_bytes=evidence.prepare_bytes,
-        tier=evidence.tier,
+        **asdict(result.evidence),
         purpose=result.purpose,
         default_route=result.default_route,
         default_environment=register_environment(result.default_versions) if result.default_route else None,
@@ -197,7 +158,7 @@ def _revoked(implementation: models.Implementation) -> bool:
 
 
 def _takes_the_seat(
-    implementation: models.Implementation, result: NewResult, held: models.Best | None
+    implementation: models.Implementation, result: Publication, held: models.Best | None
 ) -> bool:
     """Newcomer against its route's incumbent."""
     if held is None:
@@ -207,4 +168,4 @@ def _takes_the_seat(
         return True
     if result.paired is not None and result.paired.implementation_id == held.implementation_id:
         return choosing.beats_in_pairs(result.paired.ratios)
-    return choosing.beats(result.evidence.ratios, ratios_of(held))
+    return choosing.beats(result.evidence.ratios, held.ratios)

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from catalog import choosing, models
 from catalog.best.needs import needs_text
-from catalog.choosing import Ratios
+from opatlas.evidence import TIMES, Ratios
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,6 @@ def bests_of(place: ScopedPlace) -> dict[str, models.Best]:
     return {best.route: best for best in found}
 
 
-def ratios_of(row: models.Best | models.Measurement) -> Ratios:
-    return Ratios(row.ratio_to_default, row.ratio_low, row.ratio_high)
-
-
 def seat(
     place: ScopedPlace,
     implementation: models.Implementation,
@@ -76,7 +72,7 @@ def seat(
     row.implementation, row.measurement = implementation, measurement
     row.label, row.artifact_sha256 = implementation.label, artifact.sha256
     row.needs = needs_text(artifact.manifest["needs"])
-    for name in ("median_us", "spread_us", "default_us", "ratio_to_default", "ratio_low", "ratio_high"):
+    for name in TIMES:
         setattr(row, name, getattr(measurement, name))
     row.measured_at = measurement.created_at or timezone.now()
     row.save()
@@ -96,7 +92,7 @@ def rank_again(
     """
     last = models.BestChange.objects.filter(**place.key).order_by("-pk").first()
     incumbent = next((best.route for best in bests.values() if best.rank == 0), None)
-    order = choosing.rank({route: ratios_of(best) for route, best in bests.items()}, incumbent, paired=paired)
+    order = choosing.rank({route: best.ratios for route, best in bests.items()}, incumbent, paired=paired)
     for number, route in enumerate(order):
         if bests[route].rank != number:
             bests[route].rank = number
@@ -144,7 +140,7 @@ def from_evidence(place: ScopedPlace, route: str) -> tuple[models.Implementation
             newest.setdefault(row.implementation_id, row)
     if not newest:
         return None
-    best = min(newest.values(), key=lambda row: (ratios_of(row).confirmed_slower, -row.ratio_low, row.pk))
+    best = min(newest.values(), key=lambda row: (row.ratios.confirmed_slower, -row.ratio_low, row.pk))
     return best.implementation, best
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from django.db import IntegrityError, models, transaction
 
 from catalog import choosing
-from catalog.best.seats import ratios_of
 from catalog.models import Best, Operator
 from catalog.registry import operator_fields
 from catalog.usage.draining import drain_journal
@@ -103,5 +102,5 @@ def _rank_again(operator: Operator) -> None:
     for best in Best.objects.filter(operator=operator):
         groups.setdefault((best.target_id, best.setting_id, best.scope), {})[best.route] = best
     for bests in groups.values():
-        for rank, route in enumerate(choosing.rank({r: ratios_of(b) for r, b in bests.items()}, None)):
+        for rank, route in enumerate(choosing.rank({r: b.ratios for r, b in bests.items()}, None)):
             Best.objects.filter(pk=bests[route].pk).update(rank=rank)

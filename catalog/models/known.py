@@ -6,6 +6,7 @@ from django.db import models
 
 from catalog.fields import ExactJSONField
 from catalog.models.accounts import Organisation
+from opatlas.evidence import Ratios
 
 SHARED = "shared"
 """The scope of everything common; a private entry's scope is ``org:<id>``."""
@@ -171,16 +172,28 @@ class Implementation(ScopedKey):
         return f"{self.route}: {self.label}"
 
 
-class Measurement(models.Model):
-    """The evidence for one implementation. Ratios are default ÷ candidate: above 1 is faster."""
+class TimedRow(models.Model):
+    """The columns that rows with evidence share (:data:`opatlas.evidence.TIMES`)."""
 
-    implementation = models.ForeignKey(Implementation, models.CASCADE, related_name="measurements")
     median_us = models.FloatField()
     spread_us = models.FloatField()
     default_us = models.FloatField()
     ratio_to_default = models.FloatField()
     ratio_low = models.FloatField()
     ratio_high = models.FloatField()
+
+    class Meta:
+        abstract = True
+
+    @property
+    def ratios(self) -> Ratios:
+        return Ratios(self.ratio_to_default, self.ratio_low, self.ratio_high)
+
+
+class Measurement(TimedRow):
+    """The evidence for one implementation: :class:`opatlas.evidence.Evidence`, and how it was taken."""
+
+    implementation = models.ForeignKey(Implementation, models.CASCADE, related_name="measurements")
     samples_us = ExactJSONField(default=list)
     max_error = models.FloatField(null=True)
     tolerance = models.FloatField(null=True)
@@ -197,7 +210,7 @@ class Measurement(models.Model):
         return f"{self.median_us:.1f} µs"
 
 
-class Best(ScopedKey):
+class Best(ScopedKey, TimedRow):
     """The best verified implementation of one route; a lookup takes the fastest that it can load.
 
     What a lookup answers (times, ratios, label, the artifact's address and needs) is repeated here, so that
@@ -213,12 +226,6 @@ class Best(ScopedKey):
     label = models.CharField(max_length=200)
     artifact_sha256 = models.CharField(max_length=64)
     needs = models.CharField(max_length=500, blank=True)
-    median_us = models.FloatField()
-    spread_us = models.FloatField()
-    default_us = models.FloatField()
-    ratio_to_default = models.FloatField()
-    ratio_low = models.FloatField()
-    ratio_high = models.FloatField()
     measured_at = models.DateTimeField()
     rank = models.PositiveIntegerField(default=0)  # 0 is the winner among all routes
     published_at = models.DateTimeField(auto_now=True)

@@ -38,11 +38,12 @@ def relu_json(length: int) -> dict[str, Any]:
 
 
 def new_result(place: Any, route: str, ratio: float, **changes: Any) -> Any:
-    """A NewResult: ``route`` is ``ratio`` times as fast as the default, ± 1 %, unless ``changes`` say else.
+    """A publication: ``route`` is ``ratio`` times as fast as the default, ± 1 %, unless ``changes`` say else.
 
     ``changes``: spread (the interval's half-width as a share), candidate, kind, needs, versions, files, …
     """
-    from catalog.best.publishing import Evidence, NewResult
+    from catalog.best.publishing import Publication
+    from opatlas.evidence import Evidence
 
     spread = changes.pop("spread", 0.01)
     candidate = changes.pop("candidate", {"call": route})
@@ -69,7 +70,7 @@ def new_result(place: Any, route: str, ratio: float, **changes: Any) -> Any:
         tolerance=1e-5,
         tier="T2",
     )
-    return NewResult(
+    return Publication(
         **place,
         route=route,
         method=changes.pop("method", "library"),

@@ -1,7 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.choosing import Ratios, beats, beats_in_pairs, rank
+from catalog.choosing import beats, beats_in_pairs, rank
+from opatlas.evidence import Ratios
 
 
 def ratios(ratio: float, spread: float = 0.01) -> Ratios:

@@ -14,14 +14,15 @@ import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from opatlas.evidence import Evidence
 from opatlas.identity import Node, Operator, Setting, Target, Value
 from opatlas.load import Manifest
 from tuning.measure.laboratory import Limits
-from tuning.measure.outcome import Outcome, Status, Timing
+from tuning.measure.outcome import Outcome, Status
 from tuning.measure.sandbox.tiers import SandboxTier
 from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, No, Yes
 
@@ -105,8 +106,7 @@ class FakeBench:
         if incumbent is None:
             return outcome
         ratio = recipe.get("incumbent", dict(incumbent.manifest.recipe or {}).get("ratio", 1.0))
-        fresh = _outcome({}, ratio).timing
-        return replace(outcome, facts={"incumbent": asdict(fresh)})  # type: ignore[arg-type]
+        return replace(outcome, incumbent=_outcome({}, ratio))
 
     def _time(self, artifact: BuiltArtifact, what: str, share: float) -> Outcome:
         recipe = dict(artifact.manifest.recipe or {})
@@ -201,7 +201,7 @@ def _outcome(recipe: Mapping[str, Any], ratio: float) -> Outcome:
     if behaviour == "wrong":
         return Outcome(Status.WRONG_RESULT, "off by 3", max_error=3.0, tolerance=1e-5, tier="T0")
     median = DEFAULT_US / ratio
-    timing = Timing(
+    timing = Evidence(
         median,
         median * 0.01,
         DEFAULT_US,
@@ -209,6 +209,5 @@ def _outcome(recipe: Mapping[str, Any], ratio: float) -> Outcome:
         ratio * 0.995,
         ratio * 1.005,
         (median,) * 5,
-        (DEFAULT_US,) * 5,
     )
     return Outcome(Status.OK, timing=timing, max_error=1e-7, tolerance=1e-5, tier="T0")

@@ -18,6 +18,7 @@ from catalog.selectors import detail
 from catalog.selectors.reuse import reuse
 from catalog.timerange import RANGES, parse_range
 from catalog.viewing import Viewer, viewer_of_key
+from opatlas.evidence import TIMES
 from tuning.api import filters
 from tuning.api.statistics_shapes import (
     EnvironmentsComparedSerializer,
@@ -173,11 +174,10 @@ def _compared(row: Operator, place: detail.Place, viewer: Viewer) -> dict[str, A
 
 def _implementation(one: detail.RankedImplementation, against: dict[int, Any]) -> dict[str, Any]:
     i, m = one.implementation, one.measurement
-    names = ("median_us", "spread_us", "default_us", "ratio_to_default", "ratio_low", "ratio_high")
     return {
         "implementation": i.pk, "method": i.method, "route": i.route, "label": i.label, "rank": one.rank,
         "samples": one.samples, "against_best": against.get(i.pk),
-        **{name: getattr(m, name) if m else None for name in names},
+        **{name: getattr(m, name) if m else None for name in TIMES},
     }  # fmt: skip
 
 

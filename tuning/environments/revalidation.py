@@ -10,10 +10,10 @@ from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, When, Wi
 from django.db.models.functions import Now, RowNumber
 
 from catalog import choosing
-from catalog.best.seats import ScopedPlace, ratios_of
+from catalog.best.seats import ScopedPlace
 from catalog.best.withdrawing import restore_places
-from catalog.choosing import Ratios
 from catalog.models import Best, Measurement
+from opatlas.evidence import Ratios
 from tuning.models import Exploration, Revalidated, Revalidation, RevalidationVerdict, State, Trial
 from tuning.queue.rounds import ask_for_round
 from tuning.routes.base import Candidate
@@ -94,7 +94,7 @@ def _is_new(row: Revalidation, one: Revalidated, place: ScopedPlace) -> bool:
 
 def _verdict(row: Revalidation, one: Revalidated, best: Best) -> RevalidationVerdict:
     before = Ratios(one.ratio_before, one.ratio_low_before, one.ratio_high_before)
-    after = ratios_of(best)
+    after = best.ratios
     old = (
         Measurement.objects.filter(implementation=one.implementation_id, created_at__lte=row.asked_at)
         .order_by("-created_at", "-pk")

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from tuning.conf import conf
 from tuning.environments.revalidation import held_candidates
 from tuning.explore.records import known_candidates
-from tuning.explore.workshop import ClaimedSlice, Stopping, Tried
+from tuning.explore.results import Tried
+from tuning.explore.workshop import ClaimedSlice, Stopping
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Stage, Trial
 from tuning.queue import claims

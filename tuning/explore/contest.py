@@ -18,6 +18,7 @@ from tuning.conf import conf
 from tuning.explore.candidates import NothingWorked, candidates_of, default_of, make_room
 from tuning.explore.plan import next_slice
 from tuning.explore.results import (
+    Tried,
     artifact_from_catalogue,
     candidate_digest,
     might_win,
@@ -26,7 +27,7 @@ from tuning.explore.results import (
     winner_of,
     would_win,
 )
-from tuning.explore.workshop import ClaimedSlice, Tried
+from tuning.explore.workshop import ClaimedSlice
 from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Stage, State
@@ -82,13 +83,13 @@ def _untried(work: ClaimedSlice, routes: Sequence[Route], default_digest: str) -
         offers.append(map(partial(Tried, route), candidates_of(work, route)))
     known = work.tried | {default_digest}
     for turn in zip_longest(*offers):
-        for attempt in turn:
-            if attempt is not None and attempt.digest not in known:
-                known.add(attempt.digest)
-                yield attempt
+        for tried in turn:
+            if tried is not None and tried.digest not in known:
+                known.add(tried.digest)
+                yield tried
 
 
-def try_candidates(work: ClaimedSlice, bench: Bench, attempts: Iterable[Tried], default_digest: str) -> None:
+def try_candidates(work: ClaimedSlice, bench: Bench, tries: Iterable[Tried], default_digest: str) -> None:
     """Try the candidates of one method. Whichever came out best is timed again, at length, before it may win.
 
     What fails is kept, what is not ahead of who is served is published at once. Of those ahead the best run
@@ -96,67 +97,67 @@ def try_candidates(work: ClaimedSlice, bench: Bench, attempts: Iterable[Tried], 
     at most. Where room must be made before, what was ahead is tried again later.
     """
     ahead: list[tuple[Tried, Outcome, BuiltArtifact]] = []
-    for attempt, built in _built(work, attempts):
+    for tried, built in _built(work, tries):
         make_room(work)
-        work.doing(attempt.name)
-        outcome, artifact = _measure(work, bench, attempt, built)
+        work.doing(tried.name)
+        outcome, artifact = _measure(work, bench, tried, built)
         if artifact is None or not outcome.ok:
-            work.keep(attempt, outcome)
+            work.keep(tried, outcome)
         elif might_win(outcome, winner_of(work.row)):
-            ahead.append((attempt, outcome, artifact))
+            ahead.append((tried, outcome, artifact))
         else:
-            publish_trial(work.tried_with(attempt, outcome, artifact), "contest")
+            publish_trial(work.judged(tried, outcome, artifact), "contest")
     ahead.sort(key=lambda entry: entry[1].timing.ratio_to_default if entry[1].timing else 0.0)
     for _ in range(MOST_CONFIRMED):
         if not ahead or not might_win(ahead[-1][1], winner_of(work.row)):
             break
-        attempt, _, artifact = ahead.pop()
-        _confirm(work, bench, attempt, artifact, default_digest)
-    for attempt, outcome, artifact in ahead:
+        tried, _, artifact = ahead.pop()
+        _confirm(work, bench, tried, artifact, default_digest)
+    for tried, outcome, artifact in ahead:
         wins = would_win(outcome, winner_of(work.row))
-        publish_trial(work.tried_with(attempt, outcome, artifact), "contest", may_lead=not wins)
+        publish_trial(work.judged(tried, outcome, artifact), "contest", may_lead=not wins)
 
 
-def _built(work: ClaimedSlice, attempts: Iterable[Tried]) -> Iterator[tuple[Tried, BuiltArtifact | Outcome]]:
-    """Attempts with what their builds came to, a few builds ahead of the measurements."""
-    remaining = iter(attempts)
+def _built(work: ClaimedSlice, tries: Iterable[Tried]) -> Iterator[tuple[Tried, BuiltArtifact | Outcome]]:
+    """Tries with what their builds came to, a few builds ahead of the measurements."""
+    remaining = iter(tries)
     while batch := list(islice(remaining, BUILT_TOGETHER)):
         make_room(work)
-        names = dict.fromkeys(attempt.route.name for attempt in batch)
+        names = dict.fromkeys(tried.route.name for tried in batch)
         work.doing(f"{', '.join(names)}: building")
         candidates = [(one.route, one.candidate) for one in batch if one.candidate is not None]
         yield from zip(batch, work.build_all(candidates), strict=True)
 
 
 def _measure(
-    work: ClaimedSlice, bench: Bench, attempt: Tried, built: BuiltArtifact | Outcome
+    work: ClaimedSlice, bench: Bench, tried: Tried, built: BuiltArtifact | Outcome
 ) -> tuple[Outcome, BuiltArtifact | None]:
     if isinstance(built, Outcome):
-        attempt.took_s = built.build_s
+        tried.took_s = built.build_s
         return built, None
-    attempt.build_s = float(built.facts.get("build_s", 0.0))
+    tried.build_s = float(built.facts.get("build_s", 0.0))
     began = time.monotonic()
     outcome = usable(bench.measure(built, work.workshop.limits))
-    attempt.took_s = attempt.build_s + time.monotonic() - began
+    tried.took_s = tried.build_s + time.monotonic() - began
     return outcome, built
 
 
 def _confirm(
-    work: ClaimedSlice, bench: Bench, attempt: Tried, artifact: BuiltArtifact, default_digest: str
+    work: ClaimedSlice, bench: Bench, tried: Tried, artifact: BuiltArtifact, default_digest: str
 ) -> None:
     """Once more, on fresh inputs and samples, in turns with who is served: luck must not win."""
-    work.doing(f"{attempt.name}: confirming")
+    work.doing(f"{tried.name}: confirming")
     began, winner, held = time.monotonic(), winner_of(work.row), None
     same = winner and candidate_digest(winner.route, winner.implementation.candidate) == default_digest
     if winner and not same and not work.workshop.why_unsafe(winner.route):
-        folder = work.workdir / f"held-{attempt.digest[:12]}"
+        folder = work.workdir / f"held-{tried.digest[:12]}"
         held = artifact_from_catalogue(winner.implementation.artifact, folder)
     outcome = usable(bench.confirm(artifact, held, work.workshop.limits))
-    attempt.took_s = (attempt.took_s or 0.0) + time.monotonic() - began
+    tried.took_s = (tried.took_s or 0.0) + time.monotonic() - began
     if outcome.ok:
-        publish_trial(work.tried_with(attempt, outcome, artifact), "confirm", winner)
+        publish_trial(work.judged(tried, outcome, artifact), "confirm", winner)
     else:
-        work.keep(attempt, outcome)
+        work.keep(tried, outcome)
 
 
 def _slices_deserved(work: ClaimedSlice, default: Outcome) -> int:

@@ -10,10 +10,11 @@ from django.db.models.functions import Now
 
 from tuning.explore.candidates import NothingWorked, candidates_of
 from tuning.explore.results import (
+    Tried,
     publish_trial,
     usable,
 )
-from tuning.explore.workshop import ClaimedSlice, Tried
+from tuning.explore.workshop import ClaimedSlice
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Stage, State
 from tuning.routes.base import BuiltArtifact, Candidate, Route
@@ -27,29 +28,29 @@ def first(work: ClaimedSlice) -> dict[str, Any]:
     failures: list[str] = []
     reasons: list[str] = []
     for route, candidate in _default_choices(work, reasons):
-        attempt = Tried(route, candidate)
-        work.doing(f"{attempt.name}: checking and timing", steps_done=0, steps_total=1)
-        outcome, artifact = _try_default(work, attempt)
+        tried = Tried(route, candidate)
+        work.doing(f"{tried.name}: checking and timing", steps_done=0, steps_total=1)
+        outcome, artifact = _try_default(work, tried)
         if outcome.status in MAY_PASS:
             # Another default would make every ratio another: not for a mishap.
-            work.keep(attempt, outcome)
-            attempt = Tried(route, candidate)
-            outcome, artifact = _try_default(work, attempt)
+            work.keep(tried, outcome)
+            tried = Tried(route, candidate)
+            outcome, artifact = _try_default(work, tried)
         if outcome.ok and artifact is not None:
-            publish_trial(work.tried_with(attempt, outcome, artifact), "default")
+            publish_trial(work.judged(tried, outcome, artifact), "default")
             return {"state": State.QUEUED, "stage": Stage.CONTEST, "steps_done": 1, "error": ""}
-        work.keep(attempt, outcome)
-        failures.append(f"{attempt.name}: {outcome.status} ({outcome.detail})")
+        work.keep(tried, outcome)
+        failures.append(f"{tried.name}: {outcome.status} ({outcome.detail})")
     if failures:
         raise NothingWorked("; ".join(failures))
     reason = "; ".join(reasons) or "No route is available."
     return {"state": State.UNSUPPORTED, "reason": reason[:500], "finished_at": Now()}
 
 
-def _try_default(work: ClaimedSlice, attempt: Tried) -> tuple[Outcome, BuiltArtifact | None]:
-    assert attempt.candidate is not None
-    built = work.build(attempt.route, attempt.candidate)
-    attempt.build_s = time.monotonic() - attempt.began
+def _try_default(work: ClaimedSlice, tried: Tried) -> tuple[Outcome, BuiltArtifact | None]:
+    assert tried.candidate is not None
+    built = work.build(tried.route, tried.candidate)
+    tried.build_s = time.monotonic() - tried.began
     if isinstance(built, Outcome):
         return built, None
     with work.bench(built) as bench:

@@ -14,7 +14,8 @@ from pathlib import Path
 from catalog.models import SHARED
 from opatlas.identity import Operator
 from opatlas.identity.operator import canonical_json
-from tuning.explore.workshop import ClaimedSlice, Tried
+from tuning.explore.results import Tried
+from tuning.explore.workshop import ClaimedSlice
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import TuningRecord
 from tuning.routes.base import Candidate, Learning, Route, SearchRecord

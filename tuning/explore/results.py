@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import shutil
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from django.db.models.functions import Coalesce, Now
+from django.utils import timezone
 
 from catalog.best.artifacts import artifact_files, store_artifact
-from catalog.best.publishing import Evidence, NewResult, Paired, Published, publish
+from catalog.best.publishing import Paired, Publication, Published, publish
 from catalog.best.withdrawing import set_aside
-from catalog.choosing import Ratios, beats
+from catalog.choosing import beats
 from catalog.models import Artifact as ArtifactRow
 from catalog.models import Best, Environment, Implementation
 from catalog.registry import register_environment
+from opatlas.evidence import Evidence
 from opatlas.identity.operator import canonical_json
 from opatlas.load import Manifest
 from opatlas.noise import MARGIN
@@ -35,48 +37,66 @@ WRONG = (Status.WRONG_RESULT, Status.NOT_FINITE, Status.WROTE_INPUT, Status.CHEA
 """What no accident explains: the candidate itself is not fit to be served."""
 
 
+@dataclass
+class Tried:
+    """A candidate being tried, and since when."""
+
+    route: Route
+    candidate: Candidate | None  # None: the route has none for this operator
+    started_at: datetime = field(default_factory=timezone.now)
+    began: float = field(default_factory=time.monotonic)
+    build_s: float | None = None
+    took_s: float | None = None  # None: until now
+
+    @property
+    def name(self) -> str:
+        return f"{self.route.name}: {self.candidate.label if self.candidate else ''}"
+
+    @property
+    def digest(self) -> str:
+        return candidate_digest(self.route.name, self.candidate.parameters if self.candidate else {})
+
+
 @dataclass(frozen=True)
 class Judged:
-    """One candidate that was tried: what it was, what came of it, and under which claim."""
+    """A candidate that was tried, what came of it, and under which claim."""
 
+    tried: Tried
+    outcome: Outcome
     claim: Claim
     row: Exploration
     worker: str
-    route: Route
-    candidate: Candidate | None  # None: the route has none for this operator
-    outcome: Outcome
-    started_at: datetime
     took_s: float
     artifact: BuiltArtifact | None = None
     default: Route | None = None  # whose candidate its ratio is taken against; None: its own route's
 
 
-def keep_trial(tried: Judged) -> Trial:
+def keep_trial(judged: Judged) -> Trial:
     """Keep what came of a candidate that is not published. Raises StaleLease when the claim was lost.
 
     What has been served and is found to be wrong in its own environment is served no longer. A mishap
     (a crash, a noisy host) is no such finding.
     """
-    environment = register_environment(tried.route.versions())
-    with tried.claim.writing():
-        trial = _insert_trial(tried, None, environment)
-        if tried.outcome.status in WRONG and tried.candidate is not None:
-            row = tried.row
+    environment = register_environment(judged.tried.route.versions())
+    with judged.claim.writing():
+        trial = _insert_trial(judged, None, environment)
+        if judged.outcome.status in WRONG and judged.tried.candidate is not None:
+            row = judged.row
             served = Implementation.objects.filter(
                 operator=row.operator_id,
                 target=row.target_id,
                 setting=row.setting_id,
                 scope=row.scope,
-                route=tried.route.name,
-                candidate_sha256=digest_of(tried.candidate.parameters),
+                route=judged.tried.route.name,
+                candidate_sha256=digest_of(judged.tried.candidate.parameters),
                 environment=environment,
             )
-            set_aside(served, f"{tried.outcome.status}: {tried.outcome.detail}")
+            set_aside(served, f"{judged.outcome.status}: {judged.outcome.detail}")
     return trial
 
 
 def publish_trial(
-    tried: Judged, purpose: str, incumbent: Best | None = None, *, may_lead: bool = True
+    judged: Judged, purpose: str, incumbent: Best | None = None, *, may_lead: bool = True
 ) -> Published | None:
     """Publish a verified candidate and keep its trial, in one transaction under the claim's fence.
 
@@ -87,51 +107,50 @@ def publish_trial(
     None where it may not be served any more (a kernel that was revoked meanwhile): only its trial is kept.
     Raises StaleLease, and then nothing was published.
     """
-    artifact, timing = tried.artifact, tried.outcome.timing
-    assert artifact is not None and timing is not None and tried.candidate is not None
+    artifact, timing = judged.artifact, judged.outcome.timing
+    assert artifact is not None and timing is not None and judged.tried.candidate is not None
     # Copied and flushed to the disk before the transaction, which holds SQLite's only write lock.
     store_artifact(artifact.manifest, artifact.folder, signing_key())
-    versions = dict(tried.route.versions())
+    versions = dict(judged.tried.route.versions())
     environment = register_environment(versions)
-    default = tried.route if purpose == "default" or tried.default is None else tried.default
-    new = NewResult(
-        operator=tried.row.operator,
-        target=tried.row.target,
-        setting=tried.row.setting,
-        scope=tried.row.scope,
-        owner=tried.row.owner,
-        route=tried.route.name,
-        method=tried.route.method,
-        label=tried.candidate.label,
-        candidate=dict(tried.candidate.parameters),
+    default = judged.tried.route if purpose == "default" or judged.default is None else judged.default
+    new = Publication(
+        operator=judged.row.operator,
+        target=judged.row.target,
+        setting=judged.row.setting,
+        scope=judged.row.scope,
+        owner=judged.row.owner,
+        route=judged.tried.route.name,
+        method=judged.tried.route.method,
+        label=judged.tried.candidate.label,
+        candidate=dict(judged.tried.candidate.parameters),
         manifest=artifact.manifest,
         folder=artifact.folder,
         schedule=artifact.schedule,
         source=artifact.source,
         versions=versions,
-        build_s=tried.outcome.build_s or 0.0,
-        evidence=evidence_of(tried.outcome),
+        build_s=judged.outcome.build_s or 0.0,
+        evidence=judged.outcome.evidence,
         purpose=purpose,
-        may_lead=may_lead and _counts(tried.row.target_id, tried.route, default),
+        may_lead=may_lead and _counts(judged.row.target_id, judged.tried.route, default),
         default_route=default.name,
         default_versions=dict(default.versions()),
         signing_key=signing_key(),
     )
-    with tried.claim.writing():
-        if refused := why_not_publish(tried.candidate):
-            outcome = replace(tried.outcome, status=Status.UNSUPPORTED, detail=f"Not published: {refused}.")
-            _insert_trial(replace(tried, outcome=outcome), None, environment)
+    with judged.claim.writing():
+        if refused := why_not_publish(judged.tried.candidate):
+            outcome = replace(judged.outcome, status=Status.UNSUPPORTED, detail=f"Not published: {refused}.")
+            _insert_trial(replace(judged, outcome=outcome), None, environment)
             return None
-        fresh = tried.outcome.facts.get("incumbent", {})
-        if incumbent is not None and "ratio_to_default" in fresh:
-            publish(_again(incumbent, fresh, new))
-            if "paired" in tried.outcome.facts:
-                ratios = Ratios(*tried.outcome.facts["paired"])
-                new = replace(new, paired=Paired(incumbent.implementation_id, ratios))
+        rival, paired = judged.outcome.incumbent, judged.outcome.against_incumbent
+        if incumbent is not None and rival is not None and rival.timing is not None:
+            publish(_again(incumbent, rival.timing, new))
+            if paired is not None:
+                new = replace(new, paired=Paired(incumbent.implementation_id, paired.ratios))
         published = publish(new)
-        _insert_trial(tried, published, environment)
+        _insert_trial(judged, published, environment)
         # Last, so that it is the moment of the commit as nearly as a statement can tell.
-        tried.claim.update(first_result_at=Coalesce("first_result_at", Now()))
+        judged.claim.update(first_result_at=Coalesce("first_result_at", Now()))
     return published
 
 
@@ -145,10 +164,9 @@ def _is_declared(target_id: int, route: str, versions: Mapping[str, str] | Envir
     return declared_for(target_id, route, mine).pk == mine.pk
 
 
-def _again(incumbent: Best, fresh: Mapping[str, Any], beside: NewResult) -> NewResult:
+def _again(incumbent: Best, fresh: Evidence, beside: Publication) -> Publication:
     """The incumbent once more, with evidence from the rounds in which the newcomer was timed."""
     implementation, measured = incumbent.implementation, incumbent.measurement
-    names = ("median_us", "spread_us", "ratio_to_default", "ratio_low", "ratio_high")
     return replace(
         beside,
         route=implementation.route,
@@ -162,8 +180,9 @@ def _again(incumbent: Best, fresh: Mapping[str, Any], beside: NewResult) -> NewR
         versions=implementation.environment.versions,
         may_lead=_is_declared(incumbent.target_id, incumbent.route, implementation.environment)
         and _is_declared(incumbent.target_id, beside.default_route, beside.default_versions),
-        evidence=Evidence(
-            **{name: fresh[name] for name in names},
+        evidence=replace(
+            fresh,
+            samples_us=(),
             default_us=beside.evidence.default_us,
             max_error=measured.max_error,
             tolerance=measured.tolerance,
@@ -176,39 +195,10 @@ def _again(incumbent: Best, fresh: Mapping[str, Any], beside: NewResult) -> NewR
 
 def usable(outcome: Outcome) -> Outcome:
     """The outcome; NOISY in its place where its times are none (a slope of zero has no finite ratio)."""
-    timing = outcome.timing
-    if not outcome.ok or timing is None:
-        return outcome
-    times = (
-        timing.median_us,
-        timing.default_us,
-        timing.ratio_to_default,
-        timing.ratio_low,
-        timing.ratio_high,
-    )
-    if all(math.isfinite(value) and value > 0 for value in times) and math.isfinite(timing.spread_us):
+    if not outcome.ok or outcome.timing is None or outcome.timing.is_sound:
         return outcome
     return replace(
         outcome, status=Status.NOISY, timing=None, detail="Its times are not positive, finite numbers."
-    )
-
-
-def evidence_of(outcome: Outcome) -> Evidence:
-    timing = outcome.timing
-    assert timing is not None
-    return Evidence(
-        median_us=timing.median_us,
-        spread_us=timing.spread_us,
-        default_us=timing.default_us,
-        ratio_to_default=timing.ratio_to_default,
-        ratio_low=timing.ratio_low,
-        ratio_high=timing.ratio_high,
-        samples_us=timing.samples_us,
-        max_error=outcome.max_error,
-        tolerance=outcome.tolerance,
-        prepare_us=outcome.prepare_us,
-        prepare_bytes=outcome.prepare_bytes,
-        tier=outcome.tier,
     )
 
 
@@ -227,9 +217,7 @@ def would_win(outcome: Outcome, winner: Best | None) -> bool:
     """Whether this evidence alone would make a candidate the winner."""
     if winner is None or outcome.timing is None:
         return True
-    timing = outcome.timing
-    held = Ratios(winner.ratio_to_default, winner.ratio_low, winner.ratio_high)
-    return beats(Ratios(timing.ratio_to_default, timing.ratio_low, timing.ratio_high), held)
+    return beats(outcome.timing.ratios, winner.ratios)
 
 
 def might_win(outcome: Outcome, winner: Best | None) -> bool:
@@ -252,17 +240,17 @@ def candidate_digest(route: str, parameters: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_json([route, dict(parameters)])).hexdigest()
 
 
-def _insert_trial(tried: Judged, published: Published | None, environment: Environment) -> Trial:
-    outcome, timing = tried.outcome, tried.outcome.timing
+def _insert_trial(judged: Judged, published: Published | None, environment: Environment) -> Trial:
+    outcome, timing = judged.outcome, judged.outcome.timing
     return Trial.objects.create(
-        exploration=tried.row,
-        route=tried.route.name,
-        method=tried.route.method,
-        label=tried.candidate.label[:200] if tried.candidate else "",
-        candidate=dict(tried.candidate.parameters) if tried.candidate else {},
-        stage=tried.row.stage,
-        round=tried.row.round,
-        fence=tried.claim.fence,
+        exploration=judged.row,
+        route=judged.tried.route.name,
+        method=judged.tried.route.method,
+        label=judged.tried.candidate.label[:200] if judged.tried.candidate else "",
+        candidate=dict(judged.tried.candidate.parameters) if judged.tried.candidate else {},
+        stage=judged.row.stage,
+        round=judged.row.round,
+        fence=judged.claim.fence,
         status=outcome.status,
         detail=outcome.detail[:4000],
         median_us=timing.median_us if timing else None,
@@ -272,11 +260,11 @@ def _insert_trial(tried: Judged, published: Published | None, environment: Envir
         max_error=outcome.max_error,
         tolerance=outcome.tolerance,
         build_s=outcome.build_s,
-        took_s=tried.took_s,
+        took_s=judged.took_s,
         tier=outcome.tier,
         log_tail=outcome.log_tail[-8000:],
         implementation=published.implementation if published else None,
         environment=environment,
-        worker=tried.worker,
-        started_at=tried.started_at,
+        worker=judged.worker,
+        started_at=judged.tried.started_at,
     )

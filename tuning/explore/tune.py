@@ -19,9 +19,9 @@ from tuning.explore.candidates import NothingWorked, default_of
 from tuning.explore.contest import try_candidates
 from tuning.explore.plan import SlicePlan, next_slice, plan_next
 from tuning.explore.records import keep_records, seed
-from tuning.explore.results import winner_of
+from tuning.explore.results import Tried, winner_of
 from tuning.explore.slice_history import gained
-from tuning.explore.workshop import ClaimedSlice, Tried
+from tuning.explore.workshop import ClaimedSlice
 from tuning.measure.outcome import Outcome
 from tuning.models import State, TuningSlice
 from tuning.routes.base import Candidate, Learning, Route
@@ -88,8 +88,8 @@ def _done(work: ClaimedSlice, reason: str, slices: int | None = None) -> dict[st
 
 
 def _measure(work: ClaimedSlice, route: Route, found: list[Candidate]) -> None:
-    attempts = [Tried(route, candidate) for candidate in found]
-    new = [attempt for attempt in attempts if attempt.digest not in work.tried][:MOST_MEASURED]
+    tries = [Tried(route, candidate) for candidate in found]
+    new = [tried for tried in tries if tried.digest not in work.tried][:MOST_MEASURED]
     if not new:
         return
     default_route, default = default_of(work)

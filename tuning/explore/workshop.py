@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from django.utils import timezone
 from opatlas.identity import Operator, Setting, Target
 from tuning.conf import conf
 from tuning.explore.knowledge import taught
-from tuning.explore.results import Judged, candidate_digest, keep_trial
+from tuning.explore.results import Judged, Tried, candidate_digest, keep_trial
 from tuning.measure.laboratory import SUBMITTED, Bench, Laboratory, Limits
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Exploration, Stage, Trial
@@ -154,48 +153,20 @@ class ClaimedSlice:
         with self.workshop.laboratory.bench(self.operator, self.setting, default) as bench:
             yield bench
 
-    def tried_with(self, attempt: Tried, outcome: Outcome, artifact: BuiltArtifact | None = None) -> Judged:
-        """The record of an attempt. Raises when the worker stops: what that kills is nobody's failure."""
+    def judged(self, tried: Tried, outcome: Outcome, artifact: BuiltArtifact | None = None) -> Judged:
+        """The record of a try. Raises when the worker stops: what that kills is nobody's failure."""
         self.workshop.check(self.claim)
         if outcome.build_s is None and artifact is not None:
-            outcome = replace(outcome, build_s=attempt.build_s)
+            outcome = replace(outcome, build_s=tried.build_s)
+        took_s = time.monotonic() - tried.began if tried.took_s is None else tried.took_s
         return Judged(
-            claim=self.claim,
-            row=self.row,
-            worker=self.workshop.worker,
-            route=attempt.route,
-            candidate=attempt.candidate,
-            outcome=outcome,
-            default=self.default_route,
-            started_at=attempt.started_at,
-            took_s=time.monotonic() - attempt.began if attempt.took_s is None else attempt.took_s,
-            artifact=artifact,
+            tried, outcome, self.claim, self.row, self.workshop.worker, took_s, artifact, self.default_route
         )
 
     def keep(self, attempt: Tried, outcome: Outcome) -> None:
         """Keep a candidate that came to nothing."""
-        keep_trial(self.tried_with(attempt, outcome))
+        keep_trial(self.judged(attempt, outcome))
 
     def keep_absent(self, route: Route, reason: str) -> None:
         """Keep that a route has nothing for this operator."""
         self.keep(Tried(route, None), Outcome(Status.UNSUPPORTED, reason))
-
-
-@dataclass
-class Tried:
-    """A candidate being tried, and since when."""
-
-    route: Route
-    candidate: Candidate | None
-    started_at: datetime = field(default_factory=timezone.now)
-    began: float = field(default_factory=time.monotonic)
-    build_s: float | None = None
-    took_s: float | None = None  # None: until now
-
-    @property
-    def name(self) -> str:
-        return f"{self.route.name}: {self.candidate.label if self.candidate else ''}"
-
-    @property
-    def digest(self) -> str:
-        return candidate_digest(self.route.name, self.candidate.parameters if self.candidate else {})

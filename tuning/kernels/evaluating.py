@@ -17,6 +17,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from catalog.models import SHARED, Best
+from opatlas.evidence import Evidence
 from opatlas.identity import Operator, Setting
 from tuning.explore import scratch
 from tuning.explore.results import artifact_from_catalogue, usable
@@ -132,7 +133,6 @@ class _Evaluation:
     def _found(self, outcome: Outcome, best: Best | None = None) -> dict[str, Any]:
         self.workshop.check(self.held)  # what a stopping worker kills is nobody's failure
         timing = outcome.timing
-        fresh = outcome.facts.get("incumbent", {})
         columns: dict[str, Any] = {
             "status": outcome.status,
             "detail": self._cleaned(outcome.detail)[:4000],
@@ -146,14 +146,14 @@ class _Evaluation:
         if timing is not None:
             names = ("median_us", "default_us", "ratio_to_default", "ratio_low", "ratio_high")
             columns |= {name: getattr(timing, name) for name in names}
-        if best is not None and "ratio_to_default" in fresh:
+        if best is not None and (fresh := _fresh(outcome)) is not None:
             columns |= {
                 "incumbent_route": best.route,
                 "incumbent_label": best.label,
-                "incumbent_us": fresh["median_us"],
-                "incumbent_ratio": fresh["ratio_to_default"],
-                "incumbent_low": fresh["ratio_low"],
-                "incumbent_high": fresh["ratio_high"],
+                "incumbent_us": fresh.median_us,
+                "incumbent_ratio": fresh.ratio_to_default,
+                "incumbent_low": fresh.ratio_low,
+                "incumbent_high": fresh.ratio_high,
             }
         return columns
 
@@ -236,12 +236,17 @@ def _winner(row: KernelEvaluation) -> Best | None:
     return next((best for best in _bests(row) if best.rank == 0), None)
 
 
+def _fresh(outcome: Outcome) -> Evidence | None:
+    """The incumbent's times of the same rounds, where it ran."""
+    return outcome.incumbent.timing if outcome.incumbent is not None else None
+
+
 def _times(row: KernelEvaluation, outcome: Outcome) -> list[dict[str, Any]]:
     """The kernel, the default and every route's best, the fastest first."""
     timing = outcome.timing
     if timing is None:
         return []
-    fresh = outcome.facts.get("incumbent", {})
+    fresh = _fresh(outcome)
     names = ("median_us", "ratio_to_default", "ratio_low", "ratio_high")
     kernel = {name: getattr(timing, name) for name in names}
     lines: list[dict[str, Any]] = [
@@ -252,15 +257,14 @@ def _times(row: KernelEvaluation, outcome: Outcome) -> list[dict[str, Any]]:
         },
     ]  # fmt: skip
     for best in _bests(row):
-        raced = best.rank == 0 and "ratio_to_default" in fresh
-        source = fresh if raced else {name: getattr(best, name) for name in names}
+        source = fresh if best.rank == 0 and fresh is not None else best
         lines.append(
             {
                 "what": "incumbent" if best.rank == 0 else "best",
                 "method": best.method,
                 "route": best.route,
                 "label": best.label,
-                **{name: source[name] for name in names},
+                **{name: getattr(source, name) for name in names},
             }
         )
     return sorted(lines, key=lambda line: -line["ratio_to_default"])

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from opatlas.errors import OpatlasError
+from opatlas.evidence import Evidence
 from opatlas.identity import Setting, Target
 from opatlas.noise import SITTINGS
 from tuning.measure.judging.reference import methods
 from tuning.measure.judging.roofline import floor_us
-from tuning.measure.outcome import Outcome, Status, Timing
+from tuning.measure.outcome import Outcome, Status
 from tuning.measure.recomputation import must_recompute
 from tuning.measure.sandbox.process import Bounds, ChildFailed
 from tuning.measure.sandbox.zygote import Zygote
@@ -73,10 +74,8 @@ class Bench(ABC):
     ) -> Outcome:
         """Time again for a finalist: fresh inputs, and fresh processes of everybody in each of SITTINGS.
 
-        With an incumbent, all three run in turns; ``facts["incumbent"]`` then holds the incumbent's
-        ``ratio_to_default``, ``ratio_low``, ``ratio_high``, ``median_us`` and ``spread_us`` from the same
-        rounds (or its ``status`` and ``detail``, where it fails), and ``facts["paired"]`` the incumbent's
-        time ÷ the artifact's with its interval.
+        With an incumbent, all three run in turns: the outcome's ``incumbent`` and ``against_incumbent`` are
+        from the same rounds (an incumbent that fails has its status and detail, and no times).
         """
 
     def no_default(self) -> Outcome:
@@ -142,7 +141,8 @@ class LiveBench(Bench):
                 self.drop_default()  # the next one takes the renewed inputs
                 outcome = self._examine(artifact, incumbent, CONFIRM, limits)
                 if not outcome.ok:
-                    return _alone(outcome)
+                    # One sitting that failed says nothing about the incumbent's times.
+                    return replace(outcome, incumbent=None, against_incumbent=None)
                 sittings.append(outcome)
         return _pooled(sittings)
 
@@ -245,9 +245,7 @@ class LiveBench(Bench):
             self.ready(subject)
             rival, rival_failed = self._open_rival(incumbent, limits)
             outcome = self._race(default, subject, rival, effort)
-            if rival_failed is not None:
-                outcome = replace(outcome, facts={**outcome.facts, "incumbent": rival_failed})
-            return outcome
+            return outcome if rival_failed is None else replace(outcome, incumbent=rival_failed)
         except ChildFailed as failed:
             if default.runner is failed.culprit:
                 self.drop_default()
@@ -292,16 +290,17 @@ class LiveBench(Bench):
             subject.must_be_idle()
         if result.status is Status.OK:
             self._to_beat = max(self._to_beat, timing.ratio_low)
-        if rival is not None and len(result.timings) > 1:
-            held = result.timings[1]
-            subject.evidence.facts["incumbent"] = held
-            # The same rounds of both: without the default's error, which both ratios carry.
-            subject.evidence.facts["paired"] = timing_of(held.samples_us, timing.samples_us)
-        return subject.outcome(result.status, result.detail, timing=timing)
+        outcome = subject.outcome(result.status, result.detail, timing=timing)
+        if rival is None or len(result.timings) == 1:
+            return outcome
+        held = result.timings[1]
+        # The same rounds of both: without the default's error, which both ratios carry.
+        paired = timing_of(held.samples_us, timing.samples_us)
+        return replace(outcome, incumbent=Outcome(Status.OK, timing=held), against_incumbent=paired)
 
     def _open_rival(
         self, incumbent: BuiltArtifact | None, limits: Limits
-    ) -> tuple[Subject | None, dict[str, Any] | None]:
+    ) -> tuple[Subject | None, Outcome | None]:
         """An incumbent that cannot run any more loses, and says why; it is no failure of the newcomer."""
         if incumbent is None:
             return None, None
@@ -313,7 +312,7 @@ class LiveBench(Bench):
         except (ChildFailed, OSError) as failed:
             rival.close()
             status = failed.status if isinstance(failed, ChildFailed) else Status.LOAD_FAILED
-            return None, {"status": str(status), "detail": str(failed)}
+            return None, Outcome(status, str(failed))
         return rival, None
 
     def ready(self, subject: Subject) -> None:
@@ -354,32 +353,23 @@ class LiveBench(Bench):
 
 def _pooled(sittings: Sequence[Outcome]) -> Outcome:
     """The last sitting's outcome with the timings of all of them, and the incumbent's (or why it failed)."""
-    facts = dict(sittings[-1].facts)
-    rivals = [outcome.facts["incumbent"] for outcome in sittings if "incumbent" in outcome.facts]
-    failed = next((rival for rival in rivals if not isinstance(rival, Timing)), None)
-    if rivals:
-        facts["incumbent"] = failed or _brief(pool(rivals))
-    if pairs := [outcome.facts["paired"] for outcome in sittings if "paired" in outcome.facts]:
-        paired = pool(pairs)
-        facts["paired"] = (paired.ratio_to_default, paired.ratio_low, paired.ratio_high)
-    timings = [outcome.timing for outcome in sittings if outcome.timing is not None]
+    rivals = [one.incumbent for one in sittings if one.incumbent is not None]
+    incumbent = next((rival for rival in rivals if not rival.ok), None)
+    if rivals and incumbent is None:
+        incumbent = Outcome(Status.OK, timing=_pooled_times(rival.timing for rival in rivals))
     return replace(
         sittings[-1],
-        timing=pool(timings),
-        max_error=max(outcome.max_error or 0.0 for outcome in sittings),
-        facts={**facts, "sittings": len(sittings)},
+        timing=_pooled_times(one.timing for one in sittings),
+        max_error=max(one.max_error or 0.0 for one in sittings),
+        facts={**sittings[-1].facts, "sittings": len(sittings)},
+        incumbent=incumbent,
+        against_incumbent=_pooled_times(one.against_incumbent for one in sittings),
     )
 
 
-def _alone(outcome: Outcome) -> Outcome:
-    """Without the times of the incumbent beside it: one sitting that failed says nothing about those."""
-    facts = {name: fact for name, fact in outcome.facts.items() if not isinstance(fact, Timing)}
-    return replace(outcome, facts=facts)
-
-
-def _brief(timing: Timing) -> dict[str, float]:
-    names = ("ratio_to_default", "ratio_low", "ratio_high", "median_us", "spread_us")
-    return {name: getattr(timing, name) for name in names}
+def _pooled_times(sittings: Iterable[Evidence | None]) -> Evidence | None:
+    found = [one for one in sittings if one is not None]
+    return pool(found) if found else None
 
 
 @contextmanager

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
+
+from opatlas.evidence import Evidence
 
 
 class Status(StrEnum):
@@ -25,31 +27,12 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True)
-class Timing:
-    """Times of one candidate against the default, taken in turns.
-
-    ``ratio_to_default`` is default ÷ candidate: above 1 is faster. ``ratio_low`` and ``ratio_high`` bound it
-    (95 % bootstrap over the paired samples, and 1 % for what differs between two processes).
-    Samples are microseconds per run.
-    """
-
-    median_us: float
-    spread_us: float  # half the distance between the quartiles
-    default_us: float
-    ratio_to_default: float
-    ratio_low: float
-    ratio_high: float
-    samples_us: tuple[float, ...]
-    default_samples_us: tuple[float, ...]
-
-
-@dataclass(frozen=True)
 class Outcome:
     """Status, and as much evidence as there is for it."""
 
     status: Status
     detail: str = ""
-    timing: Timing | None = None
+    timing: Evidence | None = None
     max_error: float | None = None
     tolerance: float | None = None
     prepare_us: float | None = None
@@ -59,6 +42,21 @@ class Outcome:
     tier: str = ""  # sandbox tier: "T2", "T1", "T0"
     log_tail: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
+    incumbent: Outcome | None = None  # what came of who ran in turns with it, in the same rounds
+    against_incumbent: Evidence | None = None  # the same rounds with the incumbent as the default
+
+    @property
+    def evidence(self) -> Evidence:
+        """Of one that was timed: its times, and all else that is published with them."""
+        assert self.timing is not None
+        return replace(
+            self.timing,
+            max_error=self.max_error,
+            tolerance=self.tolerance,
+            prepare_us=self.prepare_us,
+            prepare_bytes=self.prepare_bytes,
+            tier=self.tier,
+        )
 
     @property
     def ok(self) -> bool:

@@ -13,7 +13,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from catalog.choosing import Ratios, beats
+from catalog.choosing import beats
+from opatlas.evidence import Ratios
 from opatlas.noise import DEVIATIONS, MOST_CONFIDENT
 
 Verdict = Literal["faster", "slower", "same", "incomparable"]

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from django.db.models import Exists, Max, OuterRef, Q, Subquery
 
-from catalog.choosing import Ratios
 from catalog.models import Environment, Implementation, Measurement, Target
 from tuning.statistics.comparing import Comparison, Taken, compare
 
@@ -158,7 +157,7 @@ def _pair(row: tuple, a: Measurement, b: Measurement) -> Pair:
 
 
 def _taken(m: Measurement) -> Taken:
-    return Taken(Ratios(m.ratio_to_default, m.ratio_low, m.ratio_high), len(m.samples_us))
+    return Taken(m.ratios, len(m.samples_us))
 
 
 def _default(m: Measurement) -> str:

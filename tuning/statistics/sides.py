@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from catalog.choosing import Ratios
 from catalog.models import SHARED, Method
 from catalog.selectors.detail import RankedImplementation
 from tuning.statistics.comparing import Comparison, Taken, compare
@@ -84,7 +83,7 @@ def taken(one: RankedImplementation) -> Taken:
     m = one.measurement
     assert m is not None
     against = f"{m.default_route} {m.default_environment_id}" if m.default_environment_id else ""
-    return Taken(Ratios(m.ratio_to_default, m.ratio_low, m.ratio_high), one.samples, against)
+    return Taken(m.ratios, one.samples, against)
 
 
 def name_of(one: RankedImplementation) -> str:

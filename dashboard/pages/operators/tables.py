@@ -16,6 +16,7 @@ from catalog.selectors.traffic import LookupSlot
 from dashboard.pages.operators.history import TimelineEntry
 from dashboard.web.charts.methods import Point
 from dashboard.web.tables import Column, Table
+from opatlas.evidence import TIMES
 from tuning.models import Trial, TuningSlice
 from tuning.statistics.comparing import Comparison, share
 from tuning.statistics.sides import SideBySide
@@ -94,8 +95,7 @@ def _implementation(
 
 def _evidence(one: RankedImplementation) -> dict[str, Any]:
     m = one.measurement
-    names = ("median_us", "spread_us", "default_us", "ratio_to_default", "ratio_low", "ratio_high")
-    return {name: getattr(m, name) if m else None for name in names} | {"samples": one.samples}
+    return {name: getattr(m, name) if m else None for name in TIMES} | {"samples": one.samples}
 
 
 def trials(rows: QuerySet[Trial]) -> Table:

@@ -6,10 +6,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.utils import timezone
 
 from catalog import models
-from catalog.best.publishing import Evidence, Paired, publish
-from catalog.choosing import Ratios
+from catalog.best.publishing import Paired, publish
 from catalog.errors import StoreError
 from catalog.models import Best, BestChange, Implementation, Measurement
+from opatlas.evidence import Evidence, Ratios
 from tests.catalog import making
 
 
@@ -200,12 +200,12 @@ def test_the_same_candidate_again_is_the_same_row_with_what_is_new(put):
         ("samples_us", (1.0, float("nan"))),
     ],
 )  # fmt: skip
-def test_evidence_holds_numbers_alone(name, bad):
+def test_evidence_holds_numbers_alone(place_of, name, bad):
     sound = {"median_us": 1.0, "spread_us": 0.1, "default_us": 2.0, "ratio_to_default": 2.0, "ratio_low": 1.9}
     sound["ratio_high"] = 2.1
-    Evidence(**sound, max_error=None)
+    result = replace(making.new_result(place_of(64), "tvm", 2.0), evidence=Evidence(**sound, max_error=None))
     with pytest.raises(ValueError, match="finite"):
-        Evidence(**{**sound, name: bad})
+        replace(result, evidence=Evidence(**{**sound, name: bad}))
 
 
 def test_who_ran_in_turns_with_the_routes_own_holder_is_judged_by_that(put):

@@ -23,8 +23,9 @@ def signing_key(tmp_path: Path) -> Any:
 @pytest.fixture
 def publish_add(transactional_db: None, tmp_path: Path, signing_key: Any) -> Callable[..., Any]:
     """``publish_add(features=("avx512",))``: an addition in C for this machine, published and signed."""
-    from catalog.best.publishing import Evidence, NewResult, publish
+    from catalog.best.publishing import Publication, publish
     from catalog.registry import register_operator, register_setting, register_target
+    from opatlas.evidence import Evidence
     from opatlas.identity import Setting
 
     def make(size: int = 1000, **manifest: Any) -> Any:
@@ -33,7 +34,7 @@ def publish_add(transactional_db: None, tmp_path: Path, signing_key: Any) -> Cal
         made = build(folder, ADD, add_operator(size), threads=1, **manifest)
         evidence = Evidence(10.0, 0.1, 20.0, 2.0, 1.98, 2.02)
         return publish(
-            NewResult(
+            Publication(
                 operator=register_operator(add_operator(size)),
                 target=register_target(detect_target()),
                 setting=register_setting(Setting(threads=1)),

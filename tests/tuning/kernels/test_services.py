@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from catalog.best.publishing import NewResult, publish
+from catalog.best.publishing import Publication, publish
 from catalog.errors import RequestError, TooLarge, Unknown
 from catalog.models import Best, BestChange, Implementation
 from catalog.registry import default_organisation
@@ -34,7 +34,7 @@ def publish_kernel(version: KernelVersion, exploration: Any, ratio: float, folde
     """What a worker publishes for an approved version."""
     candidate = binding.submitted_kernel(version).candidate()
     place = {name: getattr(exploration, name) for name in ("operator", "target", "setting")}
-    result: NewResult = making.new_result(
+    result: Publication = making.new_result(
         place, "cpp", ratio, candidate=dict(candidate.parameters), folder=folder
     )
     return publish(result).implementation

@@ -7,7 +7,8 @@ from itertools import combinations
 
 import pytest
 
-from catalog.choosing import Ratios, beats, rank
+from catalog.choosing import beats, rank
+from opatlas.evidence import Ratios
 from tuning.statistics.comparing import Taken, compare
 from tuning.statistics.reasons import reason_of
 

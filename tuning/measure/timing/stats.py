@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from opatlas.evidence import Evidence
 from opatlas.noise import BETWEEN_PROCESSES, CONFIDENCE, RESAMPLES
-from tuning.measure.outcome import Timing
 
 SEED = 20261121
 
@@ -45,7 +45,7 @@ def per_call_us(
     return [float(value) for value in (once + twice - 2 * fixed) / (3 * calls) / 1e3]
 
 
-def pool(sittings: Sequence[Timing]) -> Timing:
+def pool(sittings: Sequence[Evidence]) -> Evidence:
     """One timing from several sittings, each in fresh processes.
 
     A process keeps for its whole life what luck gave it (where its memory lies, which thread got which core);
@@ -56,7 +56,7 @@ def pool(sittings: Sequence[Timing]) -> Timing:
     default_us = float(np.median([one.default_us for one in sittings]))
     median_us = float(np.median([one.median_us for one in sittings]))
     scale = [default_us / one.median_us / one.ratio_to_default for one in sittings]
-    return Timing(
+    return Evidence(
         median_us=median_us,
         spread_us=float(np.median([one.spread_us for one in sittings])),
         default_us=default_us,
@@ -64,15 +64,14 @@ def pool(sittings: Sequence[Timing]) -> Timing:
         ratio_low=min(factor * one.ratio_low for factor, one in zip(scale, sittings, strict=True)),
         ratio_high=max(factor * one.ratio_high for factor, one in zip(scale, sittings, strict=True)),
         samples_us=tuple(sample for one in sittings for sample in one.samples_us),
-        default_samples_us=tuple(sample for one in sittings for sample in one.default_samples_us),
     )
 
 
-def timing(default_us: Sequence[float], candidate_us: Sequence[float]) -> Timing:
+def timing(default_us: Sequence[float], candidate_us: Sequence[float]) -> Evidence:
     """The evidence of one candidate against the default."""
     ratio, low, high = bootstrap_ratio(default_us, candidate_us)
     low, high = low * (1 - BETWEEN_PROCESSES), high * (1 + BETWEEN_PROCESSES)
-    return Timing(
+    return Evidence(
         median_us=float(np.median(candidate_us)),
         spread_us=half_iqr(candidate_us),
         default_us=float(np.median(default_us)),
@@ -80,5 +79,4 @@ def timing(default_us: Sequence[float], candidate_us: Sequence[float]) -> Timing
         ratio_low=low,
         ratio_high=high,
         samples_us=tuple(round(float(value), 4) for value in candidate_us),
-        default_samples_us=tuple(round(float(value), 4) for value in default_us),
     )

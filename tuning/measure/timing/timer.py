@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from opatlas.evidence import Evidence
 from opatlas.noise import (
     BATCH_NS,
     CALM_AFTER,
@@ -34,7 +35,7 @@ from opatlas.noise import (
     SLOWER_RATIO,
     UNUSABLE_INTERVAL,
 )
-from tuning.measure.outcome import Status, Timing
+from tuning.measure.outcome import Status
 from tuning.measure.sandbox.process import Child, ChildFailed
 from tuning.measure.timing.quiet import Turn, wait_until_quiet
 from tuning.measure.timing.stats import per_call_us, timing
@@ -148,7 +149,7 @@ class Race:
 
     status: Status
     detail: str
-    timings: tuple[Timing, ...]
+    timings: tuple[Evidence, ...]
     rounds: int
     noisy_rounds: int
 

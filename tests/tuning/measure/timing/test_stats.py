@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuning.measure.outcome import Timing
+from opatlas.evidence import Evidence
 from tuning.measure.timing.stats import bootstrap_ratio, half_iqr, per_call_us, pool, timing
 
 
@@ -48,7 +48,7 @@ def test_spread_is_half_the_interquartile_range() -> None:
     assert timing([2.0] * 5, [1.0, 2.0, 3.0, 4.0, 5.0]).spread_us == 1.0
 
 
-def sitting(default_us: float, candidate_us: float) -> Timing:
+def sitting(default_us: float, candidate_us: float) -> Evidence:
     return timing([default_us * f for f in (0.99, 1.0, 1.01)], [candidate_us * f for f in (0.99, 1.0, 1.01)])
 
 
@@ -69,9 +69,8 @@ def test_evidence_is_the_samples_and_what_was_counted_from_them() -> None:
     found = timing([3.00004, 3.0, 2.99996], [2.00004, 2.0, 1.99996])
     assert (found.median_us, found.default_us, found.ratio_to_default) == (2.0, 3.0, 1.5)
     assert found.samples_us == (2.0, 2.0, 2.0)
-    assert found.default_samples_us == (3.0, 3.0, 3.0)
     steady = timing([3.12344, 3.12344], [1.12344, 1.12344])
-    assert (steady.samples_us, steady.default_samples_us) == ((1.1234, 1.1234), (3.1234, 3.1234))
+    assert steady.samples_us == (1.1234, 1.1234)
     assert steady.ratio_low == pytest.approx(0.99 * steady.ratio_to_default)
     assert steady.ratio_high == pytest.approx(1.01 * steady.ratio_to_default)
 
@@ -100,15 +99,15 @@ def test_what_a_batch_costs_once_is_within_bounds(
 
 
 def test_sittings_are_pooled_by_their_medians_and_widest_bounds() -> None:
-    # median, spread, default, ratio with its bounds, samples of both
+    # median, spread, default, ratio with its bounds, samples
     sittings = [
-        Timing(50.0, 3.0, 100.0, 2.0, 1.5, 2.5, (1.0,), (10.0,)),
-        Timing(40.0, 1.0, 120.0, 3.0, 2.4, 3.3, (2.0,), (20.0,)),
-        Timing(60.0, 2.0, 90.0, 1.5, 1.2, 1.8, (3.0,), (30.0,)),
+        Evidence(50.0, 3.0, 100.0, 2.0, 1.5, 2.5, (1.0,)),
+        Evidence(40.0, 1.0, 120.0, 3.0, 2.4, 3.3, (2.0,)),
+        Evidence(60.0, 2.0, 90.0, 1.5, 1.2, 1.8, (3.0,)),
     ]
     pooled = pool(sittings)
     assert (pooled.median_us, pooled.spread_us, pooled.default_us, pooled.ratio_to_default) == (50, 2, 100, 2)
-    assert (pooled.samples_us, pooled.default_samples_us) == ((1.0, 2.0, 3.0), (10.0, 20.0, 30.0))
+    assert pooled.samples_us == (1.0, 2.0, 3.0)
     # Each against the pooled default: ratios of 2, 2.5 and 1⅔ with bounds in the same proportion.
     assert pooled.ratio_low == pytest.approx(1.2 * (100 / 60) / 1.5)
     assert pooled.ratio_high == pytest.approx(3.3 * (100 / 40) / 3.0)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from catalog.choosing import Ratios, beats_in_pairs
+from catalog.choosing import beats_in_pairs
+from opatlas.evidence import Ratios
 from tests.tuning.measure.kernels import REPEATED
 from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import Status
@@ -22,8 +23,8 @@ def paired(bench: Bench, artifact: BuiltArtifact, incumbent: BuiltArtifact) -> R
     for _ in range(4):
         if outcome.status is Status.NOISY:  # that is the machine's doing, and said so
             outcome = bench.confirm(artifact, incumbent)
-    assert outcome.ok, outcome
-    return Ratios(*outcome.facts["paired"])
+    assert outcome.ok and outcome.against_incumbent, outcome
+    return outcome.against_incumbent.ratios
 
 
 def test_twice_the_work_takes_about_twice_the_time(
@@ -56,4 +57,4 @@ def test_an_incumbent_that_cannot_run_any_more_loses(
 ) -> None:
     outcome = relu_bench.confirm(kernel("honest"), kernel("segfault"))
     assert outcome.timing is not None
-    assert outcome.facts["incumbent"]["status"] == "crashed"
+    assert outcome.incumbent is not None and outcome.incumbent.status is Status.CRASHED
