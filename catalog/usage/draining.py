@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from django.db import transaction
+from django.db.models import Model
 
 from catalog import models
 from catalog.conf import conf, journal_folder
 from catalog.file_lock import only_one
 from catalog.usage import journal
-from catalog.usage.usage_rows import JournalLine, count, jobs_of, usages
+from catalog.usage.journal_line import JournalHit, JournalLine
+from catalog.usage.usage_rows import count, jobs_of, usages
 
 logger = logging.getLogger(__name__)
 
@@ -75,23 +77,21 @@ def _read(path: Path, start: int, most: int, closed: bool) -> tuple[list[Journal
                     "journal %s: the torn last line at byte %d was never answered", path.name, start
                 )
             else:
-                entry = _parse(raw)
-                if entry is None:
+                line = _parse(start, raw)
+                if line is None:
                     logger.error("journal %s: the line at byte %d cannot be read", path.name, start)
                 else:
-                    lines.append(JournalLine(start, entry))
+                    lines.append(line)
             start += len(raw)
             gone_over += 1
     return lines, start, gone_over
 
 
-def _parse(raw: bytes) -> dict[str, Any] | None:
+def _parse(offset: int, raw: bytes) -> JournalLine | None:
     try:
-        entry = json.loads(raw)
-        float(entry["at"]), entry["org"], entry["job"], entry["hits"], entry["misses"]
-    except (ValueError, KeyError, TypeError):
+        return JournalLine.of_entry(offset, json.loads(raw))
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None
-    return dict(entry)
 
 
 def _finish(path: Path) -> None:
@@ -123,24 +123,28 @@ def _not_drained(row: models.JournalSegment, lines: Sequence[JournalLine], end: 
 
 def _of_known(lines: Sequence[JournalLine]) -> list[JournalLine]:
     """Without what was deleted since: a row that cannot be written must not hold up all others."""
-    operators = {hit[0] for line in lines for hit in line.entry["hits"]}
-    operators |= {miss[0] for line in lines for miss in line.entry["misses"]}
-    known = set(models.Operator.objects.filter(pk__in=operators).values_list("pk", flat=True))
-    organisations = set(
-        models.Organisation.objects.filter(pk__in={line.entry["org"] for line in lines}).values_list(
-            "pk", flat=True
+    hits = [hit for line in lines for _, hit in line.numbered_hits()]
+    operators = {hit.operator_id for hit in hits}
+    operators |= {miss.operator_id for line in lines for miss in line.misses}
+    known = _there(models.Operator, operators)
+    organisations = _there(models.Organisation, {line.organisation_id for line in lines})
+    there = _there(models.Implementation, {hit.implementation_id for hit in hits})
+
+    def kept(hit: JournalHit | None) -> JournalHit | None:
+        if hit is None or hit.operator_id not in known:
+            return None
+        return hit if hit.implementation_id in there else hit._replace(implementation_id=None)
+
+    return [
+        replace(
+            line,
+            hits=[kept(hit) for hit in line.hits],
+            misses=[miss for miss in line.misses if miss.operator_id in known],
         )
-    )
-    implementations = {hit[1] for line in lines for hit in line.entry["hits"]}
-    there = set(models.Implementation.objects.filter(pk__in=implementations).values_list("pk", flat=True))
-    kept = []
-    for line in lines:
-        if line.entry["org"] not in organisations:
-            continue
-        hits = [
-            [hit[0], hit[1] if hit[1] in there else None, *hit[2:]] if hit[0] in known else None
-            for hit in line.entry["hits"]
-        ]
-        misses = [miss for miss in line.entry["misses"] if miss[0] in known]
-        kept.append(JournalLine(line.offset, line.entry | {"hits": hits, "misses": misses}))
-    return kept
+        for line in lines
+        if line.organisation_id in organisations
+    ]
+
+
+def _there(model: type[Model], numbers: Collection[int | None]) -> set[int]:
+    return set(model._default_manager.filter(pk__in=numbers).values_list("pk", flat=True))

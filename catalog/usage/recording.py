@@ -12,7 +12,8 @@ from catalog import models
 from catalog.best.served import Hit
 from catalog.conf import conf
 from catalog.usage import journal
-from catalog.usage.usage_rows import JournalLine, count, jobs_of, usages
+from catalog.usage.journal_line import JournalHit, JournalLine
+from catalog.usage.usage_rows import count, jobs_of, usages
 
 
 def journal_lookup(
@@ -29,6 +30,7 @@ def journal_lookup(
             "at": round(timezone.now().timestamp(), 3),
             "org": organisation_id,
             "job": job,
+            # In the order of JournalHit, times rounded to what anybody reads.
             "hits": [
                 (
                     hit.operator_id,
@@ -50,25 +52,8 @@ def write_hits(organisation_id: int, job: str, hits: Sequence[tuple[Hit, float]]
     """Hits that are charged: their Usage rows, tallies and days at once, in the caller's transaction, under
     a segment of their own. Gives the rows in the order of the hits."""
     row = models.JournalSegment(node=conf().node, segment=f"charged-{uuid.uuid4().hex}")
-    entry = {
-        "at": timezone.now().timestamp(),
-        "org": organisation_id,
-        "job": job,
-        "hits": [
-            (
-                hit.operator_id,
-                hit.implementation_id,
-                hit.route,
-                hit.method,
-                hit.median_us,
-                hit.default_us,
-                calls,
-            )
-            for hit, calls in hits
-        ],
-        "misses": [],
-    }
-    lines = [JournalLine(0, entry)]
+    served = [JournalHit.of(hit, calls) for hit, calls in hits]
+    lines = [JournalLine(0, timezone.now(), organisation_id, job, served, [])]
     jobs = jobs_of(lines)
     rows = list(usages(row, lines, jobs))
     models.Usage.objects.bulk_create(rows, batch_size=50)

@@ -4,34 +4,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from catalog import models
 from catalog.upsert import insert_or
 from catalog.usage.job_days import ServedHit, add_job_days
+from catalog.usage.journal_line import JournalLine
 from catalog.usage.stale import mark_stale
 
 _COUNTED = ("hits", "misses", "hit_calls", "miss_calls", "saved_us")
 Jobs = dict[tuple[int, str], models.Job]
 
 
-@dataclass(frozen=True)
-class JournalLine:
-    """One lookup as it was written down, and where its line begins."""
-
-    offset: int
-    entry: dict[str, Any]
-
-    @property
-    def at(self) -> datetime:
-        return datetime.fromtimestamp(self.entry["at"], UTC)
-
-
 def jobs_of(lines: Sequence[JournalLine]) -> Jobs:
     """Jobs by organisation and name; made where they are new."""
-    names = sorted({(line.entry["org"], line.entry["job"]) for line in lines if line.entry["job"]})
+    names = sorted({(line.organisation_id, line.job) for line in lines if line.job})
     return {
         (organisation, name): models.Job.objects.get_or_create(organisation_id=organisation, name=name)[0]
         for organisation, name in names
@@ -41,17 +29,17 @@ def jobs_of(lines: Sequence[JournalLine]) -> Jobs:
 def usages(row: models.JournalSegment, lines: Sequence[JournalLine], jobs: Jobs) -> Iterator[models.Usage]:
     """Rows of all hits, not saved yet; together with the segment they are unique."""
     for line in lines:
-        for item, (operator, implementation, route, method, median_us, default_us, calls) in _hits(line):
+        for item, hit in line.numbered_hits():
             yield models.Usage(
-                organisation_id=line.entry["org"],
-                job=jobs.get((line.entry["org"], line.entry["job"])),
-                operator_id=operator,
-                implementation_id=implementation,
-                route=route,
-                method=method,
-                median_us=median_us,
-                default_us=default_us,
-                calls=calls,
+                organisation_id=line.organisation_id,
+                job=jobs.get((line.organisation_id, line.job)),
+                operator_id=hit.operator_id,
+                implementation_id=hit.implementation_id,
+                route=hit.route,
+                method=hit.method,
+                median_us=hit.median_us,
+                default_us=hit.default_us,
+                calls=hit.calls,
                 served_at=line.at,
                 node=row.node,
                 segment=row.segment,
@@ -67,33 +55,28 @@ def count(lines: Sequence[JournalLine], jobs: Jobs) -> None:
     add_job_days(_served_hits(lines, jobs))
 
 
-def _hits(line: JournalLine) -> Iterator[tuple[int, list[Any]]]:
-    """(item, hit); the item number counts those left out too, so that it never moves."""
-    return ((item, hit) for item, hit in enumerate(line.entry["hits"]) if hit is not None)
-
-
 def _served_hits(lines: Sequence[JournalLine], jobs: Jobs) -> Iterator[ServedHit]:
     for line in lines:
-        job = jobs.get((line.entry["org"], line.entry["job"]))
+        job = jobs.get((line.organisation_id, line.job))
         if job is None:
             continue
-        for _, hit in _hits(line):
-            _operator, implementation, _route, method, median_us, default_us, calls = hit[:7]
-            yield ServedHit(job.pk, implementation, method, line.at, calls, default_us, median_us)
+        for _, hit in line.numbered_hits():
+            yield ServedHit(
+                job.pk, hit.implementation_id, hit.method, line.at, hit.calls, hit.default_us, hit.median_us
+            )
 
 
 def _add_tallies(lines: Sequence[JournalLine]) -> None:
     sums: dict[tuple[datetime, int, int], list[float]] = defaultdict(lambda: [0, 0, 0.0, 0.0, 0.0])
     for line in lines:
         hour = line.at.replace(minute=0, second=0, microsecond=0)
-        for _, hit in _hits(line):
-            counts = sums[hour, hit[0], line.entry["org"]]
+        for _, hit in line.numbered_hits():
+            counts = sums[hour, hit.operator_id, line.organisation_id]
             counts[0] += 1
-            median_us, default_us, calls = hit[4:7]
-            counts[2] += calls
-            counts[4] += calls * (default_us - median_us)
-        for operator, calls in line.entry["misses"]:
-            counts = sums[hour, operator, line.entry["org"]]
+            counts[2] += hit.calls
+            counts[4] += hit.saved_us
+        for operator, calls in line.misses:
+            counts = sums[hour, operator, line.organisation_id]
             counts[1] += 1
             counts[3] += calls
     insert_or(
@@ -120,17 +103,16 @@ def _add_tallies(lines: Sequence[JournalLine]) -> None:
 def _add_job_operators(lines: Sequence[JournalLine], jobs: Jobs) -> None:
     sums: dict[tuple[int, int], list[Any]] = defaultdict(lambda: [0, 0, None, 0.0, 0.0, 0.0])
     for line in lines:
-        job = jobs.get((line.entry["org"], line.entry["job"]))
+        job = jobs.get((line.organisation_id, line.job))
         if job is None:
             continue
-        for _, hit in _hits(line):
-            operator, _made, _route, _method, median_us, default_us, calls = hit[:7]
-            counts = sums[job.pk, operator]
+        for _, hit in line.numbered_hits():
+            counts = sums[job.pk, hit.operator_id]
             counts[0] += 1
             counts[2] = line.at
-            counts[3] += calls
-            counts[5] += calls * (default_us - median_us)
-        for operator, calls in line.entry["misses"]:
+            counts[3] += hit.calls
+            counts[5] += hit.saved_us
+        for operator, calls in line.misses:
             counts = sums[job.pk, operator]
             counts[1] += 1
             counts[2] = line.at
