@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice, zip_longest
-from typing import Any
 
 from django.db.models import F
-from django.db.models.functions import Now
 
 from catalog.models import Method
 from tuning.conf import conf
@@ -27,6 +26,7 @@ from tuning.explore.results import (
     winner_of,
     would_win,
 )
+from tuning.explore.stage_end import StageEnd
 from tuning.explore.workshop import ClaimedSlice
 from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import Outcome, Status
@@ -45,7 +45,7 @@ MOST_CONFIRMED = 3
 WORTH_OF_SECOND_LOOK = 0.25  # share of an exploration's worth that timing its noisy candidates again has
 
 
-def contest(work: ClaimedSlice) -> dict[str, Any]:
+def contest(work: ClaimedSlice) -> StageEnd:
     """Try the untuned candidates of this round's routes that it has not tried yet."""
     default_route, default = default_of(work)
     built = work.build(default_route, default)
@@ -63,13 +63,19 @@ def contest(work: ClaimedSlice) -> dict[str, Any]:
             try_candidates(work, bench, _untried(work, routes, default_digest), default_digest)
             done += len(routes)
     slices = _slices_deserved(work, bench.default)
-    all_steps = {"steps_done": len(work.contested)}
+    all_steps = len(work.contested)
     if [Status.NOISY] in work.history.values():
         # Later, when others had their turn and the host may be quieter.
-        return {**all_steps, "state": State.QUEUED, "worth": F("worth") * WORTH_OF_SECOND_LOOK, "error": ""}
+        return StageEnd(State.QUEUED, worth=F("worth") * WORTH_OF_SECOND_LOOK, steps_done=all_steps)
     if not slices:
-        return {"state": State.DONE, "max_tuning_slices": 0, "finished_at": Now(), "error": "", **all_steps}
-    return {**all_steps, "stage": Stage.TUNE, "max_tuning_slices": slices, "error": "", **next_slice(work)}
+        return StageEnd(State.DONE, steps_done=all_steps, max_tuning_slices=0)
+    end = next_slice(work)
+    return replace(
+        end,
+        stage=end.stage if end.stage is not None else Stage.TUNE,
+        steps_done=all_steps,
+        max_tuning_slices=slices if end.max_tuning_slices is None else end.max_tuning_slices,
+    )
 
 
 def _untried(work: ClaimedSlice, routes: Sequence[Route], default_digest: str) -> Iterator[Tried]:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
-
-from django.db.models.functions import Now
 
 from tuning.explore.candidates import NothingWorked, candidates_of
 from tuning.explore.results import (
@@ -14,6 +11,7 @@ from tuning.explore.results import (
     publish_trial,
     usable,
 )
+from tuning.explore.stage_end import StageEnd
 from tuning.explore.workshop import ClaimedSlice
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Stage, State
@@ -23,7 +21,7 @@ MAY_PASS = (Status.LOAD_FAILED, Status.CRASHED, Status.TIMED_OUT, Status.NOISY)
 """What befalls a default by accident too: it gets a second chance at once."""
 
 
-def first(work: ClaimedSlice) -> dict[str, Any]:
+def first(work: ClaimedSlice) -> StageEnd:
     """Check and time the default and publish it: something to serve within seconds."""
     failures: list[str] = []
     reasons: list[str] = []
@@ -38,13 +36,12 @@ def first(work: ClaimedSlice) -> dict[str, Any]:
             outcome, artifact = _try_default(work, tried)
         if outcome.ok and artifact is not None:
             publish_trial(work.judged(tried, outcome, artifact), "default")
-            return {"state": State.QUEUED, "stage": Stage.CONTEST, "steps_done": 1, "error": ""}
+            return StageEnd(State.QUEUED, Stage.CONTEST, steps_done=1)
         work.keep(tried, outcome)
         failures.append(f"{tried.name}: {outcome.status} ({outcome.detail})")
     if failures:
         raise NothingWorked("; ".join(failures))
-    reason = "; ".join(reasons) or "No route is available."
-    return {"state": State.UNSUPPORTED, "reason": reason[:500], "finished_at": Now()}
+    return StageEnd(State.UNSUPPORTED, reason="; ".join(reasons) or "No route is available.")
 
 
 def _try_default(work: ClaimedSlice, tried: Tried) -> tuple[Outcome, BuiltArtifact | None]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-from django.db.models.functions import Now
 
 from tuning.conf import conf
 from tuning.explore.results import winner_of
 from tuning.explore.slice_history import about_next, estimator
+from tuning.explore.stage_end import StageEnd
 from tuning.explore.workshop import ClaimedSlice
 from tuning.explore.worth import Expectation, SliceTraits, hopeless_but_tried, not_worth, worth_of_slice_us
 from tuning.models import Stage, State
@@ -38,18 +36,19 @@ class SlicePlan:
         return not_worth(self.calls, self.best_us, self.expected, conf().tune_slice_s + BUILDS_S)
 
 
-def next_slice(work: ClaimedSlice, slices: int = 0) -> dict[str, Any]:
-    """The exploration's columns when another slice of tuning may follow ``slices`` of them: queued at its
-    worth, or done, with the reason."""
+def next_slice(work: ClaimedSlice, slices: int = 0) -> StageEnd:
+    """Whether another slice of tuning may follow ``slices`` of them: queued at its worth, or done, with the
+    reason."""
     plan = plan_next(work)
     if plan is None:
-        return {"state": State.DONE, "reason": "No route on this worker can tune it.", "finished_at": Now()}
-    expected = {"expected_gain": round(plan.expected.gain, 6)}
+        return StageEnd(State.DONE, reason="No route on this worker can tune it.")
+    gain = round(plan.expected.gain, 6)
     reason = plan.pointless
-    if reason and not hopeless_but_tried(slices, work.row.operator.key):
-        untuned = {} if slices else {"stage": Stage.CONTEST, "max_tuning_slices": 0}
-        return {"state": State.DONE, "reason": reason[:500], "finished_at": Now(), **expected, **untuned}
-    return {"state": State.QUEUED, "worth": plan.worth, **expected}
+    if not reason or hopeless_but_tried(slices, work.row.operator.key):
+        return StageEnd(State.QUEUED, worth=plan.worth, expected_gain=gain)
+    if slices:
+        return StageEnd(State.DONE, reason=reason, expected_gain=gain)
+    return StageEnd(State.DONE, Stage.CONTEST, reason, expected_gain=gain, max_tuning_slices=0)
 
 
 def plan_next(work: ClaimedSlice) -> SlicePlan | None:

@@ -18,6 +18,7 @@ from tuning.explore.candidates import Yielding
 from tuning.explore.contest import contest
 from tuning.explore.first import first
 from tuning.explore.results import winner_of
+from tuning.explore.stage_end import StageEnd
 from tuning.explore.tune import tune
 from tuning.explore.workshop import ClaimedSlice, Stopping, Workshop
 from tuning.models import Exploration, Stage, State
@@ -43,8 +44,8 @@ def run_slice(workshop: Workshop, claim: Claim) -> bool:
         ) as folder:
             end = _STAGES[Stage(row.stage)](ClaimedSlice(workshop, claim, row, Path(folder)))
         spent = F("spent_s") + (time.monotonic() - began)
-        claim.update(**_RELEASED, tries=0, spent_s=spent, updated_at=Now(), **end)
-        if end["state"] != State.QUEUED:
+        claim.update(**_RELEASED, tries=0, spent_s=spent, updated_at=Now(), **end.columns())
+        if end.state != State.QUEUED:
             _settle(row, end)
         _tell(row, end)
     except (Stopping, Yielding) as reason:
@@ -73,18 +74,18 @@ def _give_up(claim: Claim, error: str) -> bool:
     return True
 
 
-def _settle(row: Exploration, end: dict[str, Any]) -> None:
-    unsupported = end["state"] == State.UNSUPPORTED
-    reason = end.get("reason") or "Explored, and nothing that may be served came of it."
+def _settle(row: Exploration, end: StageEnd) -> None:
+    unsupported = end.state == State.UNSUPPORTED
+    reason = end.reason or "Explored, and nothing that may be served came of it."
     settle_miss(row, MissState.UNSUPPORTED if unsupported else MissState.FAILED, reason)
 
 
-def _tell(row: Exploration, end: dict[str, Any]) -> None:
+def _tell(row: Exploration, end: StageEnd) -> None:
     """One line a stage, for whoever watches the worker."""
     best = winner_of(row)
     stage = Stage(row.stage).label
     if best is None:
-        logger.info("%s of %s: %s", stage, row.operator, end.get("reason") or end["state"])
+        logger.info("%s of %s: %s", stage, row.operator, end.reason or end.state)
     else:
         speed = f"{best.route} {best.median_us:.1f} µs, {best.ratio_to_default:.2f}× the default"
         logger.info("%s of %s: %s (%s)", stage, row.operator, speed, best.label)

@@ -8,10 +8,8 @@ reason said.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-from django.db.models.functions import Now
 
 from catalog.models import Best
 from tuning.conf import conf
@@ -21,6 +19,7 @@ from tuning.explore.plan import SlicePlan, next_slice, plan_next
 from tuning.explore.records import keep_records, seed
 from tuning.explore.results import Tried, winner_of
 from tuning.explore.slice_history import gained
+from tuning.explore.stage_end import StageEnd
 from tuning.explore.workshop import ClaimedSlice
 from tuning.measure.outcome import Outcome
 from tuning.models import State, TuningSlice
@@ -29,7 +28,7 @@ from tuning.routes.base import Candidate, Learning, Route
 MOST_MEASURED = 3  # candidates of one slice that are measured: the search has ranked them by its own timing
 
 
-def tune(work: ClaimedSlice) -> dict[str, Any]:
+def tune(work: ClaimedSlice) -> StageEnd:
     """One slice: search, then build, check and time the best of what was found."""
     if not conf().tuning:
         return _done(work, "Tuning is switched off.")
@@ -54,7 +53,7 @@ def tune(work: ClaimedSlice) -> dict[str, Any]:
     slices = work.row.tuning_slices + 1
     if slices >= work.row.max_tuning_slices:
         return _done(work, "", slices)
-    return {"tuning_slices": slices, "error": "", **next_slice(work, slices)}
+    return replace(next_slice(work, slices), tuning_slices=slices)
 
 
 def state_folder(work: ClaimedSlice, route: Route) -> Path:
@@ -80,11 +79,9 @@ def _keep_slice(work: ClaimedSlice, plan: SlicePlan, before: Best | None, second
         )
 
 
-def _done(work: ClaimedSlice, reason: str, slices: int | None = None) -> dict[str, Any]:
-    return {
-        "state": State.DONE, "tuning_slices": work.row.tuning_slices if slices is None else slices,
-        "reason": reason, "finished_at": Now(), "error": "",
-    }  # fmt: skip
+def _done(work: ClaimedSlice, reason: str, slices: int | None = None) -> StageEnd:
+    done = work.row.tuning_slices if slices is None else slices
+    return StageEnd(State.DONE, reason=reason, tuning_slices=done)
 
 
 def _measure(work: ClaimedSlice, route: Route, found: list[Candidate]) -> None:
