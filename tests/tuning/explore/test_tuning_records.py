@@ -232,7 +232,7 @@ def test_records_read_back_from_a_sandbox_are_taken_with_care(tmp_path: Path) ->
 
 
 def test_rest_reports_how_well_expectations_held(api: Any, history: None, make_exploration: Any) -> None:
-    private = make_exploration("MatMul", 5, scope="org:7")
+    private = make_exploration("MatMul", 5, scope="org:999999")
     TuningSlice.objects.create(
         exploration=private, route="searcher", family="x", expected_gain=0.5, gained=0.5, seconds=1
     )
