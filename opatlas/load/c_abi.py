@@ -12,9 +12,9 @@ import numpy as np
 from opatlas.errors import LoadError
 from opatlas.identity.operator import Operator, Value
 from opatlas.load.buffers import aligned, check_arrays, element_strides, empty, is_aligned
-from opatlas.load.dtypes import ONNX_NUMBER, extreme
+from opatlas.load.dtypes import ONNX_NUMBER
 from opatlas.load.files import SharedLibrary
-from opatlas.load.kernel import KernelFailed
+from opatlas.load.kernel import KeptOutputs, KernelFailed
 from opatlas.load.manifest import Manifest
 from opatlas.load.pool import Threads
 
@@ -123,7 +123,7 @@ class CKernel:
         self._state = ctypes.c_void_p(None)
 
 
-class CBound:
+class CBound(KeptOutputs):
     """A C kernel tied to its inputs; its outputs are its own, aligned, and overwritten by every call."""
 
     def __init__(self, kernel: CKernel, inputs: Mapping[int, np.ndarray]) -> None:
@@ -148,13 +148,6 @@ class CBound:
             aligned_copy[...] = source
         if code := self._run(*self._arguments):
             raise KernelFailed(f"the kernel failed: {self._kernel.failure(code)}")
-
-    def outputs(self) -> Sequence[np.ndarray]:
-        return self._outputs
-
-    def poison(self) -> None:
-        for output in self._outputs:
-            output[...] = extreme(output.dtype)
 
     def unbind(self) -> None:
         """From now on a call raises instead of jumping into unloaded code."""

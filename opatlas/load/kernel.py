@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from opatlas.errors import OpatlasError
+from opatlas.load.dtypes import extreme
 
 
 class KernelFailed(OpatlasError):
@@ -26,6 +27,19 @@ class Bound(Protocol):
     def poison(self) -> None:
         """Overwrite (NaN, or the type's extreme) every output buffer that outlives a call."""
         ...
+
+
+class KeptOutputs:
+    """What is bound with output buffers of its own, overwritten by every call."""
+
+    _outputs: Sequence[np.ndarray]
+
+    def outputs(self) -> Sequence[np.ndarray]:
+        return self._outputs
+
+    def poison(self) -> None:
+        for output in self._outputs:
+            output[...] = extreme(output.dtype)
 
 
 class LoadedKernel(Protocol):

@@ -15,8 +15,7 @@ import numpy as np
 from opatlas.errors import LoadError
 from opatlas.identity.operator import Operator
 from opatlas.load.buffers import check_arrays, empty
-from opatlas.load.dtypes import extreme
-from opatlas.load.kernel import KernelFailed
+from opatlas.load.kernel import KeptOutputs, KernelFailed
 from opatlas.load.torch.ops.site import TorchSite
 
 _ALIGNMENT = 64
@@ -89,7 +88,7 @@ class ArrayKernel:
         self._constants = None
 
 
-class ArrayBound:
+class ArrayBound(KeptOutputs):
     """The calls on these very arrays."""
 
     def __init__(
@@ -126,13 +125,6 @@ class ArrayBound:
             self._run()
         except (ValueError, IndexError, MemoryError) as error:
             raise KernelFailed(f"NumPy failed: {error}") from error
-
-    def outputs(self) -> Sequence[np.ndarray]:
-        return self._outputs
-
-    def poison(self) -> None:
-        for output in self._outputs:
-            output[...] = extreme(output.dtype)
 
 
 _NOISY = frozenset(("Cast", "Cos", "Div", "Exp", "Log", "Pow", "Reciprocal", "Sin", "Sqrt", "Tan"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +13,8 @@ from onnx import helper
 from opatlas.errors import LoadError
 from opatlas.identity.operator import Operator
 from opatlas.load.buffers import check_arrays, empty, same_strides
-from opatlas.load.dtypes import ONNX_NUMBER, extreme
-from opatlas.load.kernel import KernelFailed
+from opatlas.load.dtypes import ONNX_NUMBER
+from opatlas.load.kernel import KeptOutputs, KernelFailed
 from opatlas.load.storage import Storage, storage_of, stored
 
 _ALIGNMENT = 64
@@ -80,7 +80,7 @@ class OrtKernel:
         self._session = None
 
 
-class OrtBound:
+class OrtBound(KeptOutputs):
     """A session with its inputs and its own output buffers bound; a call is one run."""
 
     def __init__(
@@ -124,13 +124,6 @@ class OrtBound:
             raise KernelFailed(f"ONNX Runtime failed: {_first_line(error)}") from error
         for output, made in self._strided:
             output[...] = made
-
-    def outputs(self) -> Sequence[np.ndarray]:
-        return self._outputs
-
-    def poison(self) -> None:
-        for output in self._outputs:
-            output[...] = extreme(output.dtype)
 
 
 def turned_inputs(operator: Operator) -> dict[int, Storage]:

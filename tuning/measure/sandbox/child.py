@@ -13,10 +13,13 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuning.measure.sandbox import wire
 from tuning.measure.sandbox.layout import settle_memory
+
+if TYPE_CHECKING:
+    from opatlas.identity import Operator, Setting, Target
 
 RUN = b"R"
 DONE = b"D"
@@ -40,19 +43,12 @@ def serve(channel: socket.socket, fds: Sequence[int]) -> None:
 
 def build(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) -> None:
     """``route.build`` in the work folder; the artifact's description goes to the reply file."""
-    from opatlas.identity import Operator, Setting, Target
     from tuning.routes.base import Candidate
 
     route = _route(request)
     workdir = _enter(request)
     started = time.perf_counter()
-    artifact = route.build(
-        Operator.from_json(request["operator"]),
-        Target.from_json(request["target"]),
-        Setting.from_json(request["setting"]),
-        Candidate(**request["candidate"]),
-        workdir,
-    )
+    artifact = route.build(*_about(request), Candidate(**request["candidate"]), workdir)
     answer = {
         "manifest": artifact.manifest.to_json(),
         "folder": str(Path(artifact.folder).resolve().relative_to(workdir.resolve())),
@@ -67,29 +63,27 @@ def build(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) -
 
 def tune(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) -> None:
     """One slice of ``route.tune``; its candidates go to the reply file, those so far after each."""
-    from opatlas.identity import Operator, Setting, Target
-
-    about = (
-        Operator.from_json(request["operator"]),
-        Target.from_json(request["target"]),
-        Setting.from_json(request["setting"]),
-    )
     route, workdir = _route(request), _enter(request)
-    _report(channel, fds[0], route.tune(*about, workdir, request["seconds"]))
+    _report(channel, fds[0], route.tune(*_about(request), workdir, request["seconds"]))
 
 
 def transfer(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) -> None:
     """``route.transfer``: known records as candidates for this operator, reported like a slice's."""
-    from opatlas.identity import Operator, Setting, Target
     from tuning.routes.base import SearchRecord
 
-    about = (
+    route, _ = _route(request), _enter(request)
+    records = [SearchRecord(**one) for one in request["records"]]
+    _report(channel, fds[0], route.transfer(*_about(request), records))
+
+
+def _about(request: dict[str, Any]) -> tuple[Operator, Target, Setting]:
+    from opatlas.identity import Operator, Setting, Target
+
+    return (
         Operator.from_json(request["operator"]),
         Target.from_json(request["target"]),
         Setting.from_json(request["setting"]),
     )
-    route, _ = _route(request), _enter(request)
-    _report(channel, fds[0], route.transfer(*about, [SearchRecord(**one) for one in request["records"]]))
 
 
 def _report(channel: socket.socket, reply: int, candidates: Iterable[Any]) -> None:
