@@ -18,16 +18,6 @@ from catalog import models
 from catalog.conf import conf
 from catalog.file_lock import only_one
 from catalog.rollups import standings, traffic_rollups
-from catalog.sizes import SIZE_LABELS, size_class, size_label
-
-__all__ = [
-    "SIZE_LABELS",
-    "keep_rollups_fresh",
-    "rebuild_rollups",
-    "refresh_rollups",
-    "size_class",
-    "size_label",
-]
 
 _TRAFFIC, _STANDINGS = "traffic", "standings"
 _SHARE_OF_TIME = 20  # of the service's time at most a twentieth goes into either rollup
