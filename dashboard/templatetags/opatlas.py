@@ -178,14 +178,6 @@ def nav_link(context: template.Context, url_name: str, symbol: str, text: str) -
 
 
 @register.filter
-def first_result(exploration: Any) -> str:
-    """How long after the miss the first verified result was published."""
-    if exploration.first_result_at is None:
-        return wording.NOTHING
-    return wording.duration_s((exploration.first_result_at - exploration.asked_at).total_seconds())
-
-
-@register.filter
 def plain(value: float) -> str:
     """A number for SVG attributes."""
     return f"{value:.3f}"

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from django import template
 from django.urls import reverse
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.html import conditional_escape, format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 
 from catalog.figures import FIGURES
 from dashboard.templatetags.opatlas import ago, badge, method
-from dashboard.web import wording
-from dashboard.web.tables import Column
+from dashboard.web import paging, wording
+from dashboard.web.tables import Column, Table, read
 
 register = template.Library()
 
@@ -34,33 +33,94 @@ def figure(name: str, text: str = "") -> SafeString:
 
 
 @register.simple_tag
-def cell(row: Mapping[str, Any], column: Column) -> SafeString | str:
-    """A value as people read it; a link where the column names one and the row has it."""
-    value = row.get(column.key)
-    shown = _shown(value, column, row)
-    target = row.get(column.link) if column.link else None
-    return format_html('<a href="{}">{}</a>', target, shown) if target else shown
+def cell_attributes(row: Any, column: Column) -> SafeString:
+    """Classes, and what a telephone shows before the value."""
+    classes = column.classes(row)
+    said = {"class": classes, "data-label": column.said_label(classes)}
+    return format_html_join("", ' {}="{}"', ((name, text) for name, text in said.items() if text))
 
 
-def _shown(value: Any, column: Column, row: Mapping[str, Any]) -> SafeString | str:
+@register.simple_tag
+def row_attributes(row: Any, table: Table) -> SafeString:
+    said = {
+        "class": table.row_css(row) if table.row_css else "",
+        "id": table.row_id(row) if table.row_id else "",
+    }
+    return format_html_join("", ' {}="{}"', ((name, text) for name, text in said.items() if text))
+
+
+@register.simple_tag
+def cell(row: Any, column: Column, table: Table) -> SafeString | str:
+    """A value as people read it, a link where the column has one; under it what else stands in its cell."""
+    shown, target = _shown(row, column), column.link(row) if column.link else None
+    if target and column.kind == "name":
+        text = '<a class="row-link clip-name" title="{}" href="{}">{}</a>'
+        shown = format_html(text, column.of(row), target, shown)
+    elif target:
+        lead = mark_safe('class="row-link" ') if "lead" in column.classes(row) else ""
+        shown = format_html('<a {}href="{}">{}</a>', lead, target, shown)
+    lines = table.lines.get(column.key)
+    return (
+        format_html("{}{}", shown, mark_safe("".join(_line(row, one) for one in lines))) if lines else shown
+    )
+
+
+def _line(row: Any, column: Column) -> SafeString | str:
+    value, css = column.show(row) if column.show else column.of(row), column.css
     if value is None or value == "":
-        return wording.NOTHING
+        return ""
+    title = format_html(' title="{}"', column.of(row)) if "clip" in str(css) else ""
+    return format_html(
+        '<span class="sub{}"{}>{}</span>', f" {css}" if css else "", title, _shown(row, column)
+    )
+
+
+def _shown(row: Any, column: Column) -> SafeString | str:
+    value = column.show(row) if column.show else column.of(row)
+    if column.kind == "tick":
+        return _tick(value, read(row, column.beside)) if value else ""
+    if value is None or value == "":
+        return _FAINT if column.show or column.kind in ("method", "speedup") else wording.NOTHING
+    if column.show:
+        return conditional_escape(value)
     if column.kind == "when":
         return ago(value) if isinstance(value, datetime) else str(value)
     if column.kind == "badge":
         return badge(str(value))
     if column.kind == "method":
-        return method(str(row.get("method", "library")), str(value))
+        return method(str(read(row, column.beside or "method") or "library"), str(value))
     if column.kind == "code":
         return format_html("<code>{}</code>", value)
     if column.kind == "money":
-        return wording.money(value, str(row.get("currency", "")))
+        return wording.money(value, str(read(row, column.beside or "currency") or ""))
+    if column.kind == "speedup":
+        return speedup(value, *(read(row, column.beside) if column.beside else ()))
     if column.kind == "bytes":
         return wording.quantity(value, "B")
     say = _NUMBERS.get(column.kind)
     return say(value) if say else str(value)
 
 
+def _tick(value: Any, name: Any) -> SafeString:
+    box = '<input type="checkbox" name="id" value="{}" form="bulk" aria-label="Choose {}">'
+    return format_html(box, value, name)
+
+
+@register.simple_tag
+def speedup(value: float | None, low: float | None = None, high: float | None = None) -> SafeString:
+    """A ratio over the default, marked where it differs by more than noise; its bounds under it."""
+    if not value:
+        return _FAINT
+    css = "faster" if value >= 1.03 else "slower" if value < 0.97 else ""
+    bounds = (
+        format_html('<span class="sub">{} – {}</span>', wording.ratio(low), wording.ratio(high))
+        if low
+        else ""
+    )
+    return format_html('<span class="{}">{}</span>{}', css, wording.ratio(value), bounds)
+
+
+_FAINT = mark_safe(f'<span class="faint">{wording.NOTHING}</span>')
 _NUMBERS = {
     "count": wording.compact,
     "quantity": wording.significant,
@@ -68,26 +128,18 @@ _NUMBERS = {
     "seconds": wording.duration_s,
     "ratio": wording.ratio,
     "percent": wording.percent,
+    "scientific": wording.scientific,
 }
 
 
 @register.simple_tag(takes_context=True)
 def export_url(context: template.Context, table: str, form: str) -> str:
     """The same page and filters, as CSV or JSON."""
-    return _with(context, export=form, table=table)
+    return paging.with_query(context["request"], export=form, table=table)
 
 
 @register.simple_tag(takes_context=True)
 def with_query(context: template.Context, **changes: Any) -> str:
     """This page's address with some of its query changed; None or "" takes a part away, and with it the page
     of a list."""
-    return _with(context, page=None, **changes)
-
-
-def _with(context: template.Context, **changes: Any) -> str:
-    query = context["request"].GET.copy()
-    for name, value in {"seen": None, **changes}.items():
-        query.pop(name, None)
-        if value not in (None, ""):
-            query[name] = value
-    return f"{context['request'].path}?{query.urlencode()}"
+    return paging.with_query(context["request"], page=None, **changes)

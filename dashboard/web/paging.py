@@ -60,3 +60,14 @@ def answer_of(request: HttpRequest, page: str, part: str, context: dict[str, Any
 def exportable(rows: QuerySet[Any]) -> Iterable[Any]:
     """All rows of an export, up to the bound."""
     return rows[:COUNTED].iterator(chunk_size=2_000)
+
+
+def with_query(request: HttpRequest, **changes: Any) -> str:
+    """The page's address with some of its query changed; None or "" takes a part away. What only parts of
+    pages ask with (``seen``) is left out."""
+    query = request.GET.copy()
+    for name, value in {"seen": None, **changes}.items():
+        query.pop(name, None)
+        if value not in (None, ""):
+            query[name] = value
+    return f"{request.path}?{query.urlencode()}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
@@ -20,7 +20,7 @@ class _Line:
 
 
 def streamed(
-    request: HttpRequest, table: Table, rows: Callable[[], Iterable[Mapping[str, Any]]]
+    request: HttpRequest, table: Table, rows: Callable[[], Iterable[Any]]
 ) -> HttpResponseBase | None:
     """The export that the URL asks for (``?export=csv``), of all ``rows``; None where it asks for none."""
     form, asked = asked_export(request, table)
@@ -32,16 +32,16 @@ def streamed(
     return StreamingHttpResponse(lines, **sent_as(table, form))
 
 
-def _csv(table: Table, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _csv(table: Table, rows: Iterable[Any]) -> Iterator[str]:
     writer = csv.writer(_Line())
     yield writer.writerow(table.keys)
     for row in rows:
-        yield writer.writerow([cell_text(row.get(key)) for key in table.keys])
+        yield writer.writerow(map(cell_text, table.exported_row(row).values()))
 
 
-def _json(table: Table, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _json(table: Table, rows: Iterable[Any]) -> Iterator[str]:
     encode = DjangoJSONEncoder().encode
     yield f'{{"table": {encode(table.name)}, "title": {encode(table.title)}, "rows": ['
     for number, row in enumerate(rows):
-        yield ("," if number else "") + encode({key: row.get(key) for key in table.keys})
+        yield ("," if number else "") + encode(table.exported_row(row))
     yield "]}"

@@ -1,6 +1,6 @@
-"""Tables as data: what stands under every chart, and what is exported as CSV or JSON.
+"""Tables as data: a column is declared once, and its page, its CSV and its JSON follow from that.
 
-A page makes its :class:`Table` objects from selectors, gives them to ``_table.html``, and begins with
+A page makes its :class:`Table` objects from selectors' rows, gives them to ``_table.html``, and begins with
 ``if (answer := exported(request, *tables)) is not None: return answer``: ``?export=csv&table=<name>`` then
 answers with all of a table's rows as they are (units in the column's key, no rounding).
 """
@@ -9,50 +9,113 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Literal
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.urls import reverse
 
 Kind = Literal[
     "text",
     "code",
+    "name",
     "when",
     "count",
     "quantity",
     "us",
     "seconds",
     "ratio",
+    "speedup",
     "percent",
+    "scientific",
     "bytes",
     "money",
     "badge",
     "method",
+    "head",
+    "actions",
+    "tick",
 ]
-NUMBERS = frozenset({"count", "quantity", "us", "seconds", "ratio", "percent", "bytes", "money"})
+NUMBERS = frozenset(
+    {"count", "quantity", "us", "seconds", "ratio", "speedup", "percent", "scientific", "bytes", "money"}
+)
+Of = Callable[[Any], Any]
+"""What a row has for a column."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column. ``key`` names the value in a row, with its unit (``median_us``).
+    """One column: what a row has for it, and how that is shown. The one place that declares it.
 
-    ``figure`` is the name of a definition (``catalog.figures``); ``link`` the row's key that has the address
-    a cell leads to; ``sort`` what ``?sort=`` takes where the page can sort by it. Money is in millionths of
-    the currency (``currency`` in the row).
+    ``key`` names it in exports, with its unit (``median_us``). ``figure`` is the name of a definition
+    (``catalog.figures``); ``sort`` what ``?sort=`` takes where the page can sort by it. Money is in
+    millionths of the currency.
     """
 
     key: str
     title: str
     kind: Kind = "text"
+    value: Of | str = ""  # a function of the row or a path in it ("job.name"); "": the path is ``key``
     figure: str = ""
-    link: str = ""
+    link: Of | None = None  # where the cell leads to
     sort: str = ""
+    beside: Of | str = ""
+    """What its kind needs beside the value: a method's mark ("": the row's ``method``), money's currency
+    ("": the row's ``currency``), a speed-up's bounds ("": none are shown)."""
+    show: Of | None = None  # how the page says it, where its kind does not; "": there is nothing to say
+    part: str = ""  # a template that shows the cell, from ``row``
+    under: str = ""  # key of the column in whose cell it stands as a second line
+    only: Literal["", "page", "export"] = ""
+    css: str | Of = ""
+    spare: bool = False  # no cell on a telephone where there is no value
+    label: str | None = None  # before the value on a telephone; None: the title, where it is needed
+
+    def of(self, row: Any) -> Any:
+        """The value in a row: what is exported."""
+        return read(row, self.value or self.key)
 
     @property
     def is_number(self) -> bool:
-        return self.kind in NUMBERS
+        return self.kind in NUMBERS or (isinstance(self.css, str) and "number" in self.css.split())
+
+    def classes(self, row: Any) -> str:
+        """Of a cell."""
+        css = self.css if isinstance(self.css, str) else self.css(row)
+        kind = "number" if self.kind in NUMBERS else "wide-text lead" if self.kind == "name" else ""
+        spare = "spare" if self.spare and self.of(row) in (None, "") else ""
+        return " ".join(filter(None, (kind, css, spare)))
+
+    def said_label(self, classes: str) -> str:
+        """What a telephone shows before the value: nothing where the cell speaks for itself."""
+        if self.label is not None:
+            return self.label
+        silent = self.kind in ("actions", "tick", "badge", "method") or {"lead", "spare"} & {*classes.split()}
+        return "" if silent else self.title
+
+
+def operator_column(key: str, kind: Kind = "text", of: str = "operator", sort: str = "") -> Column:
+    """The operator that a row is about, found by the path ``of``; it leads to its page."""
+    return Column(
+        key,
+        "Operator",
+        kind,
+        f"{of}.summary",
+        link=lambda row: reverse("operator", args=[read(row, f"{of}.key")]),
+        sort=sort,
+    )
+
+
+def read(row: Any, of: Of | str) -> Any:
+    """What a function says of a row, or where a path in it leads: through attributes and entries, None where
+    there is nothing on the way."""
+    if not isinstance(of, str):
+        return of(row)
+    for name in of.split("."):
+        row = row.get(name) if isinstance(row, Mapping) else None if row is None else getattr(row, name)
+    return row
 
 
 @dataclass(frozen=True)
@@ -62,25 +125,47 @@ class Table:
     name: str  # in URLs and file names
     title: str
     columns: Sequence[Column]
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Any]
     empty: str = "Nothing here yet."
-    every: Iterable[Mapping[str, Any]] | None = field(default=None, repr=False)
+    every: Iterable[Any] | None = field(default=None, repr=False)
+    css: str = ""
+    box_css: str = ""
+    row_css: Of | None = None
+    row_id: Of | None = None
+
+    @cached_property
+    def shown(self) -> list[Column]:
+        """Columns of the page."""
+        return [column for column in self.columns if column.only != "export" and not column.under]
+
+    @cached_property
+    def lines(self) -> dict[str, list[Column]]:
+        """Columns that stand in another's cell, by that one's key."""
+        found: dict[str, list[Column]] = {}
+        for column in self.columns:
+            if column.under and column.only != "export":
+                found.setdefault(column.under, []).append(column)
+        return found
+
+    @cached_property
+    def exported(self) -> list[Column]:
+        return [column for column in self.columns if column.only != "page"]
 
     @property
     def keys(self) -> list[str]:
-        return [column.key for column in self.columns]
+        return [column.key for column in self.exported]
+
+    def exported_row(self, row: Any) -> dict[str, Any]:
+        return {column.key: column.of(row) for column in self.exported}
 
     def exported_rows(self) -> list[dict[str, Any]]:
-        return [
-            {key: row.get(key) for key in self.keys}
-            for row in (self.rows if self.every is None else self.every)
-        ]
+        return [self.exported_row(row) for row in (self.rows if self.every is None else self.every)]
 
     def as_csv(self) -> str:
         out = io.StringIO()
         writer = csv.writer(out)
         writer.writerow(self.keys)
-        writer.writerows([[cell_text(row[key]) for key in self.keys] for row in self.exported_rows()])
+        writer.writerows([map(cell_text, row.values()) for row in self.exported_rows()])
         return out.getvalue()
 
 

@@ -118,5 +118,4 @@ def _table(rows: Any) -> Table:
         Column("read_at", "Read", "when"),
     )
     # A queryset: read when it is exported, not when the page is shown.
-    every = rows.values(*(column.key for column in columns))[:_EXPORTED]
-    return Table("notifications", "Notifications", columns, (), every=every)
+    return Table("notifications", "Notifications", columns, (), every=rows[:_EXPORTED])

@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils.html import format_html
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from catalog.errors import RequestError
@@ -28,11 +29,13 @@ from dashboard.web.tables import Column, Table, exported
 def subscriptions(request: HttpRequest) -> HttpResponse:
     """All of this person's, where mail and pushes go, and a form for a filter."""
     rows = list(selectors.subscriptions(_user(request)))
-    if (answer := exported(request, _table(rows))) is not None:
+    table = _table(rows, _viewer(request))
+    if (answer := exported(request, table)) is not None:
         return answer
     op_types, dtypes = listing.kinds()
     context = {
-        "rows": rows,
+        "table": table,
+        "devices": _user(request).push_devices.order_by("pk"),
         "problems": selectors.problems(_user(request)),
         "op_types": op_types,
         "dtypes": dtypes,
@@ -132,27 +135,37 @@ def _number(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 19 else 0
 
 
-def _table(rows: list[Subscription]) -> Table:
+def _events(row: Subscription) -> str:
+    return ", ".join(one.value.removesuffix("_changed").title() for one in row.happenings)
+
+
+def _channels(row: Subscription) -> str:
+    names = ", ".join(str(one.label) for one in row.channels)
+    return names or format_html('<span class="faint">{}</span>', "switched off")
+
+
+def _table(rows: list[Subscription], viewer: Viewer) -> Table:
+    def kind(row: Subscription) -> str:
+        everywhere = ", all organisations" if row.organisation_id is None and viewer.sees_all else ""
+        return f"{row.get_subject_display().lower()}{everywhere}"
+
     columns = (
-        Column("title", "What"),
-        Column("subject", "Kind"),
-        Column("events", "Told of"),
-        Column("channels", "By"),
-        Column("digest", "How often"),
-        Column("created_at", "Since", "when"),
+        Column("title", "What", "name", link=lambda row: reverse("subscription", args=[row.pk])),
+        Column("subject", "Kind", show=kind, under="title"),
+        Column(
+            "events",
+            "Told of",
+            value=lambda row: ", ".join(one.value for one in row.happenings),
+            show=_events,
+        ),
+        Column(
+            "channels", "By", value=lambda row: ", ".join(one.value for one in row.channels), show=_channels
+        ),
+        Column("digest", "How often", show=lambda row: row.get_digest_display()),
+        Column("created_at", "Since", "when", css="muted"),
+        Column("actions", "Actions", "actions", part="notifications/_subscription_actions.html", only="page"),
     )
-    shown = [
-        {
-            "title": row.title,
-            "subject": row.subject,
-            "events": ", ".join(one.value for one in row.happenings),
-            "channels": ", ".join(row.told_by),
-            "digest": row.digest,
-            "created_at": row.created_at,
-        }
-        for row in rows
-    ]
-    return Table("subscriptions", "Subscriptions", columns, shown)
+    return Table("subscriptions", "Subscriptions", columns, rows, css="stacks")
 
 
 def _user(request: HttpRequest) -> Any:

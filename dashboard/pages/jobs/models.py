@@ -111,10 +111,10 @@ def models(request: HttpRequest) -> HttpResponse:
     )
     found = found.filter(viewer.owned()).order_by("-created_at", "-pk")
     counted = found.annotate(operator_count=Count("operators"))
-    table = tables.models_table(exportable(counted))
+    page = page_of(request, counted)
+    table = tables.models_table(page.object_list, exportable(counted))
     if request.method != "POST" and (answer := exported(request, table)) is not None:
         return answer
-    page = page_of(request, counted)
     refused = 400 if request.method == "POST" else 200
     context = {"form": form, "page": page, "table": table}
     return render(request, "jobs/models.html", context, status=refused)
@@ -141,12 +141,12 @@ def model(request: HttpRequest, pk: int) -> HttpResponse:
     states = _states(report)
     coverage = coverage_of(report, states)
     missing = tables.missing_table(coverage)
-    answer = exported(request, tables.model_operators_table(report.rows, states), missing)
-    if answer is not None:
+    page = Paginator(report.rows, ROWS_SHOWN).get_page(request.GET.get("page"))
+    table = tables.model_operators_table(page.object_list, report.rows, states, NARROW_ROWS)
+    if (answer := exported(request, table, missing)) is not None:
         return answer
     pending = sum(state in ("exploring", "waiting") for state in states.values())
     timed = [one for one in report.rows if one.default_us is not None]
-    page = Paginator(report.rows, ROWS_SHOWN).get_page(request.GET.get("page"))
     context = {
         "model": row,
         "report": report,
@@ -155,12 +155,12 @@ def model(request: HttpRequest, pk: int) -> HttpResponse:
         "missing": missing,
         "saved_us": saved_us(report),
         "page": page,
+        "table": table,
         "first_rows": NARROW_ROWS,
         "parts": _parts(timed),
         "chart": model_charts.model_time([_bar(one) for one in timed[:CHART_ROWS]]) if timed else None,
         "chart_rows": min(len(timed), CHART_ROWS),
         "timed": len(timed),
-        "states": states,
         "pending": pending,
         "moving": bool(pending) or _explored_now(row),
         "served": row.target.served_until is not None and row.target.served_until > timezone.now(),

@@ -6,33 +6,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django.urls import reverse
+from django.utils.html import format_html
 
 from catalog.selectors.jobs import Coverage, JobRow, JobSlot, OperatorRow, Saved
-from dashboard.web.tables import Column, Table
-from tuning.ingest import ReportedOperator as ModelRow
+from dashboard.templatetags.opatlas import badge, times_100
+from dashboard.web import wording
+from dashboard.web.tables import Column, Table, operator_column
+from tuning.ingest import Row as ModelRow
+
+_JOBS = (
+    Column("name", "Job", value="job.name", link=lambda row: reverse("job", args=[row.job.pk])),
+    Column("organisation", "Organisation", value="job.organisation.name"),
+    Column("operators", "Operators", "count"),
+    Column("hits", "Hits", "count"),
+    Column("misses", "Misses", "count"),
+    Column("hit_rate", "Hit rate", "percent", figure="job_hit_rate"),
+    Column("saved_us", "Saved", "us", figure="job_saved"),
+    Column("last_at", "Last lookup", "when"),
+)
 
 
-def jobs_table(rows: Iterable[JobRow], every: Iterable[JobRow] | None = None) -> Table:
-    columns = (
-        Column("name", "Job", link="url"),
-        Column("organisation", "Organisation"),
-        Column("operators", "Operators", "count"),
-        Column("hits", "Hits", "count"),
-        Column("misses", "Misses", "count"),
-        Column("hit_rate", "Hit rate", "percent", figure="job_hit_rate"),
-        Column("saved_us", "Saved", "us", figure="job_saved"),
-        Column("last_at", "Last lookup", "when"),
-    )
-
-    def cells(row: JobRow) -> dict[str, Any]:
-        return {
-            "name": row.job.name, "organisation": row.job.organisation.name, "operators": row.operators,
-            "hits": row.hits, "misses": row.misses, "hit_rate": row.hit_rate, "saved_us": row.saved_us,
-            "last_at": row.last_at, "url": reverse("job", args=[row.job.pk]),
-        }  # fmt: skip
-
-    shown = [cells(row) for row in rows]
-    return Table("jobs", "Jobs", columns, shown, "No job.", (cells(row) for row in every) if every else None)
+def jobs_table(rows: Sequence[JobRow], every: Iterable[JobRow] | None = None) -> Table:
+    return Table("jobs", "Jobs", _JOBS, rows, "No job.", every)
 
 
 def missing_table(coverage: Coverage) -> Table:
@@ -42,136 +37,146 @@ def missing_table(coverage: Coverage) -> Table:
         Column("reason", "Why it is missing"),
         Column("operators", "Operators", "count"),
         Column("calls", "Calls", "count"),
-        Column("share", "Share of the calls", "percent"),
+        Column(
+            "share",
+            "Share of the calls",
+            "percent",
+            lambda one: one.calls / coverage.calls if coverage.calls else None,
+        ),
     )
-    made = [
-        {
-            "state": one.state, "reason": one.reason, "operators": one.operators, "calls": one.calls,
-            "share": one.calls / coverage.calls if coverage.calls else None,
-        }
-        for one in coverage.missing
-    ]  # fmt: skip
-    return Table("missing", "Not covered", columns, made, "Everything that was asked for is covered.")
+    empty = "Everything that was asked for is covered."
+    return Table("missing", "Not covered", columns, coverage.missing, empty)
+
+
+_SAVED = (
+    Column(
+        "title", "Method", "method", lambda one: one.method or "all", beside=lambda one: one.method or "none"
+    ),
+    Column("hits", "Hits", "count"),
+    Column("calls", "Calls", "count"),
+    Column("default_us", "With the defaults", "us"),
+    Column("served_us", "As served", "us", lambda one: one.default_us - one.saved_us),
+    Column("saved_us", "Saved", "us", figure="job_saved"),
+    Column("speedup", "Speed-up", "ratio", figure="job_speedup"),
+)
 
 
 def saved_table(rows: Sequence[Saved]) -> Table:
     """What hits saved, by method and in all."""
-    columns = (
-        Column("title", "Method", "method"),
-        Column("hits", "Hits", "count"),
-        Column("calls", "Calls", "count"),
-        Column("default_us", "With the defaults", "us"),
-        Column("served_us", "As served", "us"),
-        Column("saved_us", "Saved", "us", figure="job_saved"),
-        Column("speedup", "Speed-up", "ratio", figure="job_speedup"),
-    )
-    made = [
-        {
-            "title": one.method or "all", "method": one.method or "none", "hits": one.hits,
-            "calls": one.calls, "default_us": one.default_us, "saved_us": one.saved_us,
-            "served_us": one.default_us - one.saved_us, "speedup": one.speedup,
-        }
-        for one in rows
-        if one.hits
-    ]  # fmt: skip
-    return Table("saved", "What the catalogue saved", columns, made, "Nothing was served to it yet.")
+    shown = [one for one in rows if one.hits]
+    return Table("saved", "What the catalogue saved", _SAVED, shown, "Nothing was served to it yet.")
+
+
+_DAYS = (
+    Column("start", "Day (UTC)", value=lambda slot: f"{slot.start:%Y-%m-%d}"),
+    Column("library", "Library", "count", lambda slot: slot.hits.get("library", 0)),
+    Column("compiler", "Compiler", "count", lambda slot: slot.hits.get("compiler", 0)),
+    Column("manual", "Manual", "count", lambda slot: slot.hits.get("manual", 0)),
+    Column("hits", "Hits", "count", "all_hits"),
+    Column("saved_us", "Saved", "us", figure="job_saved"),
+)
 
 
 def days_table(slots: Sequence[JobSlot]) -> Table:
+    shown = [slot for slot in reversed(slots) if slot.all_hits]
+    return Table("days", "Day by day", _DAYS, shown, "Nothing was served in this time.", slots)
+
+
+_JOB_OPERATORS = (
+    operator_column("summary"),
+    Column("state", "Now", "badge"),
+    Column("reason", "Reason"),
+    Column("route", "Best", "method", "best.route", beside="best.method"),
+    Column("median_us", "Time", "us", "best.median_us"),
+    Column("speedup", "Speed-up", "ratio", "best.ratio_to_default"),
+    Column("hits", "Hits", "count"),
+    Column("misses", "Misses", "count", sort="misses"),
+    Column("calls", "Calls", "count", sort="calls"),
+    Column("saved_us", "Saved", "us", sort="saved"),
+    Column("last_at", "Last asked", "when", sort="recent"),
+)
+
+
+def job_operators_table(rows: Sequence[OperatorRow], every: Iterable[OperatorRow] | None = None) -> Table:
+    return Table("operators", "Operators", _JOB_OPERATORS, rows, "No operator passes.", every)
+
+
+_MODELS = (
+    Column("id", "Number", value="pk", only="export"),
+    Column("name", "Model", "name", link=lambda row: reverse("model", args=[row.pk])),
+    Column("form", "Form", css="spare"),
+    Column("sha256", "Content", show=lambda row: row.sha256[:12], under="name", css="mono"),
+    Column("capability", "Target", value="target.capability", css="nowrap", label=""),
+    Column("setting", "Setting", value=lambda row: str(row.setting), under="capability"),
+    Column("operators", "Operators", "count", "operator_count"),
+    Column("calls", "Calls", "count"),
+    Column("hits_before", "Hit at first", "percent"),
+    Column("created_at", "Given", "when", css="number muted", label=""),
+)
+
+
+def models_table(rows: Sequence[Any], every: Iterable[Any]) -> Table:
+    """The list of models; rows have ``operator_count``."""
+    return Table("models", "Models", _MODELS, rows, every=every, css="stacks")
+
+
+def model_operators_table(
+    rows: Sequence[ModelRow], every: Sequence[ModelRow], states: Mapping[int, str], first_rows: int
+) -> Table:
+    """A model's operators; on a telephone those after the first ones are folded away."""
+
+    def now(row: ModelRow) -> str:
+        return states.get(row.operator.pk, row.status)
+
     columns = (
-        Column("start", "Day (UTC)"),
-        Column("library", "Library", "count"),
-        Column("compiler", "Compiler", "count"),
-        Column("manual", "Manual", "count"),
-        Column("hits", "Hits", "count"),
-        Column("saved_us", "Saved", "us", figure="job_saved"),
-    )
-    every = [
-        {
-            "start": f"{slot.start:%Y-%m-%d}", "hits": slot.all_hits, "saved_us": slot.saved_us,
-            **{method: slot.hits.get(method, 0) for method in ("library", "compiler", "manual")},
-        }
-        for slot in slots
-    ]  # fmt: skip
-    shown = [row for row in reversed(every) if row["hits"]]
-    return Table("days", "Day by day", columns, shown, "Nothing was served in this time.", every)
-
-
-def job_operators_table(rows: Iterable[OperatorRow], every: Iterable[OperatorRow] | None = None) -> Table:
-    columns = (
-        Column("summary", "Operator", link="url"),
-        Column("state", "Now", "badge"),
-        Column("reason", "Reason"),
-        Column("route", "Best", "method"),
-        Column("median_us", "Time", "us"),
-        Column("speedup", "Speed-up", "ratio"),
-        Column("hits", "Hits", "count"),
-        Column("misses", "Misses", "count", sort="misses"),
-        Column("calls", "Calls", "count", sort="calls"),
-        Column("saved_us", "Saved", "us", sort="saved"),
-        Column("last_at", "Last asked", "when", sort="recent"),
-    )
-
-    def cells(row: OperatorRow) -> dict[str, Any]:
-        best = row.best
-        return {
-            "summary": row.operator.summary, "state": row.state, "reason": row.reason,
-            "route": best.route if best else None, "method": best.method if best else None,
-            "median_us": best.median_us if best else None,
-            "speedup": best.ratio_to_default if best else None, "hits": row.hits, "misses": row.misses,
-            "calls": row.calls, "saved_us": row.saved_us, "last_at": row.last_at,
-            "url": reverse("operator", args=[row.operator.key]),
-        }  # fmt: skip
-
-    shown = [cells(row) for row in rows]
-    empty = "No operator passes."
-    return Table(
-        "operators", "Operators", columns, shown, empty, (cells(row) for row in every) if every else None
-    )
-
-
-def models_table(rows: Iterable[Any]) -> Table:
-    """The list of models, for exports; rows have ``operator_count``."""
-    columns = (
-        Column("id", "Model"),
-        Column("name", "Name"),
-        Column("form", "Form"),
-        Column("sha256", "Content"),
-        Column("capability", "Target"),
-        Column("setting", "Setting"),
-        Column("operators", "Operators", "count"),
+        Column("operator", "Key", value="operator.key", only="export"),
+        operator_column("summary", "name"),
         Column("calls", "Calls", "count"),
-        Column("hits_before", "Hit at first", "percent"),
-        Column("created_at", "Given", "when"),
+        Column("example", "Example", under="summary", css="clip-wide mono"),
+        Column(
+            "status",
+            "Status",
+            show=lambda row: badge(now(row)),
+            css=lambda row: "" if row.status == "hit" else "keep",
+            label="",
+        ),
+        Column("reason", "Reason", under="status", css="clip"),
+        Column("route", "Best", "method", spare=True),
+        Column("method", "Method", only="export"),
+        Column("label", "Variant", under="route", css="clip"),
+        Column("median_us", "Time", "us", spare=True),
+        Column("default_us", "Default", "us", css="muted", spare=True),
+        Column(
+            "ratio",
+            "Speed-up",
+            "speedup",
+            beside=lambda row: (row.ratio_low, row.ratio_high),
+            css="keep",
+            spare=True,
+        ),
+        Column("ratio_low", "from", "ratio", only="export"),
+        Column("ratio_high", "to", "ratio", only="export"),
+        Column("share", "Share of the time", "percent", show=_share, spare=True, label="Share"),
+        Column("now", "Now", value=now, only="export"),
     )
-    every = (
-        {
-            "id": row.pk, "name": row.name, "form": row.form, "sha256": row.sha256,
-            "capability": row.target.capability, "setting": str(row.setting),
-            "operators": row.operator_count, "calls": row.calls, "hits_before": row.hits_before,
-            "created_at": row.created_at,
-        }
-        for row in rows
-    )  # fmt: skip
-    return Table("models", "Models", columns, (), every=every)
+    beyond = {row.operator.pk for row in rows[first_rows:]}
+    return Table(
+        "operators",
+        "Operators",
+        columns,
+        rows,
+        every=every,
+        css="stacks lines",
+        row_css=lambda row: "beyond" if row.operator.pk in beyond else "",
+    )
 
 
-def model_operators_table(rows: Iterable[ModelRow], states: Mapping[int, str]) -> Table:
-    """A model's operators, for exports."""
-    keys = (
-        "calls", "example", "status", "reason", "route", "method", "label", "median_us", "default_us",
-        "ratio", "ratio_low", "ratio_high", "share",
-    )  # fmt: skip
-    columns = tuple(
-        Column(key, key.replace("_", " ").capitalize()) for key in ("operator", "summary", *keys, "now")
+def _share(row: ModelRow) -> str:
+    if row.share is None:
+        return ""
+    return format_html(
+        '{}<svg class="share" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect width="{}" height="10"></rect></svg>',
+        wording.percent(row.share),
+        times_100(row.share),
     )
-    every = (
-        {
-            "operator": row.operator.key,
-            "summary": row.operator.summary,
-            "now": states.get(row.operator.pk, row.status),
-            **{key: getattr(row, key) for key in keys},
-        }
-        for row in rows
-    )
-    return Table("operators", "Operators", columns, (), every=every)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
@@ -16,11 +15,9 @@ from dashboard.web.charts import methods as method_charts
 from dashboard.web.tables import Column, Table, exported
 from tuning.statistics import environments
 from tuning.statistics.comparing import share
-from tuning.statistics.environments import Compared, Known, Pair
+from tuning.statistics.environments import Compared, Known
 
 _SHOWN = 200
-# Verdict → the state whose mark it has (dashboard.templatetags.opatlas.badge).
-_MARKS = {"worse": "noisy", "better": "ok", "same": "unknown"}
 
 
 @require_safe
@@ -72,35 +69,32 @@ def _chosen(
     return a, b, ""
 
 
+_COLUMNS = (
+    Column("verdict", "Verdict", "badge"),
+    Column(
+        "operator", "Operator", value="summary", link=lambda pair: reverse("operator", args=[pair.operator])
+    ),
+    Column("route", "Route", "method"),
+    Column("candidate", "Candidate", value="label"),
+    Column("setting", "Setting"),
+    Column("ratio_a", "In A", "ratio", figure="operator_speedup"),
+    Column("ratio_b", "In B", "ratio", figure="operator_speedup"),
+    Column("change", "Change", "ratio", "change.factor", figure="environment_change"),
+    Column("change_low", "from", "ratio", "change.low"),
+    Column("change_high", "to", "ratio", "change.high"),
+    Column(
+        "confidence",
+        "Confidence",
+        value=lambda pair: share(pair.change.confidence),
+        figure="comparison_confidence",
+    ),
+    Column("samples", "Samples", value=lambda pair: "{1} and {0}".format(*pair.change.samples)),
+)
+_NOTE = Column("note", "Note", value=lambda pair: "another default" if pair.default_changed else "")
+
+
 def _table(compared: Compared | None) -> Table:
-    columns = [
-        Column("verdict", "Verdict", "badge"),
-        Column("operator", "Operator", link="address"),
-        Column("route", "Route", "method"),
-        Column("candidate", "Candidate"),
-        Column("setting", "Setting"),
-        Column("ratio_a", "In A", "ratio", figure="operator_speedup"),
-        Column("ratio_b", "In B", "ratio", figure="operator_speedup"),
-        Column("change", "Change", "ratio", figure="environment_change"),
-        Column("change_low", "from", "ratio"),
-        Column("change_high", "to", "ratio"),
-        Column("confidence", "Confidence", figure="comparison_confidence"),
-        Column("samples", "Samples"),
-    ]
-    if compared and compared.default_changed:
-        columns.append(Column("note", "Note"))
-    rows = [_row(pair) for pair in compared.pairs] if compared else []
+    columns = (*_COLUMNS, _NOTE) if compared and compared.default_changed else _COLUMNS
+    rows = compared.pairs if compared else ()
     empty = "No candidate was measured in both environments."
     return Table("changes", "Changes from A to B", columns, rows[:_SHOWN], every=rows, empty=empty)
-
-
-def _row(pair: Pair) -> dict[str, Any]:
-    return {
-        "verdict": pair.verdict, "mark": _MARKS[pair.verdict], "operator": pair.summary, "route": pair.route,
-        "method": pair.method, "candidate": pair.label, "setting": pair.setting, "ratio_a": pair.ratio_a,
-        "ratio_b": pair.ratio_b, "change": pair.change.factor, "change_low": pair.change.low,
-        "change_high": pair.change.high, "confidence": share(pair.change.confidence),
-        "samples": f"{pair.change.samples[1]} and {pair.change.samples[0]}",
-        "note": "another default" if pair.default_changed else "",
-        "address": reverse("operator", args=[pair.operator]),
-    }  # fmt: skip

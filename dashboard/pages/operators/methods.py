@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -13,6 +14,7 @@ from django.views.decorators.http import require_safe
 from catalog.models import Method
 from catalog.timerange import RANGES
 from dashboard.web.charts import methods as method_charts
+from dashboard.web.paging import with_query
 from dashboard.web.ranges import range_of
 from dashboard.web.tables import Column, Table, exported
 from tuning.models import FailureReason
@@ -23,8 +25,8 @@ _TYPES_DRAWN = 14
 _CELLS_SHOWN, _REASONS_SHOWN = 60, 40
 
 _FARES = (
-    Column("operators_found", "Found", "count", figure="operators_found"),
-    Column("operators_won", "Won", "count", figure="operators_won"),
+    Column("operators_found", "Found", "count", "found", figure="operators_found"),
+    Column("operators_won", "Won", "count", "won", figure="operators_won"),
     Column("win_rate", "Win rate", "percent", figure="win_rate"),
     Column("margin", "Margin", "ratio", figure="win_margin"),
     Column("speedup", "Speed-up", "ratio", figure="win_speedup"),
@@ -35,7 +37,7 @@ _FARES = (
 _WAITS = (
     Column("explorations", "Explorations", "count"),
     Column("trials", "Trials", "count"),
-    Column("verified", "Verified", "percent", figure="verified_trials"),
+    Column("verified", "Verified", "percent", "success_rate", figure="verified_trials"),
     Column("first_result_s", "First result", "seconds", figure="route_first_result"),
     Column("best_s", "Best", "seconds", figure="route_best_result"),
     Column("effort_s", "Effort", "seconds", figure="route_effort"),
@@ -106,70 +108,40 @@ def _fares_table(
     request: HttpRequest | None = None,
 ) -> Table:
     """``request``: routes link to their own view, other filters kept."""
-    first = Column("name", "Route" if request else "Method", "method", link="address" if request else "")
-    made = [
-        _fares_row(one) | ({"address": _address(request, route=one.route)} if request else {}) for one in rows
-    ]
-    return Table(
-        name, title, [first, *columns], made, empty="Nothing stands here yet: no operator was explored."
-    )
+    first = Column("name", "Method", "method")
+    if request:
+        first = Column("name", "Route", "method", link=partial(_own_view, request))
+    empty = "Nothing stands here yet: no operator was explored."
+    return Table(name, title, [first, *columns], rows, empty)
 
 
-def _fares_row(one: Fares) -> dict[str, Any]:
-    return {
-        "name": one.name, "method": one.method, "operators_found": one.found, "operators_won": one.won,
-        "win_rate": one.win_rate, "margin": one.margin, "speedup": one.speedup, "hits": one.hits,
-        "calls": one.calls, "saved_us": one.saved_us, "explorations": one.explorations, "trials": one.trials,
-        "verified": one.success_rate, "first_result_s": one.first_result_s, "best_s": one.best_s,
-        "effort_s": one.effort_s, "build_s": one.build_s,
-    }  # fmt: skip
+def _own_view(request: HttpRequest, one: Fares) -> str:
+    return with_query(request, route=one.route, export=None, table=None)
 
 
 def _where_table(cells: Sequence[Cell], route: Fares | None) -> Table:
     columns = [
-        Column("op_type", "Operator type", link="address"),
+        Column(
+            "op_type",
+            "Operator type",
+            link=lambda cell: f"{reverse('operators')}?op_type={cell.op_type}",
+        ),
         Column("size", "Size of one run"),
-        Column("leader", "Most wins", "method"),
+        Column(
+            "leader", "Most wins", "method", lambda cell: cell.leader[0], beside=lambda cell: cell.leader[1]
+        ),
         Column("share", "Of the operators", "percent", figure="where_it_wins"),
-        Column("won", "Won", "count"),
+        Column("won", "Won", "count", lambda cell: cell.leader[2]),
         Column("operators", "Operators", "count"),
         Column("speedup", "Over the default", "ratio"),
     ]
     if route:
-        columns.insert(4, Column("route_won", f"Won by {route.route}", "count"))
-    rows = [
-        {
-            "op_type": cell.op_type, "size": cell.size, "leader": cell.leader[0], "method": cell.leader[1],
-            "won": cell.leader[2], "share": cell.share, "operators": cell.operators, "speedup": cell.speedup,
-            "route_won": cell.won_by(route.route) if route else None,
-            "address": f"{reverse('operators')}?op_type={cell.op_type}",
-        }
-        for cell in sorted(cells, key=lambda cell: (-cell.operators, cell.op_type, cell.size_class))
-    ]  # fmt: skip
+        name = route.route
+        columns.insert(4, Column("route_won", f"Won by {name}", "count", lambda cell: cell.won_by(name)))
+    rows = sorted(cells, key=lambda cell: (-cell.operators, cell.op_type, cell.size_class))
     return Table(
         "where", "Where each wins", columns, rows[:_CELLS_SHOWN], every=rows, empty="Nobody has won yet."
     )
-
-
-def _failures_table(reasons: Sequence[FailureReason]) -> Table:
-    rows = [
-        {
-            "route": one.route, "method": one.method, "status": one.status, "reason": one.reason,
-            "count": one.count, "example": _example(one), "address": _example_address(one),
-        }
-        for one in reasons
-    ]  # fmt: skip
-    columns = [
-        Column("route", "Route", "method"),
-        Column("status", "Ended", "badge"),
-        Column("reason", "What was said, numbers aside"),
-        Column("count", "Trials", "count", figure="failure_reasons"),
-        Column("example", "For example", link="address"),
-    ]
-    return Table(
-        "failures", "Failures by reason", columns, rows[:_REASONS_SHOWN], every=rows,
-        empty="No trial has failed among the latest explorations.",
-    )  # fmt: skip
 
 
 def _example(one: FailureReason) -> str:
@@ -185,10 +157,15 @@ def _example_address(one: FailureReason) -> str | None:
     return reverse("operator", args=[exploration.operator.key]) + query
 
 
-def _address(request: HttpRequest, **changes: str) -> str:
-    query = request.GET.copy()
-    for name in ("export", "table"):
-        query.pop(name, None)
-    for name, value in changes.items():
-        query[name] = value
-    return f"?{query.urlencode()}"
+_FAILURES = (
+    Column("route", "Route", "method"),
+    Column("status", "Ended", "badge"),
+    Column("reason", "What was said, numbers aside"),
+    Column("count", "Trials", "count", figure="failure_reasons"),
+    Column("example", "For example", value=_example, link=_example_address),
+)
+
+
+def _failures_table(reasons: Sequence[FailureReason]) -> Table:
+    empty = "No trial has failed among the latest explorations."
+    return Table("failures", "Failures by reason", _FAILURES, reasons[:_REASONS_SHOWN], empty, reasons)

@@ -25,13 +25,14 @@ from catalog.selectors.reuse import OperatorReuse, lookups_of, reuse
 from catalog.timerange import RANGES
 from catalog.viewing import APPROVE, Viewer
 from dashboard.pages.operators import history, tables
+from dashboard.pages.work.trials import trials_table
 from dashboard.web import wording
 from dashboard.web.charts import methods as method_charts
 from dashboard.web.charts import operators as operator_charts
 from dashboard.web.charts import traffic as traffic_charts
 from dashboard.web.charts.drawing import METHODS, Figure
 from dashboard.web.ranges import range_of
-from dashboard.web.tables import exported
+from dashboard.web.tables import Table, exported
 from opatlas.errors import CallerError
 from tuning.models import Exploration, Trial
 from tuning.statistics import benefit, sides
@@ -119,14 +120,14 @@ def _evidence(
     trials = _trials(request, exploration)
     chosen = next((o for o in made if str(o.implementation.pk) == request.GET.get("implementation")), best)
     return {
-        "made": made, "best": best, "chosen": chosen, "side": side, "against": against, "terms": terms,
+        "made": made, "best": best, "chosen": chosen, "side": side,
         "default_us": best.measurement.default_us if best and best.measurement else None,
         "miss": None if best else detail.miss(row, place, seen),
         "revocable": [one for one in made if viewer.may_on(APPROVE, one.implementation)],
         "exploration": exploration, "trials": trials, "history": found,
-        "sides_table": tables.sides(side),
-        "implementations_table": tables.implementations(made, against, terms, row),
-        "trials_table": tables.trials(trials.rows if trials else Trial.objects.none()),
+        "sides_table": tables.sides(side, request),
+        "implementations_table": tables.implementations(made, against, terms, row, chosen),
+        "trials_table": _trials_table(trials),
         "best_table": tables.leaders(points), "history_table": tables.events(found),
         "best_chart": method_charts.best_over_time(points, timezone.now()) if points else None,
         "chart": _chart(made), "side_chart": _chart([one.made for one in side.sides]),
@@ -169,7 +170,14 @@ def _trials(request: HttpRequest, exploration: Exploration | None) -> TrialsPage
     return TrialsPage(rows, page, counts.most_common(), sorted(routes), status, route)
 
 
-def _chart(made: list[detail.RankedImplementation]) -> Figure | None:
+def _trials_table(trials: Trials | None) -> Table:
+    if trials is None:
+        return trials_table((), (), whole=False)
+    every = trials.rows.iterator(chunk_size=500)
+    return trials_table(trials.page.object_list, every, whole=False)
+
+
+def _chart(made: list[detail.Made]) -> Figure | None:
     timed = [one for one in made if one.measurement is not None]
     return operator_charts.times([_dot(one) for one in timed]) if timed else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,30 +15,48 @@ from catalog.selectors import listing
 from catalog.viewing import Viewer
 from dashboard.web.paging import answer_of, page_of
 from dashboard.web.streaming import streamed
-from dashboard.web.tables import Column, Table
+from dashboard.web.tables import Column, Table, operator_column
+from dashboard.web.wording import compact, duration_us, short_key
 
 MOST_EXPORTED = 100_000
 _BATCH = 500
+
+
+def _short_key(row: listing.Row) -> str:
+    return short_key(row.operator.key)
+
+
+def _default(row: listing.Row) -> str:
+    return f"default {duration_us(row.best.default_us)}" if row.best else ""
+
+
+def _models(row: listing.Row) -> str:
+    return f"{compact(row.models)} model{'' if row.models == 1 else 's'}" if row.models else ""
+
+
 _COLUMNS = (
-    Column("key", "Key", "code"),
-    Column("summary", "Operator"),
-    Column("op_type", "Type"),
-    Column("dtype", "Element type"),
+    Column("key", "Key", value="operator.key", show=_short_key, under="summary", css="mono"),
+    operator_column("summary", "name", sort="name"),
+    Column("op_type", "Type", value="operator.op_type", only="export"),
+    Column("dtype", "Element type", value="operator.dtype", only="export"),
     Column("status", "Status", "badge"),
-    Column("reason", "Reason"),
-    Column("method", "Method"),
-    Column("route", "Route"),
-    Column("label", "Best"),
-    Column("median_us", "Time", "us"),
-    Column("default_us", "Default", "us"),
-    Column("ratio_to_default", "Speed-up", "ratio"),
-    Column("jobs", "Jobs", "count", figure="reuse"),
-    Column("models", "Models", "count"),
-    Column("hits", "Hits", "count", figure="hits"),
-    Column("misses", "Misses", "count", figure="misses"),
-    Column("hit_rate", "Hit rate", "percent", figure="hit_rate"),
-    Column("saved_us", "Time saved", "us", figure="saved"),
-    Column("created_at", "First asked", "when"),
+    Column("reason", "Reason", under="status", css="clip"),
+    Column("method", "Method", value="best.method", only="export"),
+    Column("route", "Best", "method", "best.route", beside="best.method", spare=True),
+    Column("label", "Best", value="best.label", under="route", css="clip"),
+    Column("median_us", "Time", "us", "best.median_us", spare=True, sort="time"),
+    Column("default_us", "Default", "us", "best.default_us", show=_default, under="median_us"),
+    Column("ratio_to_default", "Speed-up", "speedup", "best.ratio_to_default", spare=True, sort="speedup"),
+    Column("jobs", "Jobs", "count", css="spare", sort="jobs"),
+    Column("models", "Models", "count", show=_models, under="jobs"),
+    Column("hits", "Hits", "count", only="export"),
+    Column("misses", "Misses", "count", only="export"),
+    Column("asked", "Lookups", "count", css="spare", sort="asked", only="page"),
+    Column("hit_rate", "Hit rate", "percent", css="spare", figure="hit_rate"),
+    Column("saved_us", "Time saved", "us", css="spare", sort="saved"),
+    Column(
+        "created_at", "First asked", "when", "operator.created_at", css="number muted spare", sort="recent"
+    ),
 )
 
 
@@ -53,22 +71,21 @@ class _Listing:
         page = page_of(request, listing.operators(self.filters, self.viewer))
         return page, listing.rows(list(page.object_list), self.filters, self.viewer)
 
-    def every(self) -> Iterator[dict[str, Any]]:
+    def every(self) -> Iterator[listing.Row]:
         """Rows of an export, some hundred at a time, up to the bound."""
         ids = listing.operators(self.filters, self.viewer).ids(0, MOST_EXPORTED)
         for start in range(0, len(ids), _BATCH):
             some = listing.by_ids(ids[start : start + _BATCH])
-            yield from (_exported_row(row) for row in listing.rows(some, self.filters, self.viewer))
+            yield from listing.rows(some, self.filters, self.viewer)
 
 
 @require_safe
 def operators(request: HttpRequest) -> HttpResponseBase:
     asked = _Listing(read_filters(request), request.viewer)  # type: ignore[attr-defined]
-    table = Table("operators", "Operators", _COLUMNS, ())
-    if (answer := streamed(request, table, asked.every)) is not None:
+    if (answer := streamed(request, _table(()), asked.every)) is not None:
         return answer
     page, rows = asked.page(request)
-    context = {"filters": asked.filters, "page": page, "rows": rows, "table": table}
+    context = {"filters": asked.filters, "page": page, "table": _table(rows)}
     if not request.htmx:  # type: ignore[attr-defined]  # django_htmx's middleware puts it there
         op_types, dtypes = listing.kinds()
         context |= {
@@ -81,7 +98,11 @@ def operators(request: HttpRequest) -> HttpResponseBase:
     return answer_of(request, "operators/operators.html", "operators/_operators_results.html", context)
 
 
-def read_filters(request: HttpRequest) -> listing.OperatorFilters:
+def _table(rows: Sequence[listing.Row]) -> Table:
+    return Table("operators", "Operators", _COLUMNS, rows, css="stacks operators-table")
+
+
+def read_filters(request: HttpRequest) -> listing.Filters:
     """What the URL asks for; what it cannot mean is left out rather than refused: links live long."""
     asked = {
         name: request.GET.get(name, "").replace("\0", "").strip()[:200]
@@ -94,17 +115,3 @@ def read_filters(request: HttpRequest) -> listing.OperatorFilters:
         method=method if method in Method.values else "",
         sort=sort if sort.removeprefix("-") in listing.SORTS else "-recent",
     )
-
-
-def _exported_row(row: listing.ListedOperator) -> dict[str, Any]:
-    best: dict[str, Any] = {}
-    if row.best is not None:
-        names = ("method", "route", "label", "median_us", "default_us", "ratio_to_default")
-        best = {name: getattr(row.best, name) for name in names}
-    operator = {
-        name: getattr(row.operator, name) for name in ("key", "summary", "op_type", "dtype", "created_at")
-    }
-    lookups = {
-        name: getattr(row, name) for name in ("jobs", "models", "hits", "misses", "hit_rate", "saved_us")
-    }
-    return operator | best | lookups | {"status": row.status, "reason": row.reason}

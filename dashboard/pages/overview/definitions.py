@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -23,7 +21,7 @@ _COLUMNS = (
 
 @require_safe
 def definitions(request: HttpRequest) -> HttpResponse:
-    rows = [asdict(figure) for _, figures in GROUPS for figure in figures]
+    rows = [figure for _, figures in GROUPS for figure in figures]
     table = Table("definitions", "Definitions", _COLUMNS, rows)
     if (answer := exported(request, table)) is not None:
         return answer

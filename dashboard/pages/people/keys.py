@@ -7,11 +7,13 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.html import format_html, format_html_join
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog.models import ApiKey, Organisation
 from catalog.people import audit
 from catalog.people.keys import SCOPES, create_api_key, revoke_api_key
+from dashboard.templatetags.opatlas import ago
 from dashboard.web.own_rows import administered
 from dashboard.web.tables import Column, Table, exported
 from opatlas.errors import CallerError
@@ -28,6 +30,38 @@ MEANINGS = {
 NAME_LENGTH = 200
 
 
+def _scopes(key: ApiKey) -> str:
+    return format_html_join(" ", '<span class="chip">{}</span>', ([scope] for scope in key.scopes))
+
+
+def _person(key: ApiKey) -> str:
+    return key.user.get_username() if key.user else ""
+
+
+_COLUMNS = (
+    Column(
+        "prefix",
+        "Key",
+        "code",
+        lambda key: f"opk_{key.prefix}",
+        show=lambda key: format_html("<code>opk_{}…</code>", key.prefix),
+        css="lead",
+    ),
+    Column("name", "What for"),
+    Column("scopes", "Scopes", value=lambda key: ", ".join(key.scopes), show=_scopes),
+    Column("person", "Person", value=_person),
+    Column("made_at", "Made", "when", "created_at", css="muted"),
+    Column(
+        "last_used_at",
+        "Last used",
+        "when",
+        show=lambda key: ago(key.last_used_at) if key.last_used_at else "never",
+        css="muted",
+    ),
+    Column("revoked_at", "Actions", "actions", part="people/_key_actions.html", css="number"),
+)
+
+
 @require_safe
 def keys(request: HttpRequest) -> HttpResponse:
     return _page(request, administered(request))
@@ -38,20 +72,12 @@ def _page(
 ) -> HttpResponse:
     """The page; ``made`` is a new key's text, which is kept nowhere: it is in this one answer only."""
     rows = list(organisation.api_keys.select_related("user").order_by("revoked_at", "-pk")[:500])
-    table = Table(
-        "keys",
-        f"API keys of {organisation}",
-        [Column("prefix", "Key", "code"), Column("name", "What for"), Column("scopes", "Scopes"),
-         Column("person", "Person"), Column("made_at", "Made", "when"),
-         Column("last_used_at", "Last used", "when"), Column("revoked_at", "Revoked", "when")],
-        [_row(key) for key in rows],
-        empty="There is no key yet: a job needs one to ask.",
-    )  # fmt: skip
+    empty = "There is no key yet: a job needs one to ask."
+    table = Table("keys", f"API keys of {organisation}", _COLUMNS, rows, empty, css="stacks")
     if (answer := exported(request, table)) is not None:
         return answer
     context = {
         "organisation": organisation,
-        "keys": rows,
         "table": table,
         "scopes": [(scope, MEANINGS.get(scope, "")) for scope in SCOPES],
         "made": made,
@@ -96,15 +122,3 @@ def revoke(request: HttpRequest, pk: int) -> HttpResponse:
     audit.note(request, action="key.revoke", subject=str(key), organisation=organisation)
     messages.success(request, f"The key {key} is closed: whoever shows it is refused from now on.")
     return redirect("keys")
-
-
-def _row(key: ApiKey) -> dict[str, Any]:
-    return {
-        "prefix": f"opk_{key.prefix}",
-        "name": key.name,
-        "scopes": ", ".join(key.scopes),
-        "person": key.user.get_username() if key.user else "",
-        "made_at": key.created_at,
-        "last_used_at": key.last_used_at,
-        "revoked_at": key.revoked_at,
-    }

@@ -34,6 +34,17 @@ ROLES = {
 """What each role allows, as the page says it."""
 
 
+_MEMBERS = (
+    Column("name", "Name", value=lambda one: one.user.get_username(), part="people/_member.html", css="lead"),
+    Column("email", "E-mail", value="user.email"),
+    Column("role", "Role", part="people/_member_role.html"),
+    Column("active", "Active", value=lambda one: "yes" if one.user.is_active else "no", only="export"),
+    Column("joined_at", "Member since", "when", "created_at", css="muted"),
+    Column("last_login_at", "Last login", "when", "user.last_login", css="muted"),
+    Column("actions", "Actions", "actions", part="people/_member_actions.html", css="number", only="page"),
+)
+
+
 @require_safe
 def members(request: HttpRequest) -> HttpResponse:
     return _page(request, administered(request))
@@ -44,14 +55,8 @@ def _page(
 ) -> HttpResponse:
     """The page; ``link`` opens an invitation and is kept nowhere: it is in this one answer only."""
     rows = _members(organisation)
-    table = Table(
-        "members",
-        f"Members of {organisation}",
-        [Column("name", "Name"), Column("email", "E-mail"), Column("role", "Role"),
-         Column("active", "Active"), Column("joined_at", "Member since", "when"),
-         Column("last_login_at", "Last login", "when")],
-        [_row(one) for one in rows],
-    )  # fmt: skip
+    empty = f"Nobody belongs to {organisation} yet: invite its first admin."
+    table = Table("members", f"Members of {organisation}", _MEMBERS, rows, empty, css="stacks")
     if (answer := exported(request, table)) is not None:
         return answer
     waiting = organisation.invitations.filter(
@@ -60,7 +65,6 @@ def _page(
     whole = viewer_of_request(request).may(ADMINISTER)
     context = {
         "organisation": organisation,
-        "members": rows,
         "table": table,
         "roles": [(role, Role(role).label, ROLES[role]) for role in Role],
         "invitations": waiting.select_related("invited_by").order_by("-pk")[:100],
@@ -202,17 +206,6 @@ def _note(request: HttpRequest, action: str, organisation: Organisation, subject
 def _members(organisation: Organisation) -> list[Membership]:
     rows = organisation.memberships.select_related("user").annotate(began=Max("user__sign_ins__began_at"))
     return list(rows.order_by("user__username"))
-
-
-def _row(one: Any) -> dict[str, Any]:
-    return {
-        "name": one.user.get_username(),
-        "email": one.user.email,
-        "role": one.role,
-        "active": "yes" if one.user.is_active else "no",
-        "joined_at": one.created_at,
-        "last_login_at": one.user.last_login,
-    }
 
 
 def _organisations() -> list[Organisation]:

@@ -13,7 +13,9 @@ from django.views.decorators.http import require_safe
 
 from catalog.search import Words
 from catalog.viewing import Viewer
-from dashboard.pages.work import current_work, operations, tables
+from dashboard.pages.work import operations, running, tables
+from dashboard.pages.work.progress import first_result_s, progress, steps
+from dashboard.pages.work.trials import trials_table
 from dashboard.web import wording
 from dashboard.web.charts import operators as operator_charts
 from dashboard.web.charts import work as work_charts
@@ -61,23 +63,25 @@ class ExplorationFilters:
 def explorations(request: HttpRequest) -> HttpResponse:
     filters = _read_filters(request)
     viewer: Viewer = request.viewer  # type: ignore[attr-defined]
-    found = _filtered(current_work.explorations(viewer.shown()), filters)
-    if (answer := exported(request, tables.explorations_table(exportable(found)))) is not None:
-        return answer
+    found = _filtered(running.explorations(viewer.shown()), filters)
     page = page_of(request, found)
+    shown = [] if "export" in request.GET else list(page.object_list)
+    mine = {row.pk for row in shown if may_operate(viewer, row.owner_id)}
+    table = tables.explorations_table(shown, exportable(found), mine, _etas(shown))
+    if (answer := exported(request, table)) is not None:
+        return answer
     query = request.GET.copy()
     query.pop("seen", None)
-    moving = any(row.state in current_work.ACTIVE for row in page.object_list)
+    moving = any(row.state in running.ACTIVE for row in shown)
     part = Part(
         request,
         "work/_explorations_rows.html",
         {
             "filters": filters,
             "page": page,
-            "stages": Stage.choices,
-            "priorities": PRIORITIES,
-            "etas": _etas(page.object_list),
-            "mine": {row.pk for row in page.object_list if may_operate(viewer, row.owner_id)},
+            "table": table,
+            "priorities": Priority.choices,
+            "mine": mine,
             "here": f"{request.path}?{query.urlencode()}",
         },
         path=f"{request.path}?{query.urlencode()}",
@@ -124,17 +128,19 @@ def exploration(request: HttpRequest, pk: int) -> HttpResponse:
     trials = row.trials.select_related("implementation").defer(
         "candidate", "implementation__schedule", "implementation__source", "implementation__candidate"
     )
-    answer = exported(request, tables.trials_table(exportable(row.trials.order_by("pk"))))
-    if answer is not None:
+    newest = [] if "export" in request.GET else list(trials.order_by("-pk")[:TRIALS_SHOWN])
+    table = trials_table(newest, exportable(row.trials.order_by("pk")))
+    if (answer := exported(request, table)) is not None:
         return answer
-    newest = list(trials.order_by("-pk")[:TRIALS_SHOWN])
     context = {
         "exploration": row,
         "steps": steps(row),
         "progress": progress(row),
+        "first_result_s": first_result_s(row),
         "eta": eta(row, rates()) if row.state in (State.QUEUED, State.RUNNING) else None,
         "log": log(row, LOG_LINES),
         "trials": newest,
+        "trials_table": table,
         "trial_count": row.trials.count() if len(newest) == TRIALS_SHOWN else len(newest),
         "chart": _chart(newest[::-1]) if newest else None,
         "moving": row.state in current_work.ACTIVE,
@@ -157,57 +163,6 @@ def exploration(request: HttpRequest, pk: int) -> HttpResponse:
     if request.htmx:  # type: ignore[attr-defined]
         return part.response()
     return render(request, "work/exploration.html", context | {"live": part.html})
-
-
-def steps(row: Exploration) -> list[dict[str, str]]:
-    """The three stages with how far each is: done, running, stopped or still to come."""
-    ended_well = row.state == State.DONE
-    made = []
-    for stage in Stage:
-        if ended_well or stage < row.stage:
-            state, text = "done", "done"
-        elif stage > row.stage:
-            state, text = "later", "to come"
-        elif row.state == State.RUNNING:
-            state, text = "running", row.doing or "running"
-        elif row.state in (State.DEAD, State.UNSUPPORTED, State.DISCARDED):
-            state, text = "stopped", row.state
-        else:
-            state, text = "later", row.state
-        if stage == Stage.FIRST and row.first_result_at is not None:
-            waited_s = (row.first_result_at - row.asked_at).total_seconds()
-            state, text = "done", f"{wording.duration_s(waited_s)} after the miss"
-        if stage == Stage.TUNE and state != "later" and row.max_tuning_slices:
-            text = f"{row.tuning_slices} of {row.max_tuning_slices} slices"
-        if stage == Stage.TUNE and ended_well and not row.max_tuning_slices:
-            text = "not worth it"
-        made.append({"name": str(stage.label).capitalize(), "state": state, "text": text})
-    return made
-
-
-@dataclass(frozen=True)
-class StageProgress:
-    """How far the stage is: ``value`` of ``most``; None where that cannot be said yet."""
-
-    text: str
-    value: int | None
-    most: int
-
-
-def progress(row: Exploration) -> StageProgress:
-    """Of the stage that it is in, for the bar."""
-    stage = str(Stage(row.stage).label).capitalize()
-    if row.state not in current_work.ACTIVE:
-        return StageProgress("Ended", 1, 1)
-    if row.stage == Stage.TUNE and row.max_tuning_slices:
-        text = f"{stage}: {row.tuning_slices} of {row.max_tuning_slices} slices"
-        return StageProgress(text, row.tuning_slices, row.max_tuning_slices)
-    if row.state != State.RUNNING or row.doing == "claimed":
-        return StageProgress(f"{stage}: not begun" if row.state == State.QUEUED else stage, 0, 1)
-    if not row.steps_total:
-        return StageProgress(f"{stage}: beginning", None, 1)
-    done = min(row.steps_done, row.steps_total)
-    return StageProgress(f"{stage}: {done} of {row.steps_total} steps", done, row.steps_total)
 
 
 def _chart(trials: list[Trial]) -> Figure:

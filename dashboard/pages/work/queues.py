@@ -66,12 +66,10 @@ def _moving(viewer: Viewer) -> dict[str, Any]:
     drains = [line.drain_s for line in lines if line.queued]
     known = [seconds for seconds in drains if seconds is not None]
     return {
-        "lines": lines,
         "lanes": tables.lanes_table(
             sorted(lanes, key=lambda lane: (lane.stage, lane.priority, lane.capability))
         ),
-        "capabilities_table": tables.capabilities_table(lines),
-        "workers": workers,
+        "capabilities_table": tables.capabilities_table(lines, viewer.may_operate),
         "workers_table": tables.workers_table(workers),
         "pauses": current_work.pauses(),
         "queued": sum(line.queued for line in lines),
@@ -94,16 +92,14 @@ def collect(request: HttpRequest) -> HttpResponse:
     state = state if state in collecting.IDLE else ""
     reason, q = request.GET.get("reason", "")[:500], request.GET.get("q", "").strip()[:200]
     found = collecting.misses(visible, state, reason.replace("\0", ""), q.replace("\0", ""))
-    table = tables.misses_table(
-        collecting.with_worth(list(exportable(found))) if "export" in request.GET else ()
-    )
+    page = page_of(request, found)
+    exports = "export" in request.GET
+    rows = collecting.with_worth(list(exportable(found) if exports else page.object_list))
+    mine = {row.miss.pk for row in rows if may_operate(viewer, row.miss.owner_id)}
+    table = tables.misses_table(rows, mine)
     if (answer := exported(request, table)) is not None:
         return answer
-    page = page_of(request, found)
-    rows = collecting.with_worth(page.object_list)  # type: ignore[arg-type]
-    mine = {row.miss.pk for row in rows if may_operate(viewer, row.miss.owner_id)}
     context = {
-        "rows": rows,
         "page": page,
         "mine": mine,
         "state": state,
@@ -111,8 +107,8 @@ def collect(request: HttpRequest) -> HttpResponse:
         "q": q,
         "narrowed": bool(state or reason or q),
         "states": [value for value in MissState if value in collecting.IDLE],
-        "reasons": tables.reasons_table(collecting.reasons(visible, REASONS_SHOWN), collecting.UNDECIDED),
-        "priorities": PRIORITIES,
+        "reasons": [row.reason or collecting.UNDECIDED for row in collecting.reasons(visible, REASONS_SHOWN)],
+        "priorities": Priority.choices,
         "table": table,
     }
     return answer_of(request, "work/collect.html", "work/_collect_results.html", context)

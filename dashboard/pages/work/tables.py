@@ -1,242 +1,342 @@
-"""Tables of explorations, queues, workers and misses: shown under charts, and exported."""
+"""Tables of explorations, queues, workers and misses: shown on pages and under charts, and exported."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
+from urllib.parse import urlencode
 
 from django.urls import reverse
+from django.utils.html import format_html, format_html_join
 
-from dashboard.web.tables import Column, Table
-from tuning.models import Exploration, Trial
+from dashboard.pages.work.progress import first_result_s, happening, left, steps
+from dashboard.templatetags.opatlas import ago, badge
+from dashboard.web import wording
+from dashboard.web.tables import Column, Table, operator_column, read
+from tuning.models import Exploration
 from tuning.statistics.collecting import MissRow, ReasonRow
+from tuning.statistics.eta import Eta
 from tuning.statistics.queues import CapabilityQueue, HourSlot, Lane
 from tuning.statistics.workers import WorkerRow
 
 
-def explorations_table(rows: Iterable[Exploration]) -> Table:
-    """The list's export: every filtered row, up to the bound of lists."""
+def _link(row: Exploration) -> str:
+    return reverse("exploration", args=[row.pk])
+
+
+def explorations_table(
+    rows: Sequence[Exploration],
+    every: Iterable[Exploration],
+    mine: Set[int],
+    etas: Mapping[int, Eta],
+) -> Table:
+    """``mine``: those that the viewer may act on; ``etas``: what is left of those that run."""
+
+    def eta(row: Exploration) -> Eta | None:
+        return etas.get(row.pk)
+
     columns = (
-        Column("id", "Exploration", "text", link="url"),
-        Column("operator", "Operator", "code"),
-        Column("summary", "Summary"),
-        Column("capability", "Capability"),
-        Column("scope", "Scope"),
+        *_tick("", mine),
+        Column("id", "Exploration", value="pk", only="export"),
+        Column("operator", "Key", value="operator.key", show=_short_key, under="summary", css="mono"),
+        Column("summary", "Operator", "name", "operator.summary", link=_link),
+        Column("capability", "Capability", only="export"),
+        Column("scope", "Scope", only="export"),
         Column("state", "State", "badge"),
-        Column("stage", "Stage"),
-        Column("priority", "Priority"),
-        Column("worth_us", "Worth", "us", figure="exploration_worth"),
-        Column("first_result_s", "First result", "seconds", figure="time_to_first_result"),
-        Column("spent_s", "Spent", "seconds", figure="exploration_spent"),
-        Column("tries", "Tries", "count"),
-        Column("lease_owner", "Lease owner"),
-        Column("lease_expires_at", "Lease until", "when"),
-        Column("reason", "Reason"),
-        Column("error", "Error"),
-        Column("asked_at", "Asked", "when"),
-        Column("updated_at", "Moved", "when"),
-        Column("finished_at", "Finished", "when"),
+        Column("stage", "Stage", value=lambda row: row.get_stage_display(), only="export"),
+        Column("progress", "Progress", show=_steps, css="progress-cell", label="", only="page"),
+        Column("happening", "Now", value=happening, under="progress", only="page"),
+        Column("left", "Time left", show=lambda row: _left(eta(row)), under="progress", only="page"),
+        Column("priority", "Priority", value=lambda row: row.get_priority_display().lower(), sort="priority"),
+        Column("worth_us", "Worth", "us", "worth", show=_worth, css="spare", sort="worth"),
+        Column("first_result_s", "First result", "seconds", first_result_s, figure="time_to_first_result"),
+        Column("spent_s", "Spent", "seconds", sort="spent"),
+        Column("tries", "Tries", "count", show=_tries, under="state"),
+        Column("lease_owner", "Lease owner", only="export"),
+        Column("lease_expires_at", "Lease until", "when", only="export"),
+        Column("reason", "Reason", only="export"),
+        Column("error", "Error", only="export"),
+        Column("asked_at", "Asked", "when", css="number muted spare", sort="asked"),
+        Column("updated_at", "Moved", "when", css="number muted", sort="recent"),
+        Column("finished_at", "Finished", "when", only="export"),
     )
-    return Table("explorations", "Explorations", columns, (), every=(_exploration(row) for row in rows))
+    return Table("explorations", "Explorations", columns, rows, every=every, css="stacks")
 
 
-def _exploration(row: Exploration) -> dict[str, Any]:
-    first_s = (row.first_result_at - row.asked_at).total_seconds() if row.first_result_at else None
-    return {
-        "id": row.pk, "operator": row.operator.key, "summary": row.operator.summary,
-        "capability": row.capability, "scope": row.scope, "state": row.state,
-        "stage": row.get_stage_display(), "priority": row.get_priority_display().lower(),
-        "worth_us": row.worth, "first_result_s": first_s, "spent_s": row.spent_s, "tries": row.tries,
-        "lease_owner": row.lease_owner, "lease_expires_at": row.lease_expires_at, "reason": row.reason,
-        "error": row.error, "asked_at": row.asked_at, "updated_at": row.updated_at,
-        "finished_at": row.finished_at, "url": reverse("exploration", args=[row.pk]),
-    }  # fmt: skip
+def _short_key(row: Any) -> str:
+    return wording.short_key(row.operator.key)
 
 
-def trials_table(rows: Iterable[Trial]) -> Table:
-    """Every trial of an exploration, failures included."""
-    keys = (
-        "id", "route", "method", "label", "stage", "round", "status", "detail", "median_us",
-        "ratio_to_default", "ratio_low", "ratio_high", "max_error", "tolerance", "build_s", "took_s", "tier",
-        "worker", "created_at", "log_tail",
-    )  # fmt: skip
-    columns = tuple(Column(key, key.replace("_", " ").capitalize()) for key in keys)
-    return Table(
-        "trials", "Trials", columns, (), every=({key: getattr(row, key) for key in keys} for row in rows)
+def _steps(row: Exploration) -> str:
+    marks = format_html_join(
+        "", '<li title="{}" data-state="{}"></li>', ((step["name"], step["state"]) for step in steps(row))
     )
+    return format_html('<ol class="stages tiny" aria-hidden="true">{}</ol>', marks)
+
+
+def _left(eta: Eta | None) -> str:
+    return format_html('<span title="{}">{}</span>', eta.how, left(eta)) if eta else ""
+
+
+def _worth(row: Exploration) -> str:
+    text = '<span title="calls × time × expected gain">{}</span>'
+    return format_html(text, wording.duration_us(row.worth))
+
+
+def _tries(row: Exploration) -> str:
+    return f"try {row.tries} of {row.max_tries}" if row.tries > 1 else ""
+
+
+_LANES = (
+    Column("capability", "Capability"),
+    Column("stage", "Stage", value="stage_name"),
+    Column(
+        "priority",
+        "Priority",
+        value="priority_name",
+        link=lambda lane: (
+            f"{reverse('explorations')}?state=active&stage={lane.stage}&priority={lane.priority}"
+        ),
+    ),
+    Column("queued", "Queued", "count", figure="queue_depth"),
+    Column("running", "Running", "count"),
+    Column("paused", "Paused", "count"),
+    Column("oldest_at", "Oldest", "when", figure="queue_oldest"),
+    Column(
+        "worth_us", "Worth", "us", lambda lane: lane.worth_us if lane.queued else None, figure="queue_worth"
+    ),
+)
 
 
 def lanes_table(lanes: Sequence[Lane]) -> Table:
     """Explore queues, in the order in which they are served."""
-    columns = (
-        Column("capability", "Capability"),
-        Column("stage", "Stage"),
-        Column("priority", "Priority", link="url"),
-        Column("queued", "Queued", "count", figure="queue_depth"),
-        Column("running", "Running", "count"),
-        Column("paused", "Paused", "count"),
-        Column("oldest_at", "Oldest", "when", figure="queue_oldest"),
-        Column("worth_us", "Worth", "us", figure="queue_worth"),
-    )
-    link = reverse("explorations")
-    rows = [
-        {
-            "capability": lane.capability, "stage": lane.stage_name, "priority": lane.priority_name,
-            "queued": lane.queued, "running": lane.running, "paused": lane.paused,
-            "oldest_at": lane.oldest_at, "worth_us": lane.worth_us if lane.queued else None,
-            "url": f"{link}?state=active&stage={lane.stage}&priority={lane.priority}",
-        }
-        for lane in lanes
-    ]  # fmt: skip
-    return Table("lanes", "Explore queues", columns, rows, empty="Nothing is queued, runs or is paused.")
+    return Table("lanes", "Explore queues", _LANES, lanes, "Nothing is queued, runs or is paused.")
 
 
-def capabilities_table(rows: Sequence[CapabilityQueue]) -> Table:
-    """The same by capability, for exports; the page shows it with its buttons."""
-    columns = (
-        Column("capability", "Capability"),
-        Column("workers", "Workers", "count"),
-        Column("paused", "Paused, since"),
-        Column("queued", "Queued", "count", figure="queue_depth"),
-        Column("running", "Running", "count"),
-        Column("held", "Paused one by one", "count"),
-        Column("oldest_at", "Oldest", "when", figure="queue_oldest"),
-        Column("worth_us", "Worth waiting", "us", figure="queue_worth"),
-        Column("ended_last_hour", "Ended in the last hour", "count", figure="queue_ended"),
-        Column("ended_last_day", "Ended in the last day", "count"),
-        Column("drain_s", "Time to drain", "seconds", figure="time_to_drain"),
-        Column("drain_how", "How it was estimated"),
-    )
-    made = [{column.key: getattr(row, column.key) for column in columns} for row in rows]
-    return Table("capabilities", "By capability", columns, made)
+_CAPABILITIES = (
+    Column("capability", "Capability", "head", show=lambda row: _capability(row), css="lead"),
+    Column("workers", "Workers", "count", show=lambda row: row.workers or badge("silent", "none live")),
+    Column("paused", "Paused, since", only="export"),
+    Column("queued", "Queued", "count", figure="queue_depth"),
+    Column("running", "Running", "count"),
+    Column("held", "Paused", "count"),
+    Column("oldest_at", "Oldest", "when", figure="queue_oldest", css="number"),
+    Column("worth_us", "Worth waiting", "us", figure="queue_worth", label="Worth"),
+    Column(
+        "ended_last_hour",
+        "Ended 1 h / 24 h",
+        "count",
+        show=lambda row: f"{wording.compact(row.ended_last_hour)} / {wording.compact(row.ended_last_day)}",
+        figure="queue_ended",
+        label="Ended",
+    ),
+    Column("ended_last_day", "Ended in the last day", "count", only="export"),
+    Column(
+        "drain_s",
+        "Time to drain",
+        "seconds",
+        show=lambda row: _drain(row),
+        figure="time_to_drain",
+        label="To drain",
+    ),
+    Column("drain_how", "How it was estimated", only="export"),
+)
+_PAUSE = Column("pause", "Actions", "actions", part="work/_pause.html", only="page")
+
+
+def capabilities_table(rows: Sequence[CapabilityQueue], may_operate: bool) -> Table:
+    """The same by capability."""
+    columns = (*_CAPABILITIES, _PAUSE) if may_operate else _CAPABILITIES
+    return Table("capabilities", "By capability", columns, rows, css="stacks")
+
+
+def _capability(row: CapabilityQueue) -> str:
+    paused = badge("paused") if row.paused is not None else ""
+    return format_html("{} {}", row.capability, paused)
+
+
+def _drain(row: CapabilityQueue) -> str:
+    said = row.drain_how if row.drain_s is None else wording.duration_s(row.drain_s)
+    return format_html('<span title="{}">{}</span>', row.drain_how, said)
+
+
+_THROUGHPUT = (
+    Column("start", "Hour from (UTC)", value=lambda slot: f"{slot.start:%Y-%m-%d %H:%M}"),
+    Column("ended", "Ended", "count", figure="queue_ended"),
+    Column("done", "Done", "count"),
+    Column("unsupported", "Unsupported", "count"),
+    Column("discarded", "Discarded", "count"),
+    Column("dead", "Given up", "count"),
+    Column("first_results", "First results", "count", figure="queue_first_results"),
+)
 
 
 def throughput_table(slots: Sequence[HourSlot]) -> Table:
     """What ended hour by hour, the latest first; hours without anything only in the export."""
-    columns = (
-        Column("start", "Hour from (UTC)"),
-        Column("ended", "Ended", "count", figure="queue_ended"),
-        Column("done", "Done", "count"),
-        Column("unsupported", "Unsupported", "count"),
-        Column("discarded", "Discarded", "count"),
-        Column("dead", "Given up", "count"),
-        Column("first_results", "First results", "count", figure="queue_first_results"),
-    )
-    every = [
-        {column.key: getattr(slot, column.key) for column in columns}
-        | {"start": f"{slot.start:%Y-%m-%d %H:%M}"}
-        for slot in slots
-    ]
-    shown = [row for row in reversed(every) if row["ended"] or row["first_results"]]
-    return Table("throughput", "Throughput", columns, shown, "Nothing ended in this time.", every)
+    shown = [slot for slot in reversed(slots) if slot.ended or slot.first_results]
+    return Table("throughput", "Throughput", _THROUGHPUT, shown, "Nothing ended in this time.", slots)
 
 
-def workers_table(rows: Sequence[WorkerRow]) -> Table:
-    """Workers, for exports; the page shows them with their routes and leases."""
-    columns = (
-        Column("name", "Worker"),
-        Column("host", "Host"),
-        Column("state", "State", "badge"),
-        Column("capability", "Capability"),
-        Column("tier", "Sandbox"),
-        Column("memory_bytes", "Memory", "bytes"),
-        Column("doing", "Doing"),
-        Column("holds", "Explorations held"),
-        Column("slices_per_hour", "Capacity", "quantity", figure="worker_capacity"),
-        Column("slices_last_hour", "Slices in the last hour", "count", figure="worker_slices"),
-        Column("routes", "Routes"),
-        Column("unavailable", "Not available"),
-        Column("last_seen_at", "Heard", "when"),
-    )
-    made = [
-        {
-            "name": row.worker.name, "host": row.worker.host, "state": row.state,
-            "capability": row.worker.target.capability, "tier": row.worker.tier,
-            "memory_bytes": row.worker.memory_bytes, "doing": row.worker.doing,
-            "holds": " ".join(str(held.id) for held in row.holds), "slices_per_hour": row.per_hour,
-            "slices_last_hour": row.ended_last_hour,
-            "routes": " ".join(name for name, _ in row.available),
-            "unavailable": "; ".join(f"{name}: {facts.get('reason', '')}" for name, facts in row.unavailable),
-            "last_seen_at": row.worker.last_seen_at,
-        }
-        for row in rows
-    ]  # fmt: skip
-    return Table("workers", "Workers", columns, made)
+def _host(row: WorkerRow) -> str:
+    return f"{row.worker.host}, process {row.worker.pid}"
+
+
+def _heard(row: WorkerRow) -> str:
+    return format_html("heard {}", ago(row.worker.last_seen_at))
+
+
+def _target(row: WorkerRow) -> str:
+    return format_html('<span title="{}">{}</span>', row.worker.target.key, row.worker.target.capability)
+
+
+def _memory(row: WorkerRow) -> str:
+    size = row.worker.memory_bytes
+    return f"{wording.quantity(size, 'B')} memory" if size else ""
+
+
+def _warm(row: WorkerRow) -> str:
+    return "compilers warm" if row.worker.warm else "warming up" if row.state == "alive" else ""
+
+
+_WORKERS = (
+    Column("name", "Worker", "head", "worker.name", css="lead"),
+    Column("host", "Host", value="worker.host", show=_host, under="name"),
+    Column("state", "State", "badge"),
+    Column("capability", "Target", value="worker.target.capability", show=_target, css="nowrap", label=""),
+    Column("tier", "Sandbox", value="worker.tier"),
+    Column("memory_bytes", "Memory", "bytes", "worker.memory_bytes", show=_memory, under="tier"),
+    Column("warm", "Compilers", value=_warm, under="tier", only="page"),
+    Column("doing", "Doing", value="worker.doing", part="work/_doing.html", css="wide-text", label=""),
+    Column(
+        "holds",
+        "Explorations held",
+        value=lambda row: " ".join(str(held.id) for held in row.holds),
+        only="export",
+    ),
+    Column(
+        "slices_per_hour",
+        "Capacity",
+        "quantity",
+        "per_hour",
+        show=lambda row: row.per_hour and f"{wording.compact(row.per_hour)}/h",
+        figure="worker_capacity",
+    ),
+    Column(
+        "slices_last_hour",
+        "Slices in the last hour",
+        "count",
+        "ended_last_hour",
+        show=lambda row: f"{wording.compact(row.ended_last_hour)} in the last hour",
+        under="slices_per_hour",
+    ),
+    Column(
+        "routes",
+        "Routes",
+        value=lambda row: " ".join(name for name, _ in row.available),
+        part="work/_routes.html",
+        css="routes",
+        label="",
+    ),
+    Column(
+        "unavailable",
+        "Not available",
+        value=lambda row: "; ".join(f"{name}: {facts.get('reason', '')}" for name, facts in row.unavailable),
+        only="export",
+    ),
+    Column("last_seen_at", "Heard", "when", "worker.last_seen_at", show=_heard, under="state"),
+)
+
+
+def workers_table(rows: Sequence[WorkerRow], measured: bool = True) -> Table:
+    """``measured``: with what each gets done."""
+    columns = [one for one in _WORKERS if measured or not one.key.startswith("slices_")]
+    return Table("workers", "Workers", columns, rows, css="stacks")
 
 
 def reasons_table(rows: Sequence[ReasonRow], undecided: str) -> Table:
     """Why misses are not explored, with a link to each reason's list."""
-    from urllib.parse import urlencode
+
+    def said(row: ReasonRow) -> str:
+        return row.reason or undecided
 
     columns = (
         Column("state", "State", "badge"),
-        Column("reason", "Reason", link="url"),
+        Column(
+            "reason",
+            "Reason",
+            value=said,
+            link=lambda row: f"{reverse('collect')}?{urlencode({'state': row.state, 'reason': said(row)})}",
+        ),
         Column("count", "Misses", "count", figure="collect_depth"),
         Column("oldest_at", "First asked", "when"),
         Column("latest_at", "Last asked", "when"),
     )
-    link = reverse("collect")
-    made = [
-        {
-            "state": row.state, "reason": row.reason or undecided, "count": row.count,
-            "oldest_at": row.oldest_at, "latest_at": row.latest_at,
-            "url": f"{link}?{urlencode({'state': row.state, 'reason': row.reason or undecided})}",
-        }
-        for row in rows
-    ]  # fmt: skip
-    return Table(
-        "reasons", "Asked for, not explored now", columns, made, "Every miss is explored or about to be."
-    )
+    empty = "Every miss is explored or about to be."
+    return Table("reasons", "Asked for, not explored now", columns, rows, empty)
 
 
-def misses_table(rows: Iterable[MissRow]) -> Table:
-    """The collect queue's export."""
+def misses_table(rows: Sequence[MissRow], mine: Set[int]) -> Table:
+    """The collect queue; ``mine``: those that the viewer may act on."""
     columns = (
-        Column("id", "Miss"),
-        Column("operator", "Operator", "code"),
-        Column("summary", "Summary"),
-        Column("state", "State", "badge"),
-        Column("reason", "Reason"),
-        Column("capability", "Capability"),
-        Column("scope", "Scope"),
-        Column("count", "Asked", "count"),
-        Column("calls", "Calls", "count"),
-        Column("related", "Only related"),
-        Column("worth_us", "Worth", "us", figure="miss_worth"),
-        Column("first_asked_at", "First asked", "when"),
-        Column("last_asked_at", "Last asked", "when"),
+        *_tick("miss", mine),
+        Column("id", "Miss", value="miss.pk", only="export"),
+        Column("operator", "Key", value="miss.operator.key", show=_miss_key, under="summary", css="mono"),
+        operator_column("summary", "name", "miss.operator"),
+        Column("state", "State", "badge", "miss.state"),
+        Column("reason", "Why it is not explored", value="miss.reason", show=_why, css="reason", label=""),
+        Column("worth", "Worth", "us", "worth_us", figure="miss_worth", only="page"),
+        Column("capability", "Capability", value="miss.target.capability", only="export"),
+        Column("scope", "Scope", value="miss.scope", only="export"),
+        Column("count", "Asked", "count", "miss.count"),
+        Column("calls", "Calls", "count", "miss.calls"),
+        Column("for", "For", value="miss.target.capability", css="nowrap", only="page"),
+        Column("setting", "Setting", value=lambda row: str(row.miss.setting), under="for", only="page"),
+        Column("related", "Only related", value="miss.related", show=_related, under="reason"),
+        Column("worth_us", "Worth", "us", figure="miss_worth", only="export"),
+        Column("first_asked_at", "First asked", "when", "miss.first_asked_at", only="export"),
+        Column("last_asked_at", "Last asked", "when", "miss.last_asked_at", css="number muted"),
     )
-    every = (
-        {
-            "id": row.miss.pk, "operator": row.miss.operator.key, "summary": row.miss.operator.summary,
-            "state": row.miss.state, "reason": row.miss.reason, "capability": row.miss.target.capability,
-            "scope": row.miss.scope, "count": row.miss.count, "calls": row.miss.calls,
-            "related": row.miss.related, "worth_us": row.worth_us,
-            "first_asked_at": row.miss.first_asked_at, "last_asked_at": row.miss.last_asked_at,
-        }
-        for row in rows
-    )  # fmt: skip
-    return Table("misses", "Misses", columns, (), every=every)
+    return Table("misses", "Misses", columns, rows, css="stacks")
 
 
-def dead_table(shown: Iterable[Exploration], every: Iterable[Exploration]) -> Table:
+def _miss_key(row: MissRow) -> str:
+    return wording.short_key(row.miss.operator.key)
+
+
+def _why(row: MissRow) -> str:
+    return row.miss.reason or "Not decided yet: the decider looks at it next."
+
+
+def _related(row: MissRow) -> str:
+    return "only named as related" if row.miss.related else ""
+
+
+def _tick(of: str, mine: Set[int]) -> list[Column]:
+    """A box before each row that the viewer may act on; ``of``: the path to what is ticked."""
+
+    def number(row: Any) -> int | None:
+        pk: int = read(row, of).pk if of else row.pk
+        return pk if pk in mine else None
+
+    name = f"{of}.operator.summary" if of else "operator.summary"
+    tick = Column("tick", "Choose all of this page", "tick", number, beside=name, only="page", css="tick")
+    return [tick] if mine else []
+
+
+def _last_line(row: Exploration) -> str:
+    lines = row.error.strip().splitlines()
+    return lines[-1][:300] if lines else row.reason
+
+
+_DEAD = (
+    Column("summary", "Operator", value="operator.summary", link=_link),
+    Column("capability", "Capability"),
+    Column("tries", "Tries", "count"),
+    Column("last_line", "Error", value=_last_line),
+    Column("finished_at", "Given up", "when"),
+)
+
+
+def dead_table(shown: Sequence[Exploration], every: Iterable[Exploration]) -> Table:
     """Explorations that were given up, with their errors."""
-    columns = (
-        Column("summary", "Operator", link="url"),
-        Column("capability", "Capability"),
-        Column("tries", "Tries", "count"),
-        Column("last_line", "Error"),
-        Column("finished_at", "Given up", "when"),
-    )
-
-    def cells(row: Exploration) -> dict[str, Any]:
-        lines = row.error.strip().splitlines()
-        return {
-            "summary": row.operator.summary, "capability": row.capability, "tries": row.tries,
-            "last_line": lines[-1][:300] if lines else row.reason, "finished_at": row.finished_at,
-            "url": reverse("exploration", args=[row.pk]),
-        }  # fmt: skip
-
-    rows = [cells(row) for row in shown]
-    empty = "Nothing was given up."
-    return Table("dead", "Dead letters", columns, rows, empty, (cells(row) for row in every))
+    return Table("dead", "Dead letters", _DEAD, shown, "Nothing was given up.", every)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,14 +94,24 @@ def _known(text: str, values: list[str]) -> str:
 
 
 _COLUMNS = (
-    Column("event_type", "Event", link="path"),
+    Column(
+        "event_type",
+        "Event",
+        value="message.event_type",
+        link=lambda row: reverse("webhook-delivery", args=[row.pk]),
+    ),
     Column("state", "State", "badge"),
     Column("tries", "Tries", "count"),
-    Column("last_answer", "Last answer"),
-    Column("happened_at", "Happened", "when"),
-    Column("next_try_at", "Next try", "when"),
-    Column("endpoint", "Endpoint"),
-    Column("message_id", "Message", "code"),
+    Column("last_answer", "Last answer", value=lambda row: row.last_error or str(row.last_status or "")),
+    Column("happened_at", "Happened", "when", "message.created_at"),
+    Column(
+        "next_try_at",
+        "Next try",
+        "when",
+        lambda row: row.next_try_at if row.state == DeliveryState.PENDING else None,
+    ),
+    Column("endpoint", "Endpoint", value="endpoint.url"),
+    Column("message_id", "Message", "code", "message.public_id"),
 )
 
 
@@ -111,24 +120,6 @@ def deliveries_table(request: HttpRequest, narrowed: Shown, rows: Any, *, of_one
     columns = [column for column in _COLUMNS if not (of_one and column.key == "endpoint")]
     every = None
     if "export" in request.GET:
-        found = selectors.deliveries(viewer_of_request(request), narrowed.filters())
-        every = map(_row, exportable(found))
-    return Table(
-        "deliveries", "Deliveries", columns, [_row(row) for row in rows],
-        empty="Nothing was sent in this time, or nothing passes the filters.", every=every,
-    )  # fmt: skip
-
-
-def _row(row: Any) -> Mapping[str, Any]:
-    answer = row.last_error or (f"{row.last_status}" if row.last_status else "")
-    return {
-        "event_type": row.message.event_type,
-        "path": reverse("webhook-delivery", args=(row.pk,)),
-        "endpoint": row.endpoint.url,
-        "state": row.state,
-        "tries": row.tries,
-        "last_answer": answer,
-        "happened_at": row.message.created_at,
-        "next_try_at": row.next_try_at if row.state == DeliveryState.PENDING else None,
-        "message_id": row.message.public_id,
-    }
+        every = exportable(selectors.deliveries(viewer_of_request(request), narrowed.filters()))
+    empty = "Nothing was sent in this time, or nothing passes the filters."
+    return Table("deliveries", "Deliveries", columns, rows, empty, every)

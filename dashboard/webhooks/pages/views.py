@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.html import format_html, format_html_join
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from catalog.models import Organisation
 from catalog.people import audit
 from catalog.timerange import RANGES, parse_range
+from dashboard.templatetags.opatlas import ago
 from dashboard.web.own_rows import viewer_of_request
 from dashboard.web.paging import answer_of, page_of
 from dashboard.web.tables import Column, Table, exported
@@ -90,20 +92,21 @@ def act(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
     return answer
 
 
+_TRIES = (
+    Column("at", "When", "when"),
+    Column("status", "Answer"),
+    Column("duration_ms", "Took, ms", "quantity"),
+    Column("error", "What went wrong"),
+    Column("excerpt", "Beginning of the answer", "code"),
+)
+
+
 @require_safe
 def delivery(request: HttpRequest, pk: int) -> HttpResponse:
     """One message to one endpoint: what is sent, and every try."""
     row = delivery_or_404(request, pk)
     tries = list(selectors.attempts(row)[:TRIES_SHOWN])
-    table = Table(
-        "attempts", "Tries",
-        [Column("at", "When", "when"), Column("status", "Answer"),
-         Column("duration_ms", "Took, ms", "quantity"),
-         Column("error", "What went wrong"), Column("excerpt", "Beginning of the answer", "code")],
-        [{"at": one.at, "status": one.status, "duration_ms": one.duration_ms, "error": one.error,
-          "excerpt": one.excerpt} for one in tries],
-        empty="It was not tried yet.",
-    )  # fmt: skip
+    table = Table("attempts", "Tries", _TRIES, tries, "It was not tried yet.")
     if (answer := exported(request, table)) is not None:
         return answer
     context = {"delivery": row, "table": table, "body": body_of(row.message)}
@@ -124,21 +127,57 @@ def replay(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("webhook-delivery", pk)
 
 
+def _types(one: selectors.Standing) -> str:
+    chips = format_html_join(
+        " ", '<span class="chip">{}</span>', ([name] for name in one.endpoint.event_types)
+    )
+    return chips or format_html('<span class="muted">{}</span>', "all")
+
+
+def _why(one: selectors.Standing) -> str:
+    since = one.endpoint.failing_since
+    return one.endpoint.disabled_reason or (format_html("since {}", ago(since)) if since else "")
+
+
+def _table(rows: Sequence[selectors.Standing], several: bool) -> Table:
+    """``several``: of more than one organisation."""
+    columns = (
+        Column(
+            "url",
+            "Address",
+            "name",
+            "endpoint.url",
+            link=lambda one: reverse("webhook-endpoint", args=[one.endpoint.pk]),
+        ),
+        Column(
+            "organisation",
+            "Organisation",
+            value="endpoint.organisation.name",
+            only="" if several else "export",
+        ),
+        Column("description", "What for", value="endpoint.description", under="url"),
+        Column(
+            "event_types",
+            "Events",
+            value=lambda one: " ".join(one.endpoint.event_types) or "all",
+            show=_types,
+        ),
+        Column("state", "State", "badge", label="State"),
+        Column("why", "Why", value=_why, under="state", only="page"),
+        Column("pending", "Waiting", "count", figure="webhooks_waiting"),
+        Column("failed", "Failed", "count", figure="webhooks_failed"),
+        Column("created_at", "Since", "when", "endpoint.created_at", only="export"),
+        Column("test", "Actions", "actions", part="webhooks/_test.html", css="number", only="page"),
+    )
+    return Table("endpoints", "Endpoints", columns, rows, css="stacks")
+
+
 def _list(
     request: HttpRequest, organisation: Organisation, *, wrong: str = "", status: int = 200
 ) -> HttpResponse:
     viewer = viewer_of_request(request)
     rows = selectors.endpoints(viewer)
-    table = Table(
-        "endpoints", "Endpoints",
-        [Column("url", "Address"), Column("organisation", "Organisation"), Column("description", "What for"),
-         Column("event_types", "Events"), Column("state", "State"), Column("pending", "Waiting", "count"),
-         Column("failed", "Failed", "count"), Column("created_at", "Since", "when")],
-        [{"url": one.endpoint.url, "organisation": one.endpoint.organisation.name,
-          "description": one.endpoint.description, "event_types": " ".join(one.endpoint.event_types) or "all",
-          "state": one.state, "pending": one.pending, "failed": one.failed,
-          "created_at": one.endpoint.created_at} for one in rows],
-    )  # fmt: skip
+    table = _table(rows, several=viewer.sees_all and viewer.focus is None)
     narrowed = shown(request)
     page = page_of(request, selectors.deliveries(viewer, narrowed.filters()))
     deliveries = deliveries_table(request, narrowed, page.object_list)
@@ -147,7 +186,7 @@ def _list(
     context = {
         "organisation": organisation,
         "endpoints": rows,
-        "several": viewer.sees_all and viewer.focus is None,
+        "endpoints_table": table,
         "wrong": wrong,
         "given": request.POST,
         "chosen_types": request.POST.getlist("event_types"),

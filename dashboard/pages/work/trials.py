@@ -1,0 +1,55 @@
+"""The table of trials: an exploration's, and an operator's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from django.utils.html import format_html
+
+from dashboard.templatetags.tables import speedup
+from dashboard.web import wording
+from dashboard.web.tables import Column, Table
+from tuning.models import Trial
+
+
+def trials_table(rows: Sequence[Trial], every: Iterable[Trial], *, whole: bool = True) -> Table:
+    """Failures included. ``whole``: the export has what is stored, words of the worker included; otherwise
+    what people read."""
+    columns = [
+        Column("id" if whole else "trial", "Trial", value="pk", only="export"),
+        Column("route", "Route", "method"),
+        Column("method", "Method", only="export"),
+        Column("label", "Variant", css="variant", label=""),
+        Column("stage", "Stage", value="stage" if whole else _stage, show=_stage, under="route"),
+        Column("round", "Round", "count", only="export"),
+        Column("status", "Ended", "badge"),
+        Column("detail", "Detail", only="export"),
+        Column("median_us", "Time", "us", spare=True),
+        Column("ratio_to_default", "Over the default", "speedup", show=_ratio, spare=True),
+        Column("ratio_low", "from", "ratio", only="export"),
+        Column("ratio_high", "to", "ratio", only="export"),
+        Column("max_error", "Error", only="export"),
+        Column("tolerance", "Tolerance", only="export"),
+        Column("build_s", "Build", "seconds", only="export"),
+        Column("happened", "What happened", part="work/_trial_detail.html", css="reason lead", only="page"),
+        Column("took_s", "Took", "seconds"),
+        Column("tier", "Sandbox", only="export"),
+        Column("worker", "Worker", only="export"),
+        Column("created_at" if whole else "ended_at", "When", "when", "created_at", css="number muted spare"),
+        Column("log_tail", "Last words", only="export"),
+    ]
+    if not whole:
+        columns = [one for one in columns if one.key not in ("method", "tier", "log_tail")]
+    return Table("trials", "Trials", columns, rows, every=every, css="stacks", box_css="tall")
+
+
+def _stage(trial: Trial) -> str:
+    return str(trial.get_stage_display())
+
+
+def _ratio(trial: Trial) -> str:
+    if trial.status == "ok" or not trial.ratio_to_default:
+        return speedup(trial.ratio_to_default, trial.ratio_low, trial.ratio_high)
+    values = (trial.ratio_to_default, trial.ratio_low, trial.ratio_high)
+    text = '<span class="faint">{}<span class="sub">{} – {}</span></span>'
+    return format_html(text, *map(wording.ratio, values))
