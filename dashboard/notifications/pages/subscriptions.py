@@ -20,7 +20,7 @@ from dashboard.notifications.channels.registry import CHANNELS
 from dashboard.notifications.find.notify import notify_test
 from dashboard.notifications.models import SubjectKind, Subscription
 from dashboard.notifications.pages.inbox import safe_next
-from dashboard.notifications.templatetags.notifying import choices
+from dashboard.notifications.templatetags.notifying import channel_label, choices
 from dashboard.notifications.write import subjects
 from dashboard.web.tables import Column, Table, exported
 
@@ -35,7 +35,6 @@ def subscriptions(request: HttpRequest) -> HttpResponse:
     op_types, dtypes = listing.kinds()
     context = {
         "table": table,
-        "devices": _user(request).push_devices.order_by("pk"),
         "problems": selectors.problems(_user(request)),
         "op_types": op_types,
         "dtypes": dtypes,
@@ -140,7 +139,7 @@ def _events(row: Subscription) -> str:
 
 
 def _channels(row: Subscription) -> str:
-    names = ", ".join(str(one.label) for one in row.channels)
+    names = ", ".join(channel_label(name) for name in row.told_by)
     return names or format_html('<span class="faint">{}</span>', "switched off")
 
 
@@ -158,9 +157,7 @@ def _table(rows: list[Subscription], viewer: Viewer) -> Table:
             value=lambda row: ", ".join(one.value for one in row.happenings),
             show=_events,
         ),
-        Column(
-            "channels", "By", value=lambda row: ", ".join(one.value for one in row.channels), show=_channels
-        ),
+        Column("channels", "By", value=lambda row: ", ".join(row.told_by), show=_channels),
         Column("digest", "How often", show=lambda row: row.get_digest_display()),
         Column("created_at", "Since", "when", css="muted"),
         Column("actions", "Actions", "actions", part="notifications/_subscription_actions.html", only="page"),

@@ -12,7 +12,7 @@ from catalog.selectors.jobs import Coverage, JobRow, JobSlot, OperatorRow, Saved
 from dashboard.templatetags.opatlas import badge, times_100
 from dashboard.web import wording
 from dashboard.web.tables import Column, Table, operator_column
-from tuning.ingest import Row as ModelRow
+from tuning.ingest import ReportedOperator as ModelRow
 
 _JOBS = (
     Column("name", "Job", value="job.name", link=lambda row: reverse("job", args=[row.job.pk])),

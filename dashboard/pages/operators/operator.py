@@ -170,14 +170,14 @@ def _trials(request: HttpRequest, exploration: Exploration | None) -> TrialsPage
     return TrialsPage(rows, page, counts.most_common(), sorted(routes), status, route)
 
 
-def _trials_table(trials: Trials | None) -> Table:
+def _trials_table(trials: TrialsPage | None) -> Table:
     if trials is None:
         return trials_table((), (), whole=False)
     every = trials.rows.iterator(chunk_size=500)
     return trials_table(trials.page.object_list, every, whole=False)
 
 
-def _chart(made: list[detail.Made]) -> Figure | None:
+def _chart(made: list[detail.RankedImplementation]) -> Figure | None:
     timed = [one for one in made if one.measurement is not None]
     return operator_charts.times([_dot(one) for one in timed]) if timed else None
 

@@ -22,15 +22,15 @@ MOST_EXPORTED = 100_000
 _BATCH = 500
 
 
-def _short_key(row: listing.Row) -> str:
+def _short_key(row: listing.ListedOperator) -> str:
     return short_key(row.operator.key)
 
 
-def _default(row: listing.Row) -> str:
+def _default(row: listing.ListedOperator) -> str:
     return f"default {duration_us(row.best.default_us)}" if row.best else ""
 
 
-def _models(row: listing.Row) -> str:
+def _models(row: listing.ListedOperator) -> str:
     return f"{compact(row.models)} model{'' if row.models == 1 else 's'}" if row.models else ""
 
 
@@ -71,7 +71,7 @@ class _Listing:
         page = page_of(request, listing.operators(self.filters, self.viewer))
         return page, listing.rows(list(page.object_list), self.filters, self.viewer)
 
-    def every(self) -> Iterator[listing.Row]:
+    def every(self) -> Iterator[listing.ListedOperator]:
         """Rows of an export, some hundred at a time, up to the bound."""
         ids = listing.operators(self.filters, self.viewer).ids(0, MOST_EXPORTED)
         for start in range(0, len(ids), _BATCH):
@@ -98,11 +98,11 @@ def operators(request: HttpRequest) -> HttpResponseBase:
     return answer_of(request, "operators/operators.html", "operators/_operators_results.html", context)
 
 
-def _table(rows: Sequence[listing.Row]) -> Table:
+def _table(rows: Sequence[listing.ListedOperator]) -> Table:
     return Table("operators", "Operators", _COLUMNS, rows, css="stacks operators-table")
 
 
-def read_filters(request: HttpRequest) -> listing.Filters:
+def read_filters(request: HttpRequest) -> listing.OperatorFilters:
     """What the URL asks for; what it cannot mean is left out rather than refused: links live long."""
     asked = {
         name: request.GET.get(name, "").replace("\0", "").strip()[:200]

@@ -11,10 +11,10 @@ from django.utils.safestring import SafeString
 
 from catalog.charging import Terms
 from catalog.models import Operator
-from catalog.selectors.detail import Made
-from catalog.selectors.reuse import Reuse
-from catalog.selectors.traffic import Slot
-from dashboard.pages.operators.history import Event
+from catalog.selectors.detail import RankedImplementation
+from catalog.selectors.reuse import OperatorReuse
+from catalog.selectors.traffic import LookupSlot
+from dashboard.pages.operators.history import TimelineEntry
 from dashboard.templatetags.opatlas import badge
 from dashboard.web import wording
 from dashboard.web.charts.methods import Point
@@ -92,20 +92,20 @@ _FASTEST = format_html("<strong>{}</strong>", "The fastest known here.")
 
 
 def implementations(
-    made: Sequence[Made],
+    made: Sequence[RankedImplementation],
     against: Mapping[int, Comparison],
     terms: Mapping[int, Terms],
     operator: Operator,
-    chosen: Made | None = None,
+    chosen: RankedImplementation | None = None,
 ) -> Table:
-    def compared(one: Made) -> Comparison | None:
+    def compared(one: RankedImplementation) -> Comparison | None:
         return against.get(one.implementation.pk)
 
-    def price(one: Made) -> str:
+    def price(one: RankedImplementation) -> str:
         found = terms.get(one.implementation.pk)
         return found.sentence if found else ""
 
-    def priced(one: Made) -> str:
+    def priced(one: RankedImplementation) -> str:
         found = terms.get(one.implementation.pk)
         if found is None:
             return ""
@@ -113,16 +113,16 @@ def implementations(
         pay = "Pay" if found.withheld else "Price"
         return format_html('{} {} <a href="{}">{}</a>', withheld, found.sentence, found.pay_url, pay)
 
-    def verdict(one: Made) -> str:
+    def verdict(one: RankedImplementation) -> str:
         found = compared(one)
         return found.verdict if found else "best" if one.rank == 0 else ""
 
-    def code(one: Made) -> str:
+    def code(one: RankedImplementation) -> str:
         path = reverse("operator-code", args=[operator.key, one.implementation.pk])
         text = '<a class="button small" href="{}">Code<span class="visually-hidden"> of {}</span></a>'
         return format_html(text, path, one.implementation)
 
-    def marked(one: Made) -> str:
+    def marked(one: RankedImplementation) -> str:
         return "best" if one.rank == 0 else "chosen" if one is chosen else ""
 
     columns = (
@@ -210,7 +210,7 @@ def implementations(
     )
 
 
-def _rank(one: Made) -> str:
+def _rank(one: RankedImplementation) -> str:
     if one.rank == 0:
         return badge("hit", "best")
     if one.rank is not None:
@@ -218,7 +218,7 @@ def _rank(one: Made) -> str:
     return format_html('<span class="faint" title="{}">–</span>', "Another candidate of this route is faster")
 
 
-def _variant(one: Made) -> str:
+def _variant(one: RankedImplementation) -> str:
     private = format_html(' <span class="chip">{}</span>', "private")
     return format_html(
         "{}{}", one.implementation.label, "" if one.implementation.scope == "shared" else private
@@ -238,11 +238,11 @@ def _against(compared: Comparison | None) -> str:
     return format_html('{}<span class="sub">{} – {}</span>', factor, low, high)
 
 
-def _of_tolerance(one: Made) -> str:
+def _of_tolerance(one: RankedImplementation) -> str:
     return f"of {wording.scientific(one.measurement.tolerance)}" if one.measurement else ""
 
 
-def _artifact(one: Made) -> SafeString:
+def _artifact(one: RankedImplementation) -> SafeString:
     artifact, m, how = one.implementation.artifact, one.measurement, ""
     if m is not None:
         prepared = f"{wording.duration_us(m.prepare_us)}, {wording.quantity(m.prepare_bytes, 'B')}"
@@ -276,7 +276,7 @@ _EVENTS = (
 )
 
 
-def events(found: Sequence[Event]) -> Table:
+def events(found: Sequence[TimelineEntry]) -> Table:
     return Table("history", "What happened to the best", _EVENTS, found)
 
 
@@ -288,7 +288,7 @@ _JOBS = (
 )
 
 
-def jobs(reuse: Reuse) -> Table:
+def jobs(reuse: OperatorReuse) -> Table:
     return Table("jobs", "Jobs", _JOBS, reuse.jobs, "No job has used it yet.")
 
 
@@ -299,7 +299,7 @@ _MODELS = (
 )
 
 
-def models(reuse: Reuse) -> Table:
+def models(reuse: OperatorReuse) -> Table:
     return Table("models", "Models", _MODELS, reuse.models, "No model has it.")
 
 
@@ -311,7 +311,7 @@ _LOOKUPS = (
 )
 
 
-def lookups(slots: Sequence[Slot]) -> Table:
+def lookups(slots: Sequence[LookupSlot]) -> Table:
     every = slots[::-1]
     return Table(
         "lookups", "Lookups", _LOOKUPS, [one for one in every if one.hit_rate is not None], every=every

@@ -17,7 +17,7 @@ from catalog.timerange import RANGES, TimeRange
 from catalog.viewing import Viewer
 from dashboard.billing import selectors as billing
 from dashboard.pages.overview import tables
-from dashboard.pages.work import running
+from dashboard.pages.work import current_work
 from dashboard.pages.work.tables import workers_table
 from dashboard.web import wording
 from dashboard.web.charts import traffic as traffic_charts
@@ -35,7 +35,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     viewer = looked_at(request)
     if not Operator.objects.exists():
         context = {
-            "workers_table": workers_table(running.workers(), measured=False),
+            "workers_table": workers_table(current_work.workers(), measured=False),
             "host": request.build_absolute_uri("/").rstrip("/"),
         }
         return render(request, "overview/overview_empty.html", context)
@@ -133,8 +133,8 @@ def _live(request: HttpRequest) -> Part:
         "queues": current_work.queues(seen),
         "explored_today": current_work.finished_since(seen, now - timedelta(hours=24)),
         "reasons": collecting.reasons(seen, _REASONS),
-        "recent": running.recent(seen),
-        "workers_table": workers_table(running.workers(), measured=False),
-        "pauses": running.pauses(),
+        "recent": current_work.recent(seen),
+        "workers_table": workers_table(current_work.workers(), measured=False),
+        "pauses": current_work.pauses(),
     }
     return Part(request, "overview/_overview_live.html", context, path=reverse("overview-live"), every_s=3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from catalog.selectors.statistics import Catalogue, RouteTraffic, Slot
+from catalog.selectors.statistics import CatalogueFigures, RouteTraffic, TrafficBucket
 from catalog.selectors.statistics_operators import OperatorTraffic
 from dashboard.web.charts.drawing import METHODS
 from dashboard.web.tables import Column, Table, operator_column
@@ -40,7 +40,7 @@ def traffic(slots: Sequence[TrafficBucket]) -> Table:
 def saved(slots: Sequence[TrafficBucket], spent_s: Mapping[datetime, float]) -> Table:
     """Time saved slot by slot, and (for the host) what exploring took."""
 
-    def spent(slot: Slot) -> float:
+    def spent(slot: TrafficBucket) -> float:
         return spent_s.get(slot.start, 0.0)
 
     columns = [_START, Column("hits", "Hits", "count", figure="hits"), _SAVED]

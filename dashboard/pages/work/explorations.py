@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 
 from catalog.search import Words
 from catalog.viewing import Viewer
-from dashboard.pages.work import operations, running, tables
+from dashboard.pages.work import current_work, operations, tables
 from dashboard.pages.work.progress import first_result_s, progress, steps
 from dashboard.pages.work.trials import trials_table
 from dashboard.web import wording
@@ -63,7 +63,7 @@ class ExplorationFilters:
 def explorations(request: HttpRequest) -> HttpResponse:
     filters = _read_filters(request)
     viewer: Viewer = request.viewer  # type: ignore[attr-defined]
-    found = _filtered(running.explorations(viewer.shown()), filters)
+    found = _filtered(current_work.explorations(viewer.shown()), filters)
     page = page_of(request, found)
     shown = [] if "export" in request.GET else list(page.object_list)
     mine = {row.pk for row in shown if may_operate(viewer, row.owner_id)}
@@ -72,7 +72,7 @@ def explorations(request: HttpRequest) -> HttpResponse:
         return answer
     query = request.GET.copy()
     query.pop("seen", None)
-    moving = any(row.state in running.ACTIVE for row in shown)
+    moving = any(row.state in current_work.ACTIVE for row in shown)
     part = Part(
         request,
         "work/_explorations_rows.html",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.utils.text import Truncator
 
-from dashboard.pages.work.running import ACTIVE
+from dashboard.pages.work.current_work import ACTIVE
 from dashboard.web import wording
 from tuning.models import Exploration, Stage, State
 from tuning.statistics.eta import Eta
@@ -64,7 +64,7 @@ def steps(row: Exploration) -> list[dict[str, str]]:
 
 
 @dataclass(frozen=True)
-class Progress:
+class StageProgress:
     """How far the stage is: ``value`` of ``most``; None where that cannot be said yet."""
 
     text: str
@@ -72,17 +72,17 @@ class Progress:
     most: int
 
 
-def progress(row: Exploration) -> Progress:
+def progress(row: Exploration) -> StageProgress:
     """Of the stage that it is in, for the bar."""
     stage = str(Stage(row.stage).label).capitalize()
     if row.state not in ACTIVE:
-        return Progress("Ended", 1, 1)
+        return StageProgress("Ended", 1, 1)
     if row.stage == Stage.TUNE and row.max_tuning_slices:
         text = f"{stage}: {row.tuning_slices} of {row.max_tuning_slices} slices"
-        return Progress(text, row.tuning_slices, row.max_tuning_slices)
+        return StageProgress(text, row.tuning_slices, row.max_tuning_slices)
     if row.state != State.RUNNING or row.doing == "claimed":
-        return Progress(f"{stage}: not begun" if row.state == State.QUEUED else stage, 0, 1)
+        return StageProgress(f"{stage}: not begun" if row.state == State.QUEUED else stage, 0, 1)
     if not row.steps_total:
-        return Progress(f"{stage}: beginning", None, 1)
+        return StageProgress(f"{stage}: beginning", None, 1)
     done = min(row.steps_done, row.steps_total)
-    return Progress(f"{stage}: {done} of {row.steps_total} steps", done, row.steps_total)
+    return StageProgress(f"{stage}: {done} of {row.steps_total} steps", done, row.steps_total)

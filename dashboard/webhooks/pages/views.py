@@ -127,19 +127,19 @@ def replay(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("webhook-delivery", pk)
 
 
-def _types(one: selectors.Standing) -> str:
+def _types(one: selectors.EndpointStanding) -> str:
     chips = format_html_join(
         " ", '<span class="chip">{}</span>', ([name] for name in one.endpoint.event_types)
     )
     return chips or format_html('<span class="muted">{}</span>', "all")
 
 
-def _why(one: selectors.Standing) -> str:
+def _why(one: selectors.EndpointStanding) -> str:
     since = one.endpoint.failing_since
     return one.endpoint.disabled_reason or (format_html("since {}", ago(since)) if since else "")
 
 
-def _table(rows: Sequence[selectors.Standing], several: bool) -> Table:
+def _table(rows: Sequence[selectors.EndpointStanding], several: bool) -> Table:
     """``several``: of more than one organisation."""
     columns = (
         Column(
