@@ -66,13 +66,11 @@ def cell(row: Any, column: Column, table: Table) -> SafeString | str:
 
 
 def _line(row: Any, column: Column) -> SafeString | str:
-    value, css = column.show(row) if column.show else column.of(row), column.css
-    if value is None or value == "":
+    said, css = _shown(row, column), column.css
+    if said in (wording.NOTHING, _FAINT):
         return ""
     title = format_html(' title="{}"', column.of(row)) if "clip" in str(css) else ""
-    return format_html(
-        '<span class="sub{}"{}>{}</span>', f" {css}" if css else "", title, _shown(row, column)
-    )
+    return format_html('<span class="sub{}"{}>{}</span>', f" {css}" if css else "", title, said)
 
 
 def _shown(row: Any, column: Column) -> SafeString | str:
@@ -81,8 +79,11 @@ def _shown(row: Any, column: Column) -> SafeString | str:
         return _tick(value, read(row, column.beside)) if value else ""
     if value is None or value == "":
         return _FAINT if column.show or column.kind in ("method", "speedup") else wording.NOTHING
-    if column.show:
-        return conditional_escape(value)
+    said = conditional_escape(value) if column.show else _said(value, row, column)
+    return said if said == wording.NOTHING else format_html(column.say, said)
+
+
+def _said(value: Any, row: Any, column: Column) -> SafeString | str:
     if column.kind == "when":
         return ago(value) if isinstance(value, datetime) else str(value)
     if column.kind == "badge":
@@ -94,7 +95,8 @@ def _shown(row: Any, column: Column) -> SafeString | str:
     if column.kind == "money":
         return wording.money(value, str(read(row, column.beside or "currency") or ""))
     if column.kind == "speedup":
-        return speedup(value, *(read(row, column.beside) if column.beside else ()))
+        bounds = [f"{column.beside}_low", f"{column.beside}_high"] if column.beside else []
+        return speedup(value, *(read(row, path) for path in bounds))
     if column.kind == "bytes":
         return wording.quantity(value, "B")
     say = _NUMBERS.get(column.kind)

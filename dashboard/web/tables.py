@@ -13,35 +13,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import reverse
 
-Kind = Literal[
-    "text",
-    "code",
-    "name",
-    "when",
-    "count",
-    "quantity",
-    "us",
-    "seconds",
-    "ratio",
-    "speedup",
-    "percent",
-    "scientific",
-    "bytes",
-    "money",
-    "badge",
-    "method",
-    "head",
-    "actions",
-    "tick",
+Number = Literal[
+    "count", "quantity", "us", "seconds", "ratio", "speedup", "percent", "scientific", "bytes", "money"
 ]
-NUMBERS = frozenset(
-    {"count", "quantity", "us", "seconds", "ratio", "speedup", "percent", "scientific", "bytes", "money"}
-)
+Mark = Literal["text", "code", "name", "when", "badge", "method", "head", "actions", "tick"]
+Kind = Number | Mark
+NUMBERS = frozenset(get_args(Number))
 Of = Callable[[Any], Any]
 """What a row has for a column."""
 
@@ -56,7 +38,7 @@ class Column:
     """
 
     key: str
-    title: str
+    title: str = ""
     kind: Kind = "text"
     value: Of | str = ""  # a function of the row or a path in it ("job.name"); "": the path is ``key``
     figure: str = ""
@@ -64,7 +46,8 @@ class Column:
     sort: str = ""
     beside: Of | str = ""
     """What its kind needs beside the value: a method's mark ("": the row's ``method``), money's currency
-    ("": the row's ``currency``), a speed-up's bounds ("": none are shown)."""
+    ("": the row's ``currency``), the path of a speed-up's bounds up to ``_low`` and ``_high`` ("": none)."""
+    say: str = "{}"  # what the page says around the value: "± {}"
     show: Of | None = None  # how the page says it, where its kind does not; "": there is nothing to say
     part: str = ""  # a template that shows the cell, from ``row``
     under: str = ""  # key of the column in whose cell it stands as a second line
@@ -106,6 +89,11 @@ def operator_column(key: str, kind: Kind = "text", of: str = "operator", sort: s
         link=lambda row: reverse("operator", args=[read(row, f"{of}.key")]),
         sort=sort,
     )
+
+
+def exports(*keys: str, of: str = "") -> tuple[Column, ...]:
+    """Columns that no page shows; ``of``: the path to what has these values, "" for the row itself."""
+    return tuple(Column(key, value=f"{of}.{key}" if of else key, only="export") for key in keys)
 
 
 def read(row: Any, of: Of | str) -> Any:

@@ -11,7 +11,7 @@ from django.utils.html import format_html
 from catalog.selectors.jobs import Coverage, JobRow, JobSlot, OperatorRow, Saved
 from dashboard.templatetags.opatlas import badge, times_100
 from dashboard.web import wording
-from dashboard.web.tables import Column, Table, operator_column
+from dashboard.web.tables import Column, Table, exports, operator_column
 from tuning.ingest import ReportedOperator as ModelRow
 
 _JOBS = (
@@ -102,7 +102,7 @@ def job_operators_table(rows: Sequence[OperatorRow], every: Iterable[OperatorRow
 
 
 _MODELS = (
-    Column("id", "Number", value="pk", only="export"),
+    Column("id", value="pk", only="export"),
     Column("name", "Model", "name", link=lambda row: reverse("model", args=[row.pk])),
     Column("form", "Form", css="spare"),
     Column("sha256", "Content", show=lambda row: row.sha256[:12], under="name", css="mono"),
@@ -129,7 +129,7 @@ def model_operators_table(
         return states.get(row.operator.pk, row.status)
 
     columns = (
-        Column("operator", "Key", value="operator.key", only="export"),
+        Column("operator", value="operator.key", only="export"),
         operator_column("summary", "name"),
         Column("calls", "Calls", "count"),
         Column("example", "Example", under="summary", css="clip-wide mono"),
@@ -142,22 +142,14 @@ def model_operators_table(
         ),
         Column("reason", "Reason", under="status", css="clip"),
         Column("route", "Best", "method", spare=True),
-        Column("method", "Method", only="export"),
+        *exports("method"),
         Column("label", "Variant", under="route", css="clip"),
         Column("median_us", "Time", "us", spare=True),
         Column("default_us", "Default", "us", css="muted", spare=True),
-        Column(
-            "ratio",
-            "Speed-up",
-            "speedup",
-            beside=lambda row: (row.ratio_low, row.ratio_high),
-            css="keep",
-            spare=True,
-        ),
-        Column("ratio_low", "from", "ratio", only="export"),
-        Column("ratio_high", "to", "ratio", only="export"),
+        Column("ratio", "Speed-up", "speedup", beside="ratio", css="keep", spare=True),
+        *exports("ratio_low", "ratio_high"),
         Column("share", "Share of the time", "percent", show=_share, spare=True, label="Share"),
-        Column("now", "Now", value=now, only="export"),
+        Column("now", value=now, only="export"),
     )
     beyond = {row.operator.pk for row in rows[first_rows:]}
     return Table(

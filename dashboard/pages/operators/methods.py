@@ -122,9 +122,7 @@ def _own_view(request: HttpRequest, one: Fares) -> str:
 def _where_table(cells: Sequence[Cell], route: Fares | None) -> Table:
     columns = [
         Column(
-            "op_type",
-            "Operator type",
-            link=lambda cell: f"{reverse('operators')}?op_type={cell.op_type}",
+            "op_type", "Operator type", link=lambda cell: f"{reverse('operators')}?op_type={cell.op_type}"
         ),
         Column("size", "Size of one run"),
         Column(

@@ -126,7 +126,7 @@ def _evidence(
         "revocable": [one for one in made if viewer.may_on(APPROVE, one.implementation)],
         "exploration": exploration, "trials": trials, "history": found,
         "sides_table": tables.sides(side, request),
-        "implementations_table": tables.implementations(made, against, terms, row, chosen),
+        "implementations_table": tables.implementations(made, against, terms, chosen),
         "trials_table": _trials_table(trials),
         "best_table": tables.leaders(points), "history_table": tables.events(found),
         "best_chart": method_charts.best_over_time(points, timezone.now()) if points else None,

@@ -15,8 +15,8 @@ from catalog.selectors import listing
 from catalog.viewing import Viewer
 from dashboard.web.paging import answer_of, page_of
 from dashboard.web.streaming import streamed
-from dashboard.web.tables import Column, Table, operator_column
-from dashboard.web.wording import compact, duration_us, short_key
+from dashboard.web.tables import Column, Table, exports, operator_column
+from dashboard.web.wording import compact, short_key
 
 MOST_EXPORTED = 100_000
 _BATCH = 500
@@ -26,10 +26,6 @@ def _short_key(row: listing.ListedOperator) -> str:
     return short_key(row.operator.key)
 
 
-def _default(row: listing.ListedOperator) -> str:
-    return f"default {duration_us(row.best.default_us)}" if row.best else ""
-
-
 def _models(row: listing.ListedOperator) -> str:
     return f"{compact(row.models)} model{'' if row.models == 1 else 's'}" if row.models else ""
 
@@ -37,20 +33,18 @@ def _models(row: listing.ListedOperator) -> str:
 _COLUMNS = (
     Column("key", "Key", value="operator.key", show=_short_key, under="summary", css="mono"),
     operator_column("summary", "name", sort="name"),
-    Column("op_type", "Type", value="operator.op_type", only="export"),
-    Column("dtype", "Element type", value="operator.dtype", only="export"),
+    *exports("op_type", "dtype", of="operator"),
     Column("status", "Status", "badge"),
     Column("reason", "Reason", under="status", css="clip"),
-    Column("method", "Method", value="best.method", only="export"),
+    *exports("method", of="best"),
     Column("route", "Best", "method", "best.route", beside="best.method", spare=True),
     Column("label", "Best", value="best.label", under="route", css="clip"),
     Column("median_us", "Time", "us", "best.median_us", spare=True, sort="time"),
-    Column("default_us", "Default", "us", "best.default_us", show=_default, under="median_us"),
+    Column("default_us", "Default", "us", "best.default_us", say="default {}", under="median_us"),
     Column("ratio_to_default", "Speed-up", "speedup", "best.ratio_to_default", spare=True, sort="speedup"),
     Column("jobs", "Jobs", "count", css="spare", sort="jobs"),
     Column("models", "Models", "count", show=_models, under="jobs"),
-    Column("hits", "Hits", "count", only="export"),
-    Column("misses", "Misses", "count", only="export"),
+    *exports("hits", "misses"),
     Column("asked", "Lookups", "count", css="spare", sort="asked", only="page"),
     Column("hit_rate", "Hit rate", "percent", css="spare", figure="hit_rate"),
     Column("saved_us", "Time saved", "us", css="spare", sort="saved"),

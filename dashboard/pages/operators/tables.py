@@ -3,252 +3,154 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.safestring import mark_safe
 
 from catalog.charging import Terms
-from catalog.models import Operator
 from catalog.selectors.detail import RankedImplementation
 from catalog.selectors.reuse import OperatorReuse
 from catalog.selectors.traffic import LookupSlot
 from dashboard.pages.operators.history import TimelineEntry
-from dashboard.templatetags.opatlas import badge
-from dashboard.web import wording
 from dashboard.web.charts.methods import Point
 from dashboard.web.paging import with_query
-from dashboard.web.tables import Column, Table, read
+from dashboard.web.tables import Column, Table, exports
 from tuning.models import TuningSlice
 from tuning.statistics.comparing import Comparison, share
 from tuning.statistics.sides import Side, SideBySide
 
-
-def _evidence(made: str = "") -> tuple[Column, ...]:
-    """What was measured; ``made`` is the path to the implementation with its measurement."""
-    m = f"{made}measurement"
-    return (
-        Column("median_us", "Time", "us", f"{m}.median_us"),
-        Column(
-            "spread_us", "Spread", "us", f"{m}.spread_us", under="median_us", show=lambda row: _spread(row, m)
-        ),
-        Column("default_us", "Default", "us", f"{m}.default_us", only="export"),
-        Column(
-            "ratio_to_default",
-            "Over the default",
-            "speedup",
-            f"{m}.ratio_to_default",
-            beside=lambda row: (read(row, f"{m}.ratio_low"), read(row, f"{m}.ratio_high")),
-            figure="operator_speedup",
-        ),
-        Column("ratio_low", "from", "ratio", f"{m}.ratio_low", only="export"),
-        Column("ratio_high", "to", "ratio", f"{m}.ratio_high", only="export"),
-    )
-
-
-def _spread(row: object, measurement: str) -> str:
-    spread_us = read(row, f"{measurement}.spread_us")
-    return "" if spread_us is None else f"± {wording.duration_us(spread_us)}"
+_M = "made.measurement"
+_I = "made.implementation"
+_EVIDENCE = (
+    Column("median_us", "Time", "us", f"{_M}.median_us"),
+    Column("spread_us", "Spread", "us", f"{_M}.spread_us", under="median_us", say="± {}"),
+    *exports("default_us", of=_M),
+    Column(
+        "ratio_to_default",
+        "Over the default",
+        "speedup",
+        f"{_M}.ratio_to_default",
+        beside=f"{_M}.ratio",
+        figure="operator_speedup",
+    ),
+    *exports("ratio_low", "ratio_high", of=_M),
+)
 
 
 def sides(of: SideBySide, request: HttpRequest) -> Table:
     """Library, compiler and manual: the best of each."""
-
-    def verdict(side: Side) -> str:
-        return side.sentence if side.against_best else _FASTEST
 
     def code(side: Side) -> str:
         return with_query(request, page=None, implementation=side.made.implementation.pk) + "#code"
 
     columns = (
         Column("method", "Method", "method"),
-        Column("route", "Its best", value="made.implementation.route", link=code, css="wide-text lead"),
-        Column("label", "Variant", value="made.implementation.label", under="route"),
-        *_evidence("made."),
+        Column("route", "Its best", value=f"{_I}.route", link=code, css="wide-text lead"),
+        Column("label", "Variant", value=f"{_I}.label", under="route"),
+        *_EVIDENCE,
         Column("samples", "Samples", "count", "made.samples"),
         Column(
             "verdict",
             "Compared with the best",
             value=lambda side: side.sentence or "The fastest known.",
-            show=verdict,
+            show=lambda side: side.sentence or _FASTEST,
             css="wide-text verdict lead",
             figure="comparison",
         ),
     )
-    first = of.sides[0] if of.sides else None
+    empty = "No method has a verified one yet."
     return Table(
-        "methods",
-        "Methods side by side",
-        columns,
-        of.sides,
-        "No method has a verified one yet.",
-        css="stacks",
-        row_css=lambda side: "best" if side is first else "",
-    )
+        "methods", "Methods side by side", columns, of.sides, empty, css="stacks",
+        row_css=lambda side: "" if side.against_best else "best",
+    )  # fmt: skip
 
 
-_FASTEST = format_html("<strong>{}</strong>", "The fastest known here.")
+_FASTEST = mark_safe("<strong>The fastest known here.</strong>")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """An implementation, how it compares with the best, and what it costs."""
+
+    made: RankedImplementation
+    against: Comparison | None
+    terms: Terms | None
+    chosen: bool  # its code is shown below
+
+
+_IMPLEMENTATIONS = (
+    Column("rank", "Rank", part="operators/_rank.html", value=lambda row: _rank(row), css="nowrap", label=""),
+    Column("route", "Route and versions", "method", f"{_I}.route", beside=f"{_I}.method"),
+    Column("label", "Variant", value=f"{_I}.label", part="operators/_variant.html", css="variant lead"),
+    Column("environment", "Versions", value=lambda row: _environment(row), under="route", css="clip"),
+    *_EVIDENCE,
+    *exports("samples", of="made"),
+    Column(
+        "against_best",
+        "Against the best",
+        "ratio",
+        "against.factor",
+        part="operators/_against.html",
+        css="nowrap",
+        figure="comparison",
+    ),
+    Column("against_low", value="against.low", only="export"),
+    Column("against_high", value="against.high", only="export"),
+    Column("verdict", value=lambda row: _verdict(row), only="export"),
+    Column(
+        "confidence", value=lambda row: share(row.against.confidence) if row.against else "", only="export"
+    ),
+    Column("max_error", "Error", "scientific", f"{_M}.max_error", css="spare"),
+    Column("tolerance", "Tolerance", "scientific", f"{_M}.tolerance", under="max_error", say="of {}"),
+    *exports("prepare_us", "prepare_bytes", of=_M),
+    Column(
+        "artifact",
+        "Artifact",
+        value=f"{_I}.artifact.sha256",
+        part="operators/_artifact.html",
+        css="nowrap spare",
+    ),
+    *exports("kind", of=f"{_I}.artifact"),
+    Column(
+        "tier", value=lambda row: row.made.measurement.tier if row.made.measurement else "", only="export"
+    ),
+    Column("build_s", "Build", "seconds", f"{_I}.build_s", under="measured_at", say="built in {}"),
+    Column("measured_at", "Measured", "when", f"{_M}.created_at", css="number muted spare nowrap"),
+    Column("price", value=lambda row: row.terms.sentence if row.terms else "", only="export"),
+    Column("implementation", value=f"{_I}.pk", only="export"),
+    Column("code", "Code", "actions", part="operators/_code_link.html", only="page", css="end"),
+)
 
 
 def implementations(
     made: Sequence[RankedImplementation],
     against: Mapping[int, Comparison],
     terms: Mapping[int, Terms],
-    operator: Operator,
-    chosen: RankedImplementation | None = None,
+    chosen: RankedImplementation | None,
 ) -> Table:
-    def compared(one: RankedImplementation) -> Comparison | None:
-        return against.get(one.implementation.pk)
-
-    def price(one: RankedImplementation) -> str:
-        found = terms.get(one.implementation.pk)
-        return found.sentence if found else ""
-
-    def priced(one: RankedImplementation) -> str:
-        found = terms.get(one.implementation.pk)
-        if found is None:
-            return ""
-        withheld = badge("revoked", "withheld") if found.withheld else ""
-        pay = "Pay" if found.withheld else "Price"
-        return format_html('{} {} <a href="{}">{}</a>', withheld, found.sentence, found.pay_url, pay)
-
-    def verdict(one: RankedImplementation) -> str:
-        found = compared(one)
-        return found.verdict if found else "best" if one.rank == 0 else ""
-
-    def code(one: RankedImplementation) -> str:
-        path = reverse("operator-code", args=[operator.key, one.implementation.pk])
-        text = '<a class="button small" href="{}">Code<span class="visually-hidden"> of {}</span></a>'
-        return format_html(text, path, one.implementation)
-
-    def marked(one: RankedImplementation) -> str:
-        return "best" if one.rank == 0 else "chosen" if one is chosen else ""
-
-    columns = (
-        Column(
-            "rank",
-            "Rank",
-            value=lambda one: None if one.rank is None else one.rank + 1,
-            show=_rank,
-            css="nowrap",
-            label="",
-        ),
-        Column(
-            "route", "Route and versions", "method", "implementation.route", beside="implementation.method"
-        ),
-        Column("label", "Variant", value="implementation.label", show=_variant, css="variant lead"),
-        Column(
-            "environment",
-            "Versions",
-            value=lambda one: str(one.implementation.environment),
-            under="route",
-            css="clip",
-        ),
-        *_evidence(),
-        Column("samples", "Samples", "count", only="export"),
-        Column(
-            "against_best",
-            "Against the best",
-            "ratio",
-            lambda one: read(compared(one), "factor"),
-            show=lambda one: _against(compared(one)),
-            css="nowrap",
-            figure="comparison",
-        ),
-        Column("against_low", "from", "ratio", lambda one: read(compared(one), "low"), only="export"),
-        Column("against_high", "to", "ratio", lambda one: read(compared(one), "high"), only="export"),
-        Column("verdict", "Verdict", value=verdict, only="export"),
-        Column(
-            "confidence",
-            "Confidence",
-            value=lambda one: share(found.confidence) if (found := compared(one)) else "",
-            only="export",
-        ),
-        Column("max_error", "Error", "scientific", "measurement.max_error", css="spare"),
-        Column(
-            "tolerance", "Tolerance", value="measurement.tolerance", show=_of_tolerance, under="max_error"
-        ),
-        Column("prepare_us", "Prepare", "us", "measurement.prepare_us", only="export"),
-        Column("prepare_bytes", "Prepared", "bytes", "measurement.prepare_bytes", only="export"),
-        Column(
-            "artifact",
-            "Artifact",
-            "code",
-            "implementation.artifact.sha256",
-            show=_artifact,
-            css="nowrap spare",
-        ),
-        Column("kind", "Kind", value="implementation.artifact.kind", only="export"),
-        Column(
-            "tier",
-            "Sandbox",
-            value=lambda one: one.measurement.tier if one.measurement else "",
-            only="export",
-        ),
-        Column(
-            "build_s",
-            "Build",
-            "seconds",
-            "implementation.build_s",
-            under="measured_at",
-            show=lambda one: f"built in {wording.duration_s(one.implementation.build_s)}",
-        ),
-        Column("measured_at", "Measured", "when", "measurement.created_at", css="number muted spare nowrap"),
-        Column("price", "Price", value=price, show=priced, under="label"),
-        Column("implementation", "Number", "count", "implementation.pk", only="export"),
-        Column("code", "Code", "actions", show=code, only="page", css="end"),
-    )
+    keys = [one.implementation.pk for one in made]
+    rows = [
+        _Row(one, against.get(pk), terms.get(pk), one is chosen) for one, pk in zip(made, keys, strict=True)
+    ]
     return Table(
-        "implementations",
-        "Implementations",
-        columns,
-        made,
-        css="stacks implementations",
-        row_css=marked,
-        row_id=lambda one: f"i{one.implementation.pk}",
-    )
+        "implementations", "Implementations", _IMPLEMENTATIONS, rows, css="stacks implementations",
+        row_css=lambda row: "best" if row.made.rank == 0 else "chosen" if row.chosen else "",
+        row_id=lambda row: f"i{row.made.implementation.pk}",
+    )  # fmt: skip
 
 
-def _rank(one: RankedImplementation) -> str:
-    if one.rank == 0:
-        return badge("hit", "best")
-    if one.rank is not None:
-        return f"{one.rank + 1}"
-    return format_html('<span class="faint" title="{}">–</span>', "Another candidate of this route is faster")
+def _rank(row: _Row) -> int | None:
+    return None if row.made.rank is None else row.made.rank + 1
 
 
-def _variant(one: RankedImplementation) -> str:
-    private = format_html(' <span class="chip">{}</span>', "private")
-    return format_html(
-        "{}{}", one.implementation.label, "" if one.implementation.scope == "shared" else private
-    )
+def _environment(row: _Row) -> str:
+    return str(row.made.implementation.environment)
 
 
-def _against(compared: Comparison | None) -> str:
-    if compared is None:
-        return ""
-    if compared.verdict == "incomparable":
-        text = '<span class="faint" title="{}">not comparable</span>'
-        return format_html(text, "Timed against another default")
-    factor: str = "no difference"
-    if compared.verdict != "same":
-        factor = format_html('<span class="{}">{}</span>', compared.verdict, wording.ratio(compared.factor))
-    low, high = wording.ratio(compared.low), wording.ratio(compared.high)
-    return format_html('{}<span class="sub">{} – {}</span>', factor, low, high)
-
-
-def _of_tolerance(one: RankedImplementation) -> str:
-    return f"of {wording.scientific(one.measurement.tolerance)}" if one.measurement else ""
-
-
-def _artifact(one: RankedImplementation) -> SafeString:
-    artifact, m, how = one.implementation.artifact, one.measurement, ""
-    if m is not None:
-        prepared = f"{wording.duration_us(m.prepare_us)}, {wording.quantity(m.prepare_bytes, 'B')}"
-        how = f", measured in sandbox tier {m.tier}; prepared in {prepared}"
-    text = '<span title="{}{}">{}<span class="sub mono">{}</span></span>'
-    return format_html(text, artifact.sha256, how, artifact.kind, artifact.sha256[:8])
+def _verdict(row: _Row) -> str:
+    return row.against.verdict if row.against else "best" if row.made.rank == 0 else ""
 
 
 _LEADERS = (
@@ -265,19 +167,9 @@ def leaders(points: Sequence[Point]) -> Table:
     return Table("best", "The best over time", _LEADERS, points[::-1], "No best yet.")
 
 
-_EVENTS = (
-    Column("at", "At", "when"),
-    Column("kind", "Kind"),
-    Column("method", "Method"),
-    Column("route", "Route"),
-    Column("title", "Title"),
-    Column("detail", "Detail"),
-    Column("environment", "Environment"),
-)
-
-
 def events(found: Sequence[TimelineEntry]) -> Table:
-    return Table("history", "What happened to the best", _EVENTS, found)
+    columns = exports("at", "kind", "method", "route", "title", "detail", "environment")
+    return Table("history", "What happened to the best", columns, found)
 
 
 _JOBS = (

@@ -51,7 +51,7 @@ def audit_log(request: HttpRequest) -> HttpResponse:
     page = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
     every = rows[:EXPORTED].iterator() if "export" in request.GET else None
     table = Table(
-        "audit", "Audit log", _COLUMNS, page.object_list,
+        "audit", "Audit log", _COLUMNS, list(page.object_list),
         empty="Nothing was done in this time.", every=every,
     )  # fmt: skip
     if (answer := exported(request, table)) is not None:

@@ -38,7 +38,7 @@ _MEMBERS = (
     Column("name", "Name", value=lambda one: one.user.get_username(), part="people/_member.html", css="lead"),
     Column("email", "E-mail", value="user.email"),
     Column("role", "Role", part="people/_member_role.html"),
-    Column("active", "Active", value=lambda one: "yes" if one.user.is_active else "no", only="export"),
+    Column("active", value=lambda one: "yes" if one.user.is_active else "no", only="export"),
     Column("joined_at", "Member since", "when", "created_at", css="muted"),
     Column("last_login_at", "Last login", "when", "user.last_login", css="muted"),
     Column("actions", "Actions", "actions", part="people/_member_actions.html", css="number", only="page"),

@@ -10,9 +10,9 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 
 from dashboard.pages.work.progress import first_result_s, happening, left, steps
-from dashboard.templatetags.opatlas import ago, badge
+from dashboard.templatetags.opatlas import badge
 from dashboard.web import wording
-from dashboard.web.tables import Column, Table, operator_column, read
+from dashboard.web.tables import Column, Table, exports, operator_column, read
 from tuning.models import Exploration
 from tuning.statistics.collecting import MissRow, ReasonRow
 from tuning.statistics.eta import Eta
@@ -37,13 +37,12 @@ def explorations_table(
 
     columns = (
         *_tick("", mine),
-        Column("id", "Exploration", value="pk", only="export"),
+        Column("id", value="pk", only="export"),
         Column("operator", "Key", value="operator.key", show=_short_key, under="summary", css="mono"),
         Column("summary", "Operator", "name", "operator.summary", link=_link),
-        Column("capability", "Capability", only="export"),
-        Column("scope", "Scope", only="export"),
+        *exports("capability", "scope"),
         Column("state", "State", "badge"),
-        Column("stage", "Stage", value=lambda row: row.get_stage_display(), only="export"),
+        Column("stage", value=lambda row: row.get_stage_display(), only="export"),
         Column("progress", "Progress", show=_steps, css="progress-cell", label="", only="page"),
         Column("happening", "Now", value=happening, under="progress", only="page"),
         Column("left", "Time left", show=lambda row: _left(eta(row)), under="progress", only="page"),
@@ -52,13 +51,10 @@ def explorations_table(
         Column("first_result_s", "First result", "seconds", first_result_s, figure="time_to_first_result"),
         Column("spent_s", "Spent", "seconds", sort="spent"),
         Column("tries", "Tries", "count", show=_tries, under="state"),
-        Column("lease_owner", "Lease owner", only="export"),
-        Column("lease_expires_at", "Lease until", "when", only="export"),
-        Column("reason", "Reason", only="export"),
-        Column("error", "Error", only="export"),
+        *exports("lease_owner", "lease_expires_at", "reason", "error"),
         Column("asked_at", "Asked", "when", css="number muted spare", sort="asked"),
         Column("updated_at", "Moved", "when", css="number muted", sort="recent"),
-        Column("finished_at", "Finished", "when", only="export"),
+        *exports("finished_at"),
     )
     return Table("explorations", "Explorations", columns, rows, every=every, css="stacks")
 
@@ -116,7 +112,7 @@ def lanes_table(lanes: Sequence[Lane]) -> Table:
 _CAPABILITIES = (
     Column("capability", "Capability", "head", show=lambda row: _capability(row), css="lead"),
     Column("workers", "Workers", "count", show=lambda row: row.workers or badge("silent", "none live")),
-    Column("paused", "Paused, since", only="export"),
+    *exports("paused"),
     Column("queued", "Queued", "count", figure="queue_depth"),
     Column("running", "Running", "count"),
     Column("held", "Paused", "count"),
@@ -130,7 +126,7 @@ _CAPABILITIES = (
         figure="queue_ended",
         label="Ended",
     ),
-    Column("ended_last_day", "Ended in the last day", "count", only="export"),
+    *exports("ended_last_day"),
     Column(
         "drain_s",
         "Time to drain",
@@ -139,7 +135,7 @@ _CAPABILITIES = (
         figure="time_to_drain",
         label="To drain",
     ),
-    Column("drain_how", "How it was estimated", only="export"),
+    *exports("drain_how"),
 )
 _PAUSE = Column("pause", "Actions", "actions", part="work/_pause.html", only="page")
 
@@ -181,17 +177,8 @@ def _host(row: WorkerRow) -> str:
     return f"{row.worker.host}, process {row.worker.pid}"
 
 
-def _heard(row: WorkerRow) -> str:
-    return format_html("heard {}", ago(row.worker.last_seen_at))
-
-
 def _target(row: WorkerRow) -> str:
     return format_html('<span title="{}">{}</span>', row.worker.target.key, row.worker.target.capability)
-
-
-def _memory(row: WorkerRow) -> str:
-    size = row.worker.memory_bytes
-    return f"{wording.quantity(size, 'B')} memory" if size else ""
 
 
 def _warm(row: WorkerRow) -> str:
@@ -204,30 +191,17 @@ _WORKERS = (
     Column("state", "State", "badge"),
     Column("capability", "Target", value="worker.target.capability", show=_target, css="nowrap", label=""),
     Column("tier", "Sandbox", value="worker.tier"),
-    Column("memory_bytes", "Memory", "bytes", "worker.memory_bytes", show=_memory, under="tier"),
+    Column("memory_bytes", "Memory", "bytes", "worker.memory_bytes", say="{} memory", under="tier"),
     Column("warm", "Compilers", value=_warm, under="tier", only="page"),
     Column("doing", "Doing", value="worker.doing", part="work/_doing.html", css="wide-text", label=""),
     Column(
         "holds",
-        "Explorations held",
         value=lambda row: " ".join(str(held.id) for held in row.holds),
         only="export",
     ),
+    Column("slices_per_hour", "Capacity", "count", "per_hour", say="{}/h", figure="worker_capacity"),
     Column(
-        "slices_per_hour",
-        "Capacity",
-        "quantity",
-        "per_hour",
-        show=lambda row: row.per_hour and f"{wording.compact(row.per_hour)}/h",
-        figure="worker_capacity",
-    ),
-    Column(
-        "slices_last_hour",
-        "Slices in the last hour",
-        "count",
-        "ended_last_hour",
-        show=lambda row: f"{wording.compact(row.ended_last_hour)} in the last hour",
-        under="slices_per_hour",
+        "slices_last_hour", "", "count", "ended_last_hour", say="{} in the last hour", under="slices_per_hour"
     ),
     Column(
         "routes",
@@ -239,11 +213,10 @@ _WORKERS = (
     ),
     Column(
         "unavailable",
-        "Not available",
         value=lambda row: "; ".join(f"{name}: {facts.get('reason', '')}" for name, facts in row.unavailable),
         only="export",
     ),
-    Column("last_seen_at", "Heard", "when", "worker.last_seen_at", show=_heard, under="state"),
+    Column("last_seen_at", "Heard", "when", "worker.last_seen_at", say="heard {}", under="state"),
 )
 
 
@@ -279,21 +252,21 @@ def misses_table(rows: Sequence[MissRow], mine: Set[int]) -> Table:
     """The collect queue; ``mine``: those that the viewer may act on."""
     columns = (
         *_tick("miss", mine),
-        Column("id", "Miss", value="miss.pk", only="export"),
+        Column("id", value="miss.pk", only="export"),
         Column("operator", "Key", value="miss.operator.key", show=_miss_key, under="summary", css="mono"),
         operator_column("summary", "name", "miss.operator"),
         Column("state", "State", "badge", "miss.state"),
         Column("reason", "Why it is not explored", value="miss.reason", show=_why, css="reason", label=""),
         Column("worth", "Worth", "us", "worth_us", figure="miss_worth", only="page"),
-        Column("capability", "Capability", value="miss.target.capability", only="export"),
-        Column("scope", "Scope", value="miss.scope", only="export"),
+        *exports("capability", of="miss.target"),
+        *exports("scope", of="miss"),
         Column("count", "Asked", "count", "miss.count"),
         Column("calls", "Calls", "count", "miss.calls"),
         Column("for", "For", value="miss.target.capability", css="nowrap", only="page"),
         Column("setting", "Setting", value=lambda row: str(row.miss.setting), under="for", only="page"),
         Column("related", "Only related", value="miss.related", show=_related, under="reason"),
-        Column("worth_us", "Worth", "us", figure="miss_worth", only="export"),
-        Column("first_asked_at", "First asked", "when", "miss.first_asked_at", only="export"),
+        *exports("worth_us"),
+        *exports("first_asked_at", of="miss"),
         Column("last_asked_at", "Last asked", "when", "miss.last_asked_at", css="number muted"),
     )
     return Table("misses", "Misses", columns, rows, css="stacks")

@@ -8,7 +8,7 @@ from django.utils.html import format_html
 
 from dashboard.templatetags.tables import speedup
 from dashboard.web import wording
-from dashboard.web.tables import Column, Table
+from dashboard.web.tables import Column, Table, exports
 from tuning.models import Trial
 
 
@@ -16,27 +16,22 @@ def trials_table(rows: Sequence[Trial], every: Iterable[Trial], *, whole: bool =
     """Failures included. ``whole``: the export has what is stored, words of the worker included; otherwise
     what people read."""
     columns = [
-        Column("id" if whole else "trial", "Trial", value="pk", only="export"),
+        Column("id" if whole else "trial", value="pk", only="export"),
         Column("route", "Route", "method"),
-        Column("method", "Method", only="export"),
+        *exports("method"),
         Column("label", "Variant", css="variant", label=""),
         Column("stage", "Stage", value="stage" if whole else _stage, show=_stage, under="route"),
-        Column("round", "Round", "count", only="export"),
+        *exports("round"),
         Column("status", "Ended", "badge"),
-        Column("detail", "Detail", only="export"),
+        *exports("detail"),
         Column("median_us", "Time", "us", spare=True),
         Column("ratio_to_default", "Over the default", "speedup", show=_ratio, spare=True),
-        Column("ratio_low", "from", "ratio", only="export"),
-        Column("ratio_high", "to", "ratio", only="export"),
-        Column("max_error", "Error", only="export"),
-        Column("tolerance", "Tolerance", only="export"),
-        Column("build_s", "Build", "seconds", only="export"),
+        *exports("ratio_low", "ratio_high", "max_error", "tolerance", "build_s"),
         Column("happened", "What happened", part="work/_trial_detail.html", css="reason lead", only="page"),
         Column("took_s", "Took", "seconds"),
-        Column("tier", "Sandbox", only="export"),
-        Column("worker", "Worker", only="export"),
+        *exports("tier", "worker"),
         Column("created_at" if whole else "ended_at", "When", "when", "created_at", css="number muted spare"),
-        Column("log_tail", "Last words", only="export"),
+        *exports("log_tail"),
     ]
     if not whole:
         columns = [one for one in columns if one.key not in ("method", "tier", "log_tail")]

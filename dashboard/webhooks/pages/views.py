@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
@@ -15,10 +16,9 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from catalog.models import Organisation
 from catalog.people import audit
 from catalog.timerange import RANGES, parse_range
-from dashboard.templatetags.opatlas import ago
 from dashboard.web.own_rows import viewer_of_request
 from dashboard.web.paging import answer_of, page_of
-from dashboard.web.tables import Column, Table, exported
+from dashboard.web.tables import Column, Table, exported, exports
 from dashboard.webhooks import endpoints, keeping, selectors
 from dashboard.webhooks.delivering import body_of
 from dashboard.webhooks.models import DeliveryState, Endpoint, EventType
@@ -134,9 +134,8 @@ def _types(one: selectors.EndpointStanding) -> str:
     return chips or format_html('<span class="muted">{}</span>', "all")
 
 
-def _why(one: selectors.EndpointStanding) -> str:
-    since = one.endpoint.failing_since
-    return one.endpoint.disabled_reason or (format_html("since {}", ago(since)) if since else "")
+def _since(one: selectors.EndpointStanding) -> datetime | None:
+    return None if one.endpoint.disabled_reason else one.endpoint.failing_since
 
 
 def _table(rows: Sequence[selectors.EndpointStanding], several: bool) -> Table:
@@ -163,10 +162,11 @@ def _table(rows: Sequence[selectors.EndpointStanding], several: bool) -> Table:
             show=_types,
         ),
         Column("state", "State", "badge", label="State"),
-        Column("why", "Why", value=_why, under="state", only="page"),
+        Column("reason", value="endpoint.disabled_reason", under="state", only="page"),
+        Column("since", "", "when", _since, say="since {}", under="state", only="page"),
         Column("pending", "Waiting", "count", figure="webhooks_waiting"),
         Column("failed", "Failed", "count", figure="webhooks_failed"),
-        Column("created_at", "Since", "when", "endpoint.created_at", only="export"),
+        *exports("created_at", of="endpoint"),
         Column("test", "Actions", "actions", part="webhooks/_test.html", css="number", only="page"),
     )
     return Table("endpoints", "Endpoints", columns, rows, css="stacks")
