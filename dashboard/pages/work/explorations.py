@@ -80,7 +80,7 @@ def explorations(request: HttpRequest) -> HttpResponse:
             "filters": filters,
             "page": page,
             "table": table,
-            "priorities": Priority.choices,
+            "priorities": PRIORITIES,
             "mine": mine,
             "here": f"{request.path}?{query.urlencode()}",
         },

@@ -108,7 +108,7 @@ def collect(request: HttpRequest) -> HttpResponse:
         "narrowed": bool(state or reason or q),
         "states": [value for value in MissState if value in collecting.IDLE],
         "reasons": [row.reason or collecting.UNDECIDED for row in collecting.reasons(visible, REASONS_SHOWN)],
-        "priorities": Priority.choices,
+        "priorities": PRIORITIES,
         "table": table,
     }
     return answer_of(request, "work/collect.html", "work/_collect_results.html", context)
