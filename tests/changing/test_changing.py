@@ -180,3 +180,27 @@ def test_an_operator_type_is_a_line_of_the_table_and_its_builders(tree: Path) ->
         "print(float(linear.BUILDERS['Det'](None)(2 * jnp.eye(2))))"
     )
     assert run(tree, check) == "4.0"
+
+
+USE_COLUMN = """
+import django; django.setup()
+from django.template.loader import render_to_string
+from django.test import RequestFactory
+from catalog.selectors.statistics import RouteTraffic
+from dashboard.pages.overview.tables import routes
+table = routes([RouteTraffic("library", "onednn", 4, 8.0, 100.0)])
+page = render_to_string("parts/_table.html", {"table": table}, RequestFactory().get("/"))
+shown = 'data-label="Calls a hit">2.00×</td>' in page
+print(shown, table.as_csv().split(), table.exported_rows()[0]["repeats"])
+"""
+
+
+def test_a_column_of_a_page_is_a_line(tree: Path) -> None:
+    column = '    Column("repeats", "Calls a hit", "ratio", lambda row: row.calls / row.hits),'
+    add_line(
+        tree / "dashboard/pages/overview/tables.py",
+        '    Column("saved_s", "Time saved", "seconds", f',
+        column,
+    )
+    said = "True ['route,hits,calls,repeats,saved_s', 'onednn,4,8.0,2.0,0.0001'] 2.0"
+    assert run(tree, USE_COLUMN) == said

@@ -112,7 +112,7 @@ def models(request: HttpRequest) -> HttpResponse:
     found = found.filter(viewer.owned()).order_by("-created_at", "-pk")
     counted = found.annotate(operator_count=Count("operators"))
     page = page_of(request, counted)
-    table = tables.models_table(page.object_list, exportable(counted))
+    table = tables.models_table(list(page.object_list), exportable(counted))
     if request.method != "POST" and (answer := exported(request, table)) is not None:
         return answer
     refused = 400 if request.method == "POST" else 200
@@ -142,7 +142,7 @@ def model(request: HttpRequest, pk: int) -> HttpResponse:
     coverage = coverage_of(report, states)
     missing = tables.missing_table(coverage)
     page = Paginator(report.rows, ROWS_SHOWN).get_page(request.GET.get("page"))
-    table = tables.model_operators_table(page.object_list, report.rows, states, NARROW_ROWS)
+    table = tables.model_operators_table(list(page.object_list), report.rows, states, NARROW_ROWS)
     if (answer := exported(request, table, missing)) is not None:
         return answer
     pending = sum(state in ("exploring", "waiting") for state in states.values())

@@ -40,7 +40,7 @@ def queues_page(request: HttpRequest) -> HttpResponse:
     made = {
         "throughput": tables.throughput_table(slots),
         "reasons": tables.reasons_table(collecting.reasons(visible, REASONS_SHOWN), collecting.UNDECIDED),
-        "dead": tables.dead_table(dead[:DEAD_SHOWN], exportable(dead)),
+        "dead": tables.dead_table(list(dead[:DEAD_SHOWN]), exportable(dead)),
     }
     answer = exported(
         request, live["lanes"], live["capabilities_table"], live["workers_table"], *made.values()
