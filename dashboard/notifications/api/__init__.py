@@ -1,1 +1,0 @@
-"""Notifications' part of the REST API."""
