@@ -164,7 +164,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 128 << 20  # a model; the API's own limit is far l
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["catalog.api.authentication.ApiKeyAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["catalog.api.authentication.HasScope"],
+    "DEFAULT_PERMISSION_CLASSES": ["catalog.api.authentication.MeetsNeeds"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["catalog.api.parsers.BoundedJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
@@ -183,9 +183,11 @@ SPECTACULAR_SETTINGS = {
         "catalog.api.describing.document_errors",
     ],
     "ENUM_NAME_OVERRIDES": {
-        "LookupStatusEnum": "catalog.api.serializers.STATUSES",
+        "LookupStatusEnum": "catalog.api.lookup.STATUSES",
         "MissStateEnum": "catalog.models.MissState",
         "ExplorationStateEnum": "tuning.models.State",
+        "KernelVersionStateEnum": "tuning.kernels.models.VersionState",
+        "KernelEvaluationStateEnum": "tuning.kernels.models.EvaluationState",
         "WebhookDeliveryStateEnum": "dashboard.webhooks.models.DeliveryState",
     },
     "SWAGGER_UI_DIST": "SIDECAR",

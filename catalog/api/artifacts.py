@@ -1,67 +1,68 @@
-"""Artifacts: the manifest with its signature, and the files it names."""
+"""Artifacts: the manifest with its signature, the files it names, and whose signatures count."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django.http.response import HttpResponseBase
+from django.urls import path
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiResponse, extend_schema
-from rest_framework.generics import ListAPIView
+from drf_spectacular.utils import OpenApiResponse, extend_schema_field
+from rest_framework import serializers
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from catalog import models
-from catalog.api.authentication import key_of
-from catalog.api.describing import errors, header, path
+from catalog.api.describing import header, in_path
+from catalog.api.endpoint import Listing, RestView, listing, operation
 from catalog.api.files import send_file
-from catalog.api.serializers import ArtifactSerializer, SignerSerializer
+from catalog.api.shapes import Document, ModelAnswer
 from catalog.best.artifacts import file_path
 from catalog.best.served import scopes_of
 from catalog.charging import check_artifact
 from catalog.errors import Unknown
 from catalog.selectors import known
-from catalog.viewing import viewer_of_key
 
-_SHA256 = path("sha256", "^[0-9a-f]{64}$", "The artifact's address.")
-
-
-def _artifact(request: Request, sha256: str) -> models.Artifact:
-    """Visible to the key, and not withheld from it."""
-    key = key_of(request)
-    scopes = scopes_of(key.organisation)
-    row = known.artifact(sha256, scopes)
-    check_artifact(viewer_of_key(key).payer, scopes, row)
-    return row
+_SHA256 = in_path("sha256", "^[0-9a-f]{64}$", "The artifact's address.")
 
 
-class ArtifactView(APIView):
-    @extend_schema(
-        operation_id="artifact",
-        tags=["artifacts"],
-        summary="An artifact's manifest and signature",
-        parameters=[_SHA256],
-        responses={200: ArtifactSerializer, **errors(402, 404)},
-    )
-    def get(self, request: Request, sha256: str) -> Response:
-        row = _artifact(request, sha256)
-        files = [
+class FileSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    sha256 = serializers.CharField()
+    url = serializers.CharField()
+
+
+class ArtifactAnswer(ModelAnswer):
+    """A manifest: its canonical JSON has the SHA-256 ``sha256`` and is what ``signature`` signs (Ed25519)."""
+
+    manifest = Document()
+    files = serializers.SerializerMethodField()
+
+    class Meta:
+        model = models.Artifact
+        fields = ["sha256", "kind", "manifest", "signature", "signer", "size_bytes", "files"]
+
+    @extend_schema_field(FileSerializer(many=True))
+    def get_files(self, row: models.Artifact) -> list[dict[str, str]]:
+        return [
             {"name": name, "sha256": digest, "url": f"/api/v1/artifacts/{row.sha256}/files/{name}"}
             for name, digest in sorted(row.manifest["files"].items())
         ]
-        return Response(
-            {
-                "sha256": row.sha256,
-                "kind": row.kind,
-                "manifest": row.manifest,
-                "signature": row.signature,
-                "signer": row.signer,
-                "size_bytes": row.size_bytes,
-                "files": files,
-            }
-        )
+
+
+class SignerAnswer(serializers.ModelSerializer[models.Signer]):
+    """A public key. ``public_key`` is raw Ed25519, 32 bytes in hexadecimal; ``sha256`` is its digest."""
+
+    class Meta:
+        model = models.Signer
+        fields = ["sha256", "public_key", "created_at", "retired_at"]
+
+
+class ArtifactView(RestView):
+    @operation(ArtifactAnswer, name="artifact", parameters=[_SHA256], fails=[402])
+    def get(self, request: Request, sha256: str) -> models.Artifact:
+        """An artifact's manifest and signature."""
+        return _artifact(self, sha256)
 
 
 class _AnyAccept(BaseContentNegotiation):
@@ -74,20 +75,14 @@ class _AnyAccept(BaseContentNegotiation):
         return renderers[0], renderers[0].media_type
 
 
-class ArtifactFileView(APIView):
+class ArtifactFileView(RestView):
     content_negotiation_class = _AnyAccept
 
-    @extend_schema(
-        operation_id="artifact_file",
-        tags=["artifacts"],
-        summary="One of an artifact's files",
-        description=(
-            "The ETag is the file's SHA-256 from the manifest: compare before loading. One byte range can be "
-            "asked for; with If-Range only of the file that the client began to read."
-        ),
+    @operation(
+        name="artifact_file",
         parameters=[
             _SHA256,
-            path("name", "^[A-Za-z0-9_.+-]+$", "A plain file name from the manifest."),
+            in_path("name", "^[A-Za-z0-9_.+-]+$", "A plain file name from the manifest."),
             header("Range", "bytes=0-1023, bytes=1024- or bytes=-512."),
             header("If-Range", "The ETag of what the client has a part of."),
             header("If-None-Match", "ETags of what the client has."),
@@ -97,11 +92,15 @@ class ArtifactFileView(APIView):
             (206, "application/octet-stream"): OpenApiTypes.BINARY,
             304: OpenApiResponse(description="If-None-Match has it already."),
             416: OpenApiResponse(description="The range lies outside of the file."),
-            **errors(402, 404),
         },
+        fails=[402],
     )
     def get(self, request: Request, sha256: str, name: str) -> HttpResponseBase:
-        row = _artifact(request, sha256)
+        """One of an artifact's files.
+
+        The ETag is the file's SHA-256 from the manifest: compare before loading. One byte range can be
+        asked for; with If-Range only of the file that the client began to read."""
+        row = _artifact(self, sha256)
         # The name is only ever compared with the manifest's; the path is made of the file's digest.
         digest = row.manifest["files"].get(name)
         if digest is None:
@@ -111,18 +110,27 @@ class ArtifactFileView(APIView):
         return response
 
 
-class SignerListView(ListAPIView[models.Signer]):
-    """Whose signatures on manifests count."""
+@listing(SignerAnswer, name="signers", tag="artifacts")
+class SignersView(Listing[models.Signer]):
+    """Public keys that sign manifests.
 
-    serializer_class = SignerSerializer
+    What a retired key has signed must be refused. Private keys are the workers' own."""
+
     queryset = models.Signer.objects.order_by("-pk")
 
-    @extend_schema(
-        operation_id="signers",
-        tags=["artifacts"],
-        summary="Public keys that sign manifests",
-        description="What a retired key has signed must be refused. Private keys are the workers' own.",
-        responses={200: SignerSerializer(many=True), **errors(400)},
-    )
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return super().get(request, *args, **kwargs)
+
+def _artifact(asked: RestView, sha256: str) -> models.Artifact:
+    """Visible to the key, and not withheld from it."""
+    scopes = scopes_of(asked.key.organisation)
+    row = known.artifact(sha256, scopes)
+    check_artifact(asked.viewer.payer, scopes, row)
+    return row
+
+
+urlpatterns = [
+    path("signers/", SignersView.as_view(), name="signer-list"),
+    path("artifacts/<sha256:sha256>", ArtifactView.as_view(), name="artifact"),
+    path(
+        "artifacts/<sha256:sha256>/files/<plain_name:name>", ArtifactFileView.as_view(), name="artifact-file"
+    ),
+]

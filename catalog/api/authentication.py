@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
 from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated, PermissionDenied
-from rest_framework.permissions import BasePermission
+from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from catalog import models
 from catalog.people.keys import KeyRefused, authenticate, has_scope
+from catalog.viewing import viewer_of_key
 
 if TYPE_CHECKING:
     from rest_framework.views import APIView  # it imports this module by its settings
@@ -40,30 +41,45 @@ class ApiKeyAuthentication(BaseAuthentication):
         return 'Bearer realm="opatlas"'
 
 
-class HasScope(BasePermission):
-    """The key must have the view's ``required_scope``: a name, or names by HTTP method; else ``lookup``."""
+@dataclass(frozen=True)
+class Needs:
+    """What an endpoint asks of a key: the one place where that stands.
+
+    ``scope`` is needed, or for reading ``or_read_with``. ``everywhere``: what the key must be allowed in the
+    whole service (``catalog.viewing``), since it concerns everybody; ``refusal`` says so.
+    """
+
+    scope: str
+    or_read_with: str = ""
+    everywhere: str = ""
+    refusal: str = ""
+
+    def scopes(self, method: str) -> list[str]:
+        reading = method in SAFE_METHODS and self.or_read_with
+        return [self.scope, self.or_read_with] if reading else [self.scope]
+
+
+class MeetsNeeds(BasePermission):
+    """The key has what the view ``needs``."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         if request.auth is None:
             raise NotAuthenticated(f"An API key is needed: {_EXAMPLE}")
-        scope = required_scope(view, request.method or "GET")
-        key = key_of(request)
-        if not has_scope(key, scope):
-            has = ", ".join(key.scopes) or "none"
-            raise PermissionDenied(f"This needs a key with the scope {scope!r}; yours has: {has}.")
+        needs, key = getattr(view, "needs", Needs("lookup")), key_of(request)
+        scopes = needs.scopes(request.method or "GET")
+        if not any(has_scope(key, scope) for scope in scopes):
+            wanted, has = " or ".join(map(repr, scopes)), ", ".join(key.scopes) or "none"
+            raise PermissionDenied(f"This needs a key with the scope {wanted}; yours has: {has}.")
+        if needs.everywhere and not viewer_of_key(key).may(needs.everywhere):
+            raise PermissionDenied(needs.refusal)
         return True
 
 
 def key_of(request: Request) -> models.ApiKey:
-    """The API key that asks; views behind :class:`HasScope` always have one."""
+    """The API key that asks; views behind :class:`MeetsNeeds` always have one."""
     key: Any = request.auth
     assert isinstance(key, models.ApiKey)
     return key
-
-
-def required_scope(view: APIView, method: str) -> str:
-    given: str | Mapping[str, str] = getattr(view, "required_scope", "lookup")
-    return given if isinstance(given, str) else given.get(method, "lookup")
 
 
 class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

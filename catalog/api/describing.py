@@ -6,8 +6,9 @@ from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from rest_framework import serializers
 
-from catalog.api.serializers import ErrorSerializer, PaymentRequiredSerializer
+from catalog.timerange import RANGES
 
 _MEANINGS = {
     400: "The request cannot be: the sentence says what would be right.",
@@ -24,13 +25,34 @@ _MEANINGS = {
 }
 
 
+class ErrorSerializer(serializers.Serializer[Any]):
+    error = serializers.CharField(help_text="One sentence: what is wrong, and what would be right.")
+    where = serializers.CharField(required=False, help_text="Where in the request: operators[3].graph.")
+    request_id = serializers.CharField(required=False, help_text="Names this request in the service's log.")
+
+
+class PriceSerializer(serializers.Serializer[Any]):
+    """What a hit costs. Amounts in millionths of the currency."""
+
+    amount_micros = serializers.IntegerField()
+    currency = serializers.CharField(help_text="ISO 4217: EUR.")
+    rule = serializers.IntegerField(help_text="The price rule's number.")
+    pay_url = serializers.CharField(help_text="A path of this service: where to read the price and pay.")
+    due_micros = serializers.IntegerField(help_text="What the organisation owes in all; 0 within its credit.")
+    sentence = serializers.CharField()
+
+
+class PaymentRequiredSerializer(ErrorSerializer):
+    price = PriceSerializer()
+
+
 def errors(*statuses: int) -> dict[int, Any]:
-    """Error responses to document; those of every view (401, 403, 429, 503) come with them."""
+    """Error responses to document beyond those that :func:`document_errors` adds to every operation."""
     return {
         status: OpenApiResponse(
             PaymentRequiredSerializer if status == 402 else ErrorSerializer, description=_MEANINGS[status]
         )
-        for status in sorted({401, 403, 429, 503, *statuses})
+        for status in statuses
     }
 
 
@@ -64,7 +86,7 @@ def query(name: str, description: str, *, required: bool = False, **schema: Any)
     )
 
 
-def path(name: str, pattern: str, description: str) -> OpenApiParameter:
+def in_path(name: str, pattern: str, description: str) -> OpenApiParameter:
     """A path parameter and the pattern it has."""
     return OpenApiParameter(
         name, {"type": "string", "pattern": pattern}, OpenApiParameter.PATH, description=description
@@ -74,3 +96,15 @@ def path(name: str, pattern: str, description: str) -> OpenApiParameter:
 def header(name: str, description: str) -> OpenApiParameter:
     """A request header that is a text."""
     return OpenApiParameter(name, OpenApiTypes.STR, OpenApiParameter.HEADER, description=description)
+
+
+def time_range(default: str) -> list[OpenApiParameter]:
+    """The parameters that ``catalog.timerange.parse_range`` reads."""
+    return [
+        query("range", f"One of {', '.join(RANGES)}; {default} if left out.", enum=list(RANGES)),
+        query("since", "Instead of a range: from then on, ISO 8601."),
+        query("until", "With since: up to then, not included; now if left out."),
+    ]
+
+
+OPERATOR = in_path("key", "^o1:[0-9a-f]{64}$", "The operator's key.")

@@ -2,165 +2,94 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema
+from django.urls import path
 from rest_framework import serializers
-from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from catalog import models
-from catalog.api.authentication import key_of
-from catalog.api.describing import errors, query
-from catalog.errors import RequestError, Unknown
+from catalog.api.describing import query, time_range
+from catalog.api.endpoint import Listing, RestView, listing, one, operation
+from catalog.api.shapes import ModelAnswer, shape
+from catalog.errors import RequestError
 from catalog.selectors import jobs
-from catalog.timerange import RANGES, parse_range
-from catalog.viewing import viewer_of_key
+from catalog.timerange import parse_range
 
 _Q = query("q", "Words of the job's name.", maxLength=200)
-_RANGE = [
-    query("range", f"One of {', '.join(RANGES)}; 7d otherwise.", enum=list(RANGES)),
-    query("since", "Instead of a range: a date or time."),
-    query("until", "With since: a date or time; now otherwise."),
-]
 
 
-class JobSerializer(serializers.ModelSerializer[models.Job]):
+class JobAnswer(ModelAnswer):
     """A job."""
 
-    organisation = serializers.CharField(source="organisation.name", read_only=True)
+    organisation = serializers.CharField(source="organisation.name")
 
     class Meta:
         model = models.Job
         fields = ["id", "name", "organisation", "created_at"]
-        read_only_fields = fields
 
 
-class JobFiguresSerializer(serializers.Serializer[Any]):
-    """A job's figures, since its beginning."""
-
-    id = serializers.IntegerField(source="job.pk")
-    name = serializers.CharField(source="job.name")
-    organisation = serializers.CharField(source="job.organisation.name")
-    operators = serializers.IntegerField()
-    hits = serializers.IntegerField()
-    misses = serializers.IntegerField()
-    hit_rate = serializers.FloatField(allow_null=True)
-    saved_us = serializers.FloatField()
-    last_at = serializers.DateTimeField(allow_null=True)
+JobFiguresAnswer = shape(
+    jobs.JobRow,
+    "hit_rate",
+    without=["job"],
+    id=serializers.IntegerField(source="job.pk"),
+    name=serializers.CharField(source="job.name"),
+    organisation=serializers.CharField(source="job.organisation.name"),
+)
+CoverageAnswer = shape(jobs.Coverage, "by_operators", "by_calls")
 
 
-class MissingSerializer(serializers.Serializer[Any]):
-    """Operators that are not covered, for one reason."""
-
-    state = serializers.CharField()
-    reason = serializers.CharField()
-    operators = serializers.IntegerField()
-    calls = serializers.FloatField()
-
-
-class CoverageSerializer(serializers.Serializer[Any]):
-    """What of a job is known now; shares are of 1, null where nothing was asked for."""
-
-    operators = serializers.IntegerField()
-    covered = serializers.IntegerField()
-    by_operators = serializers.FloatField(allow_null=True)
-    calls = serializers.FloatField()
-    covered_calls = serializers.FloatField()
-    by_calls = serializers.FloatField(allow_null=True)
-    missing = MissingSerializer(many=True)
-
-
-class SavedSerializer(serializers.Serializer[Any]):
-    """What hits of one method came to; of all of them where ``method`` is empty."""
-
-    method = serializers.CharField()
-    hits = serializers.IntegerField()
-    calls = serializers.FloatField()
-    default_us = serializers.FloatField()
-    saved_us = serializers.FloatField()
-    speedup = serializers.FloatField(allow_null=True)
-
-
-class JobDaySerializer(serializers.Serializer[Any]):
-    """A day (UTC) of a job."""
-
-    start = serializers.DateTimeField()
-    hits = serializers.DictField(child=serializers.IntegerField(), help_text="By method.")
-    saved_us = serializers.FloatField()
-
-
-class JobDetailSerializer(serializers.Serializer[Any]):
+@dataclass(frozen=True)
+class JobDetail:
     """One job: figures since its beginning, and the days of the range."""
 
-    job = JobFiguresSerializer()
-    coverage = CoverageSerializer()
-    saved = SavedSerializer(many=True)
-    days = JobDaySerializer(many=True)
+    job: jobs.JobRow
+    coverage: jobs.Coverage
+    saved: Sequence[jobs.Saved]
+    days: Sequence[jobs.JobSlot]
 
 
-def _owned(request: Request) -> QuerySet[models.Job]:
-    text = request.query_params.get("q", "")
-    if len(text) > 200 or "\0" in text:
-        raise RequestError("q is at most 200 characters, without NUL.", where="q")
-    return jobs.jobs(viewer_of_key(key_of(request)).owned(), text)
+JobDetailAnswer = shape(JobDetail, using=[JobFiguresAnswer, CoverageAnswer, shape(jobs.Saved, "speedup")])
 
 
-class JobListView(ListAPIView[models.Job]):
-    serializer_class = JobSerializer
-    queryset = models.Job.objects.none()
-
-    @extend_schema(
-        operation_id="jobs",
-        tags=["jobs"],
-        summary="Jobs of the key's organisation, the latest to begin first",
-        parameters=[_Q],
-        responses={200: JobSerializer(many=True), **errors(400)},
-    )
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return super().get(request, *args, **kwargs)
-
+class _Jobs(Listing[models.Job]):
     def get_queryset(self) -> QuerySet[models.Job]:
-        return _owned(self.request)
+        text = self.request.query_params.get("q", "")
+        if len(text) > 200 or "\0" in text:
+            raise RequestError("q is at most 200 characters, without NUL.", where="q")
+        return jobs.jobs(self.viewer.owned(), text)
 
 
-class JobStatisticsView(ListAPIView[models.Job]):
-    serializer_class = JobFiguresSerializer
-    queryset = models.Job.objects.none()
-
-    @extend_schema(
-        operation_id="job_statistics",
-        tags=["jobs"],
-        summary="What each job asked for, hit, missed and saved",
-        parameters=[_Q],
-        responses={200: JobFiguresSerializer(many=True), **errors(400)},
-    )
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        page = self.paginate_queryset(_owned(request)) or []
-        return self.get_paginated_response(JobFiguresSerializer(jobs.rows(page), many=True).data)
+@listing(JobAnswer, name="jobs", parameters=[_Q])
+class JobsView(_Jobs):
+    """Jobs of the key's organisation, the latest to begin first."""
 
 
-class JobDetailView(APIView):
-    @extend_schema(
-        operation_id="job",
-        tags=["jobs"],
-        summary="One job: coverage with reasons, what it saved by method, and day by day",
-        parameters=_RANGE,
-        responses={200: JobDetailSerializer, **errors(400, 404)},
-    )
-    def get(self, request: Request, number: int) -> Response:
+@listing(JobFiguresAnswer, name="job_statistics", tag="jobs", parameters=[_Q])
+class JobStatisticsView(_Jobs):
+    """What each job asked for, hit, missed and saved."""
+
+    def paginate_queryset(self, queryset: QuerySet[models.Job]) -> list[jobs.JobRow]:  # type: ignore[override]
+        return jobs.rows(super().paginate_queryset(queryset) or [])
+
+
+class JobView(RestView):
+    @operation(JobDetailAnswer, name="job", tag="jobs", parameters=time_range("7d"))
+    def get(self, request: Request, number: int) -> JobDetail:
+        """One job: coverage with reasons, what it saved by method, and day by day."""
         range_ = parse_range(request.query_params)
-        viewer = viewer_of_key(key_of(request))
-        job = jobs.jobs(viewer.owned()).filter(pk=number).first()
-        if job is None:
-            raise Unknown(f"There is no job {number}: GET /api/v1/jobs/ lists them.")
-        answer = {
-            "job": jobs.rows([job])[0],
-            "coverage": jobs.coverage(job),
-            "saved": jobs.saved(job),
-            "days": jobs.over_time(job, range_),
-        }
-        return Response(JobDetailSerializer(answer).data)
+        missing = f"There is no job {number}: GET /api/v1/jobs/ lists them."
+        job = one(jobs.jobs(self.viewer.owned()), number, missing)
+        return JobDetail(
+            jobs.rows([job])[0], jobs.coverage(job), jobs.saved(job), jobs.over_time(job, range_)
+        )
+
+
+urlpatterns = [
+    path("jobs/", JobsView.as_view(), name="job-list"),
+    path("statistics/jobs", JobStatisticsView.as_view(), name="job-statistics"),
+    path("statistics/jobs/<row_id:number>", JobView.as_view(), name="job-detail"),
+]

@@ -1,4 +1,7 @@
-"""``POST /lookup`` and ``GET /operators/{key}/best``: what jobs call."""
+"""``POST /lookup`` and ``GET /operators/{key}/best``: what jobs call.
+
+No serializer reads or writes on this path: ``lookup_json`` does. The shapes here are for the schema.
+"""
 
 from __future__ import annotations
 
@@ -6,46 +9,173 @@ import json
 from typing import Any
 
 from django.http import HttpResponse
-from drf_spectacular.utils import extend_schema
+from django.urls import path
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from catalog.api import lookup_json
-from catalog.api.authentication import key_of
-from catalog.api.describing import errors, path, query
+from catalog.api.describing import OPERATOR, PriceSerializer, query
+from catalog.api.endpoint import RestView, operation
 from catalog.api.parsers import BoundedJSONParser
-from catalog.api.serializers import BestAnswerSerializer, LookupAnswerSerializer, LookupRequestSerializer
+from catalog.api.shapes import Document
 from catalog.best.revoked import Revocations, recently_revoked
 from catalog.best.served import Accepts, scopes_of
+from catalog.conf import MAX_OPERATORS, MAX_WAIT_S
 from catalog.errors import RequestError
 from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
-from catalog.models import ApiKey
+from catalog.models import ApiKey, Method
 from catalog.selectors import known
 
+OPERATOR_KEY = r"^o1:[0-9a-f]{64}$"
+STATUSES = ["hit", "miss", "need_graph"]
 
-class LookupView(APIView):
+
+@extend_schema_field({"type": "number", "exclusiveMinimum": True, "minimum": 0, "maximum": 1e15})
+class CallsField(serializers.FloatField):
+    """More than none."""
+
+
+class AskedSerializer(serializers.Serializer[Any]):
+    key = serializers.RegexField(OPERATOR_KEY, required=False)
+    graph = Document(
+        required=False,
+        help_text='Canonical JSON; {"op": "Relu", "inputs": [{"shape": [8], "dtype": "float32"}]}; '
+        'or {"onnx": "<base64 of a ModelProto>"}.',
+    )
+    calls = CallsField(required=False, help_text="How often one run calls it; 1 unless given.")
+
+
+class AcceptsSerializer(serializers.Serializer[Any]):
+    kinds = serializers.ListField(
+        child=serializers.ChoiceField(choices=["c-abi", "package", "recipe"]), required=False, min_length=1
+    )
+    versions = serializers.DictField(
+        child=serializers.CharField(), required=False, help_text='What is installed: {"torch": "2.13.0"}.'
+    )
+
+
+@extend_schema_field(
+    {"oneOf": [{"type": "string", "pattern": "^(t1:[0-9a-f]{64}|here)$"}, {"type": "object"}]}
+)
+class TargetField(serializers.JSONField):
+    """A target's key, its JSON, or ``here``: the target of the live worker that was seen last."""
+
+
+@extend_schema_field({"oneOf": [{"type": "string", "pattern": "^s1:[0-9a-f]{64}$"}, {"type": "object"}]})
+class SettingField(serializers.JSONField):
+    """A setting's key or its JSON."""
+
+
+class LookupRequestSerializer(serializers.Serializer[Any]):
+    target = TargetField()
+    setting = SettingField(
+        required=False, help_text="Left out: all cores of the target, warm cache, float32."
+    )
+    job = serializers.CharField(required=False, max_length=200, help_text="The run that asks, by its name.")
+    accepts = AcceptsSerializer(required=False, help_text="What the caller can load. Left out: everything.")
+    operators = serializers.ListField(child=AskedSerializer(), min_length=1, max_length=MAX_OPERATORS)
+    related = serializers.ListField(
+        child=AskedSerializer(),
+        required=False,
+        max_length=MAX_OPERATORS,
+        help_text="Operators that may come next: explored at lower priority, not answered.",
+    )
+    wait_s = serializers.FloatField(
+        required=False,
+        min_value=0,
+        max_value=MAX_WAIT_S,
+        help_text="Wait at most this long for misses to be explored. A busy service may answer at once.",
+    )
+
+
+class WithheldSerializer(serializers.Serializer[Any]):
+    """What is to be had for its price: how fast, and by which method."""
+
+    implementation = serializers.IntegerField()
+    route = serializers.CharField()
+    method = serializers.ChoiceField(choices=Method.choices)
+    median_us = serializers.FloatField()
+    spread_us = serializers.FloatField()
+    default_us = serializers.FloatField()
+    ratio_to_default = serializers.FloatField()
+    ratio_low = serializers.FloatField()
+    ratio_high = serializers.FloatField()
+    measured_at = serializers.DateTimeField()
+
+
+class BestSerializer(WithheldSerializer):
+    """The fastest acceptable implementation. Times in microseconds; ratios are default ÷ this."""
+
+    label = serializers.CharField()  # type: ignore[assignment]
+    kind = serializers.CharField(help_text="Of the artifact: c-abi, package or recipe.")
+    artifact = serializers.CharField()
+    url = serializers.CharField()
+
+
+class ResultSerializer(serializers.Serializer[Any]):
+    key = serializers.RegexField(OPERATOR_KEY)
+    status = serializers.ChoiceField(choices=STATUSES)
+    best = BestSerializer(required=False)
+    state = serializers.CharField(
+        required=False,
+        help_text="Of a miss: waiting, promoted, postponed, discarded, explored, unsupported or failed; and "
+        "'refused': the key's quota of queued misses is used up, nothing was recorded. "
+        "'explored': implementations exist, but none that the request accepts. 'payment_required': the best "
+        "is withheld until credit or a plan covers it.",
+    )
+    reason = serializers.CharField(required=False, allow_blank=True)
+    price = PriceSerializer(
+        required=False, help_text="Of a hit that was charged, or of a best that is withheld."
+    )
+    withheld = WithheldSerializer(required=False, help_text="Comes with the state payment_required.")
+
+
+class RevocationsSerializer(serializers.Serializer[Any]):
+    """What a client that keeps entries must know."""
+
+    entry_life_s = serializers.FloatField(help_text="How long an entry may be used without asking again.")
+    revoked = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Artifacts (SHA-256) revoked within that time and a minute: drop them, do not run them.",
+    )
+    revoked_all = serializers.BooleanField(
+        required=False, help_text="Comes, as true, where they are too many to list: drop every entry."
+    )
+
+
+class LookupAnswerSerializer(RevocationsSerializer):
+    target = serializers.CharField()
+    setting = serializers.CharField()
+    served = serializers.BooleanField(help_text="Whether a live worker explores for this target.")
+    note = serializers.CharField(required=False, help_text="Comes with served: false.")
+    results = ResultSerializer(many=True, help_text="One for each operator, in the order asked.")
+
+
+class BestAnswerSerializer(RevocationsSerializer, ResultSerializer):
+    target = serializers.CharField()
+    setting = serializers.CharField()
+    served = serializers.BooleanField()
+    note = serializers.CharField(required=False)
+
+
+class LookupView(RestView):
     """Ask for the best implementations of up to 1,024 operators on a target."""
 
     parser_classes = [BoundedJSONParser]
 
-    @extend_schema(
-        operation_id="lookup",
-        tags=["lookup"],
-        summary="Ask for the best implementations of many operators",
-        description=(
-            "A hit carries the fastest implementation that the request accepts, with its evidence. A miss is "
-            "answered at once and explored in the background; it is committed before the answer leaves, and "
-            "asking twice is one exploration with a count. An operator whose graph the service never saw "
-            "is answered `need_graph`: send it once. Misses beyond the key's quota are answered `refused`, "
-            "item by item; the request itself succeeds. An unknown target or setting key is a 404. "
-            "A hit may be used for `entry_life_s` without asking again; `revoked` names artifacts that must "
-            "no longer be used from now on, whoever holds them."
-        ),
-        request=LookupRequestSerializer,
-        responses={200: LookupAnswerSerializer, **errors(400, 404, 413, 415)},
-    )
+    @operation(LookupAnswerSerializer, name="lookup", takes=LookupRequestSerializer)
     def post(self, request: Request) -> HttpResponse:
-        key = key_of(request)
+        """Ask for the best implementations of many operators.
+
+        A hit carries the fastest implementation that the request accepts, with its evidence. A miss is
+        answered at once and explored in the background; it is committed before the answer leaves, and
+        asking twice is one exploration with a count. An operator whose graph the service never saw is
+        answered `need_graph`: send it once. Misses beyond the key's quota are answered `refused`, item by
+        item; the request itself succeeds. An unknown target or setting key is a 404. A hit may be used for
+        `entry_life_s` without asking again; `revoked` names artifacts that must no longer be used from now
+        on, whoever holds them."""
+        key = self.key
         parsed = lookup_json.parse_lookup(request.data)
         target, setting = lookup_json.resolve(parsed.target, parsed.setting)
         answer = lookup(
@@ -64,16 +194,15 @@ class LookupView(APIView):
         return _json(lookup_json.answer_json(answer, _revocations(key)))
 
 
-class OperatorBestView(APIView):
+class OperatorBestView(RestView):
     """Ask for one operator that is known, by its key."""
 
-    @extend_schema(
-        operation_id="operator_best",
-        tags=["lookup"],
-        summary="Ask for the best implementation of one operator",
-        description="The same as a lookup of this one operator: a miss is recorded and will be explored.",
+    @operation(
+        BestAnswerSerializer,
+        name="operator_best",
+        tag="lookup",
         parameters=[
-            path("key", "^o1:[0-9a-f]{64}$", "The operator's key."),
+            OPERATOR,
             query(
                 "target",
                 "The target's t1: key, or `here`: that of the live worker seen last.",
@@ -85,10 +214,11 @@ class OperatorBestView(APIView):
             query("versions", "What is installed: torch==2.13.0,onnxruntime==1.31.1."),
             query("job", "The run that asks, by its name.", maxLength=200),
         ],
-        responses={200: BestAnswerSerializer, **errors(400, 404)},
     )
     def get(self, request: Request, key: str) -> HttpResponse:
-        api_key = key_of(request)
+        """Ask for the best implementation of one operator.
+
+        The same as a lookup of this one operator: a miss is recorded and will be explored."""
         given = request.query_params
         if "target" not in given:
             raise RequestError(
@@ -105,13 +235,13 @@ class OperatorBestView(APIView):
                 target=target,
                 setting=setting,
                 operators=[AskedOperator(row.key)],
-                organisation=api_key.organisation,
-                api_key=api_key,
+                organisation=self.key.organisation,
+                api_key=self.key,
                 job=job,
                 accepts=accepts,
             )
         )
-        body = lookup_json.answer_json(answer, _revocations(api_key))
+        body = lookup_json.answer_json(answer, _revocations(self.key))
         (result,) = body.pop("results")
         return _json(result | body)
 
@@ -140,3 +270,9 @@ def _pair(text: str) -> tuple[str, str]:
 def _json(body: dict[str, Any]) -> HttpResponse:
     """Straight to bytes: a renderer that negotiates costs more than the answer."""
     return HttpResponse(json.dumps(body, separators=(",", ":")), content_type="application/json")
+
+
+urlpatterns = [
+    path("lookup", LookupView.as_view(), name="lookup"),
+    path("operators/<operator_key:key>/best", OperatorBestView.as_view(), name="operator-best"),
+]

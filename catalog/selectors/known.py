@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from django.db.models import QuerySet, Sum
 
@@ -32,16 +32,25 @@ def operator(key: str) -> models.Operator:
     return row
 
 
-def use_of(row: models.Operator, viewer: Viewer) -> dict[str, Any]:
+@dataclass(frozen=True)
+class OperatorUse:
+    """How an operator fares: jobs that used it, and its hit rate (None while nobody asked)."""
+
+    jobs: int
+    hits: int
+    misses: int
+
+    @property
+    def hit_rate(self) -> float | None:
+        asked = self.hits + self.misses
+        return self.hits / asked if asked else None
+
+
+def use_of(row: models.Operator, viewer: Viewer) -> OperatorUse:
     """Reuse in jobs, and hits ÷ queries as far as the journal was drained: of those whose rows are seen."""
     sums = row.tallies.filter(viewer.owned()).aggregate(hits=Sum("hits"), misses=Sum("misses"))
-    hits, misses = sums["hits"] or 0, sums["misses"] or 0
-    return {
-        "jobs": row.jobs.filter(viewer.owned("job__organisation")).count(),
-        "hits": hits,
-        "misses": misses,
-        "hit_rate": hits / (hits + misses) if hits + misses else None,
-    }
+    jobs = row.jobs.filter(viewer.owned("job__organisation")).count()
+    return OperatorUse(jobs, sums["hits"] or 0, sums["misses"] or 0)
 
 
 def implementations(scopes: Sequence[str]) -> QuerySet[models.Implementation]:

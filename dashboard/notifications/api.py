@@ -1,194 +1,203 @@
 """Notifications over REST, for keys that belong to a user: what that person is told within the key's
-organisation. Views validate, then call a service."""
+organisation, and what they watch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
+from django.urls import path
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
-from rest_framework import generics, serializers
-from rest_framework.exceptions import PermissionDenied
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from catalog.api.authentication import key_of
-from catalog.api.describing import errors, query
-from catalog.errors import RequestError, Unknown
-from catalog.viewing import Viewer, viewer_of_key
+from catalog.api.describing import query
+from catalog.api.endpoint import Listing, RestView, listing, one, operation
+from catalog.api.shapes import ModelAnswer, shape
+from catalog.errors import RequestError
+from catalog.models import Method
+from catalog.viewing import Viewer
 from dashboard.notifications import selectors, subscribing
-from dashboard.notifications.api.serializers import (
-    NotificationSerializer,
-    ReadSerializer,
-    SubscribeSerializer,
-    SubscriptionSerializer,
-    WishSerializer,
-)
-from dashboard.notifications.models import Happening, Notification, SubjectKind, Subscription
+from dashboard.notifications.channels.registry import CHANNELS
+from dashboard.notifications.models import Digest, Happening, Notification, SubjectKind, Subscription
 from dashboard.notifications.selectors import InboxFilters
 from dashboard.notifications.write import subjects
 from tuning.api import filters
 
-_WRITE = (400, 404, 413, 415)
-_TAGS = ["notifications"]
+EVENTS = [one.value for one in subscribing.HAPPENINGS]
 
 
-class Notifications(generics.ListAPIView[Notification]):
-    """What this person was told."""
+class NotificationAnswer(ModelAnswer):
+    """One thing that was told. ``text`` is plain, of at most 160 characters; ``path`` is where to look."""
 
-    required_scope = "lookup"
-    serializer_class = NotificationSerializer
-    queryset = Notification.objects.none()
+    event = serializers.ChoiceField(Happening.values, source="happening")
+    operator = serializers.CharField(source="operator.key", allow_null=True, default=None)
 
-    @extend_schema(
-        operation_id="notifications",
-        tags=_TAGS,
-        summary="What the key's person was told, unread first",
-        parameters=[
-            query("show", "unread: only what was not read yet.", enum=["unread"]),
-            query("event", "Only of this kind.", enum=Happening.values),
-        ],
-        responses={200: NotificationSerializer(many=True), **errors(400)},
+    class Meta:
+        model = Notification
+        fields = ["id", "event", "text", "path", "count", "at", "read_at", "subscription", "operator"]
+
+
+class SubscriptionAnswer(ModelAnswer):
+    """A subscription, as it stands."""
+
+    operator = serializers.CharField(source="operator.key", allow_null=True, default=None)
+    target = serializers.CharField(source="target.key", allow_null=True, default=None)
+    setting = serializers.CharField(source="setting.key", allow_null=True, default=None)
+    filters = serializers.DictField(child=serializers.CharField())
+    events = serializers.ListField(child=serializers.ChoiceField(EVENTS), source="happenings")
+    channels = serializers.ListField(child=serializers.ChoiceField(list(CHANNELS)), source="told_by")
+
+    class Meta:
+        model = Subscription
+        fields = [
+            "id", "subject", "title", "operator", "target", "setting", "job", "model", "filters", "events",
+            "channels", "digest", "created_at",
+        ]  # fmt: skip
+
+
+class WishSerializer(serializers.Serializer[object]):
+    """What to be told of, how, and how often; what is left out stays, or begins as the page's form does."""
+
+    events = serializers.ListField(
+        child=serializers.ChoiceField(EVENTS), min_length=1, max_length=len(EVENTS), required=False
     )
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return super().get(request, *args, **kwargs)
+    channels = serializers.ListField(
+        child=serializers.ChoiceField(list(CHANNELS)),
+        min_length=1,
+        max_length=len(CHANNELS),
+        required=False,
+    )
+    digest = serializers.ChoiceField(Digest.choices, required=False)
+
+
+class OperatorFilterSerializer(serializers.Serializer[object]):
+    """The operators' list's filters; an empty one is every operator."""
+
+    q = serializers.CharField(max_length=200, required=False, allow_blank=True)
+    op_type = serializers.CharField(max_length=100, required=False, allow_blank=True)
+    dtype = serializers.CharField(max_length=20, required=False, allow_blank=True)
+    method = serializers.ChoiceField(Method.choices, required=False)
+    target = serializers.CharField(max_length=80, required=False, allow_blank=True)
+
+
+class SubscribeSerializer(WishSerializer):
+    """What to watch: ``subject``, and what names it: an operator's key (with a target's and a setting's,
+    or anywhere), a job's or a model's number, or filters."""
+
+    subject = serializers.ChoiceField(SubjectKind.values)
+    operator = serializers.CharField(max_length=80, required=False)
+    target = serializers.CharField(max_length=80, required=False)
+    setting = serializers.CharField(max_length=80, required=False)
+    job = serializers.IntegerField(min_value=1, max_value=2**63 - 1, required=False)
+    model = serializers.IntegerField(min_value=1, max_value=2**63 - 1, required=False)
+    filters = OperatorFilterSerializer(required=False)
+
+
+@dataclass(frozen=True)
+class ReadNotifications:
+    """How many were unread before."""
+
+    read: int
+
+
+class _Personal(RestView):
+    """Base: whose key it is, and what that person is told and watches within the key's organisation."""
+
+    def user(self) -> User:
+        return self.person("people are told, not machines.")
+
+    def mine(self) -> QuerySet[Notification]:
+        return selectors.visible(self.user(), self.viewer, within=self.viewer.focus)
+
+    def watched(self) -> QuerySet[Subscription]:
+        """Of the key's organisation; a key that runs the service sees all of its person's."""
+        rows = selectors.subscriptions(self.user()).select_related("operator", "target", "setting")
+        return rows if self.viewer.focus is None else rows.filter(organisation=self.viewer.focus)
+
+
+@listing(
+    NotificationAnswer,
+    name="notifications",
+    parameters=[
+        query("show", "unread: only what was not read yet.", enum=["unread"]),
+        query("event", "Only of this kind.", enum=Happening.values),
+    ],
+)
+class NotificationsView(_Personal, Listing[Notification]):
+    """What the key's person was told, unread first."""
 
     def get_queryset(self) -> QuerySet[Notification]:
-        user, viewer = person(self.request)
+        user = self.user()
         show = (filters.choices(self.request, "show", ["unread"]) or [""])[0]
         event = (filters.choices(self.request, "event", Happening.values) or [""])[0]
-        return selectors.inbox(user, viewer, InboxFilters(show, event), within=viewer.focus).select_related(
-            "operator"
-        )
+        rows = selectors.inbox(user, self.viewer, InboxFilters(show, event), within=self.viewer.focus)
+        return rows.select_related("operator")
 
 
-class ReadNotification(APIView):
-    @extend_schema(
-        operation_id="read_notification",
-        tags=_TAGS,
-        summary="Mark one as read; twice changes nothing",
-        request=None,
-        responses={200: NotificationSerializer, **errors(404)},
-    )
-    def post(self, request: Request, pk: int) -> Response:
-        rows = _mine(request).filter(pk=pk)
-        rows.filter(read_at=None).update(read_at=timezone.now())
-        row = rows.select_related("operator").first()
-        if row is None:
-            raise Unknown(f"You have no notification {pk}.")
-        return Response(NotificationSerializer(row).data)
+class ReadNotificationView(_Personal):
+    @operation(NotificationAnswer, name="read_notification")
+    def post(self, request: Request, pk: int) -> Notification:
+        """Mark one as read; twice changes nothing."""
+        row = one(self.mine().select_related("operator"), pk, f"You have no notification {pk}.")
+        if self.mine().filter(pk=pk, read_at=None).update(read_at=timezone.now()):
+            row.refresh_from_db(fields=["read_at"])
+        return row
 
 
-class ReadAll(APIView):
-    @extend_schema(
-        operation_id="read_notifications",
-        tags=_TAGS,
-        summary="Mark all as read",
-        request=None,
-        responses={200: ReadSerializer, **errors()},
-    )
-    def post(self, request: Request) -> Response:
-        return Response({"read": _mine(request).filter(read_at=None).update(read_at=timezone.now())})
+class ReadNotificationsView(_Personal):
+    @operation(shape(ReadNotifications), name="read_notifications")
+    def post(self, request: Request) -> ReadNotifications:
+        """Mark all as read."""
+        return ReadNotifications(self.mine().filter(read_at=None).update(read_at=timezone.now()))
 
 
-class Subscriptions(generics.ListAPIView[Subscription]):
-    """What this person watches."""
-
-    required_scope = "lookup"
-    serializer_class = SubscriptionSerializer
-    queryset = Subscription.objects.none()
-
-    @extend_schema(
-        operation_id="subscriptions",
-        tags=_TAGS,
-        summary="What the key's person watches, the latest first",
-        responses={200: SubscriptionSerializer(many=True), **errors(400)},
-    )
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return super().get(request, *args, **kwargs)
+@listing(SubscriptionAnswer, name="subscriptions", tag="notifications")
+class SubscriptionsView(_Personal, Listing[Subscription]):
+    """What the key's person watches, the latest first."""
 
     def get_queryset(self) -> QuerySet[Subscription]:
-        return _subscriptions(self.request)
+        return self.watched()
 
-    @extend_schema(
-        operation_id="subscribe",
-        tags=_TAGS,
-        summary="Watch something; what is watched already is changed (200 instead of 201)",
-        request=SubscribeSerializer,
-        responses={201: SubscriptionSerializer, 200: SubscriptionSerializer, **errors(*_WRITE)},
+    @operation(
+        SubscriptionAnswer,
+        name="subscribe",
+        tag="notifications",
+        takes=SubscribeSerializer,
+        responses={201: SubscriptionAnswer},
     )
     def post(self, request: Request) -> Response:
-        user, viewer = person(request)
-        given = _checked(SubscribeSerializer, request)
+        """Watch something; what is watched already is changed (200 instead of 201)."""
+        user = self.user()
+        given = self.sent(SubscribeSerializer)
         wanted = _wish(given, Subscription(), user)
-        row, new = subscribing.subscribe(user, viewer, _about(given, viewer), wanted)
-        return Response(SubscriptionSerializer(row).data, status=201 if new else 200)
+        row, new = subscribing.subscribe(user, self.viewer, _about(given, self.viewer), wanted)
+        return Response(SubscriptionAnswer(row).data, status=201 if new else 200)
 
 
-class SubscriptionDetail(APIView):
-    @extend_schema(
-        operation_id="subscription",
-        tags=_TAGS,
-        summary="One subscription",
-        responses={200: SubscriptionSerializer, **errors(404)},
-    )
-    def get(self, request: Request, pk: int) -> Response:
-        return Response(SubscriptionSerializer(_subscription(request, pk)).data)
+class SubscriptionView(_Personal):
+    def row(self, pk: int) -> Subscription:
+        return one(self.watched(), pk, f"You have no subscription {pk}.")
 
-    @extend_schema(
-        operation_id="change_subscription",
-        tags=_TAGS,
-        summary="Change what is told, how and how often; what is left out stays",
-        request=WishSerializer,
-        responses={200: SubscriptionSerializer, **errors(*_WRITE)},
-    )
-    def patch(self, request: Request, pk: int) -> Response:
-        row = _subscription(request, pk)
-        wanted = _wish(_checked(WishSerializer, request), row, person(request)[0])
-        return Response(SubscriptionSerializer(subscribing.change(row, wanted)).data)
+    @operation(SubscriptionAnswer, name="subscription", tag="notifications")
+    def get(self, request: Request, pk: int) -> Subscription:
+        """One subscription."""
+        return self.row(pk)
 
-    @extend_schema(
-        operation_id="end_subscription",
-        tags=_TAGS,
-        summary="Watch it no longer",
-        responses={204: None, **errors(404)},
-    )
-    def delete(self, request: Request, pk: int) -> Response:
-        subscribing.end(_subscription(request, pk))
-        return Response(status=204)
+    @operation(SubscriptionAnswer, name="change_subscription", tag="notifications", takes=WishSerializer)
+    def patch(self, request: Request, pk: int) -> Subscription:
+        """Change what is told, how and how often; what is left out stays."""
+        row = self.row(pk)
+        return subscribing.change(row, _wish(self.sent(WishSerializer), row, self.user()))
 
-
-def person(request: Request) -> tuple[User, Viewer]:
-    """Whose key this is, and what it may see; 403 for a key that is nobody's."""
-    key = key_of(request)
-    if key.user is None:
-        raise PermissionDenied("This needs a key that belongs to a user: people are told, not machines.")
-    if not key.user.is_active:
-        raise PermissionDenied("The user whose key this is was switched off.")
-    return key.user, viewer_of_key(key)
-
-
-def _mine(request: Request) -> QuerySet[Notification]:
-    user, viewer = person(request)
-    return selectors.visible(user, viewer, within=viewer.focus)
-
-
-def _subscriptions(request: Request) -> QuerySet[Subscription]:
-    """Of the key's organisation; a key that runs the service sees all of its person's."""
-    user, viewer = person(request)
-    rows = selectors.subscriptions(user).select_related("operator", "target", "setting")
-    return rows if viewer.focus is None else rows.filter(organisation=viewer.focus)
-
-
-def _subscription(request: Request, pk: int) -> Subscription:
-    row = _subscriptions(request).filter(pk=pk).first()
-    if row is None:
-        raise Unknown(f"You have no subscription {pk}.")
-    return row
+    @operation(name="end_subscription", status=204, tag="notifications")
+    def delete(self, request: Request, pk: int) -> None:
+        """Watch it no longer."""
+        subscribing.end(self.row(pk))
 
 
 def _about(given: Mapping[str, Any], viewer: Viewer) -> subjects.NamedSubject:
@@ -213,7 +222,10 @@ def _wish(given: Mapping[str, Any], now: Subscription, user: User) -> subscribin
     )
 
 
-def _checked(kind: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
-    serializer = kind(data=request.data)
-    serializer.is_valid(raise_exception=True)
-    return dict(serializer.validated_data)
+urlpatterns = [
+    path("notifications/", NotificationsView.as_view(), name="api-notifications"),
+    path("notifications/read", ReadNotificationsView.as_view(), name="api-notifications-read"),
+    path("notifications/<row_id:pk>/read", ReadNotificationView.as_view(), name="api-notification-read"),
+    path("subscriptions/", SubscriptionsView.as_view(), name="api-subscriptions"),
+    path("subscriptions/<row_id:pk>", SubscriptionView.as_view(), name="api-subscription"),
+]

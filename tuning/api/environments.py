@@ -1,45 +1,38 @@
-"""Environments over REST: which are declared, declaring another, and what became of the bests."""
+"""Environments: which are declared, declaring another, what became of the bests, and any two compared."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from drf_spectacular.utils import extend_schema, extend_schema_field
-from rest_framework import generics, serializers
-from rest_framework.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.urls import path
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from catalog.api.authentication import key_of
-from catalog.api.describing import errors
+from catalog.api.authentication import Needs, key_of
+from catalog.api.describing import query
+from catalog.api.endpoint import Listing, RestView, listing, one, operation
+from catalog.api.shapes import ModelAnswer, shape
 from catalog.best.served import scopes_of
 from catalog.errors import RequestError, Unknown
 from catalog.models import Target
-from catalog.viewing import OPERATE, viewer_of_key
+from catalog.viewing import OPERATE
+from tuning.api.places import environment_of, row_of
 from tuning.environments import declaring, revalidation
 from tuning.environments import known as environments
-from tuning.models import Revalidation, Worker
+from tuning.models import Revalidated, Revalidation, Worker
+from tuning.statistics.environments import Pair, compare_environments
 
-
-class OfferSerializer(serializers.Serializer[Any]):
-    """An environment that workers bring, or that was declared before."""
-
-    environment = serializers.CharField(help_text="Its digest: what declaring it names.")
-    versions = serializers.DictField(child=serializers.CharField())
-    workers = serializers.ListField(child=serializers.CharField(), help_text="Live ones that bring it.")
-    declared = serializers.BooleanField()
-    difference = serializers.CharField(help_text="From the declared one, in words.")
-
-
-class RouteEnvironmentsSerializer(serializers.Serializer[Any]):
-    """A route on a target, and the environments that it has there."""
-
-    target = serializers.CharField(source="target.key")
-    capability = serializers.CharField(source="target.capability")
-    route = serializers.CharField()
-    environments = OfferSerializer(many=True, source="offers")
-    revalidation = serializers.IntegerField(source="open.pk", default=None, allow_null=True)
+RouteEnvironmentsAnswer = shape(
+    environments.RouteEnvironments,
+    without=["open"],
+    capability=serializers.CharField(source="target.capability"),
+    environments="offers",
+    revalidation=serializers.IntegerField(source="open.pk", default=None, allow_null=True),
+)
 
 
 class DeclareSerializer(serializers.Serializer[Any]):
@@ -53,24 +46,22 @@ class DeclareSerializer(serializers.Serializer[Any]):
     environment = serializers.RegexField(r"^[0-9a-f]{64}$", required=False)
 
 
-class RevalidatedSerializer(serializers.Serializer[Any]):
+class RevalidatedAnswer(ModelAnswer):
     """One best that is measured again. Ratios are default ÷ implementation."""
 
     operator = serializers.CharField(source="exploration.operator.key")
     summary = serializers.CharField(source="exploration.operator.summary")
-    route = serializers.CharField()
-    verdict = serializers.CharField()
-    ratio_before = serializers.FloatField()
-    ratio_after = serializers.FloatField(allow_null=True)
-    detail = serializers.CharField()
+
+    class Meta:
+        model = Revalidated
+        fields = ["operator", "summary", "route", "verdict", "ratio_before", "ratio_after", "detail"]
 
 
-class RevalidationSerializer(serializers.ModelSerializer[Revalidation]):
+class RevalidationAnswer(ModelAnswer):
     """Another environment was declared: what came of measuring its bests again."""
 
-    target = serializers.CharField(source="target.key", read_only=True)
     before = serializers.DictField(source="before.versions", allow_null=True, default=None, read_only=True)
-    after = serializers.DictField(source="after.versions", read_only=True)
+    after = serializers.DictField(source="after.versions")
     summary = serializers.SerializerMethodField()
     total = serializers.SerializerMethodField()
     waiting = serializers.SerializerMethodField()
@@ -81,7 +72,6 @@ class RevalidationSerializer(serializers.ModelSerializer[Revalidation]):
             "id", "target", "route", "before", "after", "asked_by", "asked_at", "finished_at", "superseded",
             "summary", "total", "waiting",
         ]  # fmt: skip
-        read_only_fields = fields
 
     def get_summary(self, row: Revalidation) -> str:
         """``7 re-measured, 2 better, 1 worse, 0 failed``."""
@@ -103,67 +93,112 @@ class RevalidationSerializer(serializers.ModelSerializer[Revalidation]):
         return scopes_of(key_of(self.context["request"]).organisation)
 
 
-class RevalidationDetailSerializer(RevalidationSerializer):
+class RevalidationDetailAnswer(RevalidationAnswer):
     bests = serializers.SerializerMethodField()
 
-    class Meta(RevalidationSerializer.Meta):
-        fields = [*RevalidationSerializer.Meta.fields, "bests"]
-        read_only_fields = fields
+    class Meta(RevalidationAnswer.Meta):
+        fields = [*RevalidationAnswer.Meta.fields, "bests"]
 
-    @extend_schema_field(RevalidatedSerializer(many=True))
+    @extend_schema_field(RevalidatedAnswer(many=True))
     def get_bests(self, row: Revalidation) -> Any:
         """What failed or became worse comes first; at most 500."""
         rows = revalidation.report(row, limit=500, scopes=self._scopes()).rows
-        return RevalidatedSerializer(rows, many=True).data
+        return RevalidatedAnswer(rows, many=True).data
 
 
-class Environments(APIView):
-    @extend_schema(
-        operation_id="environments",
-        tags=["environments"],
-        summary="Which versions count, by target and route",
-        responses={200: RouteEnvironmentsSerializer(many=True), **errors()},
+@dataclass(frozen=True)
+class EnvironmentsCompared:
+    """A against B: regressions first."""
+
+    target: Target
+    a: Mapping[str, str]
+    b: Mapping[str, str]
+    worse: int
+    better: int
+    same: int
+    environment_mean: float | None
+    sentence: str
+    pairs: Sequence[Pair]
+
+
+PairAnswer = shape(
+    Pair, without=["scope"], verdict=serializers.ChoiceField(choices=["worse", "better", "same"])
+)
+
+
+class EnvironmentsView(RestView):
+    @operation(RouteEnvironmentsAnswer, name="environments", many=True)
+    def get(self, request: Request) -> list[environments.RouteEnvironments]:
+        """Which versions count, by target and route."""
+        return environments.route_environments()
+
+
+class DeclareEnvironmentView(RestView):
+    needs = Needs(
+        "operate",
+        everywhere=OPERATE,
+        refusal="Environments are declared for everybody: by the host organisation alone.",
     )
-    def get(self, request: Request) -> Response:
-        return Response(RouteEnvironmentsSerializer(environments.route_environments(), many=True).data)
+
+    @operation(RevalidationAnswer, name="declare_environment", many=True, takes=DeclareSerializer)
+    def post(self, request: Request) -> list[Revalidation]:
+        """Let another environment's evidence move the bests.
+
+        The bests are served on, measured again in the background and replaced, better or worse. What had
+        been measured in this environment before is served at once: declaring the previous one rolls back.
+        The answer has one entry for each route that changed."""
+        return _declare(self.sent(DeclareSerializer), f"key {self.key.prefix}")
 
 
-class DeclareEnvironment(APIView):
-    required_scope = "operate"
-
-    @extend_schema(
-        operation_id="declare_environment",
-        tags=["environments"],
-        summary="Let another environment's evidence move the bests",
-        description=(
-            "The bests are served on, measured again in the background and replaced, better or worse. What "
-            "had been measured in this environment before is served at once: declaring the previous one "
-            "rolls back. The answer has one entry for each route that changed."
-        ),
-        request=DeclareSerializer,
-        responses={200: RevalidationSerializer(many=True), **errors(400, 404)},
-    )
-    def post(self, request: Request) -> Response:
-        if not viewer_of_key(key_of(request)).may(OPERATE):
-            raise PermissionDenied("Environments are declared for everybody: by the host organisation alone.")
-        serializer = DeclareSerializer(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        rows = _declare(serializer.validated_data, f"key {key_of(request).prefix}")
-        return Response(RevalidationSerializer(rows, many=True, context={"request": request}).data)
+_REVALIDATIONS = Revalidation.objects.select_related("target", "before", "after")
 
 
-class Revalidations(generics.ListAPIView[Revalidation]):
+@listing(RevalidationAnswer)
+class RevalidationsView(Listing[Revalidation]):
     """Declarations, the latest first, and what came of them."""
 
-    serializer_class = RevalidationSerializer
-    queryset = Revalidation.objects.select_related("target", "before", "after").order_by("-pk")
+    def get_queryset(self) -> QuerySet[Revalidation]:
+        return _REVALIDATIONS.order_by("-pk")
 
 
-class RevalidationDetail(generics.RetrieveAPIView[Revalidation]):
-    """One declaration with its bests: what failed or became worse first."""
+class RevalidationView(RestView):
+    @operation(RevalidationDetailAnswer)
+    def get(self, request: Request, pk: int) -> Revalidation:
+        """One declaration with its bests: what failed or became worse first."""
+        return one(_REVALIDATIONS.all(), pk, f"There is no revalidation {pk}.")
 
-    serializer_class = RevalidationDetailSerializer
-    queryset = Revalidation.objects.select_related("target", "before", "after")
+
+class CompareEnvironmentsView(RestView):
+    @operation(
+        shape(EnvironmentsCompared, using=[PairAnswer]),
+        name="compare_environments",
+        tag="statistics",
+        parameters=[
+            query("target", "The target's key.", required=True),
+            query("a", "Digest of the environment before.", required=True),
+            query("b", "Digest of the environment after.", required=True),
+        ],
+        fails=[404],
+    )
+    def get(self, request: Request) -> EnvironmentsCompared:
+        """Two environments of a target: what another version changed, regressions first."""
+        target = row_of(Target, request, "target")
+        if target is None:
+            raise RequestError("target is a target's key: name one.", where="target")
+        a, b = (environment_of(request, name) for name in ("a", "b"))
+        if a.pk == b.pk:
+            raise RequestError("a and b are the same environment: nothing can have changed.", where="b")
+        found = compare_environments(target, a, b, self.viewer.shown())
+        counts = {verdict: found.counts[verdict] for verdict in ("worse", "better", "same")}
+        return EnvironmentsCompared(
+            target,
+            a.versions,
+            b.versions,
+            **counts,
+            environment_mean=found.change,
+            sentence=found.sentence,
+            pairs=found.pairs,
+        )
 
 
 def _declare(asked: dict[str, Any], asked_by: str) -> list[Revalidation]:
@@ -179,3 +214,12 @@ def _declare(asked: dict[str, Any], asked_by: str) -> list[Revalidation]:
         raise Unknown("This target is not known.", where="target")
     row = declaring.declare_known(target, asked["route"], asked["environment"], asked_by)
     return [row] if row else []
+
+
+urlpatterns = [
+    path("environments/", EnvironmentsView.as_view()),
+    path("environments/declare", DeclareEnvironmentView.as_view(), name="api-declare-environment"),
+    path("revalidations/", RevalidationsView.as_view()),
+    path("revalidations/<int:pk>", RevalidationView.as_view()),
+    path("statistics/environments/compare", CompareEnvironmentsView.as_view()),
+]

@@ -1,178 +1,229 @@
-"""Operation of queues, explorations and misses over REST. Views validate, ``tuning.queue.permissions`` acts.
+"""Explorations: where each stands, what was tried, when it will be over; and what people do to them.
 
-Whoever asks needs the scope ``operate``; a tenant's key steers its own private explorations, the host's all.
+Views validate, ``tuning.queue.permissions`` acts. A tenant's key steers its own private explorations, the
+host's all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
+from django.db.models import QuerySet
+from django.urls import path
+from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from catalog.api.authentication import key_of
-from catalog.api.describing import errors
+from catalog.api.authentication import Needs
+from catalog.api.describing import query
+from catalog.api.endpoint import Listing, RestView, listing, one, operation
+from catalog.api.shapes import ModelAnswer, shape
 from catalog.people.audit import note
-from catalog.viewing import Viewer, viewer_of_key
-from tuning.api.serializers import (
-    BulkSerializer,
-    DoneSerializer,
-    ExplorationSerializer,
-    ExploreSerializer,
-    LogSerializer,
-    MissBulkSerializer,
-    MissSerializer,
-    PrioritySerializer,
-    QueueSerializer,
-    QueuesSerializer,
-    ReasonSerializer,
+from catalog.viewing import Viewer
+from tuning.api import filters
+from tuning.models import Exploration, State
+from tuning.priority import PRIORITIES
+from tuning.queue import permissions
+from tuning.queue.permissions import MAX_AT_ONCE, VERBS, Done, Order
+from tuning.statistics.eta import Eta, eta
+from tuning.statistics.log import LogLine, log
+from tuning.statistics.rates import rates
+
+OPERATOR = query("operator", "Only those of this operator key.")
+DoneAnswer = shape(Done)
+
+
+class ExplorationAnswer(ModelAnswer):
+    """Where an exploration stands."""
+
+    summary = serializers.CharField(source="operator.summary")
+    stage_name = serializers.CharField(source="get_stage_display")
+
+    class Meta:
+        model = Exploration
+        fields = [
+            "id", "operator", "summary", "target", "setting", "scope", "capability", "stage", "stage_name",
+            "priority", "worth", "calls", "state", "reason", "doing", "steps_done", "steps_total", "tries",
+            "max_tries", "error", "round", "tuning_slices", "max_tuning_slices", "expected_gain", "spent_s",
+            "lease_owner", "lease_expires_at", "fence", "asked_at", "first_result_at", "created_at",
+            "updated_at", "finished_at",
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ExplorationLog:
+    """An exploration's latest entries, the oldest of them first."""
+
+    state: State
+    doing: str
+    lines: Sequence[LogLine]
+
+
+@dataclass(frozen=True)
+class EtaOf:
+    """Null where it has ended or is paused."""
+
+    eta: Eta | None
+
+
+class ReasonSerializer(serializers.Serializer[Any]):
+    """Why, in a sentence that people will read."""
+
+    reason = serializers.CharField(max_length=300, required=False, default="", allow_blank=True)
+
+
+class PrioritySerializer(serializers.Serializer[Any]):
+    """The explore queue to move to; 0 is the most urgent."""
+
+    priority = serializers.ChoiceField(choices=PRIORITIES)
+
+
+class AtOnceSerializer(ReasonSerializer):
+    """One thing to do to several explorations."""
+
+    ids = serializers.ListField(
+        child=serializers.IntegerField(min_value=1, max_value=2**63 - 1), min_length=1, max_length=MAX_AT_ONCE
+    )
+    action = serializers.ChoiceField(choices=VERBS)
+    priority = serializers.ChoiceField(choices=PRIORITIES, required=False, allow_null=True, default=None)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs["action"] == "prioritise" and attrs["priority"] is None:
+            raise serializers.ValidationError({"priority": "To prioritise takes a priority from 0 to 3."})
+        return attrs
+
+
+def visible(viewer: Viewer) -> QuerySet[Exploration]:
+    """What may be seen: everything shared, and the organisation's own (the host's operators: all)."""
+    return Exploration.objects.select_related("operator", "target", "setting").filter(viewer.shown())
+
+
+def found(viewer: Viewer, pk: int) -> Exploration:
+    """An exploration that may be seen; raises Unknown."""
+    return one(visible(viewer), pk, f"There is no exploration {pk}.")
+
+
+@listing(
+    ExplorationAnswer,
+    parameters=[OPERATOR, query("state", f"Some of {', '.join(State.values)}, separated by commas.")],
 )
-from tuning.api.views import found, queues_now
-from tuning.queue import permissions as operating
-from tuning.queue.permissions import Order
-from tuning.statistics.log import log
+class ExplorationsView(Listing[Exploration]):
+    """Explorations, the most recently changed first."""
+
+    def get_queryset(self) -> QuerySet[Exploration]:
+        rows = visible(self.viewer)
+        if states := filters.choices(self.request, "state", State.values):
+            rows = rows.filter(state__in=states)
+        if operator := filters.key(self.request, "operator"):
+            rows = rows.filter(operator__key=operator)
+        return rows.order_by("-updated_at", "-pk")
 
 
-class Operating(APIView):
-    """Base: who asks, what they sent, and the order that it makes."""
+class ExplorationView(RestView):
+    @operation(ExplorationAnswer)
+    def get(self, request: Request, pk: int) -> Exploration:
+        """One exploration."""
+        return found(self.viewer, pk)
 
-    required_scope: Any = "operate"
 
-    def viewer(self) -> Viewer:
-        return viewer_of_key(key_of(self.request))
+class LogView(RestView):
+    @operation(shape(ExplorationLog))
+    def get(self, request: Request, pk: int) -> ExplorationLog:
+        """What was tried lately, what it said and what failed, and what the worker does now; oldest first."""
+        row = found(self.viewer, pk)
+        return ExplorationLog(State(row.state), row.doing, log(row))
 
-    def sent(self, shape: type[Any]) -> dict[str, Any]:
-        serializer = shape(data=self.request.data)
-        serializer.is_valid(raise_exception=True)
-        return dict(serializer.validated_data)
+
+class EtaView(RestView):
+    @operation(shape(EtaOf))
+    def get(self, request: Request, pk: int) -> EtaOf:
+        """When an exploration will be over, and how that was estimated."""
+        return EtaOf(eta(found(self.viewer, pk), rates()))
+
+
+class Operating(RestView):
+    """Base of what people do to explorations, misses and queues: the order that a request makes."""
+
+    needs = Needs("operate")
 
     def order(self, verb: str, **values: Any) -> Order:
-        return Order(verb, f"key {key_of(self.request).name}", **values)
+        return Order(verb, f"key {self.key.name}", **values)
 
-    def act(self, pk: int, order: Order) -> Response:
-        row = operating.act(self.viewer(), pk, order)
+    def act(self, pk: int, order: Order) -> Exploration:
+        row = permissions.act(self.viewer, pk, order)
+        self.noted("exploration", pk, order, row.owner_id)
+        return found(self.viewer, pk)
+
+    def noted(self, what: str, pk: int, order: Order, owner_id: int | None) -> None:
+        detail = {"reason": order.reason, "priority": order.priority}
+        subject = f"{what} {pk}"
         note(
-            self.request,
-            action=f"exploration.{order.verb}",
-            subject=f"exploration {pk}",
-            detail={"reason": order.reason, "priority": order.priority},
-            organisation=row.owner_id,
+            self.request, action=f"{what}.{order.verb}", subject=subject, detail=detail, organisation=owner_id
         )
-        return Response(ExplorationSerializer(found(self.request, pk)).data)
 
-    def act_on_miss(self, pk: int, order: Order) -> Response:
-        miss = operating.act_on_miss(self.viewer(), pk, order)
-        note(
-            self.request,
-            action=f"miss.{order.verb}",
-            subject=f"miss {pk}",
-            detail={"reason": order.reason, "priority": order.priority},
-            organisation=miss.owner_id,
-        )
-        return Response(MissSerializer(miss).data)
+    def noted_several(self, what: str, order: Order, came: Done) -> Done:
+        subject = f"{len(came.done)} at once"
+        note(self.request, action=f"{what}.{order.verb}", subject=subject, detail={"ids": list(came.done)})
+        return came
 
 
-class PauseExploration(Operating):
-    @extend_schema(request=ReasonSerializer, responses=ExplorationSerializer)
-    def post(self, request: Request, pk: int) -> Response:
+class PauseView(Operating):
+    @operation(ExplorationAnswer, takes=ReasonSerializer)
+    def post(self, request: Request, pk: int) -> Exploration:
         """Take an exploration out of its queue; one that runs is taken away from its worker."""
         return self.act(pk, self.order("pause", **self.sent(ReasonSerializer)))
 
 
-class ResumeExploration(Operating):
-    @extend_schema(request=None, responses=ExplorationSerializer)
-    def post(self, request: Request, pk: int) -> Response:
+class ResumeView(Operating):
+    @operation(ExplorationAnswer)
+    def post(self, request: Request, pk: int) -> Exploration:
         """Put a paused exploration back into its queue."""
         return self.act(pk, self.order("resume"))
 
 
-class RetryExploration(Operating):
-    @extend_schema(request=None, responses=ExplorationSerializer)
-    def post(self, request: Request, pk: int) -> Response:
+class RetryView(Operating):
+    @operation(ExplorationAnswer)
+    def post(self, request: Request, pk: int) -> Exploration:
         """Explore one that has ended afresh."""
         return self.act(pk, self.order("retry"))
 
 
-class DiscardExploration(Operating):
-    @extend_schema(request=ReasonSerializer, responses=ExplorationSerializer)
-    def post(self, request: Request, pk: int) -> Response:
+class DiscardView(Operating):
+    @operation(ExplorationAnswer, takes=ReasonSerializer)
+    def post(self, request: Request, pk: int) -> Exploration:
         """Give an exploration up; the reason is shown to whoever asks for the operator."""
         return self.act(pk, self.order("discard", **self.sent(ReasonSerializer)))
 
 
-class PrioritiseExploration(Operating):
-    @extend_schema(request=PrioritySerializer, responses=ExplorationSerializer)
-    def post(self, request: Request, pk: int) -> Response:
+class PrioritiseView(Operating):
+    @operation(ExplorationAnswer, takes=PrioritySerializer)
+    def post(self, request: Request, pk: int) -> Exploration:
         """Move an exploration to another explore queue."""
         return self.act(pk, self.order("prioritise", **self.sent(PrioritySerializer)))
 
 
-class ExplorationsAtOnce(Operating):
-    @extend_schema(request=BulkSerializer, responses={200: DoneSerializer, **errors(400)})
-    def post(self, request: Request) -> Response:
-        """Do one thing to several explorations. Each stands for itself: what cannot be done to one is said,
-        and the others go on."""
-        sent = self.sent(BulkSerializer)
+class AtOnceView(Operating):
+    @operation(DoneAnswer, takes=AtOnceSerializer)
+    def post(self, request: Request) -> Done:
+        """Do one thing to several explorations.
+
+        Each stands for itself: what cannot be done to one is said, and the others go on."""
+        sent = self.sent(AtOnceSerializer)
         order = self.order(sent["action"], reason=sent["reason"], priority=sent["priority"])
-        came = operating.act_on_many(self.viewer(), sent["ids"], order)
-        return _answer(request, f"exploration.{order.verb}", came)
+        came = permissions.act_on_many(self.viewer, sent["ids"], order)
+        return self.noted_several("exploration", order, came)
 
 
-class ExplorationLog(APIView):
-    @extend_schema(responses=LogSerializer)
-    def get(self, request: Request, pk: int) -> Response:
-        """What was tried lately, what it said and what failed, and what the worker does now; oldest first."""
-        row = found(request, pk)
-        return Response(LogSerializer({"doing": row.doing, "state": row.state, "lines": log(row)}).data)
-
-
-class ExploreMiss(Operating):
-    @extend_schema(request=ExploreSerializer, responses=MissSerializer)
-    def post(self, request: Request, pk: int) -> Response:
-        """Explore a miss now, whatever the decider thought of it."""
-        return self.act_on_miss(pk, self.order("explore", **self.sent(ExploreSerializer)))
-
-
-class DiscardMiss(Operating):
-    @extend_schema(request=ReasonSerializer, responses=MissSerializer)
-    def post(self, request: Request, pk: int) -> Response:
-        """Do not explore a miss; the reason is shown to whoever asks for the operator."""
-        return self.act_on_miss(pk, self.order("discard", **self.sent(ReasonSerializer)))
-
-
-class MissesAtOnce(Operating):
-    @extend_schema(request=MissBulkSerializer, responses={200: DoneSerializer, **errors(400)})
-    def post(self, request: Request) -> Response:
-        """Explore or discard several misses; what cannot be done to one is said, and the others go on."""
-        sent = self.sent(MissBulkSerializer)
-        order = self.order(sent["action"], reason=sent["reason"], priority=sent["priority"])
-        came = operating.act_on_misses(self.viewer(), sent["ids"], order)
-        return _answer(request, f"miss.{order.verb}", came)
-
-
-class PauseQueue(Operating):
-    @extend_schema(request=QueueSerializer, responses=QueuesSerializer)
-    def post(self, request: Request) -> Response:
-        """Stop a capability's queues, or all: nothing more is claimed; what runs ends its slice."""
-        sent = self.sent(QueueSerializer)
-        by = self.order("pause").by
-        operating.pause_queue(self.viewer(), sent["capability"], sent["reason"], by)
-        note(request, action="queue.pause", subject=sent["capability"], detail={"reason": sent["reason"]})
-        return queues_now()
-
-
-class ResumeQueue(Operating):
-    @extend_schema(request=QueueSerializer, responses=QueuesSerializer)
-    def post(self, request: Request) -> Response:
-        """End a pause; ending one that there is not changes nothing."""
-        capability = self.sent(QueueSerializer)["capability"]
-        operating.resume_queue(self.viewer(), capability)
-        note(request, action="queue.resume", subject=capability)
-        return queues_now()
-
-
-def _answer(request: Request, action: str, came: operating.Done) -> Response:
-    note(request, action=action, subject=f"{len(came.done)} at once", detail={"ids": list(came.done)})
-    return Response(DoneSerializer(came).data)
+urlpatterns = [
+    path("explorations/", ExplorationsView.as_view()),
+    path("explorations/bulk", AtOnceView.as_view(), name="api-explorations-bulk"),
+    path("explorations/<int:pk>", ExplorationView.as_view()),
+    path("explorations/<int:pk>/pause", PauseView.as_view(), name="api-exploration-pause"),
+    path("explorations/<int:pk>/resume", ResumeView.as_view(), name="api-exploration-resume"),
+    path("explorations/<int:pk>/retry", RetryView.as_view(), name="api-exploration-retry"),
+    path("explorations/<int:pk>/discard", DiscardView.as_view(), name="api-exploration-discard"),
+    path("explorations/<int:pk>/prioritise", PrioritiseView.as_view(), name="api-exploration-prioritise"),
+    path("explorations/<int:pk>/log", LogView.as_view()),
+    path("explorations/<int:pk>/eta", EtaView.as_view()),
+]

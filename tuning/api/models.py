@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import IO, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Annotated, Any
 
 from django.db.models import Count, QuerySet
+from django.urls import path
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import generics, serializers
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework import serializers
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from catalog import models
-from catalog.api.authentication import key_of
-from catalog.api.describing import errors, query
+from catalog.api.authentication import Needs
+from catalog.api.describing import query
+from catalog.api.endpoint import Listing, RestView, listing, one, operation
+from catalog.api.jobs import CoverageAnswer
 from catalog.api.parsers import parse_json
-from catalog.api.views.jobs import CoverageSerializer
+from catalog.api.shapes import KeyField, ModelAnswer, shape
 from catalog.errors import RequestError, TooLarge, Unknown
 from catalog.registry import check_setting
+from catalog.selectors.jobs import Coverage
 from opatlas import identity
 from tuning import ingest
 from tuning.management.commands.add_model import read_dims
@@ -76,12 +80,10 @@ class ListParser(RawModelParser):
     max_bytes = MAX_LIST_BYTES
 
 
-class ModelSerializer(serializers.ModelSerializer[models.Model]):
+class ModelRowAnswer(ModelAnswer):
     """A model that was given."""
 
-    target = serializers.CharField(source="target.key", read_only=True)
-    setting = serializers.CharField(source="setting.key", read_only=True)
-    operators = serializers.IntegerField(source="operator_count", read_only=True)
+    operators = serializers.IntegerField(source="operator_count")
 
     class Meta:
         model = models.Model
@@ -89,83 +91,45 @@ class ModelSerializer(serializers.ModelSerializer[models.Model]):
             "id", "name", "form", "sha256", "target", "setting", "calls", "operators", "unmapped",
             "hits_before", "created_at",
         ]  # fmt: skip
-        read_only_fields = fields
 
 
-class RowSerializer(serializers.Serializer[Any]):
-    """One operator of a model. Times in µs; ``ratio`` is default ÷ best."""
-
-    operator = serializers.CharField(source="operator.key")
-    summary = serializers.CharField(source="operator.summary")
-    calls = serializers.IntegerField()
-    example = serializers.CharField()
-    status = serializers.ChoiceField(["hit", "miss", "unsupported", "failed"])
-    reason = serializers.CharField()
-    route = serializers.CharField()
-    method = serializers.CharField()
-    label = serializers.CharField()  # type: ignore[assignment]
-    median_us = serializers.FloatField(allow_null=True)
-    default_us = serializers.FloatField(allow_null=True)
-    ratio = serializers.FloatField(allow_null=True)
-    ratio_low = serializers.FloatField(allow_null=True)
-    ratio_high = serializers.FloatField(allow_null=True)
-    share = serializers.FloatField(allow_null=True)
+OperatorRowAnswer = shape(
+    ingest.ReportedOperator,
+    without=["miss_state"],
+    operator=KeyField(),
+    summary=serializers.CharField(source="operator.summary"),
+    status=serializers.ChoiceField(["hit", "miss", "unsupported", "failed"]),
+)
 
 
-class TotalsSerializer(serializers.Serializer[Any]):
-    """A model as a whole."""
-
-    calls = serializers.IntegerField()
-    operators = serializers.IntegerField()
-    hit_calls = serializers.IntegerField()
-    hit_share = serializers.FloatField()
-    unmapped = serializers.DictField(child=serializers.IntegerField())
-    unmapped_calls = serializers.IntegerField()
-    by_status = serializers.DictField(child=serializers.IntegerField())
-    default_us = serializers.FloatField()
-    best_us = serializers.FloatField()
-    speedup_weighted = serializers.FloatField(allow_null=True)
-    speedup_geomean = serializers.FloatField(allow_null=True)
-
-
-class ReportSerializer(serializers.Serializer[Any]):
+@dataclass(frozen=True)
+class GivenModel:
     """What is known of a model now."""
 
-    model = ModelSerializer()
-    totals = TotalsSerializer()
-    coverage = CoverageSerializer()
-    saved_us = serializers.FloatField(help_text="Of one run, over the operators that are known.")
-    rows = RowSerializer(many=True)
+    model: models.Model
+    totals: ingest.Totals
+    coverage: Coverage
+    saved_us: Annotated[float, "Of one run, over the operators that are known."]
+    rows: Sequence[ingest.ReportedOperator]
 
 
-class Models(generics.ListAPIView[models.Model]):
-    """Models of the key's organisation."""
+ReportAnswer = shape(GivenModel, using=[ModelRowAnswer, CoverageAnswer], rows=OperatorRowAnswer(many=True))
 
-    required_scope = "models"
-    serializer_class = ModelSerializer
-    queryset = models.Model.objects.none()
+
+@listing(ModelRowAnswer)
+class ModelsView(Listing[models.Model]):
+    """Models that were given, the latest first."""
+
+    needs = Needs("models")
     parser_classes = [RawModelParser, ListParser]
 
     def get_queryset(self) -> QuerySet[models.Model]:
-        return _visible(self.request).order_by("-created_at", "-pk")
+        return _owned(self.key.organisation).order_by("-created_at", "-pk")
 
-    @extend_schema(
-        summary="Models that were given, the latest first",
-        responses={200: ModelSerializer(many=True), **errors(400)},
-    )
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return super().get(request, *args, **kwargs)
-
-    @extend_schema(
-        summary="Give a model: it is taken apart and its operators looked up",
-        description=(
-            "Send an ONNX file as `application/octet-stream` (weights' values are not needed), or as JSON an "
-            'operator list (`[{"op": "aten.mm.default", "inputs": [...], "count": 3}]`) or a sample '
-            '(`{"sample": "resnet50"}`). What is not known is recorded as misses. The same content given '
-            "again is the same model: 200 in place of 201."
-        ),
+    @operation(
+        ReportAnswer,
         parameters=_GIVEN,
-        request={
+        takes={
             "application/octet-stream": OpenApiTypes.BINARY,
             "application/json": {
                 "oneOf": [
@@ -177,59 +141,52 @@ class Models(generics.ListAPIView[models.Model]):
                 ]
             },
         },
-        responses={200: ReportSerializer, 201: ReportSerializer, **errors(400, 404, 413, 415)},
+        responses={201: ReportAnswer},
     )
     def post(self, request: Request) -> Response:
+        """Give a model: it is taken apart and its operators looked up.
+
+        Send an ONNX file as `application/octet-stream` (weights' values are not needed), or as JSON an
+        operator list (`[{"op": "aten.mm.default", "inputs": [...], "count": 3}]`) or a sample (`{"sample":
+        "resnet50"}`). What is not known is recorded as misses. The same content given again is the same
+        model: 200 in place of 201."""
         data, name = _content(request)
         target, setting = _place(request)
-        key = key_of(request)
         before = models.Model.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
         row = ingest.add_model(
             data,
             name,
             dims=_dims(request),
-            organisation=key.organisation,
+            organisation=self.key.organisation,
             target=target,
             setting=setting,
-            api_key=key,
+            api_key=self.key,
             as_float32=_flag(request, "as_float32"),
         )
-        return Response(_report(row), status=201 if row.pk > before else 200)
+        return Response(ReportAnswer(_report(row)).data, status=201 if row.pk > before else 200)
 
 
-class ModelDetail(APIView):
-    """One model's report."""
+class ModelView(RestView):
+    needs = Needs("models")
 
-    required_scope = "models"
-
-    @extend_schema(
-        summary="What is known of a model's operators", responses={200: ReportSerializer, **errors(404)}
-    )
-    def get(self, request: Request, pk: int) -> Response:
-        row = _visible(request).filter(pk=pk).first()
-        if row is None:
-            raise Unknown(f"There is no model {pk}: GET /api/v1/models/ lists them.")
-        return Response(_report(row))
+    @operation(ReportAnswer)
+    def get(self, request: Request, pk: int) -> GivenModel:
+        """What is known of a model's operators."""
+        missing = f"There is no model {pk}: GET /api/v1/models/ lists them."
+        return _report(one(_owned(self.key.organisation), pk, missing))
 
 
-def _visible(request: Request) -> QuerySet[models.Model]:
-    rows = models.Model.objects.filter(organisation=key_of(request).organisation)
+def _owned(organisation: models.Organisation) -> QuerySet[models.Model]:
+    rows = models.Model.objects.filter(organisation=organisation)
     return rows.select_related("target", "setting", "organisation").annotate(
         operator_count=Count("operators")
     )
 
 
-def _report(row: models.Model) -> dict[str, Any]:
+def _report(row: models.Model) -> GivenModel:
     report = ingest.model_report(row)
     row.operator_count = report.totals.operators  # type: ignore[attr-defined]
-    answer = {
-        "model": row,
-        "totals": report.totals,
-        "coverage": coverage(report),
-        "saved_us": saved_us(report),
-        "rows": report.rows,
-    }
-    return dict(ReportSerializer(answer).data)
+    return GivenModel(row, report.totals, coverage(report), saved_us(report), report.rows)
 
 
 def _content(request: Request) -> tuple[bytes, str]:
@@ -282,3 +239,9 @@ def _place(request: Request) -> tuple[Any, Any]:
         raise Unknown("This setting is not known: GET /api/v1/settings/ lists them.", where="setting")
     check_setting(identity.Setting.from_json(setting.description), hardware)
     return target, setting
+
+
+urlpatterns = [
+    path("models/", ModelsView.as_view(), name="api-models"),
+    path("models/<int:pk>", ModelView.as_view()),
+]

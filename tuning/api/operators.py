@@ -1,181 +1,159 @@
-"""Shapes of the statistics of methods, comparisons and environments."""
+"""One operator's statistics: reuse, its implementations compared, and whether more tuning would pay."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
 
-from rest_framework import serializers
+from django.urls import path
+from rest_framework.request import Request
 
+from catalog.api.describing import OPERATOR
+from catalog.api.endpoint import RestView, operation
+from catalog.api.shapes import shape
+from catalog.errors import Unknown
+from catalog.models import Operator, Setting, Target
+from catalog.selectors import detail
+from catalog.selectors.reuse import reuse
+from catalog.viewing import Viewer
+from opatlas.evidence import TIMES
+from tuning.api.places import PLACE, place_of
+from tuning.models import Exploration
+from tuning.statistics import benefit, sides
+from tuning.statistics.comparing import Comparison
 
-class FaresSerializer(serializers.Serializer[Any]):
-    """How one method or route fares. Seconds are medians; ratios geometric means."""
-
-    method = serializers.CharField()
-    route = serializers.CharField(help_text="Empty: the method as a whole.")
-    operators_found = serializers.IntegerField(source="found")
-    operators_won = serializers.IntegerField(source="won")
-    win_rate = serializers.FloatField(allow_null=True)
-    win_margin = serializers.FloatField(source="margin", allow_null=True)
-    win_speedup = serializers.FloatField(source="speedup", allow_null=True)
-    route_hits = serializers.IntegerField(source="hits", help_text="In the range, everywhere.")
-    route_calls = serializers.FloatField(source="calls")
-    route_saved_us = serializers.FloatField(source="saved_us")
-    explorations = serializers.IntegerField()
-    trials = serializers.IntegerField()
-    verified_trials = serializers.FloatField(source="success_rate", allow_null=True)
-    route_first_result_s = serializers.FloatField(source="first_result_s", allow_null=True)
-    route_best_result_s = serializers.FloatField(source="best_s", allow_null=True)
-    route_effort_s = serializers.FloatField(source="effort_s", allow_null=True)
-    route_build_s = serializers.FloatField(source="build_s", allow_null=True)
+_KEY = re.compile(r"o1:[0-9a-f]{64}")
 
 
-class FailureSerializer(serializers.Serializer[Any]):
-    """Trials that ended in the same words, numbers aside."""
-
-    method = serializers.CharField()
-    route = serializers.CharField()
-    status = serializers.CharField()
-    reason = serializers.CharField()
-    count = serializers.IntegerField()
-
-
-class MethodsSerializer(serializers.Serializer[Any]):
-    """Every method and route. ``target`` and ``setting`` are null where everything is counted."""
-
-    target = serializers.CharField(allow_null=True)
-    setting = serializers.CharField(allow_null=True)
-    since = serializers.DateTimeField()
-    until = serializers.DateTimeField()
-    methods = FaresSerializer(many=True)
-    routes = FaresSerializer(many=True)
-    failures = FailureSerializer(many=True, help_text="The most frequent first, at most 500.")
-
-
-class WinsSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField()
-    method = serializers.CharField()
-    won = serializers.IntegerField()
-
-
-class CellSerializer(serializers.Serializer[Any]):
-    """One type of operator in one size class."""
-
-    op_type = serializers.CharField()
-    size_class = serializers.IntegerField(
-        help_text="0: below 10 kB moved by a run; each further one a decade."
-    )
-    size = serializers.CharField()
-    operators = serializers.IntegerField(help_text="With a best.")
-    share = serializers.FloatField(help_text="Of them, that the first of wins has won.")
-    speedup = serializers.FloatField(help_text="Over the default, geometric mean.")
-    wins = WinsSerializer(many=True)
-
-
-class HeatmapSerializer(serializers.Serializer[Any]):
-    """Where each wins."""
-
-    target = serializers.CharField(allow_null=True)
-    setting = serializers.CharField(allow_null=True)
-    by = serializers.ChoiceField(choices=["method", "route"])
-    cells = CellSerializer(many=True)
-
-
-class ComparisonSerializer(serializers.Serializer[Any]):
-    """One implementation against another: ``factor`` above 1 is faster."""
-
-    verdict = serializers.ChoiceField(choices=["faster", "slower", "same", "incomparable"])
-    factor = serializers.FloatField()
-    low = serializers.FloatField()
-    high = serializers.FloatField()
-    confidence = serializers.FloatField(help_text="That there is a difference at all; at most 0.999.")
-    samples = serializers.ListField(child=serializers.IntegerField(), min_length=2, max_length=2)
-
-
-class ComparedImplementationSerializer(serializers.Serializer[Any]):
+@dataclass(frozen=True)
+class ComparedImplementation:
     """An implementation and how it compares with the fastest known here."""
 
-    implementation = serializers.IntegerField()
-    method = serializers.CharField()
-    route = serializers.CharField()
-    label = serializers.CharField()  # type: ignore[assignment]
-    rank = serializers.IntegerField(allow_null=True, help_text="0: the fastest; null: not its route's best.")
-    median_us = serializers.FloatField(allow_null=True)
-    spread_us = serializers.FloatField(allow_null=True)
-    default_us = serializers.FloatField(allow_null=True)
-    ratio_to_default = serializers.FloatField(allow_null=True)
-    ratio_low = serializers.FloatField(allow_null=True)
-    ratio_high = serializers.FloatField(allow_null=True)
-    samples = serializers.IntegerField()
-    against_best = ComparisonSerializer(allow_null=True)
+    implementation: int
+    method: str
+    route: str
+    label: str
+    rank: Annotated[int | None, "0: the fastest; null: not its route's best."]
+    samples: int
+    against_best: Comparison | None
+    median_us: float | None = None
+    spread_us: float | None = None
+    default_us: float | None = None
+    ratio_to_default: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
 
 
-class MethodPairSerializer(serializers.Serializer[Any]):
+@dataclass(frozen=True)
+class MethodPair:
     """Two methods' bests."""
 
-    first = serializers.IntegerField(help_text="An implementation's number.")
-    second = serializers.IntegerField()
-    comparison = ComparisonSerializer()
-    sentence = serializers.CharField()
+    first: Annotated[int, "An implementation's number."]
+    second: int
+    comparison: Comparison
+    sentence: str
 
 
-class BenefitSerializer(serializers.Serializer[Any]):
-    """What one more slice of tuning would bring."""
-
-    route = serializers.CharField()
-    next_gain = serializers.FloatField(source="gain", help_text="Expected, a share of the time.")
-    why = serializers.CharField()
-    slice_s = serializers.FloatField()
-    call_rate = serializers.FloatField(source="calls_per_day")
-    saved_us_per_day = serializers.FloatField()
-    next_payback_days = serializers.FloatField(source="payback_days", allow_null=True)
-    pays = serializers.BooleanField()
-    slices = serializers.IntegerField()
-    spent_s = serializers.FloatField()
-    gained = serializers.FloatField()
-    sentence = serializers.CharField()
-
-
-class OperatorStatisticsSerializer(serializers.Serializer[Any]):
+@dataclass(frozen=True)
+class OperatorStatistics:
     """One operator in one place; ``target`` is null where nothing is known of it anywhere."""
 
-    operator = serializers.CharField()
-    target = serializers.CharField(allow_null=True)
-    setting = serializers.CharField(allow_null=True)
-    jobs = serializers.IntegerField()
-    hits = serializers.IntegerField()
-    misses = serializers.IntegerField()
-    hit_rate = serializers.FloatField(allow_null=True)
-    saved_us = serializers.FloatField()
-    implementations = ComparedImplementationSerializer(many=True)
-    methods = MethodPairSerializer(many=True, help_text="The best of each method against that of each other.")
-    benefit = BenefitSerializer(allow_null=True)
+    operator: Operator
+    target: Target | None
+    setting: Setting | None
+    jobs: int
+    hits: int
+    misses: int
+    hit_rate: float | None
+    saved_us: float
+    implementations: Sequence[ComparedImplementation] = ()
+    methods: Annotated[Sequence[MethodPair], "The best of each method against that of each other."] = ()
+    benefit: benefit.Benefit | None = None
 
 
-class PairSerializer(serializers.Serializer[Any]):
-    """One candidate measured in both environments."""
-
-    operator = serializers.CharField()
-    summary = serializers.CharField()
-    setting = serializers.CharField()
-    route = serializers.CharField()
-    method = serializers.CharField()
-    label = serializers.CharField()  # type: ignore[assignment]
-    verdict = serializers.ChoiceField(choices=["worse", "better", "same"])
-    ratio_a = serializers.FloatField()
-    ratio_b = serializers.FloatField()
-    change = ComparisonSerializer(help_text="B against A.")
-    default_changed = serializers.BooleanField(help_text="The default had other versions too.")
+BenefitAnswer = shape(
+    benefit.Benefit,
+    "saved_us_per_day",
+    "pays",
+    "sentence",
+    without=["best_us", "going_on"],
+    next_gain="gain",
+    call_rate="calls_per_day",
+    next_payback_days="payback_days",
+)
 
 
-class EnvironmentsComparedSerializer(serializers.Serializer[Any]):
-    """A against B: regressions first."""
+class OperatorStatisticsView(RestView):
+    @operation(
+        shape(OperatorStatistics, using=[BenefitAnswer]),
+        name="operator_statistics",
+        parameters=[OPERATOR, *PLACE],
+    )
+    def get(self, request: Request, key: str) -> OperatorStatistics:
+        """One operator: reuse, implementations compared, and whether more tuning would pay.
 
-    target = serializers.CharField()
-    a = serializers.DictField(child=serializers.CharField())
-    b = serializers.DictField(child=serializers.CharField())
-    worse = serializers.IntegerField()
-    better = serializers.IntegerField()
-    same = serializers.IntegerField()
-    environment_mean = serializers.FloatField(allow_null=True)
-    sentence = serializers.CharField()
-    pairs = PairSerializer(many=True)
+        Of one place; where none is named, the one with the newest best."""
+        row = Operator.objects.filter(key=key).first() if _KEY.fullmatch(key) else None
+        if row is None:
+            raise Unknown("There is no operator by this key.", where="key")
+        at = place_of(request)
+        places = detail.places(row, self.viewer.shown())
+        place = next((one for one in places if not at.value or one.value == at.value), None)
+        if at.value and place is None:
+            raise Unknown("Nothing is known of this operator there.", where="target")
+        used = reuse(row, self.viewer)
+        answer = OperatorStatistics(
+            row,
+            place.target if place else None,
+            place.setting if place else None,
+            jobs=used.job_count,
+            hits=used.hits,
+            misses=used.misses,
+            hit_rate=used.hit_rate,
+            saved_us=used.saved_us,
+        )
+        return _compared(answer, place, self.viewer) if place else answer
+
+
+def _compared(answer: OperatorStatistics, place: detail.Place, viewer: Viewer) -> OperatorStatistics:
+    row = answer.operator
+    made = detail.implementations(row, place, viewer.shown())
+    against = sides.against_best(made)
+    best = next((one for one in made if one.rank == 0 and one.measurement), None)
+    key = {"operator": row, "target": place.target, "setting": place.setting}
+    exploration = (
+        Exploration.objects.filter(viewer.shown(), **key).select_related("operator", "setting").first()
+    )
+    worth = None
+    if best is not None and best.measurement is not None and exploration is not None:
+        rate = benefit.calls_per_day(row, viewer)
+        worth = benefit.benefit(exploration, best.measurement.median_us, rate)
+    pairs = [
+        MethodPair(
+            pair.first.implementation.pk, pair.second.implementation.pk, pair.comparison, pair.sentence
+        )
+        for pair in sides.side_by_side(made).pairs
+    ]
+    implementations = [_implementation(one, against) for one in made]
+    return replace(answer, implementations=implementations, methods=pairs, benefit=worth)
+
+
+def _implementation(
+    one: detail.RankedImplementation, against: Mapping[int, Comparison]
+) -> ComparedImplementation:
+    made, measured = one.implementation, one.measurement
+    return ComparedImplementation(
+        implementation=made.pk,
+        method=made.method,
+        route=made.route,
+        label=made.label,
+        rank=one.rank,
+        samples=one.samples,
+        against_best=against.get(made.pk),
+        **({name: getattr(measured, name) for name in TIMES} if measured else {}),
+    )
+
+
+urlpatterns = [path("statistics/operators/<str:key>", OperatorStatisticsView.as_view())]

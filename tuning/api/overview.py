@@ -2,90 +2,72 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime
 
+from django.urls import path
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
-from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from catalog.api.describing import errors
-from catalog.api.views.statistics import RANGE, TrafficSerializer, range_of, viewer_of_request
+from catalog.api.describing import time_range
+from catalog.api.endpoint import RestView, operation
+from catalog.api.shapes import shape
+from catalog.api.traffic import TrafficAnswer
 from catalog.selectors import statistics
+from catalog.timerange import parse_range
 from tuning.statistics import paid_back, waiting
 
 
-class CatalogueSerializer(serializers.Serializer[Any]):
-    """What is known to this key: shared, and its organisation's own."""
-
-    operators = serializers.IntegerField()
-    known = serializers.IntegerField()
-    implementations = serializers.IntegerField()
-    geomean_speedup = serializers.FloatField(allow_null=True)
-    wins = serializers.DictField(child=serializers.IntegerField(), help_text="By method.")
-
-
-class ReuseSerializer(serializers.Serializer[Any]):
-    operators = serializers.IntegerField()
-    shared = serializers.IntegerField()
-    jobs_per_operator = serializers.FloatField(allow_null=True)
-    shared_operators = serializers.FloatField(allow_null=True)
+@dataclass(frozen=True)
+class Now:
+    queued: int
+    running: int
+    paused: int
+    collecting: int
+    workers: int
+    oldest_s: float | None
 
 
-class PaidBackSerializer(serializers.Serializer[Any]):
-    """Time spent on exploring against the time that it saved, since the beginning."""
-
-    explored = serializers.IntegerField()
-    paid_back = serializers.IntegerField()
-    share = serializers.FloatField(allow_null=True)
-    spent_s = serializers.FloatField()
-    saved_s = serializers.FloatField()
-    return_on_tuning = serializers.FloatField(allow_null=True)
-
-
-class WaitingSerializer(serializers.Serializer[Any]):
-    queued = serializers.IntegerField()
-    running = serializers.IntegerField()
-    paused = serializers.IntegerField()
-    collecting = serializers.IntegerField()
-    workers = serializers.IntegerField()
-    oldest_s = serializers.FloatField(allow_null=True)
+@dataclass(frozen=True)
+class Overview:
+    since: datetime
+    until: datetime
+    traffic: statistics.Traffic
+    jobs: int
+    catalogue: statistics.CatalogueFigures
+    reuse: statistics.ReuseFigures
+    exploring: paid_back.PaidBack
+    now: Now
 
 
-class OverviewSerializer(serializers.Serializer[Any]):
-    since = serializers.DateTimeField()
-    until = serializers.DateTimeField()
-    traffic = TrafficSerializer()
-    jobs = serializers.IntegerField()
-    catalogue = CatalogueSerializer()
-    reuse = ReuseSerializer()
-    exploring = PaidBackSerializer()
-    now = WaitingSerializer()
+OverviewAnswer = shape(
+    Overview,
+    using=[
+        TrafficAnswer,
+        shape(statistics.ReuseFigures, "jobs_per_operator", "shared_operators", without=["job_operators"]),
+        shape(paid_back.PaidBack, "share", "return_on_tuning"),
+    ],
+)
 
 
-class OverviewStatistics(APIView):
-    @extend_schema(
-        operation_id="overview_statistics",
-        tags=["statistics"],
-        summary="Key figures: hit rate, reuse, time saved and spent, queues, workers",
-        parameters=RANGE,
-        responses={200: OverviewSerializer, **errors(400)},
-    )
-    def get(self, request: Request) -> Response:
-        viewer, span = viewer_of_request(request), range_of(request)
-        state = waiting.waiting(viewer)
-        now = {
-            name: getattr(state, name) for name in ("queued", "running", "paused", "collecting", "workers")
-        }
-        answer = {
-            "since": span.since, "until": span.until,
-            "traffic": statistics.total(statistics.slots(viewer, span)),
-            "jobs": statistics.jobs_served(viewer),
-            "catalogue": statistics.catalogue(viewer),
-            "reuse": statistics.reuse(viewer),
-            "exploring": paid_back.paid_back(viewer),
-            "now": now | {"oldest_s": state.oldest_s(timezone.now())},
-        }  # fmt: skip
-        return Response(OverviewSerializer(answer).data)
+class OverviewView(RestView):
+    @operation(OverviewAnswer, name="overview_statistics", parameters=time_range("7d"))
+    def get(self, request: Request) -> Overview:
+        """Key figures: hit rate, reuse, time saved and spent, queues, workers."""
+        viewer, span = self.viewer, parse_range(request.query_params)
+        now = waiting.waiting(viewer)
+        return Overview(
+            since=span.since,
+            until=span.until,
+            traffic=statistics.total(statistics.slots(viewer, span)),
+            jobs=statistics.jobs_served(viewer),
+            catalogue=statistics.catalogue(viewer),
+            reuse=statistics.reuse(viewer),
+            exploring=paid_back.paid_back(viewer),
+            now=Now(
+                now.queued, now.running, now.paused, now.collecting, now.workers, now.oldest_s(timezone.now())
+            ),
+        )
+
+
+urlpatterns = [path("statistics/overview", OverviewView.as_view())]

@@ -5,266 +5,287 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
-from drf_spectacular.utils import extend_schema
-from rest_framework.exceptions import PermissionDenied
-from rest_framework.generics import ListAPIView
+from django.urls import path
+from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from catalog.api.authentication import HasScope, key_of
-from catalog.api.describing import errors, query
+from catalog.api.authentication import Needs
+from catalog.api.describing import query
+from catalog.api.endpoint import Listing, RestView, listing, one, operation
+from catalog.api.shapes import ModelAnswer, shape
 from catalog.errors import RequestError, Unknown
-from catalog.models import ApiKey
 from catalog.people.keys import has_scope
-from catalog.viewing import viewer_of_key
 from tuning.kernels import selectors, services
-from tuning.kernels.api import serializers
 from tuning.kernels.deciding import decides
-from tuning.kernels.models import Kernel, KernelDecision, KernelVersion, VersionState
-
-SCOPES = ("kernels", "approve")
-
-
-class MaySee(HasScope):
-    """Reading takes either scope; writing the one that the view requires."""
-
-    def has_permission(self, request: Request, view: APIView) -> bool:
-        if request.auth is None or request.method not in ("GET", "HEAD", "OPTIONS"):
-            return super().has_permission(request, view)
-        key = key_of(request)
-        if not any(has_scope(key, scope) for scope in SCOPES):
-            has = ", ".join(key.scopes) or "none"
-            raise PermissionDenied(
-                f"This needs a key with the scope 'kernels' or 'approve'; yours has: {has}."
-            )
-        return True
+from tuning.kernels.models import Kernel, KernelDecision, KernelEvaluation, KernelVersion, VersionState
+from tuning.routes.manual.flags import ALLOWED, LANGUAGES
 
 
-def person_of(key: ApiKey) -> User:
-    """Whose key this is; 403 for a key that is nobody's."""
-    if key.user is None:
-        raise PermissionDenied(
-            "This needs a key that belongs to a user: manage.py create_api_key NAME --user USER makes one."
-        )
-    if not key.user.is_active:
-        raise PermissionDenied("The user whose key this is was switched off.")
-    return key.user
+class EditSerializer(serializers.Serializer[Any]):
+    """A version to submit: C or C++ source, the operators that it serves, and whose it is."""
 
-
-class Kernels(ListAPIView[Kernel]):
-    """An organisation's kernels."""
-
-    permission_classes = [MaySee]
-    required_scope = "kernels"
-    serializer_class = serializers.KernelSerializer
-    queryset = Kernel.objects.none()
-
-    @extend_schema(
-        operation_id="kernels",
-        tags=["kernels"],
-        summary="Hand-written kernels, the latest changed first",
-        parameters=[query("state", f"Only where the newest version is {', '.join(VersionState.values)}.")],
-        responses={200: serializers.KernelSerializer(many=True), **errors(400)},
+    source = serializers.CharField(  # type: ignore[assignment]
+        trim_whitespace=False, help_text="At most 128 KiB; defines opatlas_run."
     )
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return super().get(request, *args, **kwargs)
+    language = serializers.CharField(default="c", max_length=5, help_text=f"One of {', '.join(LANGUAGES)}.")
+    pattern = serializers.DictField(help_text="Which operators it serves: docs/kernels.md.")
+    flags = serializers.ListField(
+        child=serializers.CharField(max_length=60), default=list, help_text=f"Of {', '.join(ALLOWED)}."
+    )
+    author = serializers.CharField(max_length=200)
+    licence = serializers.CharField(max_length=60, help_text="An SPDX expression: MIT, Apache-2.0.")
+    description = serializers.CharField(max_length=500, default="", allow_blank=True)
+    example = serializers.CharField(
+        max_length=80, default="", allow_blank=True, help_text="Key of an operator to evaluate it on."
+    )
+
+
+class SubmissionSerializer(EditSerializer):
+    """A kernel to submit, by name; a name that there is makes a new version of it."""
+
+    name = serializers.CharField(max_length=80)
+
+
+class KernelReasonSerializer(serializers.Serializer[Any]):
+    """Why: kept in the history, and read by people."""
+
+    reason = serializers.CharField(max_length=500)
+
+
+class KernelAnswer(ModelAnswer):
+    """A kernel and where its newest version stands."""
+
+    organisation = serializers.CharField(source="organisation.name")
+    created_by = serializers.CharField(source="created_by.username")
+    version = serializers.IntegerField(source="latest_number")
+    state = serializers.CharField(source="latest_state")
+    changed_at = serializers.DateTimeField(source="latest_at")
+
+    class Meta:
+        model = Kernel
+        fields = [
+            "id", "name", "description", "organisation", "created_by", "created_at", "version", "state",
+            "changed_at",
+        ]  # fmt: skip
+
+
+class VersionAnswer(ModelAnswer):
+    """One version, without its source."""
+
+    name = serializers.CharField(source="kernel.name")
+    version = serializers.IntegerField(source="number")
+    pattern = serializers.DictField()
+    flags = serializers.ListField(child=serializers.CharField())
+    example = serializers.CharField(source="example.key", allow_null=True, default=None)
+    submitted_by = serializers.CharField(source="submitted_by.username")
+    decided_by = serializers.CharField(source="decided_by.username", allow_null=True, default=None)
+
+    class Meta:
+        model = KernelVersion
+        fields = [
+            "id", "kernel", "name", "version", "language", "source_sha256", "pattern", "flags", "author",
+            "licence", "example", "state", "state_reason", "submitted_by", "submitted_at", "decided_by",
+            "decided_at", "approved_at", "withdrawn_at",
+        ]  # fmt: skip
+
+
+class SourceAnswer(VersionAnswer):
+    """One version with its source."""
+
+    class Meta(VersionAnswer.Meta):
+        fields = [*VersionAnswer.Meta.fields, "source"]
+
+
+class TimeSerializer(serializers.Serializer[Any]):
+    """One line of a comparison: the kernel, the default, the incumbent or another route's best."""
+
+    what = serializers.CharField()
+    method = serializers.CharField()
+    route = serializers.CharField(allow_blank=True)
+    label = serializers.CharField()  # type: ignore[assignment]
+    median_us = serializers.FloatField()
+    ratio_to_default = serializers.FloatField()
+    ratio_low = serializers.FloatField()
+    ratio_high = serializers.FloatField()
+
+
+class EvaluationAnswer(ModelAnswer):
+    """A version tried on one operator. Times in µs; ratios are default ÷ candidate."""
+
+    summary = serializers.CharField(source="operator.summary")
+    times = TimeSerializer(many=True)
+
+    class Meta:
+        model = KernelEvaluation
+        fields = [
+            "operator", "summary", "target", "setting", "state", "doing", "status", "detail", "log_tail",
+            "max_error", "tolerance", "median_us", "default_us", "ratio_to_default", "ratio_low",
+            "ratio_high", "incumbent_route", "incumbent_label", "incumbent_us", "incumbent_ratio",
+            "incumbent_low", "incumbent_high", "times", "build_s", "tier", "worker", "finished_at",
+        ]  # fmt: skip
+
+
+StandingAnswer = shape(selectors.VersionStanding, summary=serializers.CharField(source="operator.summary"))
+
+
+class EvidenceSerializer(serializers.Serializer[Any]):
+    """All that a decision rests on."""
+
+    version = VersionAnswer()
+    diff = serializers.CharField(allow_blank=True, help_text="Unified, against the version before.")
+    evaluations = EvaluationAnswer(many=True)
+    standings = StandingAnswer(many=True)
+
+
+class DecisionAnswer(ModelAnswer):
+    """One step of the history."""
+
+    version = serializers.IntegerField(source="version.number")
+
+    class Meta:
+        model = KernelDecision
+        fields = ["version", "step", "who", "reason", "created_at"]
+
+
+class _Kernels(RestView):
+    """What the key sees: its organisation's kernels, and what is approved; who decides sees all."""
+
+    needs = Needs("kernels", or_read_with="approve")
+
+    @property
+    def sight(self) -> selectors.Sight:
+        user = self.key.user
+        decider = user is not None and has_scope(self.key, "approve") and decides(user)
+        return selectors.sight_of_key(self.viewer, decider)
+
+    def kernel(self, number: int) -> Kernel:
+        return one(selectors.kernels_seen(self.sight), number, f"There is no kernel {number}.")
+
+    def version(self, number: int) -> KernelVersion:
+        rows = selectors.versions_seen(self.sight)
+        return one(rows, number, f"There is no version {number} of a kernel.")
+
+    def submit(self, given: dict[str, Any]) -> KernelVersion:
+        submission = services.Submission(**given)
+        return services.submit(submission, user=self.author(), organisation=self.key.organisation)
+
+    def author(self) -> Any:
+        return self.person("manage.py create_api_key NAME --user USER makes one.")
+
+
+@listing(
+    KernelAnswer,
+    name="kernels",
+    parameters=[query("state", f"Only where the newest version is {', '.join(VersionState.values)}.")],
+)
+class KernelsView(_Kernels, Listing[Kernel]):
+    """Hand-written kernels, the latest changed first."""
 
     def get_queryset(self) -> QuerySet[Kernel]:
-        rows = _kernels(self.request)
+        rows = selectors.kernels_seen(self.sight)
         if state := self.request.query_params.get("state", ""):
             if state not in VersionState.values:
                 raise RequestError(f"state is one of {', '.join(VersionState.values)}.", where="state")
             rows = rows.filter(Q(latest_state=state))
         return rows
 
-    @extend_schema(
-        operation_id="submit_kernel",
-        tags=["kernels"],
-        summary="Submit a kernel; under a name that there is, a new version of it",
-        request=serializers.SubmissionSerializer,
-        responses={201: serializers.SourceSerializer, **errors(400, 404, 409, 413)},
-    )
-    def post(self, request: Request) -> Response:
-        return _submit(request, _checked(serializers.SubmissionSerializer, request))
+    @operation(SourceAnswer, name="submit_kernel", status=201, takes=SubmissionSerializer)
+    def post(self, request: Request) -> KernelVersion:
+        """Submit a kernel; under a name that there is, a new version of it."""
+        return self.submit(self.sent(SubmissionSerializer))
 
 
-class KernelDetail(APIView):
-    permission_classes = [MaySee]
-
-    @extend_schema(
-        operation_id="kernel",
-        tags=["kernels"],
-        summary="One kernel",
-        responses={200: serializers.KernelSerializer, **errors(404)},
-    )
-    def get(self, request: Request, number: int) -> Response:
-        return Response(serializers.KernelSerializer(_kernel(request, number)).data)
+class KernelView(_Kernels):
+    @operation(KernelAnswer, name="kernel")
+    def get(self, request: Request, number: int) -> Kernel:
+        """One kernel."""
+        return self.kernel(number)
 
 
-class Versions(ListAPIView[KernelVersion]):
-    permission_classes = [MaySee]
-    required_scope = "kernels"
-    serializer_class = serializers.VersionSerializer
-    queryset = KernelVersion.objects.none()
-
-    @extend_schema(
-        operation_id="kernel_versions",
-        tags=["kernels"],
-        summary="A kernel's versions, the newest first",
-        responses={200: serializers.VersionSerializer(many=True), **errors(404)},
-    )
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return super().get(request, *args, **kwargs)
+@listing(VersionAnswer, name="kernel_versions")
+class KernelVersionsView(_Kernels, Listing[KernelVersion]):
+    """A kernel's versions, the newest first."""
 
     def get_queryset(self) -> QuerySet[KernelVersion]:
-        kernel = _kernel(self.request, self.kwargs["number"])
-        return _versions(self.request).filter(kernel=kernel.pk)
+        kernel = self.kernel(self.kwargs["number"])
+        return selectors.versions_seen(self.sight).filter(kernel=kernel.pk)
 
-    @extend_schema(
-        operation_id="edit_kernel",
-        tags=["kernels"],
-        summary="Submit another version: the approval of the one before is void at once",
-        request=serializers.EditSerializer,
-        responses={201: serializers.SourceSerializer, **errors(400, 404, 409, 413)},
-    )
-    def post(self, request: Request, number: int) -> Response:
-        kernel = _kernel(request, number)
-        if kernel.organisation_id != key_of(request).organisation_id:
+    @operation(SourceAnswer, name="edit_kernel", status=201, takes=EditSerializer)
+    def post(self, request: Request, number: int) -> KernelVersion:
+        """Submit another version: the approval of the one before is void at once."""
+        kernel = self.kernel(number)
+        if kernel.organisation_id != self.key.organisation_id:
             raise Unknown(f"Your organisation has no kernel {number}.")
-        return _submit(request, {**_checked(serializers.EditSerializer, request), "name": kernel.name})
+        return self.submit({**self.sent(EditSerializer), "name": kernel.name})
 
 
-class History(ListAPIView[KernelDecision]):
-    permission_classes = [MaySee]
-    serializer_class = serializers.DecisionSerializer
-    queryset = KernelDecision.objects.none()
-
-    @extend_schema(
-        operation_id="kernel_history",
-        tags=["kernels"],
-        summary="Every step of every version: what, who, when and why",
-        responses={200: serializers.DecisionSerializer(many=True), **errors(404)},
-    )
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return super().get(request, *args, **kwargs)
+@listing(DecisionAnswer, name="kernel_history")
+class KernelHistoryView(_Kernels, Listing[KernelDecision]):
+    """Every step of every version: what, who, when and why."""
 
     def get_queryset(self) -> QuerySet[KernelDecision]:
-        return selectors.history_of(_kernel(self.request, self.kwargs["number"]), _sight(self.request))
+        return selectors.history_of(self.kernel(self.kwargs["number"]), self.sight)
 
 
-class VersionDetail(APIView):
-    permission_classes = [MaySee]
-
-    @extend_schema(
-        operation_id="kernel_version",
-        tags=["kernels"],
-        summary="One version, with its source",
-        responses={200: serializers.SourceSerializer, **errors(404)},
-    )
-    def get(self, request: Request, number: int) -> Response:
-        return Response(serializers.SourceSerializer(_version(request, number)).data)
+class KernelVersionView(_Kernels):
+    @operation(SourceAnswer, name="kernel_version")
+    def get(self, request: Request, number: int) -> KernelVersion:
+        """One version, with its source."""
+        return self.version(number)
 
 
-class KernelEvidenceView(APIView):
-    permission_classes = [MaySee]
-
-    @extend_schema(
-        operation_id="kernel_evidence",
-        tags=["kernels"],
-        summary="What a decision rests on: diff, build logs, errors, times beside every other method's best",
-        responses={200: serializers.EvidenceSerializer, **errors(404)},
-    )
-    def get(self, request: Request, number: int) -> Response:
-        version = _version(request, number)
-        evidence = {
+class KernelEvidenceView(_Kernels):
+    @operation(EvidenceSerializer, name="kernel_evidence")
+    def get(self, request: Request, number: int) -> dict[str, Any]:
+        """What a decision rests on: diff, build logs, errors, times beside every other method's best."""
+        version = self.version(number)
+        return {
             "version": version,
-            "diff": selectors.source_diff(version, _sight(request)),
+            "diff": selectors.source_diff(version, self.sight),
             "evaluations": selectors.evaluations_of(version),
             "standings": selectors.version_standings(version),
         }
-        return Response(serializers.EvidenceSerializer(evidence).data)
 
 
-class _Decision(APIView):
-    permission_classes = [MaySee]
-    required_scope = "approve"
+class _DecisionView(_Kernels):
+    needs = Needs("approve")
 
-    def _decide(self, request: Request, number: int, decide: Callable[..., KernelVersion]) -> Response:
-        user = person_of(key_of(request))
-        reason = _checked(serializers.KernelReasonSerializer, request)["reason"]
-        version = decide(_version(request, number), user=user, reason=reason)
-        return Response(serializers.VersionSerializer(version).data)
+    def decide(self, number: int, decide: Callable[..., KernelVersion]) -> KernelVersion:
+        user = self.author()
+        reason = self.sent(KernelReasonSerializer)["reason"]
+        return decide(self.version(number), user=user, reason=reason)
 
 
-def _described(name: str, summary: str) -> Any:
-    return extend_schema(
-        operation_id=name,
-        tags=["kernels"],
-        summary=summary,
-        request=serializers.KernelReasonSerializer,
-        responses={200: serializers.VersionSerializer, **errors(400, 404, 409)},
-    )
+class ApproveView(_DecisionView):
+    @operation(VersionAnswer, name="approve_kernel", takes=KernelReasonSerializer)
+    def post(self, request: Request, number: int) -> KernelVersion:
+        """Let a version into the contest of every operator that it matches."""
+        return self.decide(number, services.approve)
 
 
-class Approve(_Decision):
-    @_described("approve_kernel", "Let a version into the contest of every operator that it matches")
-    def post(self, request: Request, number: int) -> Response:
-        return self._decide(request, number, services.approve)
+class RejectView(_DecisionView):
+    @operation(VersionAnswer, name="reject_kernel", takes=KernelReasonSerializer)
+    def post(self, request: Request, number: int) -> KernelVersion:
+        """Refuse a version that awaits a decision."""
+        return self.decide(number, services.reject)
 
 
-class Reject(_Decision):
-    @_described("reject_kernel", "Refuse a version that awaits a decision")
-    def post(self, request: Request, number: int) -> Response:
-        return self._decide(request, number, services.reject)
+class RevokeView(_DecisionView):
+    @operation(VersionAnswer, name="revoke_kernel", takes=KernelReasonSerializer)
+    def post(self, request: Request, number: int) -> KernelVersion:
+        """Withdraw an approved version at once; the bests fall back."""
+        return self.decide(number, services.revoke)
 
 
-class Revoke(_Decision):
-    @_described("revoke_kernel", "Withdraw an approved version at once; the bests fall back")
-    def post(self, request: Request, number: int) -> Response:
-        return self._decide(request, number, services.revoke)
-
-
-def _submit(request: Request, given: dict[str, Any]) -> Response:
-    key = key_of(request)
-    version = services.submit(
-        services.Submission(**given), user=person_of(key), organisation=key.organisation
-    )
-    return Response(serializers.SourceSerializer(version).data, status=201)
-
-
-def _kernels(request: Request) -> QuerySet[Kernel]:
-    """The key's organisation's, and what is approved; every organisation's for somebody who decides."""
-    return selectors.kernels_seen(_sight(request))
-
-
-def _versions(request: Request) -> QuerySet[KernelVersion]:
-    return selectors.versions_seen(_sight(request))
-
-
-def _sight(request: Request) -> selectors.Sight:
-    key = key_of(request)
-    decider = key.user is not None and has_scope(key, "approve") and decides(key.user)
-    return selectors.sight_of_key(viewer_of_key(key), decider)
-
-
-def _kernel(request: Request, number: int) -> Kernel:
-    row = _kernels(request).filter(pk=number).first()
-    if row is None:
-        raise Unknown(f"There is no kernel {number}.")
-    return row
-
-
-def _version(request: Request, number: int) -> KernelVersion:
-    row = _versions(request).filter(pk=number).first()
-    if row is None:
-        raise Unknown(f"There is no version {number} of a kernel.")
-    return row
-
-
-def _checked(shape: type[Any], request: Request) -> dict[str, Any]:
-    serializer = shape(data=request.data)
-    serializer.is_valid(raise_exception=True)
-    return dict(serializer.validated_data)
+urlpatterns = [
+    path("kernels/", KernelsView.as_view(), name="api-kernels"),
+    path("kernels/<row_id:number>", KernelView.as_view()),
+    path("kernels/<row_id:number>/versions", KernelVersionsView.as_view(), name="api-kernel-versions"),
+    path("kernels/<row_id:number>/history", KernelHistoryView.as_view()),
+    path("kernels/versions/<row_id:number>", KernelVersionView.as_view()),
+    path("kernels/versions/<row_id:number>/evidence", KernelEvidenceView.as_view()),
+    path("kernels/versions/<row_id:number>/approve", ApproveView.as_view(), name="api-kernel-approve"),
+    path("kernels/versions/<row_id:number>/reject", RejectView.as_view(), name="api-kernel-reject"),
+    path("kernels/versions/<row_id:number>/revoke", RevokeView.as_view(), name="api-kernel-revoke"),
+]

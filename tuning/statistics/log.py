@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from tuning.models import Exploration, Stage, State
 
@@ -16,7 +17,7 @@ class LogLine:
     """One entry. ``level``: info, warn or error; ``text`` may have several lines."""
 
     at: datetime
-    level: str
+    level: Literal["info", "warn", "error"]
     source: str  # "tvm: tuned, 32 trials", or the worker
     text: str
 

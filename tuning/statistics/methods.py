@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 from django.db.models import Q, QuerySet, Sum
 
@@ -48,16 +48,16 @@ class At:
 
 @dataclass(frozen=True)
 class Fares:
-    """One method (``route`` is empty) or one route. Seconds are medians of the latest explorations."""
+    """How one method or route fares. Seconds are medians of the latest tries, ratios geometric means."""
 
     method: str
-    route: str = ""
+    route: Annotated[str, "Empty: the method as a whole."] = ""
     found: int = 0
     won: int = 0
     contested: int = 0
     log_margin: float = 0.0
     log_speedup: float = 0.0
-    hits: int = 0
+    hits: Annotated[int, "In the range, everywhere."] = 0
     calls: float = 0.0
     saved_us: float = 0.0
     explorations: int = 0
@@ -93,14 +93,22 @@ class Fares:
         return self.verified / self.trials if self.trials else None
 
 
+class Win(NamedTuple):
+    """A method or route, and how many operators of a cell it has won."""
+
+    name: str
+    method: str
+    won: int
+
+
 @dataclass(frozen=True)
 class Cell:
-    """One kind of operator in one size class, and who wins there. ``wins``: by name, the most first."""
+    """One type of operator in one size class, and who wins there. ``wins``: by name, the most first."""
 
     op_type: str
-    size_class: int
-    operators: int
-    wins: tuple[tuple[str, str, int], ...]  # (name, method, operators won)
+    size_class: Annotated[int, "0: below 10 kB moved by a run; each further one a decade."]
+    operators: Annotated[int, "With a best."]
+    wins: tuple[Win, ...]
     log_speedup: float
 
     @property
@@ -108,17 +116,17 @@ class Cell:
         return SIZE_LABELS[self.size_class]
 
     @property
-    def leader(self) -> tuple[str, str, int]:
+    def leader(self) -> Win:
         return self.wins[0]
 
     @property
     def share(self) -> float:
-        """Of the operators here, that the leader won."""
-        return self.leader[2] / self.operators
+        """Of them, that the first of wins has won."""
+        return self.leader.won / self.operators
 
     @property
     def speedup(self) -> float:
-        """Geometric mean over the default, of whoever wins."""
+        """Over the default, geometric mean."""
         return math.exp(self.log_speedup / self.operators)
 
     def won_by(self, name: str) -> int:
@@ -236,6 +244,7 @@ def _times(effort: RouteEffort) -> dict[str, Any]:
 
 def _cell(kind: tuple[str, int], wins: dict[tuple[str, str], int], log_speedup: float) -> Cell:
     order = sorted(
-        ((name, method, count) for (name, method), count in wins.items()), key=lambda one: (-one[2], one[0])
+        (Win(name, method, count) for (name, method), count in wins.items()),
+        key=lambda one: (-one.won, one.name),
     )
     return Cell(kind[0], kind[1], sum(wins.values()), tuple(order), log_speedup)

@@ -1,69 +1,136 @@
-"""An organisation's account, ledger, usage and prices."""
+"""An organisation's account, its ledger, and what it was charged."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Annotated, Any
 
 from django.db.models import Q
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from django.urls import path
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
 
-from catalog.api.describing import errors, query
+from catalog.api.describing import query, time_range
+from catalog.api.endpoint import MAX_ID, operation
 from catalog.api.pagination import bounded
+from catalog.api.shapes import shape
 from catalog.errors import RequestError
 from catalog.models import Method
-from catalog.timerange import RANGES, parse_range
+from catalog.timerange import parse_range
 from dashboard.billing import accounts, selectors
-from dashboard.billing.api import serializers as shapes
-from dashboard.billing.api.views.base import MAX_ID, ORGANISATION, BillingView
-from dashboard.billing.api.views.rules import rule_row
-from dashboard.billing.models import Kind
+from dashboard.billing.api.base import ORGANISATION, BillingView
+from dashboard.billing.models import Kind, Plan
 from dashboard.billing.selectors import LedgerFilters
 from dashboard.conf import conf
 
-_RANGE = [
-    query("range", "The last …; 30d unless given.", enum=list(RANGES)),
-    query("since", "In place of a range: from this time on (ISO 8601)."),
-    query("until", "With since: to this time, exclusive."),
-]
+
+@dataclass(frozen=True)
+class AccountState:
+    """An organisation's account. ``reference`` is what a payment names; empty before the first."""
+
+    organisation: str
+    reference: str
+    currency: str
+    balance_micros: Annotated[int, "Credit; below zero what is owed."]
+    plan: Plan
+    plan_until: datetime | None
+    credit_limit_micros: int
+    forecast: selectors.Forecast
+    drift_micros: Annotated[int, "Balance minus the ledger's sum: always 0."]
+    pay_url: str
+
+
+class EntrySerializer(serializers.Serializer[Any]):
+    """One ledger entry. Of a charge: its usage row, operator, method, price rule."""
+
+    id = serializers.IntegerField()
+    organisation = serializers.CharField()
+    at = serializers.DateTimeField()
+    kind = serializers.ChoiceField(choices=Kind.choices)
+    amount_micros = serializers.IntegerField()
+    currency = serializers.CharField()
+    balance_after_micros = serializers.IntegerField()
+    usage = serializers.IntegerField(allow_null=True)
+    operator = serializers.CharField(allow_blank=True)
+    job = serializers.CharField(allow_blank=True)
+    method = serializers.CharField(allow_blank=True)
+    route = serializers.CharField(allow_blank=True)
+    rule = serializers.IntegerField(allow_null=True)
+    list_micros = serializers.IntegerField(help_text="The price before caps and plans.")
+    reason = serializers.CharField(allow_blank=True)
+    actor = serializers.CharField(allow_blank=True)
+
+
+class LedgerSerializer(serializers.Serializer[Any]):
+    """A page of the ledger, the newest first; ``next`` is the address of the entries before."""
+
+    next = serializers.CharField(allow_null=True)
+    results = EntrySerializer(many=True)
+
+
+class WithheldSumSerializer(serializers.Serializer[Any]):
+    """An implementation that was asked for and withheld."""
+
+    organisation = serializers.CharField()
+    operator = serializers.CharField(source="operator_key")
+    implementation = serializers.IntegerField()
+    method = serializers.ChoiceField(choices=Method.choices)
+    route = serializers.CharField()
+    times = serializers.IntegerField()
+    price_micros = serializers.IntegerField()
+    currency = serializers.CharField(allow_null=True)
+    last_at = serializers.DateTimeField()
+
+
+@dataclass(frozen=True)
+class UsageSums:
+    """Charges of whole days (UTC)."""
+
+    first: date
+    last: date
+    totals: Sequence[selectors.Money]
+    days: Sequence[selectors.DaySum]
+    withheld: Sequence[Any]
+
+
+ForecastAnswer = shape(selectors.Forecast, "micros")
+MoneyAnswer = shape(selectors.Money, "saved_s_per_unit", currency=serializers.CharField(allow_null=True))
+DaySumAnswer = shape(selectors.DaySum, method=serializers.ChoiceField(Method.choices))
 
 
 class AccountView(BillingView):
-    @extend_schema(
-        operation_id="billing_account",
-        tags=["billing"],
-        summary="An organisation's account: credit, plan, forecast",
+    @operation(
+        shape(AccountState, using=[ForecastAnswer]),
+        name="billing_account",
         parameters=[ORGANISATION],
-        responses={200: shapes.AccountSerializer, **errors(400, 404)},
+        fails=[404],
     )
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> AccountState:
+        """An organisation's account: credit, plan, forecast."""
         row = self.organisation(request)
         owned = Q(organisation=row.pk)
         account = selectors.account_of(row.pk)
-        return Response(
-            shapes.AccountSerializer(
-                {
-                    "organisation": row.name,
-                    "reference": account.reference if account else "",
-                    "currency": account.currency if account else accounts.default_currency(),
-                    "balance_micros": account.balance_micros if account else 0,
-                    "plan": account.plan if account else "none",
-                    "plan_until": account.plan_until if account else None,
-                    "credit_limit_micros": account.credit_limit_micros if account else 0,
-                    "forecast": selectors.forecast(owned),
-                    "drift_micros": selectors.drift(owned),
-                    "pay_url": conf().pay_url,
-                }
-            ).data
+        return AccountState(
+            organisation=row.name,
+            reference=account.reference if account else "",
+            currency=account.currency if account else accounts.default_currency(),
+            balance_micros=account.balance_micros if account else 0,
+            plan=Plan(account.plan) if account else Plan.NONE,
+            plan_until=account.plan_until if account else None,
+            credit_limit_micros=account.credit_limit_micros if account else 0,
+            forecast=selectors.forecast(owned),
+            drift_micros=selectors.drift(owned),
+            pay_url=conf().pay_url,
         )
 
 
 class LedgerView(BillingView):
-    @extend_schema(
-        operation_id="billing_ledger",
-        tags=["billing"],
-        summary="The ledger, the newest entry first",
+    @operation(
+        LedgerSerializer,
+        name="billing_ledger",
         parameters=[
             ORGANISATION,
             query("kind", "Only these entries.", enum=list(Kind.values)),
@@ -75,9 +142,10 @@ class LedgerView(BillingView):
             ),
             OpenApiParameter("limit", {"type": "integer", "minimum": 1, "maximum": 200}),
         ],
-        responses={200: shapes.LedgerSerializer, **errors(400, 404)},
+        fails=[404],
     )
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> dict[str, Any]:
+        """The ledger, the newest entry first."""
         given = request.query_params
         chosen = parse_range(given, "1y") if given.get("since") or given.get("until") else None
         filters = LedgerFilters(
@@ -91,50 +159,32 @@ class LedgerView(BillingView):
         rows = list(selectors.ledger(self.owned(request), filters)[: limit + 1])
         more = len(rows) > limit
         rows = rows[:limit]
-        return Response(
-            {
-                "next": _next(request, rows[-1].pk) if more else None,
-                "results": shapes.EntrySerializer([selectors.entry_row(row) for row in rows], many=True).data,
-            }
-        )
+        return {
+            "next": _next(request, rows[-1].pk) if more else None,
+            "results": [selectors.entry_row(row) for row in rows],
+        }
 
 
 class UsageView(BillingView):
-    @extend_schema(
-        operation_id="billing_usage",
-        tags=["billing"],
-        summary="What was charged, by day and method, and what was withheld",
-        description="Of the whole days (UTC) that the range touches.",
-        parameters=[ORGANISATION, *_RANGE],
-        responses={200: shapes.UsageSumsSerializer, **errors(400, 404)},
+    @operation(
+        shape(UsageSums, using=[MoneyAnswer, DaySumAnswer], withheld=WithheldSumSerializer(many=True)),
+        name="billing_usage",
+        parameters=[ORGANISATION, *time_range("30d")],
+        fails=[404],
     )
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> UsageSums:
+        """What was charged, by day and method, and what was withheld.
+
+        Of the whole days (UTC) that the range touches."""
         owned = self.owned(request)
         first, last = selectors.days_of(parse_range(request.query_params, "30d"))
-        return Response(
-            shapes.UsageSumsSerializer(
-                {
-                    "first": first,
-                    "last": last,
-                    "totals": selectors.totals(owned, first, last),
-                    "days": selectors.by_day(owned, first, last),
-                    "withheld": selectors.withheld_lately(owned, first, last),
-                }
-            ).data
+        return UsageSums(
+            first,
+            last,
+            totals=selectors.totals(owned, first, last),
+            days=selectors.by_day(owned, first, last),
+            withheld=selectors.withheld_lately(owned, first, last),
         )
-
-
-class PricesView(BillingView):
-    @extend_schema(
-        operation_id="billing_prices",
-        tags=["billing"],
-        summary="The prices that apply to an organisation, in the order in which they are tried",
-        parameters=[ORGANISATION],
-        responses={200: shapes.RuleSerializer(many=True), **errors(400, 404)},
-    )
-    def get(self, request: Request) -> Response:
-        rows = selectors.prices_of(self.organisation(request).pk)
-        return Response(shapes.RuleSerializer([rule_row(row) for row in rows], many=True).data)
 
 
 def _choice(given: Any, name: str, values: Any) -> str:
@@ -148,3 +198,10 @@ def _next(request: Request, before: int) -> str:
     given = request.query_params.copy()
     given["before"] = str(before)
     return f"{request.path}?{given.urlencode()}"
+
+
+urlpatterns = [
+    path("billing/account", AccountView.as_view(), name="billing-account"),
+    path("billing/ledger", LedgerView.as_view(), name="billing-ledger-list"),
+    path("billing/usage", UsageView.as_view(), name="billing-usage"),
+]

@@ -4,42 +4,64 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.urls import path
 from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from catalog.api.describing import errors, header, path
+from catalog.api.describing import ErrorSerializer, header, in_path
+from catalog.api.endpoint import MAX_ID, operation
 from catalog.api.parsers import BoundedJSONParser, parse_json
-from catalog.api.serializers import ErrorSerializer
 from catalog.errors import TooLarge, Unknown
 from catalog.models import Organisation
 from catalog.people import audit
 from dashboard.billing import accounts, payments, selectors
-from dashboard.billing.api import serializers as shapes
-from dashboard.billing.api.views.base import BillingView, by
+from dashboard.billing.accounts import CURRENCIES, MOST_MICROS
+from dashboard.billing.api.account import EntrySerializer
+from dashboard.billing.api.base import PricingView, by
 
 
-class CreditView(BillingView):
-    @extend_schema(
-        operation_id="billing_credit",
-        tags=["billing"],
-        summary="Give an organisation credit by hand, with a reason; below zero a correction",
-        request=shapes.CreditRequestSerializer,
-        responses={201: shapes.EntrySerializer, **errors(400, 404)},
-    )
-    def post(self, request: Request) -> Response:
-        self.check_runs(request)
-        asked = shapes.CreditRequestSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        given = asked.validated_data
+class CreditRequestSerializer(serializers.Serializer[Any]):
+    """Credit by hand; below zero a correction."""
+
+    organisation = serializers.IntegerField(min_value=1, max_value=MAX_ID)
+    amount_micros = serializers.IntegerField(min_value=-MOST_MICROS, max_value=MOST_MICROS)
+    currency = serializers.ChoiceField(choices=CURRENCIES)
+    reason = serializers.CharField(max_length=300)
+
+
+class PaymentDataSerializer(serializers.Serializer[Any]):
+    account = serializers.CharField(max_length=40, help_text="The account's reference: acct_…")
+    amount_micros = serializers.IntegerField(min_value=1, max_value=MOST_MICROS)
+    currency = serializers.CharField(min_length=3, max_length=3)
+    reference = serializers.CharField(required=False, max_length=200, help_text="The payment's, for people.")
+
+
+class PaymentSerializer(serializers.Serializer[Any]):
+    type = serializers.ChoiceField(choices=["payment.succeeded", "payment.refunded"])
+    data = PaymentDataSerializer()  # type: ignore[assignment]
+
+
+class PaymentAnswerSerializer(serializers.Serializer[Any]):
+    entry = serializers.IntegerField(help_text="The ledger entry.")
+    repeated = serializers.BooleanField(help_text="The event was known: nothing was added.")
+    balance_micros = serializers.IntegerField(help_text="After that entry.")
+
+
+class CreditView(PricingView):
+    @operation(EntrySerializer, name="billing_credit", status=201, takes=CreditRequestSerializer)
+    def post(self, request: Request) -> dict[str, Any]:
+        """Give an organisation credit by hand, with a reason; below zero a correction."""
+        given = self.sent(CreditRequestSerializer)
         row = Organisation.objects.filter(pk=given["organisation"]).first()
         if row is None:
             raise Unknown("There is no organisation with this number.", where="organisation")
         entry = accounts.give_credit(
             row, given["amount_micros"], given["reason"], currency=given["currency"], by=by(request)
         )
-        return Response(shapes.EntrySerializer(selectors.entry_row(entry)).data, status=201)
+        return selectors.entry_row(entry)
 
 
 class _Raw(BoundedJSONParser):
@@ -70,14 +92,14 @@ class PaymentView(APIView):
         ),
         auth=[],
         parameters=[
-            path("provider", "^[a-z0-9_-]{1,40}$", "Who reports: one that has a secret here."),
+            in_path("provider", "^[a-z0-9_-]{1,40}$", "Who reports: one that has a secret here."),
             header("webhook-id", "The event's id."),
             header("webhook-timestamp", "Seconds since 1970."),
             header("webhook-signature", "v1,… (several are separated by spaces)."),
         ],
-        request=shapes.PaymentSerializer,
+        request=PaymentSerializer,
         responses={
-            200: shapes.PaymentAnswerSerializer,
+            200: PaymentAnswerSerializer,
             **{
                 status: OpenApiResponse(ErrorSerializer, description=what)
                 for status, what in {
@@ -105,3 +127,9 @@ class PaymentView(APIView):
                 "balance_micros": got.entry.balance_after_micros,
             }
         )
+
+
+urlpatterns = [
+    path("billing/credit", CreditView.as_view(), name="billing-credit-giving"),
+    path("billing/payments/<slug:provider>", PaymentView.as_view(), name="billing-payment"),
+]

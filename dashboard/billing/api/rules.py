@@ -1,98 +1,133 @@
-"""Price rules: listed, added, changed by a next version, ended."""
+"""Price rules: listed, added, changed by a next version, ended; and those that apply to an organisation."""
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
-from drf_spectacular.utils import extend_schema
+from django.urls import path
+from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
 
-from catalog.api.describing import errors, path
+from catalog.api.describing import in_path
+from catalog.api.endpoint import operation
+from catalog.api.shapes import ModelAnswer
+from catalog.models import Method
 from dashboard.billing import pricelist, selectors, words
-from dashboard.billing.api import serializers as shapes
-from dashboard.billing.api.views.base import BillingView, by
-from dashboard.billing.models import PriceRule
+from dashboard.billing.accounts import CURRENCIES, MOST_MICROS
+from dashboard.billing.api.base import ORGANISATION, BillingView, PricingView, by
+from dashboard.billing.models import Mode, PriceRule
+from dashboard.billing.pricelist import MOST_HITS, MOST_PRIORITY, MOST_TIERS
 from dashboard.billing.rules import rule_of
 
-_LINE = path("line", "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "The rule, in all its versions.")
+SCOPES = ("shared", "private")
+_LINE = in_path("line", "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "The rule, in all its versions.")
 
 
-class RulesView(BillingView):
-    @extend_schema(
-        operation_id="billing_rules",
-        tags=["billing"],
-        summary="Every price rule, those that ended too",
-        responses={200: shapes.RuleSerializer(many=True), **errors(400)},
+class TierSerializer(serializers.Serializer[Any]):
+    from_hit = serializers.IntegerField(min_value=2, max_value=MOST_HITS)
+    per_hit_micros = serializers.IntegerField(min_value=0, max_value=MOST_MICROS)
+    per_saved_second_micros = serializers.IntegerField(required=False, min_value=0, max_value=MOST_MICROS)
+
+
+class RuleRequestSerializer(serializers.Serializer[Any]):
+    """A price rule to add, or the next version of one."""
+
+    name = serializers.CharField(max_length=100)
+    currency = serializers.ChoiceField(choices=CURRENCIES)
+    organisation = serializers.IntegerField(
+        required=False, allow_null=True, min_value=1, max_value=2**63 - 1, help_text="Only this one's hits."
     )
-    def get(self, request: Request) -> Response:
-        self.check_runs(request)
-        rows = selectors.rules(ended=True)[:1000]
-        return Response(shapes.RuleSerializer([rule_row(row) for row in rows], many=True).data)
-
-    @extend_schema(
-        operation_id="billing_rule_add",
-        tags=["billing"],
-        summary="Add a price rule",
-        request=shapes.RuleRequestSerializer,
-        responses={201: shapes.RuleSerializer, **errors(400)},
+    method = serializers.ChoiceField(choices=Method.choices, required=False, allow_blank=True)
+    route = serializers.CharField(required=False, allow_blank=True, max_length=40)
+    op_type = serializers.CharField(required=False, allow_blank=True, max_length=100)
+    scope = serializers.ChoiceField(choices=SCOPES, required=False, allow_blank=True)
+    mode = serializers.ChoiceField(choices=Mode.choices, required=False)
+    priority = serializers.IntegerField(required=False, min_value=-MOST_PRIORITY, max_value=MOST_PRIORITY)
+    per_hit_micros = serializers.IntegerField(required=False, min_value=0, max_value=MOST_MICROS)
+    per_saved_second_micros = serializers.IntegerField(required=False, min_value=0, max_value=MOST_MICROS)
+    tiers = serializers.ListField(child=TierSerializer(), required=False, max_length=MOST_TIERS)
+    cap_month_micros = serializers.IntegerField(
+        required=False, allow_null=True, min_value=0, max_value=MOST_MICROS
     )
-    def post(self, request: Request) -> Response:
-        self.check_runs(request)
-        row = pricelist.add(_draft(request), by(request))
-        return Response(shapes.RuleSerializer(rule_row(row)).data, status=201)
+    cap_operator_month_micros = serializers.IntegerField(
+        required=False, allow_null=True, min_value=0, max_value=MOST_MICROS
+    )
+    from_at = serializers.DateTimeField(required=False, allow_null=True)
+    until_at = serializers.DateTimeField(required=False, allow_null=True)
+    note = serializers.CharField(required=False, allow_blank=True, max_length=300)
 
 
-class RuleView(BillingView):
-    @extend_schema(
-        operation_id="billing_rule",
-        tags=["billing"],
-        summary="A price rule's versions, the newest first",
+class RuleAnswer(ModelAnswer):
+    """One version of a price rule. ``line`` names the rule in all its versions."""
+
+    words = serializers.SerializerMethodField(help_text="The rule in a sentence.")
+    tiers = TierSerializer(many=True)
+
+    class Meta:
+        model = PriceRule
+        fields = [
+            "id", "line", "version", "name", "words", "organisation", "method", "route", "op_type", "scope",
+            "mode", "currency", "priority", "per_hit_micros", "per_saved_second_micros", "tiers",
+            "cap_month_micros", "cap_operator_month_micros", "from_at", "until_at",
+        ]  # fmt: skip
+
+    def get_words(self, row: PriceRule) -> str:
+        return words.sentence(rule_of(row))
+
+
+class RulesView(PricingView):
+    @operation(RuleAnswer, name="billing_rules", many=True)
+    def get(self, request: Request) -> list[PriceRule]:
+        """Every price rule, those that ended too."""
+        return list(selectors.rules(ended=True)[:1000])
+
+    @operation(RuleAnswer, name="billing_rule_add", status=201, takes=RuleRequestSerializer)
+    def post(self, request: Request) -> PriceRule:
+        """Add a price rule."""
+        return pricelist.add(_draft(self.sent(RuleRequestSerializer)), by(request))
+
+
+class RuleView(PricingView):
+    @operation(RuleAnswer, name="billing_rule", many=True, parameters=[_LINE])
+    def get(self, request: Request, line: UUID) -> list[PriceRule]:
+        """A price rule's versions, the newest first."""
+        return list(pricelist.history(line))
+
+    @operation(
+        RuleAnswer,
+        name="billing_rule_change",
+        status=201,
         parameters=[_LINE],
-        responses={200: shapes.RuleSerializer(many=True), **errors(404)},
+        takes=RuleRequestSerializer,
     )
-    def get(self, request: Request, line: UUID) -> Response:
-        self.check_runs(request)
-        rows = [rule_row(row) for row in pricelist.history(line)]
-        return Response(shapes.RuleSerializer(rows, many=True).data)
-
-    @extend_schema(
-        operation_id="billing_rule_change",
-        tags=["billing"],
-        summary="Add the next version of a price rule; the one before ends when it begins",
-        parameters=[_LINE],
-        request=shapes.RuleRequestSerializer,
-        responses={201: shapes.RuleSerializer, **errors(400, 404)},
-    )
-    def post(self, request: Request, line: UUID) -> Response:
-        self.check_runs(request)
-        row = pricelist.change(line, _draft(request), by(request))
-        return Response(shapes.RuleSerializer(rule_row(row)).data, status=201)
+    def post(self, request: Request, line: UUID) -> PriceRule:
+        """Add the next version of a price rule; the one before ends when it begins."""
+        return pricelist.change(line, _draft(self.sent(RuleRequestSerializer)), by(request))
 
 
-class EndRuleView(BillingView):
-    @extend_schema(
-        operation_id="billing_rule_end",
-        tags=["billing"],
-        summary="End a price rule now",
-        parameters=[_LINE],
-        request=None,
-        responses={200: shapes.RuleSerializer, **errors(400, 404)},
-    )
-    def post(self, request: Request, line: UUID) -> Response:
-        self.check_runs(request)
-        return Response(shapes.RuleSerializer(rule_row(pricelist.end(line, by(request)))).data)
+class EndRuleView(PricingView):
+    @operation(RuleAnswer, name="billing_rule_end", parameters=[_LINE])
+    def post(self, request: Request, line: UUID) -> PriceRule:
+        """End a price rule now."""
+        return pricelist.end(line, by(request))
 
 
-def rule_row(row: PriceRule) -> PriceRule:
-    """The row with its sentence."""
-    row.words = words.sentence(rule_of(row))  # type: ignore[attr-defined]
-    return row
+class PricesView(BillingView):
+    @operation(RuleAnswer, name="billing_prices", many=True, parameters=[ORGANISATION], fails=[404])
+    def get(self, request: Request) -> list[PriceRule]:
+        """The prices that apply to an organisation, in the order in which they are tried."""
+        return selectors.prices_of(self.organisation(request).pk)
 
 
-def _draft(request: Request) -> pricelist.Draft:
-    asked = shapes.RuleRequestSerializer(data=request.data)
-    asked.is_valid(raise_exception=True)
-    given = dict(asked.validated_data)
+def _draft(given: dict[str, Any]) -> pricelist.Draft:
     number = given.pop("organisation", None)
     return pricelist.Draft(**given, organisation_id=number)
+
+
+urlpatterns = [
+    path("billing/prices", PricesView.as_view(), name="billing-prices"),
+    path("billing/rules", RulesView.as_view(), name="billing-rule-list"),
+    path("billing/rules/<uuid:line>", RuleView.as_view(), name="billing-rule-versions"),
+    path("billing/rules/<uuid:line>/end", EndRuleView.as_view(), name="billing-rule-ending"),
+]

@@ -11,7 +11,7 @@ import pytest
 from catalog.models import Model
 from tests.catalog.making import row_counts
 from tests.tuning.graph import making
-from tuning.api import models_api
+from tuning.api import models as models_api
 
 pytestmark = pytest.mark.django_db
 

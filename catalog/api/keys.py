@@ -1,0 +1,91 @@
+"""API keys of the key's organisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.urls import path
+from rest_framework import serializers
+from rest_framework.request import Request
+
+from catalog import models
+from catalog.api.authentication import Needs
+from catalog.api.endpoint import Listing, RestView, listing, one, operation
+from catalog.api.shapes import ModelAnswer
+from catalog.errors import RequestError
+from catalog.people import audit
+from catalog.people.keys import SCOPES, create_api_key, revoke_api_key
+
+
+class KeyAnswer(ModelAnswer):
+    """A key without its secret."""
+
+    user = serializers.CharField(source="user.username", default="", read_only=True)
+
+    class Meta:
+        model = models.ApiKey
+        fields = ["id", "prefix", "name", "scopes", "user", "created_at", "last_used_at", "revoked_at"]
+
+
+class MadeKeyAnswer(KeyAnswer):
+    """A new key; ``key`` is its text, which cannot be had a second time."""
+
+    key = serializers.CharField()
+
+    class Meta(KeyAnswer.Meta):
+        fields = [*KeyAnswer.Meta.fields, "key"]
+
+
+class NewKeySerializer(serializers.Serializer[Any]):
+    """A key to be made."""
+
+    name = serializers.CharField(max_length=200)
+    scopes = serializers.ListField(child=serializers.ChoiceField(SCOPES), min_length=1)
+    personal = serializers.BooleanField(
+        default=False, help_text="The same person answers for it as for the key that asks."
+    )
+
+
+@listing(KeyAnswer, name="keys", tag="accounts")
+class KeysView(Listing[models.ApiKey]):
+    """API keys, the newest first."""
+
+    needs = Needs("admin")
+
+    def get_queryset(self) -> QuerySet[models.ApiKey]:
+        rows = models.ApiKey.objects.filter(organisation=self.key.organisation)
+        return rows.select_related("user").order_by("-pk")
+
+    @operation(MadeKeyAnswer, name="create_key", status=201, tag="accounts", takes=NewKeySerializer)
+    def post(self, request: Request) -> models.ApiKey:
+        """Make an API key; its text is answered once."""
+        given, asking = self.sent(NewKeySerializer), self.key
+        user = asking.user if given["personal"] else None
+        if given["personal"] and user is None:
+            raise RequestError(
+                "This key is nobody's: a personal one is made on the page of keys.", "personal"
+            )
+        key, text = create_api_key(asking.organisation, given["name"], given["scopes"], user=user)
+        audit.note(request, action="key.create", subject=str(key), detail={"scopes": key.scopes})
+        key.key = text  # type: ignore[attr-defined]
+        return key
+
+
+class RevokeKeyView(RestView):
+    needs = Needs("admin")
+
+    @operation(KeyAnswer, name="revoke_key", tag="accounts")
+    def post(self, request: Request, number: int) -> models.ApiKey:
+        """Close a key at once."""
+        rows = models.ApiKey.objects.filter(organisation=self.key.organisation)
+        key = one(rows, number, f"Your organisation has no key {number}.")
+        key = revoke_api_key(key.prefix)
+        audit.note(request, action="key.revoke", subject=str(key))
+        return key
+
+
+urlpatterns = [
+    path("keys/", KeysView.as_view(), name="key-list"),
+    path("keys/<row_id:number>/revoke", RevokeKeyView.as_view(), name="revoke-key"),
+]

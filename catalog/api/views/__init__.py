@@ -1,1 +1,0 @@
-"""The query API, a module for each resource."""

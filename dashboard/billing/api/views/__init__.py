@@ -1,1 +1,0 @@
-"""Billing over REST, a module for each kind of resource."""

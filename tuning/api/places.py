@@ -1,0 +1,51 @@
+"""Query parameters that name a place, a row by its key or an environment."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rest_framework.request import Request
+
+from catalog.api.describing import query
+from catalog.errors import RequestError, Unknown
+from catalog.models import Environment, Setting, Target
+from tuning.api import filters
+from tuning.statistics.methods import At
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+PLACE = [
+    query("target", "Only this target's key; needs a setting too."),
+    query("setting", "Only this setting's key; needs a target too."),
+]
+
+
+def place_of(request: Request) -> At:
+    """One place, or everywhere: a target without a setting would mix threads."""
+    target, setting = row_of(Target, request, "target"), row_of(Setting, request, "setting")
+    if (target is None) != (setting is None):
+        missing = "setting" if setting is None else "target"
+        raise RequestError("target and setting go together: name both, or neither.", where=missing)
+    return At(target, setting)
+
+
+def row_of(model: Any, request: Request, name: str) -> Any:
+    """The row that a query parameter names by its key; None where it was not given."""
+    key = filters.key(request, name)
+    if not key:
+        return None
+    found = model.objects.filter(key=key).first()
+    if found is None:
+        raise Unknown(f"This {name} is not known.", where=name)
+    return found
+
+
+def environment_of(request: Request, name: str) -> Environment:
+    digest = filters.key(request, name)
+    if not _DIGEST.fullmatch(digest):
+        raise RequestError(f"{name} is an environment's digest: 64 hexadecimal digits.", where=name)
+    found = Environment.objects.filter(digest=digest).first()
+    if found is None:
+        raise Unknown("This environment is not known.", where=name)
+    return found
