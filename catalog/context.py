@@ -7,19 +7,19 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 _NOTHING: Mapping[str, object] = {}
-_said: ContextVar[Mapping[str, object]] = ContextVar("opatlas_log_context", default=_NOTHING)
+_fields: ContextVar[Mapping[str, object]] = ContextVar("opatlas_log_context", default=_NOTHING)
 
 
 @contextmanager
-def saying(**fields: object) -> Iterator[None]:
+def added_log_fields(**fields: object) -> Iterator[None]:
     """Every log line from inside carries these fields."""
-    token = _said.set({**_said.get(), **fields})
+    token = _fields.set({**_fields.get(), **fields})
     try:
         yield
     finally:
-        _said.reset(token)
+        _fields.reset(token)
 
 
-def said() -> Mapping[str, object]:
+def log_fields() -> Mapping[str, object]:
     """The fields that hold here."""
-    return _said.get()
+    return _fields.get()

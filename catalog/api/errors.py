@@ -15,7 +15,7 @@ from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions
 from rest_framework.response import Response
 
-from catalog.context import said
+from catalog.context import log_fields
 from catalog.errors import SystemFault
 from opatlas.errors import CallerError
 
@@ -68,7 +68,7 @@ def _answer(
     details: Mapping[str, Any] | None = None,
 ) -> Response:
     body: dict[str, Any] = {"error": sentence, "where": where} if where else {"error": sentence}
-    if number := said().get("request_id"):
+    if number := log_fields().get("request_id"):
         body["request_id"] = number
     return Response(body | dict(details or {}), status=status, headers=headers)
 

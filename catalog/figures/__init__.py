@@ -9,8 +9,8 @@ from __future__ import annotations
 from catalog.figures.base import Figure
 from catalog.figures.methods import METHODS
 from catalog.figures.money import MONEY
-from catalog.figures.telling import TELLING
 from catalog.figures.traffic import TRAFFIC
+from catalog.figures.webhooks import WEBHOOKS
 from catalog.figures.work import WORK
 
 GROUPS: tuple[tuple[str, tuple[Figure, ...]], ...] = (
@@ -18,7 +18,7 @@ GROUPS: tuple[tuple[str, tuple[Figure, ...]], ...] = (
     ("Methods and comparisons", METHODS),
     ("Exploring", WORK),
     ("Money", MONEY),
-    ("Telling", TELLING),
+    ("Telling", WEBHOOKS),
 )
 FIGURES: dict[str, Figure] = {figure.name: figure for _, group in GROUPS for figure in group}
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
 
-from catalog.context import said
+from catalog.context import log_fields
 
 
 class AddContext(logging.Filter):
-    """Puts what :func:`catalog.context.saying` holds on every record."""
+    """Puts what :func:`catalog.context.added_log_fields` holds on every record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        for name, value in said().items():
+        for name, value in log_fields().items():
             if not hasattr(record, name):
                 setattr(record, name, value)
         return True

@@ -12,7 +12,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.urls import ResolverMatch
 
-from catalog.context import saying
+from catalog.context import added_log_fields
 from catalog.models import ApiKey
 from dashboard.operation import metrics
 
@@ -33,7 +33,7 @@ class RequestMiddleware:
         began = time.perf_counter()
         number = request_id(request)
         request.request_id = number  # type: ignore[attr-defined]
-        with saying(request_id=number):
+        with added_log_fields(request_id=number):
             response = self.get_response(request)
             took_s = time.perf_counter() - began
             route = route_of(request.resolver_match)

@@ -15,7 +15,7 @@ from catalog.api.authentication import Needs
 from catalog.api.describing import query
 from catalog.api.endpoint import Listing, RestView, listing, one, operation
 from catalog.api.shapes import shape
-from dashboard.webhooks import endpoints, keeping, selectors
+from dashboard.webhooks import endpoints, retention, selectors
 from dashboard.webhooks.delivering import body_of
 from dashboard.webhooks.endpoints import SUBSCRIBABLE
 from dashboard.webhooks.models import Attempt, Delivery, DeliveryState, Endpoint, EventType
@@ -228,7 +228,7 @@ class ReplayDeliveryView(_Webhooks):
     @operation(DeliveryAnswer)
     def post(self, request: Request, pk: int) -> Delivery:
         """Send one message again, under its own id; one that waits is tried at once."""
-        keeping.replay(self.delivery(pk))
+        retention.replay(self.delivery(pk))
         return self.delivery(pk)
 
 
@@ -238,7 +238,7 @@ class ReplayView(_Webhooks):
         """Send everything since a time again to one receiver, what it missed while disabled included."""
         asked = self.sent(ReplaySerializer)
         row = self.endpoint(asked["endpoint"])
-        return Replayed(keeping.replay_since(row, asked["since"], failed_only=asked["failed_only"]))
+        return Replayed(retention.replay_since(row, asked["since"], failed_only=asked["failed_only"]))
 
 
 def _with_secret(row: Endpoint, secret: str) -> Endpoint:

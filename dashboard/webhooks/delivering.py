@@ -21,9 +21,9 @@ from django.db.models import Count, Min, Q
 from django.db.models.functions import Now
 
 from dashboard.webhooks import clock, endpoints, guard, signing
-from dashboard.webhooks.keeping import forget_old
 from dashboard.webhooks.models import Delivery, DeliveryState, Message
 from dashboard.webhooks.recording import record
+from dashboard.webhooks.retention import forget_old
 from tuning.queue.clock import now_in
 
 logger = logging.getLogger(__name__)

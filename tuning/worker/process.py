@@ -23,7 +23,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from catalog.conf import conf as catalog_conf
-from catalog.context import saying
+from catalog.context import added_log_fields
 from catalog.models import Target as TargetRow
 from catalog.registry import register_target
 from opatlas.identity import Operator, Setting, Target, detect_target
@@ -99,7 +99,7 @@ class WorkerProcess:
         slices = 0
         try:
             self._warm_up()
-            while not stopping.asked():
+            while not stopping.is_asked():
                 close_old_connections()
                 promote_misses()
                 begin_rounds()
@@ -149,14 +149,14 @@ class WorkerProcess:
 
         plan_waiting()
         done = 0
-        while not stopping.asked() and not self._paused():
+        while not stopping.is_asked() and not self._paused():
             held = evaluations.claim(self.owner, self.target_row.pk)
             if held is None:
                 break
             self.keeper.hold([held])
             try:
                 self._say(f"kernel evaluation {held.evaluation_id}")
-                done += run_evaluation(self._shop(), held)
+                done += run_evaluation(self._workshop(), held)
             finally:
                 self.keeper.drop(held)
         return done
@@ -179,10 +179,10 @@ class WorkerProcess:
         try:
             while waiting:
                 self._say(f"exploration {waiting[0].exploration_id}")
-                with saying(exploration_id=waiting[0].exploration_id):
-                    slices += run_slice(self._shop(), waiting[0])
+                with added_log_fields(exploration_id=waiting[0].exploration_id):
+                    slices += run_slice(self._workshop(), waiting[0])
                 self.keeper.drop(waiting.pop(0))
-                if stopping.asked() or self._more_urgent(waiting):
+                if stopping.is_asked() or self._more_urgent(waiting):
                     break
         finally:
             self._give_back(waiting)
@@ -210,7 +210,7 @@ class WorkerProcess:
     def _reach(self) -> Q:
         return environments.reach(self.name, self.target_row.pk, self._environments)
 
-    def _shop(self) -> Workshop:
+    def _workshop(self) -> Workshop:
         assert self._laboratory is not None
         return Workshop(
             laboratory=self._laboratory,
@@ -224,7 +224,7 @@ class WorkerProcess:
         )
 
     def _check(self, claim: Leased) -> None:
-        if stopping.asked():
+        if stopping.is_asked():
             raise Stopping
         self.keeper.check(claim)
 
@@ -252,7 +252,7 @@ class WorkerProcess:
                 self._target_row = register_target(self.target)
                 return self._enter()
             except DATABASE_GONE as error:
-                if stopping.asked():
+                if stopping.is_asked():
                     raise
                 logger.warning("No database yet (%s); trying again.", error)
                 close_old_connections()
@@ -309,7 +309,7 @@ class WorkerProcess:
             now = time.monotonic()
             if os.getppid() != parent:
                 self._end_now("Celery's main process is gone")
-            if stopping.asked():
+            if stopping.is_asked():
                 asked_at = asked_at or now
                 if self._doing and now - asked_at > conf().stop_grace_s:
                     # A step that does not end by itself: without its children it does.
@@ -320,7 +320,7 @@ class WorkerProcess:
 
     def _lead(self) -> None:
         while not self._ended.wait(conf().tick_s):
-            if not stopping.asked():
+            if not stopping.is_asked():
                 self._quietly(lambda: leader.tick(self.owner))
 
     def _quietly(self, work: Callable[[], object]) -> None:

@@ -16,7 +16,7 @@ def ask() -> None:
     _flag[0] = 1
 
 
-def asked() -> bool:
+def is_asked() -> bool:
     return _flag[0] == 1
 
 

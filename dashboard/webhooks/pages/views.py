@@ -19,7 +19,7 @@ from catalog.timerange import RANGES, parse_range
 from dashboard.web.own_rows import viewer_of_request
 from dashboard.web.paging import answer_of, page_of
 from dashboard.web.tables import Column, Table, exported, exports
-from dashboard.webhooks import endpoints, keeping, selectors
+from dashboard.webhooks import endpoints, retention, selectors
 from dashboard.webhooks.delivering import body_of
 from dashboard.webhooks.models import DeliveryState, Endpoint, EventType
 from dashboard.webhooks.pages.common import (
@@ -118,7 +118,7 @@ def replay(request: HttpRequest, pk: int) -> HttpResponse:
     """Send one message again."""
     row = delivery_or_404(request, pk)
     try:
-        keeping.replay(row)
+        retention.replay(row)
     except CallerError as error:
         messages.error(request, str(error))
     else:
@@ -274,7 +274,7 @@ def _delete(request: HttpRequest, row: Endpoint) -> HttpResponse:
 def _replay_since(request: HttpRequest, row: Endpoint) -> HttpResponse:
     since = parse_range({"since": request.POST.get("since", "") or "nothing"}).since
     failed_only = bool(request.POST.get("failed_only"))
-    count = keeping.replay_since(row, since, failed_only=failed_only)
+    count = retention.replay_since(row, since, failed_only=failed_only)
     return _done(request, row, f"{count} message{' is' if count == 1 else 's are'} sent again.")
 
 

@@ -164,6 +164,8 @@ def test_garbage_in_the_middle_does_not_hold_up_the_rest(ask, put):
     (path,) = journal.segments()
     with path.open("ab") as writer:
         writer.write(b"\x00\xffgarbage\n[1]\n{}\n")
+        writer.write(b'{"at":1,"org":1,"job":"","hits":[[1,2,"eager"]],"misses":[]}\n')  # too few columns
+        writer.write(b'{"at":1e300,"org":1,"job":"","hits":[],"misses":[]}\n')
     ask(64)
     drain_journal()
     assert Usage.objects.count() == 2

@@ -12,7 +12,7 @@ import pytest
 from django.test import Client
 from django.urls import path
 
-from catalog.context import said, saying
+from catalog.context import added_log_fields, log_fields
 from catalog.models import AuditEntry
 from dashboard.operation.logs import AddContext, JsonLines, logging_settings
 
@@ -109,12 +109,12 @@ def test_audit_entries_have_the_requests_id(pages: Client) -> None:
 
 def test_lines_inside_a_piece_of_work_carry_its_fields(log: Kept) -> None:
     logger = logging.getLogger("tuning.anything")
-    with saying(exploration_id=7), saying(request_id="r"):
+    with added_log_fields(exploration_id=7), added_log_fields(request_id="r"):
         logger.warning("inside %s", "here")
     logger.warning("outside")
     inside, outside = log.lines[-2:]
     assert (inside["exploration_id"], inside["request_id"], inside["message"]) == (7, "r", "inside here")
-    assert "exploration_id" not in outside and said() == {}
+    assert "exploration_id" not in outside and log_fields() == {}
 
 
 def test_a_workers_lines_name_the_exploration(
@@ -126,16 +126,16 @@ def test_a_workers_lines_name_the_exploration(
     from tuning.worker import process as worker
     from tuning.worker import stopping
 
-    def slice_that_logs(shop: object, claim: Any) -> int:
+    def slice_that_logs(workshop: object, claim: Any) -> int:
         logging.getLogger("tuning.routes").warning("the compiler failed")
         return 1
 
     monkeypatch.setattr(worker, "run_slice", slice_that_logs)
-    monkeypatch.setattr(stopping, "asked", lambda: True)
+    monkeypatch.setattr(stopping, "is_asked", lambda: True)
     process = worker.WorkerProcess.__new__(worker.WorkerProcess)
     process.name = "test"
     process.keeper = SimpleNamespace(drop=lambda claim: None)  # type: ignore[assignment]
-    monkeypatch.setattr(process, "_shop", lambda: None)
+    monkeypatch.setattr(process, "_workshop", lambda: None)
     assert process._run_pack([SimpleNamespace(exploration_id=41)]) == 1  # type: ignore[list-item]
     (line,) = [one for one in log.lines if one["message"] == "the compiler failed"]
     assert line["exploration_id"] == 41

@@ -18,7 +18,7 @@ from django.db.models import F
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from catalog.models import AuditEntry, Membership, Organisation, Role
-from dashboard.webhooks import delivering, endpoints, keeping
+from dashboard.webhooks import delivering, endpoints, retention
 from dashboard.webhooks.models import Attempt, Delivery, Endpoint, Message, Secret
 from dashboard.webhooks.sending import send as write
 from tests.dashboard.webhooks.conftest import Clock
@@ -228,11 +228,11 @@ def test_enabled_again_and_replayed_since(
     assert len(receiver.got) == 1 and Delivery.objects.count() == 1
     row = Endpoint.objects.get()
     with pytest.raises(endpoints.EndpointRefused):
-        keeping.replay_since(row, since)
+        retention.replay_since(row, since)
     endpoints.enable(row)
     row.refresh_from_db()
-    assert keeping.replay_since(row, since, failed_only=True) == 0
-    assert keeping.replay_since(row, since) == 1
+    assert retention.replay_since(row, since, failed_only=True) == 0
+    assert retention.replay_since(row, since) == 1
     deliver()
     assert len(receiver.got) == 2 and len(set(receiver.ids)) == 2
 
@@ -242,7 +242,7 @@ def test_replay_of_one_message_has_the_same_id(
 ) -> None:
     send("a")
     deliver()
-    keeping.replay(Delivery.objects.select_related("endpoint").get())
+    retention.replay(Delivery.objects.select_related("endpoint").get())
     deliver()
     assert len(receiver.got) == 2 and len(set(receiver.ids)) == 1
     assert receiver.got[0].body == receiver.got[1].body
@@ -345,5 +345,5 @@ def test_old_messages_are_forgotten_but_not_those_on_their_way(
     clock.forward(days=31)
     send("new")
     Message.objects.filter(key="new").update(created_at=clock.now())
-    keeping.forget_old()
+    retention.forget_old()
     assert set(Message.objects.values_list("key", flat=True)) == {"waiting", "new"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from catalog.figures.base import Figure
 
-TELLING: tuple[Figure, ...] = (
+WEBHOOKS: tuple[Figure, ...] = (
     Figure(
         "webhooks_waiting",
         "Webhooks waiting",
