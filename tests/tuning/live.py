@@ -119,9 +119,10 @@ def live(home: Path, database_url: str = "", broker_url: str = "", app: str = ""
 
 
 @contextmanager
-def measuring(home: Path, database_url: str = "") -> Iterator[Live]:
-    """As ``live``, with the service's own workers: they measure on this machine, and tune nothing."""
-    with live(home, database_url, app="tuning") as service:
+def measuring(home: Path, database_url: str = "", *, compilers: bool = False) -> Iterator[Live]:
+    """As ``live``, with workers that measure on this machine, and tune nothing. With ``compilers`` they are
+    the service's own; without, they have its libraries and submitted kernels only, and start in seconds."""
+    with live(home, database_url, app="tuning" if compilers else "tests.tuning.library_worker") as service:
         service.environment |= {"OPATLAS_TUNING": "0", "OPATLAS_LEASE_S": "10"}
         yield service
 

@@ -1,4 +1,4 @@
-"""Rounds, environments and promoting once more, on PostgreSQL: row locks, compare-and-swap, claims."""
+"""Rounds, environments, promoting and evaluating once more, on PostgreSQL: row locks, claims, changes."""
 
 import pytest
 
@@ -14,5 +14,6 @@ def test_rounds_and_environments_behave_the_same_on_postgres(private_postgres):
         "tests/tuning/environments/test_environments.py",
         "tests/tuning/environments/test_api.py",
         "tests/tuning/queue/test_promote.py",
+        "tests/tuning/kernels/test_evaluating.py",
     )
     assert "skipped" not in told

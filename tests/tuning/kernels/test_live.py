@@ -42,7 +42,9 @@ WRONG = GENERIC.replace("y[i] /= sum", "y[i] /= sum * 1.01f")
 BROKEN = GENERIC.replace("return 0;", "return nothing_there(0);")
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.services)])
+@pytest.fixture(
+    params=["sqlite", pytest.param("postgres", marks=[pytest.mark.services, pytest.mark.nightly])]
+)
 def service(request: Any, tmp_path: Path, django_db_blocker: Any) -> Iterator[Live]:
     url = ""
     if request.param == "postgres":
