@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest
 
 from catalog.models import Membership, Organisation
 from catalog.registry import default_organisation
-from catalog.viewing import ADMINISTER, Viewer
+from catalog.viewing import ADMINISTER
+from dashboard.web.requests import ViewerRequest
 
 
-def viewer_of_request(request: HttpRequest) -> Viewer:
-    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
-    return viewer
-
-
-def own_organisation(request: HttpRequest) -> Organisation | None:
+def own_organisation(request: ViewerRequest) -> Organisation | None:
     """The organisation looked at; for somebody of the host who looks at all of them, the host; None for who
     belongs to none."""
-    viewer = viewer_of_request(request)
+    viewer = request.viewer
     if viewer.focus is not None:
         return Organisation.objects.filter(pk=viewer.focus).first()
     if not viewer.sees_all:
@@ -28,9 +23,9 @@ def own_organisation(request: HttpRequest) -> Organisation | None:
     return home.organisation if home else default_organisation()
 
 
-def administered(request: HttpRequest) -> Organisation:
+def administered(request: ViewerRequest) -> Organisation:
     """The organisation looked at, for its admins and those of the whole service; 403 for everybody else."""
     organisation = own_organisation(request)
-    if organisation is None or not viewer_of_request(request).may(ADMINISTER, organisation.pk):
+    if organisation is None or not request.viewer.may(ADMINISTER, organisation.pk):
         raise PermissionDenied("Only administrators of the organisation see and change this.")
     return organisation

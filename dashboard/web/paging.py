@@ -12,6 +12,8 @@ from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 from django.utils.functional import cached_property
 
+from dashboard.web.requests import ViewerRequest
+
 PAGE_SIZE = 50
 COUNTED = 10_000
 """Rows that are counted, paged through and exported; beyond, filters narrow a list better than paging."""
@@ -50,9 +52,9 @@ def page_of(request: HttpRequest, rows: QuerySet[Any] | Counts, name: str = "pag
     return paginator.get_page(request.GET.get(name))
 
 
-def answer_of(request: HttpRequest, page: str, part: str, context: dict[str, Any]) -> HttpResponse:
+def answer_of(request: ViewerRequest, page: str, part: str, context: dict[str, Any]) -> HttpResponse:
     """A page, or to htmx only its part with the results."""
-    answer = render(request, part if request.htmx else page, context)  # type: ignore[attr-defined]
+    answer = render(request, part if request.htmx else page, context)
     patch_vary_headers(answer, ["HX-Request"])
     return answer
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.db.models import Q
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
@@ -20,28 +20,29 @@ from dashboard.billing.forms import CreditForm, PlanForm, units
 from dashboard.billing.pages import access, tables
 from dashboard.conf import conf
 from dashboard.web.ranges import range_of
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Table, exported
 
 _RANGES = [name for name in RANGES if name != "24h"]
 
 
 @require_safe
-def billing(request: HttpRequest) -> HttpResponse:
+def billing(request: ViewerRequest) -> HttpResponse:
     """The organisation that is looked at; all of them where none is."""
     access.check_bills(request)
-    focus = access.viewer_of(request).focus
+    focus = request.viewer.focus
     if focus is None:
         return _all(request)
     return _one(request, Organisation.objects.get(pk=focus))
 
 
 @require_safe
-def billing_of(request: HttpRequest, pk: int) -> HttpResponse:
+def billing_of(request: ViewerRequest, pk: int) -> HttpResponse:
     """One organisation, by its number."""
     return _one(request, access.organisation_or_404(request, pk))
 
 
-def _charges(request: HttpRequest, owned: Q, several: bool) -> tuple[dict[str, Any], list[Table]]:
+def _charges(request: ViewerRequest, owned: Q, several: bool) -> tuple[dict[str, Any], list[Table]]:
     """What both pages show: totals, a chart, what was charged by day, what was withheld."""
     chosen = range_of(request)
     first, last = selectors.days_of(chosen)
@@ -65,7 +66,7 @@ def _charges(request: HttpRequest, owned: Q, several: bool) -> tuple[dict[str, A
     return context, [days, withheld]
 
 
-def _one(request: HttpRequest, organisation: Organisation, status: int = 200, **forms: Any) -> HttpResponse:
+def _one(request: ViewerRequest, organisation: Organisation, status: int = 200, **forms: Any) -> HttpResponse:
     owned = Q(organisation=organisation.pk)
     context, shown = _charges(request, owned, False)
     account = accounts.open_account(organisation.pk)
@@ -93,7 +94,7 @@ def _one(request: HttpRequest, organisation: Organisation, status: int = 200, **
     return render(request, "billing/billing.html", context | forms, status=status)
 
 
-def _all(request: HttpRequest) -> HttpResponse:
+def _all(request: ViewerRequest) -> HttpResponse:
     context, shown = _charges(request, Q(), True)
     every = tables.organisations_table(selectors.organisations(context["first"], context["last"]))
     prices = tables.prices_table(list(selectors.rules()[:200]), manage=True)
@@ -104,7 +105,7 @@ def _all(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-def credit(request: HttpRequest, pk: int) -> HttpResponse:
+def credit(request: ViewerRequest, pk: int) -> HttpResponse:
     """Credit by hand."""
     access.check_runs(request)
     organisation = access.organisation_or_404(request, pk)
@@ -128,7 +129,7 @@ def credit(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-def plan(request: HttpRequest, pk: int) -> HttpResponse:
+def plan(request: ViewerRequest, pk: int) -> HttpResponse:
     """Another plan."""
     access.check_runs(request)
     organisation = access.organisation_or_404(request, pk)

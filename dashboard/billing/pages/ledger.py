@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.db.models import Q
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
@@ -12,6 +12,7 @@ from dashboard.billing import selectors
 from dashboard.billing.models import Kind
 from dashboard.billing.pages import access, tables
 from dashboard.web.ranges import range_of
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import exported
 
 PAGE_SIZE = 50
@@ -19,9 +20,9 @@ MOST_EXPORTED = 100_000
 
 
 @require_safe
-def ledger(request: HttpRequest) -> HttpResponse:
+def ledger(request: ViewerRequest) -> HttpResponse:
     access.check_bills(request)
-    viewer = access.viewer_of(request)
+    viewer = request.viewer
     owned, organisation = viewer.owned(), None
     number = request.GET.get("organisation", "")
     if viewer.sees_all and number.isascii() and number.isdigit() and len(number) < 19:
@@ -49,7 +50,7 @@ def ledger(request: HttpRequest) -> HttpResponse:
     return render(request, "billing/ledger.html", context)
 
 
-def _filters(request: HttpRequest) -> tuple[selectors.LedgerFilters, object]:
+def _filters(request: ViewerRequest) -> tuple[selectors.LedgerFilters, object]:
     """What the URL asks for; what it cannot mean is left out."""
     given = request.GET
     kind, method, before = (given.get(name, "") for name in ("kind", "method", "before"))

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -18,11 +18,12 @@ from dashboard.billing.models import PriceRule
 from dashboard.billing.pages import access, tables
 from dashboard.billing.preview import preview
 from dashboard.billing.rules import rule_of
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import exported
 
 
 @require_safe
-def rules(request: HttpRequest) -> HttpResponse:
+def rules(request: ViewerRequest) -> HttpResponse:
     """Every rule, those that ended too."""
     access.check_runs(request)
     now = timezone.now()
@@ -36,13 +37,13 @@ def rules(request: HttpRequest) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def new_rule(request: HttpRequest) -> HttpResponse:
+def new_rule(request: ViewerRequest) -> HttpResponse:
     access.check_runs(request)
     return _form(request, None)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def rule(request: HttpRequest, line: UUID) -> HttpResponse:
+def rule(request: ViewerRequest, line: UUID) -> HttpResponse:
     """One rule: its versions, and a form for the next."""
     access.check_runs(request)
     try:
@@ -53,7 +54,7 @@ def rule(request: HttpRequest, line: UUID) -> HttpResponse:
 
 
 @require_POST
-def end_rule(request: HttpRequest, line: UUID) -> HttpResponse:
+def end_rule(request: ViewerRequest, line: UUID) -> HttpResponse:
     access.check_runs(request)
     try:
         ended = pricelist.end(line, access.by(request))
@@ -66,7 +67,7 @@ def end_rule(request: HttpRequest, line: UUID) -> HttpResponse:
     return redirect("billing-rule", line)
 
 
-def _form(request: HttpRequest, versions: list[PriceRule] | None) -> HttpResponse:
+def _form(request: ViewerRequest, versions: list[PriceRule] | None) -> HttpResponse:
     last = versions[0] if versions else None
     start = filled_in(last) if last else {"currency": accounts.default_currency(), "scope": "shared"}
     form = RuleForm(request.POST or None, initial=start)

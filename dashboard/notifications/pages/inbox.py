@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -17,6 +17,7 @@ from dashboard.notifications import selectors
 from dashboard.notifications.models import Happening
 from dashboard.notifications.selectors import InboxFilters
 from dashboard.web.live import Part
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table, exported
 
 PAGE_SIZE = 50
@@ -24,10 +25,10 @@ _EXPORTED = 10_000
 
 
 @require_safe
-def inbox(request: HttpRequest) -> HttpResponse:
+def inbox(request: ViewerRequest) -> HttpResponse:
     """All of them, or as the URL says; ``?seen=`` asks for the list alone if it changed."""
     filters = _filters(request)
-    rows = selectors.inbox(_user(request), request.viewer, filters)  # type: ignore[attr-defined]
+    rows = selectors.inbox(_user(request), request.viewer, filters)
     if (answer := exported(request, _table(rows))) is not None:
         return answer
     part = _part(request, filters)
@@ -35,7 +36,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
         answer = part.response()
         if answer.status_code == 200:
             # The region that screen readers listen to stays where it is; only what it says is replaced.
-            newest = selectors.inbox(_user(request), request.viewer, InboxFilters("unread"))[:1]  # type: ignore[attr-defined]
+            newest = selectors.inbox(_user(request), request.viewer, InboxFilters("unread"))[:1]
             answer.content += render_to_string(
                 "notifications/_notification_news.html", {"newest": newest}, request
             ).encode()
@@ -46,8 +47,8 @@ def inbox(request: HttpRequest) -> HttpResponse:
     )
 
 
-def _part(request: HttpRequest, filters: InboxFilters) -> Part:
-    rows = selectors.inbox(_user(request), request.viewer, filters)  # type: ignore[attr-defined]
+def _part(request: ViewerRequest, filters: InboxFilters) -> Part:
+    rows = selectors.inbox(_user(request), request.viewer, filters)
     page = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
     query = request.GET.copy()
     for name in ("seen", "export", "table"):
@@ -58,7 +59,7 @@ def _part(request: HttpRequest, filters: InboxFilters) -> Part:
 
 
 @require_safe
-def badge(request: HttpRequest) -> HttpResponse:
+def badge(request: ViewerRequest) -> HttpResponse:
     """How many are unread, for the navigation: sent only if it is not what the page shows."""
     count = selectors.unread(_user(request))
     if request.GET.get("seen") == str(count):
@@ -67,7 +68,7 @@ def badge(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-def open_one(request: HttpRequest, pk: int) -> HttpResponse:
+def open_one(request: ViewerRequest, pk: int) -> HttpResponse:
     """Go where a notification points; it is read by that."""
     row = get_object_or_404(_mine(request), pk=pk)
     if request.method == "GET":
@@ -76,7 +77,7 @@ def open_one(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-def mark_read(request: HttpRequest) -> HttpResponse:
+def mark_read(request: ViewerRequest) -> HttpResponse:
     """``notification`` one or more numbers, or ``all``; back to the list as it was filtered."""
     rows = _mine(request).filter(read_at=None)
     numbers = [
@@ -88,22 +89,22 @@ def mark_read(request: HttpRequest) -> HttpResponse:
     return redirect(safe_next(request, reverse("notifications")))
 
 
-def safe_next(request: HttpRequest, otherwise: str) -> str:
+def safe_next(request: ViewerRequest, otherwise: str) -> str:
     """Where the form wants to go back to, if it is one of our own pages."""
     given = request.POST.get("next", "")
     inside = given.startswith("/") and url_has_allowed_host_and_scheme(given, allowed_hosts=None)
     return given if inside else otherwise
 
 
-def _mine(request: HttpRequest) -> Any:
-    return selectors.visible(_user(request), request.viewer)  # type: ignore[attr-defined]
+def _mine(request: ViewerRequest) -> Any:
+    return selectors.visible(_user(request), request.viewer)
 
 
-def _user(request: HttpRequest) -> Any:
+def _user(request: ViewerRequest) -> Any:
     return request.user
 
 
-def _filters(request: HttpRequest) -> InboxFilters:
+def _filters(request: ViewerRequest) -> InboxFilters:
     show, event = request.GET.get("show", ""), request.GET.get("event", "")
     return InboxFilters("unread" if show == "unread" else "", event if event in Happening.values else "")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.html import format_html
@@ -22,14 +22,15 @@ from dashboard.notifications.models import SubjectKind, Subscription
 from dashboard.notifications.pages.inbox import safe_next
 from dashboard.notifications.templatetags.notifying import channel_label, choices
 from dashboard.notifications.write import subjects
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table, exported
 
 
 @require_safe
-def subscriptions(request: HttpRequest) -> HttpResponse:
+def subscriptions(request: ViewerRequest) -> HttpResponse:
     """All of this person's, where mail and pushes go, and a form for a filter."""
     rows = list(selectors.subscriptions(_user(request)))
-    table = _table(rows, _viewer(request))
+    table = _table(rows, request.viewer)
     if (answer := exported(request, table)) is not None:
         return answer
     op_types, dtypes = listing.kinds()
@@ -47,9 +48,9 @@ def subscriptions(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-def subscribe(request: HttpRequest) -> HttpResponse:
+def subscribe(request: ViewerRequest) -> HttpResponse:
     """Watch something; back to where the form was."""
-    user, viewer = _user(request), _viewer(request)
+    user, viewer = _user(request), request.viewer
     try:
         about = _about(request, viewer)
         row, new = subscribing.subscribe(user, viewer, about, _wish(request))
@@ -62,7 +63,7 @@ def subscribe(request: HttpRequest) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def subscription(request: HttpRequest, pk: int) -> HttpResponse:
+def subscription(request: ViewerRequest, pk: int) -> HttpResponse:
     """One, to be changed."""
     row = _one(request, pk)
     if request.method == "POST":
@@ -77,7 +78,7 @@ def subscription(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-def end(request: HttpRequest, pk: int) -> HttpResponse:
+def end(request: ViewerRequest, pk: int) -> HttpResponse:
     row = _one(request, pk)
     subscribing.end(row)
     messages.success(request, f"You no longer watch this: {row.title}.")
@@ -85,7 +86,7 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-def test(request: HttpRequest, pk: int) -> HttpResponse:
+def test(request: ViewerRequest, pk: int) -> HttpResponse:
     row = _one(request, pk)
     notify_test(row)
     by = ", ".join(CHANNELS[name].label.lower() for name in row.told_by) or "no channel: choose one first"
@@ -93,7 +94,7 @@ def test(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("subscriptions")
 
 
-def _about(request: HttpRequest, viewer: Viewer) -> subjects.NamedSubject:
+def _about(request: ViewerRequest, viewer: Viewer) -> subjects.NamedSubject:
     given = request.POST
     subject = given.get("subject", "")
     if subject == SubjectKind.OPERATOR:
@@ -119,14 +120,14 @@ def _place(text: str) -> tuple[str, str]:
     return found[0] or "unknown", found[1] or "unknown"
 
 
-def _wish(request: HttpRequest) -> subscribing.Wish:
+def _wish(request: ViewerRequest) -> subscribing.Wish:
     given = request.POST
     return subscribing.wish(
         given.getlist("event"), given.getlist("channel"), given.get("digest", "at_once"), _user(request)
     )
 
 
-def _one(request: HttpRequest, pk: int) -> Subscription:
+def _one(request: ViewerRequest, pk: int) -> Subscription:
     return get_object_or_404(selectors.subscriptions(_user(request)), pk=pk)
 
 
@@ -165,10 +166,5 @@ def _table(rows: list[Subscription], viewer: Viewer) -> Table:
     return Table("subscriptions", "Subscriptions", columns, rows, css="stacks")
 
 
-def _user(request: HttpRequest) -> Any:
+def _user(request: ViewerRequest) -> Any:
     return request.user
-
-
-def _viewer(request: HttpRequest) -> Viewer:
-    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
-    return viewer

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
 from catalog import models
 from catalog.selectors import jobs as selectors
 from catalog.timerange import RANGES
-from catalog.viewing import Viewer
 from dashboard.pages.jobs import tables
 from dashboard.web.charts import work as work_charts
 from dashboard.web.paging import answer_of, exportable, page_of
 from dashboard.web.ranges import range_of
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import exported
 
 _BATCH = 500
 
 
 @require_safe
-def jobs_page(request: HttpRequest) -> HttpResponse:
-    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+def jobs_page(request: ViewerRequest) -> HttpResponse:
+    viewer = request.viewer
     q = request.GET.get("q", "").strip()[:200].replace("\0", "")
     found = selectors.jobs(viewer.owned(), q)
     page = page_of(request, found)
@@ -48,9 +48,9 @@ def _in_batches(rows: Iterable[models.Job]) -> Iterator[selectors.JobRow]:
 
 
 @require_safe
-def job_page(request: HttpRequest, pk: int) -> HttpResponse:
+def job_page(request: ViewerRequest, pk: int) -> HttpResponse:
     """One job. Coverage and what it asked for are of all time; what was saved, of the chosen range."""
-    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    viewer = request.viewer
     job = get_object_or_404(selectors.jobs(viewer.owned()), pk=pk)
     range_ = range_of(request)
     status = request.GET.get("status", "")

@@ -9,7 +9,7 @@ from django import forms
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.db.models import Count
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -24,6 +24,7 @@ from dashboard.web.charts import models as model_charts
 from dashboard.web.charts.drawing import METHODS
 from dashboard.web.live import Part
 from dashboard.web.paging import exportable, page_of
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import exported
 from opatlas.errors import CallerError
 from opatlas.identity import Target as Hardware
@@ -89,9 +90,9 @@ class ModelForm(forms.Form):
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def models(request: HttpRequest) -> HttpResponse:
+def models(request: ViewerRequest) -> HttpResponse:
     form = ModelForm(request.POST or None, request.FILES or None)
-    viewer = _viewer(request)
+    viewer = request.viewer
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data["file"]
         try:
@@ -121,10 +122,10 @@ def models(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-def sample(request: HttpRequest) -> HttpResponse:
+def sample(request: ViewerRequest) -> HttpResponse:
     """Take the sample ResNet-50 apart: one click from an empty catalogue to a report."""
     try:
-        made = _add(ingest.sample_model("resnet50"), SAMPLE_NAME, None, {}, _viewer(request))
+        made = _add(ingest.sample_model("resnet50"), SAMPLE_NAME, None, {}, request.viewer)
     except CallerError as error:
         messages.error(request, str(error))
         return redirect("models")
@@ -132,9 +133,9 @@ def sample(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-def model(request: HttpRequest, pk: int) -> HttpResponse:
+def model(request: ViewerRequest, pk: int) -> HttpResponse:
     """The report; htmx asks for its figures again while operators are still explored."""
-    owned = Model.objects.filter(_viewer(request).owned())
+    owned = Model.objects.filter(request.viewer.owned())
     row = get_object_or_404(owned.select_related("target", "setting", "organisation"), pk=pk)
     report = ingest.model_report(row)
     totals = report.totals
@@ -168,13 +169,9 @@ def model(request: HttpRequest, pk: int) -> HttpResponse:
     moving = context["moving"] and context["served"]
     path = f"{request.path}?page={page.number}" if page.number > 1 else request.path
     part = Part(request, "jobs/_model_report.html", context, path=path, every_s=4 if moving else None)
-    if request.htmx:  # type: ignore[attr-defined]
+    if request.htmx:
         return part.response()
     return render(request, "jobs/model.html", context | {"live": part.html})
-
-
-def _viewer(request: HttpRequest) -> Viewer:
-    return request.viewer  # type: ignore[attr-defined, no-any-return]
 
 
 def _add(data: bytes, name: str, target: Target | None, dims: dict[str, int], viewer: Viewer) -> Model:

@@ -10,19 +10,20 @@ from django.contrib import messages
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from catalog.models import Organisation
 from catalog.registry import default_organisation
-from catalog.viewing import ADMINISTER, APPROVE, OPERATE, Viewer
+from catalog.viewing import ADMINISTER, APPROVE, OPERATE
 from dashboard.pages.kernels import selectors as rows
 from dashboard.pages.kernels.forms import KernelForm, allowed_flags, filled_from
 from dashboard.web.charts.drawing import METHODS
 from dashboard.web.highlighting import highlighted
 from dashboard.web.live import Part
+from dashboard.web.requests import ViewerRequest
 from opatlas.errors import CallerError
 from tuning.kernels import selectors, services
 from tuning.kernels.models import Kernel, KernelVersion, VersionState
@@ -40,7 +41,7 @@ _SAID = {"approve": "approved: it enters the contest of every operator that it m
 
 
 @require_safe
-def kernels(request: HttpRequest) -> HttpResponse:
+def kernels(request: ViewerRequest) -> HttpResponse:
     user = _user(request)
     page = Paginator(selectors.kernels_seen(_sight(request)), PAGE_SIZE).get_page(request.GET.get("page"))
     context = {
@@ -53,7 +54,7 @@ def kernels(request: HttpRequest) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def submit(request: HttpRequest) -> HttpResponse:
+def submit(request: ViewerRequest) -> HttpResponse:
     """A new kernel. A name that is taken is refused here: an edit is made on the kernel's own page."""
     organisation = _organisation(request)
     if organisation is None:
@@ -68,10 +69,10 @@ def submit(request: HttpRequest) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def edit(request: HttpRequest, pk: int) -> HttpResponse:
+def edit(request: ViewerRequest, pk: int) -> HttpResponse:
     """Another version of a kernel; it takes the place of the one before and voids its approval."""
     kernel = _kernel(request, pk)
-    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    viewer = request.viewer
     if why_not := services.may_edit(_user(request), kernel):
         raise PermissionDenied(why_not)
     if not viewer.sees_all and not viewer.roles.get(kernel.organisation_id):
@@ -92,26 +93,26 @@ def edit(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_safe
-def kernel(request: HttpRequest, pk: int) -> HttpResponse:
+def kernel(request: ViewerRequest, pk: int) -> HttpResponse:
     """The newest version that may be seen."""
     found = _kernel(request, pk)
     return redirect("kernel-version", pk, found.latest_number)  # type: ignore[attr-defined]
 
 
 @require_safe
-def version(request: HttpRequest, pk: int, number: int) -> HttpResponse:
+def version(request: ViewerRequest, pk: int, number: int) -> HttpResponse:
     return _evidence(request, _version(request, pk, number))
 
 
 @require_safe
-def standing(request: HttpRequest, pk: int, number: int) -> HttpResponse:
+def standing(request: ViewerRequest, pk: int, number: int) -> HttpResponse:
     """How the version does in the contests that it entered: a part of its page."""
     found = _version(request, pk, number)
     return render(request, "kernels/_kernel_standing.html", _standing(found))
 
 
 @require_POST
-def decide(request: HttpRequest, pk: int, number: int, verb: str) -> HttpResponse:
+def decide(request: ViewerRequest, pk: int, number: int, verb: str) -> HttpResponse:
     """Approve, reject or revoke, with a reason. What cannot be is said on the page, with the reason kept."""
     found = _version(request, pk, number)
     if verb not in DECISIONS:
@@ -128,7 +129,7 @@ def decide(request: HttpRequest, pk: int, number: int, verb: str) -> HttpRespons
 
 
 def _evidence(
-    request: HttpRequest, found: KernelVersion, said: dict[str, str] | None = None, status: int = 200
+    request: ViewerRequest, found: KernelVersion, said: dict[str, str] | None = None, status: int = 200
 ) -> HttpResponse:
     user = _user(request)
     moving = found.state in MOVING
@@ -147,7 +148,7 @@ def _evidence(
     }
     path = reverse("kernel-version", args=(found.kernel_id, found.number))
     part = Part(request, "kernels/_kernel_evidence.html", context, path=path, every_s=2 if moving else None)
-    if request.htmx:  # type: ignore[attr-defined]
+    if request.htmx:
         return part.response()
     context |= {
         "live": part.html,
@@ -200,7 +201,7 @@ def _standing(found: KernelVersion) -> dict[str, Any]:
 
 
 def _submitted(
-    request: HttpRequest, form: KernelForm, edited: Kernel | None, organisation: Organisation
+    request: ViewerRequest, form: KernelForm, edited: Kernel | None, organisation: Organisation
 ) -> KernelVersion | None:
     """The new version; None where the form now says what is wrong."""
     submission = form.submission(edited.name if edited else None)
@@ -211,29 +212,29 @@ def _submitted(
         return None
 
 
-def _form(request: HttpRequest, form: KernelForm, edited: KernelVersion | None) -> HttpResponse:
+def _form(request: ViewerRequest, form: KernelForm, edited: KernelVersion | None) -> HttpResponse:
     refused = 400 if request.method == "POST" else 200
     context = {"form": form, "edited": edited, "flags": allowed_flags()}
     return render(request, "kernels/kernel_form.html", context, status=refused)
 
 
-def _kernel(request: HttpRequest, pk: int) -> Kernel:
+def _kernel(request: ViewerRequest, pk: int) -> Kernel:
     return get_object_or_404(selectors.kernels_seen(_sight(request)), pk=pk)
 
 
-def _version(request: HttpRequest, pk: int, number: int) -> KernelVersion:
+def _version(request: ViewerRequest, pk: int, number: int) -> KernelVersion:
     found = selectors.versions_seen(_sight(request))
     return get_object_or_404(found, kernel=pk, number=number)
 
 
-def _sight(request: HttpRequest) -> selectors.Sight:
-    return selectors.sight_of(request.user, request.viewer)  # type: ignore[attr-defined]
+def _sight(request: ViewerRequest) -> selectors.Sight:
+    return selectors.sight_of(request.user, request.viewer)
 
 
-def _organisation(request: HttpRequest) -> Organisation | None:
+def _organisation(request: ViewerRequest) -> Organisation | None:
     """Where this person's kernels are submitted to: the organisation looked at, else the first in which the
     role allows it; None where there is none. A superuser without any submits for the service."""
-    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    viewer = request.viewer
     places = [number for number in viewer.roles if {OPERATE, APPROVE} & viewer.roles[number]]
     if viewer.focus in places:
         places = [viewer.focus]
@@ -242,6 +243,6 @@ def _organisation(request: HttpRequest) -> Organisation | None:
     return default_organisation() if viewer.may(ADMINISTER) else None
 
 
-def _user(request: HttpRequest) -> User:
+def _user(request: ViewerRequest) -> User:
     assert isinstance(request.user, User)  # the login middleware lets nobody else in
     return request.user

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.http import FileResponse, Http404, HttpRequest, HttpResponse
+from django.http import FileResponse, Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
@@ -11,12 +11,13 @@ from catalog.best.artifacts import file_path
 from catalog.charging import withheld
 from catalog.models import Implementation
 from dashboard.pages.operators import code_selector as reading
+from dashboard.web.requests import ViewerRequest
 
 _SUFFIXES = {"schedule": "txt", "source": "txt", "recipe": "json", "manifest": "json"}
 
 
 @require_safe
-def code(request: HttpRequest, key: str, implementation_id: int) -> HttpResponse:
+def code(request: ViewerRequest, key: str, implementation_id: int) -> HttpResponse:
     """Schedule, source, recipe, manifest and files: a part of the operator's page, or a page of its own."""
     row = _found(request, key, implementation_id)
     terms = withheld(_organisation(request), row)
@@ -28,16 +29,16 @@ def code(request: HttpRequest, key: str, implementation_id: int) -> HttpResponse
         "texts": [] if terms else reading.texts(row),
         "files": [] if terms else reading.files(row),
     }
-    template = "operators/_operator_code.html" if request.htmx else "operators/operator_code.html"  # type: ignore[attr-defined]
+    template = "operators/_operator_code.html" if request.htmx else "operators/operator_code.html"
     # What htmx asks for is a part of a page that has its own status; alone, withheld code is 402.
-    status = 402 if terms and not request.htmx else 200  # type: ignore[attr-defined]
+    status = 402 if terms and not request.htmx else 200
     response = render(request, template, context, status=status)
     patch_vary_headers(response, ["HX-Request"])
     return response
 
 
 @require_safe
-def raw(request: HttpRequest, key: str, implementation_id: int, part: str) -> HttpResponse:
+def raw(request: ViewerRequest, key: str, implementation_id: int, part: str) -> HttpResponse:
     """One text as it is, whole, as a download."""
     row = _found(request, key, implementation_id)
     if terms := withheld(_organisation(request), row):
@@ -53,7 +54,7 @@ def raw(request: HttpRequest, key: str, implementation_id: int, part: str) -> Ht
 
 @require_safe
 def held_file(
-    request: HttpRequest, key: str, implementation_id: int, name: str
+    request: ViewerRequest, key: str, implementation_id: int, name: str
 ) -> HttpResponse | FileResponse:
     """One of the artifact's files, as a download."""
     row = _found(request, key, implementation_id)
@@ -69,13 +70,13 @@ def held_file(
     return FileResponse(opened, as_attachment=True, filename=name, content_type="application/octet-stream")
 
 
-def _found(request: HttpRequest, key: str, number: int) -> Implementation:
-    seen = Implementation.objects.filter(request.viewer.shown(), operator__key=key)  # type: ignore[attr-defined]
+def _found(request: ViewerRequest, key: str, number: int) -> Implementation:
+    seen = Implementation.objects.filter(request.viewer.shown(), operator__key=key)
     return get_object_or_404(
         seen.select_related("operator", "artifact", "environment"), pk=min(number, 2**63 - 1)
     )
 
 
-def _organisation(request: HttpRequest) -> int | None:
-    payer: int | None = request.viewer.payer  # type: ignore[attr-defined]
+def _organisation(request: ViewerRequest) -> int | None:
+    payer: int | None = request.viewer.payer
     return payer

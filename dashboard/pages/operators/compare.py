@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from django.db.models import Q
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from catalog.models import Target
 from dashboard.web.charts import methods as method_charts
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table, exported
 from tuning.statistics import environments
 from tuning.statistics.comparing import share
@@ -21,10 +22,10 @@ _SHOWN = 200
 
 
 @require_safe
-def compare_page(request: HttpRequest) -> HttpResponse:
+def compare_page(request: ViewerRequest) -> HttpResponse:
     targets = list(Target.objects.defer("description").order_by("capability", "pk"))
     target = next((one for one in targets if one.key == request.GET.get("target")), None)
-    seen = request.viewer.shown()  # type: ignore[attr-defined]
+    seen = request.viewer.shown()
     target = target or _first_with_two(targets, seen)
     known = environments.known(target, seen) if target else []
     a, b, wrong = _chosen(request, target, known)
@@ -53,7 +54,7 @@ def _first_with_two(targets: Sequence[Target], seen: Q) -> Target | None:
 
 
 def _chosen(
-    request: HttpRequest, target: Target | None, known: Sequence[Known]
+    request: ViewerRequest, target: Target | None, known: Sequence[Known]
 ) -> tuple[Known | None, Known | None, str]:
     """A, B, and one sentence about what was asked for and cannot be."""
     named = {one.environment.digest: one for one in known}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
@@ -16,6 +16,7 @@ from catalog.timerange import RANGES
 from dashboard.web.charts import methods as method_charts
 from dashboard.web.paging import with_query
 from dashboard.web.ranges import range_of
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table, exported
 from tuning.models import FailureReason
 from tuning.statistics import methods
@@ -46,11 +47,11 @@ _WAITS = (
 
 
 @require_safe
-def methods_page(request: HttpRequest) -> HttpResponse:
+def methods_page(request: ViewerRequest) -> HttpResponse:
     places = methods.places()
     at = next((one for one in places if one.value == request.GET.get("at")), At())
     span = range_of(request)
-    routes = methods.routes(at, request.viewer, span)  # type: ignore[attr-defined]
+    routes = methods.routes(at, request.viewer, span)
     by_method = methods.by_method(routes, at)
     route = next((one for one in routes if one.route == request.GET.get("route")), None)
     method = request.GET.get("method", "")
@@ -105,7 +106,7 @@ def _fares_table(
     title: str,
     rows: Sequence[Fares],
     columns: Sequence[Column],
-    request: HttpRequest | None = None,
+    request: ViewerRequest | None = None,
 ) -> Table:
     """``request``: routes link to their own view, other filters kept."""
     first = Column("name", "Method", "method")
@@ -115,7 +116,7 @@ def _fares_table(
     return Table(name, title, [first, *columns], rows, empty)
 
 
-def _own_view(request: HttpRequest, one: Fares) -> str:
+def _own_view(request: ViewerRequest, one: Fares) -> str:
     return with_query(request, route=one.route, export=None, table=None)
 
 

@@ -10,7 +10,7 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import Count, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -32,6 +32,7 @@ from dashboard.web.charts import operators as operator_charts
 from dashboard.web.charts import traffic as traffic_charts
 from dashboard.web.charts.drawing import METHODS, Figure
 from dashboard.web.ranges import range_of
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Table, exported
 from opatlas.errors import CallerError
 from tuning.models import Exploration, Trial
@@ -53,9 +54,9 @@ class TrialsPage:
 
 
 @require_safe
-def operator(request: HttpRequest, key: str) -> HttpResponse:
+def operator(request: ViewerRequest, key: str) -> HttpResponse:
     row = get_object_or_404(Operator, key=key)
-    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    viewer = request.viewer
     places = detail.places(row, viewer.shown())
     place = next((one for one in places if one.value == request.GET.get("at")), places[0] if places else None)
     span = range_of(request)
@@ -79,9 +80,9 @@ def operator(request: HttpRequest, key: str) -> HttpResponse:
 
 
 @require_POST
-def revoke(request: HttpRequest, key: str) -> HttpResponse:
+def revoke(request: ViewerRequest, key: str) -> HttpResponse:
     """Take one implementation out of service, with a reason, and go back to the operator."""
-    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    viewer = request.viewer
     number = request.POST.get("implementation", "")
     found = Implementation.objects.filter(viewer.shown(), operator__key=key)
     if not viewer.may_approve and not any(viewer.may(APPROVE, one) for one in viewer.roles):
@@ -102,7 +103,7 @@ def revoke(request: HttpRequest, key: str) -> HttpResponse:
 
 
 def _evidence(
-    request: HttpRequest, row: Operator, place: detail.Place, viewer: Viewer, used: OperatorReuse
+    request: ViewerRequest, row: Operator, place: detail.Place, viewer: Viewer, used: OperatorReuse
 ) -> dict[str, Any]:
     """What is known in one place."""
     seen = viewer.shown()
@@ -150,7 +151,7 @@ def _worth(
     }
 
 
-def _trials(request: HttpRequest, exploration: Exploration | None) -> TrialsPage | None:
+def _trials(request: ViewerRequest, exploration: Exploration | None) -> TrialsPage | None:
     if exploration is None:
         return None
     counts: Counter[str] = Counter()

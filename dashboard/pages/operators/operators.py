@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.core.paginator import Page
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpResponseBase
 from django.views.decorators.http import require_safe
 
 from catalog.models import Method, Target
 from catalog.selectors import listing
 from catalog.viewing import Viewer
 from dashboard.web.paging import answer_of, page_of
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.streaming import streamed
 from dashboard.web.tables import Column, Table, exports, operator_column
 from dashboard.web.wording import compact, short_key
@@ -61,7 +62,7 @@ class _Listing:
     filters: listing.OperatorFilters
     viewer: Viewer
 
-    def page(self, request: HttpRequest) -> tuple[Page[Any], list[listing.ListedOperator]]:
+    def page(self, request: ViewerRequest) -> tuple[Page[Any], list[listing.ListedOperator]]:
         page = page_of(request, listing.operators(self.filters, self.viewer))
         return page, listing.rows(list(page.object_list), self.filters, self.viewer)
 
@@ -74,13 +75,13 @@ class _Listing:
 
 
 @require_safe
-def operators(request: HttpRequest) -> HttpResponseBase:
-    asked = _Listing(read_filters(request), request.viewer)  # type: ignore[attr-defined]
+def operators(request: ViewerRequest) -> HttpResponseBase:
+    asked = _Listing(read_filters(request), request.viewer)
     if (answer := streamed(request, _table(()), asked.every)) is not None:
         return answer
     page, rows = asked.page(request)
     context = {"filters": asked.filters, "page": page, "table": _table(rows)}
-    if not request.htmx:  # type: ignore[attr-defined]  # django_htmx's middleware puts it there
+    if not request.htmx:
         op_types, dtypes = listing.kinds()
         context |= {
             "op_types": op_types,
@@ -96,7 +97,7 @@ def _table(rows: Sequence[listing.ListedOperator]) -> Table:
     return Table("operators", "Operators", _COLUMNS, rows, css="stacks operators-table")
 
 
-def read_filters(request: HttpRequest) -> listing.OperatorFilters:
+def read_filters(request: ViewerRequest) -> listing.OperatorFilters:
     """What the URL asks for; what it cannot mean is left out rather than refused: links live long."""
     asked = {
         name: request.GET.get(name, "").replace("\0", "").strip()[:200]

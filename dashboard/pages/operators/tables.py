@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.safestring import mark_safe
 
@@ -16,6 +15,7 @@ from catalog.selectors.traffic import LookupSlot
 from dashboard.pages.operators.history import TimelineEntry
 from dashboard.web.charts.methods import Point
 from dashboard.web.paging import with_query
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table, exports
 from tuning.models import TuningSlice
 from tuning.statistics.comparing import Comparison, share
@@ -39,7 +39,7 @@ _EVIDENCE = (
 )
 
 
-def sides(of: SideBySide, request: HttpRequest) -> Table:
+def sides(of: SideBySide, request: ViewerRequest) -> Table:
     """Library, compiler and manual: the best of each."""
 
     def code(side: Side) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from catalog.figures import GROUPS
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table, exported
 
 _COLUMNS = (
@@ -20,7 +21,7 @@ _COLUMNS = (
 
 
 @require_safe
-def definitions(request: HttpRequest) -> HttpResponse:
+def definitions(request: ViewerRequest) -> HttpResponse:
     rows = [figure for _, figures in GROUPS for figure in figures]
     table = Table("definitions", "Definitions", _COLUMNS, rows)
     if (answer := exported(request, table)) is not None:

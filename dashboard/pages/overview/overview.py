@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
@@ -24,6 +24,7 @@ from dashboard.web.charts import traffic as traffic_charts
 from dashboard.web.charts.drawing import METHODS
 from dashboard.web.live import Part
 from dashboard.web.ranges import range_of
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import exported
 from tuning.statistics import collecting, paid_back, waiting
 
@@ -31,7 +32,7 @@ _REASONS = 8
 
 
 @require_safe
-def overview(request: HttpRequest) -> HttpResponse:
+def overview(request: ViewerRequest) -> HttpResponse:
     viewer = looked_at(request)
     if not Operator.objects.exists():
         context = {
@@ -88,20 +89,20 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-def live(request: HttpRequest) -> HttpResponse:
+def live(request: ViewerRequest) -> HttpResponse:
     """The parts that move: asked for again every few seconds."""
     return _live(request).response()
 
 
-def looked_at(request: HttpRequest) -> Viewer:
+def looked_at(request: ViewerRequest) -> Viewer:
     """Who looks; with ``?org=<id>`` at one organisation, where that is open to them."""
-    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    viewer = request.viewer
     number = request.GET.get("org", "")
     known = number.isascii() and number.isdigit() and len(number) < 19
     return viewer.focused(int(number)) if known else viewer
 
 
-def chosen_range(request: HttpRequest, viewer: Viewer) -> TimeRange:
+def chosen_range(request: ViewerRequest, viewer: Viewer) -> TimeRange:
     """What the URL asks for. Where it asks for nothing: a week, or a day while there is no more; where it
     cannot be understood, the same and a sentence."""
     began = None
@@ -123,8 +124,8 @@ def _money(viewer: Viewer, chosen: TimeRange) -> dict[str, Any] | None:
     }
 
 
-def _live(request: HttpRequest) -> Part:
-    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+def _live(request: ViewerRequest) -> Part:
+    viewer = request.viewer
     seen, now = viewer.shown(), timezone.now()
     state = waiting.waiting(viewer)
     context = {

@@ -9,7 +9,7 @@ from django.contrib import messages
 from django.contrib.auth import login, views
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import User
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse, reverse_lazy
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -22,6 +22,7 @@ from catalog.people import audit, sessions
 from catalog.people import members as people
 from catalog.viewing import viewer_of
 from dashboard.project.middleware import FOCUS
+from dashboard.web.requests import ViewerRequest
 from opatlas.errors import CallerError
 
 MODEL_BACKEND = "django.contrib.auth.backends.ModelBackend"
@@ -87,7 +88,7 @@ class JoinForm(forms.Form):
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def account(request: HttpRequest) -> HttpResponse:
+def account(request: ViewerRequest) -> HttpResponse:
     user: Any = request.user
     form = AccountForm(request.POST or None, instance=User.objects.get(pk=user.pk))
     if request.method == "POST" and form.is_valid():
@@ -107,7 +108,7 @@ def account(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-def end_sessions(request: HttpRequest) -> HttpResponse:
+def end_sessions(request: ViewerRequest) -> HttpResponse:
     """Log every other browser out."""
     user: Any = request.user
     ended = sessions.end_sessions(user.pk, but=request.session.session_key)
@@ -117,7 +118,7 @@ def end_sessions(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-def focus(request: HttpRequest) -> HttpResponse:
+def focus(request: ViewerRequest) -> HttpResponse:
     """Look at one organisation, or (of the host) at all; then back to where one came from."""
     number = request.POST.get("organisation", "")
     viewer = viewer_of(request.user)
@@ -134,7 +135,7 @@ def focus(request: HttpRequest) -> HttpResponse:
 @never_cache
 @sensitive_post_parameters()
 @require_http_methods(["GET", "HEAD", "POST"])
-def invited(request: HttpRequest, token: str) -> HttpResponse:
+def invited(request: ViewerRequest, token: str) -> HttpResponse:
     """Take an invitation: with the account that one is logged in with, or with a new one."""
     audit.note(request, skip=True)
     try:
@@ -162,7 +163,7 @@ def invited(request: HttpRequest, token: str) -> HttpResponse:
     return render(request, "people/invited.html", context, status=400 if request.method == "POST" else 200)
 
 
-def safe_next(request: HttpRequest) -> str:
+def safe_next(request: ViewerRequest) -> str:
     """Where to go on: the ``next`` that a form names, if it is an address of this service."""
     target = request.POST.get("next", "")
     safe = url_has_allowed_host_and_scheme(
@@ -171,7 +172,7 @@ def safe_next(request: HttpRequest) -> str:
     return target if safe and target else reverse("overview")
 
 
-def _joined(request: HttpRequest, user: Any, invitation: Invitation) -> HttpResponse:
+def _joined(request: ViewerRequest, user: Any, invitation: Invitation) -> HttpResponse:
     audit.note(request, action="member.join", subject=user.get_username(),
                organisation=invitation.organisation, detail={"role": invitation.role})  # fmt: skip
     messages.success(request, f"Welcome to {invitation.organisation}.")

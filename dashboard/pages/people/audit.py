@@ -6,7 +6,7 @@ import json
 
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
@@ -14,8 +14,8 @@ from catalog.models import AuditEntry
 from catalog.people import audited
 from catalog.timerange import RANGES
 from catalog.viewing import ADMINISTER
-from dashboard.web.own_rows import viewer_of_request
 from dashboard.web.ranges import range_of
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table, exported, read
 
 PAGE_SIZE = 100
@@ -39,8 +39,8 @@ _COLUMNS = (
 
 
 @require_safe
-def audit_log(request: HttpRequest) -> HttpResponse:
-    viewer = viewer_of_request(request)
+def audit_log(request: ViewerRequest) -> HttpResponse:
+    viewer = request.viewer
     if not (viewer.may(ADMINISTER) or any(ADMINISTER in allowed for allowed in viewer.roles.values())):
         raise PermissionDenied("Only administrators see the audit log.")
     during = range_of(request, "7d")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.html import format_html, format_html_join
 from django.views.decorators.http import require_POST, require_safe
@@ -15,6 +15,7 @@ from catalog.people import audit
 from catalog.people.keys import SCOPES, create_api_key, revoke_api_key
 from dashboard.templatetags.opatlas import ago
 from dashboard.web.own_rows import administered
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table, exported
 from opatlas.errors import CallerError
 
@@ -63,12 +64,12 @@ _COLUMNS = (
 
 
 @require_safe
-def keys(request: HttpRequest) -> HttpResponse:
+def keys(request: ViewerRequest) -> HttpResponse:
     return _page(request, administered(request))
 
 
 def _page(
-    request: HttpRequest, organisation: Organisation, made: str = "", wrong: str = "", status: int = 200
+    request: ViewerRequest, organisation: Organisation, made: str = "", wrong: str = "", status: int = 200
 ) -> HttpResponse:
     """The page; ``made`` is a new key's text, which is kept nowhere: it is in this one answer only."""
     rows = list(organisation.api_keys.select_related("user").order_by("revoked_at", "-pk")[:500])
@@ -92,7 +93,7 @@ def _page(
 
 
 @require_POST
-def create(request: HttpRequest) -> HttpResponse:
+def create(request: ViewerRequest) -> HttpResponse:
     """A new key: the answer shows its text, this once."""
     organisation, given = administered(request), request.POST
     name = " ".join(given.get("name", "").split())
@@ -114,7 +115,7 @@ def create(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-def revoke(request: HttpRequest, pk: int) -> HttpResponse:
+def revoke(request: ViewerRequest, pk: int) -> HttpResponse:
     """Close a key at once."""
     organisation = administered(request)
     key = get_object_or_404(ApiKey, pk=pk, organisation=organisation)

@@ -9,7 +9,7 @@ from django.contrib import messages
 from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Max
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -20,7 +20,8 @@ from catalog.people import audit
 from catalog.people import members as people
 from catalog.viewing import ADMINISTER
 from dashboard.pages.people.invitations import send_invitation
-from dashboard.web.own_rows import administered, viewer_of_request
+from dashboard.web.own_rows import administered
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table, exported
 from opatlas.errors import CallerError
 
@@ -46,12 +47,12 @@ _MEMBERS = (
 
 
 @require_safe
-def members(request: HttpRequest) -> HttpResponse:
+def members(request: ViewerRequest) -> HttpResponse:
     return _page(request, administered(request))
 
 
 def _page(
-    request: HttpRequest, organisation: Organisation, link: str = "", wrong: str = "", status: int = 200
+    request: ViewerRequest, organisation: Organisation, link: str = "", wrong: str = "", status: int = 200
 ) -> HttpResponse:
     """The page; ``link`` opens an invitation and is kept nowhere: it is in this one answer only."""
     rows = _members(organisation)
@@ -62,7 +63,7 @@ def _page(
     waiting = organisation.invitations.filter(
         accepted_at=None, withdrawn_at=None, expires_at__gt=timezone.now()
     )
-    whole = viewer_of_request(request).may(ADMINISTER)
+    whole = request.viewer.may(ADMINISTER)
     context = {
         "organisation": organisation,
         "table": table,
@@ -80,7 +81,7 @@ def _page(
 
 
 @require_POST
-def add(request: HttpRequest) -> HttpResponse:
+def add(request: ViewerRequest) -> HttpResponse:
     """Somebody who has an account becomes a member."""
     organisation, given = administered(request), request.POST
 
@@ -93,7 +94,7 @@ def add(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-def invite(request: HttpRequest) -> HttpResponse:
+def invite(request: ViewerRequest) -> HttpResponse:
     """An invitation: by e-mail where the service sends any, else as a link that is shown once."""
     organisation, given = administered(request), request.POST
     user: Any = request.user
@@ -110,7 +111,7 @@ def invite(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-def withdraw(request: HttpRequest, pk: int) -> HttpResponse:
+def withdraw(request: ViewerRequest, pk: int) -> HttpResponse:
     """Close an invitation that nobody took yet."""
     organisation = administered(request)
     row = get_object_or_404(Invitation, pk=pk, organisation=organisation)
@@ -124,7 +125,7 @@ def withdraw(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-def change(request: HttpRequest, pk: int) -> HttpResponse:
+def change(request: ViewerRequest, pk: int) -> HttpResponse:
     """Another role for a member."""
     row = _membership(request, pk)
 
@@ -138,7 +139,7 @@ def change(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-def remove(request: HttpRequest, pk: int) -> HttpResponse:
+def remove(request: ViewerRequest, pk: int) -> HttpResponse:
     """Take a member out; the person is logged out at once and the keys there are closed."""
     row = _membership(request, pk)
 
@@ -151,7 +152,7 @@ def remove(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-def switch_account(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
+def switch_account(request: ViewerRequest, pk: int, verb: str) -> HttpResponse:
     """Switch an account off or on again: for administrators of the whole service."""
     _whole_service(request)
     user = get_object_or_404(get_user_model(), pk=pk)
@@ -168,7 +169,7 @@ def switch_account(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
 
 
 @require_POST
-def organisations(request: HttpRequest) -> HttpResponse:
+def organisations(request: ViewerRequest) -> HttpResponse:
     """A new organisation, or another name for one."""
     given = request.POST
     if number := given.get("organisation", ""):
@@ -190,7 +191,7 @@ def organisations(request: HttpRequest) -> HttpResponse:
     return _done(request, do)
 
 
-def _done(request: HttpRequest, do: Callable[[], str], to: str = "people") -> HttpResponse:
+def _done(request: ViewerRequest, do: Callable[[], str], to: str = "people") -> HttpResponse:
     try:
         messages.success(request, do())
     except CallerError as error:
@@ -199,7 +200,9 @@ def _done(request: HttpRequest, do: Callable[[], str], to: str = "people") -> Ht
     return redirect(to)
 
 
-def _note(request: HttpRequest, action: str, organisation: Organisation, subject: str, **detail: str) -> None:
+def _note(
+    request: ViewerRequest, action: str, organisation: Organisation, subject: str, **detail: str
+) -> None:
     audit.note(request, action=action, subject=subject, detail=detail, organisation=organisation)
 
 
@@ -212,17 +215,17 @@ def _organisations() -> list[Organisation]:
     return list(Organisation.objects.annotate(members=Count("memberships")).order_by("-host", "name")[:500])
 
 
-def _membership(request: HttpRequest, pk: int) -> Membership:
+def _membership(request: ViewerRequest, pk: int) -> Membership:
     rows = Membership.objects.select_related("user", "organisation")
     return get_object_or_404(rows, pk=pk, organisation=administered(request))
 
 
-def _named(request: HttpRequest, pk: int) -> Organisation:
-    if not viewer_of_request(request).may(ADMINISTER, pk):
+def _named(request: ViewerRequest, pk: int) -> Organisation:
+    if not request.viewer.may(ADMINISTER, pk):
         raise Http404("There is no such organisation.")
     return get_object_or_404(Organisation, pk=pk)
 
 
-def _whole_service(request: HttpRequest) -> None:
-    if not viewer_of_request(request).may(ADMINISTER):
+def _whole_service(request: ViewerRequest) -> None:
+    if not request.viewer.may(ADMINISTER):
         raise PermissionDenied("Only administrators of the whole service do this.")

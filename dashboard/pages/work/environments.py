@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog.models import Target
 from catalog.viewing import OPERATE
+from dashboard.web.requests import ViewerRequest
 from opatlas.errors import CallerError
 from tuning.environments import declaring, revalidation
 from tuning.environments import known as environments
@@ -41,13 +42,13 @@ class Run:
 
 
 @require_safe
-def environments_page(request: HttpRequest) -> HttpResponse:
+def environments_page(request: ViewerRequest) -> HttpResponse:
     rows = list(Revalidation.objects.select_related("target", "before", "after").order_by("-pk")[:SHOWN])
     limits = {
         row.pk: BESTS_SHOWN if number == 0 or row.finished_at is None else 8
         for number, row in enumerate(rows)
     }
-    reports = revalidation.reports(limits, request.viewer.scopes)  # type: ignore[attr-defined]
+    reports = revalidation.reports(limits, request.viewer.scopes)
     context = {
         "standings": environments.route_environments(),
         "runs": [_run(row, reports[row.pk]) for row in rows],
@@ -56,9 +57,9 @@ def environments_page(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-def declare(request: HttpRequest) -> HttpResponse:
+def declare(request: ViewerRequest) -> HttpResponse:
     """Declare what a worker brings (one route, or all), or an environment by its digest."""
-    if not request.viewer.may(OPERATE):  # type: ignore[attr-defined]
+    if not request.viewer.may(OPERATE):
         raise PermissionDenied("Only operators of the service declare environments.")
     given, by = request.POST, request.user.get_username()
     try:

@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from catalog.search import Words
-from catalog.viewing import Viewer
 from dashboard.pages.work import current_work, operations, tables
 from dashboard.pages.work.progress import first_result_s, progress, steps
 from dashboard.pages.work.trials import trials_table
@@ -22,6 +21,7 @@ from dashboard.web.charts import work as work_charts
 from dashboard.web.charts.drawing import METHODS, Figure
 from dashboard.web.live import Part
 from dashboard.web.paging import exportable, page_of
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import exported
 from tuning.explore.slice_history import tuning_accuracy
 from tuning.models import Exploration, Stage, State, Trial
@@ -60,9 +60,9 @@ class ExplorationFilters:
 
 
 @require_safe
-def explorations(request: HttpRequest) -> HttpResponse:
+def explorations(request: ViewerRequest) -> HttpResponse:
     filters = _read_filters(request)
-    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    viewer = request.viewer
     found = _filtered(current_work.explorations(viewer.shown()), filters)
     page = page_of(request, found)
     shown = [] if "export" in request.GET else list(page.object_list)
@@ -97,7 +97,7 @@ def explorations(request: HttpRequest) -> HttpResponse:
         "live": part.html,
     }
     template = "work/_explorations_results.html"
-    if not request.htmx:  # type: ignore[attr-defined]
+    if not request.htmx:
         template = "work/explorations.html"
         context |= _tuning(request)
     response = render(request, template, context)
@@ -112,18 +112,18 @@ def _etas(rows: Iterable[Exploration]) -> dict[int, Eta]:
     return {row.pk: work_left(row, pace) for row in active} if pace else {}
 
 
-def _tuning(request: HttpRequest) -> dict[str, object]:
+def _tuning(request: ViewerRequest) -> dict[str, object]:
     """How well the expectations held that tuning goes by; the chart shows the latest slices only."""
-    accuracy = tuning_accuracy(current_work.explorations(request.viewer.shown()))  # type: ignore[attr-defined]
+    accuracy = tuning_accuracy(current_work.explorations(request.viewer.shown()))
     rows = list(accuracy.by_op_type.items())[:OP_TYPES_SHOWN]
     chart = work_charts.tuning_gains(accuracy.pairs[:SLICES_DRAWN]) if accuracy.pairs else None
     return {"accuracy": accuracy, "accuracy_rows": rows, "chart": chart}
 
 
 @require_safe
-def exploration(request: HttpRequest, pk: int) -> HttpResponse:
+def exploration(request: ViewerRequest, pk: int) -> HttpResponse:
     """One exploration; htmx asks for its moving part every two seconds until it has ended."""
-    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    viewer = request.viewer
     row = get_object_or_404(current_work.explorations(viewer.shown()), pk=pk)
     trials = row.trials.select_related("implementation").defer(
         "candidate", "implementation__schedule", "implementation__source", "implementation__candidate"
@@ -160,7 +160,7 @@ def exploration(request: HttpRequest, pk: int) -> HttpResponse:
         path=request.path,
         every_s=2 if context["moving"] else None,
     )
-    if request.htmx:  # type: ignore[attr-defined]
+    if request.htmx:
         return part.response()
     return render(request, "work/exploration.html", context | {"live": part.html})
 
@@ -187,7 +187,7 @@ def _chart(trials: list[Trial]) -> Figure:
     return operator_charts.trials(dots, failures)
 
 
-def _read_filters(request: HttpRequest) -> ExplorationFilters:
+def _read_filters(request: ViewerRequest) -> ExplorationFilters:
     def one_of(name: str, allowed: list[str]) -> str:
         value = request.GET.get(name, "")
         return value if value in allowed else ""

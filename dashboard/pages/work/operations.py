@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST
 
 from catalog.errors import Unknown
 from catalog.people.audit import note
-from catalog.viewing import Viewer
+from dashboard.web.requests import ViewerRequest
 from opatlas.errors import CallerError
 from tuning.models import Exploration, State
 from tuning.queue import permissions as operating
@@ -44,20 +44,20 @@ ACTIONS = (
 )
 
 
-def possible(exploration: Exploration, request: HttpRequest) -> list[Action]:
+def possible(exploration: Exploration, request: ViewerRequest) -> list[Action]:
     """What this person can do to it now."""
-    if not operating.may_operate(_viewer(request), exploration.owner_id):
+    if not operating.may_operate(request.viewer, exploration.owner_id):
         return []
     return [action for action in ACTIONS if exploration.state in action.states]
 
 
 @require_POST
-def act(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
+def act(request: ViewerRequest, pk: int, verb: str) -> HttpResponse:
     """Do one of the actions to one exploration, and go back to its page."""
     order = _order(request, verb, operating.VERBS)
 
     def do() -> None:
-        row = operating.act(_viewer(request), pk, order)
+        row = operating.act(request.viewer, pk, order)
         note(
             request, action=f"exploration.{verb}", subject=f"exploration {pk}", detail=_detail(order),
             organisation=row.owner_id,
@@ -68,12 +68,12 @@ def act(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
 
 
 @require_POST
-def act_on_miss(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
+def act_on_miss(request: ViewerRequest, pk: int, verb: str) -> HttpResponse:
     """Explore a miss now, or discard it, and go back to where the person was."""
     order = _order(request, verb, operating.MISS_VERBS)
 
     def do() -> None:
-        miss = operating.act_on_miss(_viewer(request), pk, order)
+        miss = operating.act_on_miss(request.viewer, pk, order)
         note(
             request, action=f"miss.{verb}", subject=f"miss {pk}", detail=_detail(order),
             organisation=miss.owner_id,
@@ -85,25 +85,25 @@ def act_on_miss(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
 
 
 @require_POST
-def act_on_many(request: HttpRequest) -> HttpResponse:
+def act_on_many(request: ViewerRequest) -> HttpResponse:
     """The same action for every exploration that was chosen in the list."""
     order = _order(request, request.POST.get("verb", ""), operating.VERBS)
     return _many(request, order, operating.act_on_many, "exploration", reverse("explorations"))
 
 
 @require_POST
-def act_on_misses(request: HttpRequest) -> HttpResponse:
+def act_on_misses(request: ViewerRequest) -> HttpResponse:
     """The same action for every miss that was chosen in the list."""
     order = _order(request, request.POST.get("verb", ""), operating.MISS_VERBS)
     return _many(request, order, operating.act_on_misses, "miss", reverse("collect"))
 
 
 @require_POST
-def queue(request: HttpRequest, verb: str) -> HttpResponse:
+def queue(request: ViewerRequest, verb: str) -> HttpResponse:
     """Pause or resume a capability's queues, or all of them."""
     capability = request.POST.get("capability", queues.EVERYTHING)[:80]
     reason = request.POST.get("reason", "").strip()
-    viewer = _viewer(request)
+    viewer = request.viewer
     by = request.user.get_username()
     if verb == "pause":
         why = f"{reason[:250]} (paused by {by})" if reason else ""
@@ -129,14 +129,14 @@ _PLURAL = {"exploration": "explorations", "miss": "misses"}
 
 
 def _many(
-    request: HttpRequest, order: Order, act_on: Callable[..., Done], what: str, otherwise: str
+    request: ViewerRequest, order: Order, act_on: Callable[..., Done], what: str, otherwise: str
 ) -> HttpResponse:
     chosen = [int(text) for text in request.POST.getlist("id") if text.isascii() and text.isdigit()]
     if not chosen:
         messages.error(request, f"Choose one or more {_PLURAL[what]} first.")
         return _back(request, otherwise)
     try:
-        came = act_on(_viewer(request), [pk for pk in chosen if pk < 2**63], order)
+        came = act_on(request.viewer, [pk for pk in chosen if pk < 2**63], order)
     except CallerError as error:
         messages.error(request, str(error))
         return _back(request, otherwise)
@@ -159,7 +159,7 @@ def _many(
     return _back(request, otherwise)
 
 
-def _order(request: HttpRequest, verb: str, verbs: tuple[str, ...]) -> Order:
+def _order(request: ViewerRequest, verb: str, verbs: tuple[str, ...]) -> Order:
     if verb not in verbs:
         raise Http404(f"There is no action {verb[:40]!r}.")
     text = request.POST.get("priority", "")
@@ -172,7 +172,7 @@ def _detail(order: Order) -> dict[str, object]:
     return {"reason": order.reason, "priority": order.priority}
 
 
-def _try(request: HttpRequest, do: Callable[[], object]) -> None:
+def _try(request: ViewerRequest, do: Callable[[], object]) -> None:
     """What cannot be is said on the page; what is not theirs is refused outright."""
     try:
         do()
@@ -185,13 +185,9 @@ def _try(request: HttpRequest, do: Callable[[], object]) -> None:
         messages.error(request, str(error))
 
 
-def _back(request: HttpRequest, otherwise: str) -> HttpResponse:
+def _back(request: ViewerRequest, otherwise: str) -> HttpResponse:
     """To the page of ours that the form names, with its filters."""
     wanted = request.POST.get("next", "")
     if wanted and url_has_allowed_host_and_scheme(wanted, {request.get_host()}, request.is_secure()):
         return redirect(wanted)
     return redirect(otherwise)
-
-
-def _viewer(request: HttpRequest) -> Viewer:
-    return request.viewer  # type: ignore[attr-defined, no-any-return]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
@@ -16,6 +16,7 @@ from dashboard.pages.work import current_work, tables
 from dashboard.web.charts import work as work_charts
 from dashboard.web.live import Part
 from dashboard.web.paging import answer_of, exportable, page_of
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import exported
 from tuning.priority import PRIORITIES
 from tuning.queue.permissions import may_operate
@@ -27,9 +28,9 @@ REASONS_SHOWN = 30
 
 
 @require_safe
-def queues_page(request: HttpRequest) -> HttpResponse:
+def queues_page(request: ViewerRequest) -> HttpResponse:
     """Explore queues, workers, throughput, the collect queue's reasons, dead letters."""
-    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    viewer = request.viewer
     visible, now = viewer.shown(), timezone.now()
     live = _moving(viewer)
     part = Part(request, "work/_queues_live.html", live, path=reverse("queues"), every_s=4)
@@ -84,9 +85,9 @@ def _moving(viewer: Viewer) -> dict[str, Any]:
 
 
 @require_safe
-def collect(request: HttpRequest) -> HttpResponse:
+def collect(request: ViewerRequest) -> HttpResponse:
     """The collect queue: misses that nobody explores now, filtered by state, reason and words."""
-    viewer: Viewer = request.viewer  # type: ignore[attr-defined]
+    viewer = request.viewer
     visible = viewer.shown()
     state = request.GET.get("state", "")
     state = state if state in collecting.IDLE else ""

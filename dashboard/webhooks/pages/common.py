@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest
+from django.http import Http404
 from django.urls import reverse
 
 from catalog.models import Organisation
 from catalog.timerange import TimeRange
 from catalog.viewing import BILL
-from dashboard.web.own_rows import own_organisation, viewer_of_request
+from dashboard.web.own_rows import own_organisation
 from dashboard.web.paging import exportable
 from dashboard.web.ranges import range_of
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table
 from dashboard.webhooks import selectors
 from dashboard.webhooks.models import Delivery, DeliveryState, Endpoint, EventType
@@ -23,18 +24,18 @@ from dashboard.webhooks.selectors import DeliveryFilters
 _REFUSED = "Webhooks are for the billing and admin roles of the organisation."
 
 
-def check_may(request: HttpRequest) -> Organisation:
+def check_may(request: ViewerRequest) -> Organisation:
     """The organisation that is looked at; 403 for who may not change its webhooks."""
     organisation = own_organisation(request)
-    if organisation is None or not viewer_of_request(request).may(BILL, organisation.pk):
+    if organisation is None or not request.viewer.may(BILL, organisation.pk):
         raise PermissionDenied(_REFUSED)
     return organisation
 
 
-def endpoint_or_404(request: HttpRequest, pk: int) -> Endpoint:
+def endpoint_or_404(request: ViewerRequest, pk: int) -> Endpoint:
     """Another organisation's does not exist."""
     check_may(request)
-    viewer = viewer_of_request(request)
+    viewer = request.viewer
     row = Endpoint.objects.filter(viewer.owned(), pk=pk).select_related("organisation").first()
     if row is None:
         raise Http404(f"There is no endpoint {pk}.")
@@ -43,9 +44,9 @@ def endpoint_or_404(request: HttpRequest, pk: int) -> Endpoint:
     return row
 
 
-def delivery_or_404(request: HttpRequest, pk: int) -> Delivery:
+def delivery_or_404(request: ViewerRequest, pk: int) -> Delivery:
     check_may(request)
-    viewer = viewer_of_request(request)
+    viewer = request.viewer
     row = selectors.deliveries(viewer, DeliveryFilters()).filter(pk=pk).first()
     if row is None:
         raise Http404(f"There is no delivery {pk}.")
@@ -75,7 +76,7 @@ class Shown:
         )
 
 
-def shown(request: HttpRequest, endpoint: int | None = None) -> Shown:
+def shown(request: ViewerRequest, endpoint: int | None = None) -> Shown:
     """Of this request; of one endpoint's page only its own."""
     given = request.GET
     during = range_of(request)
@@ -115,11 +116,11 @@ _COLUMNS = (
 )
 
 
-def deliveries_table(request: HttpRequest, narrowed: Shown, rows: Any, *, of_one: bool = False) -> Table:
+def deliveries_table(request: ViewerRequest, narrowed: Shown, rows: Any, *, of_one: bool = False) -> Table:
     """``rows`` are those of the page; an export has all of them, to the bound."""
     columns = [column for column in _COLUMNS if not (of_one and column.key == "endpoint")]
     every = None
     if "export" in request.GET:
-        every = exportable(selectors.deliveries(viewer_of_request(request), narrowed.filters()))
+        every = exportable(selectors.deliveries(request.viewer, narrowed.filters()))
     empty = "Nothing was sent in this time, or nothing passes the filters."
     return Table("deliveries", "Deliveries", columns, rows, empty, every)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
@@ -16,8 +16,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from catalog.models import Organisation
 from catalog.people import audit
 from catalog.timerange import RANGES, parse_range
-from dashboard.web.own_rows import viewer_of_request
 from dashboard.web.paging import answer_of, page_of
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table, exported, exports
 from dashboard.webhooks import endpoints, retention, selectors
 from dashboard.webhooks.delivering import body_of
@@ -43,16 +43,16 @@ MEANINGS = {
 }
 """What can be subscribed to, in words."""
 
-Answer = Callable[[HttpRequest, Endpoint], HttpResponse]
+Answer = Callable[[ViewerRequest, Endpoint], HttpResponse]
 
 
 @require_safe
-def webhooks(request: HttpRequest) -> HttpResponse:
+def webhooks(request: ViewerRequest) -> HttpResponse:
     return _list(request, check_may(request))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def create(request: HttpRequest) -> HttpResponse:
+def create(request: ViewerRequest) -> HttpResponse:
     """The answer has the secret: it is kept nowhere that could show it again. Links on that answer that
     narrow or export its list lead here by GET, and on to the page."""
     organisation, given = check_may(request), request.POST
@@ -70,12 +70,12 @@ def create(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-def endpoint(request: HttpRequest, pk: int) -> HttpResponse:
+def endpoint(request: ViewerRequest, pk: int) -> HttpResponse:
     return _one(request, endpoint_or_404(request, pk))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def act(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
+def act(request: ViewerRequest, pk: int, verb: str) -> HttpResponse:
     """Do one of ``ACTIONS``; what cannot be is said on the page, and nothing typed is lost. GET does nothing
     and leads to the page."""
     row = endpoint_or_404(request, pk)
@@ -102,7 +102,7 @@ _TRIES = (
 
 
 @require_safe
-def delivery(request: HttpRequest, pk: int) -> HttpResponse:
+def delivery(request: ViewerRequest, pk: int) -> HttpResponse:
     """One message to one endpoint: what is sent, and every try."""
     row = delivery_or_404(request, pk)
     tries = list(selectors.attempts(row)[:TRIES_SHOWN])
@@ -114,7 +114,7 @@ def delivery(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-def replay(request: HttpRequest, pk: int) -> HttpResponse:
+def replay(request: ViewerRequest, pk: int) -> HttpResponse:
     """Send one message again."""
     row = delivery_or_404(request, pk)
     try:
@@ -173,9 +173,9 @@ def _table(rows: Sequence[selectors.EndpointStanding], several: bool) -> Table:
 
 
 def _list(
-    request: HttpRequest, organisation: Organisation, *, wrong: str = "", status: int = 200
+    request: ViewerRequest, organisation: Organisation, *, wrong: str = "", status: int = 200
 ) -> HttpResponse:
-    viewer = viewer_of_request(request)
+    viewer = request.viewer
     rows = selectors.endpoints(viewer)
     table = _table(rows, several=viewer.sees_all and viewer.focus is None)
     narrowed = shown(request)
@@ -196,10 +196,10 @@ def _list(
 
 
 def _one(
-    request: HttpRequest, row: Endpoint, *, secret: str = "", wrong: str = "", status: int = 200
+    request: ViewerRequest, row: Endpoint, *, secret: str = "", wrong: str = "", status: int = 200
 ) -> HttpResponse:
     narrowed = shown(request, row.pk)
-    page = page_of(request, selectors.deliveries(viewer_of_request(request), narrowed.filters()))
+    page = page_of(request, selectors.deliveries(request.viewer, narrowed.filters()))
     table = deliveries_table(request, narrowed, page.object_list, of_one=True)
     if (answer := exported(request, table)) is not None:
         return answer
@@ -230,14 +230,14 @@ def _deliveries(narrowed: Any, page: Any, table: Table) -> dict[str, Any]:
     }
 
 
-def _answer(request: HttpRequest, template: str, context: dict[str, Any], status: int) -> HttpResponse:
+def _answer(request: ViewerRequest, template: str, context: dict[str, Any], status: int) -> HttpResponse:
     answer = answer_of(request, template, "webhooks/_webhook_deliveries.html", context)
     answer.status_code = status
     answer["Cache-Control"] = "no-store"  # it may have a secret
     return answer
 
 
-def _edit(request: HttpRequest, row: Endpoint) -> HttpResponse:
+def _edit(request: ViewerRequest, row: Endpoint) -> HttpResponse:
     given = request.POST
     endpoints.change(
         row, url=given.get("url", row.url), description=given.get("description", ""),
@@ -246,39 +246,39 @@ def _edit(request: HttpRequest, row: Endpoint) -> HttpResponse:
     return _done(request, row, "Saved.")
 
 
-def _rotate(request: HttpRequest, row: Endpoint) -> HttpResponse:
+def _rotate(request: ViewerRequest, row: Endpoint) -> HttpResponse:
     return _one(request, row, secret=endpoints.rotate(row))
 
 
-def _test(request: HttpRequest, row: Endpoint) -> HttpResponse:
+def _test(request: ViewerRequest, row: Endpoint) -> HttpResponse:
     message = endpoints.test(row)
     return _done(request, row, f"A test is on its way: {message.public_id}.")
 
 
-def _disable(request: HttpRequest, row: Endpoint) -> HttpResponse:
+def _disable(request: ViewerRequest, row: Endpoint) -> HttpResponse:
     endpoints.disable(row, request.POST.get("reason", "").strip()[:300] or "Disabled by hand.")
     return _done(request, row, "It gets nothing more; what waits is kept.")
 
 
-def _enable(request: HttpRequest, row: Endpoint) -> HttpResponse:
+def _enable(request: ViewerRequest, row: Endpoint) -> HttpResponse:
     endpoints.enable(row)
     return _done(request, row, "It is sent to again, what waits first. Replay what it missed meanwhile.")
 
 
-def _delete(request: HttpRequest, row: Endpoint) -> HttpResponse:
+def _delete(request: ViewerRequest, row: Endpoint) -> HttpResponse:
     endpoints.delete(Endpoint.objects.get(pk=row.pk))
     messages.success(request, f"{row.url} was deleted.")
     return redirect("webhooks")
 
 
-def _replay_since(request: HttpRequest, row: Endpoint) -> HttpResponse:
+def _replay_since(request: ViewerRequest, row: Endpoint) -> HttpResponse:
     since = parse_range({"since": request.POST.get("since", "") or "nothing"}).since
     failed_only = bool(request.POST.get("failed_only"))
     count = retention.replay_since(row, since, failed_only=failed_only)
     return _done(request, row, f"{count} message{' is' if count == 1 else 's are'} sent again.")
 
 
-def _done(request: HttpRequest, row: Endpoint, said: str) -> HttpResponse:
+def _done(request: ViewerRequest, row: Endpoint, said: str) -> HttpResponse:
     messages.success(request, said)
     return redirect("webhook-endpoint", row.pk)
 
@@ -294,5 +294,5 @@ ACTIONS: dict[str, Answer] = {
 }
 
 
-def _note(request: HttpRequest, action: str, row: Endpoint, **detail: Any) -> None:
+def _note(request: ViewerRequest, action: str, row: Endpoint, **detail: Any) -> None:
     audit.note(request, action=action, subject=row.url, organisation=row.organisation, detail=detail)

@@ -8,18 +8,19 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_POST
 
 from dashboard.notifications.channels.email import unsubscribing
+from dashboard.web.requests import ViewerRequest
 
 
 @csrf_exempt  # a mailbox posts it, without a page before; the link itself is the proof
 @login_not_required
 @require_http_methods(["GET", "HEAD", "POST"])
-def unsubscribe(request: HttpRequest, token: str) -> HttpResponse:
+def unsubscribe(request: ViewerRequest, token: str) -> HttpResponse:
     """``all`` in the form ends every mail; else those that the link names."""
     link = unsubscribing.read(token)
     if link is None:
@@ -40,7 +41,7 @@ def unsubscribe(request: HttpRequest, token: str) -> HttpResponse:
 
 
 @require_POST
-def address(request: HttpRequest) -> HttpResponse:
+def address(request: ViewerRequest) -> HttpResponse:
     """Where this person's mail goes."""
     given = request.POST.get("email", "").strip()[:254]
     try:

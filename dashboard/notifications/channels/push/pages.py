@@ -6,19 +6,20 @@ from pathlib import Path
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog.errors import RequestError
 from dashboard.notifications.channels.push import devices, vapid
+from dashboard.web.requests import ViewerRequest
 
 _WORKER = Path(__file__).resolve().parents[3] / "static" / "js" / "sw.js"
 
 
 @login_not_required
 @require_safe
-def service_worker(request: HttpRequest) -> HttpResponse:
+def service_worker(request: ViewerRequest) -> HttpResponse:
     """At the root, since a worker rules only what lies below its own address. Browsers ask for it anew each
     day, without a session, so it holds nothing of anybody's."""
     answer = HttpResponse(_WORKER.read_bytes(), content_type="text/javascript; charset=utf-8")
@@ -28,13 +29,13 @@ def service_worker(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-def public_key(request: HttpRequest) -> JsonResponse:
+def public_key(request: ViewerRequest) -> JsonResponse:
     """What a browser subscribes with."""
     return JsonResponse({"public_key": vapid.public_key()})
 
 
 @require_POST
-def register(request: HttpRequest) -> HttpResponse:
+def register(request: ViewerRequest) -> HttpResponse:
     """A browser's offer, as form fields; answers with JSON, since a script sends it."""
     given = request.POST
     offer = devices.PushOffer(
@@ -51,7 +52,7 @@ def register(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-def forget(request: HttpRequest, pk: int) -> HttpResponse:
+def forget(request: ViewerRequest, pk: int) -> HttpResponse:
     """No more pushes to one device."""
     row = get_object_or_404(request.user.push_devices, pk=pk)  # type: ignore[union-attr]
     row.delete()
