@@ -135,6 +135,10 @@ def _number(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 19 else 0
 
 
+def _page(row: Subscription) -> str:
+    return reverse("subscription", args=[row.pk])
+
+
 def _events(row: Subscription) -> str:
     return ", ".join(one.value.removesuffix("_changed").title() for one in row.happenings)
 
@@ -150,7 +154,7 @@ def _table(rows: list[Subscription], viewer: Viewer) -> Table:
         return f"{row.get_subject_display().lower()}{everywhere}"
 
     columns = (
-        Column("title", "What", "name", link=lambda row: reverse("subscription", args=[row.pk])),
+        Column("title", "What", link=_page, css="wide-text lead"),
         Column("subject", "Kind", show=kind, under="title"),
         Column(
             "events",

@@ -103,7 +103,7 @@ def job_operators_table(rows: Sequence[OperatorRow], every: Iterable[OperatorRow
 
 _MODELS = (
     Column("id", value="pk", only="export"),
-    Column("name", "Model", "name", link=lambda row: reverse("model", args=[row.pk])),
+    Column("name", "Model", link=lambda row: reverse("model", args=[row.pk]), css="wide-text lead"),
     Column("form", "Form", css="spare"),
     Column("sha256", "Content", show=lambda row: row.sha256[:12], under="name", css="mono"),
     Column("capability", "Target", value="target.capability", css="nowrap", label=""),
