@@ -32,13 +32,14 @@ class KeyField(serializers.CharField):
 
 
 class RowAnswer(DataclassSerializer[Any]):
-    """Rows of a dataclass. Every field is always there: a default is the row's maker's affair."""
+    """Rows of a dataclass, every field of each."""
 
     using: dict[type, type[serializers.Serializer]] = {}
 
     @cached_property
     def dataclass_definition(self) -> DataclassDefinition[Any]:
-        return _definition(self.dataclass or self.Meta.dataclass)  # type: ignore[attr-defined]
+        kind: Any = self.dataclass or self.Meta.dataclass  # type: ignore[attr-defined]
+        return _definition(kind)
 
     def get_field_names(self) -> list[str]:
         """Those that :func:`shape` chose; a dataclass inside another shows its fields."""
@@ -48,9 +49,10 @@ class RowAnswer(DataclassSerializer[Any]):
 
     def create_field(self, field_name: str, extra_kwargs: dict[str, Any]) -> serializers.Field:
         source = extra_kwargs.get("source", field_name)
-        meaning = _meanings(self.dataclass_definition.dataclass_type).get(source)
+        kind: Any = self.dataclass_definition.dataclass_type
+        meaning = _meanings(kind).get(source)
         told = {"help_text": meaning} if meaning else {}
-        return super().create_field(field_name, {"required": True, **told, **extra_kwargs})
+        return super().create_field(field_name, {**told, **extra_kwargs})
 
     def build_dataclass_field(self, field_name: str, type_info: Any) -> tuple[type, dict[str, Any]]:
         if known := self.using.get(type_info.base_type):
@@ -114,7 +116,8 @@ def _rows_of(made: Any) -> type:
 
 @cache
 def _definition(kind: Any) -> DataclassDefinition[Any]:
-    """What the library goes by; properties are among the fields, since an answer has no constructor."""
+    """What the library goes by. An answer has no constructor: properties are among its fields, and no field
+    has a default for which it might be left out."""
     returned = {name: get_type_hints(made).get("return") for name, made in _properties(kind).items()}
     types = get_type_hints(kind) | {name: hint for name, hint in returned.items() if hint is not None}
     return DataclassDefinition(kind, {name: dataclasses.field() for name in types}, types)
