@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
+import hashlib
 import os
 import shutil
 import subprocess
@@ -10,6 +10,8 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+
+import django
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -36,8 +38,19 @@ def new_sqlite(path: Path) -> str:
 
 @cache
 def _migrated_sqlite() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="opatlas-migrated-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = folder / "migrated.sqlite3"
-    migrate(f"sqlite:///{path}")
-    return path
+    """Named by what made it, so that it outlives a run and no change to a migration."""
+    made_by = hashlib.sha256(django.__version__.encode())
+    for package in ("catalog", "tuning", "dashboard"):
+        for path in sorted((ROOT / package).rglob("migrations/*.py")):
+            made_by.update(path.read_bytes())
+    kept = ROOT / "var" / "test-databases" / f"{made_by.hexdigest()[:16]}.sqlite3"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:  # another process may make it as well
+            new = Path(folder) / kept.name
+            migrate(f"sqlite:///{new}")
+            new.replace(kept)
+        for stale in kept.parent.glob("*.sqlite3"):
+            if stale != kept:
+                stale.unlink(missing_ok=True)
+    return kept

@@ -21,7 +21,7 @@ SETUP = """
 import json, pathlib, tempfile, django; django.setup()
 from catalog import models
 from catalog.best.publishing import publish
-from catalog.lookup.lookups import Asked, LookupRequest, lookup
+from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
 from catalog.registry import register_operator, register_setting, register_target
 from django.utils import timezone
 from tests.catalog import making
@@ -32,7 +32,7 @@ folder = pathlib.Path(tempfile.mkdtemp())
 files = making.write_file(folder, "kernel.so", b"code")
 made = publish(making.new_result(place, "tvm", 1.5, kind="c-abi", files=files, folder=folder))
 lookup(LookupRequest(
-    target=target, setting=setting, operators=[Asked(making.relu(65).key, 1.0, making.relu(65))]))
+    target=target, setting=setting, operators=[AskedOperator(making.relu(65).key, 1.0, making.relu(65))]))
 exploration = Exploration.objects.create(
     operator=models.Miss.objects.get().operator, target=target, setting=setting, capability=target.capability,
     asked_at=timezone.now())
@@ -56,11 +56,16 @@ def served(deployment: Deployment, tmp_path: Path) -> Iterator[tuple[str, str, d
 
 
 @pytest.mark.parametrize(
-    ("parameters", "deployment"),
-    [("invented", "sqlite"), pytest.param("known", "postgres", marks=pytest.mark.services)],
+    ("parameters", "deployment", "phases"),
+    [
+        ("invented", "sqlite", "coverage"),
+        pytest.param("known", "postgres", "coverage,fuzzing", marks=pytest.mark.services),
+        pytest.param("invented", "sqlite", "fuzzing", marks=pytest.mark.nightly),
+    ],
     indirect=["deployment"],
 )
-def test_no_request_is_answered_with_a_5xx_or_against_the_schema(served, parameters, tmp_path):
+def test_no_request_is_answered_with_a_5xx_or_against_the_schema(served, parameters, phases, tmp_path):
+    """Each value's borders on both databases; random ones where there is something to find."""
     url, key, known = served
     lines = [f"{name!r} = {value!r}" for name, value in known.items()] if parameters == "known" else []
     config = tmp_path / "schemathesis.toml"
@@ -69,7 +74,7 @@ def test_no_request_is_answered_with_a_5xx_or_against_the_schema(served, paramet
         [
             str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(config), "run",
             f"{url}/api/v1/schema/?format=json", "--header", f"Authorization: Bearer {key}",
-            "--checks", CHECKS, "--phases", "coverage,fuzzing", "--max-examples", "25", "--seed", "2026",
+            "--checks", CHECKS, "--phases", phases, "--max-examples", "25", "--seed", "2026",
             "--no-color", "--request-timeout", "40",
         ],
         cwd=tmp_path, env=os.environ, capture_output=True, text=True, timeout=280,

@@ -20,7 +20,7 @@ from opatlas.client import Client
 from opatlas.identity import Operator, parse_operator
 from opatlas.load import load
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.services]
+pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.services, pytest.mark.timeout(600)]
 
 
 def relu(rows: int) -> Operator:
@@ -76,7 +76,7 @@ def test_two_workers_one_killed_and_every_miss_becomes_a_hit(
             stack.processes.remove(victim)
 
             wait_for(lambda: all(a.hit for a in client.lookup([o.key for o in operators])), "every hit")
-            wait_for(lambda: all(e["state"] == "done" for e in listing("explorations")), "every contest")
+            wait_for(lambda: all(e["state"] == "done" for e in listing("explorations")), "every contest", 300)
             assert len(listing("explorations")) == len(operators)  # asked often, explored once
 
             # Nothing was explored twice at the same time: one claim's trials end before the next one's begin.
