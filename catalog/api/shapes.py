@@ -70,6 +70,11 @@ class ModelAnswer(serializers.ModelSerializer[Any]):
         read_only = set(self.Meta.fields) - set(self._declared_fields)  # type: ignore[attr-defined]
         return {name: {"read_only": True} for name in read_only}
 
+    def build_standard_field(self, field_name: str, model_field: Any) -> Any:
+        if model_field.choices and model_field.blank:  # "" stands for any, and is none of the choices
+            return serializers.CharField, {"read_only": True}
+        return super().build_standard_field(field_name, model_field)
+
     def build_relational_field(self, field_name: str, relation_info: Any) -> Any:
         if any(column.name == "key" for column in relation_info.related_model._meta.fields):
             return KeyField, {"read_only": True, "allow_null": relation_info.model_field.null}
