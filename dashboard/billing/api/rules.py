@@ -62,7 +62,6 @@ class RuleAnswer(ModelAnswer):
     """One version of a price rule. ``line`` names the rule in all its versions."""
 
     words = serializers.SerializerMethodField(help_text="The rule in a sentence.")
-    method = serializers.CharField(help_text="Empty: of every method.")
     tiers = TierSerializer(many=True)
 
     class Meta:
