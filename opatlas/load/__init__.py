@@ -5,4 +5,6 @@ from opatlas.load.kernel import Bound, KernelFailed, LoadedKernel
 from opatlas.load.loader import load
 from opatlas.load.manifest import Manifest
 
-__all__ = ["Bound", "KernelFailed", "LoadError", "LoadedKernel", "Manifest", "load"]
+Kernel = LoadedKernel  # what jobs import it as
+
+__all__ = ["Bound", "Kernel", "KernelFailed", "LoadError", "LoadedKernel", "Manifest", "load"]

@@ -24,6 +24,7 @@ from django.db import connection
 from catalog.conf import conf
 from catalog.models import Best, Miss, Organisation, Target, Usage
 from catalog.usage.draining import drain_journal
+from dashboard.billing import rules
 from dashboard.notifications.models import Subscription
 from dashboard.run import adopting
 from dashboard.run.adopting import NotAdopted, adopt
@@ -52,8 +53,11 @@ def old(kept: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _numbers_of_content_types_are_forgotten() -> Iterator[None]:
+def _what_a_process_remembers_is_forgotten() -> Iterator[None]:
+    """Prices are remembered for a second: a test before may have had none."""
+    rules.forget()
     yield
+    rules.forget()
     ContentType.objects.clear_cache()
 
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import psutil
 import pytest
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.contrib.contenttypes.models import ContentType
 from django.core.management import CommandError, call_command, get_commands, load_command_class
 
 from tests.compatibility.old_home import unpack
+from tests.configuring import configured
 from tests.databases import ROOT
 from tests.docs.reading import PAGES, commands, spans
 from tests.docs.service import Service, until, what_make_runs
@@ -91,9 +91,8 @@ def new_password(typed: Typed, command: str) -> None:
 
 def old_home(typed: Typed, command: str) -> None:
     unpack(typed.folder).rename(typed.folder / "OLD_FOLDER")
-    for name in ("OPATLAS_HOME", "OPATLAS_STORE"):
-        typed.monkeypatch.setattr(settings, name, typed.folder / name)
-    assert "Taken over: " in typed.manage(command)
+    with configured(home=typed.folder / "home", store=typed.folder / "store"):
+        assert "Taken over: " in typed.manage(command)
     ContentType.objects.clear_cache()  # their numbers are those of before when this test ends
 
 
@@ -144,6 +143,7 @@ def answers(url: str) -> bool:
 
 def deployed(typed: Typed, command: str) -> None:
     """That it is clean with OPATLAS_HTTPS=1 test_security.py shows; here, that there is such a check."""
+    typed.monkeypatch.delenv("DJANGO_ALLOW_ASYNC_UNSAFE", raising=False)  # a browser's tests may need it
     typed.manage(command)
 
 

@@ -242,7 +242,7 @@ def test_what_a_worker_gets_done(mess: Mess) -> None:
 def test_an_explorations_own_figures(mess: Mess, viewer: Viewer) -> None:
     figure("exploration_worth", "exploration_spent", "time_to_first_result")
     by_id = {row.pk: row for row in explorations(viewer)}
-    exported = explorations_table(current_work.explorations(viewer.shown())).exported_rows()
+    exported = explorations_table([], current_work.explorations(viewer.shown()), set(), {}).exported_rows()
     assert {row["id"] for row in exported} == set(by_id)
     for row in exported:
         raw = by_id[row["id"]]

@@ -64,7 +64,7 @@ class FolderChannel(filesystem.Channel):
 
 
 class Transport(filesystem.Transport):
-    FolderChannel = FolderChannel
+    Channel = FolderChannel  # the name that kombu asks for
 
 
 def _expired(path: Path) -> bool:

@@ -278,7 +278,7 @@ class TestWaiting:
 
     def test_the_last_moment_is_slept_through_to_its_end(self, ask, monkeypatch):
         slept = []
-        monkeypatch.setattr("catalog.lookup.lookups.conf.WAIT_POLL_S", 0.04)
+        monkeypatch.setattr("catalog.lookup.lookups.WAIT_POLL_S", 0.04)
         sleep = time.sleep
         monkeypatch.setattr("time.sleep", lambda seconds: (slept.append(seconds), sleep(seconds)))
         started = time.monotonic()
