@@ -7,8 +7,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pywebpush import WebPusher, WebPushException
-
 from dashboard.conf import conf
 from dashboard.notifications.channels.outcome import SendResult
 from dashboard.notifications.channels.push import vapid
@@ -68,6 +66,8 @@ def payload(letter: Letter) -> bytes:
 
 
 def _post(device: Device, data: bytes) -> guard.Reply:
+    from pywebpush import WebPusher, WebPushException  # brings aiohttp: only the courier pays for it
+
     try:
         info = {"endpoint": device.endpoint, "keys": {"p256dh": device.p256dh, "auth": device.auth}}
         body = WebPusher(info).encode(data)["body"]
