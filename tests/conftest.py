@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,6 +18,12 @@ from tests.times import Times
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Times(os.environ.get("OPATLAS_TEST_PART", "last")))
     os.environ["OPATLAS_TEST_PART"] = ""  # a test's own pytest writes none
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and modules stay until the end: looking for garbage among them is a quarter of a run."""
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
 
 
 @pytest.hookimpl(trylast=True)
