@@ -21,7 +21,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests and modules stay until the end: looking for garbage among them is a quarter of a run."""
+    """What was collected stays until the end: looking for garbage in it would be a quarter of a run."""
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
 
