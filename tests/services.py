@@ -350,7 +350,7 @@ def once_more_on_postgres(server: PrivatePostgres, *tests: str) -> str:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=580,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:]
     assert " passed" in done.stdout

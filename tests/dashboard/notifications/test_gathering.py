@@ -281,7 +281,7 @@ def test_queries_do_not_grow_with_events_or_subscriptions(world):
 
 def test_a_row_that_is_committed_late_is_told_and_counted_once(world):
     """On SQLite nobody commits late, so the number is left free and filled in afterwards; the same on
-    PostgreSQL, with two real transactions, is in test_on_postgres.py."""
+    PostgreSQL, with two real transactions, is in test_late_commits.py."""
     world.watch()
     first = world.hit()[0]
     gather()

@@ -1,4 +1,4 @@
-"""Once more on PostgreSQL, where a lower number may be committed after a higher one."""
+"""On PostgreSQL, where tests/test_on_postgres.py runs this, a lower number may be committed after a higher one."""
 
 import os
 import threading
@@ -8,24 +8,11 @@ from django.db import connection, connections, transaction
 
 from dashboard.notifications.find.gathering import gather
 from dashboard.notifications.models import Notification
-from tests.services import once_more_on_postgres
-
-
-@pytest.mark.services
-@pytest.mark.slow
-def test_notifications_behave_the_same_on_postgres(private_postgres):
-    told = once_more_on_postgres(
-        private_postgres,
-        "tests/dashboard/notifications/test_gathering.py",
-        "tests/dashboard/notifications/test_delivering.py",
-        f"{__file__}::test_a_transaction_that_ends_late_is_told_and_counted_once",
-    )
-    assert "skipped" not in told
 
 
 @pytest.mark.skipif(
     not os.environ.get("DATABASE_URL", "").startswith("postgres"),
-    reason="SQLite lets nobody commit late; the test above runs this on PostgreSQL",
+    reason="SQLite lets nobody commit late; tests/test_on_postgres.py runs this",
 )
 @pytest.mark.django_db(transaction=True)
 def test_a_transaction_that_ends_late_is_told_and_counted_once(world):
