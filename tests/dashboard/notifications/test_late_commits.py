@@ -1,4 +1,4 @@
-"""On PostgreSQL, where tests/test_on_postgres.py runs this, a lower number may be committed after a higher one."""
+"""On PostgreSQL a lower number may be committed after a higher one; tests/test_on_postgres.py asks it."""
 
 import os
 import threading
