@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
-
 import pytest
 
 from tests.hostile.conftest import Deployment
@@ -20,12 +17,7 @@ messy_traffic(lookups=900)
 
 def test_killed_refreshes_leave_what_the_next_one_finishes(deployment: Deployment) -> None:
     deployment.run("-c", SETUP)
-    moments = random.Random(11)
-    for _ in range(4):
-        refresher = deployment.start("manage.py", "rebuild_rollups")
-        time.sleep(0.5 + 2.5 * moments.random())
-        refresher.kill()
-        refresher.communicate()
+    deployment.run("-m", "tests.hostile.killing", "1.5", "rebuild_rollups")
     deployment.manage("rebuild_rollups")
 
     def sums(columns: str, rows: str) -> tuple[int, ...]:
