@@ -36,10 +36,11 @@ def insert(model: type[db.Model], columns: Columns, first: int | None = None) ->
     start = first_free(model) if first is None else first
     numbers = range(start, start + count)
     rows = zip(numbers, *(_plain(value) for value in varied.values()), strict=True)
-    if connection.vendor == "postgresql":
-        _copy(model, list(varied), fixed, rows)
-    else:
-        _execute_many(model, list(varied), fixed, rows)
+    quote = connection.ops.quote_name
+    columns = ", ".join(quote(name) for name in ("id", *varied, *fixed))
+    into = f"{quote(model._meta.db_table)} ({columns})"
+    write = _copy if connection.vendor == "postgresql" else _execute_many
+    write(into, len(varied) + 1, fixed, rows)
     return numbers
 
 
@@ -52,18 +53,10 @@ def _plain(values: Any) -> Sequence[Any]:
     return values.tolist() if hasattr(values, "tolist") else values
 
 
-def _names(model: type[db.Model], varied: Sequence[str], fixed: Mapping[str, Any]) -> tuple[str, str]:
-    quote = connection.ops.quote_name
-    return quote(model._meta.db_table), ", ".join(quote(name) for name in ("id", *varied, *fixed))
-
-
-def _copy(
-    model: type[db.Model], varied: Sequence[str], fixed: Mapping[str, Any], rows: Iterator[tuple[Any, ...]]
-) -> None:
-    table, names = _names(model, varied, fixed)
+def _copy(into: str, varied: int, fixed: Columns, rows: Iterator[tuple[Any, ...]]) -> None:
     said = [_copied(value).replace("%", "%%") for value in fixed.values()]
-    line = "\t".join(["%s"] * (len(varied) + 1) + said) + "\n"
-    with connection.cursor() as cursor, cursor.copy(f"COPY {table} ({names}) FROM STDIN") as copy:
+    line = "\t".join(["%s"] * varied + said) + "\n"
+    with connection.cursor() as cursor, cursor.copy(f"COPY {into} FROM STDIN") as copy:
         while block := list(islice(rows, _BLOCK)):
             copy.write("".join([line % row for row in block]).replace("\tNone", "\t\\N"))
 
@@ -74,16 +67,13 @@ def _copied(value: Any) -> str:
     return str(value).replace("\\", "\\\\")
 
 
-def _execute_many(
-    model: type[db.Model], varied: Sequence[str], fixed: Mapping[str, Any], rows: Iterator[tuple[Any, ...]]
-) -> None:
-    table, names = _names(model, varied, fixed)
+def _execute_many(into: str, varied: int, fixed: Columns, rows: Iterator[tuple[Any, ...]]) -> None:
     said = ["NULL" if value is None else _literal(value) for value in fixed.values()]
-    places = ", ".join(["?"] * (len(varied) + 1) + said)
+    places = ", ".join(["?"] * varied + said)
     connection.ensure_connection()
     # Django's cursor would look at every row's values; the driver's own takes them as they come.
     cursor = connection.connection.cursor()
-    cursor.executemany(f"INSERT INTO {table} ({names}) VALUES ({places})", rows)
+    cursor.executemany(f"INSERT INTO {into} VALUES ({places})", rows)
 
 
 def _literal(value: Any) -> str:
@@ -92,6 +82,13 @@ def _literal(value: Any) -> str:
     if isinstance(value, int | float):
         return repr(value)
     return "'" + str(value).replace("'", "''") + "'"
+
+
+def number_on(tables: Sequence[type[db.Model]]) -> None:
+    """Let the database's own numbering go on after the numbers given here."""
+    with connection.cursor() as cursor:
+        for statement in connection.ops.sequence_reset_sql(no_style(), list(tables)):
+            cursor.execute(statement)
 
 
 @contextmanager
@@ -104,8 +101,7 @@ def loading(tables: Sequence[type[db.Model]]) -> Iterator[None]:
         with connection.cursor() as cursor:
             for statement in again:
                 cursor.execute(statement)
-            for statement in connection.ops.sequence_reset_sql(no_style(), list(tables)):
-                cursor.execute(statement)
+        number_on(tables)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE" if connection.vendor == "postgresql" else "ANALYZE")
 

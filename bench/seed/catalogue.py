@@ -17,11 +17,10 @@ from django.utils import timezone
 from numpy.typing import NDArray
 
 from bench.seed.bulk import insert
-from bench.seed.implementations import NAME, NotEmpty
+from bench.seed.implementations import INVENTED, LABEL, NAME, NotEmpty, artifact, evidence
 from catalog import models
 from catalog.registry import default_organisation, register_environment
 
-LABEL = f"{NAME}, not measured"
 DAYS = 90
 ORGANISATIONS = 12
 FORMER = 50
@@ -214,20 +213,21 @@ def add_results(world: World) -> None:
     default_us = np.repeat(world.default_us[:known], 4)
     world.median_us = default_us / ratios.ravel()
     created = world.moments(np.repeat(world.known_at_s[:known], 4))
-    artifact = _artifact()
+    made_by = artifact(world.setting)
     place = {"target_id": world.target.pk, "setting_id": world.setting.pk}
     scopes = _scopes(world)
     made = {
-        **place, "operator_id": owners, "scope": scopes, "route": routes, "method": methods, "label": LABEL,
-        "candidate": '{"synthetic":true}', "schedule": "", "source": "// synthetic: nothing was compiled",
-        "artifact_id": artifact.pk, "build_s": 0.0, "created_at": created,
+        **place, "operator_id": owners, "scope": scopes, "route": routes, "method": methods,
     }  # fmt: skip
     numbers = {route: versions[1].pk for route, versions in world.environments.items()}
     world.implementations = insert(
         models.Implementation,
-        made | {"candidate_sha256": "0" * 64, "environment_id": [numbers[route] for route in routes]},
-    )
-    proof = _proof(world.median_us, default_us, ratios.ravel(), world.random)
+        {
+            **made, **INVENTED, "environment_id": [numbers[route] for route in routes],
+            "artifact_id": made_by.pk, "created_at": created,
+        },
+    )  # fmt: skip
+    proof = evidence(world.median_us, ratios.ravel(), world.random)
     measurements = insert(
         models.Measurement,
         {
@@ -239,14 +239,13 @@ def add_results(world: World) -> None:
     insert(
         models.Best,
         {
-            **place, "operator_id": owners, "scope": scopes, "route": routes, "method": methods,
-            "label": LABEL, "kind": "recipe", "implementation_id": world.implementations,
-            "measurement_id": measurements, "artifact_sha256": artifact.sha256, "needs": "", **proof,
+            **made, "label": LABEL, "kind": "recipe", "implementation_id": world.implementations,
+            "measurement_id": measurements, "artifact_sha256": made_by.sha256, "needs": "", **proof,
             "rank": (-ratios).argsort(axis=1).argsort(axis=1).ravel(),
             "measured_at": created, "published_at": created,
         },
     )  # fmt: skip
-    _add_former(world, place, artifact)
+    _add_former(world, place, made_by)
     _add_changes(world, place)
 
 
@@ -260,47 +259,20 @@ def _scopes(world: World) -> list[str]:
     ]
 
 
-def _proof(
-    median_us: NDArray[np.float64],
-    default_us: NDArray[np.float64],
-    ratio: NDArray[np.float64],
-    random: np.random.Generator,
-) -> dict[str, NDArray[np.float64]]:
-    wide = random.uniform(0.01, 0.06, len(ratio))
-    return {
-        "median_us": median_us.round(3),
-        "spread_us": (median_us * wide / 2).round(3),
-        "default_us": default_us.round(3),
-        "ratio_to_default": ratio.round(4),
-        "ratio_low": (ratio * (1 - wide)).round(4),
-        "ratio_high": (ratio * (1 + wide)).round(4),
-    }
-
-
-def _artifact() -> models.Artifact:
-    digest = hashlib.sha256(f"{NAME} artifact".encode()).hexdigest()
-    row, _ = models.Artifact.objects.get_or_create(
-        sha256=digest, defaults={"kind": "recipe", "manifest": {"recipe": {"library": NAME}}}
-    )
-    return row
-
-
-def _add_former(world: World, place: dict[str, int], artifact: models.Artifact) -> None:
+def _add_former(world: World, place: dict[str, int], made_by: models.Artifact) -> None:
     """Evidence of each compiler's version before, beside the declared one's."""
     chosen = np.arange(0, world.size.known, FORMER)
     slots = np.asarray(
         [next(i for i, p in enumerate(routes_of(n)) if p[1] == "compiler") for n in chosen.tolist()]
     )
     pairs = [routes_of(n)[slot] for n, slot in zip(chosen.tolist(), slots.tolist(), strict=True)]
-    default_us = world.default_us[chosen]
     median_us = world.median_us[chosen * 4 + slots] * np.exp(world.random.normal(0.02, 0.1, len(chosen)))
     implementations = insert(
         models.Implementation,
         {
             **place, "operator_id": chosen + world.operators.start, "scope": models.SHARED,
             "route": [route for route, _ in pairs], "method": [method for _, method in pairs],
-            "label": LABEL, "candidate": '{"synthetic":true}', "candidate_sha256": "0" * 64, "schedule": "",
-            "source": "", "artifact_id": artifact.pk, "build_s": 0.0, "created_at": world.moment(0),
+            **INVENTED, "artifact_id": made_by.pk, "created_at": world.moment(0),
             "environment_id": [world.environments[route][0].pk for route, _ in pairs],
         },
     )  # fmt: skip
@@ -308,7 +280,7 @@ def _add_former(world: World, place: dict[str, int], artifact: models.Artifact) 
         models.Measurement,
         {
             "implementation_id": implementations,
-            **_proof(median_us, default_us, default_us / median_us, world.random),
+            **evidence(median_us, world.default_us[chosen] / median_us, world.random),
             "samples_us": "[]", "tier": "T2", "purpose": NAME, "created_at": world.moment(0),
         },
     )  # fmt: skip

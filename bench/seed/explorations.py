@@ -9,8 +9,8 @@ from django.utils import timezone
 from numpy.typing import NDArray
 
 from bench.seed.bulk import insert
-from bench.seed.catalogue import LABEL, World, routes_of
-from bench.seed.implementations import NAME
+from bench.seed.catalogue import World, routes_of
+from bench.seed.implementations import LABEL, NAME
 from bench.seed.misses import STATES, states_of_missed
 from catalog.models import SHARED, MissState
 from tuning import models
