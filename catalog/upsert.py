@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django.db import connection, models
 
 _BATCH_PARAMETERS = 900
 """SQLite builds of long ago take 999 parameters a statement."""
+
+
+def add_up(
+    model: type[models.Model],
+    keys: Sequence[str],
+    summed: Sequence[str],
+    counted: Iterable[tuple[tuple[Any, ...], Mapping[str, Any]]],
+) -> set[tuple[Any, ...]]:
+    """Add counts to rows, made where there are none; gives which rows those are.
+
+    ``counted`` has values of the columns ``keys``, and what is counted there: the columns ``summed`` are
+    added up, any other (a moment) is the last one's.
+    """
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for key, counts in counted:
+        row = rows.setdefault(key, dict.fromkeys(summed, 0))
+        for name, value in counts.items():
+            row[name] = row[name] + value if name in summed else value
+    names = next(iter(rows.values()), {})
+    insert_or(
+        model,
+        [{**dict(zip(keys, key, strict=True)), **rows[key]} for key in sorted(rows)],
+        unique=keys,
+        updates={name: f"old.{name} + new.{name}" if name in summed else f"new.{name}" for name in names},
+    )
+    return set(rows)
 
 
 def insert_or(

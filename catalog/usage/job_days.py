@@ -6,53 +6,35 @@ then reads some rows for each day instead of every hit.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from catalog import models
-from catalog.upsert import insert_or
+from catalog.upsert import add_up, insert_or
+from catalog.usage.journal_line import JournalHit
 
 
-@dataclass(frozen=True, slots=True)
-class ServedHit:
-    """One hit as it is drained. Times in µs of one call."""
-
-    job_id: int
-    implementation_id: int | None
-    method: str
-    at: datetime
-    calls: float
-    default_us: float
-    median_us: float
-
-
-def add_job_days(hits: Iterable[ServedHit]) -> None:
-    """Count drained hits; call it in the transaction that stores their usage."""
-    days: dict[tuple[int, datetime, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0, 0.0])
+def add_job_days(hits: Sequence[tuple[int, datetime, JournalHit]]) -> None:
+    """Count drained hits, each with its job and moment, in the transaction that stores their usage."""
+    add_up(models.JobDay, ("job_id", "start", "method"), _SUMMED, _by_day(hits))
     last: dict[tuple[int, int], datetime] = {}
-    for hit in hits:
-        start = hit.at.replace(hour=0, minute=0, second=0, microsecond=0)
-        sums = days[hit.job_id, start, hit.method]
-        sums[0] += 1
-        sums[1] += hit.calls
-        sums[2] += hit.calls * hit.default_us
-        sums[3] += hit.calls * (hit.default_us - hit.median_us)
+    for job, at, hit in hits:
         if hit.implementation_id is not None:
-            at = last.get((hit.job_id, hit.implementation_id), hit.at)
-            last[hit.job_id, hit.implementation_id] = max(at, hit.at)
-    names = ("hits", "calls", "default_us", "saved_us")
-    insert_or(
-        models.JobDay,
-        [
-            {"job_id": job, "start": start, "method": method, **dict(zip(names, sums, strict=True))}
-            for (job, start, method), sums in sorted(days.items())
-        ],
-        unique=["job_id", "start", "method"],
-        updates={name: f"old.{name} + new.{name}" for name in names},
-    )
+            key = (job, hit.implementation_id)
+            last[key] = max(last.get(key, at), at)
     _add_places(last)
+
+
+_SUMMED = ("hits", "calls", "default_us", "saved_us")
+
+
+def _by_day(
+    hits: Sequence[tuple[int, datetime, JournalHit]],
+) -> Iterator[tuple[tuple[int, datetime, str], dict[str, float]]]:
+    for job, at, hit in hits:
+        start = at.replace(hour=0, minute=0, second=0, microsecond=0)
+        counts = (1, hit.calls, hit.calls * hit.default_us, hit.saved_us)
+        yield (job, start, hit.method), dict(zip(_SUMMED, counts, strict=True))
 
 
 def _add_places(last: dict[tuple[int, int], datetime]) -> None:

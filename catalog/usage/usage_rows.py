@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import Any
 
 from catalog import models
-from catalog.upsert import insert_or
-from catalog.usage.job_days import ServedHit, add_job_days
+from catalog.upsert import add_up
+from catalog.usage.job_days import add_job_days
 from catalog.usage.journal_line import JournalLine
 from catalog.usage.stale import mark_stale
 
@@ -50,96 +48,34 @@ def usages(row: models.JournalSegment, lines: Sequence[JournalLine], jobs: Jobs)
 
 def count(lines: Sequence[JournalLine], jobs: Jobs) -> None:
     """Add the lines up: by hour, by job and operator, by job and day."""
-    _add_tallies(lines)
-    _add_job_operators(lines, jobs)
-    add_job_days(_served_hits(lines, jobs))
-
-
-def _served_hits(lines: Sequence[JournalLine], jobs: Jobs) -> Iterator[ServedHit]:
-    for line in lines:
-        job = jobs.get((line.organisation_id, line.job))
-        if job is None:
-            continue
-        for _, hit in line.numbered_hits():
-            yield ServedHit(
-                job.pk, hit.implementation_id, hit.method, line.at, hit.calls, hit.default_us, hit.median_us
-            )
-
-
-def _add_tallies(lines: Sequence[JournalLine]) -> None:
-    sums: dict[tuple[datetime, int, int], list[float]] = defaultdict(lambda: [0, 0, 0.0, 0.0, 0.0])
-    for line in lines:
-        hour = line.at.replace(minute=0, second=0, microsecond=0)
-        for _, hit in line.numbered_hits():
-            counts = sums[hour, hit.operator_id, line.organisation_id]
-            counts[0] += 1
-            counts[2] += hit.calls
-            counts[4] += hit.saved_us
-        for operator, calls in line.misses:
-            counts = sums[hour, operator, line.organisation_id]
-            counts[1] += 1
-            counts[3] += calls
-    insert_or(
+    of_jobs = [(jobs[key].pk, line) for line in lines if (key := (line.organisation_id, line.job)) in jobs]
+    hours = add_up(
         models.LookupTally,
-        [
-            {
-                "hour": hour,
-                "operator_id": operator,
-                "organisation_id": organisation,
-                "hits": counts[0],
-                "misses": counts[1],
-                "hit_calls": counts[2],
-                "miss_calls": counts[3],
-                "saved_us": counts[4],
-            }
-            for (hour, operator, organisation), counts in sorted(sums.items())
-        ],
-        unique=["hour", "operator_id", "organisation_id"],
-        updates={name: f"old.{name} + new.{name}" for name in _COUNTED},
+        ("hour", "operator_id", "organisation_id"),
+        _COUNTED,
+        (
+            ((line.at.replace(minute=0, second=0, microsecond=0), operator, line.organisation_id), counts)
+            for line in lines
+            for operator, counts in _counts(line)
+        ),
     )
-    mark_stale({hour for hour, _, _ in sums})
-
-
-def _add_job_operators(lines: Sequence[JournalLine], jobs: Jobs) -> None:
-    sums: dict[tuple[int, int], list[Any]] = defaultdict(lambda: [0, 0, None, 0.0, 0.0, 0.0])
-    for line in lines:
-        job = jobs.get((line.organisation_id, line.job))
-        if job is None:
-            continue
-        for _, hit in line.numbered_hits():
-            counts = sums[job.pk, hit.operator_id]
-            counts[0] += 1
-            counts[2] = line.at
-            counts[3] += hit.calls
-            counts[5] += hit.saved_us
-        for operator, calls in line.misses:
-            counts = sums[job.pk, operator]
-            counts[1] += 1
-            counts[2] = line.at
-            counts[4] += calls
-    insert_or(
+    mark_stale({hour for hour, _, _ in hours})
+    add_up(
         models.JobOperator,
-        [
-            {
-                "job_id": job,
-                "operator_id": operator,
-                "hits": hits,
-                "misses": misses,
-                "last_at": last_at,
-                "hit_calls": hit_calls,
-                "miss_calls": miss_calls,
-                "saved_us": saved_us,
-            }
-            for (job, operator), (hits, misses, last_at, hit_calls, miss_calls, saved_us) in sorted(
-                sums.items(), key=lambda item: item[0]
-            )
-        ],
-        unique=["job_id", "operator_id"],
-        updates={
-            "last_at": "new.last_at",
-            **{
-                name: f"old.{name} + new.{name}"
-                for name in ("hits", "misses", "hit_calls", "miss_calls", "saved_us")
-            },
-        },
+        ("job_id", "operator_id"),
+        _COUNTED,
+        (
+            ((job, operator), counts | {"last_at": line.at})
+            for job, line in of_jobs
+            for operator, counts in _counts(line)
+        ),
     )
+    add_job_days([(job, line.at, hit) for job, line in of_jobs for _, hit in line.numbered_hits()])
+
+
+def _counts(line: JournalLine) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Operator → what the line adds to its counts."""
+    for _, hit in line.numbered_hits():
+        yield hit.operator_id, {"hits": 1, "hit_calls": hit.calls, "saved_us": hit.saved_us}
+    for operator, calls in line.misses:
+        yield operator, {"misses": 1, "miss_calls": calls}

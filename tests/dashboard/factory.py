@@ -20,6 +20,7 @@ from catalog.best.withdrawing import withdraw
 from catalog.registry import default_organisation, register_environment
 from catalog.rollups.rollups import refresh_rollups
 from catalog.usage import job_days
+from catalog.usage.journal_line import JournalHit
 from catalog.usage.stale import mark_stale
 from tuning import models as t
 
@@ -228,13 +229,13 @@ class Factory:
             )  # fmt: skip
         c.JobOperator.objects.bulk_create(rows)
         c.Usage.objects.bulk_create(usage, batch_size=500)
+        columns = JournalHit._fields
         job_days.add_job_days(
-            job_days.ServedHit(
-                row.job_id or 0, row.implementation_id, row.method, row.served_at, row.calls, row.default_us,
-                row.median_us,
-            )
-            for row in usage
-        )  # fmt: skip
+            [
+                (row.job_id or 0, row.served_at, JournalHit._make(getattr(row, name) for name in columns))
+                for row in usage
+            ]
+        )
         return job
 
     def _served(self, job: c.Job, best: c.Best, item: int, hits: int, calls: int) -> list[c.Usage]:

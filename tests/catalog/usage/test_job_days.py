@@ -10,6 +10,7 @@ import pytest
 from catalog import models
 from catalog.usage import job_days
 from catalog.usage.draining import drain_journal
+from catalog.usage.journal_line import JournalHit
 from tests.catalog.recounting import recount_job_days
 
 pytestmark = pytest.mark.django_db
@@ -65,12 +66,12 @@ def test_days_and_methods_are_kept_apart(organisation: Any) -> None:
     at = datetime(2026, 11, 20, 23, 59, 59, tzinfo=UTC)
     job_days.add_job_days(
         [
-            job_days.ServedHit(job.pk, None, "library", at, 2, 10.0, 4.0),
-            job_days.ServedHit(job.pk, None, "library", at, 0, 10.0, 4.0),
-            job_days.ServedHit(job.pk, None, "compiler", at.replace(day=21), 1, 8.0, 8.0),
+            (job.pk, at, JournalHit(1, None, "eager", "library", 4.0, 10.0, 2)),
+            (job.pk, at, JournalHit(1, None, "eager", "library", 4.0, 10.0, 0)),
+            (job.pk, at.replace(day=21), JournalHit(1, None, "tvm", "compiler", 8.0, 8.0, 1)),
         ]
     )
-    job_days.add_job_days([job_days.ServedHit(job.pk, None, "library", at, 1, 3.0, 1.0)])
+    job_days.add_job_days([(job.pk, at, JournalHit(1, None, "eager", "library", 1.0, 3.0, 1))])
     found = [
         (day.start.day, day.method, day.hits, day.calls, day.default_us, day.saved_us)
         for day in job.days.order_by("start")

@@ -112,9 +112,7 @@ def test_a_transaction_that_fails_is_done_again_in_full(ask, put, monkeypatch):
     ask(64)
     ask(64)
     with monkeypatch.context() as patched, pytest.raises(RuntimeError):
-        patched.setattr(
-            usage_rows, "_add_job_operators", lambda *a: (_ for _ in ()).throw(RuntimeError("killed"))
-        )
+        patched.setattr(usage_rows, "add_job_days", lambda *a: (_ for _ in ()).throw(RuntimeError("killed")))
         drain_journal()
     assert not Usage.objects.exists()
     assert not LookupTally.objects.exists()
