@@ -19,6 +19,7 @@ RANGES = {
     "90d": timedelta(days=90),
     "1y": timedelta(days=365),
 }
+Grain = Literal["hour", "day"]
 _BY_HOUR_UP_TO = timedelta(days=8)
 _LONGEST = timedelta(days=3700)
 
@@ -32,9 +33,20 @@ class TimeRange:
     name: str = ""
 
     @property
-    def grain(self) -> Literal["hour", "day"]:
+    def grain(self) -> Grain:
         """In which slots such a range is shown."""
         return "hour" if self.until - self.since <= _BY_HOUR_UP_TO else "day"
+
+    def first(self, grain: Grain | None = None) -> datetime:
+        """When the hour or day begins that ``since`` lies in."""
+        hour = self.since.replace(minute=0, second=0, microsecond=0)
+        return hour.replace(hour=0) if (grain or self.grain) == "day" else hour
+
+    def starts(self, grain: Grain | None = None) -> list[datetime]:
+        """When each hour or day of it begins, whatever there was in it: a gap is a fact too."""
+        start = self.first(grain)
+        step = timedelta(days=1) if (grain or self.grain) == "day" else timedelta(hours=1)
+        return [start + number * step for number in range(-((start - self.until) // step))]
 
     @property
     def query(self) -> str:

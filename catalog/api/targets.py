@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.db.models import BooleanField, Case, QuerySet, Value, When
+from django.db.models import Q, QuerySet
 from django.urls import path
 from django.utils import timezone
 from rest_framework import serializers
@@ -34,11 +34,7 @@ class TargetsView(Listing[models.Target]):
     """Hardware that was asked for."""
 
     def get_queryset(self) -> QuerySet[models.Target]:
-        served = Case(
-            When(served_until__gt=timezone.now(), then=Value(True)),
-            default=Value(False),
-            output_field=BooleanField(),
-        )
+        served = Q(served_until__isnull=False, served_until__gt=timezone.now())
         return models.Target.objects.annotate(served=served).order_by("-pk")
 
 

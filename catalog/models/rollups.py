@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
+from typing import Any
+
 from django.db import models
+from django.utils import timezone
 
 from catalog.fields import ExactJSONField
 from catalog.models.known import Method, Operator, Setting, Target
@@ -116,3 +121,22 @@ class Rollup(models.Model):
     made_at = models.DateTimeField()
     took_s = models.FloatField(default=0)
     facts = ExactJSONField(default=dict)
+
+    @classmethod
+    def facts_of(cls, name: str) -> dict[str, Any]:
+        """What was noted with a rollup; empty before it was ever made."""
+        return cls.objects.filter(name=name).values_list("facts", flat=True).first() or {}
+
+    @classmethod
+    def is_due(cls, name: str, every_s: float, share: float = 0.05) -> bool:
+        """Whether to make it again: at most so often, and in at most this share of the service's time."""
+        row = cls.objects.filter(name=name).only("made_at", "took_s").first()
+        if row is None:
+            return True
+        return timezone.now() - row.made_at >= timedelta(seconds=max(every_s, row.took_s / share))
+
+    @classmethod
+    def note(cls, name: str, began: float, **facts: object) -> None:
+        """It was made again, beginning at ``began`` (of ``time.monotonic``)."""
+        made = {"made_at": timezone.now(), "took_s": time.monotonic() - began, "facts": facts}
+        cls.objects.update_or_create(name=name, defaults=made)

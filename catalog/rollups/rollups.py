@@ -9,18 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import timedelta
 
 from django.db import connection
-from django.utils import timezone
 
-from catalog import models
 from catalog.conf import conf
 from catalog.file_lock import only_one
+from catalog.models import Rollup
 from catalog.rollups import standings, traffic_rollups
 
 _TRAFFIC, _STANDINGS = "traffic", "standings"
-_SHARE_OF_TIME = 20  # of the service's time at most a twentieth goes into either rollup
 _STANDINGS_EVERY_S = 10.0
 _LOCK = 0x0A7_1A5  # PostgreSQL's advisory locks are numbers
 _WAIT_S = 60.0
@@ -41,9 +38,9 @@ def keep_rollups_fresh() -> None:
     with _only_one() as alone:
         if not alone:
             return
-        if _is_due(_TRAFFIC, 0.0):
+        if Rollup.is_due(_TRAFFIC, 0.0):
             _refresh_traffic()
-        if _is_due(_STANDINGS, _STANDINGS_EVERY_S):
+        if Rollup.is_due(_STANDINGS, _STANDINGS_EVERY_S):
             _refresh_standings()
 
 
@@ -61,28 +58,14 @@ def rebuild_rollups() -> None:
 def _refresh_traffic(anyway: bool = False) -> None:
     began = time.monotonic()
     if traffic_rollups.refresh() or anyway:
-        _note(_TRAFFIC, began, reuse=traffic_rollups.reuse())
+        Rollup.note(_TRAFFIC, began, reuse=traffic_rollups.reuse())
 
 
 def _refresh_standings(anyway: bool = False) -> None:
     began = time.monotonic()
-    known = models.Rollup.objects.filter(name=_STANDINGS).first()
     seen = standings.fingerprint()
-    if anyway or known is None or known.facts.get("fingerprint") != seen:
-        facts = standings.rebuild()
-        _note(_STANDINGS, began, **facts, fingerprint=seen)
-
-
-def _note(name: str, began: float, **facts: object) -> None:
-    made = {"made_at": timezone.now(), "took_s": time.monotonic() - began, "facts": facts}
-    models.Rollup.objects.update_or_create(name=name, defaults=made)
-
-
-def _is_due(name: str, every_s: float) -> bool:
-    row = models.Rollup.objects.filter(name=name).first()
-    if row is None:
-        return True
-    return timezone.now() - row.made_at >= timedelta(seconds=max(every_s, _SHARE_OF_TIME * row.took_s))
+    if anyway or Rollup.facts_of(_STANDINGS).get("fingerprint") != seen:
+        Rollup.note(_STANDINGS, began, **standings.rebuild(), fingerprint=seen)
 
 
 @contextmanager

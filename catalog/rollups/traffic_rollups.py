@@ -8,13 +8,13 @@ made again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, TypeVar
 
 from django.db import transaction
-from django.db.models import Count, Exists, F, Max, Min, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models import Count, Exists, F, Max, Min, Model, OuterRef, Q, QuerySet, Subquery, Sum
 from django.db.models.functions import TruncHour
 
 from catalog import models
@@ -22,9 +22,15 @@ from catalog.models import EVERYBODY, Grain
 from catalog.usage.stale import mark_stale
 
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
-_SUMS = ("hits", "misses", "hit_calls", "miss_calls", "saved_us")
 _BATCH = 400
 _SAVED_US = F("calls") * (F("default_us") - F("median_us"))
+_SUMS = {name: Sum(name) for name in ("hits", "misses", "hit_calls", "miss_calls", "saved_us")}
+_DISTINCT = {
+    "operators_asked": Count("operator", distinct=True),
+    "operators_hit": Count("operator", distinct=True, filter=Q(hits__gt=0)),
+}
+"""Before the sums in a query: these take the name of what they sum up."""
+
 _T = TypeVar("_T")
 
 
@@ -67,16 +73,15 @@ def drop_what_has_no_source() -> None:
     """Remove rollup rows whose tallies are gone (operators and organisations can be deleted)."""
     hours = set(models.LookupTally.objects.values_list("hour", flat=True).distinct().order_by())
     days = {hour.replace(hour=0) for hour in hours}
-    slots = models.TrafficSlot.objects
-    for grain, there in ((Grain.HOUR, hours), (Grain.DAY, days)):
-        starts = slots.filter(grain=grain).values_list("start", flat=True).distinct().order_by()
+    found: tuple[tuple[Any, set[datetime]], ...] = (
+        (models.TrafficSlot.objects.filter(grain=Grain.HOUR), hours),
+        (models.TrafficSlot.objects.filter(grain=Grain.DAY), days),
+        (models.RouteSlot.objects.all(), days),
+    )
+    for rows, there in found:
+        starts = rows.values_list("start", flat=True).distinct().order_by()
         for gone in _batches(sorted(set(starts) - there), _BATCH):
-            slots.filter(grain=grain, start__in=gone).delete()
-    routes = models.RouteSlot.objects
-    for gone in _batches(
-        sorted(set(routes.values_list("start", flat=True).distinct().order_by()) - days), _BATCH
-    ):
-        routes.filter(start__in=gone).delete()
+            rows.filter(start__in=gone).delete()
     tallies = models.LookupTally.objects.filter(operator=OuterRef("operator"))
     models.OperatorTotal.objects.filter(~Exists(tallies)).delete()
 
@@ -97,33 +102,27 @@ def _make_hours(hours: Sequence[datetime]) -> None:
 def _make_day(day: datetime) -> None:
     """Sums come from the day's hours, distinct counts from its rows."""
     found = models.TrafficSlot.objects.filter(grain=Grain.HOUR, start__gte=day, start__lt=day + _DAY)
-    sums: Any = found.values("tenant").annotate(
-        **{f"sum_{name}": Sum(name) for name in (*_SUMS, "reused_hits")}
-    )
+    sums: Any = found.values("tenant").annotate(**_SUMS, reused_hits=Sum("reused_hits")).order_by()
     tallies = models.LookupTally.objects.filter(hour__gte=day, hour__lt=day + _DAY)
-    asked = dict(_distinct(tallies))
-    total = _asked_by_all(tallies)
+    counted: Any = tallies.values("organisation_id").annotate(**_DISTINCT).order_by()
+    asked = {tenant_of(row.pop("organisation_id")): row for row in counted}
+    asked[EVERYBODY] = tallies.aggregate(**_DISTINCT)
     served = models.Usage.objects.filter(served_at__gte=day, served_at__lt=day + _DAY)
     jobs = {
         tenant_of(row["organisation_id"]): row["n"]
         for row in served.values("organisation_id").annotate(n=Count("job", distinct=True)).order_by()
     }
-    slots = []
-    for row in sums.order_by():
-        tenant = row.pop("tenant")
-        everybody = tenant == EVERYBODY
-        operators_asked, operators_hit = total if everybody else asked.get(tenant, (0, 0))
-        slots.append(
-            models.TrafficSlot(
-                start=day,
-                grain=Grain.DAY,
-                tenant=tenant,
-                operators_asked=operators_asked,
-                operators_hit=operators_hit,
-                jobs=sum(jobs.values()) if everybody else jobs.get(tenant, 0),
-                **{name.removeprefix("sum_"): value for name, value in row.items()},
-            )
+    jobs[EVERYBODY] = sum(jobs.values())
+    slots = [
+        models.TrafficSlot(
+            start=day,
+            grain=Grain.DAY,
+            jobs=jobs.get(row["tenant"], 0),
+            **asked.get(row["tenant"], {}),
+            **row,
         )
+        for row in sums
+    ]
     _replace(Grain.DAY, [day], slots)
     _make_routes(day, served)
 
@@ -141,50 +140,23 @@ def _slots(tallies: Any, served: Any) -> Iterator[models.TrafficSlot]:
         )
         .order_by()
     }
-    everybody: dict[datetime, models.TrafficSlot] = {}
-    for row in _summed(tallies, "start", "organisation_id"):
-        start, organisation = row.pop("start"), row.pop("organisation_id")
-        jobs, reused = more.get((start, organisation), (0, 0))
-        slot = models.TrafficSlot(
-            grain=Grain.HOUR,
-            start=start,
-            tenant=tenant_of(organisation),
-            jobs=jobs,
-            reused_hits=reused,
-            **row,
-        )
-        yield slot
-        total = everybody.setdefault(start, models.TrafficSlot(grain=Grain.HOUR, start=start))
-        for name in (*_SUMS, "jobs", "reused_hits"):
-            setattr(total, name, getattr(total, name) + getattr(slot, name))
-    distinct = tallies.values("start").annotate(**_DISTINCT).order_by()
-    for row in distinct:
-        total = everybody[row["start"]]
-        total.operators_asked, total.operators_hit = row["asked"], row["hit"]
+    distinct = {row.pop("start"): row for row in tallies.values("start").annotate(**_DISTINCT).order_by()}
+    everybody = {
+        start: models.TrafficSlot(grain=Grain.HOUR, start=start, **counted)
+        for start, counted in distinct.items()
+    }
+    for row in tallies.values("start", "organisation_id").annotate(**_DISTINCT, **_SUMS).order_by():
+        organisation = row.pop("organisation_id")
+        jobs, reused = more.get((row["start"], organisation), (0, 0))
+        row |= {"jobs": jobs, "reused_hits": reused}
+        yield models.TrafficSlot(grain=Grain.HOUR, tenant=tenant_of(organisation), **row)
+        _add(everybody[row["start"]], row, (*_SUMS, "jobs", "reused_hits"))
     yield from everybody.values()
 
 
-_DISTINCT = {
-    "asked": Count("operator", distinct=True),
-    "hit": Count("operator", distinct=True, filter=Q(hits__gt=0)),
-}
-
-
-def _summed(tallies: Any, *by: str) -> Iterator[dict[str, Any]]:
-    sums = {f"sum_{name}": Sum(name) for name in _SUMS}
-    for row in tallies.values(*by).annotate(**sums, **_DISTINCT).order_by():
-        made = {name.removeprefix("sum_"): value for name, value in row.items()}
-        yield made | {"operators_asked": made.pop("asked"), "operators_hit": made.pop("hit")}
-
-
-def _distinct(tallies: Any) -> Iterator[tuple[str, tuple[int, int]]]:
-    for row in tallies.values("organisation_id").annotate(**_DISTINCT).order_by():
-        yield tenant_of(row["organisation_id"]), (row["asked"], row["hit"])
-
-
-def _asked_by_all(tallies: QuerySet[models.LookupTally]) -> tuple[int, int]:
-    row = tallies.aggregate(**_DISTINCT)
-    return row["asked"], row["hit"]
+def _add(total: Model, row: Mapping[str, Any], names: Iterable[str]) -> None:
+    for name in names:
+        setattr(total, name, getattr(total, name) + row[name])
 
 
 def _with_first_miss(served: QuerySet[models.Usage]) -> Any:
@@ -204,17 +176,15 @@ def _replace(grain: Grain, starts: Collection[datetime], slots: Iterable[models.
 def _make_routes(day: datetime, served: QuerySet[models.Usage]) -> None:
     slots: dict[tuple[str, str], models.RouteSlot] = {}
     sums = served.values("organisation_id", "route").annotate(
-        its_method=Min("method"), n=Count("pk"), all_calls=Sum("calls"), all_saved=Sum(_SAVED_US)
+        method=Min("method"), hits=Count("pk"), saved_us=Sum(_SAVED_US), calls=Sum("calls")
     )
     for row in sums.order_by():
         for tenant in (EVERYBODY, tenant_of(row["organisation_id"])):
             slot = slots.setdefault(
                 (tenant, row["route"]),
-                models.RouteSlot(start=day, tenant=tenant, route=row["route"], method=row["its_method"]),
+                models.RouteSlot(start=day, tenant=tenant, route=row["route"], method=row["method"]),
             )
-            slot.hits += row["n"]
-            slot.calls += row["all_calls"]
-            slot.saved_us += row["all_saved"]
+            _add(slot, row, ("hits", "calls", "saved_us"))
     with transaction.atomic():
         models.RouteSlot.objects.filter(start=day).delete()
         models.RouteSlot.objects.bulk_create(slots.values(), batch_size=_BATCH)
@@ -244,8 +214,8 @@ def _totals(operators: Sequence[int]) -> list[models.OperatorTotal]:
     made: dict[tuple[int, str], models.OperatorTotal] = {}
     sums = models.LookupTally.objects.filter(operator__in=operators).values("operator_id", "organisation_id")
     for row in sums.annotate(
-        all_hits=Sum("hits"), all_misses=Sum("misses"), all_calls=Sum(F("hit_calls") + F("miss_calls")),
-        all_saved=Sum("saved_us"), last=Max("hour"),
+        hits=Sum("hits"), misses=Sum("misses"), calls=Sum(F("hit_calls") + F("miss_calls")),
+        saved_us=Sum("saved_us"), last=Max("hour"),
     ).order_by():  # fmt: skip
         operator, organisation = row["operator_id"], row["organisation_id"]
         for tenant in (EVERYBODY, tenant_of(organisation)):
@@ -253,10 +223,7 @@ def _totals(operators: Sequence[int]) -> list[models.OperatorTotal]:
                 (operator, tenant),
                 models.OperatorTotal(operator_id=operator, tenant=tenant, last_at=row["last"]),
             )
-            total.hits += row["all_hits"]
-            total.misses += row["all_misses"]
-            total.calls += row["all_calls"]
-            total.saved_us += row["all_saved"]
+            _add(total, row, ("hits", "misses", "calls", "saved_us"))
             total.jobs += jobs.get((operator, organisation), 0)
             total.last_at = max(total.last_at, row["last"])
     return list(made.values())

@@ -21,6 +21,10 @@ class Place:
         """How a URL names it."""
         return f"{self.target.pk}-{self.setting.pk}"
 
+    @property
+    def filter(self) -> Q:
+        return Q(target=self.target, setting=self.setting)
+
     def __str__(self) -> str:
         return f"{self.target.capability}, {self.setting}"
 
@@ -53,15 +57,14 @@ def places(operator: models.Operator, visible: Q) -> list[Place]:
 
 def implementations(operator: models.Operator, place: Place, visible: Q) -> list[RankedImplementation]:
     """All that was made and is not revoked: by rank, then the others by time. Code is left unread."""
-    key = {"operator": operator, "target": place.target, "setting": place.setting}
     newest = models.Measurement.objects.order_by("-created_at", "-pk").defer("samples_us")
     found = (
-        models.Implementation.objects.filter(visible, **key, revoked_at=None)
+        models.Implementation.objects.filter(visible, place.filter, operator=operator, revoked_at=None)
         .select_related("environment", "artifact")
         .defer("schedule", "source", "candidate", "artifact__manifest")
         .prefetch_related(Prefetch("measurements", queryset=newest, to_attr="evidence"))
     )
-    bests = models.Best.objects.filter(visible, **key)
+    bests = models.Best.objects.filter(visible, place.filter, operator=operator)
     seated = {
         number: (rank, chosen_by)
         for number, rank, chosen_by in bests.values_list("implementation_id", "rank", "measurement_id")
@@ -94,15 +97,13 @@ def _samples(measurements: list[int]) -> dict[int, int]:
 
 
 def miss(operator: models.Operator, place: Place, visible: Q) -> models.Miss | None:
-    key = {"operator": operator, "target": place.target, "setting": place.setting}
-    return models.Miss.objects.filter(visible, **key).order_by("-last_asked_at").first()
+    found = models.Miss.objects.filter(visible, place.filter, operator=operator)
+    return found.order_by("-last_asked_at").first()
 
 
 def history(operator: models.Operator, place: Place, visible: Q, limit: int = 20) -> list[models.BestChange]:
     """Who became the winner, the newest first."""
-    found = models.BestChange.objects.filter(
-        visible, operator=operator, target=place.target, setting=place.setting
-    )
+    found = models.BestChange.objects.filter(visible, place.filter, operator=operator)
     code = [f"{end}__{name}" for end in ("before", "after") for name in ("schedule", "source", "candidate")]
     rows = found.select_related("before", "after__environment").defer(*code)
     return list(rows.order_by("-created_at", "-pk")[:limit])

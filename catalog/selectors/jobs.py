@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.db.models import Count, Exists, F, Max, OuterRef, Q, QuerySet, Sum
 
 from catalog import models
 from catalog.models import Method, MissState
+from catalog.selectors.traffic import Lookups
 from catalog.timerange import TimeRange
 
 MOST_MISSES = 20_000
@@ -34,7 +35,7 @@ NOT_ASKED = "its miss was not queued"
 
 
 @dataclass(frozen=True)
-class JobRow:
+class JobRow(Lookups):
     """One job of a list, since its beginning. Times in µs."""
 
     job: models.Job
@@ -43,11 +44,6 @@ class JobRow:
     misses: int
     saved_us: float
     last_at: datetime | None
-
-    @property
-    def hit_rate(self) -> float | None:
-        asked = self.hits + self.misses
-        return self.hits / asked if asked else None
 
 
 @dataclass(frozen=True)
@@ -135,22 +131,13 @@ def jobs(owned: Q, q: str = "") -> QuerySet[models.Job]:
 def rows(page: Iterable[models.Job]) -> list[JobRow]:
     """Figures of one page's jobs: one statement."""
     listed = list(page)
-    sums = {
-        row["job"]: row
-        for row in models.JobOperator.objects.filter(job__in=listed)
-        .values("job")
-        .annotate(n=Count("pk"), h=Sum("hits"), m=Sum("misses"), s=Sum("saved_us"), last=Max("last_at"))
-        .order_by()
+    counted = models.JobOperator.objects.filter(job__in=listed).values("job").order_by()
+    sums = {name: Sum(name) for name in ("hits", "misses", "saved_us")}
+    by_job = {
+        row.pop("job"): row for row in counted.annotate(operators=Count("pk"), last_at=Max("last_at"), **sums)
     }
-    made = []
-    for job in listed:
-        row = sums.get(job.pk)
-        made.append(
-            JobRow(job, row["n"], row["h"], row["m"], row["s"], row["last"])
-            if row
-            else JobRow(job, 0, 0, 0, 0.0, None)
-        )
-    return made
+    nothing = {"operators": 0, "hits": 0, "misses": 0, "saved_us": 0.0, "last_at": None}
+    return [JobRow(job, **by_job.get(job.pk, nothing)) for job in listed]
 
 
 def places_of(job: models.Job) -> list[tuple[int, int]]:
@@ -204,38 +191,21 @@ def saved(job: models.Job, range_: TimeRange | None = None) -> list[Saved]:
     """By method, in the order of ``Method``, then all of them ("")."""
     found = models.JobDay.objects.filter(job=job)
     if range_ is not None:
-        found = found.filter(start__gte=_day(range_.since), start__lt=range_.until)
-    sums = {
-        row["method"]: Saved(row["method"], row["h"], row["c"], row["d"], row["s"])
-        for row in found.values("method")
-        .annotate(h=Sum("hits"), c=Sum("calls"), d=Sum("default_us"), s=Sum("saved_us"))
-        .order_by()
-    }
+        found = found.filter(start__gte=range_.first("day"), start__lt=range_.until)
+    names = ("hits", "calls", "default_us", "saved_us")
+    counted = found.values("method").annotate(**{name: Sum(name) for name in names}).order_by()
+    sums = {row["method"]: Saved(**row) for row in counted}
     by_method = [sums[method] for method in Method.values if method in sums]
-    return [
-        *by_method,
-        Saved(
-            "",
-            sum(one.hits for one in by_method),
-            sum(one.calls for one in by_method),
-            sum(one.default_us for one in by_method),
-            sum(one.saved_us for one in by_method),
-        ),
-    ]
+    return [*by_method, Saved("", *(sum(getattr(one, name) for one in by_method) for name in names))]
 
 
 def over_time(job: models.Job, range_: TimeRange) -> list[JobSlot]:
     """Every day of the range (UTC), the empty ones too."""
-    start = _day(range_.since)
-    days: dict[datetime, JobSlot] = {}
-    for row in models.JobDay.objects.filter(job=job, start__gte=start, start__lt=range_.until):
-        slot = days.get(row.start, JobSlot(row.start, {}, 0.0))
+    days = {start: JobSlot(start, {}, 0.0) for start in range_.starts("day")}
+    for row in models.JobDay.objects.filter(job=job, start__gte=range_.first("day"), start__lt=range_.until):
+        slot = days[row.start]
         days[row.start] = JobSlot(row.start, slot.hits | {row.method: row.hits}, slot.saved_us + row.saved_us)
-    made = []
-    while start < range_.until:
-        made.append(days.get(start, JobSlot(start, {}, 0.0)))
-        start += timedelta(days=1)
-    return made
+    return list(days.values())
 
 
 SORTS = {"saved": "saved_us", "calls": "weight", "misses": "misses", "recent": "last_at"}
@@ -259,7 +229,7 @@ def operator_rows(job: models.Job, page: Iterable[models.JobOperator]) -> list[O
     bests = {
         best.operator_id: best for best in _bests(job).filter(operator__in=ids).order_by("-ratio_to_default")
     }
-    misses = _misses(job, [pk for pk in ids if pk not in bests])
+    misses = _nearest(job, models.Miss.objects.filter(operator__in=[pk for pk in ids if pk not in bests]))
     made = []
     for row in listed:
         best = bests.get(row.operator_id)
@@ -277,10 +247,6 @@ def _bests(job: models.Job) -> QuerySet[models.Best]:
     """The winners that the job would get, where it runs."""
     scopes = [models.SHARED, f"org:{job.organisation_id}"]
     return models.Best.objects.filter(_here(job), rank=0, scope__in=scopes)
-
-
-def _misses(job: models.Job, operators: Sequence[int]) -> dict[int, models.Miss]:
-    return _nearest(job, models.Miss.objects.filter(operator__in=operators))
 
 
 def _nearest(job: models.Job, misses: QuerySet[models.Miss]) -> dict[int, models.Miss]:
@@ -303,7 +269,3 @@ def _here(job: models.Job) -> Q:
     for target, setting in places_of(job):
         here |= Q(target=target, setting=setting)
     return here
-
-
-def _day(moment: datetime) -> datetime:
-    return moment.replace(hour=0, minute=0, second=0, microsecond=0)

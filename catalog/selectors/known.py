@@ -9,7 +9,8 @@ from django.db.models import QuerySet, Sum
 
 from catalog import models
 from catalog.errors import Unknown
-from catalog.search import Words
+from catalog.selectors.listing import narrowed
+from catalog.selectors.traffic import Lookups
 from catalog.viewing import Viewer
 
 MAX_ID = 2**63 - 1
@@ -17,12 +18,7 @@ MAX_ID = 2**63 - 1
 
 def operators(*, op_type: str = "", dtype: str = "", text: str = "") -> QuerySet[models.Operator]:
     """Operators, the newest first. ``text``: words as :mod:`catalog.search` finds them."""
-    query = models.Operator.objects.filter(Words.of(text).condition()).defer("graph").order_by("-pk")
-    if op_type:
-        query = query.filter(op_type=op_type)
-    if dtype:
-        query = query.filter(dtype=dtype)
-    return query
+    return narrowed(text, op_type=op_type, dtype=dtype).defer("graph").order_by("-pk")
 
 
 def operator(key: str) -> models.Operator:
@@ -33,17 +29,12 @@ def operator(key: str) -> models.Operator:
 
 
 @dataclass(frozen=True)
-class OperatorUse:
+class OperatorUse(Lookups):
     """How an operator fares: jobs that used it, and its hit rate (None while nobody asked)."""
 
     jobs: int
     hits: int
     misses: int
-
-    @property
-    def hit_rate(self) -> float | None:
-        asked = self.hits + self.misses
-        return self.hits / asked if asked else None
 
 
 def use_of(row: models.Operator, viewer: Viewer) -> OperatorUse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from catalog import models
 from catalog.search import Words
+from catalog.selectors.traffic import Lookups
 from catalog.viewing import Viewer
 
 STATUSES = ("hit", "exploring", "waiting", "postponed", "discarded", "unsupported", "failed")
@@ -48,7 +50,7 @@ class OperatorFilters:
 
 
 @dataclass(frozen=True)
-class ListedOperator:
+class ListedOperator(Lookups):
     """One operator of a list, with what is known of it."""
 
     operator: models.Operator
@@ -60,14 +62,6 @@ class ListedOperator:
     hits: int
     misses: int
     saved_us: float
-
-    @property
-    def asked(self) -> int:
-        return self.hits + self.misses
-
-    @property
-    def hit_rate(self) -> float | None:
-        return self.hits / self.asked if self.asked else None
 
 
 class Found:
@@ -107,14 +101,16 @@ def by_ids(ids: Sequence[int]) -> list[models.Operator]:
 
 def operators(filters: OperatorFilters, viewer: Viewer) -> Found:
     """The operators that pass, in order; bests and misses are those that the viewer may see."""
-    named = models.Operator.objects.filter(Words.of(filters.q).condition())
-    if filters.op_type:
-        named = named.filter(op_type=filters.op_type)
-    if filters.dtype:
-        named = named.filter(dtype=filters.dtype)
+    named = narrowed(filters.q, op_type=filters.op_type, dtype=filters.dtype)
     standing = _standing(filters, viewer)
     passing = named.filter(*(condition("pk") for condition in standing))
     return Found(passing, _sorted(named, passing, standing, filters, viewer))
+
+
+def narrowed(q: str, **columns: str) -> QuerySet[models.Operator]:
+    """Operators that words find, with these values in these columns; an empty one narrows nothing."""
+    wanted = {name: value for name, value in columns.items() if value}
+    return models.Operator.objects.filter(Words.of(q).condition(), **wanted)
 
 
 # What must hold of the operator whose number is in a column.
@@ -157,10 +153,9 @@ def _listed(rows: QuerySet[Any]) -> _Condition:
 def rows(page: Sequence[models.Operator], filters: OperatorFilters, viewer: Viewer) -> list[ListedOperator]:
     """What is known of one page's operators: four queries, however many there are."""
     ids = [operator.pk for operator in page]
-    bests: dict[int, models.Best] = {}
+    won = _winners(filters, viewer).filter(operator__in=ids).order_by("ratio_to_default", "pk")
     # Several targets may know an operator: the fastest against its own default stands for them.
-    for best in _winners(filters, viewer).filter(operator__in=ids).order_by("ratio_to_default", "pk"):
-        bests[best.operator_id] = best
+    bests = {best.operator_id: best for best in won}
     asked = models.Miss.objects.filter(viewer.shown(), operator__in=ids).order_by("last_asked_at")
     if filters.target:
         asked = asked.filter(target__key=filters.target)
@@ -172,20 +167,22 @@ def rows(page: Sequence[models.Operator], filters: OperatorFilters, viewer: View
     mine = viewer.owned("model__organisation") | Q(model__organisation=None)
     given = models.ModelOperator.objects.filter(mine, operator__in=ids)
     in_models = dict(given.values_list("operator").annotate(n=Count("pk")).order_by())
+    nothing = models.OperatorTotal()
     made = []
     for operator in page:
-        won, miss, total = bests.get(operator.pk), misses.get(operator.pk), totals.get(operator.pk)
+        best, miss = bests.get(operator.pk), misses.get(operator.pk)
+        total = totals.get(operator.pk, nothing)
         made.append(
             ListedOperator(
                 operator=operator,
-                status="hit" if won else _status_of(miss),
-                reason=miss.reason if miss and not won else "",
-                best=won,
-                jobs=total.jobs if total else 0,
+                status="hit" if best else _status_of(miss),
+                reason=miss.reason if miss and not best else "",
+                best=best,
+                jobs=total.jobs,
                 models=in_models.get(operator.pk, 0),
-                hits=total.hits if total else 0,
-                misses=total.misses if total else 0,
-                saved_us=total.saved_us if total else 0.0,
+                hits=total.hits,
+                misses=total.misses,
+                saved_us=total.saved_us,
             )
         )
     return made
@@ -200,11 +197,11 @@ def kinds() -> tuple[list[tuple[str, int]], list[str]]:
 
     From the facts noted with the standings, where there are any: counting a catalogue takes a while.
     """
-    noted = models.Rollup.objects.filter(name="standings").values_list("facts", flat=True).first()
-    counted = noted["kinds"] if noted and "kinds" in noted else counted_kinds()
-    types: dict[str, int] = {}
+    noted = models.Rollup.facts_of("standings")
+    counted = noted["kinds"] if "kinds" in noted else counted_kinds()
+    types: Counter[str] = Counter()
     for op_type, _, n in counted:
-        types[op_type] = types.get(op_type, 0) + n
+        types[op_type] += n
     by_count = sorted(types.items(), key=lambda item: (-item[1], item[0]))
     return by_count, sorted({dtype for _, dtype, _ in counted})
 

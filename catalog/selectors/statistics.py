@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
 
 from django.db.models import Sum
 
 from catalog import models
 from catalog.models import SHARED, Grain
+from catalog.selectors.traffic import Lookups, Saving
 from catalog.timerange import TimeRange
 from catalog.viewing import Viewer
 
 
 @dataclass(frozen=True)
-class Traffic:
+class Traffic(Lookups, Saving):
     """Lookups of one slot, or of several together. Of several, distinct operators are summed slot by slot."""
 
     hits: int = 0
@@ -27,14 +28,6 @@ class Traffic:
     operators_hit: int = 0
     reused_hits: int = 0
     saved_us: float = 0.0
-
-    @property
-    def lookups(self) -> int:
-        return self.hits + self.misses
-
-    @property
-    def hit_rate(self) -> float | None:
-        return self.hits / self.lookups if self.lookups else None
 
     @property
     def hit_rate_by_calls(self) -> float | None:
@@ -48,10 +41,6 @@ class Traffic:
     @property
     def reuse_rate(self) -> float | None:
         return self.reused_hits / self.hits if self.hits else None
-
-    @property
-    def saved_s(self) -> float:
-        return self.saved_us / 1e6
 
 
 _COLUMNS = tuple(Traffic.__dataclass_fields__)
@@ -94,7 +83,7 @@ class ReuseFigures:
 
 
 @dataclass(frozen=True)
-class RouteTraffic:
+class RouteTraffic(Saving):
     """Hits that one route served, over whole days."""
 
     method: str
@@ -103,28 +92,18 @@ class RouteTraffic:
     calls: float
     saved_us: float
 
-    @property
-    def saved_s(self) -> float:
-        return self.saved_us / 1e6
-
 
 def slots(viewer: Viewer, time_range: TimeRange) -> list[TrafficBucket]:
     """Every hour or day of the range, the empty ones too: a gap in traffic is a fact. The first one is the
     slot that ``since`` lies in, whole."""
-    by_day = time_range.grain == "day"
-    start, step = _first(time_range), timedelta(days=1) if by_day else timedelta(hours=1)
     rows = models.TrafficSlot.objects.filter(
         tenant=viewer.tenant,
-        grain=Grain.DAY if by_day else Grain.HOUR,
-        start__gte=start,
+        grain=time_range.grain,
+        start__gte=time_range.first(),
         start__lt=time_range.until,
     )
     found = {row["start"]: row for row in rows.values("start", "jobs", *_COLUMNS)}
-    made = []
-    while start < time_range.until:
-        made.append(TrafficBucket(**found.get(start, {"start": start})))
-        start += step
-    return made
+    return [TrafficBucket(**found.get(start, {"start": start})) for start in time_range.starts()]
 
 
 def total(of: list[TrafficBucket]) -> Traffic:
@@ -135,13 +114,12 @@ def total(of: list[TrafficBucket]) -> Traffic:
 def routes(viewer: Viewer, time_range: TimeRange) -> list[RouteTraffic]:
     """Who served the hits, over the whole days that the range touches; what saved most comes first."""
     rows = models.RouteSlot.objects.filter(
-        tenant=viewer.tenant, start__gte=_first(time_range).replace(hour=0), start__lt=time_range.until
+        tenant=viewer.tenant, start__gte=time_range.first("day"), start__lt=time_range.until
     )
-    sums = rows.values("method", "route").annotate(n=Sum("hits"), c=Sum("calls"), s=Sum("saved_us"))
-    return [
-        RouteTraffic(row["method"], row["route"], row["n"], row["c"], row["s"])
-        for row in sums.order_by("-s", "route")
-    ]
+    sums = rows.values("method", "route").annotate(
+        **{name: Sum(name) for name in ("hits", "calls", "saved_us")}
+    )
+    return [RouteTraffic(**row) for row in sums.order_by("-saved_us", "route")]
 
 
 def began(viewer: Viewer) -> datetime | None:
@@ -152,13 +130,12 @@ def began(viewer: Viewer) -> datetime | None:
 
 def catalogue(viewer: Viewer) -> CatalogueFigures:
     """From the facts that were noted when the standings were made."""
-    facts = _facts("standings")
+    facts = models.Rollup.facts_of("standings")
     seen = [fact for scope, fact in facts.get("scopes", {}).items() if _is_shown(viewer, scope)]
     winners = sum(fact["winners"] for fact in seen)
-    wins: dict[str, int] = {}
+    wins: Counter[str] = Counter()
     for fact in seen:
-        for method, n in fact["wins"].items():
-            wins[method] = wins.get(method, 0) + n
+        wins.update(fact["wins"])
     return CatalogueFigures(
         operators=facts["operators"] if facts else models.Operator.objects.count(),
         known=sum(fact["known"] for fact in seen),
@@ -170,7 +147,7 @@ def catalogue(viewer: Viewer) -> CatalogueFigures:
 
 def reuse(viewer: Viewer) -> ReuseFigures:
     """From the facts that were noted when the operators' totals were made."""
-    return ReuseFigures(**_facts("traffic").get("reuse", {}).get(viewer.tenant, {}))
+    return ReuseFigures(**models.Rollup.facts_of("traffic").get("reuse", {}).get(viewer.tenant, {}))
 
 
 def jobs_served(viewer: Viewer) -> int:
@@ -181,16 +158,6 @@ def jobs_served(viewer: Viewer) -> int:
 def rolled_up_at() -> datetime | None:
     """When lookups were last rolled up: what is younger shows later."""
     return models.Rollup.objects.filter(name="traffic").values_list("made_at", flat=True).first()
-
-
-def _first(time_range: TimeRange) -> datetime:
-    start = time_range.since.replace(minute=0, second=0, microsecond=0)
-    return start.replace(hour=0) if time_range.grain == "day" else start
-
-
-def _facts(name: str) -> dict[str, Any]:
-    facts = models.Rollup.objects.filter(name=name).values_list("facts", flat=True).first()
-    return facts or {}
 
 
 def _is_shown(viewer: Viewer, scope: str) -> bool:

@@ -8,6 +8,7 @@ from datetime import datetime
 from django.db.models import F, QuerySet
 
 from catalog import models
+from catalog.selectors.traffic import Lookups, Saving
 from catalog.viewing import Viewer
 
 SORTS = {"jobs": "jobs", "saved": "saved_us", "lookups": "asked"}
@@ -15,7 +16,7 @@ SORTS = {"jobs": "jobs", "saved": "saved_us", "lookups": "asked"}
 
 
 @dataclass(frozen=True)
-class OperatorTraffic:
+class OperatorTraffic(Lookups, Saving):
     """One operator's lookups since the beginning, of one organisation or of all."""
 
     operator: models.Operator  # its graph is not read
@@ -25,18 +26,6 @@ class OperatorTraffic:
     calls: float
     saved_us: float
     last_at: datetime  # the hour of the last lookup
-
-    @property
-    def lookups(self) -> int:
-        return self.hits + self.misses
-
-    @property
-    def hit_rate(self) -> float | None:
-        return self.hits / self.lookups if self.lookups else None
-
-    @property
-    def saved_s(self) -> float:
-        return self.saved_us / 1e6
 
 
 def totals(viewer: Viewer, sort: str = "-jobs") -> QuerySet[models.OperatorTotal]:

@@ -47,11 +47,10 @@ class MissRow:
 def reasons(visible: Q, limit: int = 200) -> list[ReasonRow]:
     """By state and reason, the commonest first."""
     found = Miss.objects.filter(visible, state__in=IDLE).values("state", "reason")
-    counted = found.annotate(n=Count("pk"), oldest=Min("first_asked_at"), latest=Max("last_asked_at"))
-    return [
-        ReasonRow(row["state"], row["reason"], row["n"], row["oldest"], row["latest"])
-        for row in counted.order_by("-n", "state", "reason")[:limit]
-    ]
+    counted = found.annotate(
+        count=Count("pk"), oldest_at=Min("first_asked_at"), latest_at=Max("last_asked_at")
+    )
+    return [ReasonRow(**row) for row in counted.order_by("-count", "state", "reason")[:limit]]
 
 
 def misses(visible: Q, state: str = "", reason: str = "", q: str = "") -> QuerySet[Miss]:

@@ -11,11 +11,10 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
-from django.utils import timezone
 
 from catalog.models import SHARED, Best, Method, Rollup
 from tuning.models import Exploration, FailureReason, RouteEffort, Trial
@@ -87,12 +86,8 @@ class _Sum:
 
 def refresh_efforts_when_due() -> None:
     """The courier's chore: often enough to be new, rarely enough to cost little."""
-    last = Rollup.objects.filter(name=NAME).first()
-    if last is not None:
-        wait_s = max(_LEAST_S, last.took_s / _SHARE)
-        if timezone.now() < last.made_at + timedelta(seconds=wait_s):
-            return
-    refresh_efforts()
+    if Rollup.is_due(NAME, _LEAST_S, _SHARE):
+        refresh_efforts()
 
 
 def refresh_efforts() -> None:
@@ -114,9 +109,7 @@ def refresh_efforts() -> None:
         FailureReason.objects.all().delete()
         RouteEffort.objects.bulk_create(efforts, batch_size=500)
         FailureReason.objects.bulk_create(reasons, batch_size=500)
-        Rollup.objects.update_or_create(
-            name=NAME, defaults={"made_at": timezone.now(), "took_s": time.monotonic() - began}
-        )
+        Rollup.note(NAME, began)
 
 
 _Ends = dict[tuple[str, str, str], Counter[str]]  # (method, route, status) → reason → how often

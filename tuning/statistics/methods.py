@@ -233,8 +233,8 @@ def _standings(at: At) -> QuerySet[Standing]:
 
 def _served(viewer: Viewer, span: TimeRange) -> QuerySet[RouteSlot]:
     """Days that began within the range; the day of its beginning counts whole."""
-    first = span.since.replace(hour=0, minute=0, second=0, microsecond=0)
-    return RouteSlot.objects.filter(tenant=viewer.tenant, start__gte=first, start__lt=span.until)
+    days = RouteSlot.objects.filter(start__gte=span.first("day"), start__lt=span.until)
+    return days.filter(tenant=viewer.tenant)
 
 
 def _times(effort: RouteEffort) -> dict[str, Any]:

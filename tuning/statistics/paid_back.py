@@ -23,7 +23,6 @@ from tuning.models import Exploration
 
 _NAME = "paid_back"
 _EVERY_S = 10.0
-_SHARE_OF_TIME = 20
 _DAYS_BY_HOUR = 10
 
 # Per tenant: operators that it asked for and that were explored (shared, or for itself), with both sums.
@@ -69,34 +68,25 @@ def spent(viewer: Viewer, time_range: TimeRange) -> dict[datetime, float]:
     back ten days. Only the host's: it is the service that explores."""
     if viewer.tenant != EVERYBODY:
         return {}
-    first = time_range.since.replace(minute=0, second=0, microsecond=0)
-    if time_range.grain == "day":
-        first = first.replace(hour=0)
     noted = _facts()["days" if time_range.grain == "day" else "hours"]
     starts = {datetime.fromisoformat(start): spent_s for start, spent_s in noted.items()}
-    return {start: starts[start] for start in sorted(starts) if first <= start < time_range.until}
+    return {start: starts[start] for start in time_range.starts() if start in starts}
 
 
 def refresh() -> None:
     """Make it again, now."""
     began = time.monotonic()
-    facts = _made()
-    Rollup.objects.update_or_create(
-        name=_NAME,
-        defaults={"made_at": timezone.now(), "took_s": time.monotonic() - began, "facts": facts},
-    )
+    Rollup.note(_NAME, began, **_made())
 
 
 def refresh_when_due() -> None:
     """The courier's chore: at most a twentieth of the time goes into it."""
-    row = Rollup.objects.filter(name=_NAME).only("made_at", "took_s").first()
-    rest_s = max(_EVERY_S, _SHARE_OF_TIME * row.took_s) if row else 0.0
-    if row is None or timezone.now() - row.made_at >= timedelta(seconds=rest_s):
+    if Rollup.is_due(_NAME, _EVERY_S):
         refresh()
 
 
 def _facts() -> dict[str, Any]:
-    return Rollup.objects.filter(name=_NAME).values_list("facts", flat=True).first() or _made()
+    return Rollup.facts_of(_NAME) or _made()
 
 
 def _made() -> dict[str, Any]:

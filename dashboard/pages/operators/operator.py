@@ -61,7 +61,7 @@ def operator(request: ViewerRequest, key: str) -> HttpResponse:
     place = next((one for one in places if one.value == request.GET.get("at")), places[0] if places else None)
     span = range_of(request)
     used = reuse(row, viewer)
-    slots = lookups_of(row, viewer, span) if used.asked else []
+    slots = lookups_of(row, viewer, span) if used.lookups else []
     asked = any(slot.hits + slot.misses for slot in slots)
     context: dict[str, Any] = {
         "operator": row, "graph": row.graph, "places": places, "place": place, "reuse": used, "range": span,
