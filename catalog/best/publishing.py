@@ -150,7 +150,7 @@ def _keep_measurement(result: Publication, implementation: models.Implementation
 def _revoked(implementation: models.Implementation) -> bool:
     """Whether this candidate was revoked here, in whatever environment: what it does was found unfit."""
     same = models.Implementation.objects.filter(
-        **ScopedPlace.of(implementation).key,
+        **implementation.same_key,
         route=implementation.route,
         candidate_sha256=implementation.candidate_sha256,
     )

@@ -34,12 +34,7 @@ class ScopedPlace:
     @property
     def key(self) -> dict[str, Any]:
         """To filter by."""
-        return {
-            "operator_id": self.operator_id,
-            "target_id": self.target_id,
-            "setting_id": self.setting_id,
-            "scope": self.scope,
-        }
+        return {name: getattr(self, name) for name in models.SAME_KEY}
 
 
 def lock(place: ScopedPlace) -> None:

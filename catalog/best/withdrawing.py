@@ -58,7 +58,7 @@ def restore_places(places: Iterable[ScopedPlace], routes: set[str], reason: str,
 
 def _by_place(rows: QuerySet[models.Implementation]) -> dict[ScopedPlace, list[int]]:
     places: dict[ScopedPlace, list[int]] = {}
-    columns = ("operator_id", "target_id", "setting_id", "scope", "owner_id", "pk")
+    columns = (*models.SAME_KEY, "owner_id", "pk")
     # Places in one order for everybody: two that withdraw at once inside longer transactions cannot cross.
     for *place, pk in rows.order_by(*columns).values_list(*columns):
         places.setdefault(ScopedPlace(*place), []).append(pk)

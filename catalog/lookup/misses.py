@@ -142,7 +142,7 @@ def _upsert(taken: Sequence[Wanted], ids: Mapping[str, int], where: Where) -> No
     insert_or(
         models.Miss,
         rows,
-        unique=["operator_id", "target_id", "setting_id", "scope"],
+        unique=models.SAME_KEY,
         updates={
             "count": "old.count + new.count",
             "calls": "old.calls + CASE WHEN new.related THEN 0 ELSE new.calls END",

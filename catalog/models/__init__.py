@@ -21,6 +21,7 @@ from catalog.models.asked import (
     ModelOperator,
 )
 from catalog.models.known import (
+    SAME_KEY,
     SHARED,
     Artifact,
     Best,
@@ -54,6 +55,7 @@ from catalog.models.served import (
 
 __all__ = [
     "EVERYBODY",
+    "SAME_KEY",
     "SHARED",
     "ApiKey",
     "Artifact",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import models
 
 from catalog.fields import ExactJSONField
@@ -118,6 +120,9 @@ class Signer(models.Model):
         return self.sha256[:12]
 
 
+SAME_KEY = ("operator_id", "target_id", "setting_id", "scope")
+
+
 class ScopedKey(models.Model):
     """(operator, target, setting, scope): what a best, a miss and an exploration are about."""
 
@@ -129,6 +134,11 @@ class ScopedKey(models.Model):
 
     class Meta:
         abstract = True
+
+    @property
+    def same_key(self) -> dict[str, Any]:
+        """To filter by: rows, of whatever table, about the same."""
+        return {name: getattr(self, name) for name in SAME_KEY}
 
 
 class Implementation(ScopedKey):

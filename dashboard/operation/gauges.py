@@ -23,10 +23,9 @@ from dashboard.billing.models import Account, LedgerDay, LedgerEntry
 from dashboard.notifications.models import MessageState, NotificationMessage
 from dashboard.operation.models import ChoreRun
 from dashboard.webhooks.models import Delivery, DeliveryState, Endpoint
-from tuning.conf import conf
 from tuning.models import Exploration, Stage, State, Worker
 from tuning.priority import Priority
-from tuning.queue.clock import now_in
+from tuning.queue.clock import alive
 
 KEPT_S = 5.0
 
@@ -100,11 +99,11 @@ def _explorations() -> Iterator[Metric]:
 
 
 def _workers() -> Iterator[Metric]:
-    alive = GaugeMetricFamily("opatlas_workers_alive", "Workers seen lately.", labels=["capability"])
-    seen = Worker.objects.filter(stopped_at=None, last_seen_at__gt=now_in(-conf().served_s))
+    counted = GaugeMetricFamily("opatlas_workers_alive", "Workers seen lately.", labels=["capability"])
+    seen = Worker.objects.filter(alive())
     for capability, count in seen.values_list("target__capability").annotate(Count("pk")).order_by():
-        alive.add_metric([capability], count)
-    yield alive
+        counted.add_metric([capability], count)
+    yield counted
 
 
 def _journal() -> Iterator[Metric]:

@@ -122,19 +122,15 @@ def _compared(answer: OperatorStatistics, place: detail.Place, viewer: Viewer) -
     made = detail.implementations(row, place, viewer.shown())
     against = sides.against_best(made)
     best = next((one for one in made if one.rank == 0 and one.measurement), None)
-    key = {"operator": row, "target": place.target, "setting": place.setting}
-    exploration = (
-        Exploration.objects.filter(viewer.shown(), **key).select_related("operator", "setting").first()
-    )
+    explored = Exploration.objects.filter(viewer.shown(), place.filter, operator=row)
+    exploration = explored.select_related("operator", "setting").first()
     worth = None
     if best is not None and best.measurement is not None and exploration is not None:
         rate = benefit.calls_per_day(row, viewer)
         worth = benefit.benefit(exploration, best.measurement.median_us, rate)
     pairs = [
-        MethodPair(
-            pair.first.implementation.pk, pair.second.implementation.pk, pair.comparison, pair.sentence
-        )
-        for pair in sides.side_by_side(made).pairs
+        MethodPair(one.first.implementation.pk, one.second.implementation.pk, one.comparison, one.sentence)
+        for one in sides.side_by_side(made).pairs
     ]
     implementations = [_implementation(one, against) for one in made]
     return replace(answer, implementations=implementations, methods=pairs, benefit=worth)

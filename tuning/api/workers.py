@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Case, QuerySet, Value, When
-from django.db.models.fields import BooleanField
+from django.db.models import QuerySet
 from django.urls import path
 from rest_framework import serializers
 from rest_framework.request import Request
 
 from catalog.api.endpoint import Listing, RestView, listing, operation
 from catalog.api.shapes import ModelAnswer, shape
-from tuning.conf import conf
 from tuning.models import Worker
-from tuning.queue.clock import now_in
+from tuning.queue.clock import alive
 from tuning.statistics.rates import rates
 from tuning.statistics.workers import LeasedExploration, WorkerRow, workers
 
@@ -65,12 +63,7 @@ class WorkersView(Listing[Worker]):
     """Workers, those alive first."""
 
     def get_queryset(self) -> QuerySet[Worker]:
-        alive = Case(
-            When(stopped_at=None, last_seen_at__gt=now_in(-conf().served_s), then=Value(True)),
-            default=Value(False),
-            output_field=BooleanField(),
-        )
-        return Worker.objects.select_related("target").annotate(alive=alive).order_by("-alive", "name")
+        return Worker.objects.select_related("target").annotate(alive=alive()).order_by("-alive", "name")
 
 
 class WorkerStatisticsView(RestView):

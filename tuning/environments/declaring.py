@@ -19,7 +19,15 @@ from django.db.models.functions import Now
 
 from catalog.best.seats import ScopedPlace
 from catalog.best.withdrawing import restore_places
-from catalog.models import Best, DeclaredEnvironment, Environment, Implementation, Measurement, Target
+from catalog.models import (
+    SAME_KEY,
+    Best,
+    DeclaredEnvironment,
+    Environment,
+    Implementation,
+    Measurement,
+    Target,
+)
 from catalog.registry import register_environment
 from opatlas.errors import CallerError
 from tuning.conf import conf
@@ -181,10 +189,7 @@ def _known_in(row: Revalidation) -> set[tuple[Any, ...]]:
 def _exploration_of(best: Best) -> Exploration:
     """The exploration of a best's place; made, as one that has ended, where results came without."""
     row, _ = Exploration.objects.get_or_create(
-        operator_id=best.operator_id,
-        target_id=best.target_id,
-        setting_id=best.setting_id,
-        scope=best.scope,
+        **best.same_key,
         defaults={
             "owner_id": best.owner_id,
             "stage": 1,
@@ -203,7 +208,7 @@ def _seat_what_is_known(row: Revalidation, why: str) -> None:
         for declared in DeclaredEnvironment.objects.filter(target=row.target):
             counts |= Q(route=declared.route, environment=declared.environment_id)
     with_evidence = Implementation.objects.filter(counts, target=row.target, revoked_at=None, failed_at=None)
-    columns = ("operator_id", "target_id", "setting_id", "scope", "owner_id", "route")
+    columns = (*SAME_KEY, "owner_id", "route")
     seats = {(ScopedPlace(*place), route) for *place, route in with_evidence.values_list(*columns)}
     entered = list(row.bests.select_related("exploration"))
     for one in entered:
@@ -213,7 +218,7 @@ def _seat_what_is_known(row: Revalidation, why: str) -> None:
         restore_places([place], {route}, why, drop=False)
     for one in entered:
         if one.verdict == RevalidationVerdict.RESTORED:
-            best = Best.objects.filter(**ScopedPlace.of(one.exploration).key, route=one.route).first()
+            best = Best.objects.filter(**one.exploration.same_key, route=one.route).first()
             one.ratio_after = best.ratio_to_default if best else None
             one.save(update_fields=["ratio_after"])
 

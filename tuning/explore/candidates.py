@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tuning.conf import conf
 from tuning.environments.revalidation import held_candidates
 from tuning.explore.records import known_candidates
 from tuning.explore.results import Tried
 from tuning.explore.workshop import ClaimedSlice, Stopping
+from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import Outcome, Status
-from tuning.models import Stage, Trial
+from tuning.models import Stage
 from tuning.queue import claims
 from tuning.queue.claims import StaleLease
 from tuning.queue.clock import DATABASE_GONE
@@ -28,20 +30,19 @@ class Yielding(Exception):
     """Something more urgent waits: this slice gives its exploration back and goes on later where it was."""
 
 
-def default_of(work: ClaimedSlice) -> tuple[Route, Candidate]:
-    """What served as the default in the latest first result (a further round has none of its own)."""
-    trial = (
-        Trial.objects.filter(exploration=work.row, stage=Stage.FIRST, status=Status.OK)
-        .order_by("-pk")
-        .first()
-    )
-    for route in work.workshop.routes:
-        if trial is not None and route.name == trial.route:
-            return route, Candidate(route.name, trial.candidate, trial.label)
-    given = work.workshop.default_candidate(work.operator, work.workshop.target, work.setting)
+@contextmanager
+def bench_of_default(work: ClaimedSlice) -> Iterator[tuple[Bench, str]]:
+    """A bench on which candidates are timed against the default, and the default's digest."""
+    given = work.known_default()
     if given is None:
         raise NothingWorked("This worker does not have the route that made the default.")
-    return given
+    built = work.build(*given)
+    if isinstance(built, Outcome):
+        raise NothingWorked(f"The default could not be built again: {built.status} ({built.detail})")
+    with work.bench(built) as bench:
+        if not bench.default.ok:
+            raise NothingWorked(f"The default failed: {bench.default.status} ({bench.default.detail})")
+        yield bench, Tried(*given).digest
 
 
 def candidates_of(work: ClaimedSlice, route: Route) -> Iterator[Candidate]:

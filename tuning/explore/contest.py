@@ -14,7 +14,7 @@ from django.db.models import F
 
 from catalog.models import Method
 from tuning.conf import conf
-from tuning.explore.candidates import NothingWorked, candidates_of, default_of, make_room
+from tuning.explore.candidates import bench_of_default, candidates_of, make_room
 from tuning.explore.plan import next_slice
 from tuning.explore.results import (
     Tried,
@@ -47,15 +47,8 @@ WORTH_OF_SECOND_LOOK = 0.25  # share of an exploration's worth that timing its n
 
 def contest(work: ClaimedSlice) -> StageEnd:
     """Try the untuned candidates of this round's routes that it has not tried yet."""
-    default_route, default = default_of(work)
-    built = work.build(default_route, default)
-    if isinstance(built, Outcome):
-        raise NothingWorked(f"The default could not be built again: {built.status} ({built.detail})")
-    default_digest = Tried(default_route, default).digest
     work.doing("contest: setting up", steps_total=len(work.contested))
-    with work.bench(built) as bench:
-        if not bench.default.ok:
-            raise NothingWorked(f"The default failed: {bench.default.status} ({bench.default.detail})")
+    with bench_of_default(work) as (bench, default_digest):
         done = 0
         for method in Method.values:
             routes = [route for route in work.contested if route.method == method]

@@ -81,12 +81,8 @@ def keep_trial(judged: Judged) -> Trial:
     with judged.claim.writing():
         trial = _insert_trial(judged, None, environment)
         if judged.outcome.status in WRONG and judged.tried.candidate is not None:
-            row = judged.row
             served = Implementation.objects.filter(
-                operator=row.operator_id,
-                target=row.target_id,
-                setting=row.setting_id,
-                scope=row.scope,
+                **judged.row.same_key,
                 route=judged.tried.route.name,
                 candidate_sha256=digest_of(judged.tried.candidate.parameters),
                 environment=environment,
@@ -205,9 +201,7 @@ def usable(outcome: Outcome) -> Outcome:
 def winner_of(row: Exploration) -> Best | None:
     """Who is served at present for an exploration's key."""
     return (
-        Best.objects.filter(
-            operator=row.operator_id, target=row.target_id, setting=row.setting_id, scope=row.scope, rank=0
-        )
+        Best.objects.filter(**row.same_key, rank=0)
         .select_related("implementation__artifact", "implementation__environment", "measurement")
         .first()
     )

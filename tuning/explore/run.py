@@ -7,7 +7,6 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
-from typing import Any
 
 from django.db.models import F
 from django.db.models.functions import Now
@@ -44,7 +43,7 @@ def run_slice(workshop: Workshop, claim: Claim) -> bool:
         ) as folder:
             end = _STAGES[Stage(row.stage)](ClaimedSlice(workshop, claim, row, Path(folder)))
         spent = F("spent_s") + (time.monotonic() - began)
-        claim.update(**_RELEASED, tries=0, spent_s=spent, updated_at=Now(), **end.columns())
+        claim.update(**claims.UNHELD, tries=0, spent_s=spent, updated_at=Now(), **end.columns())
         if end.state != State.QUEUED:
             _settle(row, end)
         _tell(row, end)
@@ -61,9 +60,6 @@ def run_slice(workshop: Workshop, claim: Claim) -> bool:
         logger.exception("Exploration %s broke.", claim.exploration_id)
         return _give_up(claim, "".join(traceback.format_exception(error)))
     return True
-
-
-_RELEASED: dict[str, Any] = {"lease_owner": "", "lease_expires_at": None, "doing": ""}
 
 
 def _give_up(claim: Claim, error: str) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from catalog.models import Best
 from tuning.conf import conf
-from tuning.explore.candidates import NothingWorked, default_of
+from tuning.explore.candidates import bench_of_default
 from tuning.explore.contest import try_candidates
 from tuning.explore.plan import SlicePlan, next_slice, plan_next
 from tuning.explore.records import keep_records, seed
@@ -89,11 +89,5 @@ def _measure(work: ClaimedSlice, route: Route, found: list[Candidate]) -> None:
     new = [tried for tried in tries if tried.digest not in work.tried][:MOST_MEASURED]
     if not new:
         return
-    default_route, default = default_of(work)
-    built = work.build(default_route, default)
-    if isinstance(built, Outcome):
-        raise NothingWorked(f"The default could not be built again: {built.status} ({built.detail})")
-    with work.bench(built) as bench:
-        if not bench.default.ok:
-            raise NothingWorked(f"The default failed: {bench.default.status} ({bench.default.detail})")
-        try_candidates(work, bench, new, Tried(default_route, default).digest)
+    with bench_of_default(work) as (bench, default_digest):
+        try_candidates(work, bench, new, default_digest)

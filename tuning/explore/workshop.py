@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from opatlas.identity import Operator, Setting, Target
@@ -47,6 +47,16 @@ class Workshop:
     @property
     def limits(self) -> Limits:
         return Limits(build_s=conf().build_s, run_s=conf().run_s, memory_bytes=conf().memory_mib << 20)
+
+    def known_default(
+        self, trials: QuerySet[Trial], operator: Operator, setting: Setting
+    ) -> tuple[Route, Candidate] | None:
+        """What the latest first result among these trials was made with, else what a user would have."""
+        first = trials.filter(stage=Stage.FIRST, status=Status.OK).order_by("-pk").first()
+        for route in self.routes:
+            if first is not None and route.name == first.route:
+                return route, Candidate(route.name, first.candidate, first.label)
+        return self.default_candidate(operator, self.target, setting)
 
     def available(self, route: Route) -> str:
         """Empty where the route works on this machine; else why it does not."""
@@ -91,15 +101,12 @@ class ClaimedSlice:
     @cached_property
     def default_route(self) -> Route | None:
         """The route that every ratio here is taken against: who made the latest first result."""
-        first = Trial.objects.filter(exploration=self.row, stage=Stage.FIRST, status=Status.OK)
-        name = first.order_by("-pk").values_list("route", flat=True).first()
-        found = next((route for route in self.workshop.routes if route.name == name), None)
-        given = (
-            None
-            if found
-            else self.workshop.default_candidate(self.operator, self.workshop.target, self.setting)
-        )
-        return found or (given[0] if given else None)
+        found = self.known_default()
+        return found[0] if found else None
+
+    def known_default(self) -> tuple[Route, Candidate] | None:
+        """The default of the latest first result (a further round has none of its own)."""
+        return self.workshop.known_default(self.row.trials.all(), self.operator, self.setting)
 
     @property
     def history(self) -> dict[str, list[str]]:
@@ -131,27 +138,23 @@ class ClaimedSlice:
         return answer.reason if isinstance(answer, No) else ""
 
     def build(self, route: Route, candidate: Candidate) -> BuiltArtifact | Outcome:
-        self._builds += 1
-        folder = self.workdir / f"{self._builds:03d}"
-        folder.mkdir()
         return self.workshop.laboratory.build(
-            route, self.operator, self.setting, candidate, folder, self.workshop.limits
+            route, self.operator, self.setting, candidate, self._new_folder(), self.workshop.limits
         )
 
     def build_all(self, candidates: Sequence[tuple[Route, Candidate]]) -> list[BuiltArtifact | Outcome]:
         """Build several side by side, in their order; a worker's memory and cores bound how many."""
-        jobs = []
-        for route, candidate in candidates:
-            self._builds += 1
-            folder = self.workdir / f"{self._builds:03d}"
-            folder.mkdir()
-            jobs.append((route, candidate, folder))
+        jobs = [(route, candidate, self._new_folder()) for route, candidate in candidates]
         return self.workshop.laboratory.build_all(self.operator, self.setting, jobs, self.workshop.limits)
 
-    @contextmanager
-    def bench(self, default: BuiltArtifact) -> Iterator[Bench]:
-        with self.workshop.laboratory.bench(self.operator, self.setting, default) as bench:
-            yield bench
+    def _new_folder(self) -> Path:
+        self._builds += 1
+        folder = self.workdir / f"{self._builds:03d}"
+        folder.mkdir()
+        return folder
+
+    def bench(self, default: BuiltArtifact) -> AbstractContextManager[Bench]:
+        return self.workshop.laboratory.bench(self.operator, self.setting, default)
 
     def judged(self, tried: Tried, outcome: Outcome, artifact: BuiltArtifact | None = None) -> Judged:
         """The record of a try. Raises when the worker stops: what that kills is nobody's failure."""

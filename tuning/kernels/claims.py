@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 from tuning.conf import conf
 from tuning.kernels.models import EvaluationState, KernelEvaluation
-from tuning.queue.claims import StaleLease
+from tuning.queue.claims import UNHELD, StaleLease
 from tuning.queue.clock import now_in
 
 logger = logging.getLogger(__name__)
@@ -74,6 +74,4 @@ def claim(owner: str, target_id: int) -> EvaluationClaim | None:
 
 def release(held: EvaluationClaim) -> None:
     """Give it back undone: the worker stops."""
-    held.row().update(
-        state=EvaluationState.QUEUED, tries=F("tries") - 1, lease_owner="", lease_expires_at=None, doing=""
-    )
+    held.row().update(**UNHELD, state=EvaluationState.QUEUED, tries=F("tries") - 1)

@@ -30,8 +30,8 @@ from tuning.kernels.states import move
 from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import Outcome, Status
 from tuning.measure.sandbox.tiers import package_root
-from tuning.models import Stage, Trial
-from tuning.queue.claims import StaleLease
+from tuning.models import Trial
+from tuning.queue.claims import UNHELD, StaleLease
 from tuning.queue.clock import DATABASE_GONE
 from tuning.routes.base import BuiltArtifact, Candidate, Route
 
@@ -92,7 +92,11 @@ class _Evaluation:
         if isinstance(built, Outcome):
             return self._found(built)
         self.log = str(built.facts.get("build_log", ""))
-        default = _default(self.workshop, self.row, self.operator, self.setting)
+        place = {
+            f"exploration__{name}": getattr(self.row, name) for name in ("operator", "target", "setting")
+        }
+        trials = Trial.objects.filter(**place)
+        default = self.workshop.known_default(trials, self.operator, self.setting)
         if default is None:
             return self._found(Outcome(Status.UNSUPPORTED, "no default can be timed on this worker"))
         self._say("setting up the default")
@@ -107,7 +111,7 @@ class _Evaluation:
             return self._found(Outcome(Status.UNSUPPORTED, f"the default fails: {bench.default.detail}"))
         self._say("checking and timing")
         outcome = usable(bench.measure(built, self.workshop.limits))
-        best = _winner(self.row)
+        best = next(iter(_bests(self.row)), None)
         if outcome.ok:
             self._say("timing against the incumbent")
             incumbent = None
@@ -197,7 +201,7 @@ def _keep(row: KernelEvaluation, held: EvaluationClaim, found: dict[str, Any]) -
     again = found["status"] == Status.NOISY and row.tries < MAX_TRIES - 1
     ended = {} if again else {"finished_at": Now()}
     state = EvaluationState.QUEUED if again else EvaluationState.DONE
-    held.update(**found, state=state, doing="", lease_owner="", lease_expires_at=None, **ended)
+    held.update(**found, **UNHELD, state=state, **ended)
     if not again:
         settle(row.version, row.worker)
 
@@ -215,25 +219,10 @@ def _give_up(held: EvaluationClaim, error: str, trace: str) -> bool:
     return True
 
 
-def _default(
-    workshop: Workshop, row: KernelEvaluation, operator: Operator, setting: Setting
-) -> tuple[Route, Candidate] | None:
-    """What this operator's contests have been timed against, else what a user would have."""
-    place = {f"exploration__{name}": getattr(row, name) for name in ("operator", "target", "setting")}
-    first = Trial.objects.filter(**place, stage=Stage.FIRST, status=Status.OK).order_by("-pk").first()
-    for route in workshop.routes:
-        if first is not None and route.name == first.route:
-            return route, Candidate(route.name, first.candidate, first.label)
-    return workshop.default_candidate(operator, workshop.target, setting)
-
-
 def _bests(row: KernelEvaluation) -> list[Best]:
+    """Of its place, the winner first."""
     place = {"operator": row.operator, "target": row.target, "setting": row.setting, "scope": SHARED}
     return list(Best.objects.filter(**place).select_related("implementation__artifact").order_by("rank"))
-
-
-def _winner(row: KernelEvaluation) -> Best | None:
-    return next((best for best in _bests(row) if best.rank == 0), None)
 
 
 def _fresh(outcome: Outcome) -> Evidence | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from django.contrib.auth.models import AnonymousUser, User
@@ -130,10 +129,7 @@ def waiting_for(user: User | AnonymousUser) -> int:
 
 def _standing(trial: Trial, mine: set[int]) -> VersionStanding:
     row = trial.exploration
-    place: Mapping[str, object] = {
-        "operator": row.operator_id, "target": row.target_id, "setting": row.setting_id, "scope": row.scope,
-    }  # fmt: skip
-    bests = {best.rank: best for best in Best.objects.filter(**place)}
+    bests = {best.rank: best for best in Best.objects.filter(**row.same_key)}
     own = next((best for best in bests.values() if best.implementation_id in mine), None)
     winner = bests.get(0)
     return VersionStanding(

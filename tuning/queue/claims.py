@@ -7,7 +7,7 @@ only if it changed a row.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -28,6 +28,9 @@ ORDER = ("stage", "priority", "-worth", "asked_at", "pk")
 
 
 EVERYTHING = Q()
+
+UNHELD: Mapping[str, Any] = {"lease_owner": "", "lease_expires_at": None, "doing": ""}
+"""Columns of what nobody works on."""
 
 
 class StaleLease(Exception):
@@ -136,12 +139,7 @@ def begin(claim: Claim, doing: str) -> None:
 def release(claim: Claim, *, begun: bool) -> bool:
     """Give a claim back undone (the worker stops); a slice that had begun does not count as a try."""
     tries = {"tries": F("tries") - 1} if begun else {}
-    return (
-        claim.row().update(
-            state=State.QUEUED, lease_owner="", lease_expires_at=None, doing="", updated_at=Now(), **tries
-        )
-        == 1
-    )
+    return claim.row().update(**UNHELD, state=State.QUEUED, updated_at=Now(), **tries) == 1
 
 
 def fail(claim: Claim, error: str) -> None:
@@ -177,11 +175,9 @@ def _requeue_or_bury(row: Exploration, error: str, unchanged: dict[str, Any]) ->
     """Compare-and-swap; the fence moves on, so that whoever held the row can write no more."""
     dead = row.tries >= row.max_tries
     values: dict[str, Any] = {
+        **UNHELD,
         "state": State.DEAD if dead else State.QUEUED,
         "fence": F("fence") + 1,
-        "lease_owner": "",
-        "lease_expires_at": None,
-        "doing": "",
         "error": error[-4000:],
         "updated_at": Now(),
     }
@@ -198,8 +194,7 @@ def _requeue_or_bury(row: Exploration, error: str, unchanged: dict[str, Any]) ->
 
 def settle_miss(row: Exploration, otherwise: MissState, reason: str) -> None:
     """Tell the miss how its exploration ended: explored when something is served, else ``otherwise``."""
-    key = {"operator_id": row.operator_id, "target_id": row.target_id, "setting_id": row.setting_id}
-    served = Best.objects.filter(scope=row.scope, **key).exists()
-    Miss.objects.filter(scope=row.scope, **key).update(
+    served = Best.objects.filter(**row.same_key).exists()
+    Miss.objects.filter(**row.same_key).update(
         state=MissState.EXPLORED if served else otherwise, reason="" if served else reason[:500]
     )

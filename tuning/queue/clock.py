@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django.db import InterfaceError, OperationalError
-from django.db.models import DateTimeField, Expression, ExpressionWrapper, Value
+from django.db.models import DateTimeField, Expression, ExpressionWrapper, Q, Value
 from django.db.models.functions import Now
+
+from tuning.conf import conf
 
 DATABASE_GONE = (OperationalError, InterfaceError)
 """The database's own trouble (gone, locked, restarting): nobody's work is to blame for it."""
@@ -15,3 +17,8 @@ DATABASE_GONE = (OperationalError, InterfaceError)
 def now_in(seconds: float) -> Expression:
     """An expression: that many seconds from the database's now (SQLite's has milliseconds)."""
     return ExpressionWrapper(Now() + Value(timedelta(seconds=seconds)), output_field=DateTimeField())
+
+
+def alive() -> Q:
+    """Of workers: those that gave a sign of life lately."""
+    return Q(stopped_at=None, last_seen_at__gt=now_in(-conf().served_s))

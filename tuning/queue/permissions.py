@@ -7,7 +7,7 @@ host's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db.models import QuerySet
@@ -20,7 +20,6 @@ from tuning.models import Exploration, Pause
 from tuning.queue import collecting
 from tuning.queue import steering as queues
 
-VERBS = ("pause", "resume", "retry", "discard", "prioritise")
 MISS_VERBS = ("explore", "discard")
 MAX_AT_ONCE = 200
 """Rows that one request may act on."""
@@ -73,7 +72,9 @@ def act(viewer: Viewer, pk: int, order: Order) -> Exploration:
     """Do something to one exploration; raises Unknown, NotAllowed or NotPossible, and then did nothing."""
     row = _found(Exploration.objects.filter(viewer.shown()), pk, "exploration")
     _check(viewer, row.owner_id, f"Exploration {pk}")
-    return _acted(pk, order)
+    if order.verb not in VERBS:
+        raise RequestError(f"An action is one of {', '.join(VERBS)}.", where="action")
+    return _ACTS[order.verb](pk, order)
 
 
 def act_on_miss(viewer: Viewer, pk: int, order: Order) -> Miss:
@@ -132,22 +133,20 @@ def signed(order: Order, done: str) -> str:
     return f"{reason} ({done} by {order.by})" if reason else f"{done.capitalize()} by {order.by}."
 
 
-def _acted(pk: int, order: Order) -> Exploration:
-    if order.verb == "pause":
-        return queues.pause_exploration(pk, signed(order, "paused"))
-    if order.verb == "resume":
-        return queues.resume_exploration(pk)
-    if order.verb == "retry":
-        return queues.retry(pk)
-    if order.verb == "discard":
-        return queues.discard(pk, signed(order, "discarded"))
-    if order.verb == "prioritise":
-        if order.priority is None:
-            raise RequestError(
-                "A priority is one of 0 (urgent), 1 (high), 2 (normal), 3 (low).", where="priority"
-            )
-        return queues.prioritise(pk, order.priority)
-    raise RequestError(f"An action is one of {', '.join(VERBS)}.", where="action")
+def _prioritised(pk: int, order: Order) -> Exploration:
+    if order.priority is None:
+        raise RequestError("A priority is one of 0 (urgent), 1 (high), 2 (normal), 3 (low).", "priority")
+    return queues.prioritise(pk, order.priority)
+
+
+_ACTS: Mapping[str, Callable[[int, Order], Exploration]] = {
+    "pause": lambda pk, order: queues.pause_exploration(pk, signed(order, "paused")),
+    "resume": lambda pk, order: queues.resume_exploration(pk),
+    "retry": lambda pk, order: queues.retry(pk),
+    "discard": lambda pk, order: queues.discard(pk, signed(order, "discarded")),
+    "prioritise": _prioritised,
+}
+VERBS = tuple(_ACTS)
 
 
 def _found(rows: QuerySet, pk: int, what: str):  # type: ignore[no-untyped-def]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -19,8 +19,9 @@ from opatlas.identity import Operator
 from tuning.conf import conf
 from tuning.measure.specimen import needed_bytes
 from tuning.models import Exploration, Pause, Stage, State, Worker
-from tuning.queue.clock import now_in
+from tuning.queue.clock import alive
 from tuning.queue.decide import Ask, Decision, Situation, decide, priority_of, worth_of_miss_us
+from tuning.queue.rounds import AFRESH
 
 MEMORY_SHARE = 0.5
 """Share of a worker's memory that one operator's measurement may take (``Laboratory.bench`` refuses more)."""
@@ -58,15 +59,14 @@ def situation_of(target: Target) -> Situation:
     """What the service can do for a target right now."""
     workers = live_workers(target.pk)
     pause = Pause.objects.filter(capability__in=["*", target.capability]).first()
+    said = f"The queue {pause.capability} is paused: {pause.reason or 'no reason given'}." if pause else ""
     return Situation(
         workers=len(workers),
         memory_bytes=int(MEMORY_SHARE * max((worker.memory_bytes for worker in workers), default=0)),
         queued=Exploration.objects.filter(target=target, state__in=[State.QUEUED, State.RUNNING])
         .exclude(stage=Stage.TUNE)
         .count(),
-        paused=f"The queue {pause.capability} is paused: {pause.reason or 'no reason given'}."
-        if pause
-        else "",
+        paused=said,
         capability=target.capability,
         max_backlog_s=conf().max_backlog_s,
         gains=gains_by_type(),
@@ -75,9 +75,7 @@ def situation_of(target: Target) -> Situation:
 
 def live_workers(target_id: int) -> list[Worker]:
     """Workers of this target that gave a sign of life lately."""
-    return list(
-        Worker.objects.filter(target_id=target_id, stopped_at=None, last_seen_at__gt=now_in(-conf().served_s))
-    )
+    return list(Worker.objects.filter(alive(), target_id=target_id))
 
 
 def gains_by_type() -> dict[str, float]:
@@ -132,11 +130,8 @@ def _decide_for_target(target: Target, misses: Sequence[Miss]) -> int:
 
 def _set_aside(miss: Miss, decision: Decision) -> None:
     """Write the decision down where it says something new."""
-    state = {
-        "wait": MissState.WAITING,
-        "postpone": MissState.POSTPONED,
-        "discard": MissState.DISCARDED,
-    }[decision.verdict]
+    states = {"wait": MissState.WAITING, "postpone": MissState.POSTPONED, "discard": MissState.DISCARDED}
+    state = states[decision.verdict]
     if (miss.state, miss.reason) != (state, decision.reason):
         Miss.objects.filter(pk=miss.pk, state=miss.state).update(state=state, reason=decision.reason[:500])
 
@@ -191,10 +186,7 @@ def _explorations_of(misses: Iterable[Miss]) -> list[Exploration]:
 
 def _new_exploration(miss: Miss, decision: Decision) -> Exploration:
     return Exploration(
-        operator_id=miss.operator_id,
-        target_id=miss.target_id,
-        setting_id=miss.setting_id,
-        scope=miss.scope,
+        **miss.same_key,
         owner_id=miss.owner_id,
         priority=decision.priority,
         worth=decision.worth,
@@ -215,20 +207,11 @@ def reweigh(row: Exploration, worth: float, priority: int, calls: float) -> None
 def start_again(row: Exploration, worth: float, priority: int, miss: Miss) -> None:
     """An exploration that had ended is asked for again (its best was revoked, say): a new round."""
     Exploration.objects.filter(pk=row.pk, state=row.state, fence=row.fence).update(
-        state=State.QUEUED,
-        stage=Stage.FIRST,
-        round=F("round") + 1,
-        tries=0,
-        tuning_slices=0,
-        routes="",
+        **AFRESH,
         priority=priority,
         worth=worth,
         calls=miss.calls,
-        reason="",
-        error="",
         asked_at=miss.last_asked_at,
-        first_result_at=None,
-        finished_at=None,
         updated_at=Now(),
     )
 

@@ -7,7 +7,8 @@ ended, in whatever process claims work next. So nothing is lost that arrives whi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from django.db import transaction
 from django.db.models import F, QuerySet
@@ -18,6 +19,13 @@ from tuning.models import Exploration, Stage, State, Trial
 
 ENDED_WELL = (State.DONE, State.UNSUPPORTED)
 """Not discarded or dead: those begin again when somebody says so."""
+
+NEW_ROUND: Mapping[str, Any] = {
+    "state": State.QUEUED, "round": F("round") + 1, "tries": 0, "reason": "", "error": "",
+    "finished_at": None,
+}  # fmt: skip
+AFRESH = {**NEW_ROUND, "stage": Stage.FIRST, "tuning_slices": 0, "routes": "", "first_result_at": None}
+"""Columns of an exploration that begins another round: anywhere, or from its first stage with every route."""
 
 _BATCH = 500
 
@@ -51,15 +59,10 @@ def begin_rounds(limit: int = 500) -> int:
         begun += Exploration.objects.filter(
             pk=row.pk, state=row.state, fence=row.fence, pending_routes=row.pending_routes
         ).update(
-            state=State.QUEUED,
+            **NEW_ROUND,
             stage=_first_stage(row),
-            round=F("round") + 1,
             routes=row.pending_routes,
             pending_routes="",
-            tries=0,
-            reason="",
-            error="",
-            finished_at=None,
             updated_at=Now(),
         )
     return begun

@@ -8,16 +8,16 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from catalog.models import Miss, MissState
+from catalog.models import SAME_KEY, Miss, MissState
 from opatlas.errors import CallerError
 from tuning.doorbell.bell import bell
-from tuning.models import Exploration, Pause, Stage, State
+from tuning.models import Exploration, Pause, State
 from tuning.priority import Priority
-from tuning.queue.claims import settle_miss
+from tuning.queue.claims import UNHELD, settle_miss
+from tuning.queue.rounds import AFRESH
 
 EVERYTHING = "*"
 
-MISS_ORDER = ("operator_id", "target_id", "setting_id", "scope")
 _AT_ONCE = 10_000
 
 ENDED = (State.DONE, State.UNSUPPORTED, State.DISCARDED, State.DEAD)
@@ -42,7 +42,7 @@ def resume(capability: str = EVERYTHING) -> bool:
         if removed:
             # Misses postponed for the pause are weighed again at once. Locked in the order in which lookups
             # lock them: opposite orders would wait for each other.
-            postponed = Miss.objects.filter(state=MissState.POSTPONED).order_by(*MISS_ORDER)
+            postponed = Miss.objects.filter(state=MissState.POSTPONED).order_by(*SAME_KEY)
             locked = list(postponed.select_for_update().values_list("pk", flat=True))
             for start in range(0, len(locked), _AT_ONCE):
                 some = Miss.objects.filter(pk__in=locked[start : start + _AT_ONCE])
@@ -65,23 +65,9 @@ def resume_exploration(pk: int) -> Exploration:
 def retry(pk: int) -> Exploration:
     """Explore one that has ended afresh, from its first stage: a new round, with new tries."""
     with transaction.atomic():
-        row = _move(
-            pk,
-            ENDED,
-            "retry",
-            state=State.QUEUED,
-            stage=Stage.FIRST,
-            round=F("round") + 1,
-            tries=0,
-            tuning_slices=0,
-            routes="",
-            reason="",
-            error="",
-            asked_at=Now(),
-            first_result_at=None,
-            finished_at=None,
-        )
-        _misses_of(row).exclude(state=MissState.EXPLORED).update(state=MissState.PROMOTED, reason="")
+        row = _move(pk, ENDED, "retry", **AFRESH, asked_at=Now())
+        misses = Miss.objects.filter(**row.same_key).exclude(state=MissState.EXPLORED)
+        misses.update(state=MissState.PROMOTED, reason="")
     return _ring(row)
 
 
@@ -106,7 +92,7 @@ def prioritise(pk: int, priority: int) -> Exploration:
 
 
 # The fence moves on: a worker that holds the exploration can write no more, and notices at its next write.
-_FREE: dict[str, Any] = {"lease_owner": "", "lease_expires_at": None, "doing": "", "fence": F("fence") + 1}
+_FREE: dict[str, Any] = {**UNHELD, "fence": F("fence") + 1}
 
 
 def _move(pk: int, allowed: tuple[State, ...], verb: str, **values: Any) -> Exploration:
@@ -131,12 +117,6 @@ def _ring(row: Exploration) -> Exploration:
     capability = row.capability
     transaction.on_commit(lambda: bell.ring({capability}))
     return row
-
-
-def _misses_of(row: Exploration):  # type: ignore[no-untyped-def]
-    return Miss.objects.filter(
-        operator=row.operator_id, target=row.target_id, setting=row.setting_id, scope=row.scope
-    )
 
 
 def _waiting_capabilities() -> set[str]:

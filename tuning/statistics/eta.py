@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Q
 
-from tuning.conf import conf
 from tuning.models import Exploration, Pause, Stage, State, Worker
-from tuning.queue.clock import now_in
+from tuning.queue.clock import alive
 from tuning.statistics.rates import Pace, Rates
 
 
@@ -61,9 +60,7 @@ def eta(row: Exploration, rates: Rates) -> Eta | None:
     if pause is not None:
         why = f": {pause.reason}" if pause.reason else ""
         return Eta(None, 0.0, left.work_s, f"Its queue is paused{why.rstrip('.')}.")
-    workers = Worker.objects.filter(
-        target=row.target_id, stopped_at=None, last_seen_at__gt=now_in(-conf().served_s)
-    ).count()
+    workers = Worker.objects.filter(alive(), target=row.target_id).count()
     if not workers:
         return Eta(None, 0.0, left.work_s, f"No live worker serves {row.capability}: it waits for one.")
     ahead = _ahead(row)

@@ -11,10 +11,9 @@ from typing import Any
 from django.db.models import CharField, Count, F, Func, Min, Q, QuerySet, Sum
 from django.db.models.functions import Greatest
 
-from tuning.conf import conf
 from tuning.models import Exploration, Pause, Stage, State, Worker
 from tuning.priority import Priority
-from tuning.queue.clock import now_in
+from tuning.queue.clock import alive
 from tuning.statistics.rates import Rates
 
 HOURS = 24
@@ -134,8 +133,8 @@ def capability_queues(visible: Q, rates: Rates, now: datetime) -> list[Capabilit
     by_capability: dict[str, list[Lane]] = defaultdict(list)
     for lane in lanes(visible):
         by_capability[lane.capability].append(lane)
-    alive = Worker.objects.filter(stopped_at=None, last_seen_at__gt=now_in(-conf().served_s)).order_by()
-    workers = dict(alive.values_list("target__capability").annotate(n=Count("pk")))
+    living = Worker.objects.filter(alive()).values_list("target__capability")
+    workers = dict(living.annotate(n=Count("pk")).order_by())
     pauses = dict(Pause.objects.values_list("capability", "reason"))
     since = {name: now - timedelta(hours=hours) for name, hours in (("day", HOURS), ("hour", 1))}
     ended = {

@@ -7,9 +7,8 @@ from datetime import datetime
 
 from catalog.models import Miss, MissState
 from catalog.viewing import Viewer
-from tuning.conf import conf
 from tuning.models import Worker
-from tuning.queue.clock import now_in
+from tuning.queue.clock import alive
 from tuning.statistics.queues import lanes
 
 
@@ -31,12 +30,11 @@ class Waiting:
 def waiting(viewer: Viewer) -> Waiting:
     """Of what this viewer may see; workers serve everybody. Three statements."""
     its_lanes = lanes(viewer.shown())
-    alive = Worker.objects.filter(stopped_at=None, last_seen_at__gt=now_in(-conf().served_s))
     return Waiting(
         queued=sum(lane.queued for lane in its_lanes),
         running=sum(lane.running for lane in its_lanes),
         paused=sum(lane.paused for lane in its_lanes),
         oldest_at=min((lane.oldest_at for lane in its_lanes if lane.oldest_at), default=None),
         collecting=Miss.objects.filter(viewer.shown(), state=MissState.WAITING).count(),
-        workers=alive.count(),
+        workers=Worker.objects.filter(alive()).count(),
     )

@@ -17,7 +17,7 @@ from tuning.environments.revalidation import settle
 from tuning.kernels.claims import waiting as waiting_evaluations
 from tuning.models import Exploration, Pause, State, Worker
 from tuning.queue import claims
-from tuning.queue.clock import now_in
+from tuning.queue.clock import alive
 from tuning.queue.leases import Holder
 from tuning.queue.promote import promote_misses, reweigh_asked_again
 from tuning.queue.rounds import begin_rounds
@@ -75,10 +75,5 @@ def idle_with_work() -> set[str]:
         return set()
     waiting = Exploration.objects.filter(state=State.QUEUED, target_id=OuterRef("target_id"))
     evaluations = waiting_evaluations().filter(target_id=OuterRef("target_id")).order_by()
-    idle = Worker.objects.filter(
-        Exists(waiting) | Exists(evaluations),
-        doing="",
-        stopped_at=None,
-        last_seen_at__gt=now_in(-conf().served_s),
-    )
+    idle = Worker.objects.filter(alive(), Exists(waiting) | Exists(evaluations), doing="")
     return set(idle.values_list("target__capability", flat=True)) - paused
