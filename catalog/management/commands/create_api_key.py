@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
-from catalog import models
-from catalog.errors import RequestError
+from catalog.commands import CallerCommand, owner_named
 from catalog.people.keys import SCOPES, create_api_key
-from catalog.registry import default_organisation
 
 
-class Command(BaseCommand):
+class Command(CallerCommand):
     help = "Make an API key. Its text is shown once."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -24,23 +22,18 @@ class Command(BaseCommand):
         parser.add_argument("--max-queued-misses", type=int, default=10_000)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        owner = default_organisation()
-        if options["organisation"]:
-            owner = models.Organisation.objects.get_or_create(name=options["organisation"][:200])[0]
+        owner = owner_named(options["organisation"])
         user = User.objects.filter(username=options["user"]).first() if options["user"] else None
         if options["user"] and user is None:
             raise CommandError(
                 f"There is no user {options['user']!r}: manage.py createsuperuser makes the first."
             )
-        try:
-            key, text = create_api_key(
-                owner,
-                options["name"],
-                options["scopes"],
-                user=user,
-                max_queued_misses=max(0, options["max_queued_misses"]),
-            )
-        except RequestError as error:
-            raise CommandError(str(error)) from error
+        key, text = create_api_key(
+            owner,
+            options["name"],
+            options["scopes"],
+            user=user,
+            max_queued_misses=max(0, options["max_queued_misses"]),
+        )
         self.stderr.write(f"The key {key.prefix} of {owner} ({', '.join(key.scopes)}), shown this once:")
         self.stdout.write(text)

@@ -6,18 +6,17 @@ import getpass
 import secrets
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandParser
 from django.db import transaction
 
 from catalog import models
+from catalog.commands import CallerCommand, owner_named
 from catalog.conf import conf
-from catalog.errors import RequestError
 from catalog.people import audit
 from catalog.people import members as people
-from catalog.registry import default_organisation
 
 
-class Command(BaseCommand):
+class Command(CallerCommand):
     help = "Make an account and give it a role. The password is asked for, or made and shown once."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -30,20 +29,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, username: str, **options: Any) -> None:
         given = getpass.getpass() if options["ask"] else conf().password
         password = given or secrets.token_urlsafe(16)
-        owner = default_organisation()
-        try:
-            with transaction.atomic():
-                if options["organisation"]:
-                    name = options["organisation"]
-                    owner = models.Organisation.objects.filter(name=name).first() or people.make_organisation(
-                        name
-                    )
-                user = people.make_user(username, password, email=options["email"])
-                people.add_member(owner, user.get_username(), options["role"])
-                audit.record("account.make", subject=username, organisation=owner,
-                             detail={"role": options["role"]}, actor="a command")  # fmt: skip
-        except RequestError as error:
-            raise CommandError(str(error)) from error
+        with transaction.atomic():
+            owner = owner_named(options["organisation"])
+            user = people.make_user(username, password, email=options["email"])
+            people.add_member(owner, user.get_username(), options["role"])
+            audit.record("account.make", subject=username, organisation=owner,
+                         detail={"role": options["role"]}, actor="a command")  # fmt: skip
         self.stderr.write(f"{username} is {options['role']} of {owner}.")
         if not given:
             self.stderr.write("The password, shown this once:")

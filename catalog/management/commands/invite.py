@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from catalog import models
-from catalog.errors import RequestError
+from catalog.commands import CallerCommand, owner_named
 from catalog.people import audit
 from catalog.people import members as people
-from catalog.registry import default_organisation
 
 
-class Command(BaseCommand):
+class Command(CallerCommand):
     help = "Make an invitation. Its link is shown once, opens once, and holds for a week."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -23,16 +22,8 @@ class Command(BaseCommand):
         parser.add_argument("--url", default="http://127.0.0.1:8000", help="where the service is")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        owner = default_organisation()
-        try:
-            if options["organisation"]:
-                name = options["organisation"]
-                owner = models.Organisation.objects.filter(name=name).first() or people.make_organisation(
-                    name
-                )
-            row, token = people.invite(owner, options["role"], email=options["email"])
-        except RequestError as error:
-            raise CommandError(str(error)) from error
+        owner = owner_named(options["organisation"])
+        row, token = people.invite(owner, options["role"], email=options["email"])
         audit.record("member.invite", subject=row.email or "by link", organisation=owner,
                      detail={"role": row.role}, actor="a command")  # fmt: skip
         self.stderr.write(f"Whoever opens this within a week joins {owner} as {row.role}:")

@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandParser
 
+from catalog.commands import CallerCommand
 from catalog.registry import default_organisation
-from opatlas.errors import CallerError, InvalidModel
+from opatlas.errors import InvalidModel
 from tuning import ingest
 from tuning.graph.read import MAX_MODEL_BYTES
 
 
-class Command(BaseCommand):
+class Command(CallerCommand):
     help = "Take a model apart, look its operators up, and print what is known of them."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -31,20 +32,17 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            name, data = _given(options["model"])
-            target, setting = ingest.default_place(options["threads"])
-            row = ingest.add_model(
-                data,
-                options["name"] or name,
-                dims=read_dims(options["dims"]),
-                organisation=default_organisation(),
-                target=target,
-                setting=setting,
-                as_float32=options["as_float32"],
-            )
-        except CallerError as error:
-            raise CommandError(str(error)) from error
+        name, data = _given(options["model"])
+        target, setting = ingest.default_place(options["threads"])
+        row = ingest.add_model(
+            data,
+            options["name"] or name,
+            dims=read_dims(options["dims"]),
+            organisation=default_organisation(),
+            target=target,
+            setting=setting,
+            as_float32=options["as_float32"],
+        )
         self.stdout.write(table(ingest.model_report(row)))
 
 
@@ -53,13 +51,8 @@ def read_dims(pairs: list[str], separator: str = "=") -> dict[str, int]:
     dims = {}
     for pair in pairs:
         name, mark, size = pair.rpartition(separator)
-        if (
-            not mark
-            or not name
-            or not size.isascii()
-            or not size.isdigit()
-            or not 1 <= int(size[:12]) < 2**31
-        ):
+        is_number = size.isascii() and size.isdigit()
+        if not mark or not name or not is_number or not 1 <= int(size[:12]) < 2**31:
             raise InvalidModel(
                 f"Dimension {pair!r} cannot be read: write a name and a size, as batch{separator}1."
             )

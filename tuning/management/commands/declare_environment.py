@@ -5,15 +5,16 @@ from __future__ import annotations
 import getpass
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from catalog.commands import CallerCommand
 from tuning.environments import declaring, revalidation
 from tuning.environments import known as environments
 from tuning.environments.known import RouteEnvironments
 from tuning.models import Revalidation, Worker
 
 
-class Command(BaseCommand):
+class Command(CallerCommand):
     help = "List environments by target and route; declare what a worker brings; go back to an earlier one."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -25,15 +26,12 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            if options["worker"]:
-                self._declare_worker(options)
-            elif options["environment"]:
-                self._declare(options)
-            else:
-                self._list(options)
-        except declaring.NotDeclared as error:
-            raise CommandError(str(error)) from error
+        if options["worker"]:
+            self._declare_worker(options)
+        elif options["environment"]:
+            self._declare(options)
+        else:
+            self._list(options)
 
     def _list(self, options: dict[str, Any]) -> None:
         for standing in self._chosen(options):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandParser
 
+from catalog.commands import CallerCommand
 from tuning.models import Exploration, Pause, State
 from tuning.priority import Priority
 from tuning.queue import steering as queues
 
 
-class Command(BaseCommand):
+class Command(CallerCommand):
     help = "Steer the explore queues: list, pause, resume, retry, discard, prioritise."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -37,10 +38,7 @@ class Command(BaseCommand):
         prioritise.add_argument("--priority", type=int, required=True, choices=[*map(int, Priority)])
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            getattr(self, f"_{options['verb']}")(options)
-        except queues.NotPossible as error:
-            raise CommandError(str(error)) from error
+        getattr(self, f"_{options['verb']}")(options)
 
     def _list(self, options: dict[str, Any]) -> None:
         for row in Pause.objects.order_by("capability"):

@@ -1,0 +1,29 @@
+"""What commands have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from catalog.models import Organisation
+from catalog.people.members import make_organisation
+from catalog.registry import default_organisation
+from opatlas.errors import CallerError
+
+
+class CallerCommand(BaseCommand):
+    """A command that answers what its caller got wrong with the sentence, and no trace."""
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            return super().execute(*args, **options)
+        except CallerError as error:
+            raise CommandError(str(error)) from error
+
+
+def owner_named(name: str) -> Organisation:
+    """The organisation of this name, made where there is none; without a name the host."""
+    if not name:
+        return default_organisation()
+    return Organisation.objects.filter(name=name).first() or make_organisation(name)
