@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.utils.module_loading import import_string
@@ -63,19 +63,19 @@ Batch = Sequence[tuple["Hit", float]]
 """Hits with how often a run calls them."""
 
 
-class Charging(Protocol):
-    """What decides on prices. Organisations are named by their ids; 0 is none, which pays as any would, and
-    None is the service itself, to which everything is open."""
+class Charging:
+    """What decides on prices: this one, that nothing costs anything. Organisations are named by their ids; 0
+    is none, which pays as any would, and None is the service itself, to which everything is open."""
 
     def has_prices(self, organisation_id: int) -> bool:
         """Whether any price rule is in force for this organisation. No statement: rules are known for a
         second."""
-        ...
+        return False
 
     def concerns(self, organisation_id: int, hits: Batch) -> bool:
         """Whether a price rule applies to any of these. No statement, as above (one where a rule goes by the
         op type of operators that this process has not seen)."""
-        ...
+        return False
 
     def settle(
         self, organisation_id: int, hits: Batch, record: Callable[[Batch], Sequence[Usage]]
@@ -85,39 +85,19 @@ class Charging(Protocol):
         ``record`` writes the Usage rows of those that are charged, in their order; a ledger entry is written
         for each.
         """
-        ...
+        return {}
 
     def terms_of(
         self, organisation_id: int | None, implementations: Sequence[Implementation]
     ) -> Mapping[int, Terms]:
         """For pages: what costs something, by implementation id. Without price rules no statement, with them
         a constant number. Whoever was charged for a withheld one before has it: it is withheld no more."""
-        ...
-
-
-class Free:
-    """Nothing costs anything."""
-
-    def has_prices(self, organisation_id: int) -> bool:
-        return False
-
-    def concerns(self, organisation_id: int, hits: Batch) -> bool:
-        return False
-
-    def settle(
-        self, organisation_id: int, hits: Batch, record: Callable[[Batch], Sequence[Usage]]
-    ) -> Mapping[str, Terms]:
-        return {}
-
-    def terms_of(
-        self, organisation_id: int | None, implementations: Sequence[Implementation]
-    ) -> Mapping[int, Terms]:
         return {}
 
 
 @lru_cache(maxsize=8)
 def _made(path: str) -> Charging:
-    made: Charging = import_string(path)() if path else Free()
+    made: Charging = import_string(path)() if path else Charging()
     return made
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from django.utils import timezone
 
 from catalog.best.served import Hit
-from catalog.charging import Batch, Terms
+from catalog.charging import Batch, Charging, Terms
 from catalog.models import Best, Implementation, Usage
 from dashboard.billing import words
 from dashboard.billing.accounts import limit_micros, locked, plan_runs
@@ -22,8 +22,8 @@ PAY_URL = "/billing/"
 """Where people read their prices and pay: the page named ``billing``."""
 
 
-class Billing:
-    """Implements :class:`catalog.charging.Charging` by price rules, credit and plans."""
+class Billing(Charging):
+    """Decides by price rules, credit and plans."""
 
     def has_prices(self, organisation_id: int) -> bool:
         return bool(in_force(organisation_id))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -58,17 +57,20 @@ class Equipment:
     flusher: Callable[[], CacheFlusher]
 
 
-class Bench(ABC):
-    """One operator to measure candidates of. Made by ``Laboratory.bench``."""
+class Bench:
+    """One operator to measure candidates of. Made by ``Laboratory.bench``.
 
-    default: Outcome
-    """The default's own check and time (ratio 1). Where it is not ok, nothing can be measured here."""
+    ``default`` is the default's own check and time (ratio 1). Where it is not ok, nothing can be measured:
+    this class stands for an operator that cannot be put on a bench at all, and every try says why.
+    """
 
-    @abstractmethod
+    def __init__(self, default: Outcome) -> None:
+        self.default = default
+
     def measure(self, artifact: BuiltArtifact, limits: Limits | None = None) -> Outcome:
         """Check the artifact against the reference, then time it in turns with the default."""
+        return self.no_default()
 
-    @abstractmethod
     def confirm(
         self, artifact: BuiltArtifact, incumbent: BuiltArtifact | None, limits: Limits | None = None
     ) -> Outcome:
@@ -77,25 +79,11 @@ class Bench(ABC):
         With an incumbent, all three run in turns: the outcome's ``incumbent`` and ``against_incumbent`` are
         from the same rounds (an incumbent that fails has its status and detail, and no times).
         """
+        return self.no_default()
 
     def no_default(self) -> Outcome:
         """What every try comes to where the default is not ok."""
         return Outcome(self.default.status, f"the default does not run: {self.default.detail}")
-
-
-class DeadBench(Bench):
-    """For an operator that cannot be put on a bench at all: ``default`` says why, and so does every try."""
-
-    def __init__(self, reason: str, status: Status = Status.UNSUPPORTED) -> None:
-        self.default = Outcome(status, reason)
-
-    def measure(self, artifact: BuiltArtifact, limits: Limits | None = None) -> Outcome:
-        return self.no_default()
-
-    def confirm(
-        self, artifact: BuiltArtifact, incumbent: BuiltArtifact | None, limits: Limits | None = None
-    ) -> Outcome:
-        return self.no_default()
 
 
 class LiveBench(Bench):
@@ -118,7 +106,7 @@ class LiveBench(Bench):
         self._cold = setting.cache == "cold"
         self._reference_method = ""
         self._to_beat = 1.0  # what the best candidate so far reaches at least, as a ratio to the default
-        self.default = self._set_up()
+        super().__init__(self._set_up())
 
     def measure(self, artifact: BuiltArtifact, limits: Limits | None = None) -> Outcome:
         limits = limits or Limits()
@@ -384,10 +372,10 @@ def open_bench(
     try:
         specimen = make_specimen()
     except OpatlasError as error:
-        yield DeadBench(str(error))
+        yield Bench(Outcome(Status.UNSUPPORTED, str(error)))
         return
     except (MemoryError, OSError) as error:
-        yield DeadBench(f"its inputs do not fit: {error}", Status.OUT_OF_MEMORY)
+        yield Bench(Outcome(Status.OUT_OF_MEMORY, f"its inputs do not fit: {error}"))
         return
     with closing(specimen):
         bench = LiveBench(equipment, specimen, setting, default, limits)

@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from opatlas.errors import LoadError
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
 from tuning.measure import procfs
-from tuning.measure.bench import Bench, DeadBench, Equipment, Limits, open_bench
+from tuning.measure.bench import Bench, Equipment, Limits, open_bench
 from tuning.measure.builder import build_here, build_in_child, request_for, tune_in_child
 from tuning.measure.outcome import Outcome, Status
 from tuning.measure.sandbox import tiers as sandbox
@@ -115,9 +115,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
 
         Where the route builds in the worker itself (recipes), no child is started.
         """
-        if route.builds_in_process:
-            return self._build(route, operator, setting, candidate, workdir, limits or Limits())
-        with self.lock.building():
+        with nullcontext() if route.builds_in_process else self.lock.building():
             return self._build(route, operator, setting, candidate, workdir, limits or Limits())
 
     def build_all(
@@ -183,10 +181,8 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         """Set an operator up: inputs, float64 reference, the default checked and timed."""
         needed, machine = needed_bytes(operator), procfs.total_bytes()
         if needed > machine // 2:
-            yield DeadBench(
-                f"measuring it needs {needed >> 20} MiB; this machine has {machine >> 20} MiB",
-                Status.OUT_OF_MEMORY,
-            )
+            too_large = f"measuring it needs {needed >> 20} MiB; this machine has {machine >> 20} MiB"
+            yield Bench(Outcome(Status.OUT_OF_MEMORY, too_large))
             return
         specimen = partial(Specimen, operator, setting)
         with open_bench(self._equipment, specimen, setting, default, Limits()) as bench:

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from catalog import models
 from catalog.best.served import Accepts
-from catalog.charging import Free, Terms
+from catalog.charging import Charging, Terms
 from catalog.lookup.lookups import PAYMENT_REQUIRED, AskedOperator, LookupRequest, lookup
 from catalog.models import Miss
 from catalog.people.keys import create_api_key
@@ -104,7 +104,7 @@ class TestPrices:
         """``prices(True)``: every hit costs something, and is withheld."""
 
         def set_prices(withheld):
-            class Dear(Free):
+            class Dear(Charging):
                 def concerns(self, organisation_id, hits):
                     return True
 

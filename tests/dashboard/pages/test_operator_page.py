@@ -13,7 +13,7 @@ import pytest
 from django.test import Client
 
 from catalog import models as c
-from catalog.charging import Free, Terms
+from catalog.charging import Charging, Terms
 from tests.dashboard.factory import Factory
 from tests.dashboard.people import member_client
 from tuning import models as t
@@ -229,7 +229,7 @@ def test_an_approver_of_the_host_revokes(member: Callable[[str], Client], explor
     assert c.AuditEntry.objects.filter(action="implementation.revoke", subject=str(row)).exists()
 
 
-class Dear(Free):
+class Dear(Charging):
     """Every compiler's implementation is withheld from whoever is not of the host."""
 
     def terms_of(
