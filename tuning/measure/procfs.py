@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -10,21 +12,36 @@ _GLIBC_SIGNALS = 1 << 31 | 1 << 32
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-def resident_bytes(pid: int) -> int:
-    """Resident memory of one process; 0 where it is gone."""
+def _number(path: str, place: int) -> int:
+    """One of the numbers in a file of one line; 0 where it is gone."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
+        return int(Path(f"/proc/{path}").read_text().split()[place])
     except (OSError, IndexError):
         return 0
 
 
+def _lines(path: str) -> list[str]:
+    """None where it is gone, or cannot be looked at."""
+    try:
+        return Path(f"/proc/{path}").read_text().splitlines()
+    except OSError:
+        return []
+
+
+def kill(pid: int) -> None:
+    """SIGKILL, where it is ours and still there."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident memory of one process; 0 where it is gone."""
+    return _number(f"{pid}/statm", 1) * PAGE_BYTES
+
+
 def highest_bytes(pid: int) -> int:
     """The most resident memory that one process ever had; 0 where it is gone."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    for line in status.splitlines():
+    for line in _lines(f"{pid}/status"):
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) << 10
     return 0
@@ -56,23 +73,12 @@ def threads(pid: int) -> list[int]:
 
 def thread_cpu_ns(pid: int, task: int) -> int:
     """CPU time of one thread; 0 where it is gone."""
-    try:
-        return int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[0])
-    except (OSError, IndexError):
-        return 0
+    return _number(f"{pid}/task/{task}/schedstat", 0)
 
 
 def delay_ns(pid: int) -> int:
     """How long the threads of a process were ready to run and had no CPU, in all; 0 where not reported."""
-    return sum(thread_delay_ns(pid, task) for task in threads(pid))
-
-
-def thread_delay_ns(pid: int, task: int) -> int:
-    """The same of one thread; 0 where it is gone."""
-    try:
-        return int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[1])
-    except (OSError, IndexError):
-        return 0
+    return sum(_number(f"{pid}/task/{task}/schedstat", 1) for task in threads(pid))
 
 
 def family(root: int) -> dict[int, tuple[int, int]]:
@@ -137,10 +143,7 @@ def folder_bytes(folder: Path, stop_above: int) -> int:
 def signal_masks(pid: int) -> tuple[str, ...]:
     """Blocked, ignored and caught signals of a process's first thread; empty where it is gone. Without the
     two that glibc's own threads catch."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return ()
+    lines = _lines(f"{pid}/status")
     masks = (line.split() for line in lines if line.startswith(("SigBlk:", "SigIgn:", "SigCgt:")))
     return tuple(f"{name}{int(mask, 16) & ~_GLIBC_SIGNALS:x}" for name, mask in masks)
 
@@ -156,13 +159,9 @@ def stopped(pid: int) -> bool:
 def written_code(pid: int) -> list[tuple[str, int]]:
     """Executable mappings of files, each with the bytes of it that are no longer the file's; none where they
     cannot be looked at."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps").read_text().splitlines()
-    except OSError:
-        return []
     found: list[tuple[str, int]] = []
     path = ""
-    for line in lines:
+    for line in _lines(f"{pid}/smaps"):
         fields = line.split()
         if not fields[0].endswith(":"):
             path = fields[5] if len(fields) > 5 and "x" in fields[1] else ""

@@ -32,6 +32,7 @@ from tuning.environments import known as environments
 from tuning.explore import scratch
 from tuning.explore.run import run_slice
 from tuning.explore.workshop import Stopping, Workshop
+from tuning.measure import procfs
 from tuning.measure.laboratory import Laboratory
 from tuning.models import Pause, Worker
 from tuning.queue import claims
@@ -41,7 +42,7 @@ from tuning.queue.promote import live_workers, promote_misses
 from tuning.queue.rounds import begin_rounds
 from tuning.routes import registry
 from tuning.routes.base import Candidate, No, Route
-from tuning.worker import descendants, leader, stopping
+from tuning.worker import leader, stopping
 from tuning.worker.lease_keeper import Keeper
 
 logger = logging.getLogger(__name__)
@@ -313,7 +314,7 @@ class WorkerProcess:
                 asked_at = asked_at or now
                 if self._doing and now - asked_at > conf().stop_grace_s:
                     # A step that does not end by itself: without its children it does.
-                    descendants.kill_all()
+                    _kill_descendants()
             if now - beaten >= conf().worker_beat_s:
                 beaten = now
                 self._quietly(self._beat)
@@ -335,8 +336,14 @@ class WorkerProcess:
 
     def _end_now(self, why: str) -> None:
         logger.warning("%s: ending at once.", why)
-        descendants.kill_all()
+        _kill_descendants()
         os._exit(1)
+
+
+def _kill_descendants() -> None:
+    """Zygotes, sandboxes and what runs in them."""
+    for pid in procfs.family(os.getpid()):
+        procfs.kill(pid)
 
 
 make_tools: Callable[[], Tools] = real_tools

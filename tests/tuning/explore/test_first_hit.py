@@ -13,7 +13,7 @@ import pytest
 
 from opatlas.identity import parse_operator
 from tests.tuning.live import Live, look_up, measuring
-from tuning.worker import descendants
+from tuning.measure import procfs
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
@@ -93,7 +93,7 @@ def test_a_kill_leaves_no_candidate_running(service: Live, victim: str) -> None:
     row = service.wait_warm(timeout_s=120)
     look_up(MATMUL, RELU)
     service.wait_for(lambda: Exploration.objects.filter(state=State.RUNNING, tries__gt=0).first(), "work", 60)
-    family = descendants.of(worker.pid)
+    family = procfs.family(worker.pid)
     assert len(family) >= 3, "the pool child and its zygotes"
     if victim == "worker":
         os.kill(worker.pid, signal.SIGKILL)
@@ -125,7 +125,7 @@ def test_a_stop_ends_everything_and_gives_the_work_back(service: Live) -> None:
     service.wait_warm(timeout_s=120)
     look_up(MATMUL, RELU)
     service.wait_for(lambda: Exploration.objects.filter(state=State.RUNNING, tries__gt=0).first(), "work", 60)
-    family = descendants.of(worker.pid)
+    family = procfs.family(worker.pid)
     worker.terminate()
     worker.wait(timeout=20)
     assert alive(family) == []

@@ -189,7 +189,7 @@ class Child:
         self.closed = True
         self.highest_bytes()
         for pid in procfs.family(self.pid) if self.pid else ():
-            _kill(pid)
+            procfs.kill(pid)
         self._signal(signal.SIGKILL)
         if self._wait_status(2.0) is None and self.pidfd >= 0 and not _readable(self.pidfd):
             self._break_all("a child that could not be killed")
@@ -306,10 +306,3 @@ def _died(status: int) -> ChildFailed:
 
 def _readable(fd: int) -> bool:
     return bool(select.select([fd], [], [], 0)[0])
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return

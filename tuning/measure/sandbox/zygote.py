@@ -209,7 +209,7 @@ class Zygote:
             strays = () if self.tier == "T2" else tuple(procfs.family(self._process.pid))
             self._process.kill()
             for pid in strays:
-                _kill(pid)
+                procfs.kill(pid)
             self._process.wait()
             self._process = None
         if self._control is not None:
@@ -247,10 +247,3 @@ def _data_bytes(name: str, memory_bytes: int) -> int:
     if name in COMPILED:
         return memory_bytes + memory_bytes // 4 + (256 << 20)
     return 3 * memory_bytes + (4 << 30)
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, 9)
-    except (ProcessLookupError, PermissionError):
-        return
