@@ -21,7 +21,7 @@ from rest_framework.views import APIView
 
 from catalog.api.authentication import Needs, key_of
 from catalog.api.describing import errors
-from catalog.errors import Unknown
+from catalog.errors import RequestError, Unknown
 from catalog.models import ApiKey
 from catalog.viewing import Viewer, viewer_of_key
 
@@ -52,6 +52,13 @@ class RestView(APIView):
         if not user.is_active:
             raise PermissionDenied("The user whose key this is was switched off.")
         return user
+
+    def text(self, name: str, most: int = 100) -> str:
+        """A parameter of the query; empty where it was not given."""
+        text = self.request.query_params.get(name, "")
+        if len(text) > most or "\0" in text:
+            raise RequestError(f"{name} is at most {most} characters, without NUL.", where=name)
+        return text
 
     def sent(self, kind: type[Serializer[Any]]) -> dict[str, Any]:
         """What the body says, checked."""

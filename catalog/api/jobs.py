@@ -14,7 +14,6 @@ from catalog import models
 from catalog.api.describing import query, time_range
 from catalog.api.endpoint import Listing, RestView, listing, one, operation
 from catalog.api.shapes import ModelAnswer, shape
-from catalog.errors import RequestError
 from catalog.selectors import jobs
 from catalog.timerange import parse_range
 
@@ -57,10 +56,7 @@ JobDetailAnswer = shape(JobDetail, using=[JobFiguresAnswer, CoverageAnswer, shap
 
 class _Jobs(Listing[models.Job]):
     def get_queryset(self) -> QuerySet[models.Job]:
-        text = self.request.query_params.get("q", "")
-        if len(text) > 200 or "\0" in text:
-            raise RequestError("q is at most 200 characters, without NUL.", where="q")
-        return jobs.jobs(self.viewer.owned(), text)
+        return jobs.jobs(self.viewer.owned(), self.text("q", 200))
 
 
 @listing(JobAnswer, name="jobs", parameters=[_Q])

@@ -19,7 +19,7 @@ from catalog.api.describing import OPERATOR, PriceSerializer, query
 from catalog.api.endpoint import RestView, operation
 from catalog.api.parsers import BoundedJSONParser
 from catalog.api.shapes import Document
-from catalog.best.revoked import Revocations, recently_revoked
+from catalog.best.revoked import recently_revoked
 from catalog.best.served import Accepts, scopes_of
 from catalog.conf import MAX_OPERATORS, MAX_WAIT_S
 from catalog.errors import RequestError
@@ -175,23 +175,7 @@ class LookupView(RestView):
         item; the request itself succeeds. An unknown target or setting key is a 404. A hit may be used for
         `entry_life_s` without asking again; `revoked` names artifacts that must no longer be used from now
         on, whoever holds them."""
-        key = self.key
-        parsed = lookup_json.parse_lookup(request.data)
-        target, setting = lookup_json.resolve(parsed.target, parsed.setting)
-        answer = lookup(
-            LookupRequest(
-                target=target,
-                setting=setting,
-                operators=parsed.operators,
-                related=parsed.related,
-                organisation=key.organisation,
-                api_key=key,
-                job=parsed.job,
-                accepts=parsed.accepts,
-                wait_s=parsed.wait_s,
-            )
-        )
-        return _json(lookup_json.answer_json(answer, _revocations(key)))
+        return _json(_looked_up(self.key, lookup_json.parse_lookup(request.data)))
 
 
 class OperatorBestView(RestView):
@@ -224,31 +208,35 @@ class OperatorBestView(RestView):
             raise RequestError(
                 "Name the target: ?target=t1:… (GET /api/v1/targets/ lists them).", where="target"
             )
-        parsed_target = lookup_json.parse_target(given["target"])
-        parsed_setting = lookup_json.parse_setting(given.get("setting") or None)
-        accepts = _accepts(given.get("kinds", ""), given.get("versions", ""))
-        job = lookup_json.parse_job(given.get("job", ""))
-        row = known.operator(key)
-        target, setting = lookup_json.resolve(parsed_target, parsed_setting)
-        answer = lookup(
-            LookupRequest(
-                target=target,
-                setting=setting,
-                operators=[AskedOperator(row.key)],
-                organisation=self.key.organisation,
-                api_key=self.key,
-                job=job,
-                accepts=accepts,
-            )
+        parsed = lookup_json.ParsedLookup(
+            target=lookup_json.parse_target(given["target"]),
+            setting=lookup_json.parse_setting(given.get("setting") or None),
+            accepts=_accepts(given.get("kinds", ""), given.get("versions", "")),
+            job=lookup_json.parse_job(given.get("job", "")),
+            operators=[AskedOperator(known.operator(key).key)],
         )
-        body = lookup_json.answer_json(answer, _revocations(self.key))
+        body = _looked_up(self.key, parsed)
         (result,) = body.pop("results")
         return _json(result | body)
 
 
-def _revocations(key: ApiKey) -> Revocations:
-    """Read after the lookup: what was revoked while it ran is told as well."""
-    return recently_revoked(scopes_of(key.organisation))
+def _looked_up(key: ApiKey, parsed: lookup_json.ParsedLookup) -> dict[str, Any]:
+    target, setting = lookup_json.resolve(parsed.target, parsed.setting)
+    answer = lookup(
+        LookupRequest(
+            target=target,
+            setting=setting,
+            operators=parsed.operators,
+            related=parsed.related,
+            organisation=key.organisation,
+            api_key=key,
+            job=parsed.job,
+            accepts=parsed.accepts,
+            wait_s=parsed.wait_s,
+        )
+    )
+    # Read after the lookup: what was revoked while it ran is told as well.
+    return lookup_json.answer_json(answer, recently_revoked(scopes_of(key.organisation)))
 
 
 def _accepts(kinds: str, versions: str) -> Accepts | None:

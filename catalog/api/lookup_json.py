@@ -44,11 +44,11 @@ class ParsedLookup:
 
     target: identity.Target | str
     setting: identity.Setting | str | None
-    operators: list[AskedOperator]
-    related: list[AskedOperator]
-    job: str
-    accepts: Accepts | None
-    wait_s: float
+    operators: Sequence[AskedOperator]
+    related: Sequence[AskedOperator] = ()
+    job: str = ""
+    accepts: Accepts | None = None
+    wait_s: float = 0.0
 
 
 def parse_lookup(document: Any) -> ParsedLookup:

@@ -52,10 +52,8 @@ class OperatorsView(Listing[models.Operator]):
 
     def get_queryset(self) -> QuerySet[models.Operator]:
         given = self.request.query_params
-        text = given.get("q", "")
-        if len(text) > 100 or "\0" in text:
-            raise RequestError("q is at most 100 characters, without NUL.", where="q")
-        return known.operators(op_type=_name(given, "op_type"), dtype=_name(given, "dtype"), text=text)
+        names = {name: _name(given, name) for name in ("op_type", "dtype")}
+        return known.operators(**names, text=self.text("q"))
 
 
 class OperatorView(RestView):

@@ -18,8 +18,32 @@ from catalog.errors import RequestError, TooLarge
 _SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 
 
-class BoundedJSONParser(BaseParser):
-    """JSON of at most 1 MiB; a larger body is refused before it is read."""
+class BoundedParser(BaseParser):
+    """The body as it is; one that is larger is refused before it is read."""
+
+    max_bytes: int
+
+    def parse(
+        self,
+        stream: IO[bytes],
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> Any:
+        request = (parser_context or {}).get("request")
+        announced = str(request.META.get("CONTENT_LENGTH") or "0") if request is not None else "0"
+        if announced.isdigit() and int(announced) > self.max_bytes:
+            raise self.too_large()
+        body = stream.read(self.max_bytes + 1)
+        if len(body) > self.max_bytes:
+            raise self.too_large()
+        return body
+
+    def too_large(self) -> TooLarge:
+        return TooLarge(f"The body is larger than {self.max_bytes >> 10} KiB: split the request.")
+
+
+class BoundedJSONParser(BoundedParser):
+    """JSON of at most 1 MiB."""
 
     media_type = "application/json"
     max_bytes = MAX_BODY_BYTES
@@ -30,15 +54,8 @@ class BoundedJSONParser(BaseParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        request = (parser_context or {}).get("request")
         _check_charset(str((parser_context or {}).get("encoding") or "utf-8"))
-        announced = str(request.META.get("CONTENT_LENGTH") or "0") if request is not None else "0"
-        if announced.isdigit() and int(announced) > self.max_bytes:
-            raise _too_large(self.max_bytes)
-        body = stream.read(self.max_bytes + 1)
-        if len(body) > self.max_bytes:
-            raise _too_large(self.max_bytes)
-        return parse_json(body)
+        return parse_json(super().parse(stream, media_type, parser_context))
 
 
 def parse_json(body: bytes) -> Any:
@@ -85,7 +102,3 @@ def _check_charset(name: str) -> None:
         known = ""
     if known not in ("utf-8", "ascii"):
         raise UnsupportedMediaType(name, "The body must be UTF-8 JSON.")
-
-
-def _too_large(max_bytes: int) -> TooLarge:
-    return TooLarge(f"The body is larger than {max_bytes >> 10} KiB: split the request.")

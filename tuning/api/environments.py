@@ -8,11 +8,10 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.urls import path
-from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from catalog.api.authentication import Needs, key_of
+from catalog.api.authentication import Needs
 from catalog.api.describing import query
 from catalog.api.endpoint import Listing, RestView, listing, one, operation
 from catalog.api.shapes import ModelAnswer, shape
@@ -62,9 +61,11 @@ class RevalidationAnswer(ModelAnswer):
 
     before = serializers.DictField(source="before.versions", allow_null=True, default=None, read_only=True)
     after = serializers.DictField(source="after.versions")
-    summary = serializers.SerializerMethodField()
-    total = serializers.SerializerMethodField()
-    waiting = serializers.SerializerMethodField()
+    summary = serializers.CharField(
+        source="counted", read_only=True, help_text="``7 re-measured, 2 better, 1 worse, 0 failed``."
+    )
+    total = serializers.IntegerField(source="counted.total", read_only=True)
+    waiting = serializers.IntegerField(source="counted.waiting", read_only=True)
 
     class Meta:
         model = Revalidation
@@ -73,37 +74,23 @@ class RevalidationAnswer(ModelAnswer):
             "summary", "total", "waiting",
         ]  # fmt: skip
 
-    def get_summary(self, row: Revalidation) -> str:
-        """``7 re-measured, 2 better, 1 worse, 0 failed``."""
-        return str(self._report(row))
-
-    def get_total(self, row: Revalidation) -> int:
-        return self._report(row).total
-
-    def get_waiting(self, row: Revalidation) -> int:
-        return self._report(row).waiting
-
-    def _report(self, row: Revalidation) -> revalidation.RevalidationReport:
-        """Asked of the database once for each row."""
-        if not hasattr(row, "counted"):
-            row.counted = revalidation.report(row, limit=0, scopes=self._scopes())  # type: ignore[attr-defined]
-        return row.counted  # type: ignore[attr-defined, no-any-return]
-
-    def _scopes(self) -> tuple[str, ...]:
-        return scopes_of(key_of(self.context["request"]).organisation)
-
 
 class RevalidationDetailAnswer(RevalidationAnswer):
-    bests = serializers.SerializerMethodField()
+    bests = RevalidatedAnswer(
+        many=True, source="counted.rows", read_only=True,
+        help_text="What failed or became worse comes first; at most 500.",
+    )  # fmt: skip
 
     class Meta(RevalidationAnswer.Meta):
         fields = [*RevalidationAnswer.Meta.fields, "bests"]
 
-    @extend_schema_field(RevalidatedAnswer(many=True))
-    def get_bests(self, row: Revalidation) -> Any:
-        """What failed or became worse comes first; at most 500."""
-        rows = revalidation.report(row, limit=500, scopes=self._scopes()).rows
-        return RevalidatedAnswer(rows, many=True).data
+
+def _counted(view: RestView, rows: Sequence[Revalidation], bests: int = 0) -> Sequence[Revalidation]:
+    """With their reports, of as many bests each, as far as the key sees them."""
+    reports = revalidation.reports({row.pk: bests for row in rows}, scopes_of(view.key.organisation))
+    for row in rows:
+        row.counted = reports[row.pk]  # type: ignore[attr-defined]
+    return rows
 
 
 @dataclass(frozen=True)
@@ -141,13 +128,13 @@ class DeclareEnvironmentView(RestView):
     )
 
     @operation(RevalidationAnswer, name="declare_environment", many=True, takes=DeclareSerializer)
-    def post(self, request: Request) -> list[Revalidation]:
+    def post(self, request: Request) -> Sequence[Revalidation]:
         """Let another environment's evidence move the bests.
 
         The bests are served on, measured again in the background and replaced, better or worse. What had
         been measured in this environment before is served at once: declaring the previous one rolls back.
         The answer has one entry for each route that changed."""
-        return _declare(self.sent(DeclareSerializer), f"key {self.key.prefix}")
+        return _counted(self, _declare(self.sent(DeclareSerializer), f"key {self.key.prefix}"))
 
 
 _REVALIDATIONS = Revalidation.objects.select_related("target", "before", "after")
@@ -160,12 +147,15 @@ class RevalidationsView(Listing[Revalidation]):
     def get_queryset(self) -> QuerySet[Revalidation]:
         return _REVALIDATIONS.order_by("-pk")
 
+    def paginate_queryset(self, queryset: QuerySet[Revalidation]) -> list[Revalidation]:  # type: ignore[override]
+        return list(_counted(self, super().paginate_queryset(queryset) or []))
+
 
 class RevalidationView(RestView):
     @operation(RevalidationDetailAnswer)
     def get(self, request: Request, pk: int) -> Revalidation:
         """One declaration with its bests: what failed or became worse first."""
-        return one(_REVALIDATIONS.all(), pk, f"There is no revalidation {pk}.")
+        return _counted(self, [one(_REVALIDATIONS.all(), pk, f"There is no revalidation {pk}.")], 500)[0]
 
 
 class CompareEnvironmentsView(RestView):

@@ -168,39 +168,27 @@ class Operating(RestView):
         return came
 
 
-class PauseView(Operating):
-    @operation(ExplorationAnswer, takes=ReasonSerializer)
-    def post(self, request: Request, pk: int) -> Exploration:
-        """Take an exploration out of its queue; one that runs is taken away from its worker."""
-        return self.act(pk, self.order("pause", **self.sent(ReasonSerializer)))
+_VERBS: tuple[tuple[str, type[serializers.Serializer[Any]] | None, str], ...] = (
+    ("pause", ReasonSerializer,
+     "Take an exploration out of its queue; one that runs is taken away from its worker."),
+    ("resume", None, "Put a paused exploration back into its queue."),
+    ("retry", None, "Explore one that has ended afresh."),
+    ("discard", ReasonSerializer,
+     "Give an exploration up; the reason is shown to whoever asks for the operator."),
+    ("prioritise", PrioritySerializer, "Move an exploration to another explore queue."),
+)  # fmt: skip
 
 
-class ResumeView(Operating):
-    @operation(ExplorationAnswer)
-    def post(self, request: Request, pk: int) -> Exploration:
-        """Put a paused exploration back into its queue."""
-        return self.act(pk, self.order("resume"))
+def _acting(verb: str, takes: type[serializers.Serializer[Any]] | None, meaning: str) -> type[Operating]:
+    """The view of one verb."""
 
+    def post(self: Operating, request: Request, pk: int) -> Exploration:
+        return self.act(pk, self.order(verb, **(self.sent(takes) if takes else {})))
 
-class RetryView(Operating):
-    @operation(ExplorationAnswer)
-    def post(self, request: Request, pk: int) -> Exploration:
-        """Explore one that has ended afresh."""
-        return self.act(pk, self.order("retry"))
-
-
-class DiscardView(Operating):
-    @operation(ExplorationAnswer, takes=ReasonSerializer)
-    def post(self, request: Request, pk: int) -> Exploration:
-        """Give an exploration up; the reason is shown to whoever asks for the operator."""
-        return self.act(pk, self.order("discard", **self.sent(ReasonSerializer)))
-
-
-class PrioritiseView(Operating):
-    @operation(ExplorationAnswer, takes=PrioritySerializer)
-    def post(self, request: Request, pk: int) -> Exploration:
-        """Move an exploration to another explore queue."""
-        return self.act(pk, self.order("prioritise", **self.sent(PrioritySerializer)))
+    post.__doc__ = meaning
+    return type(
+        f"{verb.title()}View", (Operating,), {"post": operation(ExplorationAnswer, takes=takes)(post)}
+    )
 
 
 class AtOnceView(Operating):
@@ -219,11 +207,10 @@ urlpatterns = [
     path("explorations/", ExplorationsView.as_view()),
     path("explorations/bulk", AtOnceView.as_view(), name="api-explorations-bulk"),
     path("explorations/<int:pk>", ExplorationView.as_view()),
-    path("explorations/<int:pk>/pause", PauseView.as_view(), name="api-exploration-pause"),
-    path("explorations/<int:pk>/resume", ResumeView.as_view(), name="api-exploration-resume"),
-    path("explorations/<int:pk>/retry", RetryView.as_view(), name="api-exploration-retry"),
-    path("explorations/<int:pk>/discard", DiscardView.as_view(), name="api-exploration-discard"),
-    path("explorations/<int:pk>/prioritise", PrioritiseView.as_view(), name="api-exploration-prioritise"),
+    *(
+        path(f"explorations/<int:pk>/{verb[0]}", _acting(*verb).as_view(), name=f"api-exploration-{verb[0]}")
+        for verb in _VERBS
+    ),
     path("explorations/<int:pk>/log", LogView.as_view()),
     path("explorations/<int:pk>/eta", EtaView.as_view()),
 ]

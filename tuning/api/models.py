@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO, Annotated, Any
+from typing import Annotated, Any
 
 from django.db.models import Count, QuerySet
 from django.urls import path
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
-from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -20,7 +19,7 @@ from catalog.api.authentication import Needs
 from catalog.api.describing import query
 from catalog.api.endpoint import Listing, RestView, listing, one, operation
 from catalog.api.jobs import CoverageAnswer
-from catalog.api.parsers import parse_json
+from catalog.api.parsers import BoundedParser, parse_json
 from catalog.api.shapes import KeyField, ModelAnswer, shape
 from catalog.errors import RequestError, TooLarge, Unknown
 from catalog.registry import check_setting
@@ -45,28 +44,13 @@ _GIVEN = [
 ]
 
 
-class RawModelParser(BaseParser):
-    """The body as it is, up to 128 MiB: an ONNX file."""
+class RawModelParser(BoundedParser):
+    """Up to 128 MiB: an ONNX file."""
 
     media_type = "application/octet-stream"
     max_bytes = MAX_ONNX_BYTES
 
-    def parse(
-        self,
-        stream: IO[bytes],
-        media_type: str | None = None,
-        parser_context: Mapping[str, Any] | None = None,
-    ) -> Any:
-        request = (parser_context or {}).get("request")
-        announced = str(request.META.get("CONTENT_LENGTH") or "0") if request is not None else "0"
-        if announced.isdigit() and int(announced) > self.max_bytes:
-            raise self._too_large()
-        body = stream.read(self.max_bytes + 1)
-        if len(body) > self.max_bytes:
-            raise self._too_large()
-        return body
-
-    def _too_large(self) -> TooLarge:
+    def too_large(self) -> TooLarge:
         return TooLarge(
             f"The body is larger than {self.max_bytes >> 20} MiB: export the model with generated constants "
             "for weights (their values are not needed), or use manage.py add_model."

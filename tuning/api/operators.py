@@ -18,7 +18,7 @@ from catalog.models import Operator, Setting, Target
 from catalog.selectors import detail
 from catalog.selectors.reuse import reuse
 from catalog.viewing import Viewer
-from opatlas.evidence import TIMES
+from opatlas.evidence import figures_of
 from tuning.api.places import PLACE, place_of
 from tuning.models import Exploration
 from tuning.statistics import benefit, sides
@@ -148,7 +148,7 @@ def _implementation(
         rank=one.rank,
         samples=one.samples,
         against_best=against.get(made.pk),
-        **({name: getattr(measured, name) for name in TIMES} if measured else {}),
+        **(figures_of(measured) if measured else {}),
     )
 
 

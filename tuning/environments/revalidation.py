@@ -60,8 +60,7 @@ def _settle(row: Revalidation, one: Revalidated) -> bool:
         return _judge(one, RevalidationVerdict.FAILED, None, ends)
     if exploration.pending_routes:
         return False  # its round has not begun
-    place = ScopedPlace.of(exploration)
-    if not _is_new(row, one, place):
+    if not _is_new(row, one):
         trials = Trial.objects.filter(
             exploration=exploration, route=one.route, created_at__gt=row.asked_at
         ).order_by("-pk")
@@ -72,18 +71,23 @@ def _settle(row: Revalidation, one: Revalidated) -> bool:
             return False
         said = mine.exclude(status="ok").first()
         detail = f"{said.status}: {said.detail or said.label}" if said else "it was not measured"
-        restore_places([place], {one.route}, f"{one.route} failed under {row.after}: {detail}"[:250])
-        if not _is_new(row, one, place):
+        why = f"{one.route} failed under {row.after}: {detail}"[:250]
+        restore_places([ScopedPlace.of(exploration)], {one.route}, why)
+        if not _is_new(row, one):
             return _judge(one, RevalidationVerdict.FAILED, None, detail)
-    best = Best.objects.select_related("implementation", "measurement").get(**place.key, route=one.route)
-    verdict = _verdict(row, one, best)
-    return _judge(one, verdict, best.ratio_to_default, best.label)
+    best = _bests(one).get()
+    return _judge(one, _verdict(row, one, best), best.ratio_to_default, best.label)
 
 
-def _is_new(row: Revalidation, one: Revalidated, place: ScopedPlace) -> bool:
+def _bests(one: Revalidated) -> QuerySet[Best]:
+    """The route's best there, if it has one."""
+    rows = Best.objects.filter(**one.exploration.same_key, route=one.route)
+    return rows.select_related("implementation", "measurement")
+
+
+def _is_new(row: Revalidation, one: Revalidated) -> bool:
     """Whether the route's best there rests on evidence of the new environment."""
-    best = Best.objects.filter(**place.key, route=one.route).select_related("implementation", "measurement")
-    found = best.first()
+    found = _bests(one).first()
     if found is None:
         return False
     if one.route == row.route:
@@ -207,19 +211,8 @@ def _report(count: Counter[RevalidationVerdict], rows: tuple[Revalidated, ...]) 
     )
 
 
+_GRAVEST = ("failed", "worse", "waiting", "same", "restored", "better")
 _GRAVEST_FIRST = Case(
-    *(
-        When(verdict=verdict, then=number)
-        for number, verdict in enumerate(
-            (
-                RevalidationVerdict.FAILED,
-                RevalidationVerdict.WORSE,
-                RevalidationVerdict.WAITING,
-                RevalidationVerdict.SAME,
-                RevalidationVerdict.RESTORED,
-                RevalidationVerdict.BETTER,
-            )
-        )
-    ),
+    *(When(verdict=RevalidationVerdict(verdict), then=place) for place, verdict in enumerate(_GRAVEST)),
     output_field=IntegerField(),
 )

@@ -257,25 +257,22 @@ class _DecisionView(_Kernels):
         return decide(self.version(number), user=user, reason=reason)
 
 
-class ApproveView(_DecisionView):
-    @operation(VersionAnswer, name="approve_kernel", takes=KernelReasonSerializer)
-    def post(self, request: Request, number: int) -> KernelVersion:
-        """Let a version into the contest of every operator that it matches."""
-        return self.decide(number, services.approve)
+_DECISIONS: tuple[tuple[str, Callable[..., KernelVersion], str], ...] = (
+    ("approve", services.approve, "Let a version into the contest of every operator that it matches."),
+    ("reject", services.reject, "Refuse a version that awaits a decision."),
+    ("revoke", services.revoke, "Withdraw an approved version at once; the bests fall back."),
+)
 
 
-class RejectView(_DecisionView):
-    @operation(VersionAnswer, name="reject_kernel", takes=KernelReasonSerializer)
-    def post(self, request: Request, number: int) -> KernelVersion:
-        """Refuse a version that awaits a decision."""
-        return self.decide(number, services.reject)
+def _deciding(verb: str, decide: Callable[..., KernelVersion], meaning: str) -> type[_DecisionView]:
+    """The view of one decision."""
 
+    def post(self: _DecisionView, request: Request, number: int) -> KernelVersion:
+        return self.decide(number, decide)
 
-class RevokeView(_DecisionView):
-    @operation(VersionAnswer, name="revoke_kernel", takes=KernelReasonSerializer)
-    def post(self, request: Request, number: int) -> KernelVersion:
-        """Withdraw an approved version at once; the bests fall back."""
-        return self.decide(number, services.revoke)
+    post.__doc__ = meaning
+    described = operation(VersionAnswer, name=f"{verb}_kernel", takes=KernelReasonSerializer)(post)
+    return type(f"{verb.title()}View", (_DecisionView,), {"post": described})
 
 
 urlpatterns = [
@@ -285,7 +282,12 @@ urlpatterns = [
     path("kernels/<row_id:number>/history", KernelHistoryView.as_view()),
     path("kernels/versions/<row_id:number>", KernelVersionView.as_view()),
     path("kernels/versions/<row_id:number>/evidence", KernelEvidenceView.as_view()),
-    path("kernels/versions/<row_id:number>/approve", ApproveView.as_view(), name="api-kernel-approve"),
-    path("kernels/versions/<row_id:number>/reject", RejectView.as_view(), name="api-kernel-reject"),
-    path("kernels/versions/<row_id:number>/revoke", RevokeView.as_view(), name="api-kernel-revoke"),
+    *(
+        path(
+            f"kernels/versions/<row_id:number>/{one[0]}",
+            _deciding(*one).as_view(),
+            name=f"api-kernel-{one[0]}",
+        )
+        for one in _DECISIONS
+    ),
 ]
