@@ -153,6 +153,3 @@ def _summary(pairs: list[float], alone: list[float], microseconds: list[float]) 
         "without": round(statistics.median(abs(ratio - 1) for ratio in alone), 4),
         "sittings": len(pairs),
     }
-
-
-__all__: list[str] = ["main", "measure"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import Any
 
 from catalog import models
 from catalog.errors import RequestError
@@ -73,10 +74,15 @@ def register_setting(setting: identity.Setting) -> models.Setting:
     return row
 
 
+def digest_of(document: Mapping[str, Any]) -> str:
+    """How an environment is named by its versions, and a candidate by its parameters."""
+    return hashlib.sha256(canonical_json(dict(document))).hexdigest()
+
+
 def register_environment(versions: Mapping[str, str]) -> models.Environment:
-    document = dict(versions)
-    digest = hashlib.sha256(canonical_json(document)).hexdigest()
-    row, _ = models.Environment.objects.get_or_create(digest=digest, defaults={"versions": document})
+    row, _ = models.Environment.objects.get_or_create(
+        digest=digest_of(versions), defaults={"versions": dict(versions)}
+    )
     return row
 
 

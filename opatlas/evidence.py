@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 TIMES = ("median_us", "spread_us", "default_us", "ratio_to_default", "ratio_low", "ratio_high")
 """What is told with every best, wherever it is told: fields of :class:`Evidence`, columns of its rows."""
+
+
+RATIOS = ("ratio_to_default", "ratio_low", "ratio_high")
+CHECKS = ("max_error", "tolerance", "prepare_us", "prepare_bytes", "tier")
+"""What else is known of what was timed: how right it is, what preparing it took, and in which sandbox."""
+
+
+def figures_of(row: Any, names: Iterable[str] = TIMES) -> dict[str, Any]:
+    """These figures of evidence, or of a row that has them."""
+    return {name: getattr(row, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)

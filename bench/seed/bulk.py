@@ -37,10 +37,9 @@ def insert(model: type[db.Model], columns: Columns, first: int | None = None) ->
     numbers = range(start, start + count)
     rows = zip(numbers, *(_plain(value) for value in varied.values()), strict=True)
     quote = connection.ops.quote_name
-    columns = ", ".join(quote(name) for name in ("id", *varied, *fixed))
-    into = f"{quote(model._meta.db_table)} ({columns})"
-    write = _copy if connection.vendor == "postgresql" else _execute_many
-    write(into, len(varied) + 1, fixed, rows)
+    names = ", ".join(quote(name) for name in ("id", *varied, *fixed))
+    into = f"{quote(model._meta.db_table)} ({names})"
+    (_copy if connection.vendor == "postgresql" else _execute_many)(into, len(varied) + 1, fixed, rows)
     return numbers
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,9 +12,8 @@ from django.db import transaction
 from catalog import choosing, models
 from catalog.best.artifacts import store_artifact
 from catalog.best.seats import ScopedPlace, bests_of, lock, rank_again, seat
-from catalog.registry import register_environment
+from catalog.registry import digest_of, register_environment
 from opatlas.evidence import Evidence, Ratios
-from opatlas.identity.operator import canonical_json
 from opatlas.load import Manifest
 
 if TYPE_CHECKING:
@@ -115,17 +113,16 @@ def publish(result: Publication) -> Published:
 
 
 def _keep_implementation(result: Publication, artifact: models.Artifact) -> models.Implementation:
-    candidate = dict(result.candidate)
     row, _ = models.Implementation.objects.update_or_create(
         **result.place.key,
         route=result.route,
-        candidate_sha256=hashlib.sha256(canonical_json(candidate)).hexdigest(),
+        candidate_sha256=digest_of(result.candidate),
         environment=register_environment(result.versions),
         defaults={
             "owner": result.owner,
             "method": result.method,
             "label": result.label[:200],
-            "candidate": candidate,
+            "candidate": dict(result.candidate),
             "schedule": result.schedule,
             "source": result.source,
             "artifact": artifact,

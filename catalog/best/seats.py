@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from catalog import choosing, models
 from catalog.best.needs import needs_text
-from opatlas.evidence import TIMES, Ratios
+from opatlas.evidence import Ratios, figures_of
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ def seat(
     row.implementation, row.measurement = implementation, measurement
     row.label, row.artifact_sha256 = implementation.label, artifact.sha256
     row.needs = needs_text(artifact.manifest["needs"])
-    for name in TIMES:
-        setattr(row, name, getattr(measurement, name))
+    for name, value in figures_of(measurement).items():
+        setattr(row, name, value)
     row.measured_at = measurement.created_at or timezone.now()
     row.save()
     bests[implementation.route] = row

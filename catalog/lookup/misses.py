@@ -86,11 +86,7 @@ def _rows_of(where: Where) -> QuerySet[models.Miss]:
 
 def _already_queued(wanted: Sequence[Wanted], where: Where) -> set[int]:
     known = [item.operator_id for item in wanted if item.operator_id is not None]
-    return (
-        set(_rows_of(where).filter(operator__in=known).values_list("operator_id", flat=True))
-        if known
-        else set()
-    )
+    return set(_rows_of(where).filter(operator__in=known).values_list("operator_id", flat=True))
 
 
 def _within_quota(

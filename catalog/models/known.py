@@ -216,6 +216,11 @@ class Measurement(TimedRow):
     default_environment = models.ForeignKey(Environment, models.PROTECT, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 
+    @property
+    def against(self) -> str:
+        """The default that it was timed in turns with, by route and environment; empty: not noted."""
+        return f"{self.default_route} {self.default_environment_id}" if self.default_environment_id else ""
+
     def __str__(self) -> str:
         return f"{self.median_us:.1f} µs"
 

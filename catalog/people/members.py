@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -32,22 +34,26 @@ class MembershipRefused(RequestError):
     status = 409
 
 
-def make_organisation(name: str) -> Organisation:
-    """A new tenant."""
+@contextmanager
+def _unique(taken: str, where: str) -> Iterator[None]:
+    """A name that another row has is refused with this sentence."""
     try:
         with transaction.atomic():
-            return Organisation.objects.create(name=_name(name))
+            yield
     except IntegrityError:
-        raise MembershipRefused("There is an organisation of this name already.", "name") from None
+        raise MembershipRefused(taken, where) from None
+
+
+def make_organisation(name: str) -> Organisation:
+    """A new tenant."""
+    with _unique("There is an organisation of this name already.", "name"):
+        return Organisation.objects.create(name=_name(name))
 
 
 def rename_organisation(organisation: Organisation, name: str) -> Organisation:
     name = _name(name)
-    try:
-        with transaction.atomic():
-            Organisation.objects.filter(pk=organisation.pk).update(name=name)
-    except IntegrityError:
-        raise MembershipRefused("There is an organisation of this name already.", "name") from None
+    with _unique("There is an organisation of this name already.", "name"):
+        Organisation.objects.filter(pk=organisation.pk).update(name=name)
     organisation.name = name
     return organisation
 
@@ -192,11 +198,8 @@ def make_user(username: str, password: str, *, email: str = "") -> User:
         validate_password(password, users(username=username, email=email))
     except ValidationError as error:
         raise RequestError(" ".join(error.messages), "password") from None
-    try:
-        with transaction.atomic():
-            return users.objects.create_user(username, email=email, password=password)
-    except IntegrityError:
-        raise MembershipRefused("This user name is taken: choose another one.", "username") from None
+    with _unique("This user name is taken: choose another one.", "username"):
+        return users.objects.create_user(username, email=email, password=password)
 
 
 def _take(invitation: Invitation, user: User) -> None:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.db.models import Count, Exists, F, Max, OuterRef, Q, QuerySet, Sum
 
@@ -131,7 +132,7 @@ def jobs(owned: Q, q: str = "") -> QuerySet[models.Job]:
 def rows(page: Iterable[models.Job]) -> list[JobRow]:
     """Figures of one page's jobs: one statement."""
     listed = list(page)
-    counted = models.JobOperator.objects.filter(job__in=listed).values("job").order_by()
+    counted: Any = models.JobOperator.objects.filter(job__in=listed).values("job").order_by()
     sums = {name: Sum(name) for name in ("hits", "misses", "saved_us")}
     by_job = {
         row.pop("job"): row for row in counted.annotate(operators=Count("pk"), last_at=Max("last_at"), **sums)

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.db.models import Sum
 
@@ -116,7 +117,7 @@ def routes(viewer: Viewer, time_range: TimeRange) -> list[RouteTraffic]:
     rows = models.RouteSlot.objects.filter(
         tenant=viewer.tenant, start__gte=time_range.first("day"), start__lt=time_range.until
     )
-    sums = rows.values("method", "route").annotate(
+    sums: Any = rows.values("method", "route").annotate(
         **{name: Sum(name) for name in ("hits", "calls", "saved_us")}
     )
     return [RouteTraffic(**row) for row in sums.order_by("-saved_us", "route")]

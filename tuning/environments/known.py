@@ -8,7 +8,6 @@ until the last old one has gone, and a machine that was upgraded as a whole need
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,14 +16,9 @@ from typing import Any
 from django.db.models import Q
 
 from catalog.models import DeclaredEnvironment, Environment, Target
-from opatlas.identity.operator import canonical_json
+from catalog.registry import digest_of
 from tuning.models import Revalidated, Revalidation, RevalidationVerdict, Worker
 from tuning.queue.promote import live_workers
-
-
-def digest_of(document: Mapping[str, Any]) -> str:
-    """How the catalogue names an environment by its versions, and a candidate by its parameters."""
-    return hashlib.sha256(canonical_json(dict(document))).hexdigest()
 
 
 def brought(routes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

@@ -6,14 +6,13 @@ sizes are named to nobody.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 from catalog.models import SHARED
+from catalog.registry import digest_of
 from opatlas.identity import Operator
-from opatlas.identity.operator import canonical_json
 from tuning.explore.results import Tried
 from tuning.explore.workshop import ClaimedSlice
 from tuning.measure.outcome import Outcome, Status
@@ -45,7 +44,7 @@ def keep_records(work: ClaimedSlice, route: Route, found: list[SearchRecord]) ->
             **key,
             family=family_of(work.operator, work.setting),
             features=features_of(work.operator, work.setting),
-            digest=hashlib.sha256(canonical_json(dict(one.record))).hexdigest(),
+            digest=digest_of(one.record),
             record=dict(one.record),
             time_us=one.time_us,
             version=version,

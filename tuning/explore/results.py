@@ -20,12 +20,12 @@ from catalog.best.withdrawing import set_aside
 from catalog.choosing import beats
 from catalog.models import Artifact as ArtifactRow
 from catalog.models import Best, Environment, Implementation
-from catalog.registry import register_environment
-from opatlas.evidence import Evidence
+from catalog.registry import digest_of, register_environment
+from opatlas.evidence import CHECKS, RATIOS, Evidence, figures_of
 from opatlas.identity.operator import canonical_json
 from opatlas.load import Manifest
 from opatlas.noise import MARGIN
-from tuning.environments.known import declared_for, digest_of
+from tuning.environments.known import declared_for
 from tuning.explore.knowledge import why_not_publish
 from tuning.explore.signing import signing_key
 from tuning.measure.outcome import Outcome, Status
@@ -180,11 +180,7 @@ def _again(incumbent: Best, fresh: Evidence, beside: Publication) -> Publication
             fresh,
             samples_us=(),
             default_us=beside.evidence.default_us,
-            max_error=measured.max_error,
-            tolerance=measured.tolerance,
-            prepare_us=measured.prepare_us,
-            prepare_bytes=measured.prepare_bytes,
-            tier=measured.tier,
+            **figures_of(measured, CHECKS),
         ),
     )
 
@@ -247,10 +243,7 @@ def _insert_trial(judged: Judged, published: Published | None, environment: Envi
         fence=judged.claim.fence,
         status=outcome.status,
         detail=outcome.detail[:4000],
-        median_us=timing.median_us if timing else None,
-        ratio_to_default=timing.ratio_to_default if timing else None,
-        ratio_low=timing.ratio_low if timing else None,
-        ratio_high=timing.ratio_high if timing else None,
+        **(figures_of(timing, ("median_us", *RATIOS)) if timing else {}),
         max_error=outcome.max_error,
         tolerance=outcome.tolerance,
         build_s=outcome.build_s,

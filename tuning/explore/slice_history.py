@@ -43,7 +43,11 @@ def estimator() -> Estimator:
 
 def about_next(row: Exploration, route: str, best_us: float) -> SliceTraits:
     """The next slice of a route on an exploration (operator and setting loaded)."""
-    done = TuningSlice.objects.filter(exploration=row, route=route).count()
+    return about_slice(row, route, best_us, row.slices.filter(route=route).count())
+
+
+def about_slice(row: Exploration, route: str, best_us: float, done: int) -> SliceTraits:
+    """The same where it is known how many slices the route had there."""
     operator = row.operator
     room = room_of(best_us, operator.flops, operator.bytes_moved, _threads(row.setting.description))
     return SliceTraits(

@@ -10,8 +10,8 @@ from django.db.models import QuerySet
 from catalog.best.withdrawing import withdraw
 from catalog.models import Implementation
 from catalog.models import Operator as OperatorRow
+from catalog.registry import digest_of
 from opatlas.identity import Operator
-from opatlas.identity.operator import canonical_json
 from tuning.kernels.models import KernelVersion, VersionState
 from tuning.routes.base import Candidate
 from tuning.routes.manual.cpp import CppRoute, SubmittedKernel
@@ -72,8 +72,7 @@ def why_not_publish(candidate: Candidate) -> str:
 
 def implementations_of(version: KernelVersion) -> QuerySet[Implementation]:
     """What was made of a version, for whatever operator."""
-    parameters = dict(submitted_kernel(version).candidate().parameters)
-    digest = hashlib.sha256(canonical_json(parameters)).hexdigest()
+    digest = digest_of(submitted_kernel(version).candidate().parameters)
     return Implementation.objects.filter(route="cpp", candidate_sha256=digest)
 
 

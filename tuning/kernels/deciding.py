@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib.auth.models import AnonymousUser, User
 from django.db import transaction
 from django.utils import timezone
@@ -43,10 +45,7 @@ def approve(version: KernelVersion, *, user: User, reason: str) -> KernelVersion
     with transaction.atomic():
         now = timezone.now()
         decided = {"decided_by": user, "decided_at": now, "approved_at": now}
-        if not move(
-            version, (VersionState.AWAITING,), VersionState.APPROVED, who=user, reason=reason, **decided
-        ):
-            raise _not_in(version, "approved", "awaiting approval")
+        _move(version, VersionState.AWAITING, VersionState.APPROVED, user, reason, **decided)
         why = f"kernel {version.label} approved"
         matching: list[int] = []
         for row in matching_explorations(version):
@@ -67,8 +66,7 @@ def reject(version: KernelVersion, *, user: User, reason: str) -> KernelVersion:
     """Refuse an evaluated version."""
     reason = _check(version, user, reason)
     decided = {"decided_by": user, "decided_at": timezone.now()}
-    if not move(version, (VersionState.AWAITING,), VersionState.REJECTED, who=user, reason=reason, **decided):
-        raise _not_in(version, "rejected", "awaiting approval")
+    _move(version, VersionState.AWAITING, VersionState.REJECTED, user, reason, **decided)
     return version
 
 
@@ -76,11 +74,8 @@ def revoke(version: KernelVersion, *, user: User, reason: str) -> KernelVersion:
     """Withdraw an approved version at once; what it led falls back to the next best."""
     reason = _check(version, user, reason)
     with transaction.atomic():
-        withdrawn = {"withdrawn_at": timezone.now()}
-        if not move(
-            version, (VersionState.APPROVED,), VersionState.REVOKED, who=user, reason=reason, **withdrawn
-        ):
-            raise _not_in(version, "revoked", "approved")
+        now = timezone.now()
+        _move(version, VersionState.APPROVED, VersionState.REVOKED, user, reason, withdrawn_at=now)
         withdraw_version(version, f"kernel {version.label} revoked: {reason}")
     return version
 
@@ -94,8 +89,13 @@ def _check(version: KernelVersion, user: User, reason: str) -> str:
     return reason
 
 
-def _not_in(version: KernelVersion, done: str, needed: str) -> NotInThatState:
+def _move(
+    version: KernelVersion, before: VersionState, after: VersionState, user: User, reason: str, **columns: Any
+) -> None:
+    if move(version, (before,), after, who=user, reason=reason, **columns):
+        return
     version.refresh_from_db()
-    return NotInThatState(
-        f"Only a version that is {needed} can be {done}; {version.label} is {version.state}."
+    needed = "awaiting approval" if before == VersionState.AWAITING else before
+    raise NotInThatState(
+        f"Only a version that is {needed} can be {after}; {version.label} is {version.state}."
     )

@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from catalog.models import SHARED, Best
-from opatlas.evidence import Evidence
+from opatlas.evidence import RATIOS, Evidence, figures_of
 from opatlas.identity import Operator, Setting
 from tuning.explore import scratch
 from tuning.explore.results import artifact_from_catalogue, usable
@@ -92,9 +92,7 @@ class _Evaluation:
         if isinstance(built, Outcome):
             return self._found(built)
         self.log = str(built.facts.get("build_log", ""))
-        place = {
-            f"exploration__{name}": getattr(self.row, name) for name in ("operator", "target", "setting")
-        }
+        place = {f"exploration__{name}": value for name, value in _place(self.row).items()}
         trials = Trial.objects.filter(**place)
         default = self.workshop.known_default(trials, self.operator, self.setting)
         if default is None:
@@ -148,8 +146,7 @@ class _Evaluation:
             "times": _times(self.row, outcome),
         }
         if timing is not None:
-            names = ("median_us", "default_us", "ratio_to_default", "ratio_low", "ratio_high")
-            columns |= {name: getattr(timing, name) for name in names}
+            columns |= figures_of(timing, ("median_us", "default_us", *RATIOS))
         if best is not None and (fresh := _fresh(outcome)) is not None:
             columns |= {
                 "incumbent_route": best.route,
@@ -221,8 +218,12 @@ def _give_up(held: EvaluationClaim, error: str, trace: str) -> bool:
 
 def _bests(row: KernelEvaluation) -> list[Best]:
     """Of its place, the winner first."""
-    place = {"operator": row.operator, "target": row.target, "setting": row.setting, "scope": SHARED}
-    return list(Best.objects.filter(**place).select_related("implementation__artifact").order_by("rank"))
+    found = Best.objects.filter(**_place(row), scope=SHARED).order_by("rank")
+    return list(found.select_related("implementation__artifact"))
+
+
+def _place(row: KernelEvaluation) -> dict[str, Any]:
+    return {"operator": row.operator, "target": row.target, "setting": row.setting}
 
 
 def _fresh(outcome: Outcome) -> Evidence | None:
@@ -236,8 +237,8 @@ def _times(row: KernelEvaluation, outcome: Outcome) -> list[dict[str, Any]]:
     if timing is None:
         return []
     fresh = _fresh(outcome)
-    names = ("median_us", "ratio_to_default", "ratio_low", "ratio_high")
-    kernel = {name: getattr(timing, name) for name in names}
+    names = ("median_us", *RATIOS)
+    kernel = figures_of(timing, names)
     lines: list[dict[str, Any]] = [
         {"what": "kernel", "method": "manual", "route": "cpp", "label": row.version.label, **kernel},
         {
@@ -247,13 +248,7 @@ def _times(row: KernelEvaluation, outcome: Outcome) -> list[dict[str, Any]]:
     ]  # fmt: skip
     for best in _bests(row):
         source = fresh if best.rank == 0 and fresh is not None else best
-        lines.append(
-            {
-                "what": "incumbent" if best.rank == 0 else "best",
-                "method": best.method,
-                "route": best.route,
-                "label": best.label,
-                **{name: getattr(source, name) for name in names},
-            }
-        )
+        what = "incumbent" if best.rank == 0 else "best"
+        known = {"what": what, "method": best.method, "route": best.route, "label": best.label}
+        lines.append(known | figures_of(source, names))
     return sorted(lines, key=lambda line: -line["ratio_to_default"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from catalog.models import SHARED, Target
@@ -15,7 +14,7 @@ from tuning.doorbell.bell import bell
 from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelVersion, VersionState
 from tuning.models import Exploration
 from tuning.routes.manual.cpp import missing_features
-from tuning.routes.manual.matching import Pattern, parse_pattern
+from tuning.routes.manual.matching import parse_pattern
 
 MOST_EVALUATIONS = 3
 _MOST_LOOKED_AT = 20_000  # explorations, the most called first
@@ -30,11 +29,11 @@ NO_PROCESSOR = "No processor that is served has all the features that the flags 
 Place = tuple[int, int, int]  # operator, target, setting
 
 
-def matching_explorations(version: KernelVersion, after: int = 0) -> Iterator[Exploration]:
+def matching_explorations(version: KernelVersion) -> Iterator[Exploration]:
     """Explorations of operators that a version serves, the most called first."""
     pattern = parse_pattern(version.pattern)
-    rows = _candidates(pattern).filter(pk__gt=after).select_related("operator", "target")
-    for row in rows.order_by("-calls", "pk").iterator(chunk_size=200):
+    rows = Exploration.objects.filter(operator__op_type__in=[_shown(op) for op in pattern.ops])
+    for row in rows.select_related("operator", "target").order_by("-calls", "pk").iterator(chunk_size=200):
         if not pattern.refuses(identity.Operator.from_json(row.operator.graph)):
             yield row
 
@@ -106,10 +105,6 @@ def _places_of_example(version: KernelVersion, targets: Sequence[Target]) -> Ite
     for target in targets[:1]:
         setting = register_setting(identity.default_setting(_hardware(target).cores))
         yield version.example.pk, target.pk, setting.pk
-
-
-def _candidates(pattern: Pattern) -> QuerySet[Exploration]:
-    return Exploration.objects.filter(operator__op_type__in=[_shown(op) for op in pattern.ops])
 
 
 def _shown(op: str) -> str:

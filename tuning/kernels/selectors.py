@@ -66,12 +66,26 @@ def sight_of_key(viewer: Viewer, decider: bool) -> Sight:
 
 def kernels_seen(sight: Sight) -> QuerySet[Kernel]:
     """Kernels with at least one version that may be seen, the latest changed first."""
-    return _annotated(Kernel.objects.all(), sight)
+    seen = KernelVersion.objects.filter(sight.versions(), kernel=OuterRef("pk"))
+    newest = seen.order_by("-number")
+    step = KernelDecision.objects.filter(version__kernel=OuterRef("pk"))
+    if not sight.everything:
+        step = step.filter(version__in=KernelVersion.objects.filter(sight.versions()))
+    step = step.order_by("-pk")
+    return Kernel.objects.filter(Exists(seen)).annotate(
+        latest_state=Subquery(newest.values("state")[:1]),
+        latest_number=Subquery(newest.values("number")[:1]),
+        latest_author=Subquery(newest.values("author")[:1]),
+        latest_licence=Subquery(newest.values("licence")[:1]),
+        latest_reason=Subquery(newest.values("state_reason")[:1]),
+        latest_at=Subquery(step.values("created_at")[:1]),
+    ).select_related("organisation", "created_by").order_by("-latest_at", "-pk")  # fmt: skip
 
 
 def versions_seen(sight: Sight) -> QuerySet[KernelVersion]:
     """Versions that may be seen, the newest first."""
-    return _related(KernelVersion.objects.filter(sight.versions()))
+    related = ("kernel__organisation", "example", "submitted_by", "decided_by")
+    return KernelVersion.objects.filter(sight.versions()).select_related(*related).order_by("-pk")
 
 
 def evaluations_of(version: KernelVersion) -> QuerySet[KernelEvaluation]:
@@ -145,28 +159,6 @@ def _standing(trial: Trial, mine: set[int]) -> VersionStanding:
         winner_route=winner.route if winner else "",
         winner_us=winner.median_us if winner else None,
     )
-
-
-def _annotated(kernels: QuerySet[Kernel], sight: Sight) -> QuerySet[Kernel]:
-    seen = KernelVersion.objects.filter(sight.versions(), kernel=OuterRef("pk"))
-    newest = seen.order_by("-number")
-    step = KernelDecision.objects.filter(version__kernel=OuterRef("pk"))
-    if not sight.everything:
-        step = step.filter(version__in=KernelVersion.objects.filter(sight.versions()))
-    step = step.order_by("-pk")
-    return kernels.filter(Exists(seen)).annotate(
-        latest_state=Subquery(newest.values("state")[:1]),
-        latest_number=Subquery(newest.values("number")[:1]),
-        latest_author=Subquery(newest.values("author")[:1]),
-        latest_licence=Subquery(newest.values("licence")[:1]),
-        latest_reason=Subquery(newest.values("state_reason")[:1]),
-        latest_at=Subquery(step.values("created_at")[:1]),
-    ).select_related("organisation", "created_by").order_by("-latest_at", "-pk")  # fmt: skip
-
-
-def _related(versions: QuerySet[KernelVersion]) -> QuerySet[KernelVersion]:
-    people = ("submitted_by", "decided_by")
-    return versions.select_related("kernel__organisation", "example", *people).order_by("-pk")
 
 
 def _suffix(version: KernelVersion) -> str:

@@ -4,18 +4,3 @@ from tuning.kernels.deciding import approve, may_decide, reject, revoke
 from tuning.kernels.shipped import approve_all, submit_examples
 from tuning.kernels.states import KernelNotAllowed, NotInThatState
 from tuning.kernels.submitting import Submission, may_edit, may_submit, submit
-
-__all__ = [
-    "KernelNotAllowed",
-    "NotInThatState",
-    "Submission",
-    "approve",
-    "approve_all",
-    "may_decide",
-    "may_edit",
-    "may_submit",
-    "reject",
-    "revoke",
-    "submit",
-    "submit_examples",
-]

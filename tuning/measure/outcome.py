@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from opatlas.evidence import Evidence
+from opatlas.evidence import CHECKS, Evidence, figures_of
 
 
 class Status(StrEnum):
@@ -49,14 +49,7 @@ class Outcome:
     def evidence(self) -> Evidence:
         """Of one that was timed: its times, and all else that is published with them."""
         assert self.timing is not None
-        return replace(
-            self.timing,
-            max_error=self.max_error,
-            tolerance=self.tolerance,
-            prepare_us=self.prepare_us,
-            prepare_bytes=self.prepare_bytes,
-            tier=self.tier,
-        )
+        return replace(self.timing, **figures_of(self, CHECKS))
 
     @property
     def ok(self) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from threading import Condition
@@ -16,8 +17,8 @@ from django.utils import timezone
 from catalog.models import LookupTally, Operator
 from opatlas.noise import LEAST_GAIN
 from tuning.conf import conf
-from tuning.explore.slice_history import estimator
-from tuning.explore.worth import Estimator, SliceTraits, family_of_slice, room_of
+from tuning.explore.slice_history import about_slice, estimator
+from tuning.explore.worth import Estimator
 from tuning.models import Exploration, State, TuningSlice
 
 if TYPE_CHECKING:
@@ -96,7 +97,10 @@ def benefit(row: Exploration, best_us: float, calls_per_day: float) -> Benefit |
     if not routes:
         return None
     learnt = _latest()
-    expected = {name: learnt.estimator.expect(_about(row, name, best_us, done)) for name in routes}
+    counts = Counter(name for name, *_ in done)
+    expected = {
+        name: learnt.estimator.expect(about_slice(row, name, best_us, counts[name])) for name in routes
+    }
     name = max(expected, key=lambda one: expected[one].gain)
     left = 1.0
     for *_, gained in done:
@@ -164,15 +168,6 @@ def _latest() -> _Learnt:
 def _seconds(route: str) -> list[float]:
     latest = TuningSlice.objects.filter(route=route).order_by("-pk").values_list("seconds", flat=True)
     return list(latest[:_SLICES])
-
-
-def _about(row: Exploration, route: str, best_us: float, done: Sequence[tuple]) -> SliceTraits:
-    """The next slice, as ``tuning_slices.about_next`` sees it, from rows that are here already."""
-    operator, threads = row.operator, int(str(row.setting.description.get("threads", 1)))
-    room = room_of(best_us, operator.flops, operator.bytes_moved, threads)
-    number = sum(name == route for name, *_ in done)
-    family = family_of_slice(operator.op_type, best_us)
-    return SliceTraits(row.pk, route, operator.op_type, family, number, room)
 
 
 def forget() -> None:

@@ -151,17 +151,13 @@ def _pair(row: tuple, a: Measurement, b: Measurement) -> Pair:
         ratio_b=b.ratio_to_default,
         # Each against the default of its day: another default is said, not refused.
         change=compare(_taken(b), _taken(a)),
-        default_changed=_default(a) != _default(b) and bool(_default(a)) and bool(_default(b)),
+        default_changed=a.against != b.against and bool(a.against and b.against),
         scope=scope,
     )
 
 
 def _taken(m: Measurement) -> Taken:
     return Taken(m.ratios, len(m.samples_us))
-
-
-def _default(m: Measurement) -> str:
-    return f"{m.default_route} {m.default_environment_id}" if m.default_environment_id else ""
 
 
 def _evidence(implementations: Iterable[int]) -> dict[int, Measurement]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from tuning.models import Exploration, Stage, State
+from tuning.models import Exploration, Stage, State, Trial
 
 TAIL_LINES = 6
 """Of a trial's own last words; the trial has the rest."""
@@ -24,18 +24,11 @@ class LogLine:
 
 def log(row: Exploration, limit: int = 40) -> list[LogLine]:
     """The latest entries, the oldest of them first: two statements."""
-    trials = row.trials.order_by("-pk").values_list(
-        "created_at", "route", "label", "status", "detail", "log_tail", "median_us", "ratio_to_default"
-    )
-    lines = [_of_trial(*trial) for trial in trials[:limit]]
-    slices = row.slices.order_by("-pk").values_list(
-        "created_at", "route", "expected_gain", "gained", "seconds"
-    )
-    for at, route, expected, gained, seconds in slices[:limit]:
-        text = (
-            f"slice over after {seconds:.1f} s: gained {100 * gained:.1f} %, {100 * expected:.1f} % expected"
-        )
-        lines.append(LogLine(at, "info", f"{route}: tuning", text))
+    lines = [_of_trial(trial) for trial in row.trials.order_by("-pk").defer("candidate")[:limit]]
+    for one in row.slices.order_by("-pk")[:limit]:
+        text = f"slice over after {one.seconds:.1f} s: gained {100 * one.gained:.1f} %, "
+        text += f"{100 * one.expected_gain:.1f} % expected"
+        lines.append(LogLine(one.created_at, "info", f"{one.route}: tuning", text))
     if row.error:
         given_up = row.state == State.DEAD
         source = f"given up after {row.tries} tries" if given_up else "the last try failed"
@@ -48,20 +41,13 @@ def log(row: Exploration, limit: int = 40) -> list[LogLine]:
     return lines[-limit:]
 
 
-def _of_trial(
-    at: datetime,
-    route: str,
-    label: str,
-    status: str,
-    detail: str,
-    tail: str,
-    median_us: float | None,
-    ratio: float | None,
-) -> LogLine:
-    source = f"{route}: {label}" if label else route
-    if status == "ok" and median_us is not None:
-        return LogLine(at, "info", source, f"ok, {median_us:.3g} µs, {ratio or 0:.2f}× the default")
-    text = status.replace("_", " ") + (f": {detail.strip()}" if detail.strip() else "")
-    if last := tail.strip().splitlines()[-TAIL_LINES:]:
+def _of_trial(trial: Trial) -> LogLine:
+    at, status, detail = trial.created_at, trial.status, trial.detail.strip()
+    source = f"{trial.route}: {trial.label}" if trial.label else trial.route
+    if status == "ok" and trial.median_us is not None:
+        text = f"ok, {trial.median_us:.3g} µs, {trial.ratio_to_default or 0:.2f}× the default"
+        return LogLine(at, "info", source, text)
+    text = status.replace("_", " ") + (f": {detail}" if detail else "")
+    if last := trial.log_tail.strip().splitlines()[-TAIL_LINES:]:
         text += "\n" + "\n".join(last)
     return LogLine(at, "info" if status in ("unsupported", "slower") else "warn", source, text)

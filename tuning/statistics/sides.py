@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from catalog.models import SHARED, Method
 from catalog.selectors.detail import RankedImplementation
@@ -48,17 +49,11 @@ def side_by_side(made: Sequence[RankedImplementation]) -> SideBySide:
         if one.implementation.scope == scope:
             bests.setdefault(one.implementation.method, one)
     ordered = list(bests.values())
-    pairs = [
-        _pairing(first, second) for number, first in enumerate(ordered) for second in ordered[number + 1 :]
-    ]
-    sides = [
-        Side(
-            one.implementation.method,
-            one,
-            None if number == 0 else compare(taken(ordered[0]), taken(one)),
-            "" if number == 0 else _sentence(ordered[0], one),
-        )
-        for number, one in enumerate(ordered)
+    pairs = [_pairing(first, second) for first, second in combinations(ordered, 2)]
+    sides = [Side(one.implementation.method, one, None, "") for one in ordered[:1]]
+    sides += [
+        Side(pair.second.implementation.method, pair.second, pair.comparison, pair.sentence)
+        for pair in pairs[: len(ordered) - 1]  # those of the fastest
     ]
     return SideBySide(sides, pairs, [name for name in Method.values if name not in bests])
 
@@ -80,10 +75,8 @@ def against_best(made: Sequence[RankedImplementation]) -> dict[int, Comparison]:
 
 def taken(one: RankedImplementation) -> Taken:
     """The evidence of one implementation that was measured."""
-    m = one.measurement
-    assert m is not None
-    against = f"{m.default_route} {m.default_environment_id}" if m.default_environment_id else ""
-    return Taken(m.ratios, one.samples, against)
+    assert one.measurement is not None
+    return Taken(one.measurement.ratios, one.samples, one.measurement.against)
 
 
 def name_of(one: RankedImplementation) -> str:
@@ -94,7 +87,3 @@ def name_of(one: RankedImplementation) -> str:
 def _pairing(first: RankedImplementation, second: RankedImplementation) -> Pairing:
     comparison = compare(taken(first), taken(second))
     return Pairing(first, second, comparison, comparison.sentence(name_of(first), name_of(second)))
-
-
-def _sentence(first: RankedImplementation, second: RankedImplementation) -> str:
-    return compare(taken(first), taken(second)).sentence(name_of(first), name_of(second))

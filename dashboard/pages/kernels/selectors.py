@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,10 +10,10 @@ from typing import Any
 from django.db.models import Count
 
 from catalog.models import SHARED, Best
+from catalog.registry import digest_of
 from dashboard.web import wording
 from dashboard.web.charts import operators as operator_charts
 from dashboard.web.charts.drawing import METHODS
-from opatlas.identity.operator import canonical_json
 from tuning.kernels.binding import submitted_kernel
 from tuning.kernels.models import Kernel, KernelEvaluation, KernelVersion, VersionState
 
@@ -87,5 +86,4 @@ def _dot(one: dict[str, Any]) -> operator_charts.Dot:
 
 
 def _digest(version: KernelVersion) -> str:
-    parameters = dict(submitted_kernel(version).candidate().parameters)
-    return hashlib.sha256(canonical_json(parameters)).hexdigest()
+    return digest_of(submitted_kernel(version).candidate().parameters)

@@ -46,7 +46,7 @@ _COLUMNS = (
     Column("jobs", "Jobs", "count", css="spare", sort="jobs"),
     Column("models", "Models", "count", show=_models, under="jobs"),
     *exports("hits", "misses"),
-    Column("asked", "Lookups", "count", css="spare", sort="asked", only="page"),
+    Column("asked", "Lookups", "count", "lookups", css="spare", sort="asked", only="page"),
     Column("hit_rate", "Hit rate", "percent", css="spare", figure="hit_rate"),
     Column("saved_us", "Time saved", "us", css="spare", sort="saved"),
     Column(

@@ -6,9 +6,9 @@ import pytest
 from django.test import Client
 
 from catalog import models as c
+from catalog.registry import digest_of
 from tests.dashboard.factory import Factory
 from tuning import models as t
-from tuning.environments.known import digest_of
 
 NEWER = {"apache-tvm": "0.28.0"}
 

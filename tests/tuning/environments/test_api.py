@@ -10,9 +10,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from catalog.models import Best, DeclaredEnvironment
+from catalog.registry import digest_of
 from tests.tuning.fakes import FakeRoute
 from tuning.environments import revalidation
-from tuning.environments.known import digest_of
 from tuning.models import Exploration, Revalidation
 
 pytestmark = pytest.mark.django_db

@@ -33,21 +33,10 @@ class Domain:
 FREE = Domain()
 
 # What only moves values about, so that a rule for its output is a rule for its first input.
-_TRANSPARENT = frozenset(
-    {
-        "Identity",
-        "Reshape",
-        "Transpose",
-        "Unsqueeze",
-        "Squeeze",
-        "Flatten",
-        "Cast",
-        "Expand",
-        "Slice",
-        "Split",
-    }
-    | {"Tile", "DepthToSpace", "SpaceToDepth"}
-)
+_TRANSPARENT = frozenset({
+    "Identity", "Reshape", "Transpose", "Unsqueeze", "Squeeze", "Flatten", "Cast", "Expand", "Slice", "Split",
+    "Tile", "DepthToSpace", "SpaceToDepth",
+})  # fmt: skip
 _DATA_OF_ALL = frozenset({"Concat"})
 
 _BY_POSITION: dict[str, dict[int, Kind]] = {

@@ -79,13 +79,17 @@ def _onnx(operator: Operator, constants: Mapping[int, np.ndarray]) -> Runner:
 
     model = to_onnx(operator)
     session = ReferenceEvaluator(model)
+    return _onnx_runner(model, constants, lambda feeds: session.run(None, feeds))
+
+
+def _onnx_runner(model: Any, constants: Mapping[int, np.ndarray], ask: Callable[[Any], Any]) -> Runner:
     names = [value.name for value in model.graph.input]
 
     def run(inputs: Mapping[int, np.ndarray]) -> list[np.ndarray]:
         feeds = {
             f"in{number}": np.ascontiguousarray(array) for number, array in {**constants, **inputs}.items()
         }
-        return [np.asarray(out) for out in session.run(None, {name: feeds[name] for name in names})]
+        return [np.asarray(out) for out in ask({name: feeds[name] for name in names})]
 
     return run
 
@@ -102,15 +106,7 @@ def _onnxruntime(operator: Operator, constants: Mapping[int, np.ndarray]) -> Run
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    names = [value.name for value in model.graph.input]
-
-    def run(inputs: Mapping[int, np.ndarray]) -> list[np.ndarray]:
-        feeds = {
-            f"in{number}": np.ascontiguousarray(array) for number, array in {**constants, **inputs}.items()
-        }
-        return list(session.run(None, {name: feeds[name] for name in names}))
-
-    return run
+    return _onnx_runner(model, constants, lambda feeds: session.run(None, feeds))
 
 
 _RUNNERS: dict[str, Callable[[Operator, Mapping[int, np.ndarray]], Runner]] = {

@@ -13,28 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from opatlas import noise as limits
 from opatlas.evidence import Evidence
-from opatlas.noise import (
-    BATCH_NS,
-    CALM_AFTER,
-    CALM_BEFORE_S,
-    CALM_BETWEEN_S,
-    CLEARLY_SLOWER,
-    DEVIATIONS,
-    DISTURBED_SHARE,
-    FIXED_SLACK_NS,
-    LEAST_DISTURBED_ONE_IN,
-    LONG_CALL_NS,
-    LOOK_BETWEEN_S,
-    MOST_ROUNDS,
-    NOISY_SHARE,
-    QUIET_ONE_IN,
-    SETTLED_ERROR,
-    SETTLED_ROUNDS,
-    SLOWER_AFTER,
-    SLOWER_RATIO,
-    UNUSABLE_INTERVAL,
-)
 from tuning.measure.outcome import Status
 from tuning.measure.sandbox.process import Child, ChildFailed
 from tuning.measure.timing.quiet import Turn, wait_until_quiet
@@ -86,13 +66,13 @@ class Runner:
         self._run(1)  # lazily started threads and allocations
         calls = 1
         elapsed = self._least(1)
-        while elapsed < BATCH_NS / 8 and calls < 1 << 20:
+        while elapsed < limits.BATCH_NS / 8 and calls < 1 << 20:
             calls *= 4
             elapsed = self._least(calls)
         per_call = max(elapsed / calls, 10.0)
-        self.single = cold or per_call > LONG_CALL_NS
+        self.single = cold or per_call > limits.LONG_CALL_NS
         # Even, so that both buffers are used equally.
-        self.calls = 1 if self.single else 2 * max(1, round(BATCH_NS / per_call / 2))
+        self.calls = 1 if self.single else 2 * max(1, round(limits.BATCH_NS / per_call / 2))
         self.child.pause()
 
     def sample(self, before: Callable[[], None] | None) -> None:
@@ -114,7 +94,7 @@ class Runner:
         if self.single:
             return [max(value - self.fixed_ns, value / 2) / 1e3 for value in once]
         twice = [self.twice_ns[index] for index in rounds]
-        return per_call_us(once, twice, self.calls, self.fixed_ns + FIXED_SLACK_NS)
+        return per_call_us(once, twice, self.calls, self.fixed_ns + limits.FIXED_SLACK_NS)
 
     def least_us(self) -> float:
         """Microseconds per call of the fastest batch with nothing taken off: no call can take longer than
@@ -130,7 +110,7 @@ class Runner:
     def _least(self, calls: int) -> float:
         """Of a few batches, without the handshake; of one, where a call is long."""
         first = self._run(calls) - self.fixed_ns
-        if first > 10 * LONG_CALL_NS:
+        if first > 10 * limits.LONG_CALL_NS:
             return first
         return min(first, *(self._run(calls) - self.fixed_ns for _ in range(2)))
 
@@ -169,7 +149,7 @@ def race(
     """
     for runner in runners:
         runner.clear()
-    wait_until_quiet(CALM_BEFORE_S)
+    wait_until_quiet(limits.CALM_BEFORE_S)
     noise: list[float] = []
     crowded = 0
     began = time.perf_counter()
@@ -182,8 +162,8 @@ def race(
         noise.append(worst)
         if each_round is not None:
             each_round(len(noise))
-        if worst > NOISY_SHARE:
-            crowded += wait_until_quiet(CALM_BETWEEN_S, LOOK_BETWEEN_S)
+        if worst > limits.NOISY_SHARE:
+            crowded += wait_until_quiet(limits.CALM_BETWEEN_S, limits.LOOK_BETWEEN_S)
         spent_s = time.perf_counter() - began
         if _finished(runners, noise, effort, spent_s, to_beat) or _crowds_itself(
             noise, crowded, effort, spent_s
@@ -194,17 +174,17 @@ def race(
 def _finished(
     runners: Sequence[Runner], noise: Sequence[float], effort: Effort, spent_s: float, to_beat: float
 ) -> bool:
-    rounds, quiet = len(noise), sum(one <= NOISY_SHARE for one in noise)
-    if rounds >= MOST_ROUNDS or spent_s > effort.limit_s:
+    rounds, quiet = len(noise), sum(one <= limits.NOISY_SHARE for one in noise)
+    if rounds >= limits.MOST_ROUNDS or spent_s > effort.limit_s:
         return True
-    if rounds >= SLOWER_AFTER and spent_s > effort.patience_s:
+    if rounds >= limits.SLOWER_AFTER and spent_s > effort.patience_s:
         return True
-    if effort.stop_losers and quiet >= SLOWER_AFTER and len(runners) == 2:
+    if effort.stop_losers and quiet >= limits.SLOWER_AFTER and len(runners) == 2:
         if _hopeless(runners, noise):
             return True
-        if quiet >= effort.rounds and max(_quiet_ratios(runners, noise)) < CLEARLY_SLOWER * to_beat:
+        if quiet >= effort.rounds and max(_quiet_ratios(runners, noise)) < limits.CLEARLY_SLOWER * to_beat:
             return True
-        if quiet >= SETTLED_ROUNDS and _settled(_quiet_ratios(runners, noise)):
+        if quiet >= limits.SETTLED_ROUNDS and _settled(_quiet_ratios(runners, noise)):
             return True
     return quiet >= effort.rounds and spent_s >= effort.seconds
 
@@ -212,31 +192,33 @@ def _finished(
 def _crowds_itself(noise: Sequence[float], crowded: int, effort: Effort, spent_s: float) -> bool:
     """Hardly a round was quiet, though nobody pressed for the CPUs after them: somebody has more threads than
     there are CPUs, and waiting longer changes nothing (XLA's pool is such a one)."""
-    quiet = sum(one <= NOISY_SHARE for one in noise)
-    enough = len(noise) >= max(SETTLED_ROUNDS, 2 * effort.rounds)
+    quiet = sum(one <= limits.NOISY_SHARE for one in noise)
+    enough = len(noise) >= max(limits.SETTLED_ROUNDS, 2 * effort.rounds)
     return (
         enough
         and spent_s >= effort.seconds
-        and quiet <= len(noise) // QUIET_ONE_IN
-        and crowded >= int(CALM_AFTER * len(noise))
+        and quiet <= len(noise) // limits.QUIET_ONE_IN
+        and crowded >= int(limits.CALM_AFTER * len(noise))
     )
 
 
 def _settled(ratios: Sequence[float]) -> bool:
     low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
     # A median's standard error is 1.25 times a mean's; a normal's quartiles lie 1.35 deviations apart.
-    return bool(DEVIATIONS * 1.25 * (high - low) / 1.35 / len(ratios) ** 0.5 < SETTLED_ERROR * middle)
+    return bool(
+        limits.DEVIATIONS * 1.25 * (high - low) / 1.35 / len(ratios) ** 0.5 < limits.SETTLED_ERROR * middle
+    )
 
 
 def _hopeless(runners: Sequence[Runner], noise: Sequence[float]) -> bool:
     """So much slower that more samples are a waste. Only quiet rounds can tell: on a disturbed host a few
     ratios can be anything."""
     ratios = _quiet_ratios(runners, noise)
-    return len(ratios) >= SLOWER_AFTER and float(np.median(ratios)) < SLOWER_RATIO
+    return len(ratios) >= limits.SLOWER_AFTER and float(np.median(ratios)) < limits.SLOWER_RATIO
 
 
 def _quiet_ratios(runners: Sequence[Runner], noise: Sequence[float]) -> list[float]:
-    chosen = [index for index, one in enumerate(noise) if one <= NOISY_SHARE]
+    chosen = [index for index, one in enumerate(noise) if one <= limits.NOISY_SHARE]
     if not chosen:
         return []
     pairs = zip(runners[0].times_us(chosen), runners[1].times_us(chosen), strict=True)
@@ -246,26 +228,26 @@ def _quiet_ratios(runners: Sequence[Runner], noise: Sequence[float]) -> list[flo
 def choose_rounds(noise: Sequence[float], wanted: int) -> list[int]:
     """The quiet rounds; where they are fewer than ``wanted``, the least disturbed ones (chosen by what the
     scheduler says, never by their times). A candidate that crowds its own threads is never quiet."""
-    quiet = [index for index, one in enumerate(noise) if one <= NOISY_SHARE]
+    quiet = [index for index, one in enumerate(noise) if one <= limits.NOISY_SHARE]
     if len(quiet) >= wanted:
         return quiet
     order = sorted(range(len(noise)), key=lambda index: noise[index])
-    return sorted(order[: max(wanted, len(noise) // LEAST_DISTURBED_ONE_IN)])
+    return sorted(order[: max(wanted, len(noise) // limits.LEAST_DISTURBED_ONE_IN)])
 
 
 def _result(runners: Sequence[Runner], noise: Sequence[float], effort: Effort) -> Race:
     chosen = choose_rounds(noise, effort.rounds)
     default_us = runners[0].times_us(chosen)
     timings = tuple(timing(default_us, runner.times_us(chosen)) for runner in (runners[1:] or runners))
-    noisy = sum(one > NOISY_SHARE for one in noise)
+    noisy = sum(one > limits.NOISY_SHARE for one in noise)
     status, detail = Status.OK, ""
-    clearly = all(one.ratio_high < SLOWER_RATIO for one in timings) and len(noise) >= effort.rounds
+    clearly = all(one.ratio_high < limits.SLOWER_RATIO for one in timings) and len(noise) >= effort.rounds
     if effort.stop_losers and len(runners) == 2 and (clearly or _hopeless(runners, noise)):
         status = Status.SLOWER
         detail = f"{1 / timings[0].ratio_to_default:.1f} times slower than the default"
-    elif noisy > DISTURBED_SHARE * len(noise) and (
-        len(noise) < SLOWER_AFTER
-        or any(one.ratio_high / one.ratio_low > UNUSABLE_INTERVAL for one in timings)
+    elif noisy > limits.DISTURBED_SHARE * len(noise) and (
+        len(noise) < limits.SLOWER_AFTER
+        or any(one.ratio_high / one.ratio_low > limits.UNUSABLE_INTERVAL for one in timings)
     ):
         status = Status.NOISY
         detail = f"{noisy} of {len(noise)} rounds were disturbed, and they disagree"
