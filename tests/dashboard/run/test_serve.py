@@ -130,7 +130,7 @@ def wait_for_courier(process: subprocess.Popen[str], other_than: int = 0) -> psu
 
 def test_the_courier_runs_beside_is_started_again_when_killed_and_stops_with_the_rest(tmp_path: Path) -> None:
     new_sqlite(tmp_path / "opatlas.sqlite3")
-    serve = start(tmp_path, free_port())
+    serve = start(tmp_path, free_port(), "--workers", "0")
     try:
         read_until_up(serve)
         first = wait_for_courier(serve)

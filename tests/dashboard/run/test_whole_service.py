@@ -59,7 +59,7 @@ def test_two_workers_one_killed_and_every_miss_becomes_a_hit(
         "OPATLAS_LEASE_S": "5",
     }
     key = manage(environment, "create_api_key", "test", "--scopes", "lookup").strip()
-    operators = [relu(rows) for rows in (3, 5, 7, 9, 11, 13)]
+    operators = [relu(rows) for rows in (3, 5, 7)]
     with Stack(environment, workers=2, logs=tmp_path / "logs") as stack:
         assert {process.name for process in stack.processes} == {"web", "worker0", "worker1", "courier"}
         with Client(stack.url, key, job="whole service") as client:

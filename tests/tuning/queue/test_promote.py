@@ -140,12 +140,24 @@ def test_a_lookup_that_asks_again_meanwhile_does_not_cross_it(
 
     asker = threading.Thread(target=ask_again)
 
+    def wait_until_somebody_waits() -> None:
+        deadline = time.monotonic() + (5 if connection.vendor == "postgresql" else 0)
+        with connection.cursor() as cursor:
+            while time.monotonic() < deadline:
+                cursor.execute(
+                    "SELECT 1 FROM pg_stat_activity"
+                    " WHERE wait_event_type = 'Lock' AND datname = current_database()"
+                )
+                if cursor.fetchone():
+                    return
+                time.sleep(0.02)
+
     def pause_after_the_first(execute: Any, sql: str, *rest: Any) -> Any:
         done = execute(sql, *rest)
         if sql.startswith('UPDATE "catalog_miss"') and asker.ident is None:
             asker.start()
             writes.wait(2)  # SQLite lets nobody else write meanwhile
-            time.sleep(0.5)
+            wait_until_somebody_waits()
         return done
 
     with connection.execute_wrapper(pause_after_the_first):
