@@ -37,10 +37,12 @@ def main() -> None:
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     # Not to be traced nor read through /proc by the children, who run as the same user; they inherit it.
     _prctl(_PR_SET_DUMPABLE, 0)
+    gc.disable()  # looking for garbage in what is being imported takes TVM and Inductor a second each
     failed = _import_all(json.loads(sys.argv[2]))
     # The collector would write to every object's header in each child and so copy the shared pages.
     gc.collect()
     gc.freeze()
+    gc.enable()
     wire.send(
         control,
         {
