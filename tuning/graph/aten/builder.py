@@ -32,6 +32,14 @@ class Ref:
     dtype: str
     shape: tuple[int, ...]
 
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    def resized(self, axis: int, *sizes: int) -> tuple[int, ...]:
+        """The shape with these sizes, any number of them, in the place of the one at ``axis``."""
+        return (*self.shape[:axis], *sizes, *self.shape[axis + 1 :])
+
 
 @dataclass(frozen=True)
 class Mapped:
@@ -135,6 +143,10 @@ class Builder:
         if value.dtype == dtype:
             return value
         return self.node("Cast", value, dtype=dtype, to=helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype)))
+
+    def reshaped(self, value: Ref, shape: Sequence[int], op: str = "Reshape") -> Ref:
+        """The value in another shape; by Expand, its elements repeated."""
+        return self.node(op, value, self.constant(list(shape)), shape=shape)
 
     def finish(self, outputs: Sequence[Ref]) -> Mapped:
         if not self.feeds:

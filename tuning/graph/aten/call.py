@@ -8,7 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuning.graph.aten.builder import Builder, CannotMap, Mapped, Ref, Scalar, number, numpy_dtype
+from tuning.graph.aten.builder import (
+    Builder,
+    CannotMap,
+    Mapped,
+    Ref,
+    Scalar,
+    normal_axis,
+    number,
+    numpy_dtype,
+)
 from tuning.graph.aten.record import DTYPES, CallRecord, TensorArgument
 
 REQUIRED = object()
@@ -18,11 +27,11 @@ PLACEMENT = frozenset({"layout", "device", "pin_memory", "memory_format", "non_b
 _INDEXED = re.compile(r"(\w+)\[(\d+)\]")
 
 
-class Call:
+class Call(Builder):
     """One call being mapped: its arguments by parameter name, and the graph it is built into."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
-        self.graph = Builder()
+        super().__init__()
         self.arguments = dict(arguments)
         self._fed: dict[int, Ref] = {}
 
@@ -67,6 +76,10 @@ class Call:
     def flag(self, name: str) -> bool:
         return bool(self.arguments[name])
 
+    def axis(self, rank: int, name: str = "dim") -> int:
+        """An axis argument counted from the front."""
+        return normal_axis(self.arguments[name], rank)
+
     def get(self, name: str) -> Any:
         return self.arguments[name]
 
@@ -84,12 +97,12 @@ class Call:
     def constant_of(self, operand: Ref | Scalar, dtype: str) -> Ref:
         """The operand in a given dtype: cast, or made a constant."""
         if isinstance(operand, Ref):
-            return self.graph.cast(operand, dtype)
-        return self.graph.constant(operand, dtype, ())
+            return self.cast(operand, dtype)
+        return self.constant(operand, dtype, ())
 
     def _feed(self, tensor: TensorArgument) -> Ref:
         if id(tensor) not in self._fed:
-            self._fed[id(tensor)] = self.graph.feed(tensor)
+            self._fed[id(tensor)] = self.feed(tensor)
         return self._fed[id(tensor)]
 
 
@@ -107,7 +120,7 @@ class AtenRule:
         """Raises :class:`CannotMap`."""
         call = Call(bind(self.parameters, record))
         outputs = self.build(call)
-        return call.graph.finish([outputs] if isinstance(outputs, Ref) else list(outputs))
+        return call.finish([outputs] if isinstance(outputs, Ref) else list(outputs))
 
 
 def rule(signature: str, build: Build) -> AtenRule:

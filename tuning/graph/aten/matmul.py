@@ -12,31 +12,19 @@ def product(call: Call, a: Ref, b: Ref) -> Ref:
     """NumPy's matmul, as both PyTorch and ONNX define it."""
     if not a.shape or not b.shape:
         raise CannotMap("a matrix product with a scalar")
-    rows = () if len(a.shape) == 1 else a.shape[-2:-1]
-    columns = () if len(b.shape) == 1 else b.shape[-1:]
+    rows = () if a.rank == 1 else a.shape[-2:-1]
+    columns = () if b.rank == 1 else b.shape[-1:]
     batch = broadcast(a.shape[:-2], b.shape[:-2])
-    return call.graph.node("MatMul", a, b, shape=(*batch, *rows, *columns))
+    return call.node("MatMul", a, b, shape=(*batch, *rows, *columns))
 
 
-def mm(call: Call) -> Ref:
-    return product(call, call.tensor("self"), call.tensor("mat2"))
-
-
-def matmul(call: Call) -> Ref:
-    return product(call, call.tensor("self"), call.tensor("other"))
-
-
-def mv(call: Call) -> Ref:
-    return product(call, call.tensor("self"), call.tensor("vec"))
-
-
-def dot(call: Call) -> Ref:
-    return product(call, call.tensor("self"), call.tensor("tensor"))
+def _product_with(second: str) -> AtenRule:
+    return rule(f"self, {second}", lambda call: product(call, call.tensor("self"), call.tensor(second)))
 
 
 def addmm(call: Call) -> Ref:
     bias, a, b = call.tensor("self"), call.tensor("mat1"), call.tensor("mat2")
-    return call.graph.node(
+    return call.node(
         "Gemm", a, b, bias, shape=(a.shape[0], b.shape[-1]),
         alpha=float(call.number("alpha")), beta=float(call.number("beta")),
     )  # fmt: skip
@@ -46,20 +34,20 @@ def baddbmm(call: Call) -> Ref:
     bias, out = call.tensor("self"), product(call, call.tensor("batch1"), call.tensor("batch2"))
     for name, value in (("alpha", out), ("beta", bias)):
         if call.number(name) != 1:
-            value = call.graph.node("Mul", value, call.graph.constant(call.number(name), value.dtype))
+            value = call.node("Mul", value, call.constant(call.number(name), value.dtype))
         out, bias = (value, bias) if name == "alpha" else (out, value)
-    return call.graph.node("Add", out, bias)
+    return call.node("Add", out, bias)
 
 
 def linear(call: Call) -> Ref:
     """x·Wᵀ + b: a Gemm for matrices, a MatMul and an Add for more dimensions."""
     x, weight, bias = call.tensor("input"), call.tensor("weight"), call.optional("bias")
     shape = (*x.shape[:-1], weight.shape[0])
-    if len(x.shape) == 2:
-        return call.graph.node("Gemm", x, weight, bias, shape=shape, transB=1)
-    turned = call.graph.node("Transpose", weight, shape=weight.shape[::-1], perm=[1, 0])
-    out = call.graph.node("MatMul", x, turned, shape=shape)
-    return out if bias is None else call.graph.node("Add", out, bias)
+    if x.rank == 2:
+        return call.node("Gemm", x, weight, bias, shape=shape, transB=1)
+    turned = call.node("Transpose", weight, shape=weight.shape[::-1], perm=[1, 0])
+    out = call.node("MatMul", x, turned, shape=shape)
+    return out if bias is None else call.node("Add", out, bias)
 
 
 def attention(call: Call) -> Ref:
@@ -70,23 +58,23 @@ def attention(call: Call) -> Ref:
     if mask is not None and mask.dtype == "bool":
         raise CannotMap("attention with a mask of truth values")
     scale = call.get("scale") or 1 / math.sqrt(q.shape[-1])
-    rank = len(k.shape)
+    rank = k.rank
     perm = [*range(rank - 2), rank - 1, rank - 2]
-    turned = call.graph.node("Transpose", k, shape=(*k.shape[:-2], k.shape[-1], k.shape[-2]), perm=perm)
-    scores = call.graph.node("Mul", product(call, q, turned), call.graph.constant(scale, q.dtype))
+    turned = call.node("Transpose", k, shape=(*k.shape[:-2], k.shape[-1], k.shape[-2]), perm=perm)
+    scores = call.node("Mul", product(call, q, turned), call.constant(scale, q.dtype))
     if mask is not None:
-        scores = call.graph.node("Add", scores, mask)
-    return product(call, call.graph.node("Softmax", scores, axis=-1), v)
+        scores = call.node("Add", scores, mask)
+    return product(call, call.node("Softmax", scores, axis=-1), v)
 
 
 RULES: dict[str, AtenRule] = {
-    "mm": rule("self, mat2", mm),
-    "bmm": rule("self, mat2", mm),
+    "mm": _product_with("mat2"),
+    "bmm": _product_with("mat2"),
     "addmm": rule("self, mat1, mat2, beta=1, alpha=1", addmm),
     "baddbmm": rule("self, batch1, batch2, beta=1, alpha=1", baddbmm),
-    "matmul": rule("self, other", matmul),
-    "mv": rule("self, vec", mv),
-    "dot": rule("self, tensor", dot),
+    "matmul": _product_with("other"),
+    "mv": _product_with("vec"),
+    "dot": _product_with("tensor"),
     "linear": rule("input, weight, bias=None", linear),
     "scaled_dot_product_attention": rule(
         "query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False",

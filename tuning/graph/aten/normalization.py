@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from tuning.graph.aten.builder import CannotMap, Ref, normal_axis, size_of
+from functools import partial
+
+from tuning.graph.aten.builder import CannotMap, Ref, size_of
 from tuning.graph.aten.call import AtenRule, Call, rule
 
 
 def _or_filled(call: Call, name: str, number: float, like: Ref, shape: tuple[int, ...]) -> Ref:
     given = call.optional(name)
-    return call.graph.filled(number, like.dtype, shape) if given is None else given
+    return call.filled(number, like.dtype, shape) if given is None else given
 
 
 def batch_norm(call: Call) -> Ref | list[Ref]:
@@ -25,12 +27,12 @@ def batch_norm(call: Call) -> Ref | list[Ref]:
     epsilon = float(call.number("eps"))
     if not call.arguments.get("training"):
         given = call.tensor("running_mean"), call.tensor("running_var")
-        return call.graph.node("BatchNormalization", x, weight, bias, *given, epsilon=epsilon)
+        return call.node("BatchNormalization", x, weight, bias, *given, epsilon=epsilon)
     if x.shape[0] * size_of(x.shape[2:]) < 2:
         raise CannotMap("batch norm in training mode of one value a channel")
     wide = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
-    unread = [call.graph.filled(number, wide, channels) for number in (0.0, 1.0)]
-    return call.graph.nodes_of(
+    unread = [call.filled(number, wide, channels) for number in (0.0, 1.0)]
+    return call.nodes_of(
         "BatchNormalization", [x, weight, bias, *unread], [(None, None), (wide, channels), (wide, channels)],
         epsilon=epsilon, training_mode=1, momentum=0.0,
     )  # fmt: skip
@@ -40,7 +42,7 @@ def layer_norm(call: Call) -> Ref:
     x, shape = call.tensor("input"), tuple(call.numbers("normalized_shape"))
     weight = _or_filled(call, "weight", 1.0, x, shape)
     epsilon = float(call.number("eps"))
-    return call.graph.node(
+    return call.node(
         "LayerNormalization", x, weight, call.optional("bias"), axis=-len(shape), epsilon=epsilon
     )
 
@@ -48,7 +50,7 @@ def layer_norm(call: Call) -> Ref:
 def group_norm(call: Call) -> Ref:
     x = call.tensor("input")
     groups = int(call.number("group" if "group" in call.arguments else "num_groups"))
-    return call.graph.node(
+    return call.node(
         "GroupNormalization",
         x,
         _or_filled(call, "weight", 1.0, x, (x.shape[1],)),
@@ -60,19 +62,17 @@ def group_norm(call: Call) -> Ref:
 
 def softmax(call: Call, op: str = "Softmax") -> Ref:
     x = call.tensor("self")
-    axis = normal_axis(call.get("dim"), len(x.shape))
+    axis = call.axis(x.rank)
     if call.arguments.get("half_to_float"):
-        x = call.graph.cast(x, "float32")
+        x = call.cast(x, "float32")
     if wanted := ("dtype" in call.arguments and call.dtype("dtype")):
-        x = call.graph.cast(x, wanted)
+        x = call.cast(x, wanted)
     if not x.shape or size_of(x.shape) == 0:
         raise CannotMap("a softmax of a scalar or of nothing")
-    return call.graph.node(op, x, axis=axis)
+    return call.node(op, x, axis=axis)
 
 
-def log_softmax(call: Call) -> Ref:
-    return softmax(call, "LogSoftmax")
-
+log_softmax = partial(softmax, op="LogSoftmax")
 
 RULES: dict[str, AtenRule] = {
     "native_batch_norm": rule(
