@@ -53,7 +53,6 @@ DepthToSpace                movement        0  torch xla tvm
 DequantizeLinear            quantised       1  xla tvm
 Det                         linear          1  torch ort-single
 Div                         elementwise     1  torch kept xla tvm halide pointwise
-Dropout                     elementwise     1  torch xla tvm
 DynamicQuantizeLinear       quantised       1  xla
 Einsum                      linear          1  torch xla tvm
 Elu                         activation     12  torch kept xla tvm halide pointwise smooth ort-single

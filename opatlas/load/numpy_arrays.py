@@ -7,6 +7,7 @@ every array, view and scalar is made when inputs are bound, and a run is nothing
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -50,15 +51,11 @@ def missing(operator: Operator) -> str | None:
             return f"NumPy's {node.op} of whole numbers means another thing"
         if node.op in ("Max", "Min") and len(node.inputs) != 2:
             return f"{node.op} of other than two tensors"
-        if node.op == "Clip" and all(TorchSite(operator, node, {}).scalar(place) is None for place in (1, 2)):
-            return "Clip with bounds known only at run time, or with none"
-        if (
-            node.op.startswith("Reduce")
-            and node.attributes.get("noop_with_empty_axes")
-            and len(node.inputs) < 2
-        ):
+        if node.op == "Clip" and len(node.inputs) < 2:
+            return "Clip without bounds"
+        if node.op.startswith("Reduce") and node.attributes["noop_with_empty_axes"]:
             return f"{node.op} over no axis"
-        if node.op == "LeakyRelu" and not 0 <= float(node.attributes.get("alpha", 0.01)) <= 1:
+        if node.op == "LeakyRelu" and not 0 <= node.attributes["alpha"] <= 1:
             return "a leaky ReLU whose slope is not between 0 and 1"
         if any(number < 0 for number in node.outputs):
             return f"{node.op} with outputs left out"
@@ -155,8 +152,7 @@ def _relu(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
 
 
 def _leaky_relu(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
-    slope = float(site.attrs.get("alpha", 0.01))
-    scaled = functools.partial(np.multiply, taken[0], _number(slope, made[0]), made[0])
+    scaled = functools.partial(np.multiply, taken[0], _number(site.number("alpha"), made[0]), made[0])
     return [scaled, functools.partial(np.maximum, taken[0], made[0], out=made[0])]
 
 
@@ -182,12 +178,9 @@ def _pow(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
 
 
 def _clip(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
-    low, high = site.scalar(1), site.scalar(2)
-    if (low is None) == site.has(1) or (high is None) == site.has(2) or (low is None and high is None):
-        raise LoadError("Clip with bounds known only at run time, or with none")
     calls: list[Call] = []
     source = taken[0]
-    for bound, function in ((low, np.maximum), (high, np.minimum)):
+    for bound, function in ((site.scalar(1), np.maximum), (site.scalar(2), np.minimum)):
         if bound is not None:
             calls.append(functools.partial(function, source, _number(bound, made[0]), out=made[0]))
             source = made[0]
@@ -207,7 +200,7 @@ def _cast(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
 
 
 def _concat(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
-    return [functools.partial(np.concatenate, list(taken), site.axis(position=0), made[0])]
+    return [functools.partial(np.concatenate, list(taken), site.axis(), made[0])]
 
 
 def _gather(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
@@ -219,9 +212,8 @@ def _gather(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
 
 def _reduce(function: Any) -> Callable[[TorchSite, Arrays, Arrays], list[Call]]:
     def build(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
-        axes = site.axes()
-        axis = tuple(axes) if axes else tuple(range(site.rank()))
-        return [functools.partial(function, taken[0], axis, None, made[0], site.flag("keepdims", 1))]
+        keep = site.flag("keepdims")
+        return [functools.partial(function, taken[0], tuple(site.axes()), None, made[0], keep)]
 
     return build
 
@@ -238,60 +230,34 @@ def _move(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
     return [functools.partial(np.copyto, out, view) for out, view in zip(made, views, strict=True)]
 
 
-def _transposed(site: TorchSite, taken: Arrays) -> list[np.ndarray]:
-    order = [int(axis) for axis in site.attrs.get("perm") or reversed(range(site.rank()))]
-    return [taken[0].transpose(order)]
-
-
-def _sliced(site: TorchSite, taken: Arrays) -> list[np.ndarray]:
-    starts, ends = site.numbers(1, "starts"), site.numbers(2, "ends")
-    axes = site.axes(3) if site.has(3) else list(range(len(starts)))
-    steps = site.numbers(4, "steps") if site.has(4) else [1] * len(starts)
-    index = [slice(None)] * site.rank()
-    for axis, start, end, step in zip(axes or (), starts, ends, steps, strict=True):
-        past = step < 0 and end < -site.shape(0)[axis]
-        index[axis] = slice(start, None if past else end, step)
-    return [taken[0][tuple(index)]]
-
-
 def _split(site: TorchSite, taken: Arrays) -> list[np.ndarray]:
-    axis, parts, begin = site.axis(), [], 0
-    for index in range(len(site.node.outputs)):
-        size = site.output(index).shape[axis]
-        parts.append(taken[0][(slice(None),) * axis + (slice(begin, begin + size),)])
-        begin += size
-    return parts
-
-
-def _reshaped(site: TorchSite, taken: Arrays) -> list[np.ndarray]:
-    return [_view(taken[0], site.output().shape)]
+    ends = list(itertools.accumulate(site.numbers(1)))
+    return np.split(taken[0], ends[:-1], site.axis())
 
 
 _VIEWS: Mapping[str, Callable[[TorchSite, Arrays], list[np.ndarray]]] = {
     "Expand": lambda site, taken: [taken[0]],
-    "Slice": _sliced,
+    "Slice": lambda site, taken: [taken[0][site.cuts()]],
     "Split": _split,
-    "Transpose": _transposed,
-    **dict.fromkeys(ARRAY_VIEWS, _reshaped),
+    "Transpose": lambda site, taken: [taken[0].transpose(site.attrs["perm"])],
+    **dict.fromkeys(ARRAY_VIEWS, lambda site, taken: [_view(taken[0], site.output().shape)]),
 }
 
+UNARY = {
+    "Abs": "absolute", "Ceil": "ceil", "Cos": "cos", "Exp": "exp", "Floor": "floor", "Log": "log",
+    "Neg": "negative", "Not": "logical_not", "Reciprocal": "reciprocal", "Round": "rint",
+    "Sign": "sign", "Sin": "sin", "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh",
+}  # fmt: skip
+BINARY = {
+    "Add": "add", "And": "logical_and", "Div": "divide", "Equal": "equal", "Greater": "greater",
+    "GreaterOrEqual": "greater_equal", "Less": "less", "LessOrEqual": "less_equal", "Max": "maximum",
+    "Min": "minimum", "Mul": "multiply", "Or": "logical_or", "Sub": "subtract", "Xor": "logical_xor",
+}  # fmt: skip
+"""Type → the array function's name in NumPy, and in JAX."""
+
 _CALLS: Mapping[str, Callable[[TorchSite, Arrays, Arrays], list[Call]]] = {
-    **{
-        op: _unary(getattr(np, name))
-        for op, name in {
-            "Abs": "absolute", "Ceil": "ceil", "Cos": "cos", "Exp": "exp", "Floor": "floor", "Log": "log",
-            "Neg": "negative", "Not": "logical_not", "Reciprocal": "reciprocal", "Round": "rint",
-            "Sign": "sign", "Sin": "sin", "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh",
-        }.items()
-    },
-    **{
-        op: _binary(getattr(np, name))
-        for op, name in {
-            "Add": "add", "And": "logical_and", "Div": "divide", "Equal": "equal", "Greater": "greater",
-            "GreaterOrEqual": "greater_equal", "Less": "less", "LessOrEqual": "less_equal", "Max": "maximum",
-            "Min": "minimum", "Mul": "multiply", "Or": "logical_or", "Sub": "subtract", "Xor": "logical_xor",
-        }.items()
-    },
+    **{op: _unary(getattr(np, name)) for op, name in UNARY.items()},
+    **{op: _binary(getattr(np, name)) for op, name in BINARY.items()},
     "Cast": _cast,
     "Clip": _clip,
     "Concat": _concat,
@@ -305,4 +271,4 @@ _CALLS: Mapping[str, Callable[[TorchSite, Arrays, Arrays], list[Call]]] = {
     "Relu": _relu,
     "Sigmoid": _sigmoid,
     "Where": _where,
-}  # fmt: skip
+}

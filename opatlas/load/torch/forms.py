@@ -11,8 +11,8 @@ import torch.nn.functional as F
 
 from opatlas.load.torch.graph import Kept
 from opatlas.load.torch.kept import kept_call
-from opatlas.load.torch.ops.convolution import explicit_pads, spatial_attribute
 from opatlas.load.torch.ops.site import TorchSite, Unsupported
+from opatlas.load.torch.ops.windows import read_window
 
 Function = Callable[..., Any]
 
@@ -29,21 +29,16 @@ def reformed(site: TorchSite, form: str, keep: bool) -> Function | Kept | None:
 
 def _windows(site: TorchSite) -> tuple[Sequence[int], Sequence[int]]:
     """Kernel and output sizes of a convolution whose windows neither overlap nor leave anything out."""
-    kernel = site.shape(1)[2:]
-    spatial = len(kernel)
-    strides = spatial_attribute(site, "strides", spatial)
-    dilations = spatial_attribute(site, "dilations", spatial)
-    begins, ends = explicit_pads(site, kernel, strides, dilations)
-    made = site.output().shape[2:]
+    window, made = read_window(site), site.output().shape[2:]
     whole = all(
         (stride == size or count == 1) and size * count == length and (dilation == 1 or size == 1)
         for stride, size, count, length, dilation in zip(
-            strides, kernel, made, site.shape(0)[2:], dilations, strict=True
+            window.strides, window.kernel, made, site.shape(0)[2:], window.dilations, strict=True
         )
     )
-    if not whole or any((*begins, *ends)) or int(site.attrs.get("group", 1)) != 1:
+    if not whole or any(site.attrs["pads"]) or site.attrs["group"] != 1:
         raise Unsupported("a convolution that is no single matrix product")
-    return kernel, made
+    return window.kernel, made
 
 
 def _conv_product(site: TorchSite, keep: bool) -> Function | Kept:
@@ -98,13 +93,12 @@ def _patches(site: TorchSite, kernel: Sequence[int], made: Sequence[int]) -> Fun
 
 def _transposed_product(site: TorchSite, keep: bool) -> Function:
     """A transposed convolution whose windows do not overlap: one product, then its blocks side by side."""
-    kernel = site.shape(1)[2:]
+    kernel = site.attrs["kernel_shape"]
     spatial = len(kernel)
     batch, channels, *sizes = site.shape(0)
-    strides = spatial_attribute(site, "strides", spatial)
     shape = site.output().shape
     grown = [size * window for size, window in zip(sizes, kernel, strict=True)]
-    if list(kernel) != strides or grown != list(shape[2:]) or int(site.attrs.get("group", 1)) != 1:
+    if kernel != site.attrs["strides"] or grown != list(shape[2:]) or site.attrs["group"] != 1:
         raise Unsupported("a transposed convolution that is no single matrix product")
     order = [0, 1, *(axis for i in range(spatial) for axis in (2 + spatial + i, 2 + i))]
     filters = shape[1]
@@ -134,7 +128,7 @@ def _turned(site: TorchSite, keep: bool) -> Function:
         raise Unsupported("a second operand that is no matrix")
     if site.node.op == "MatMul":
         return lambda x, y: F.linear(x, y.t().contiguous())
-    if site.attrs.get("alpha", 1.0) != 1 or site.attrs.get("beta", 1.0) != 1 or site.flag("transB"):
+    if site.number("alpha") != 1 or site.number("beta") != 1 or site.flag("transB"):
         raise Unsupported("a scaled product, or one whose second operand is turned already")
     turn = site.flag("transA")
 
@@ -148,7 +142,7 @@ def _turned(site: TorchSite, keep: bool) -> Function:
 def _attention(site: TorchSite, keep: bool) -> Function:
     """softmax(q·kᵀ·scale + mask)·v, one call after another, for four dimensions."""
     plain = site.rank() == 4 and len(site.node.outputs) == 1 and not site.has(4)
-    if not plain or site.shape(0)[1] != site.shape(1)[1] or float(site.attrs.get("softcap", 0.0)):
+    if not plain or site.shape(0)[1] != site.shape(1)[1] or site.number("softcap"):
         raise Unsupported("attention with flat, cached, grouped or capped heads")
     scale = site.attrs.get("scale")
     scale = site.shape(0)[-1] ** -0.5 if scale is None else float(scale)

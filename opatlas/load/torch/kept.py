@@ -15,8 +15,11 @@ import torch
 import torch.nn.functional as F
 
 from opatlas.load.torch.graph import Kept
-from opatlas.load.torch.ops.pooling import read_window
-from opatlas.load.torch.ops.site import TorchSite
+from opatlas.load.torch.ops.elementwise import PLAIN
+from opatlas.load.torch.ops.names import KEPT
+from opatlas.load.torch.ops.pooling import is_native
+from opatlas.load.torch.ops.site import TorchSite, is_hard_sigmoid, plain
+from opatlas.load.torch.ops.windows import read_window
 
 Into = Callable[..., Any]
 """A node's call with its arguments, then its buffer by keyword (a tuple of them where it makes several)."""
@@ -66,10 +69,6 @@ def _like(made: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(made.shape, made.stride(), dtype=made.dtype)
 
 
-def _plain(function: Into) -> Callable[[TorchSite], Into]:
-    return lambda site: function
-
-
 def _floating(build: Callable[[TorchSite], Into | None]) -> Callable[[TorchSite], Into | None]:
     """Only for floating inputs: PyTorch promotes whole numbers where ONNX does not."""
     return lambda site: build(site) if site.input(0).dtype in ("float32", "float64", "float16") else None
@@ -80,28 +79,26 @@ def _relu(x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
 
 
 def _gelu(site: TorchSite) -> Into:
-    mode = str(site.attrs.get("approximate", "none"))
-    return functools.partial(aten.gelu.out, approximate=mode)
+    return functools.partial(aten.gelu.out, approximate=site.attrs["approximate"])
 
 
 def _elu(site: TorchSite) -> Into:
-    alpha = float(site.attrs.get("alpha", 1.0))
+    alpha = site.number("alpha")
     return lambda x, out: aten.elu.out(x, alpha, 1, 1, out=out)
 
 
 def _leaky_relu(site: TorchSite) -> Into:
-    slope = float(site.attrs.get("alpha", 0.01))
+    slope = site.number("alpha")
     return lambda x, out: aten.leaky_relu.out(x, slope, out=out)
 
 
 def _hard_sigmoid(site: TorchSite) -> Into | None:
-    alpha, beta = float(site.attrs.get("alpha", 0.2)), float(site.attrs.get("beta", 0.5))
-    return aten.hardsigmoid.out if abs(alpha - 1 / 6) < 1e-7 and beta == 0.5 else None
+    return aten.hardsigmoid.out if is_hard_sigmoid(site) else None
 
 
 def _softmax(function: Into) -> Callable[[TorchSite], Into]:
     def build(site: TorchSite) -> Into:
-        axis = site.axis(default=-1)
+        axis = site.axis()
         return lambda x, out: function(x, axis, False, out=out)
 
     return build
@@ -119,7 +116,7 @@ def _pow(site: TorchSite) -> Into | None:
 
 
 def _clip(site: TorchSite) -> Into | None:
-    low, high = site.attrs.get("min", site.scalar(1)), site.attrs.get("max", site.scalar(2))
+    low, high = site.scalar(1), site.scalar(2)
     if low is None and high is None:
         return None
     return lambda x, *_, out: torch.clamp(x, low, high, out=out)
@@ -136,7 +133,7 @@ def _matmul(site: TorchSite) -> Into | None:
 
 
 def _gemm(site: TorchSite) -> Into:
-    alpha, beta = float(site.attrs.get("alpha", 1.0)), float(site.attrs.get("beta", 1.0))
+    alpha, beta = site.number("alpha"), site.number("beta")
     turn_a, turn_b = site.flag("transA"), site.flag("transB")
 
     def run(a: torch.Tensor, b: torch.Tensor, c: Any = None, *, out: torch.Tensor) -> torch.Tensor:
@@ -150,7 +147,7 @@ def _gemm(site: TorchSite) -> Into:
 
 
 def _concat(site: TorchSite) -> Into:
-    axis = site.axis(position=0)
+    axis = site.axis()
     return lambda *tensors, out: torch.cat(tensors, axis, out=out)
 
 
@@ -176,17 +173,14 @@ def _gather(site: TorchSite) -> Into | None:
 def _cumulative_sum(site: TorchSite) -> Into | None:
     if site.flag("exclusive") or site.flag("reverse"):
         return None
-    [axis] = site.numbers(1, "axis")
+    [axis] = site.numbers(1)
     return lambda x, *_, out: torch.cumsum(x, axis, dtype=x.dtype, out=out)
 
 
 def _pad(site: TorchSite) -> Into | None:
     """A constant around: the frame is written in every run, since the buffer is anyone's between runs."""
-    value = site.scalar(2) if site.has(2) else site.attrs.get("value", 0.0)
-    if str(site.attrs.get("mode", "constant")) != "constant" or value is None or site.has(3):
-        return None
-    pads = site.numbers(1, "pads") if site.has(1) else [int(pad) for pad in site.attrs["pads"]]
-    if min(pads, default=-1) < 0:
+    value, pads = site.scalar(2) if site.has(2) else 0.0, site.numbers(1)
+    if site.attrs["mode"] != "constant" or min(pads, default=-1) < 0:
         return None
     inner = tuple(slice(begin, begin + size) for begin, size in zip(pads, site.shape(0), strict=False))
 
@@ -200,23 +194,16 @@ def _pad(site: TorchSite) -> Into | None:
 
 def _max_pool(site: TorchSite) -> Into | None:
     window = read_window(site)
-    if not window.native or window.spatial != 2 or len(site.node.outputs) > 1:
+    if not is_native(window) or window.spatial != 2 or len(site.node.outputs) > 1:
         return None
+    kernel, strides, pads, dilations = window.kernel, window.strides, window.begins, window.dilations
+    call = aten.max_pool2d_with_indices.out
     places: list[torch.Tensor] = []  # PyTorch makes them whether asked for or not: one scratch for all
 
     def run(x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         if not places or places[0].stride() != out.stride():
             places[:] = [torch.empty_strided(out.shape, out.stride(), dtype=torch.int64)]
-        aten.max_pool2d_with_indices.out(
-            x,
-            window.kernel,
-            window.strides,
-            window.begins,
-            window.dilations,
-            False,
-            out=out,
-            indices=places[0],
-        )
+        call(x, kernel, strides, pads, dilations, False, out=out, indices=places[0])
         return out
 
     return run
@@ -224,16 +211,15 @@ def _max_pool(site: TorchSite) -> Into | None:
 
 def _average_pool(site: TorchSite) -> Into | None:
     window = read_window(site)
-    if not window.native or window.spatial != 2 or any(dilation != 1 for dilation in window.dilations):
+    if not is_native(window) or window.spatial != 2 or any(dilation != 1 for dilation in window.dilations):
         return None
     counts = site.flag("count_include_pad")
-    return lambda x, out: aten.avg_pool2d.out(
-        x, window.kernel, window.strides, window.begins, False, counts, out=out
-    )
+    kernel, strides, pads = window.kernel, window.strides, window.begins
+    return lambda x, out: aten.avg_pool2d.out(x, kernel, strides, pads, False, counts, out=out)
 
 
 def _batch_norm(site: TorchSite) -> Into | None:
-    epsilon = float(site.attrs.get("epsilon", 1e-5))
+    epsilon = site.number("epsilon")
     if not site.flag("training_mode"):
 
         def normalise(x: Any, w: Any, b: Any, mean: Any, var: Any, out: torch.Tensor) -> torch.Tensor:
@@ -244,7 +230,7 @@ def _batch_norm(site: TorchSite) -> Into | None:
             return out
 
         return normalise
-    if len(site.node.outputs) != 3 or float(site.attrs.get("momentum", 0.9)) != 0:
+    if len(site.node.outputs) != 3 or site.number("momentum") != 0:
         return None
 
     def run(x: Any, w: Any, b: Any, mean: Any, var: Any, out: tuple[torch.Tensor, ...]) -> Any:
@@ -257,48 +243,34 @@ def _batch_norm(site: TorchSite) -> Into | None:
     return run
 
 
-_ONE = """Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Neg Reciprocal Round Sigmoid
-Sign Sin Sinh Sqrt Tan Tanh"""
-
 BUILDERS: Mapping[str, Callable[[TorchSite], Into | None]] = {
-    **{op: _plain(getattr(torch, op.lower())) for op in _ONE.split()},
-    "Add": _plain(torch.add),
-    "And": _plain(torch.logical_and),
+    **{op: plain(function) for op, function in PLAIN.items() if op in KEPT},
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_norm,
     "Cast": _cast,
     "Clip": _clip,
     "Concat": _concat,
     "CumSum": _cumulative_sum,
-    "Div": _floating(_plain(torch.div)),
+    "Div": _floating(plain(torch.div)),
     "Elu": _elu,
-    "Equal": _plain(torch.eq),
     "Gather": _gather,
     "Gelu": _gelu,
     "Gemm": _floating(_gemm),
-    "Greater": _plain(torch.gt),
-    "GreaterOrEqual": _plain(torch.ge),
     "HardSigmoid": _hard_sigmoid,
-    "HardSwish": _plain(aten.hardswish.out),
+    "HardSwish": plain(aten.hardswish.out),
     "LeakyRelu": _leaky_relu,
-    "Less": _plain(torch.lt),
-    "LessOrEqual": _plain(torch.le),
     "LogSoftmax": _softmax(aten._log_softmax.out),
     "MatMul": _matmul,
     "Max": _two(torch.maximum),
     "MaxPool": _max_pool,
     "Min": _two(torch.minimum),
-    "Mish": _plain(aten.mish.out),
-    "Mul": _plain(torch.mul),
-    "Not": _plain(torch.logical_not),
-    "Or": _plain(torch.logical_or),
+    "Mish": plain(aten.mish.out),
     "Pad": _pad,
     "Pow": _floating(_pow),
-    "Relu": _floating(_plain(_relu)),
+    "Relu": _floating(plain(_relu)),
+    "Sigmoid": plain(torch.sigmoid),
     "Softmax": _softmax(aten._softmax.out),
-    "Sub": _plain(torch.sub),
-    "Where": _plain(torch.where),
-    "Xor": _plain(torch.logical_xor),
+    "Tanh": plain(torch.tanh),
 }
 
 _WHOLE: Mapping[Any, Into] = {

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from opatlas.load.torch.graph import Unsupported
-from opatlas.load.torch.ops.convolution import explicit_pads, pad_argument, spatial_attribute
+from opatlas.load.torch.ops.convolution import pad_argument
 from opatlas.load.torch.ops.endings import NONE, Ending
 from opatlas.load.torch.ops.site import TorchSite
 
@@ -44,20 +44,18 @@ def _pointwise(call: Any, end: Ending) -> Function:
 
 
 def _conv(site: TorchSite, kept: Known, packed: bool, end: Ending) -> Function:
-    kernel = list(site.shape(1)[2:])
-    spatial = len(kernel)
-    strides, dilations = (spatial_attribute(site, name, spatial) for name in ("strides", "dilations"))
-    groups = int(site.attrs.get("group", 1))
-    begins, ends = explicit_pads(site, kernel, strides, dilations)
+    strides, dilations, groups = (site.attrs[name] for name in ("strides", "dilations", "group"))
+    begins, ends = site.pads()
+    spatial = len(begins)
     uneven = pad_argument(begins, ends) if begins != ends else None
     shape = list(site.shape(0))
     if uneven is not None:
         shape = [*shape[:2], *(s + b + e for s, b, e in zip(shape[2:], begins, ends, strict=True))]
-        begins = [0] * spatial
+        begins = (0,) * spatial
     lift = spatial == 1  # oneDNN's packing knows two and three dimensions: a line is a map of height 1
     if lift:
         shape, strides, dilations = [*shape[:2], 1, shape[2]], [1, *strides], [1, *dilations]
-        begins = [0, *begins]
+        begins = (0, *begins)
     stored = None
     if packed:
         weight = _weight(site, kept)
@@ -85,7 +83,7 @@ def _product_parts(site: TorchSite) -> tuple[bool, bool, bool, float, float]:
     """transA, transB, whether C is a plain bias of oneDNN's kind, alpha and beta; checks the ranks."""
     if site.rank(1) != 2 or site.rank(0) < 2:
         raise Unsupported(f"{site.node.op} whose second operand is not a matrix")
-    alpha, beta = float(site.attrs.get("alpha", 1.0)), float(site.attrs.get("beta", 1.0))
+    alpha, beta = (site.attrs.get(name, 1.0) for name in ("alpha", "beta"))
     width = site.output().shape[-1]
     bias = site.has(2) and site.shape(2) in ((width,), (1, width)) and alpha == 1 and beta == 1
     return site.flag("transA"), site.flag("transB"), bias, alpha, beta

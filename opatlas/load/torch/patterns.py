@@ -54,7 +54,7 @@ def _cast_softmax(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
     cast, softmax = operator.nodes
     if not _single_output(operator):
         return None
-    axis = TorchSite(operator, softmax, {}).axis(default=-1)
+    axis = softmax.attributes["axis"]
     dtype = TORCH_TYPES[operator.value(cast.outputs[0]).dtype]
     function = torch.softmax if softmax.op == "Softmax" else torch.log_softmax
     return (lambda x: function(x, axis, dtype=dtype)), cast.inputs
@@ -62,7 +62,7 @@ def _cast_softmax(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
 
 def _stack(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
     *lifts, join = operator.nodes
-    axis = TorchSite(operator, join, {}).axis()
+    axis = join.attributes["axis"]
     source = {lift.outputs[0]: lift.inputs[0] for lift in lifts if _axes(operator, lift) == [axis]}
     if set(source) != set(join.inputs) or not _single_output(operator):
         return None
@@ -72,7 +72,7 @@ def _stack(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
 
 def _unbind(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
     split, *drops = operator.nodes
-    axis = TorchSite(operator, split, {}).axis()
+    axis = split.attributes["axis"]
     ones = all(operator.value(number).shape[axis] == 1 for number in split.outputs)
     part = {drop.outputs[0]: drop.inputs[0] for drop in drops if _axes(operator, drop) == [axis]}
     if not ones or set(part) != set(operator.outputs):
@@ -89,16 +89,15 @@ def _unbind(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
 
 
 def _axes(operator: Operator, node: Node) -> list[int]:
-    """Axes that an Unsqueeze makes, or a Squeeze drops, counted from the front of the larger shape."""
-    larger = max(len(operator.value(node.inputs[0]).shape), len(operator.value(node.outputs[0]).shape))
-    return [axis % larger for axis in TorchSite(operator, node, {}).numbers(1, "axes")]
+    """Axes that a reduction folds, an Unsqueeze makes or a Squeeze drops."""
+    return TorchSite(operator, node, {}).axes()
 
 
 def _variance(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
     mean, centre, square, last = operator.nodes
     if not _single_output(operator):
         return None
-    axes, last_axes = (TorchSite(operator, node, {}).axes() for node in (mean, last))
+    axes, last_axes = (_axes(operator, node) for node in (mean, last))
     chained = (
         centre.inputs == (mean.inputs[0], mean.outputs[0])
         and set(square.inputs) == {centre.outputs[0]}
@@ -115,8 +114,8 @@ def _max_with_index(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
     where, value = by_op.get("ArgMax"), by_op.get("ReduceMax")
     if where is None or value is None or where.inputs[0] != value.inputs[0]:
         return None
-    axis, axes = TorchSite(operator, where, {}).axis(), TorchSite(operator, value, {}).axes()
-    if axes != [axis] or _keeps(where) != _keeps(value) or where.attributes.get("select_last_index"):
+    axis, axes = where.attributes["axis"], _axes(operator, value)
+    if axes != [axis] or _keeps(where) != _keeps(value) or where.attributes["select_last_index"]:
         return None
     keep = _keeps(where)
     if operator.outputs == (value.outputs[0], where.outputs[0]):
@@ -142,13 +141,13 @@ def _attention(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
     factors = [number for number in scaling.inputs if number != scores]
     masks = [number for node in added for number in node.inputs if number != scaled]
     chained = (
-        list(turn.attributes.get("perm", ())) == swap
+        list(turn.attributes["perm"]) == swap
         and products[0].inputs[1] == turn.outputs[0]
         and len(factors) == 1
         and len(masks) == len(added) <= 1
         and softmax.inputs[0] == (added[0].outputs[0] if added else scaled)
         and products[1].inputs[0] == softmax.outputs[0]
-        and TorchSite(operator, softmax, {}).axis(default=-1) == rank - 1
+        and softmax.attributes["axis"] == rank - 1
     )
     query, value = products[0].inputs[0], products[1].inputs[1]
     shapes = [operator.value(number).shape for number in (query, turn.inputs[0], value)]
@@ -167,7 +166,7 @@ def _attention(operator: Operator) -> tuple[Call, tuple[int, ...]] | None:
 
 
 def _keeps(node: Node) -> bool:
-    return bool(node.attributes.get("keepdims", 1))
+    return bool(node.attributes["keepdims"])
 
 
 _PATTERNS: dict[str, Callable[[Operator], tuple[Call, tuple[int, ...]] | None]] = {

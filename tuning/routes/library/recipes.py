@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -99,13 +100,13 @@ class RecipeRoute:
 
 def is_small(operator: Operator) -> bool:
     """Whether one thread has a chance against several (a bound on size, not a prediction)."""
-    elements = sum(_elements(value.shape) for value in (*operator.inputs, *operator.produced))
+    elements = sum(math.prod(value.shape) for value in (*operator.inputs, *operator.produced))
     return elements <= SINGLE_THREAD_ELEMENTS and _products(operator) <= SINGLE_THREAD_PRODUCTS
 
 
 def is_serial(operator: Operator) -> bool:
     """Whether PyTorch runs the operator on one thread anyway: small, and nothing that a library does."""
-    largest = max(_elements(value.shape) for value in (*operator.inputs, *operator.produced))
+    largest = max(math.prod(value.shape) for value in (*operator.inputs, *operator.produced))
     library = {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "Attention"}
     return largest < TORCH_GRAIN and not library & set(operator.op_types)
 
@@ -113,7 +114,7 @@ def is_serial(operator: Operator) -> bool:
 def has_large(operator: Operator) -> bool:
     """Whether any tensor is so large that the system maps it anew whenever it is allocated."""
     return any(
-        _elements(value.shape) * numpy_dtype(value.dtype).itemsize > LARGE_BYTES
+        math.prod(value.shape) * numpy_dtype(value.dtype).itemsize > LARGE_BYTES
         for value in (*operator.inputs, *operator.produced)
     )
 
@@ -132,23 +133,16 @@ def _products(operator: Operator) -> int:
     """Multiply-adds of the convolutions and matrix products."""
     total = 0
     for node in operator.nodes:
-        output = _elements(operator.value(node.outputs[0]).shape)
+        output = math.prod(operator.value(node.outputs[0]).shape)
         if node.op in ("MatMul", "Gemm"):
             first = operator.value(node.inputs[0]).shape
             total += output * first[0 if node.attributes.get("transA") else -1]
         elif node.op == "Conv":
-            total += output * _elements(operator.value(node.inputs[1]).shape[1:])
+            total += output * math.prod(operator.value(node.inputs[1]).shape[1:])
         elif node.op == "ConvTranspose":
             weights = operator.value(node.inputs[1]).shape
-            total += _elements(operator.value(node.inputs[0]).shape) * _elements(weights[1:])
+            total += math.prod(operator.value(node.inputs[0]).shape) * math.prod(weights[1:])
     return total
-
-
-def _elements(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
 
 
 class PyTorchVariants(RecipeRoute):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from opatlas.identity import Node, Operator
 
 TURNED_ELEMENTS = 1 << 20
@@ -25,45 +27,34 @@ def shape(operator: Operator, number: int) -> tuple[int, ...]:
 def side_by_side(operator: Operator, node: Node) -> bool:
     """Whether a convolution's windows lie side by side, so that it is one matrix product."""
     attrs = node.attributes
-    if attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "") or int(attrs.get("group", 1)) != 1:
+    if attrs["group"] != 1 or any(attrs["pads"]) or any(attrs.get("output_padding", ())):
         return False
-    if any(attrs.get("pads", ())) or any(attrs.get("output_padding", ())) or attrs.get("output_shape"):
-        return False
-    small, weights = shape(operator, node.inputs[0])[2:], shape(operator, node.inputs[1])
-    large = shape(operator, node.outputs[0])[2:]
+    small, large = shape(operator, node.inputs[0])[2:], shape(operator, node.outputs[0])[2:]
     if node.op == "Conv":
         small, large = large, small
-    kernel = weights[2:]
-    strides = attrs.get("strides", (1,) * len(kernel))
-    dilations = attrs.get("dilations", (1,) * len(kernel))
     return all(
         (stride == size or (node.op == "Conv" and count == 1))
         and size * count == length
         and (dilation == 1 or size == 1)
         for stride, size, count, length, dilation in zip(
-            strides, kernel, small, large, dilations, strict=True
+            attrs["strides"], attrs["kernel_shape"], small, large, attrs["dilations"], strict=True
         )
     )
 
 
 def with_vector(operator: Operator, node: Node) -> bool:
     """Whether a product has one row or one column."""
-    if node.op != "MatMul":
-        return False
     a, b = shape(operator, node.inputs[0]), shape(operator, node.inputs[1])
     return len(b) == 2 and len(a) >= 2 and (b[1] == 1 or (len(a) == 2 and a[0] == 1))
 
 
 def turnable(operator: Operator, node: Node) -> bool:
     """Whether a product's second operand comes with every run, is a dense matrix, and is small beside it."""
-    if node.op not in ("MatMul", "Gemm") or node.attributes.get("transB"):
-        return False
-    if any(float(node.attributes.get(name, 1.0)) != 1 for name in ("alpha", "beta")):
+    attrs = node.attributes
+    if attrs.get("transB") or any(attrs.get(name, 1.0) != 1 for name in ("alpha", "beta")):
         return False
     b = operator.value(node.inputs[1])
-    rows = 1
-    for size in shape(operator, node.outputs[0])[:-1]:
-        rows *= size
+    rows = math.prod(shape(operator, node.outputs[0])[:-1])
     if len(b.shape) != 2 or b.strides is not None or constant(operator, node.inputs[1]) or rows < 64:
         return False
     return min(b.shape) > 1 and b.shape[0] * b.shape[1] <= TURNED_ELEMENTS
@@ -71,8 +62,8 @@ def turnable(operator: Operator, node: Node) -> bool:
 
 def plain_attention(operator: Operator, node: Node) -> bool:
     """Whether attention can be written out: four dimensions, as many key heads as query heads, no cache."""
-    if node.op != "Attention" or len(shape(operator, node.inputs[0])) != 4 or len(node.outputs) > 1:
+    if len(shape(operator, node.inputs[0])) != 4 or len(node.outputs) > 1:
         return False
     cached = any(number >= 0 for number in node.inputs[4:])
     heads = {shape(operator, number)[1] for number in node.inputs[:3]}
-    return not cached and len(heads) == 1 and not float(node.attributes.get("softcap", 0.0))
+    return not cached and len(heads) == 1 and not node.attributes["softcap"]

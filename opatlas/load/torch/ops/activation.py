@@ -3,49 +3,29 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch.ops.site import TorchSite
-
-Built = Callable[..., torch.Tensor]
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite, is_hard_sigmoid, plain
 
 
-def _plain(function: Built) -> Callable[[TorchSite], Built]:
-    return lambda site: function
+def _with_alpha(function: Built) -> Builder:
+    def build(site: TorchSite) -> Built:
+        alpha = site.number("alpha")
+        return lambda x: function(x, alpha)
 
-
-def _number(site: TorchSite, name: str, default: float) -> float:
-    return float(site.attrs.get(name, default))
-
-
-def _celu(site: TorchSite) -> Built:
-    alpha = _number(site, "alpha", 1.0)
-    return lambda x: F.celu(x, alpha)
-
-
-def _elu(site: TorchSite) -> Built:
-    alpha = _number(site, "alpha", 1.0)
-    return lambda x: F.elu(x, alpha)
+    return build
 
 
 def _gelu(site: TorchSite) -> Built:
-    mode = str(site.attrs.get("approximate", "none"))
-    return functools.partial(F.gelu, approximate=mode) if mode == "tanh" else F.gelu
+    tanh = site.attrs["approximate"] == "tanh"
+    return functools.partial(F.gelu, approximate="tanh") if tanh else F.gelu
 
 
 def _hard_sigmoid(site: TorchSite) -> Built:
-    alpha, beta = _number(site, "alpha", 0.2), _number(site, "beta", 0.5)
-    if abs(alpha - 1 / 6) < 1e-7 and beta == 0.5:
-        return F.hardsigmoid
-    return lambda x: torch.clamp(x * alpha + beta, 0, 1)
-
-
-def _leaky_relu(site: TorchSite) -> Built:
-    slope = _number(site, "alpha", 0.01)
-    return lambda x: F.leaky_relu(x, slope)
+    alpha, beta = site.number("alpha"), site.number("beta")
+    return F.hardsigmoid if is_hard_sigmoid(site) else lambda x: torch.clamp(x * alpha + beta, 0, 1)
 
 
 def _prelu(site: TorchSite) -> Built:
@@ -59,41 +39,32 @@ def _prelu(site: TorchSite) -> Built:
 
 
 def _selu(site: TorchSite) -> Built:
-    alpha = _number(site, "alpha", 1.6732632423543772)
-    gamma = _number(site, "gamma", 1.0507009873554805)
+    alpha, gamma = site.number("alpha"), site.number("gamma")
     if abs(alpha - 1.6732632423543772) < 1e-6 and abs(gamma - 1.0507009873554805) < 1e-6:
         return torch.selu
     return lambda x: gamma * F.elu(x, alpha)
 
 
 def _shrink(site: TorchSite) -> Built:
-    bias, bound = _number(site, "bias", 0.0), _number(site, "lambd", 0.5)
-    zero = functools.partial(torch.zeros_like)
+    bias, bound, zero = site.number("bias"), site.number("lambd"), torch.zeros_like
     return lambda x: torch.where(x < -bound, x + bias, torch.where(x > bound, x - bias, zero(x)))
 
 
 def _thresholded_relu(site: TorchSite) -> Built:
-    alpha = _number(site, "alpha", 1.0)
+    alpha = site.number("alpha")
     return lambda x: F.threshold(x, alpha, 0.0)
 
 
-def _softmax(site: TorchSite) -> Built:
-    axis = site.axis(default=-1)
-    return lambda x: torch.softmax(x, axis)
+def _along_axis(function: Built) -> Builder:
+    def build(site: TorchSite) -> Built:
+        axis = site.axis()
+        return lambda x: function(x, axis)
+
+    return build
 
 
-def _log_softmax(site: TorchSite) -> Built:
-    axis = site.axis(default=-1)
-    return lambda x: torch.log_softmax(x, axis)
-
-
-def _hardmax(site: TorchSite) -> Built:
-    axis = site.axis(default=-1)
-
-    def run(x: torch.Tensor) -> torch.Tensor:
-        return torch.zeros_like(x).scatter_(axis, first_extreme(x, axis, largest=True), 1)
-
-    return run
+def _hardmax(x: torch.Tensor, axis: int) -> torch.Tensor:
+    return torch.zeros_like(x).scatter_(axis, first_extreme(x, axis, largest=True), 1)
 
 
 def first_extreme(x: torch.Tensor, axis: int, largest: bool, keep: bool = True) -> torch.Tensor:
@@ -101,24 +72,24 @@ def first_extreme(x: torch.Tensor, axis: int, largest: bool, keep: bool = True) 
     return (torch.argmax if largest else torch.argmin)(x, axis, keepdim=keep)
 
 
-BUILDERS: dict[str, Callable[[TorchSite], Callable[..., object]]] = {
-    "Celu": _celu,
-    "Elu": _elu,
+BUILDERS: dict[str, Builder] = {
+    "Celu": _with_alpha(F.celu),
+    "Elu": _with_alpha(F.elu),
     "Gelu": _gelu,
     "HardSigmoid": _hard_sigmoid,
-    "HardSwish": _plain(F.hardswish),
-    "Hardmax": _hardmax,
-    "LeakyRelu": _leaky_relu,
-    "LogSoftmax": _log_softmax,
-    "Mish": _plain(F.mish),
+    "HardSwish": plain(F.hardswish),
+    "Hardmax": _along_axis(_hardmax),
+    "LeakyRelu": _with_alpha(F.leaky_relu),
+    "LogSoftmax": _along_axis(torch.log_softmax),
+    "Mish": plain(F.mish),
     "PRelu": _prelu,
-    "Relu": _plain(torch.relu),
+    "Relu": plain(torch.relu),
     "Selu": _selu,
     "Shrink": _shrink,
-    "Sigmoid": _plain(torch.sigmoid),
-    "Softmax": _softmax,
-    "Softplus": _plain(F.softplus),
-    "Softsign": _plain(F.softsign),
-    "Tanh": _plain(torch.tanh),
+    "Sigmoid": plain(torch.sigmoid),
+    "Softmax": _along_axis(torch.softmax),
+    "Softplus": plain(F.softplus),
+    "Softsign": plain(F.softsign),
+    "Tanh": plain(torch.tanh),
     "ThresholdedRelu": _thresholded_relu,
 }

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch.ops.site import TorchSite, Unsupported
-
-Built = Callable[..., object]
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite, Unsupported
 
 
 def _attention(site: TorchSite) -> Built:
     """Q, K, V of 4 dimensions [batch, heads, length, size] or 3 [batch, length, heads · size]."""
-    if len(site.node.outputs) > 3 and site.node.outputs[3] >= 0:
+    if site.wants(3):
         raise Unsupported("Attention with the scores as an output")
     flat = site.rank() == 3
-    q_heads, kv_heads = (int(site.attrs.get(name, 0)) for name in ("q_num_heads", "kv_num_heads"))
+    q_heads, kv_heads = (site.attrs.get(name, 0) for name in ("q_num_heads", "kv_num_heads"))
     if not flat:
         q_heads, kv_heads = site.shape(0)[1], site.shape(1)[1]
     scale = site.attrs.get("scale")
-    causal, cap = site.flag("is_causal"), float(site.attrs.get("softcap", 0.0))
+    causal, cap = site.flag("is_causal"), site.number("softcap")
     outputs = len(site.node.outputs)
     past = site.has(4)
 
@@ -68,8 +65,8 @@ def _scores(q, k, v, bias, scale: float | None, cap: float):
 
 
 def _rotary(site: TorchSite) -> Built:
-    heads, interleaved = int(site.attrs.get("num_heads", 0)), site.flag("interleaved")
-    part = int(site.attrs.get("rotary_embedding_dim", 0))
+    heads, interleaved = site.attrs.get("num_heads", 0), site.flag("interleaved")
+    part = site.attrs["rotary_embedding_dim"]
     flat, positioned = site.rank() == 3, site.has(3)
 
     def run(x, cos, sin, positions=None):
@@ -90,4 +87,4 @@ def _rotary(site: TorchSite) -> Built:
     return run
 
 
-BUILDERS: dict[str, Callable[[TorchSite], Built]] = {"Attention": _attention, "RotaryEmbedding": _rotary}
+BUILDERS: dict[str, Builder] = {"Attention": _attention, "RotaryEmbedding": _rotary}

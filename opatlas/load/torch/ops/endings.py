@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opatlas.identity.operator import Node, Operator
-from opatlas.load.torch.ops.site import TorchSite
+from opatlas.load.torch.ops.site import TorchSite, is_hard_sigmoid
 
 Activation = tuple[str, Sequence[float], str]
 """oneDNN's name of an activation, its numbers, and which formula; as torch.compile writes them."""
@@ -68,7 +68,7 @@ def ending(operator: Operator, position: int) -> Ending | None:
 def plain_gemm(operator: Operator, node: Node) -> bool:
     """Whether a Gemm is a product and at most a bias, nothing scaled."""
     width = operator.value(node.outputs[0]).shape[-1]
-    scaled = any(float(node.attributes.get(name, 1.0)) != 1 for name in ("alpha", "beta"))
+    scaled = any(node.attributes[name] != 1 for name in ("alpha", "beta"))
     biased = len(node.inputs) < 3 or node.inputs[2] < 0
     return not scaled and (biased or operator.value(node.inputs[2]).shape in ((width,), (1, width)))
 
@@ -84,16 +84,14 @@ def _activation(operator: Operator, users: list[Node], made: int) -> Activation 
     if len(users) != 1:
         return None
     site = TorchSite(operator, users[0], {})
-    attrs = site.attrs
     if ops[0] in _NAMES:
         return _NAMES[ops[0]], [], ""
     if ops[0] == "Gelu":
-        return "gelu", [], str(attrs.get("approximate", "none"))
+        return "gelu", [], site.attrs["approximate"]
     if ops[0] == "LeakyRelu":
-        return "leaky_relu", [float(attrs.get("alpha", 0.01))], ""
+        return "leaky_relu", [site.number("alpha")], ""
     if ops[0] == "HardSigmoid":
-        known = abs(float(attrs.get("alpha", 0.2)) - 1 / 6) < 1e-7 and float(attrs.get("beta", 0.5)) == 0.5
-        return ("hardsigmoid", [], "") if known else None
+        return ("hardsigmoid", [], "") if is_hard_sigmoid(site) else None
     if ops[0] == "Clip":
         low, high = site.scalar(1), site.scalar(2)
         return None if low is None or high is None else ("hardtanh", [float(low), float(high)], "")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 
-from opatlas.load.torch.ops.site import TorchSite
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite
 from opatlas.load.torch.ops.types import float_type
-
-Built = Callable[..., object]
 
 
 def _gather(site: TorchSite) -> Built:
@@ -18,8 +15,7 @@ def _gather(site: TorchSite) -> Built:
     size = site.shape(0)[axis]
     known = site.content(1)
     if known is not None:
-        rows = torch.as_tensor(known, dtype=torch.int64)
-        return _gather_known(site, axis, torch.where(rows < 0, rows + size, rows))
+        return _gather_known(site, axis, _wrap(torch.as_tensor(known), size))
     made, flat = site.output().shape, len(site.shape(1)) == 1
 
     def rows_of(x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
@@ -61,18 +57,15 @@ def _gather_elements(site: TorchSite) -> Built:
 
 
 def _gather_nd(site: TorchSite) -> Built:
-    batch = int(site.attrs.get("batch_dims", 0))
+    batch = site.attrs["batch_dims"]
     shape, depth = site.shape(0), site.shape(1)[-1]
     sizes = torch.tensor(shape[batch : batch + depth])
     made = site.output().shape
     outer, blocks = math.prod(shape[:batch]), shape[batch:]
 
     def run(x, indices=None):
-        rows = (
-            (torch.as_tensor(site.content(1)) if indices is None else indices)
-            .reshape(outer, -1, depth)
-            .long()
-        )
+        rows = torch.as_tensor(site.content(1)) if indices is None else indices
+        rows = rows.reshape(outer, -1, depth).long()
         rows = torch.where(rows < 0, rows + sizes, rows)
         flat = x.reshape(outer, *blocks)
         first = torch.arange(outer).reshape(outer, 1).expand(rows.shape[:2])
@@ -85,9 +78,8 @@ _REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
 
 def _scatter_elements(site: TorchSite) -> Built:
-    axis = site.axis()
+    axis, reduction = site.axis(), site.attrs["reduction"]
     size = site.shape(0)[axis]
-    reduction = str(site.attrs.get("reduction", "none"))
     if reduction == "none":
         return lambda x, indices, updates: x.scatter(axis, _wrap(indices, size), updates)
     mode = _REDUCTIONS[reduction]
@@ -98,7 +90,7 @@ def _scatter_nd(site: TorchSite) -> Built:
     shape, depth = site.shape(0), site.shape(1)[-1]
     sizes = torch.tensor(shape[:depth])
     steps = torch.tensor([math.prod(shape[axis + 1 : depth]) for axis in range(depth)])
-    reduction = str(site.attrs.get("reduction", "none"))
+    reduction = site.attrs["reduction"]
 
     def run(x, indices, updates):
         if indices is None:
@@ -116,8 +108,7 @@ def _scatter_nd(site: TorchSite) -> Built:
 
 
 def _one_hot(site: TorchSite) -> Built:
-    made, axis = site.output().shape, int(site.attrs.get("axis", -1))
-    axis = axis + len(made) if axis < 0 else axis
+    made, axis = site.output().shape, site.axis()
     depth = made[axis]
     levels = torch.arange(depth).reshape([depth if index == axis else 1 for index in range(len(made))])
     content = site.content(2)
@@ -133,7 +124,7 @@ def _one_hot(site: TorchSite) -> Built:
 
 
 def _reverse_sequence(site: TorchSite) -> Built:
-    time, batch = int(site.attrs.get("time_axis", 0)), int(site.attrs.get("batch_axis", 1))
+    time, batch = site.axis("time_axis"), site.axis("batch_axis")
     steps = site.shape(0)[time]
 
     def run(x, lengths=None):
@@ -149,7 +140,7 @@ def _reverse_sequence(site: TorchSite) -> Built:
     return run
 
 
-BUILDERS: dict[str, Callable[[TorchSite], Built]] = {
+BUILDERS: dict[str, Builder] = {
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,

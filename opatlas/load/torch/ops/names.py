@@ -42,7 +42,7 @@ def _sampling(operator: Operator, node: Node) -> str | None:
 
 
 def _folding(operator: Operator, node: Node) -> str | None:
-    pads = tuple(node.attributes.get("pads", (0, 0, 0, 0)))
+    pads = node.attributes["pads"]
     if len(operator.value(node.outputs[0]).shape) != 4 or pads[:2] != pads[2:]:
         return "PyTorch has Col2Im over two dimensions with the same padding on both sides only"
     return None

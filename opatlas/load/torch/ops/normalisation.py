@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch.ops.site import TorchSite
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite
 from opatlas.load.torch.ops.types import float_type
-
-Built = Callable[..., object]
-
-
-def _epsilon(site: TorchSite) -> float:
-    return float(site.attrs.get("epsilon", 1e-5))
 
 
 def _batch(site: TorchSite) -> Built:
-    epsilon = _epsilon(site)
+    epsilon = site.number("epsilon")
     if not site.flag("training_mode"):
         return lambda x, w, b, mean, var: F.batch_norm(x, mean, var, w, b, False, 0.0, epsilon)
-    momentum = float(site.attrs.get("momentum", 0.9))
+    momentum = site.number("momentum")
     axes = [axis for axis in range(site.rank()) if axis != 1]
     if len(site.node.outputs) == 1:
         return lambda x, w, b, mean, var: F.batch_norm(x, None, None, w, b, True, 0.0, epsilon)
@@ -52,7 +44,7 @@ def _batch_with_statistics(epsilon: float) -> Built:
 
 
 def _layer(site: TorchSite) -> Built:
-    axis, epsilon = site.axis(default=-1), _epsilon(site)
+    axis, epsilon = site.axis(), site.number("epsilon")
     shape = site.shape(0)[axis:]
     biased = site.has(2)
     if len(site.node.outputs) == 1:
@@ -76,7 +68,7 @@ def _scaled(x: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None) -> 
 
 
 def _rms(site: TorchSite) -> Built:
-    axis, epsilon = site.axis(default=-1), _epsilon(site)
+    axis, epsilon = site.axis(), site.number("epsilon")
     shape = site.shape(0)[axis:]
     if site.shape(1) == shape:
         return lambda x, w: F.rms_norm(x, shape, w, epsilon)
@@ -84,12 +76,12 @@ def _rms(site: TorchSite) -> Built:
 
 
 def _group(site: TorchSite) -> Built:
-    groups, epsilon = int(site.attrs["num_groups"]), _epsilon(site)
+    groups, epsilon = site.attrs["num_groups"], site.number("epsilon")
     return lambda x, w, b: F.group_norm(x, groups, w, b, epsilon)
 
 
 def _instance(site: TorchSite) -> Built:
-    epsilon = _epsilon(site)
+    epsilon = site.number("epsilon")
     if all(size == 1 for size in site.shape(0)[2:]):
         # PyTorch refuses one element a channel: it thinks of training.
         return lambda x, w, b: F.group_norm(x, x.shape[1], w, b, epsilon)
@@ -97,9 +89,9 @@ def _instance(site: TorchSite) -> Built:
 
 
 def _local_response(site: TorchSite) -> Built:
-    size = int(site.attrs["size"])
-    alpha, beta = float(site.attrs.get("alpha", 1e-4)), float(site.attrs.get("beta", 0.75))
-    bias = float(site.attrs.get("bias", 1.0))
+    size = site.attrs["size"]
+    alpha, beta = site.number("alpha"), site.number("beta")
+    bias = site.number("bias")
     if size % 2:
         return lambda x: F.local_response_norm(x, size, alpha, beta, bias)
     before, after = (size - 1) // 2, size // 2  # PyTorch leans the other way for even sizes
@@ -113,7 +105,7 @@ def _local_response(site: TorchSite) -> Built:
 
 
 def _mean_variance(site: TorchSite) -> Built:
-    axes = [int(axis) for axis in site.attrs.get("axes", (0, 2, 3))]
+    axes = site.attrs["axes"]
 
     def run(x):
         var, mean = torch.var_mean(x, axes, correction=0, keepdim=True)
@@ -123,7 +115,7 @@ def _mean_variance(site: TorchSite) -> Built:
 
 
 def _lp(site: TorchSite) -> Built:
-    axis, power = site.axis(default=-1), float(site.attrs.get("p", 2))
+    axis, power = site.axis(), site.number("p")
 
     def run(x):
         norm = torch.linalg.vector_norm(x, power, axis, keepdim=True)
@@ -132,7 +124,7 @@ def _lp(site: TorchSite) -> Built:
     return run
 
 
-BUILDERS: dict[str, Callable[[TorchSite], Built]] = {
+BUILDERS: dict[str, Builder] = {
     "BatchNormalization": _batch,
     "GroupNormalization": _group,
     "InstanceNormalization": _instance,

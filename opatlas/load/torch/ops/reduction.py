@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 
 from opatlas.load.torch.ops.activation import first_extreme
-from opatlas.load.torch.ops.site import TorchSite
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite
 
-Built = Callable[..., object]
 Reduce = Callable[[torch.Tensor, list[int], bool], torch.Tensor]
 
 
-def _reduce(function: Reduce) -> Callable[[TorchSite], Built]:
+def _reduce(function: Reduce) -> Builder:
     def build(site: TorchSite) -> Built:
-        keep = site.flag("keepdims", 1)
-        axes = site.axes()
+        keep, axes = site.flag("keepdims"), site.axes()
         if not axes:
-            if site.flag("noop_with_empty_axes"):
-                # No axis, nothing to fold: what is left is the function of one element at a time.
-                return lambda x, *_: function(x.unsqueeze(0), [0], False)
-            axes = list(range(site.rank()))
-        if not axes:
+            # Nothing to fold: what is left is the function of one element at a time.
             return lambda x, *_: function(x.unsqueeze(0), [0], False)
         return lambda x, *_: function(x, axes, keep)
 
@@ -37,18 +32,8 @@ def _sum(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
 def _mean(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
     if x.is_floating_point():
         return torch.mean(x, axes, keep)
-    count = 1
-    for axis in axes:
-        count *= x.shape[axis]
+    count = math.prod(x.shape[axis] for axis in axes)
     return torch.div(_sum(x, axes, keep), count, rounding_mode="trunc")
-
-
-def _max(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
-    return torch.amax(x, axes, keep)
-
-
-def _min(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
-    return torch.amin(x, axes, keep)
 
 
 def _product(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
@@ -57,31 +42,15 @@ def _product(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
     return x
 
 
-def _l1(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
-    return _sum(x.abs(), axes, keep)
-
-
 def _l2(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
     if x.is_floating_point():
         return torch.linalg.vector_norm(x, 2, axes, keep)
     return torch.sqrt(_sum(x * x, axes, keep).double()).to(x.dtype)
 
 
-def _log_sum(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
-    return torch.log(_sum(x, axes, keep))
-
-
-def _log_sum_exp(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
-    return torch.logsumexp(x, axes, keep)
-
-
-def _sum_square(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
-    return _sum(x * x, axes, keep)
-
-
-def _arg(largest: bool) -> Callable[[TorchSite], Built]:
+def _arg(largest: bool) -> Builder:
     def build(site: TorchSite) -> Built:
-        axis, keep = site.axis(), site.flag("keepdims", 1)
+        axis, keep = site.axis(), site.flag("keepdims")
         if not site.flag("select_last_index"):
             return lambda x: first_extreme(x, axis, largest, keep)
         last = site.shape(0)[axis] - 1
@@ -91,8 +60,7 @@ def _arg(largest: bool) -> Callable[[TorchSite], Built]:
 
 
 def _cumulative_sum(site: TorchSite) -> Built:
-    axis = site.numbers(1, "axis")[0]
-    axis = axis + site.rank() if axis < 0 else axis
+    [axis] = site.numbers(1)
     exclusive, reverse = site.flag("exclusive"), site.flag("reverse")
     if not exclusive and not reverse:
         return lambda x, *_: torch.cumsum(x, axis, dtype=x.dtype)
@@ -110,25 +78,17 @@ def _cumulative_sum(site: TorchSite) -> Built:
 
 
 def _top(site: TorchSite) -> Built:
-    count = site.numbers(1, "K")[0]
-    axis, largest, order = site.axis(default=-1), site.flag("largest", 1), site.flag("sorted", 1)
+    count = site.numbers(1)[0]
+    axis, largest, order = site.axis(), site.flag("largest"), site.flag("sorted")
     return lambda x, *_: torch.topk(x, count, axis, largest, order)
 
 
-def _likelihood_loss(site: TorchSite) -> Built:
-    how = str(site.attrs.get("reduction", "mean"))
-    ignored = int(site.attrs.get("ignore_index", _NO_INDEX))
-    return lambda x, target, weight=None: F.nll_loss(
-        x, target.long(), weight, ignore_index=ignored, reduction=how
-    )
-
-
-def _cross_entropy(site: TorchSite) -> Built:
-    how = str(site.attrs.get("reduction", "mean"))
-    ignored = int(site.attrs.get("ignore_index", _NO_INDEX))
+def _loss(site: TorchSite) -> Built:
+    how, ignored = site.attrs["reduction"], site.attrs.get("ignore_index", _NO_INDEX)
+    function = F.nll_loss if site.node.op == "NegativeLogLikelihoodLoss" else F.cross_entropy
 
     def loss(x, target, weight=None):
-        return F.cross_entropy(x, target.long(), weight, ignore_index=ignored, reduction=how)
+        return function(x, target.long(), weight, ignore_index=ignored, reduction=how)
 
     if len(site.node.outputs) == 1:
         return loss
@@ -137,21 +97,21 @@ def _cross_entropy(site: TorchSite) -> Built:
 
 _NO_INDEX = -(1 << 62)  # no target has it: PyTorch's own default of -100 would be a target to ignore
 
-BUILDERS: dict[str, Callable[[TorchSite], Built]] = {
+BUILDERS: dict[str, Builder] = {
     "ArgMax": _arg(largest=True),
     "ArgMin": _arg(largest=False),
     "CumSum": _cumulative_sum,
-    "NegativeLogLikelihoodLoss": _likelihood_loss,
-    "ReduceL1": _reduce(_l1),
+    "NegativeLogLikelihoodLoss": _loss,
+    "ReduceL1": _reduce(lambda x, axes, keep: _sum(x.abs(), axes, keep)),
     "ReduceL2": _reduce(_l2),
-    "ReduceLogSum": _reduce(_log_sum),
-    "ReduceLogSumExp": _reduce(_log_sum_exp),
-    "ReduceMax": _reduce(_max),
+    "ReduceLogSum": _reduce(lambda x, axes, keep: torch.log(_sum(x, axes, keep))),
+    "ReduceLogSumExp": _reduce(torch.logsumexp),
+    "ReduceMax": _reduce(torch.amax),
     "ReduceMean": _reduce(_mean),
-    "ReduceMin": _reduce(_min),
+    "ReduceMin": _reduce(torch.amin),
     "ReduceProd": _reduce(_product),
     "ReduceSum": _reduce(_sum),
-    "ReduceSumSquare": _reduce(_sum_square),
-    "SoftmaxCrossEntropyLoss": _cross_entropy,
+    "ReduceSumSquare": _reduce(lambda x, axes, keep: _sum(x * x, axes, keep)),
+    "SoftmaxCrossEntropyLoss": _loss,
     "TopK": _top,
 }

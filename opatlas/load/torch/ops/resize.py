@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch.ops.site import TorchSite, Unsupported
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite, Unsupported
 from opatlas.load.torch.ops.taps import passes_of, scales_of
-
-Built = Callable[..., object]
 
 
 def _resize(site: TorchSite) -> Built:
@@ -32,18 +29,17 @@ def _resize(site: TorchSite) -> Built:
 
 def _torch_call(site: TorchSite) -> Built | None:
     """``interpolate`` where it means the same thing."""
-    mode = str(site.attrs.get("mode", "nearest"))
+    mode, place = site.attrs["mode"], site.attrs["coordinate_transformation_mode"]
     shape, made = site.shape(0), site.output().shape
     spatial = len(shape) - 2
-    place = str(site.attrs.get("coordinate_transformation_mode", "half_pixel"))
-    rounding = str(site.attrs.get("nearest_mode", "round_prefer_floor"))
+    floored = site.attrs.get("nearest_mode") == "floor"
     if shape[:2] != made[:2] or not site.input(0).dtype.startswith(("float", "bfloat")):
         return None
     if any(scale != new / old for scale, old, new in zip(scales_of(site), shape, made, strict=True)):
         return None  # PyTorch would take the ratio of the sizes
     size = made[2:]
     whole = all(new % old == 0 for old, new in zip(shape, made, strict=True))
-    if mode == "nearest" and place == "asymmetric" and rounding == "floor" and 1 <= spatial <= 3 and whole:
+    if mode == "nearest" and place == "asymmetric" and floored and 1 <= spatial <= 3 and whole:
         return lambda x, *_: F.interpolate(x, size, mode="nearest")
     names = {1: "linear", 2: "bilinear", 3: "trilinear"}
     smooth = place in ("half_pixel", "align_corners") or (place == "pytorch_half_pixel" and 1 not in size)
@@ -66,15 +62,15 @@ def _weighted(x: torch.Tensor, axis: int, rows: torch.Tensor, weights: np.ndarra
     return functools.reduce(torch.add, parts)
 
 
-_SAMPLING = {"linear": "bilinear", "bilinear": "bilinear", "nearest": "nearest", "cubic": "bicubic"}
+_SAMPLING = {"linear": "bilinear", "nearest": "nearest", "cubic": "bicubic"}
 
 
-def _grid_sample(site: TorchSite) -> Callable[..., torch.Tensor]:
-    mode = _SAMPLING[str(site.attrs.get("mode", "linear"))]
+def _grid_sample(site: TorchSite) -> Built:
+    mode = _SAMPLING[site.attrs["mode"]]
     if mode == "bicubic" and site.rank() != 4:
         raise Unsupported("cubic GridSample of other than two dimensions")
-    padding, corners = str(site.attrs.get("padding_mode", "zeros")), site.flag("align_corners")
+    padding, corners = site.attrs["padding_mode"], site.flag("align_corners")
     return lambda x, grid: F.grid_sample(x, grid, mode, padding, corners)
 
 
-BUILDERS: dict[str, Callable[[TorchSite], Built]] = {"GridSample": _grid_sample, "Resize": _resize}
+BUILDERS: dict[str, Builder] = {"GridSample": _grid_sample, "Resize": _resize}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ class Unsupported(OpatlasError):
 
 class TorchSite:
     """What a node's builder reads: attributes, values, and those inputs whose content is already known.
+
+    The operator is canonical: every default is said, and what shapes the computation has its values.
 
     ``known`` holds constant inputs (torch tensors) by value number.
     ``widen`` is the torch dtype in which the graph's floating values are computed where that is not the
@@ -50,10 +52,12 @@ class TorchSite:
     def rank(self, position: int = 0) -> int:
         return len(self.input(position).shape)
 
-    def axis(self, name: str = "axis", default: int = 0, position: int = 0) -> int:
-        """An axis attribute, counted from the front."""
-        axis = int(self.attrs.get(name, default))
-        return axis + self.rank(position) if axis < 0 else axis
+    def axis(self, name: str = "axis") -> int:
+        """An axis attribute: the canonical form counts it from the front."""
+        return int(self.attrs[name])
+
+    def number(self, name: str) -> float:
+        return float(self.attrs[name])
 
     def content(self, position: int) -> np.ndarray | None:
         """The values of an input that are known now; None for one that is absent or comes with every run."""
@@ -68,27 +72,54 @@ class TorchSite:
             return np.asarray(known.float() if value.dtype in EXTENSION_TYPES else known)
         return None
 
-    def numbers(self, position: int, name: str) -> list[int]:
-        """The integers of an input that shapes the computation; raises where they come only at run time."""
-        content = self.content(position)
-        if content is None:
-            raise Unsupported(f"{self.node.op} with its {name} known only at run time")
-        return [int(number) for number in content.reshape(-1)]
+    def numbers(self, position: int) -> list[int]:
+        """The integers of an input that shapes the computation: the canonical form has them."""
+        return [int(number) for number in self.input(position).data or ()]
 
-    def axes(self, position: int = 1) -> list[int] | None:
-        """Axes given as an input (or, before opset 13, as an attribute), counted from the front."""
-        if self.has(position):
-            axes = self.numbers(position, "axes")
-        elif "axes" in self.attrs:
-            axes = [int(axis) for axis in self.attrs["axes"]]
-        else:
-            return None
-        return [axis + self.rank() if axis < 0 else axis for axis in axes]
+    def pads(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The padding before and after each spatial dimension."""
+        pads = self.attrs["pads"]
+        return pads[: len(pads) // 2], pads[len(pads) // 2 :]
+
+    def cuts(self) -> tuple[slice, ...]:
+        """What a Slice takes of each axis."""
+        index = [slice(None)] * self.rank()
+        starts, ends, axes, steps = (self.numbers(position) for position in range(1, 5))
+        for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+            index[axis] = slice(start, end if end >= 0 else None, step)
+        return tuple(index)
+
+    def forward_cuts(self) -> tuple[tuple[slice, ...], list[int]]:
+        """The same with every backward step as a forward one, and the axes to be turned round then."""
+        index = list(self.cuts())
+        turned = [axis for axis, cut in enumerate(index) if (cut.step or 1) < 0]
+        for axis in turned:
+            rows = range(self.shape(0)[axis])[index[axis]]
+            index[axis] = slice(rows[-1], rows[0] + 1, -rows.step)
+        return tuple(index), turned
+
+    def axes(self) -> list[int]:
+        """What a reduction folds; nothing where it has no axes to fold."""
+        return self.numbers(1) if self.has(1) else []
 
     def scalar(self, position: int) -> float | int | bool | None:
         """A one-element input as a Python number; None where it is absent or not known yet."""
         content = self.content(position)
         return None if content is None or content.size != 1 else content.reshape(-1)[0].item()
 
-    def flag(self, name: str, default: int = 0) -> bool:
-        return bool(self.attrs.get(name, default))
+    def flag(self, name: str) -> bool:
+        return bool(self.attrs.get(name))
+
+
+Built = Callable[..., Any]
+Builder = Callable[[TorchSite], Built]
+
+
+def plain(function: Built) -> Builder:
+    """The builder of a type that is one function, whatever its node says."""
+    return lambda site: function
+
+
+def is_hard_sigmoid(site: TorchSite) -> bool:
+    """Whether a HardSigmoid's numbers are those that PyTorch and oneDNN have a call for."""
+    return abs(site.number("alpha") - 1 / 6) < 1e-7 and site.number("beta") == 0.5

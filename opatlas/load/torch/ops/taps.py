@@ -12,7 +12,7 @@ Pass = tuple[int, np.ndarray, np.ndarray | None]
 
 def passes_of(site: TorchSite) -> list[Pass]:
     """The axes that change, each on its own. Raises :class:`Unsupported`."""
-    mode = str(site.attrs.get("mode", "nearest"))
+    mode = site.attrs["mode"]
     if site.flag("antialias"):
         raise Unsupported("Resize with antialias")
     passes: list[Pass] = []
@@ -42,7 +42,7 @@ def _axes(site: TorchSite) -> list[int]:
 
 def _sources(site: TorchSite, axis: int, size: int, made: int) -> np.ndarray:
     """Where in the input each output element lies, in elements (ONNX's coordinate transformations)."""
-    place = str(site.attrs.get("coordinate_transformation_mode", "half_pixel"))
+    place = site.attrs["coordinate_transformation_mode"]
     scale = scales_of(site)[axis]
     positions = np.arange(made, dtype=np.float64)
     if place == "asymmetric":
@@ -68,13 +68,8 @@ def _taps(site: TorchSite, mode: str, sources: np.ndarray, size: int) -> tuple[n
     part = sources - base
     if mode == "linear":
         offsets, weights = np.array([0, 1]), np.stack([1 - part, part], 1)
-    elif mode == "cubic":
-        offsets, weights = (
-            np.array([-1, 0, 1, 2]),
-            _cubic(part, float(site.attrs.get("cubic_coeff_a", -0.75))),
-        )
     else:
-        raise Unsupported(f"Resize in mode {mode}")
+        offsets, weights = np.array([-1, 0, 1, 2]), _cubic(part, site.number("cubic_coeff_a"))
     rows = base[:, None].astype(np.int64) + offsets
     if site.flag("exclude_outside"):
         weights = np.where((rows < 0) | (rows >= size), 0, weights)
@@ -83,7 +78,7 @@ def _taps(site: TorchSite, mode: str, sources: np.ndarray, size: int) -> tuple[n
 
 
 def _nearest(site: TorchSite, sources: np.ndarray) -> np.ndarray:
-    rounding = str(site.attrs.get("nearest_mode", "round_prefer_floor"))
+    rounding = site.attrs["nearest_mode"]
     if rounding == "floor":
         return np.floor(sources)
     if rounding == "ceil":

@@ -5,19 +5,18 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from opatlas.load.torch.ops.site import TorchSite, Unsupported
-from tuning.routes.compiler.xla.elementwise import Builder, Built
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite, Unsupported
 
 
 def _attention(site: TorchSite) -> Built:
     """Q, K, V of 4 dimensions [batch, heads, length, size] or 3 [batch, length, heads · size]."""
-    if len(site.node.outputs) > 3 and site.node.outputs[3] >= 0:
+    if site.wants(3):
         raise Unsupported("Attention with the scores as an output")
     flat = site.rank() == 3
-    q_heads, kv_heads = (int(site.attrs.get(name, 0)) for name in ("q_num_heads", "kv_num_heads"))
+    q_heads, kv_heads = (site.attrs.get(name, 0) for name in ("q_num_heads", "kv_num_heads"))
     if not flat:
         q_heads, kv_heads = site.shape(0)[1], site.shape(1)[1]
-    causal, cap = site.flag("is_causal"), float(site.attrs.get("softcap", 0.0))
+    causal, cap = site.flag("is_causal"), site.number("softcap")
     outputs, past = len(site.node.outputs), site.has(4)
 
     def run(q, k, v, mask=None, past_key=None, past_value=None, *_):
@@ -64,8 +63,8 @@ def _weighted(q, k, v, bias, scale: float, cap: float) -> jax.Array:
 
 
 def _rotary(site: TorchSite) -> Built:
-    heads, interleaved = int(site.attrs.get("num_heads", 0)), site.flag("interleaved")
-    part = int(site.attrs.get("rotary_embedding_dim", 0))
+    heads, interleaved = site.attrs.get("num_heads", 0), site.flag("interleaved")
+    part = site.attrs["rotary_embedding_dim"]
     flat = site.rank() == 3
     if not site.has(3) and len(site.shape(1)) != 3:
         raise Unsupported("RotaryEmbedding without positions needs tables of three dimensions")

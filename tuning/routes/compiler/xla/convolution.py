@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from opatlas.load.torch.ops.site import TorchSite, Unsupported
-from tuning.routes.compiler.xla.elementwise import Builder, Built
-from tuning.routes.compiler.xla.windows import SlidingWindow, numbers, read_window, slices
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite, Unsupported
+from opatlas.load.torch.ops.windows import Window, read_window
+from tuning.routes.compiler.xla.windows import pads, slices
 
 _SPATIAL = "DHW"
 
@@ -20,11 +20,11 @@ def _numbering(spatial: int) -> tuple[str, str, str]:
     return "NC" + axes, "OI" + axes, "NC" + axes
 
 
-def _window_of(site: TorchSite) -> SlidingWindow:
-    kernel = site.shape(1)[2:]
-    if not 1 <= len(kernel) <= 3:
-        raise Unsupported(f"{site.node.op} over {len(kernel)} dimensions")
-    return read_window(site, kernel)
+def _window_of(site: TorchSite) -> Window:
+    window = read_window(site)
+    if not 1 <= window.spatial <= 3:
+        raise Unsupported(f"{site.node.op} over {window.spatial} dimensions")
+    return window
 
 
 def _with_bias(made: jax.Array, b: jax.Array | None) -> jax.Array:
@@ -32,12 +32,12 @@ def _with_bias(made: jax.Array, b: jax.Array | None) -> jax.Array:
 
 
 def _conv(site: TorchSite) -> Built:
-    window, groups = _window_of(site), int(site.attrs.get("group", 1))
+    window, groups = _window_of(site), site.attrs["group"]
     names = _numbering(len(window.kernel))
 
     def run(x, w, b=None):
         made = lax.conv_general_dilated(
-            x, w, window.strides, window.pads, None, window.dilations, names, feature_group_count=groups
+            x, w, window.strides, pads(window), None, window.dilations, names, feature_group_count=groups
         )
         return _with_bias(made, b)
 
@@ -46,7 +46,7 @@ def _conv(site: TorchSite) -> Built:
 
 def _channels_last(site: TorchSite) -> Built:
     """The same with the channels innermost, turned there and back inside the program."""
-    window, groups = _window_of(site), int(site.attrs.get("group", 1))
+    window, groups = _window_of(site), site.attrs["group"]
     spatial = len(window.kernel)
     axes = _SPATIAL[-spatial:]
     names = ("N" + axes + "C", axes + "IO", "N" + axes + "C")
@@ -57,7 +57,7 @@ def _channels_last(site: TorchSite) -> Built:
             x.transpose(0, *inner, 1),
             w.transpose(*inner, 1, 0),
             window.strides,
-            window.pads,
+            pads(window),
             None,
             window.dilations,
             names,
@@ -71,11 +71,11 @@ def _channels_last(site: TorchSite) -> Built:
 
 def _product(site: TorchSite) -> Built:
     """One product for each group: its weights with the windows laid side by side (1×1: the input itself)."""
-    window, groups = _window_of(site), int(site.attrs.get("group", 1))
+    window, groups = _window_of(site), site.attrs["group"]
     made, rows = site.output().shape, site.shape(1)[0] // groups
 
     def run(x, w, b=None):
-        columns = jnp.stack([piece for _, piece in slices(x, window, made[2:], window.pads)], 2)
+        columns = jnp.stack([piece for _, piece in slices(x, window, made[2:], pads(window))], 2)
         columns = columns.reshape(made[0], groups, columns.shape[1] * columns.shape[2] // groups, -1)
         weights = w.reshape(groups, rows, -1)
         if groups == 1 and made[0] == 1:
@@ -89,14 +89,14 @@ def _product(site: TorchSite) -> Built:
 
 def _shifted(site: TorchSite) -> Built:
     """Depthwise: for each tap a strided slice times one weight a channel, all in one fused loop."""
-    window, groups = _window_of(site), int(site.attrs.get("group", 1))
+    window, groups = _window_of(site), site.attrs["group"]
     if site.shape(1)[1] != 1 or groups == 1:
         return _conv(site)
     times, made = site.shape(1)[0] // groups, site.output().shape[2:]
 
     def run(x, w, b=None):
         parts = []
-        for tap, piece in slices(x, window, made, window.pads):
+        for tap, piece in slices(x, window, made, pads(window)):
             weight = w[(slice(None), 0, *tap)].reshape(1, -1, *(1 for _ in tap))
             parts.append((jnp.repeat(piece, times, 1) if times > 1 else piece) * weight)
         return _with_bias(functools.reduce(jnp.add, parts), b)
@@ -113,7 +113,7 @@ VARIANTS: dict[str, Builder] = {
 
 
 def _conv_integer(site: TorchSite) -> Built:
-    window, groups = _window_of(site), int(site.attrs.get("group", 1))
+    window, groups = _window_of(site), site.attrs["group"]
     names = _numbering(len(window.kernel))
 
     def run(x, w, x_zero=None, w_zero=None):
@@ -122,7 +122,7 @@ def _conv_integer(site: TorchSite) -> Built:
         if w_zero is not None:
             w = w - w_zero.astype(jnp.int32).reshape(-1, *(1 for _ in w.shape[1:]))
         return lax.conv_general_dilated(
-            x, w, window.strides, window.pads, None, window.dilations, names, feature_group_count=groups
+            x, w, window.strides, pads(window), None, window.dilations, names, feature_group_count=groups
         )
 
     return run
@@ -130,19 +130,14 @@ def _conv_integer(site: TorchSite) -> Built:
 
 def _conv_transpose(site: TorchSite) -> Built:
     """A convolution over the input with zeros between its elements, the window turned round."""
-    kernel = site.shape(1)[2:]
-    spatial, groups = len(kernel), int(site.attrs.get("group", 1))
-    if not 1 <= spatial <= 3:
-        raise Unsupported(f"ConvTranspose over {spatial} dimensions")
-    strides, dilations = numbers(site, "strides", spatial), numbers(site, "dilations", spatial)
-    pads = []
-    begins = _transposed_begins(site, kernel, strides, dilations)
-    for axis in range(spatial):
-        reach = (kernel[axis] - 1) * dilations[axis]
+    window, groups = _window_of(site), site.attrs["group"]
+    spatial, strides, dilations, around = window.spatial, window.strides, window.dilations, []
+    for axis, begin in enumerate(window.begins):
+        reach = (window.kernel[axis] - 1) * dilations[axis]
         full = (site.shape(0)[2 + axis] - 1) * strides[axis] + reach + 1
         # Of the whole product [0, full) the part [begin, begin + made) leaves; what is beyond it is zeros.
-        end = begins[axis] + site.output().shape[2 + axis] - full
-        pads.append((reach - begins[axis], reach + end))
+        end = begin + site.output().shape[2 + axis] - full
+        around.append((reach - begin, reach + end))
     names = _numbering(spatial)
 
     def run(x, w, b=None):
@@ -150,31 +145,11 @@ def _conv_transpose(site: TorchSite) -> Built:
         turned = jnp.flip(w, tuple(range(2, w.ndim))).reshape(groups, -1, *w.shape[1:])
         turned = jnp.swapaxes(turned, 1, 2).reshape(groups * inner, -1, *w.shape[2:])
         made = lax.conv_general_dilated(
-            x, turned, (1,) * spatial, pads, strides, dilations, names, feature_group_count=groups
+            x, turned, (1,) * spatial, around, strides, dilations, names, feature_group_count=groups
         )
         return _with_bias(made, b)
 
     return run
-
-
-def _transposed_begins(
-    site: TorchSite, kernel: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...]
-) -> list[int]:
-    """How much is cut off before the first element of each dimension."""
-    spatial = len(kernel)
-    mode = str(site.attrs.get("auto_pad", "NOTSET"))
-    if mode == "VALID":
-        return [0] * spatial
-    if mode in ("NOTSET", "") and not site.attrs.get("output_shape"):
-        return [int(pad) for pad in site.attrs.get("pads", (0,) * spatial)][:spatial]
-    extra = [int(pad) for pad in site.attrs.get("output_padding", (0,) * spatial)]
-    begins = []
-    for axis in range(spatial):
-        size, made = site.shape(0)[2 + axis], site.output().shape[2 + axis]
-        full = (size - 1) * strides[axis] + (kernel[axis] - 1) * dilations[axis] + 1
-        total = full + extra[axis] - made
-        begins.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
-    return begins
 
 
 BUILDERS: dict[str, Builder] = {

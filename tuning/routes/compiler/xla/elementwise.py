@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from opatlas.identity.dtypes import long_float
-from opatlas.load.torch.ops.site import TorchSite, Unsupported
-
-Built = Callable[..., object]
-Builder = Callable[[TorchSite], Built]
-
-
-def plain(function: Built) -> Builder:
-    return lambda site: function
+from opatlas.load.numpy_arrays import BINARY, UNARY
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite, plain
+from tuning.routes.compiler.xla.table import FAMILY_OF
 
 
 def _div(site: TorchSite) -> Built:
@@ -48,7 +42,7 @@ def _pow(site: TorchSite) -> Built:
 
 
 def _bit_shift(site: TorchSite) -> Built:
-    left = site.attrs["direction"] in ("LEFT", b"LEFT")
+    left = site.attrs["direction"] == "LEFT"
     return jnp.left_shift if left else jnp.right_shift
 
 
@@ -62,10 +56,7 @@ def _mean(site: TorchSite) -> Built:
 
 
 def _clip(site: TorchSite) -> Built:
-    if (site.has(1) and site.scalar(1) is None) or (site.has(2) and site.scalar(2) is None):
-        raise Unsupported("Clip with bounds known only at run time")
-    low = site.attrs.get("min", site.scalar(1))
-    high = site.attrs.get("max", site.scalar(2))
+    low, high = site.scalar(1), site.scalar(2)
 
     def run(x, *_):
         if low is not None:
@@ -90,13 +81,13 @@ def _constant_of_shape(site: TorchSite) -> Built:
 
 
 def _eye_like(site: TorchSite) -> Built:
-    value, diagonal = site.output(), int(site.attrs.get("k", 0))
+    value, diagonal = site.output(), site.attrs["k"]
     rows, columns = value.shape
     return lambda *_: jnp.eye(rows, columns, k=diagonal, dtype=value.dtype)
 
 
 def _is_inf(site: TorchSite) -> Built:
-    positive, negative = site.flag("detect_positive", 1), site.flag("detect_negative", 1)
+    positive, negative = site.flag("detect_positive"), site.flag("detect_negative")
     if positive and negative:
         return jnp.isinf
     if positive:
@@ -104,66 +95,39 @@ def _is_inf(site: TorchSite) -> Built:
     return jnp.isneginf if negative else lambda x: jnp.zeros(x.shape, bool)
 
 
-def _dropout(site: TorchSite) -> Built:
-    if site.has(2) and site.scalar(2) not in (0, False):
-        raise Unsupported("Dropout in training mode")
-    return lambda x, *_: x
-
+_NUMPY_NAMES = {
+    **UNARY,
+    **BINARY,
+    "Acos": "arccos",
+    "Acosh": "arccosh",
+    "Asin": "arcsin",
+    "Asinh": "arcsinh",
+    "Atan": "arctan",
+    "Atanh": "arctanh",
+    "Cosh": "cosh",
+    "IsNaN": "isnan",
+    "Sinh": "sinh",
+    "Where": "where",
+    **{f"Bitwise{name}": f"bitwise_{name.lower()}" for name in ("And", "Not", "Or", "Xor")},
+}
 
 BUILDERS: dict[str, Builder] = {
-    "Abs": plain(jnp.abs),
-    "Acos": plain(jnp.arccos),
-    "Acosh": plain(jnp.arccosh),
-    "Add": plain(jnp.add),
-    "And": plain(jnp.logical_and),
-    "Asin": plain(jnp.arcsin),
-    "Asinh": plain(jnp.arcsinh),
-    "Atan": plain(jnp.arctan),
-    "Atanh": plain(jnp.arctanh),
+    **{op: plain(getattr(jnp, name)) for op, name in _NUMPY_NAMES.items() if FAMILY_OF[op] == "elementwise"},
     "BitShift": _bit_shift,
-    "BitwiseAnd": plain(jnp.bitwise_and),
-    "BitwiseNot": plain(jnp.bitwise_not),
-    "BitwiseOr": plain(jnp.bitwise_or),
-    "BitwiseXor": plain(jnp.bitwise_xor),
     "Cast": _cast,
-    "Ceil": plain(jnp.ceil),
     "Clip": _clip,
     "ConstantOfShape": _constant_of_shape,
-    "Cos": plain(jnp.cos),
-    "Cosh": plain(jnp.cosh),
     "Div": _div,
-    "Dropout": _dropout,
-    "Equal": plain(jnp.equal),
     "Erf": plain(jax.scipy.special.erf),
-    "Exp": plain(jnp.exp),
     "EyeLike": _eye_like,
-    "Floor": plain(jnp.floor),
-    "Greater": plain(jnp.greater),
-    "GreaterOrEqual": plain(jnp.greater_equal),
     "Identity": plain(lambda x: x),
     "IsInf": _is_inf,
-    "IsNaN": plain(jnp.isnan),
-    "Less": plain(jnp.less),
-    "LessOrEqual": plain(jnp.less_equal),
-    "Log": plain(jnp.log),
     "Max": _variadic(jnp.maximum),
     "Mean": _mean,
     "Min": _variadic(jnp.minimum),
     "Mod": _mod,
-    "Mul": plain(jnp.multiply),
-    "Neg": plain(jnp.negative),
-    "Not": plain(jnp.logical_not),
-    "Or": plain(jnp.logical_or),
     "Pow": _pow,
     "Reciprocal": plain(lambda x: 1 / x),
     "Round": plain(jnp.round),  # half to even, as ONNX has it
-    "Sign": plain(jnp.sign),
-    "Sin": plain(jnp.sin),
-    "Sinh": plain(jnp.sinh),
-    "Sqrt": plain(jnp.sqrt),
-    "Sub": plain(jnp.subtract),
     "Sum": _variadic(jnp.add),
-    "Tan": plain(jnp.tan),
-    "Where": plain(jnp.where),
-    "Xor": plain(jnp.logical_xor),
 }

@@ -5,8 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from opatlas.load.torch.ops.site import TorchSite
-from tuning.routes.compiler.xla.elementwise import Builder, Built
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite
 
 
 def _rows(site: TorchSite, position: int, given: jax.Array | None) -> jax.Array:
@@ -20,9 +19,7 @@ def _gather(site: TorchSite) -> Built:
     size = site.shape(0)[axis]
 
     def run(x, indices=None):
-        rows = _rows(site, 1, indices)
-        rows = jnp.where(rows < 0, rows + size, rows)
-        return jnp.take(x, rows, axis, mode="clip")
+        return jnp.take(x, _wrapped(_rows(site, 1, indices), size), axis, mode="clip")
 
     return run
 
@@ -48,7 +45,7 @@ def _gather_elements(site: TorchSite) -> Built:
 
 
 def _gather_nd(site: TorchSite) -> Built:
-    batch = int(site.attrs.get("batch_dims", 0))
+    batch = site.attrs["batch_dims"]
     depth = site.shape(1)[-1]
     sizes = site.shape(0)[batch : batch + depth]
 
@@ -67,7 +64,7 @@ def _updated(place, how: str, updates: jax.Array) -> jax.Array:
 
 
 def _scatter_elements(site: TorchSite) -> Built:
-    axis, how = site.axis(), str(site.attrs.get("reduction", "none"))
+    axis, how = site.axis(), site.attrs["reduction"]
     size = site.shape(0)[axis]
 
     def run(x, indices, updates):
@@ -80,7 +77,7 @@ def _scatter_elements(site: TorchSite) -> Built:
 
 
 def _scatter_nd(site: TorchSite) -> Built:
-    depth, how = site.shape(1)[-1], str(site.attrs.get("reduction", "none"))
+    depth, how = site.shape(1)[-1], site.attrs["reduction"]
     sizes = site.shape(0)[:depth]
 
     def run(x, indices, updates):
@@ -92,8 +89,7 @@ def _scatter_nd(site: TorchSite) -> Built:
 
 
 def _one_hot(site: TorchSite) -> Built:
-    made, axis = site.output().shape, int(site.attrs.get("axis", -1))
-    axis = axis + len(made) if axis < 0 else axis
+    made, axis = site.output().shape, site.axis()
     depth = made[axis]
     shape = [depth if index == axis else 1 for index in range(len(made))]
 

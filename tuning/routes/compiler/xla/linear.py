@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from opatlas.load.torch.ops.site import TorchSite
-from tuning.routes.compiler.xla.elementwise import Builder, Built, plain
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite, plain
 
 
 def _gemm(site: TorchSite) -> Built:
     """alpha · A' · B' + beta · C"""
-    alpha, beta = site.attrs.get("alpha", 1.0), site.attrs.get("beta", 1.0)
+    alpha, beta = site.number("alpha"), site.number("beta")
     turn_a, turn_b = site.flag("transA"), site.flag("transB")
 
     def run(a, b, c=None):
@@ -40,13 +39,13 @@ def _matmul_integer(site: TorchSite) -> Built:
 
 
 def _einsum(site: TorchSite) -> Built:
-    equation = str(site.attrs["equation"]).replace(" ", "")
+    equation = site.attrs["equation"]
     return lambda *tensors: jnp.einsum(equation, *tensors)
 
 
 def _trilu(site: TorchSite) -> Built:
-    diagonal = site.numbers(1, "diagonal")[0] if site.has(1) else 0
-    function = jnp.triu if site.flag("upper", 1) else jnp.tril
+    [diagonal] = site.numbers(1)
+    function = jnp.triu if site.flag("upper") else jnp.tril
     return lambda x, *_: function(x, diagonal)
 
 

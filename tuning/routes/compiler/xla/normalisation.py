@@ -6,12 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from opatlas.load.torch.ops.site import TorchSite
-from tuning.routes.compiler.xla.elementwise import Builder, Built
-
-
-def _epsilon(site: TorchSite) -> float:
-    return float(site.attrs.get("epsilon", 1e-5))
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite
 
 
 def _moments(x: jax.Array, axes: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
@@ -29,8 +24,7 @@ def _per_channel(w: jax.Array, rank: int) -> jax.Array:
 
 
 def _batch(site: TorchSite) -> Built:
-    epsilon, rank = _epsilon(site), site.rank()
-    momentum = float(site.attrs.get("momentum", 0.9))
+    epsilon, rank = site.number("epsilon"), site.rank()
     axes = tuple(axis for axis in range(rank) if axis != 1)
 
     def normalised(x, w, b, mean, var):
@@ -40,6 +34,7 @@ def _batch(site: TorchSite) -> Built:
 
     if not site.flag("training_mode"):
         return normalised
+    momentum = site.number("momentum")
 
     def run(x, w, b, mean, var):
         new_mean, new_var = (part.reshape(-1) for part in _moments(_wide(x), axes))
@@ -57,7 +52,7 @@ def _batch(site: TorchSite) -> Built:
 
 
 def _layer(site: TorchSite) -> Built:
-    axes, epsilon = tuple(range(site.axis(default=-1), site.rank())), _epsilon(site)
+    axes, epsilon = tuple(range(site.axis(), site.rank())), site.number("epsilon")
     outputs = len(site.node.outputs)
 
     def run(x, w, b=None):
@@ -72,7 +67,7 @@ def _layer(site: TorchSite) -> Built:
 
 
 def _rms(site: TorchSite) -> Built:
-    axes, epsilon = tuple(range(site.axis(default=-1), site.rank())), _epsilon(site)
+    axes, epsilon = tuple(range(site.axis(), site.rank())), site.number("epsilon")
 
     def run(x, w):
         wide = _wide(x)
@@ -89,21 +84,21 @@ def _in_groups(x: jax.Array, groups: int, epsilon: float) -> jax.Array:
 
 
 def _group(site: TorchSite) -> Built:
-    groups, epsilon = int(site.attrs["num_groups"]), _epsilon(site)
+    groups, epsilon = site.attrs["num_groups"], site.number("epsilon")
     return lambda x, w, b: _in_groups(x, groups, epsilon) * _per_channel(w, x.ndim) + _per_channel(b, x.ndim)
 
 
 def _instance(site: TorchSite) -> Built:
-    channels, epsilon = site.shape(0)[1], _epsilon(site)
+    channels, epsilon = site.shape(0)[1], site.number("epsilon")
     return lambda x, w, b: (
         _in_groups(x, channels, epsilon) * _per_channel(w, x.ndim) + _per_channel(b, x.ndim)
     )
 
 
 def _local_response(site: TorchSite) -> Built:
-    size = int(site.attrs["size"])
-    alpha, beta = float(site.attrs.get("alpha", 1e-4)), float(site.attrs.get("beta", 0.75))
-    bias = float(site.attrs.get("bias", 1.0))
+    size = site.attrs["size"]
+    alpha, beta = site.number("alpha"), site.number("beta")
+    bias = site.number("bias")
     pads = [(0, 0), ((size - 1) // 2, size // 2), *((0, 0) for _ in range(site.rank() - 2))]
 
     def run(x):
@@ -115,7 +110,7 @@ def _local_response(site: TorchSite) -> Built:
 
 
 def _mean_variance(site: TorchSite) -> Built:
-    axes = tuple(int(axis) for axis in site.attrs.get("axes", (0, 2, 3)))
+    axes = site.attrs["axes"]
 
     def run(x):
         mean, var = _moments(x, axes)
@@ -125,7 +120,7 @@ def _mean_variance(site: TorchSite) -> Built:
 
 
 def _lp(site: TorchSite) -> Built:
-    axis, power = site.axis(default=-1), int(site.attrs.get("p", 2))
+    axis, power = site.axis(), site.attrs["p"]
 
     def run(x):
         norm = jnp.sum(jnp.abs(x) if power == 1 else jnp.square(x), axis, keepdims=True)

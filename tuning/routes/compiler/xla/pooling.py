@@ -10,54 +10,51 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from opatlas.load.torch.ops.site import TorchSite
-from tuning.routes.compiler.xla.elementwise import Builder, Built
-from tuning.routes.compiler.xla.windows import SlidingWindow, read_window, slices
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite
+from opatlas.load.torch.ops.windows import Window, read_window
+from tuning.routes.compiler.xla.windows import slices, whole_pads
 
 
-def _reduce(x: jax.Array, start: Any, fold: Any, window: SlidingWindow) -> jax.Array:
+def _reduce(x: jax.Array, start: Any, fold: Any, window: Window) -> jax.Array:
     return lax.reduce_window(
         x,
         np.asarray(start, x.dtype),
         fold,
         (1, 1, *window.kernel),
         (1, 1, *window.strides),
-        [(0, 0), (0, 0), *window.whole_pads],
+        [(0, 0), (0, 0), *whole_pads(window)],
         window_dilation=(1, 1, *window.dilations),
     )
 
 
-def _window_of(site: TorchSite) -> SlidingWindow:
-    return read_window(site, [int(size) for size in site.attrs["kernel_shape"]])
+def _lowest(site: TorchSite) -> float:
+    dtype = jnp.dtype(site.input(0).dtype)
+    return jnp.iinfo(dtype).min if jnp.issubdtype(dtype, jnp.integer) else -jnp.inf
 
 
 def _max(site: TorchSite) -> Built:
-    window = _window_of(site)
-    dtype = jnp.dtype(site.input(0).dtype)
-    lowest = jnp.iinfo(dtype).min if jnp.issubdtype(dtype, jnp.integer) else -jnp.inf
+    window, lowest = read_window(site), _lowest(site)
     return lambda x: _reduce(x, lowest, lax.max, window)
 
 
 def _max_of_slices(site: TorchSite) -> Built:
     """The largest of one strided slice for each element of the window, all in one fused loop."""
-    window, made = _window_of(site), site.output().shape[2:]
-    dtype = jnp.dtype(site.input(0).dtype)
-    lowest = jnp.iinfo(dtype).min if jnp.issubdtype(dtype, jnp.integer) else -jnp.inf
+    window, made, lowest = read_window(site), site.output().shape[2:], _lowest(site)
 
     def run(x):
-        pieces = [piece for _, piece in slices(x, window, made, window.whole_pads, lowest)]
+        pieces = [piece for _, piece in slices(x, window, made, whole_pads(window), lowest)]
         return functools.reduce(jnp.maximum, pieces)
 
     return run
 
 
 def _average(site: TorchSite, *, of_slices: bool = False) -> Built:
-    window, made = _window_of(site), site.output().shape[2:]
+    window, made = read_window(site), site.output().shape[2:]
     counts = _counts(site, window, site.flag("count_include_pad"))
 
     def run(x):
         if of_slices:
-            pieces = [piece for _, piece in slices(x, window, made, window.whole_pads)]
+            pieces = [piece for _, piece in slices(x, window, made, whole_pads(window))]
             sums = functools.reduce(jnp.add, pieces)
         else:
             sums = _reduce(x, 0, lax.add, window)
@@ -68,7 +65,7 @@ def _average(site: TorchSite, *, of_slices: bool = False) -> Built:
     return run
 
 
-def _counts(site: TorchSite, window: SlidingWindow, counts_pads: bool) -> np.ndarray:
+def _counts(site: TorchSite, window: Window, counts_pads: bool) -> np.ndarray:
     """How many elements each window averages over; what ``ceil_mode`` adds is never counted."""
     lines = []
     for axis, made in enumerate(site.output().shape[2:]):
@@ -84,7 +81,7 @@ def _counts(site: TorchSite, window: SlidingWindow, counts_pads: bool) -> np.nda
 
 
 def _lp(site: TorchSite) -> Built:
-    window, power = _window_of(site), int(site.attrs.get("p", 2))
+    window, power = read_window(site), site.attrs["p"]
 
     def run(x):
         raised = x * x if power == 2 else lax.integer_pow(jnp.abs(x), power)
@@ -94,18 +91,12 @@ def _lp(site: TorchSite) -> Built:
     return run
 
 
-def _over_map(site: TorchSite) -> tuple[int, ...]:
-    return tuple(range(2, site.rank()))
+def _over_map(function: Built) -> Builder:
+    def build(site: TorchSite) -> Built:
+        axes = tuple(range(2, site.rank()))
+        return lambda x: function(x, axes, keepdims=True)
 
-
-def _global_average(site: TorchSite) -> Built:
-    axes = _over_map(site)
-    return lambda x: jnp.mean(x, axes, keepdims=True)
-
-
-def _global_max(site: TorchSite) -> Built:
-    axes = _over_map(site)
-    return lambda x: jnp.max(x, axes, keepdims=True)
+    return build
 
 
 SHIFTED: dict[str, Builder] = {
@@ -116,8 +107,8 @@ SHIFTED: dict[str, Builder] = {
 
 BUILDERS: dict[str, Builder] = {
     "AveragePool": _average,
-    "GlobalAveragePool": _global_average,
-    "GlobalMaxPool": _global_max,
+    "GlobalAveragePool": _over_map(jnp.mean),
+    "GlobalMaxPool": _over_map(jnp.max),
     "LpPool": _lp,
     "MaxPool": _max,
 }

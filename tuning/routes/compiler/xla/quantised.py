@@ -5,8 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from opatlas.load.torch.ops.site import TorchSite, Unsupported
-from tuning.routes.compiler.xla.elementwise import Builder, Built
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite, Unsupported
 
 
 def _along(site: TorchSite, parameter: jax.Array) -> jax.Array:
@@ -15,7 +14,7 @@ def _along(site: TorchSite, parameter: jax.Array) -> jax.Array:
         return parameter.reshape(())
     if parameter.ndim != 1:
         raise Unsupported(f"{site.node.op} in blocks")
-    axis = site.axis(default=1)
+    axis = site.axis()
     return parameter.reshape([-1 if index == axis else 1 for index in range(site.rank())])
 
 

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from opatlas.load.torch.ops.site import TorchSite
-from tuning.routes.compiler.xla.elementwise import Builder, Built
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite
 
 Reduce = Callable[[jax.Array, tuple[int, ...], bool], jax.Array]
 
 
 def _over(function: Reduce) -> Builder:
     def build(site: TorchSite) -> Built:
-        keep, axes = site.flag("keepdims", 1), site.axes()
-        if not axes and site.flag("noop_with_empty_axes"):
+        keep, axes, dtype = site.flag("keepdims"), tuple(site.axes()), site.output().dtype
+        if site.flag("noop_with_empty_axes"):
             # No axis, nothing to fold: what is left is the function of one element at a time.
             return lambda x, *_: function(x[None], (0,), False)
-        chosen = tuple(axes or range(site.rank()))
-        dtype = site.output().dtype
-        return lambda x, *_: function(x, chosen, keep).astype(dtype)
+        return lambda x, *_: function(x, axes, keep).astype(dtype)
 
     return build
 
@@ -34,9 +32,7 @@ def _sum(x: jax.Array, axes: tuple[int, ...], keep: bool) -> jax.Array:
 def _mean(x: jax.Array, axes: tuple[int, ...], keep: bool) -> jax.Array:
     if jnp.issubdtype(x.dtype, jnp.floating):
         return jnp.mean(x, axes, keepdims=keep)
-    count = 1
-    for axis in axes:
-        count *= x.shape[axis]
+    count = math.prod(x.shape[axis] for axis in axes)
     sums = _sum(x, axes, keep)
     return lax.div(sums, jnp.full(sums.shape, count, sums.dtype))
 
@@ -47,7 +43,7 @@ def _l2(x: jax.Array, axes: tuple[int, ...], keep: bool) -> jax.Array:
 
 def _arg(function: Callable[..., jax.Array]) -> Builder:
     def build(site: TorchSite) -> Built:
-        axis, keep = site.axis(), site.flag("keepdims", 1)
+        axis, keep = site.axis(), site.flag("keepdims")
         if not site.flag("select_last_index"):
             return lambda x: function(x, axis, keepdims=keep).astype(jnp.int64)
         last = site.shape(0)[axis] - 1
@@ -57,7 +53,7 @@ def _arg(function: Callable[..., jax.Array]) -> Builder:
 
 
 def _cumulative_sum(site: TorchSite) -> Built:
-    axis = site.numbers(1, "axis")[0] % site.rank()
+    [axis] = site.numbers(1)
     exclusive, reverse = site.flag("exclusive"), site.flag("reverse")
 
     def run(x, *_):
@@ -76,8 +72,8 @@ def _cumulative_sum(site: TorchSite) -> Built:
 
 
 def _top(site: TorchSite) -> Built:
-    count, axis = site.numbers(1, "K")[0], site.axis(default=-1)
-    largest = site.flag("largest", 1)
+    count, axis = site.numbers(1)[0], site.axis()
+    largest = site.flag("largest")
 
     def run(x, *_):
         moved = jnp.moveaxis(x, axis, -1)

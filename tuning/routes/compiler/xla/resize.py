@@ -8,9 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from opatlas.load.torch.ops.site import TorchSite
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite
 from opatlas.load.torch.ops.taps import passes_of
-from tuning.routes.compiler.xla.elementwise import Builder, Built
 
 
 def _resize(site: TorchSite) -> Built:

@@ -32,7 +32,7 @@ def missing(operator: Operator) -> str | None:
     for node in operator.nodes:
         if node.domain not in ("", "ai.onnx") or node.op not in FAMILY_OF:
             return f"the XLA lowering has no {node.domain + '.' if node.domain else ''}{node.op}"
-        if node.op in ("MaxPool", "Dropout") and len([n for n in node.outputs if n >= 0]) > 1:
+        if node.op == "MaxPool" and len([n for n in node.outputs if n >= 0]) > 1:
             return f"the XLA lowering makes only the first output of {node.op}"
     for value in (*operator.inputs, *operator.produced):
         if value.dtype not in DTYPES:
@@ -58,7 +58,7 @@ def _variants(operator: Operator, node: Node) -> list[str]:
         return []
     weights = operator.value(node.inputs[1]).shape
     few = math.prod(weights[2:]) <= MOST_TAPS
-    if int(node.attributes.get("group", 1)) > 1 and weights[1] == 1:
+    if int(node.attributes["group"]) > 1 and weights[1] == 1:
         return ["shifted", "plain"] if few else ["plain", "channels-last"]
     return [*(["product"] if few else []), "plain", "channels-last"]
 
