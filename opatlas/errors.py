@@ -1,6 +1,12 @@
 """The two families of errors that a job can meet."""
 
 
+def first_line(error: BaseException, most: int = 300) -> str:
+    """The first line of a library's error that says anything, of ``most`` characters; else its type."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines or [type(error).__name__])[0][:most]
+
+
 class OpatlasError(Exception):
     """Base of everything that Opatlas raises on purpose. ``str()`` is one clear sentence."""
 

@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime as ort
 from onnx import helper
 
-from opatlas.errors import LoadError
+from opatlas.errors import LoadError, first_line
 from opatlas.identity.operator import Operator
 from opatlas.load.buffers import check_arrays, empty, same_strides
 from opatlas.load.dtypes import ONNX_NUMBER
@@ -68,7 +68,7 @@ class OrtKernel:
                 model.SerializeToString(), options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
-            raise LoadError(f"ONNX Runtime refuses the operator: {_first_line(error)}") from error
+            raise LoadError(f"ONNX Runtime refuses the operator: {first_line(error)}") from error
 
     def bind(self, inputs: Mapping[int, np.ndarray]) -> OrtBound:
         if self._session is None:
@@ -121,7 +121,7 @@ class OrtBound(KeptOutputs):
         try:
             self._run(self._io, None)
         except Exception as error:
-            raise KernelFailed(f"ONNX Runtime failed: {_first_line(error)}") from error
+            raise KernelFailed(f"ONNX Runtime failed: {first_line(error)}") from error
         for output, made in self._strided:
             output[...] = made
 
@@ -152,8 +152,3 @@ def _bind(bind: Any, name: str, array: np.ndarray, dtype: str) -> None:
 
 def _dense(array: np.ndarray) -> np.ndarray:
     return np.asarray(array, order="C")
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__

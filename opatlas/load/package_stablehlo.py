@@ -21,7 +21,7 @@ import numpy as np
 from jaxlib import xla_client
 from jaxlib._jax import DeviceList, dlpack_managed_tensor_to_buffer
 
-from opatlas.errors import LoadError
+from opatlas.errors import LoadError, first_line
 from opatlas.identity import Operator
 from opatlas.identity.operator import Value
 from opatlas.load.buffers import check_arrays, empty, is_aligned
@@ -142,7 +142,7 @@ class StableHloBound:
         try:
             self._done = self._execute(self._buffers)
         except RuntimeError as error:  # JaxRuntimeError is one
-            raise KernelFailed(f"XLA failed: {_first_line(error)}") from error
+            raise KernelFailed(f"XLA failed: {first_line(error)}") from error
         for index, output in self._strided.items():
             output[...] = np.asarray(self._arrays()[index])
 
@@ -184,7 +184,7 @@ def compile_program(program: str, threads: int, options: Mapping[str, str]) -> A
             program, executable_devices=DeviceList((client.local_devices()[0],)), compile_options=wishes
         )
     except RuntimeError as error:
-        raise LoadError(f"XLA cannot compile the package: {_first_line(error)}") from error
+        raise LoadError(f"XLA cannot compile the package: {first_line(error)}") from error
 
 
 @functools.cache
@@ -210,7 +210,7 @@ def _exported(program: bytes, operator: Operator) -> Any:
     try:
         exported = jax.export.deserialize(bytearray(program))
     except Exception as error:  # flatbuffers and JAX raise whatever a wrong byte leads them to
-        raise LoadError(f"the package is no exported JAX program: {_first_line(error)}") from error
+        raise LoadError(f"the package is no exported JAX program: {first_line(error)}") from error
     if exported.platforms != ("cpu",) or exported.nr_devices != 1:
         raise LoadError("the package is not compiled for one CPU device")
     wanted = [
@@ -265,8 +265,3 @@ def _logical(array: np.ndarray, storage: Storage) -> np.ndarray:
 def _fill(array: np.ndarray, dtype: str) -> None:
     if array.size:
         _writable(array, dtype).view(numpy_dtype(dtype))[...] = extreme(array.dtype)
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__

@@ -36,6 +36,11 @@ class No:
 Answer = Yes | No
 
 
+def answer(reason: str | None, detail: str = "") -> Answer:
+    """No with the reason, where there is one."""
+    return No(reason) if reason else Yes(detail)
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """What a route may spend on one operator's untuned candidates."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from opatlas.errors import LoadError
+from opatlas.errors import LoadError, first_line
 from opatlas.identity.operator import Operator
 from opatlas.load.buffers import check_arrays
 from opatlas.load.torch.graph import Unsupported, missing
@@ -51,7 +51,7 @@ class CompiledKernel:
         except Unsupported as error:
             raise LoadError(str(error)) from error
         except Exception as error:  # the compiler's errors share no base but Exception
-            raise LoadError(f"torch.compile fails: {_first_line(error)}") from error
+            raise LoadError(f"torch.compile fails: {first_line(error)}") from error
 
     def bind(self, inputs: Mapping[int, np.ndarray]) -> TorchBound:
         if self._compiled is None:
@@ -144,7 +144,3 @@ def warm() -> None:
     without_gradients(lambda: torch.compile(torch.nn.Softmax(-1))(torch.ones(4, 32)))()
     torch._dynamo.reset()
     _is_ready = False  # each child takes a folder of its own
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -179,7 +179,7 @@ def _cumulative_sum(site: TorchSite) -> Into | None:
 
 def _pad(site: TorchSite) -> Into | None:
     """A constant around: the frame is written in every run, since the buffer is anyone's between runs."""
-    value, pads = site.scalar(2) if site.has(2) else 0.0, site.numbers(1)
+    value, pads = site.static(2) if site.has(2) else 0.0, site.numbers(1)
     if site.attrs["mode"] != "constant" or min(pads, default=-1) < 0:
         return None
     inner = tuple(slice(begin, begin + size) for begin, size in zip(pads, site.shape(0), strict=False))

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from opatlas.errors import LoadError
+from opatlas.errors import LoadError, first_line
 from opatlas.identity.operator import Operator
 from opatlas.load.buffers import check_arrays
 from opatlas.load.files import MAX_FILE_BYTES, sealed_memory_file
@@ -67,7 +67,7 @@ class Packing:
             padded = torch.nn.functional.pad(view, (0, self.padding))
             return padded.reshape(rows, count, width).transpose(0, 1).contiguous()
         except RuntimeError as error:
-            raise LoadError(f"constant {self.buffer} cannot be packed: {_first_line(error)}") from error
+            raise LoadError(f"constant {self.buffer} cannot be packed: {first_line(error)}") from error
 
 
 def read_packed(content: bytes) -> dict[str, Packing]:
@@ -115,7 +115,7 @@ class PackageKernel:
                 # By reference: the tensors are kept here as long as the model may use them.
                 self._runner.update_constant_buffer(self._constants, False, False, True)
             except RuntimeError as error:
-                raise LoadError(f"the package does not take its constants: {_first_line(error)}") from error
+                raise LoadError(f"the package does not take its constants: {first_line(error)}") from error
         self._prepared = True
 
     def bind(self, inputs: Mapping[int, np.ndarray]) -> TorchBound:
@@ -159,7 +159,7 @@ def _open_runner(members: Mapping[str, bytes], name: str) -> Any:
             return _runner_from_folder(members, library, described)
         return _runner_from_memory(members[library])
     except (RuntimeError, OSError) as error:
-        raise LoadError(f"package {name} cannot be loaded: {_first_line(error)}") from error
+        raise LoadError(f"package {name} cannot be loaded: {first_line(error)}") from error
 
 
 def _runner_from_memory(content: bytes) -> Any:
@@ -182,7 +182,3 @@ def _runner_from_folder(members: Mapping[str, bytes], library: str, described: s
         return torch._C._aoti.AOTIModelContainerRunnerCpu(str(folder / library), 1)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from opatlas.errors import LoadError
+from opatlas.errors import LoadError, first_line
 from opatlas.identity.operator import Operator, Value
 from opatlas.load.allocator import take_large_from_heap
 from opatlas.load.buffers import check_arrays, element_strides
@@ -91,7 +91,7 @@ class TorchBound:
         try:
             self._result = self._call()
         except (RuntimeError, IndexError, ValueError, NotImplementedError) as error:
-            raise KernelFailed(f"PyTorch failed: {str(error).strip().splitlines()[0][:300]}") from error
+            raise KernelFailed(f"PyTorch failed: {first_line(error)}") from error
 
     def _first_call(self) -> list[Any]:
         """See in which layout PyTorch leaves the outputs; from then on calls turn only what needs it."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from opatlas.identity import Node, Operator, Setting
 from opatlas.load.torch.graph import missing
 from opatlas.load.torch.ops.names import KEPT
-from tuning.routes.base import Answer, No, Yes
+from tuning.routes.base import Answer, answer
 from tuning.routes.library.recipes import Recipe, RecipeRoute
 from tuning.routes.library.shapes import dense_inputs, plain_attention, side_by_side, turnable, with_vector
 
@@ -34,8 +34,7 @@ class Eager(RecipeRoute):
     preload: tuple[str, ...] = ("torch",)
 
     def supports(self, operator: Operator, setting: Setting) -> Answer:
-        reason = missing(operator)
-        return No(reason) if reason else Yes()
+        return answer(missing(operator))
 
     def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
         call: Recipe = {"library": "torch", "call": "eager"}

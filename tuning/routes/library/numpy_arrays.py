@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opatlas.identity import Operator, Setting, Target
-from tuning.routes.base import Answer, Budget, Candidate, No, Yes
+from opatlas.identity import Operator, Setting
+from tuning.routes.base import Answer, No, Yes
 from tuning.routes.library.recipes import Recipe, RecipeRoute, is_small
 
 
@@ -28,9 +28,5 @@ class NumPyArrays(RecipeRoute):
     def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
         yield {"library": "numpy", "call": "arrays"}, "array calls into kept outputs"
 
-    def candidates(
-        self, operator: Operator, target: Target, setting: Setting, budget: Budget
-    ) -> Iterator[Candidate]:
-        if self.supports(operator, setting):
-            for recipe, label in self.variants(operator, setting):
-                yield Candidate(self.name, recipe, label)
+    def serial(self, operator: Operator) -> bool:
+        return True

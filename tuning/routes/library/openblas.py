@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opatlas.identity import Operator, Setting
-from tuning.routes.base import Answer, No, Yes
+from tuning.routes.base import Answer, answer
 from tuning.routes.library.recipes import Recipe, RecipeRoute
 from tuning.routes.library.shapes import constant
 
@@ -20,8 +20,7 @@ class OpenBlas(RecipeRoute):
     def supports(self, operator: Operator, setting: Setting) -> Answer:
         from opatlas.load.numpy_recipe import missing
 
-        reason = missing(operator)
-        return No(reason) if reason else Yes()
+        return answer(missing(operator))
 
     def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
         call = {"library": "numpy", "call": "matmul"}

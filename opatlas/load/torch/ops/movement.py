@@ -55,7 +55,7 @@ def _pad(site: TorchSite) -> Built:
     given, rank = site.numbers(1), site.rank()
     if site.attrs["mode"] != "constant":
         return _pad_by_index(site, site.attrs["mode"], given[:rank], given[rank:])
-    pads, value = pad_argument(given[:rank], given[rank:]), site.scalar(2) if site.has(2) else 0.0
+    pads, value = pad_argument(given[:rank], given[rank:]), site.static(2) if site.has(2) else 0.0
     return lambda x, *_: F.pad(x, pads, value=value)
 
 
@@ -119,7 +119,7 @@ def _column_to_image(site: TorchSite) -> Built:
 
 
 def _range(site: TorchSite) -> Built:
-    start, stop, step = (site.scalar(position) for position in range(3))
+    start, stop, step = (site.static(position) for position in range(3))
     dtype = float_type(site, site.output().dtype)
     return lambda *_: torch.arange(start, stop, step, dtype=dtype)
 

@@ -107,6 +107,12 @@ class TorchSite:
         content = self.content(position)
         return None if content is None or content.size != 1 else content.reshape(-1)[0].item()
 
+    def static(self, position: int) -> float | int | bool:
+        """The one number of an input that shapes the computation."""
+        number = self.scalar(position)
+        assert number is not None, "the canonical form has it"
+        return number
+
     def flag(self, name: str) -> bool:
         return bool(self.attrs.get(name))
 

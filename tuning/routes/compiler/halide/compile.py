@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from opatlas.errors import LoadError
+from opatlas.errors import LoadError, first_line
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
 from opatlas.load.toolchain import compile_shared
@@ -24,7 +24,7 @@ from tuning.routes.compiler.halide.shim import FUNCTION, VERSION_SCRIPT, packed_
 from tuning.routes.compiler.halide.table import ALIGNMENT, VERSION, used_levels
 
 LIBRARY = "kernel.so"
-_CHECKS = re.compile(r"\s*(assert\b|let \S+\.(buffer|min|extent|stride|code|bits)\b)")
+_CHECKS = re.compile(r"\s*(assert|let \S+\.(buffer|min|ext))")
 _LOOPS, _FUNCS = 4, 8
 _SOURCE_LIMIT = 60_000  # characters of code kept for people
 
@@ -47,7 +47,7 @@ def build_artifact(
             break
         except hl.HalideError as error:
             # Adams2019 sometimes ends with a schedule that Halide finds illegal; another search does not.
-            refused = sentence(error)
+            refused = first_line(error)
     else:
         raise RouteError(f"{scheduler} finds no legal schedule: {refused}")
     scheduled_s = time.perf_counter() - started
@@ -128,16 +128,5 @@ def _link(operator: Operator, operands: list[Any], workdir: Path) -> None:
 
 def _readable(statement: str) -> str:
     """Halide's loops without the buffer checks before them."""
-    lines = [
-        line
-        for line in statement.splitlines()
-        if not re.match(r"\s*(assert|let \S+\.(buffer|min|ext))", line)
-    ]
-    text = "\n".join(lines)
+    text = "\n".join(line for line in statement.splitlines() if not _CHECKS.match(line))
     return text if len(text) <= _SOURCE_LIMIT else text[:_SOURCE_LIMIT] + "\n// … cut off here\n"
-
-
-def sentence(error: BaseException) -> str:
-    """The first line that says something: Halide's errors carry the whole expression."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:300]

@@ -10,8 +10,6 @@ from typing import Any
 from tuning.routes.compiler.halide import intrinsics as fn
 from tuning.routes.compiler.halide.site import HalideSite, HalideTensor, Index, broadcast, constant
 
-_SELU_ALPHA, _SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
-
 
 def lower(site: HalideSite) -> list[HalideTensor]:
     """One node as an expression of its inputs' elements."""
@@ -36,7 +34,7 @@ def _hl(name: str) -> Callable[..., Any]:
 
 
 def _gelu(site: HalideSite, x: Any) -> Any:
-    if site.attrs.get("approximate", "none") == "tanh":
+    if site.attrs["approximate"] == "tanh":
         inner = _c(x, sqrt(2 / pi)) * (x + _c(x, 0.044715) * x * x * x)
         return _c(x, 0.5) * x * (_c(x, 1.0) + fn.tanh(inner))
     return _c(x, 0.5) * x * (_c(x, 1.0) + fn.erf(x * _c(x, sqrt(0.5))))
@@ -53,7 +51,7 @@ def _softplus(site: HalideSite, x: Any) -> Any:
 
 
 def _power(site: HalideSite, x: Any, y: Any) -> Any:
-    value = site.value(1).data
+    value = site.input(1).data
     exponent = float(value[0]) if value is not None else None
     if exponent in (2.0, 3.0):
         return x * x if exponent == 2.0 else x * x * x
@@ -95,8 +93,8 @@ def _cast(site: HalideSite, x: Any) -> Any:
 
 def _is_inf(site: HalideSite, x: Any) -> Any:
     hl = site.hl
-    up = hl.is_inf(x) & (x > _c(x, 0)) if site.attrs.get("detect_positive", 1) else hl.Expr(False)
-    down = hl.is_inf(x) & (x < _c(x, 0)) if site.attrs.get("detect_negative", 1) else hl.Expr(False)
+    up = hl.is_inf(x) & (x > _c(x, 0)) if site.flag("detect_positive") else hl.Expr(False)
+    down = hl.is_inf(x) & (x < _c(x, 0)) if site.flag("detect_negative") else hl.Expr(False)
     return up | down
 
 
@@ -110,12 +108,12 @@ def _hard_sigmoid(site: HalideSite, x: Any, alpha: float, beta: float) -> Any:
 
 
 def _shrink(site: HalideSite, x: Any) -> Any:
-    bias, limit = _c(x, site.number("bias", 0.0)), _c(x, site.number("lambd", 0.5))
+    bias, limit = _c(x, site.number("bias")), _c(x, site.number("lambd"))
     return site.hl.select(x < -limit, x + bias, site.hl.select(x > limit, x - bias, _c(x, 0.0)))
 
 
 def _celu(site: HalideSite, x: Any) -> Any:
-    alpha = site.number("alpha", 1.0)
+    alpha = site.number("alpha")
     below = _c(x, alpha) * (fn.exp(site.hl.min(x, _c(x, 0.0)) / _c(x, alpha)) - _c(x, 1.0))
     return site.hl.select(x < 0, below, x)
 
@@ -142,19 +140,19 @@ _BUILDERS: dict[str, Callable[..., Any]] = {
     "Celu": _celu,
     "Clip": _clip,
     "Div": _divide,
-    "Elu": lambda s, x: _elu(s, x, s.number("alpha", 1.0)),
+    "Elu": lambda s, x: _elu(s, x, s.number("alpha")),
     "Equal": lambda s, x, y: x == y,
     "Erf": lambda s, x: fn.erf(x),
     "Exp": lambda s, x: fn.exp(x),
     "Gelu": _gelu,
     "Greater": lambda s, x, y: x > y,
     "GreaterOrEqual": lambda s, x, y: x >= y,
-    "HardSigmoid": lambda s, x: _hard_sigmoid(s, x, s.number("alpha", 0.2), s.number("beta", 0.5)),
+    "HardSigmoid": lambda s, x: _hard_sigmoid(s, x, s.number("alpha"), s.number("beta")),
     "HardSwish": lambda s, x: x * _hard_sigmoid(s, x, 1 / 6, 0.5),
     "Identity": lambda s, x: x,
     "IsInf": _is_inf,
     "IsNaN": lambda s, x: s.hl.is_nan(x),
-    "LeakyRelu": lambda s, x: _slope(s, x, _c(x, s.number("alpha", 0.01))),
+    "LeakyRelu": lambda s, x: _slope(s, x, _c(x, s.number("alpha"))),
     "Less": lambda s, x, y: x < y,
     "LessOrEqual": lambda s, x, y: x <= y,
     "Max": _largest,
@@ -169,7 +167,7 @@ _BUILDERS: dict[str, Callable[..., Any]] = {
     "Pow": _power,
     "Reciprocal": lambda s, x: _c(x, 1.0) / x,
     "Relu": lambda s, x: s.hl.select(x < _c(x, 0), _c(x, 0), x),
-    "Selu": lambda s, x: _elu(s, x, s.number("alpha", _SELU_ALPHA), s.number("gamma", _SELU_GAMMA)),
+    "Selu": lambda s, x: _elu(s, x, s.number("alpha"), s.number("gamma")),
     "Shrink": _shrink,
     "Sigmoid": lambda s, x: fn.sigmoid(x),
     "Sign": _sign,
@@ -178,7 +176,7 @@ _BUILDERS: dict[str, Callable[..., Any]] = {
     "Sub": lambda s, x, y: x - y,
     "Sum": lambda s, *xs: reduce(lambda a, b: a + b, xs),
     "Tanh": lambda s, x: fn.tanh(x),
-    "ThresholdedRelu": lambda s, x: s.hl.select(x > _c(x, s.number("alpha", 1.0)), x, _c(x, 0.0)),
+    "ThresholdedRelu": lambda s, x: s.hl.select(x > _c(x, s.number("alpha")), x, _c(x, 0.0)),
     "Where": lambda s, c, x, y: s.hl.select(c, x, y),
     "Xor": lambda s, x, y: x ^ y,
 }

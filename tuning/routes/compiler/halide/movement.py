@@ -21,9 +21,8 @@ def _moved(site: HalideSite, source: HalideTensor, at: Any) -> list[HalideTensor
 
 def _transpose(site: HalideSite) -> list[HalideTensor]:
     source = site.tensor(0)
-    rank = len(source.shape)
-    order = [int(axis) for axis in site.attrs.get("perm", reversed(range(rank)))]
-    return _moved(site, source, lambda i: source.at([i[order.index(axis)] for axis in range(rank)]))
+    places = [site.attrs["perm"].index(axis) for axis in range(len(source.shape))]
+    return _moved(site, source, lambda i: source.at([i[place] for place in places]))
 
 
 def _reshape(site: HalideSite) -> list[HalideTensor]:
@@ -98,23 +97,16 @@ def _tile(site: HalideSite) -> list[HalideTensor]:
 
 def _slice(site: HalideSite) -> list[HalideTensor]:
     source = site.tensor(0)
-    rank = len(source.shape)
-    starts, axes, steps = site.numbers(1) or [], site.numbers(3), site.numbers(4)
-    begin, by = [0] * rank, [1] * rank
-    for place, start in enumerate(starts):
-        axis = axes[place] % rank if axes else place
-        step = steps[place] if steps else 1
-        extent = source.shape[axis]
-        start = start + extent if start < 0 else start
-        begin[axis] = min(max(start, 0), extent - (step < 0)) if step > 0 else min(max(start, 0), extent - 1)
-        by[axis] = step
+    cuts = [(cut.start or 0, cut.step or 1) for cut in site.cuts()]
     return _moved(
-        site, source, lambda index: source.at([b + i * s for i, b, s in zip(index, begin, by, strict=True)])
+        site,
+        source,
+        lambda index: source.at([begin + i * by for i, (begin, by) in zip(index, cuts, strict=True)]),
     )
 
 
 def _split_node(site: HalideSite) -> list[HalideTensor]:
-    source, axis = site.tensor(0), site.axis(0)
+    source, axis = site.tensor(0), site.axis()
     made, start = [], 0
     for position in range(len(site.node.outputs)):
         if not site.wants(position):
@@ -130,7 +122,7 @@ def _split_node(site: HalideSite) -> list[HalideTensor]:
 
 
 def _concat(site: HalideSite) -> list[HalideTensor]:
-    hl, axis = site.hl, site.axis(0)
+    hl, axis = site.hl, site.axis()
     parts = [site.tensor(position) for position in range(len(site.node.inputs))]
 
     def at(index: Index) -> Any:
@@ -150,20 +142,15 @@ def _concat(site: HalideSite) -> list[HalideTensor]:
 
 def _pad(site: HalideSite) -> list[HalideTensor]:
     source, hl = site.tensor(0), site.hl
-    rank, mode = len(source.shape), site.attrs.get("mode", "constant")
-    pads = site.numbers(1) or [0] * 2 * rank
-    axes = site.numbers(3)
-    begin, touched = [0] * rank, [False] * rank
-    for place, axis in enumerate(axes if axes is not None else range(rank)):
-        begin[axis % rank] = pads[place]
-        touched[axis % rank] = bool(pads[place] or pads[place + len(pads) // 2])
+    mode, pads = site.attrs["mode"], site.numbers(1)
+    begin, end = pads[: len(source.shape)], pads[len(source.shape) :]
     outside = site.tensor(2).at([]) if site.has(2) else site.p.constant(0, source.dtype)
 
     def at(index: Index) -> Any:
         own, checks = [], []
-        for i, b, n, used in zip(index, begin, source.shape, touched, strict=True):
+        for i, b, e, n in zip(index, begin, end, source.shape, strict=True):
             place = i - b if b else i
-            if not used:
+            if not (b or e):
                 own.append(place)
                 continue
             if mode == "reflect":
@@ -184,7 +171,7 @@ def _distance(hl: Any, place: Any) -> Any:
 
 def _gather(site: HalideSite) -> list[HalideTensor]:
     """Indices outside the tensor are brought inside: a kernel must not read what is not its own."""
-    source, where, axis, hl = site.tensor(0), site.tensor(1), site.axis(0), site.hl
+    source, where, axis, hl = site.tensor(0), site.tensor(1), site.axis(), site.hl
     extent, rank = source.shape[axis], len(where.shape)
 
     def at(index: Index) -> Any:

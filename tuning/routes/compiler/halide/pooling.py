@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import reduce
 from math import prod
 from typing import Any
 
+from opatlas.load.torch.ops.windows import Window, read_window
 from tuning.routes.compiler.halide.reductions import reduced
 from tuning.routes.compiler.halide.site import HalideSite, HalideTensor, Index
 
 
-def window(site: HalideSite, spatial: int) -> tuple[list[int], list[int], list[int], list[int]]:
-    """Strides, dilations and pads (before, after) by axis."""
-    strides = [int(s) for s in site.attrs.get("strides", [1] * spatial)] or [1] * spatial
-    dilations = [int(d) for d in site.attrs.get("dilations", [1] * spatial)] or [1] * spatial
-    pads = [int(p) for p in site.attrs.get("pads", [0] * 2 * spatial)] or [0] * 2 * spatial
-    return strides, dilations, pads[:spatial], pads[spatial:]
-
-
-def edged(
-    site: HalideSite,
-    source: HalideTensor,
-    before: Sequence[int],
-    outside: Any,
-    reach: Sequence[int],
-    name: str = "edged",
-) -> HalideTensor:
+def edged(site: HalideSite, source: HalideTensor, window: Window, outside: Any) -> HalideTensor:
     """The source with ``outside`` around its spatial axes, as a Func of its own whose index 0 is the first
-    padded element; the source itself where nothing outside of it is read. ``reach``: extents read."""
+    padded element; the source itself where nothing outside of it is read."""
+    reach = [
+        (made - 1) * stride + (size - 1) * dilation + 1
+        for made, stride, size, dilation in zip(
+            site.output().shape[2:], window.strides, window.kernel, window.dilations, strict=True
+        )
+    ]
+    before = window.begins
     if not any(before) and all(r <= n for r, n in zip(reach, source.shape[2:], strict=True)):
         return source
     hl = site.hl
@@ -45,23 +37,17 @@ def edged(
             inside.append(hl.clamp(i, 0, n - 1))
         return hl.select(reduce(lambda a, b: a & b, checks), source.at([*index[:2], *inside]), outside)
 
-    return site.p.function(name, (*source.shape[:2], *reach), source.dtype, at, role="first")
+    return site.p.function("edged", (*source.shape[:2], *reach), source.dtype, at, role="first")
 
 
 def pool(site: HalideSite) -> list[HalideTensor]:
     """MaxPool and AveragePool."""
     p, made = site.p, site.output()
     source = p.stored(site.tensor(0))
-    spatial = len(source.shape) - 2
-    kernel = [int(k) for k in site.attrs["kernel_shape"]]
-    strides, dilations, before, after = window(site, spatial)
-    largest = site.node.op == "MaxPool"
-    sizes = made.shape[2:]
-    reach = [
-        (n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(sizes, strides, kernel, dilations, strict=True)
-    ]
+    window, largest = read_window(site), site.node.op == "MaxPool"
+    kernel, strides, dilations = list(window.kernel), window.strides, window.dilations
     nothing = p.constant(float("-inf") if largest else 0.0, made.dtype)
-    padded = edged(site, source, before, nothing, reach)
+    padded = edged(site, source, window, nothing)
 
     def term(so_far: Any, i: list[Any], r: list[Any]) -> Any:
         where = [o * s + k * d for o, s, k, d in zip(i[2:], strides, r, dilations, strict=True)]
@@ -73,28 +59,21 @@ def pool(site: HalideSite) -> list[HalideTensor]:
     total = p.accumulate("pooled", made.shape, made.dtype, nothing, [(kernel, term)], role="product")
     if largest:
         return [total]
-    whole = bool(site.attrs.get("count_include_pad", 0))
+    if padded is source:
+        part = p.constant(1 / prod(kernel), made.dtype)
+        return [HalideTensor(made.shape, made.dtype, lambda i: total.at(i) * part)]
+    whole = site.flag("count_include_pad")
 
     def count(index: Index) -> Any:
         parts = []
         for axis, o in enumerate(index[2:]):
-            n, b = source.shape[2 + axis], before[axis]
-            low, high = (-b, n + after[axis]) if whole else (0, n)
+            n, b = source.shape[2 + axis], window.begins[axis]
+            low, high = (-b, n + window.ends[axis]) if whole else (0, n)
             parts.append(_inside(site, o * strides[axis] - b, kernel[axis], dilations[axis], low, high))
         return reduce(lambda a, b: a * b, parts)
 
-    even = not any(before) and all(r <= n for r, n in zip(reach, source.shape[2:], strict=True))
-    if even:
-        return [
-            HalideTensor(
-                made.shape, made.dtype, lambda i: total.at(i) * p.constant(1 / prod(kernel), made.dtype)
-            )
-        ]
-    return [
-        HalideTensor(
-            made.shape, made.dtype, lambda i: total.at(i) / site.hl.cast(p.type(made.dtype), count(i))
-        )
-    ]
+    kind = p.type(made.dtype)
+    return [HalideTensor(made.shape, made.dtype, lambda i: total.at(i) / site.hl.cast(kind, count(i)))]
 
 
 def _inside(site: HalideSite, start: Any, kernel: int, dilation: int, low: int, high: int) -> Any:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from opatlas.load.torch.ops.windows import read_window
 from tuning.routes.base import RouteError
-from tuning.routes.compiler.halide.pooling import edged, window
+from tuning.routes.compiler.halide.pooling import edged
 from tuning.routes.compiler.halide.site import HalideSite, HalideTensor, Index, broadcast
 from tuning.routes.compiler.halide.tiles import tile
 
@@ -47,9 +48,9 @@ def matmul(site: HalideSite) -> list[HalideTensor]:
     """MatMul and Gemm. (…, M, K) · (…, K, N), either side transposed by Gemm's attributes."""
     p, made = site.p, site.output()
     gemm = site.node.op == "Gemm"
-    turned_a, turned_b = (gemm and bool(site.attrs.get(name, 0)) for name in ("transA", "transB"))
+    turned_a, turned_b = site.flag("transA"), site.flag("transB")
     a = p.stored(site.tensor(0))
-    rank_b = len(site.value(1).shape)
+    rank_b = len(site.input(1).shape)
     order = (*range(rank_b - 2), rank_b - 1, rank_b - 2) if turned_b else tuple(range(rank_b))
     b = packed(site, 1, order) if p.layout != PANELS else panelled(site, turned_b)
     a_vector, b_vector = len(a.shape) == 1, len(b.shape) == 1
@@ -79,8 +80,8 @@ def matmul(site: HalideSite) -> list[HalideTensor]:
     total = dot(site, shape, made.dtype, depth, term, along=along)
     if not gemm:
         return [total]
-    alpha, beta = (p.constant(site.number(name, 1.0), made.dtype) for name in ("alpha", "beta"))
-    scaled, shifted = (site.number(name, 1.0) != 1.0 for name in ("alpha", "beta"))
+    alpha, beta = (p.constant(site.number(name), made.dtype) for name in ("alpha", "beta"))
+    scaled, shifted = (site.number(name) != 1.0 for name in ("alpha", "beta"))
     bias = broadcast(site.tensor(2), 2) if site.has(2) else None
 
     def at(index: Index) -> Any:
@@ -127,17 +128,12 @@ def _batch_index(tensor: HalideTensor, outer: Index) -> list[Any]:
 def conv(site: HalideSite) -> list[HalideTensor]:
     """Conv over any number of spatial axes, grouped, dilated, strided, padded, with bias."""
     p, made = site.p, site.output()
-    source, weights_value = p.stored(site.tensor(0)), site.value(1)
+    source, weights_value = p.stored(site.tensor(0)), site.input(1)
     spatial = len(source.shape) - 2
-    kernel = weights_value.shape[2:]
-    group = int(site.attrs.get("group", 1))
+    window, group = read_window(site), site.attrs["group"]
+    kernel, strides, dilations = window.kernel, window.strides, window.dilations
     per_group_in, per_group_out = weights_value.shape[1], made.shape[1] // group
-    strides, dilations, before, _ = window(site, spatial)
-    reach = [
-        (n - 1) * s + (k - 1) * d + 1
-        for n, s, k, d in zip(made.shape[2:], strides, kernel, dilations, strict=True)
-    ]
-    padded = edged(site, source, before, p.constant(0.0, made.dtype), reach)
+    padded = edged(site, source, window, p.constant(0.0, made.dtype))
     turned = p.layout == CHANNELS_LAST and per_group_out > 1
     order = (1, *range(2, 2 + spatial), 0) if turned else tuple(range(2 + spatial))
     weights = packed(site, 1, order) if turned else p.stored(site.tensor(1))
@@ -171,10 +167,9 @@ def conv_transpose(site: HalideSite) -> list[HalideTensor]:
     p, made, hl = site.p, site.output(), site.hl
     source, weights = p.stored(site.tensor(0)), p.stored(site.tensor(1))
     spatial = len(source.shape) - 2
-    kernel = weights.shape[2:]
-    group = int(site.attrs.get("group", 1))
+    window, group = read_window(site), site.attrs["group"]
+    kernel, strides, dilations, before = window.kernel, window.strides, window.dilations, window.begins
     ins, outs = source.shape[1] // group, weights.shape[1]
-    strides, dilations, before, _ = window(site, spatial)
     # With a dilation the whole kernel is tried; without, only every stride-th place can meet the source.
     tried = [k if d > 1 else -(-k // s) for k, s, d in zip(kernel, strides, dilations, strict=True)]
 

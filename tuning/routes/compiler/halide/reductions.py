@@ -122,8 +122,6 @@ def _nan_kept(hl: Any, a: Any, b: Any, first: Any) -> Any:
 def reduce_node(site: HalideSite) -> list[HalideTensor]:
     """ReduceSum and its kin."""
     source, axes, p, op = site.tensor(0), site.axes(), site.p, site.node.op
-    if axes is None or (not axes and not site.attrs.get("noop_with_empty_axes")):
-        axes = list(range(len(source.shape)))
     made = site.output()
     source = HalideTensor(source.shape, made.dtype, source.at, source.cheap) if axes else source
     terms: dict[str, Callable[[Any], Any]] = {
@@ -142,7 +140,10 @@ def reduce_node(site: HalideSite) -> list[HalideTensor]:
     count = prod(source.shape[axis] for axis in axes)
 
     def at(index: Index) -> Any:
-        full = _with_axes(index, axes, len(source.shape)) if len(index) != len(source.shape) else list(index)
+        full = list(index)
+        if len(full) != len(source.shape):
+            rest = iter(index)
+            full = [0 if axis in axes else next(rest) for axis in range(len(source.shape))]
         value = total.at(full)
         if op == "ReduceMean":
             return value / p.constant(count, made.dtype)
@@ -156,14 +157,9 @@ def reduce_node(site: HalideSite) -> list[HalideTensor]:
     return [HalideTensor(made.shape, made.dtype, at)]
 
 
-def _with_axes(index: Index, axes: Sequence[int], rank: int) -> list[Any]:
-    rest = list(index)
-    return [0 if axis in axes else rest.pop(0) for axis in range(rank)]
-
-
 def softmax(site: HalideSite) -> list[HalideTensor]:
     """Softmax and LogSoftmax, less the row's largest, so that nothing overflows."""
-    p, source, axis = site.p, site.p.stored(site.tensor(0)), site.axis(-1)
+    p, source, axis = site.p, site.p.stored(site.tensor(0)), site.axis()
     rank = len(source.shape)
     largest = broadcast(reduced(p, source, [axis], "max"), rank)
     if site.node.op == "LogSoftmax":
@@ -184,10 +180,9 @@ def normalise(site: HalideSite) -> list[HalideTensor]:
     p, op = site.p, site.node.op
     source = p.stored(site.tensor(0))
     shape, dtype = source.shape, source.dtype
-    groups = int(site.attrs.get("num_groups", shape[1] if len(shape) > 1 else 1))
-    if op == "GroupNormalization" and shape[1] != groups:
-        return _grouped(site, source, groups)
-    first = site.axis(-1) if op in ("LayerNormalization", "RMSNormalization") else 2
+    if op == "GroupNormalization" and shape[1] != site.attrs["num_groups"]:
+        return _grouped(site, source, site.attrs["num_groups"])
+    first = site.axis() if op in ("LayerNormalization", "RMSNormalization") else 2
     axes = list(range(first, len(shape)))
     scale = _per_channel(site, 1, first, op)
     bias = _per_channel(site, 2, first, op) if site.has(2) else None
@@ -247,7 +242,7 @@ def _standard(
         return source.at(index) - middle(index) if middle else source.at(index)
 
     squares = reduced(p, HalideTensor(source.shape, dtype, less), axes, "sum", term=lambda x: x * x)
-    epsilon = p.constant(site.number("epsilon", 1e-5), dtype)
+    epsilon = p.constant(site.number("epsilon"), dtype)
     one = p.constant(1.0, dtype)
     inverse = p.function(
         "inverse", squares.shape, dtype, lambda i: one / site.hl.sqrt(squares.at(i) / count + epsilon)
@@ -261,9 +256,9 @@ def batch_normalise(site: HalideSite) -> list[HalideTensor]:
     p, source = site.p, site.tensor(0)
     dtype, channels = source.dtype, source.shape[1]
     scale, bias, mean, variance = (site.tensor(position) for position in range(1, 5))
-    epsilon, one = p.constant(site.number("epsilon", 1e-5), dtype), p.constant(1.0, dtype)
+    epsilon, one = p.constant(site.number("epsilon"), dtype), p.constant(1.0, dtype)
     made: list[HalideTensor] = []
-    if site.attrs.get("training_mode"):
+    if site.flag("training_mode"):
         source = p.stored(source)
         axes = [axis for axis in range(len(source.shape)) if axis != 1]
         count = p.constant(prod(source.shape) // channels, dtype)
@@ -273,7 +268,8 @@ def batch_normalise(site: HalideSite) -> list[HalideTensor]:
         less = HalideTensor(source.shape, dtype, lambda i: source.at(i) - own.at([i[1]]))
         squares = reduced(p, less, axes, "sum", term=lambda x: x * x)
         spread = p.function("variance", (channels,), dtype, lambda c: squares.at([0, c[0], *pad]) / count)
-        keep, gone = (p.constant(m, dtype) for m in _momentum(site))
+        momentum = site.number("momentum")
+        keep, gone = p.constant(momentum, dtype), p.constant(1.0 - momentum, dtype)
         for position, old, new in ((1, mean, own), (2, variance, spread)):
             if site.wants(position):
                 made.append(_mixed(channels, dtype, old, new, keep, gone))
@@ -293,11 +289,6 @@ def batch_normalise(site: HalideSite) -> list[HalideTensor]:
         return source.at(i) * factor.at([i[1]]) + shift.at([i[1]])
 
     return [HalideTensor(source.shape, dtype, at), *made]
-
-
-def _momentum(site: HalideSite) -> tuple[float, float]:
-    momentum = site.number("momentum", 0.9)
-    return momentum, 1.0 - momentum
 
 
 def _mixed(

@@ -107,7 +107,7 @@ def _lines(operator: Operator, node: Node) -> Operator | None:
 def _softmax(operator: Operator, node: Node) -> Operator | None:
     source = operator.value(node.inputs[0])
     rank = len(source.shape)
-    axis = int(node.attributes.get("axis", -1)) % rank
+    axis = node.attributes["axis"]
     groups = [group for group in (list(range(axis)), [axis], list(range(axis + 1, rank))) if group]
     view = merged(source, groups)
     place = groups.index([axis])
@@ -119,7 +119,7 @@ def _softmax(operator: Operator, node: Node) -> Operator | None:
 def _last_axes(operator: Operator, node: Node) -> Operator | None:
     source = operator.value(node.inputs[0])
     rank = len(source.shape)
-    axis = int(node.attributes.get("axis", -1)) % rank
+    axis = node.attributes["axis"]
     if axis == 0:
         return None
     inputs: dict[int, Value | None] = {
@@ -178,10 +178,7 @@ def _pointwise(operator: Operator, node: Node) -> Operator | None:
     source, weights = operator.value(node.inputs[0]), operator.value(node.inputs[1])
     rank = len(source.shape)
     attrs = node.attributes
-    plain = all(n == 1 for n in (*weights.shape[2:], *attrs.get("strides", ()))) and not any(
-        attrs.get("pads", ())
-    )
-    if not plain or rank <= 3:
+    if any(n != 1 for n in (*weights.shape[2:], *attrs["strides"])) or any(attrs["pads"]) or rank <= 3:
         return None
     groups: Groups = [[0], [1], list(range(2, rank))]
     inputs = {node.inputs[0]: merged(source, groups), node.inputs[1]: merged(weights, groups)}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product as every
 from typing import Any
 
 from opatlas.identity import Operator
-from opatlas.identity.operator import Node, Value
+from opatlas.identity.operator import Node
+from opatlas.load.torch.ops.site import TorchSite
 from tuning.routes.base import RouteError
 from tuning.routes.compiler.halide.machine import import_halide
 
@@ -126,27 +126,15 @@ def reader(func: Any) -> Callable[[Index], Any]:
     return lambda indices: hl.Expr(func[list(reversed(list(indices)))])
 
 
-class HalideSite:
-    """One node where it stands."""
+class HalideSite(TorchSite):
+    """One node where it stands, with the tensors that its inputs are."""
 
     def __init__(
         self, pipeline: Pipeline, operator: Operator, node: Node, tensors: dict[int, HalideTensor]
     ) -> None:
-        self.p, self.hl, self.operator, self.node = pipeline, pipeline.hl, operator, node
-        self.attrs = node.attributes
+        super().__init__(operator, node, {})
+        self.p, self.hl = pipeline, pipeline.hl
         self._tensors = tensors
-
-    def has(self, position: int) -> bool:
-        return position < len(self.node.inputs) and self.node.inputs[position] >= 0
-
-    def wants(self, position: int) -> bool:
-        return position < len(self.node.outputs) and self.node.outputs[position] >= 0
-
-    def value(self, position: int) -> Value:
-        return self.operator.value(self.node.inputs[position])
-
-    def output(self, position: int = 0) -> Value:
-        return self.operator.value(self.node.outputs[position])
 
     def tensor(self, position: int) -> HalideTensor:
         """The node's input at ``position``; a number that is known is a constant."""
@@ -159,30 +147,9 @@ class HalideSite:
         only = self.p.constant(value.data[0], value.dtype)  # type: ignore[arg-type]
         return HalideTensor(value.shape, value.dtype, lambda _: only, cheap=True)
 
-    def numbers(self, position: int) -> list[int] | None:
-        """The integers of an input that shapes the computation; None where it is absent."""
-        if not self.has(position):
-            return None
-        data = self.value(position).data
-        if data is None:
-            raise RouteError(f"{self.node.op} with sizes known only at run time is not lowered to Halide")
-        return [int(number) for number in data]
-
-    def axis(self, default: int = 0) -> int:
-        """The attribute ``axis``, counted from the front."""
-        axis = int(self.attrs.get("axis", default))
-        return axis + len(self.value(0).shape) if axis < 0 else axis
-
-    def axes(self, position: int = 1) -> list[int] | None:
-        """Axes of an input or attribute, counted from the front; None where not given."""
-        axes = self.numbers(position)
-        if axes is None and "axes" in self.attrs:
-            axes = [int(axis) for axis in self.attrs["axes"]]
-        rank = len(self.value(0).shape)
-        return None if axes is None else sorted(axis + rank if axis < 0 else axis for axis in axes)
-
-    def number(self, name: str, default: float) -> float:
-        return float(self.attrs.get(name, default))
+    def axes(self) -> list[int]:
+        """What a reduction folds: an operator over fewer axes (``simplify.py``) says it by an attribute."""
+        return list(self.attrs["axes"]) if "axes" in self.attrs else super().axes()
 
 
 def broadcast(tensor: HalideTensor, rank: int) -> Callable[[Index], Any]:
@@ -194,8 +161,3 @@ def broadcast(tensor: HalideTensor, rank: int) -> Callable[[Index], Any]:
         return tensor.at([0 if zero else i for zero, i in zip(zeros, indices[skip:], strict=True)])
 
     return at
-
-
-def cells(shape: Sequence[int]) -> list[tuple[int, ...]]:
-    """Every index of a small shape."""
-    return list(every(*(range(extent) for extent in shape)))

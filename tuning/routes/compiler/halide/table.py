@@ -36,12 +36,6 @@ SMOOTH = NORMALISATIONS | CONTRACTIONS | types_with("smooth")
 reorder them, so one of these in a graph has it compiled by the relaxed rules; all others are compiled by the
 strict ones, under which NaN and infinity are what they are elsewhere."""
 
-_NEEDS_NUMBERS = {
-    "Expand": (1,), "Pad": (1, 3), "Reshape": (1,), "Slice": (1, 2, 3, 4), "Split": (1,), "Squeeze": (1,),
-    "Tile": (1,), "Unsqueeze": (1,), **dict.fromkeys(REDUCTIONS, (1,)),
-}  # fmt: skip
-"""Inputs that have to be known before the first run."""
-
 
 def installed_version() -> str | None:
     """Halide's version here; None where it is not installed. Imports nothing."""
@@ -70,11 +64,6 @@ def limit(operator: Operator) -> str | None:
 def _node_limit(operator: Operator, node: Node) -> str | None:
     if node.domain not in ("", "ai.onnx") or node.op not in OPS:
         return f"the Halide route does not lower {node.domain + '.' if node.domain else ''}{node.op}"
-    for position in _NEEDS_NUMBERS.get(node.op, ()):
-        if position < len(node.inputs) and node.inputs[position] >= 0:
-            number = node.inputs[position]
-            if number >= len(operator.inputs) or operator.inputs[number].data is None:
-                return f"{node.op} with sizes known only at run time is not lowered to Halide"
     for number in node.inputs:
         if 0 <= number < len(operator.inputs):
             value = operator.inputs[number]
@@ -97,7 +86,7 @@ def _pool(operator: Operator, node: Node, first: object, made: object) -> str | 
 
 
 def _pad(operator: Operator, node: Node, first: object, made: object) -> str | None:
-    mode = node.attributes.get("mode", "constant")
+    mode = node.attributes["mode"]
     return None if mode in ("constant", "edge", "reflect") else f"Pad of mode {mode} is not lowered to Halide"
 
 

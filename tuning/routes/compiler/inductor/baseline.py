@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load.torch.graph import missing
-from tuning.routes.base import Answer, No, Yes
+from tuning.routes.base import Answer, No, answer
 from tuning.routes.compiler.inductor.cxx import find_cxx
 from tuning.routes.library.recipes import Recipe, RecipeRoute
 
@@ -29,8 +29,7 @@ class TorchCompile(RecipeRoute):
         return super().available(target)
 
     def supports(self, operator: Operator, setting: Setting) -> Answer:
-        reason = missing(operator)
-        return No(reason) if reason else Yes()
+        return answer(missing(operator))
 
     def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
         call: Recipe = {"library": "torch", "call": "compile"}

@@ -8,7 +8,8 @@ from pathlib import Path
 from opatlas.identity import Node, Operator, Setting, Target
 from opatlas.load.needs import installed_version
 from opatlas.load.torch.graph import missing
-from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, Method, No, RouteError, Yes
+from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, No, answer
+from tuning.routes.compiler.base import CompilerRoute
 from tuning.routes.compiler.inductor.cxx import find_cxx
 from tuning.routes.library.shapes import constant
 
@@ -22,14 +23,12 @@ TEMPLATES = {"max_autotune": True, "max_autotune_gemm_backends": "CPP"}
 would time them against ATen's while it compiles; here the contest does."""
 
 
-class InductorRoute:
+class InductorRoute(CompilerRoute):
     """AOTInductor on CPUs; artifacts need exactly the PyTorch that made them."""
 
-    name = NAME
-    method: Method = "compiler"
-    zygote = NAME
+    name = zygote = NAME
+    title = "Inductor"
     preload: tuple[str, ...] = ("tuning.routes.compiler.inductor.compile:warm",)
-    builds_in_process = False
 
     def versions(self) -> Mapping[str, str]:
         version = installed_version("torch")
@@ -38,18 +37,13 @@ class InductorRoute:
     def available(self, target: Target) -> Answer:
         if not self.versions():
             return No("torch is not installed: pip install torch==2.13.0")
-        if target.kind != "cpu" or target.isa != "x86_64":
-            return No(
-                f"the Inductor route compiles for x86-64 processors, not for {target.kind} {target.isa}"
-            )
+        reason = self.foreign(target)
         if find_cxx() is None:
-            return No("Inductor needs a C++ compiler: install g++ or clang++, or set CXX")
-        return Yes(f"PyTorch {self.versions()['torch']}")
+            reason = reason or "Inductor needs a C++ compiler: install g++ or clang++, or set CXX"
+        return answer(reason, f"PyTorch {self.versions()['torch']}")
 
-    def supports(self, operator: Operator, setting: Setting) -> Answer:
-        if reason := missing(operator):
-            return No(reason)
-        return Yes()
+    def missing(self, operator: Operator) -> str | None:
+        return missing(operator)
 
     def candidates(
         self, operator: Operator, target: Target, setting: Setting, budget: Budget
@@ -66,15 +60,8 @@ class InductorRoute:
     ) -> BuiltArtifact:
         from tuning.routes.compiler.inductor.compile import build_package
 
-        answer = self.supports(operator, setting)
-        if isinstance(answer, No):
-            raise RouteError(answer.reason)
-        try:
+        with self.refusing(operator, "Inductor cannot compile it"):
             return build_package(operator, target, setting, candidate.parameters, workdir)
-        except RouteError:
-            raise
-        except Exception as error:  # Inductor's errors share no base but Exception
-            raise RouteError(f"Inductor cannot compile it: {_sentence(error)}") from error
 
 
 def _has_template(operator: Operator, node: Node) -> bool:
@@ -82,8 +69,3 @@ def _has_template(operator: Operator, node: Node) -> bool:
     if node.op not in ("MatMul", "Gemm") or operator.value(node.inputs[0]).dtype not in TEMPLATE_DTYPES:
         return False
     return constant(operator, node.inputs[1]) or len(operator.value(node.outputs[0]).shape) > 2
-
-
-def _sentence(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:400]

@@ -83,7 +83,7 @@ def _space_to_depth(site: TorchSite) -> Built:
 
 def _range(site: TorchSite) -> Built:
     value = site.output()
-    start, step = site.scalar(0), site.scalar(2)
+    start, step = site.static(0), site.static(2)
     return lambda *_: (jnp.arange(value.shape[0]) * step + start).astype(value.dtype)
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
-from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, Method, No, RouteError, Yes
+from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, No, RouteError, Yes
+from tuning.routes.compiler.base import CompilerRoute
 from tuning.routes.compiler.xla.table import VARIANTS, missing, variants
 
 NAME = "xla"
@@ -29,14 +30,12 @@ def warm() -> None:
     import_families()
 
 
-class XlaRoute:
+class XlaRoute(CompilerRoute):
     """XLA on CPUs, through JAX; artifacts need exactly this JAX to load."""
 
-    name = NAME
-    method: Method = "compiler"
-    zygote = "xla"
+    name = zygote = NAME
+    title = "XLA"
     preload: tuple[str, ...] = ("jax", "tuning.routes.compiler.xla.route:warm")
-    builds_in_process = False
 
     def versions(self) -> Mapping[str, str]:
         try:
@@ -54,9 +53,8 @@ class XlaRoute:
             return No(f"the XLA route compiles for processors, not for {target.kind}")
         return Yes(f"JAX {found['jax']}")
 
-    def supports(self, operator: Operator, setting: Setting) -> Answer:
-        reason = missing(operator)
-        return No(reason) if reason else Yes()
+    def missing(self, operator: Operator) -> str | None:
+        return missing(operator)
 
     def candidates(
         self, operator: Operator, target: Target, setting: Setting, budget: Budget
@@ -73,22 +71,13 @@ class XlaRoute:
     def build(
         self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
     ) -> BuiltArtifact:
-        answer = self.supports(operator, setting)
-        if isinstance(answer, No):
-            raise RouteError(answer.reason)
-        parameters = candidate.parameters
-        if parameters["variant"] not in VARIANTS:
-            raise RouteError(f"there is no variant {parameters['variant']!r}")
-        options = {}
+        parameters, options = candidate.parameters, {}
         if "vector_bits" in parameters:
             options["xla_cpu_prefer_vector_width"] = str(parameters["vector_bits"])
-        try:
+        with self.refusing(operator, "XLA cannot compile it"):
+            if parameters["variant"] not in VARIANTS:
+                raise RouteError(f"there is no variant {parameters['variant']!r}")
             return _build(operator, setting, str(parameters["variant"]), options, workdir, self.versions())
-        except RouteError:
-            raise
-        except Exception as error:  # JAX raises whatever a wrong program leads it to
-            lines = str(error).strip().splitlines()
-            raise RouteError(f"XLA cannot compile it: {(lines or [type(error).__name__])[0]}") from error
 
 
 def _build(
