@@ -16,9 +16,10 @@ from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
 from opatlas.load.toolchain import compile_shared
 from tuning.routes.base import BuiltArtifact, RouteError
+from tuning.routes.compiler.tvm.lean import relax, tvm
 from tuning.routes.compiler.tvm.lower import WrapperPlan, to_module, to_plan
 from tuning.routes.compiler.tvm.machine import tvm_target, used_features
-from tuning.routes.compiler.tvm.patches import import_tvm, installed_versions
+from tuning.routes.compiler.tvm.patches import installed_versions
 from tuning.routes.compiler.tvm.shim import VERSION_SCRIPT, wrapper_source
 from tuning.routes.compiler.tvm.table import ALIGNMENT
 
@@ -53,9 +54,6 @@ def lower_only(operator: Operator, target: Target, setting: Setting) -> tuple[An
 
 def finish(module: Any, operator: Operator, native: Any) -> tuple[Any, WrapperPlan]:
     """Split weight-layout blocks off the scheduled functions, plan the calls; returns the plan's IRModule."""
-    tvm = import_tvm()
-    from tvm import relax
-
     with native:
         module = relax.transform.SplitLayoutRewritePreproc()(module)
     plan = to_plan(module, operator)
@@ -75,7 +73,6 @@ def build_artifact(
     workdir: Path,
 ) -> BuiltArtifact:
     """Compile, link, describe. ``scheduled`` is the lowered module with its PrimFuncs replaced."""
-    tvm = import_tvm()
     started = time.perf_counter()
     kernels, plan = finish(scheduled, operator, native)
     objects, assembly = [], ""

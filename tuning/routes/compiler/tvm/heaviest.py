@@ -5,12 +5,11 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from tuning.routes.compiler.tvm.patches import import_tvm
+from tuning.routes.compiler.tvm.lean import Schedule, tvm
 
 
 def heaviest(module: Any) -> str | None:
     """The PrimFunc with the most iterations: the one worth the search."""
-    tvm = import_tvm()
     work = {
         var.name_hint: _work(function)
         for var, function in module.functions.items()
@@ -20,8 +19,6 @@ def heaviest(module: Any) -> str | None:
 
 
 def _work(function: Any) -> int:
-    from tvm.s_tir import Schedule
-
     made = Schedule(function)
     blocks = made.get_child_blocks(made.get_sblock("root"))
     return sum(prod(int(v.dom.extent) for v in made.get(block).iter_vars) for block in blocks)

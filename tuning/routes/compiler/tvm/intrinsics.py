@@ -11,18 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tvm import ir, tirx
+
 from tuning.routes.compiler import polynomials
 
 
 def register() -> None:
     """Replace TVM's lowering rules for the ``llvm`` target in this process."""
-    from tvm.ir import Op
-    from tvm.tirx import register_intrin_lowering
-
     rules: dict[str, Callable[..., Any]] = {"exp": _exp, "tanh": _tanh, "erf": _erf, "pow": _power}
     for name, rule in rules.items():
-        before = Op.get(f"tirx.{name}").get_attr("llvm.FLowerIntrinsic")
-        register_intrin_lowering(f"tirx.{name}", target="llvm", f=_for_float32(rule, before), level=99)
+        before = ir.Op.get(f"tirx.{name}").get_attr("llvm.FLowerIntrinsic")
+        tirx.register_intrin_lowering(f"tirx.{name}", target="llvm", f=_for_float32(rule, before), level=99)
 
 
 def _for_float32(rule: Callable[..., Any], before: Any) -> Callable[[Any], Any]:
@@ -39,8 +38,6 @@ def _for_float32(rule: Callable[..., Any], before: Any) -> Callable[[Any], Any]:
 
 def _like(value: float, x: Any, dtype: str = "float32") -> Any:
     """A constant with as many lanes as ``x``."""
-    from tvm import tirx
-
     lanes = str(x.ty.dtype).partition("x")[2]
     one = tirx.const(value, dtype)
     return tirx.Broadcast(one, int(lanes)) if lanes else one
@@ -48,8 +45,6 @@ def _like(value: float, x: Any, dtype: str = "float32") -> Any:
 
 def _named(x: Any, body: Callable[[Any], Any]) -> Any:
     """Compute ``x`` once and use it many times."""
-    from tvm import tirx
-
     name = tirx.Var("x", x.ty)
     return tirx.Let(name, x, body(name))
 
@@ -63,8 +58,6 @@ def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
 
 def _clamped(x: Any, low: float, high: float) -> Any:
     """``x`` within limits; NaN stays NaN (both comparisons fail; TVM's min and max would lose it)."""
-    from tvm import tirx
-
     top, bottom = _like(high, x), _like(low, x)
     return tirx.Select(x > top, top, tirx.Select(x < bottom, bottom, x))
 
@@ -76,8 +69,6 @@ def _exp(x: Any) -> Any:
         return _named(_clamped(x, -104.0, 89.0), reduced)
 
     def reduced(x: Any) -> Any:
-        from tvm import tirx
-
         return _named(
             tirx.floor(x * _like(polynomials.LOG2_E, x) + _like(0.5, x)),
             lambda n: _named(
@@ -87,8 +78,6 @@ def _exp(x: Any) -> Any:
         )
 
     def scaled(value: Any, n: Any) -> Any:
-        from tvm import tirx
-
         lanes = str(n.ty.dtype).partition("x")[2]
         whole = tirx.Cast("int32" + (f"x{lanes}" if lanes else ""), n)
 
@@ -102,8 +91,6 @@ def _exp(x: Any) -> Any:
 
 
 def _power_of_two(exponent: Any, like: Any) -> Any:
-    from tvm import tirx
-
     bits = (exponent + _like(127, like, "int32")) << _like(23, like, "int32")
     return tirx.reinterpret(str(like.ty.dtype), bits)
 
@@ -135,8 +122,6 @@ def _odd(x: Any, numerator: Sequence[float], denominator: Sequence[float]) -> An
 
 def _power(x: Any, exponent: Any) -> Any | None:
     """Products and roots for the exponents that models use; None (libm) for others."""
-    from tvm import tirx
-
     value = exponent.value if isinstance(exponent, tirx.Broadcast) else exponent
     constant = float(value.value) if isinstance(value, tirx.FloatImm) else None
     if constant in (0.5, 0.75):

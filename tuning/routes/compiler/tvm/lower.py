@@ -15,7 +15,7 @@ from typing import Any, Literal
 from opatlas.identity import Operator, Setting, to_onnx
 from opatlas.identity.dtypes import item_bytes
 from tuning.routes.base import RouteError
-from tuning.routes.compiler.tvm.patches import import_tvm
+from tuning.routes.compiler.tvm.lean import ir, relax, tvm
 from tuning.routes.compiler.tvm.table import ALIGNMENT, HALF_TYPES, POINTWISE
 
 Where = Literal["tensor", "scratch", "state", "literal"]
@@ -58,8 +58,6 @@ class WrapperPlan:
 
 def to_module(operator: Operator, setting: Setting, target: Any) -> Any:
     """The operator as an IRModule: PrimFuncs and a Relax ``main`` that calls them; raises RouteError."""
-    tvm = import_tvm()
-    from tvm import relax
     from tvm.relax.frontend.onnx import from_onnx
 
     module = from_onnx(_widened(_flattened(to_onnx(operator), operator), setting))
@@ -142,8 +140,6 @@ def _widened(model: Any, setting: Setting) -> Any:
 
 def _mark_layout_free(module: Any, operator: Operator) -> Any:
     """Say of every PrimFunc which arguments come from constants: their layout is the schedule's choice."""
-    from tvm import ir
-
     free: dict[str, set[int]] = {}
     constant = _constant_vars(module["main"], operator)
     for binding in bindings_of(module["main"]):
@@ -165,8 +161,6 @@ def _mark_layout_free(module: Any, operator: Operator) -> Any:
 
 def _constant_vars(main: Any, operator: Operator) -> set[Any]:
     """The Relax variables whose values depend on the operator's constant inputs (and literals) only."""
-    from tvm import ir
-
     constants = {f"in{i}" for i in operator.constant_inputs}
     known = {var for var in main.params if var.name in constants}
     for binding in bindings_of(main):
@@ -178,23 +172,17 @@ def _constant_vars(main: Any, operator: Operator) -> set[Any]:
 
 def bindings_of(main: Any) -> list[Any]:
     """Every binding of a straight-line Relax function, in order; raises RouteError on control flow."""
-    from tvm import relax
-
     if not isinstance(main.body, relax.SeqExpr):
         return []
     return [binding for block in main.body.blocks for binding in block.bindings]
 
 
 def is_call_tir(value: Any) -> bool:
-    from tvm import ir
-
     return isinstance(value, ir.Call) and getattr(value.op, "name", "") == "relax.call_tir"
 
 
 def leaves(value: Any) -> list[Any]:
     """The variables and constants that a bound value reads."""
-    from tvm import ir
-
     if isinstance(value, ir.Tuple):
         return [leaf for item in value.fields for leaf in leaves(item)]
     if isinstance(value, ir.TupleGetItem):
@@ -238,8 +226,6 @@ class _Planner:
 
     def _results(self) -> list[tuple[Any, Buffer]]:
         """Each result expression of ``main`` with the output tensor it has to land in."""
-        from tvm import ir, relax
-
         body = self.main.body.body if isinstance(self.main.body, relax.SeqExpr) else self.main.body
         body = self._definition(body)
         results = list(body.fields) if isinstance(body, ir.Tuple) else [body]
@@ -254,8 +240,6 @@ class _Planner:
 
     def _definition(self, value: Any) -> Any:
         """What a variable stands for, through plain renamings and tuples."""
-        from tvm import ir
-
         bound = {binding.var: binding.value for binding in bindings_of(self.main)}
         while isinstance(value, ir.Var) and isinstance(bound.get(value), ir.Var | ir.Tuple):
             value = bound[value]
@@ -263,8 +247,6 @@ class _Planner:
 
     def _wanted_outputs(self) -> dict[Any, Buffer]:
         """Variables that can be computed straight into an output tensor."""
-        from tvm import ir
-
         wanted: dict[Any, Buffer] = {}
         for result, target in self._results():
             result = self._definition(result)
@@ -273,8 +255,6 @@ class _Planner:
         return wanted
 
     def _bind(self, binding: Any, wanted: Mapping[Any, Buffer]) -> None:
-        from tvm import ir
-
         var, value = binding.var, binding.value
         if isinstance(value, ir.TupleGetItem):
             self.values[var] = self._many(value.tuple_value)[value.index]
@@ -289,8 +269,6 @@ class _Planner:
             raise RouteError(f"TVM leaves {what} to its own runtime, which an artifact does not bring along")
 
     def _call(self, var: Any, call: Any, wanted: Mapping[Any, Buffer]) -> Buffer | list[Buffer]:
-        from tvm import ir
-
         name = call.args[0].name_hint
         arguments = [self._one(item) for item in call.args[1].fields]
         if len(call.args) > 2:
@@ -314,8 +292,6 @@ class _Planner:
         self, var: Any, made: list[Buffer], wanted: Mapping[Any, Buffer], constant: bool
     ) -> list[Buffer]:
         """Let the fields of a tuple that are results land in the output tensors."""
-        from tvm import ir
-
         if constant:
             return made
         placed = list(made)
@@ -342,8 +318,6 @@ class _Planner:
         return self.symbols[name]
 
     def _one(self, value: Any) -> Buffer:
-        from tvm import ir
-
         if isinstance(value, ir.GenericConst):
             array = value.value.numpy()
             self.plan_.literals.append(array.tobytes())
@@ -356,8 +330,6 @@ class _Planner:
         return found
 
     def _many(self, value: Any) -> list[Buffer]:
-        from tvm import ir
-
         if isinstance(value, ir.Tuple):
             return [self._one(item) for item in value.fields]
         found = self.values.get(value)

@@ -21,8 +21,8 @@ from tuning.routes.base import Candidate, RouteError, SearchRecord
 from tuning.routes.compiler.tvm import known
 from tuning.routes.compiler.tvm.compile import lower_only
 from tuning.routes.compiler.tvm.heaviest import heaviest
+from tuning.routes.compiler.tvm.lean import ms, tvm
 from tuning.routes.compiler.tvm.machine import machine_of
-from tuning.routes.compiler.tvm.patches import import_tvm
 from tuning.routes.compiler.tvm.tiles import TileSearch
 from tuning.routes.compiler.tvm.transfer import Adapter, digest_of, trace_record
 from tuning.routes.compiler.tvm.trial import time_module
@@ -95,9 +95,6 @@ class _Slice:
     def __init__(
         self, function: Any, native: Any, setting: Setting, workdir: Path, progress: SearchProgress
     ) -> None:
-        tvm = import_tvm()
-        from tvm.s_tir import meta_schedule as ms
-
         self.native, self.threads, self.progress = native, setting.threads, progress
         self.module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
         self.context = ms.TuneContext(
@@ -161,8 +158,6 @@ class _Slice:
 
     def _measure(self, candidate: Any, deadline: float) -> Any | None:
         """A RunnerResult, recorded; None when the time is up."""
-        from tvm.s_tir import meta_schedule as ms
-
         left_s = deadline - time.monotonic()
         if left_s < 0.2:
             return None
@@ -178,8 +173,6 @@ class _Slice:
         return ms.runner.RunnerResult([run_s], None)
 
     def _record(self, made: Any, arguments: Any, run_s: float) -> None:
-        from tvm.s_tir import meta_schedule as ms
-
         self.database.commit_tuning_record(
             ms.database.TuningRecord(
                 made.trace,
@@ -192,8 +185,6 @@ class _Slice:
 
     def _relearn(self) -> None:
         """Train the cost model on what earlier slices measured."""
-        from tvm.s_tir import meta_schedule as ms
-
         records = self.database.get_top_k(self.workload, _RELEARN)
         if not records:
             return
@@ -217,6 +208,4 @@ class _Slice:
 
 
 def _arguments(module: Any) -> Any:
-    from tvm.s_tir.meta_schedule.arg_info import ArgInfo
-
-    return ArgInfo.from_entry_func(module, remove_preproc=True)
+    return ms.arg_info.ArgInfo.from_entry_func(module, remove_preproc=True)

@@ -17,8 +17,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tuning.routes.compiler.tvm import intrinsics
-
 VERSIONS = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.14.post1"}
 """The only pair that works: with later ffi releases MetaSchedule's TuneContext segfaults."""
 
@@ -34,7 +32,7 @@ def import_tvm() -> Any:
                 tvm = importlib.import_module("tvm")
                 importlib.import_module("tvm.relax.frontend.onnx")
             _import_x86_intrinsics(tvm)
-            intrinsics.register()
+            importlib.import_module("tuning.routes.compiler.tvm.intrinsics").register()
             _bound_gather(tvm)
         return sys.modules["tvm"]
 

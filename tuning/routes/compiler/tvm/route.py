@@ -10,7 +10,7 @@ from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, No, Sea
 from tuning.routes.compiler.base import CompilerRoute
 from tuning.routes.compiler.tvm import known
 from tuning.routes.compiler.tvm.patches import VERSIONS, import_tvm, installed_versions
-from tuning.routes.compiler.tvm.table import DTYPES, OPS
+from tuning.routes.compiler.tvm.table import DTYPES, OPS, variants
 
 NAME = "tvm"
 
@@ -66,9 +66,7 @@ class TvmRoute(CompilerRoute):
     def candidates(
         self, operator: Operator, target: Target, setting: Setting, budget: Budget
     ) -> Iterator[Candidate]:
-        from tuning.routes.compiler.tvm.untuned import variants
-
-        for variant, label in variants(operator, setting)[: budget.candidates]:
+        for variant, label in variants(operator)[: budget.candidates]:
             yield Candidate(NAME, {"schedule": variant}, label)
 
     def build(

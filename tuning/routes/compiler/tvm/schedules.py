@@ -24,7 +24,7 @@ from tuning.routes.compiler.tvm.blocks import (
     vectorise_last,
 )
 from tuning.routes.compiler.tvm.contraction import AS_CHOSEN, Shape, is_contraction, schedule_contraction
-from tuning.routes.compiler.tvm.patches import import_tvm
+from tuning.routes.compiler.tvm.lean import Schedule, ScheduleError
 
 _COSTLY = {"exp", "tanh", "erf", "sigmoid", "pow", "log", "sqrt", "rsqrt"}
 
@@ -35,9 +35,6 @@ def schedule(function: Any, machine: Machine, variant: str) -> Any:
     ``packed`` falls back on ``flat``, that on ``rows``, which takes everything. ``flat only`` raises
     RouteError where it would come to what ``packed`` is anyway, so that nothing is built twice.
     """
-    import_tvm()
-    from tvm.s_tir import Schedule
-
     ways = {"packed": ("packed", "flat"), "flat only": ("packed", "flat"), "rows": ()}[variant]
     fitting = [name for name in ways if tiled(function, machine, name) is not None]
     if variant == "flat only" and is_contraction(Schedule(function)):
@@ -59,9 +56,6 @@ def schedule(function: Any, machine: Machine, variant: str) -> Any:
 
 def tiled(function: Any, machine: Machine, variant: str, shape: Shape = AS_CHOSEN) -> Any | None:
     """A tiled schedule, or None where the function is no contraction that the tiles fit."""
-    from tvm.s_tir import Schedule
-    from tvm.s_tir.schedule import ScheduleError
-
     free = {int(i) for i in function.attrs.get("layout_free_buffers", ())}
     made = Schedule(function)
     try:
@@ -72,9 +66,6 @@ def tiled(function: Any, machine: Machine, variant: str, shape: Shape = AS_CHOSE
 
 
 def _attempt_rows(function: Any, machine: Machine, step: Callable[[Any, Machine], None]) -> Any | None:
-    from tvm.s_tir import Schedule
-    from tvm.s_tir.schedule import ScheduleError
-
     made = Schedule(function)
     inline_cheap(made)
     try:
@@ -87,8 +78,6 @@ def _attempt_rows(function: Any, machine: Machine, step: Callable[[Any, Machine]
 def inline_cheap(made: Any) -> None:
     """Inline every injective block into what reads it, unless that repeats a costly function per use or puts
     a border test (padding) into an inner loop."""
-    from tvm.s_tir.schedule import ScheduleError
-
     for block in blocks_of(made):
         if not is_injective(made, block):
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from opatlas.identity import Operator
 from opatlas.identity.operator_types import types_with
 
 ALIGNMENT = 64
@@ -22,3 +23,18 @@ GatherElements, ScatterElements; Gather is made to clamp)."""
 
 POINTWISE = types_with("tvm", "pointwise")
 """Op types whose every output element depends on the inputs' elements at its own place only."""
+
+CONTRACTIONS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "MatMulInteger", "Einsum"})
+
+
+def variants(operator: Operator) -> list[tuple[str, str]]:
+    """(variant, label) pairs worth building, the most promising first."""
+    kinds = CONTRACTIONS.intersection(operator.op_types)
+    if not kinds:
+        return [("rows", "untuned, parallel rows")]
+    found = [("packed", "untuned, register tiles over packed weights")]
+    # Measured: convolutions are slower this way, whatever their shape.
+    last = operator.output_values[0].shape[-1:]
+    if "Conv" not in kinds and last and last[0] % 4 == 0:
+        found.append(("flat only", "untuned, register tiles over the innermost axis"))
+    return found

@@ -18,7 +18,7 @@ from tuning.routes.base import SearchRecord
 from tuning.routes.compiler.tvm.blocks import Machine
 from tuning.routes.compiler.tvm.contraction import Shape
 from tuning.routes.compiler.tvm.known import MOST
-from tuning.routes.compiler.tvm.patches import import_tvm
+from tuning.routes.compiler.tvm.lean import tvm
 from tuning.routes.compiler.tvm.schedules import tiled
 from tuning.routes.compiler.tvm.transfer import tile_record
 from tuning.routes.compiler.tvm.trial import time_module
@@ -76,7 +76,6 @@ class TileSearch:
         self.path.write_text(json.dumps({"next": self.next, "tried": self.tried}))
 
     def _measure(self, made: Any, deadline: float) -> float | None:
-        tvm = import_tvm()
         module = tvm.IRModule({"main": made.mod["main"].with_attr("global_symbol", "main")})
         limit_s = min(_TRIAL_LIMIT_S, deadline - time.monotonic() + 0.5)
         return time_module(module, self.native, self.best_s, limit_s, self.machine.threads)

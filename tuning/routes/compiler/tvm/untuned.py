@@ -5,30 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from opatlas.identity import Operator, Setting, Target
+from opatlas.identity import Setting, Target
 from tuning.routes.base import RouteError
 from tuning.routes.compiler.tvm.compile import Traces
+from tuning.routes.compiler.tvm.lean import Schedule, Trace, tvm
 from tuning.routes.compiler.tvm.machine import machine_of
-from tuning.routes.compiler.tvm.patches import import_tvm
 from tuning.routes.compiler.tvm.schedules import schedule
-
-CONTRACTIONS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "MatMulInteger", "Einsum"})
-
-
-def variants(operator: Operator, setting: Setting) -> list[tuple[str, str]]:
-    """(variant, label) pairs worth building, the most promising first. Imports no TVM."""
-    kinds = CONTRACTIONS.intersection(operator.op_types)
-    if not kinds:
-        return [("rows", "untuned, parallel rows")]
-    found = [("packed", "untuned, register tiles over packed weights")]
-    # Measured: convolutions are slower this way, whatever their shape.
-    if "Conv" not in kinds and operator.output_values[0].shape[-1:] and _fills_vectors(operator):
-        found.append(("flat only", "untuned, register tiles over the innermost axis"))
-    return found
-
-
-def _fills_vectors(operator: Operator) -> bool:
-    return operator.output_values[0].shape[-1] % 4 == 0
 
 
 def apply_variant(module: Any, target: Target, setting: Setting, variant: str) -> tuple[Any, Traces]:
@@ -46,8 +28,6 @@ def apply_variant(module: Any, target: Target, setting: Setting, variant: str) -
 
 def apply_traces(module: Any, traces: Traces) -> Any:
     """Do again what the traces say; raises RouteError where they belong to another operator."""
-    import_tvm()
-    from tvm.s_tir import Schedule, Trace
 
     def one(name: str, function: Any) -> Any:
         if name not in traces.functions:
@@ -75,7 +55,6 @@ def _unboxed(value: Any) -> Any:
 
 def _map_functions(module: Any, transform: Callable[[str, Any], Any]) -> Any:
     """A copy of the module with every PrimFunc replaced by ``transform(name, function)``."""
-    tvm = import_tvm()
     changed = {}
     for var, function in module.functions.items():
         if isinstance(function, tvm.tirx.PrimFunc):
