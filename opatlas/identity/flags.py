@@ -7,73 +7,39 @@ from __future__ import annotations
 
 from opatlas.identity.target import Target
 
-# /proc/cpuinfo's name → the name that LLVM's -mattr and (with -m before it) GCC and Clang use.
-_X86 = {
-    "adx": "adx",
-    "aes": "aes",
+# /proc/cpuinfo's name → the name that LLVM's -mattr and (with -m before it) GCC and Clang use: most are the
+# same but for an underscore.
+_X86_PLAIN = """
+    adx aes avx avx2 avx512_bf16 avx512_bitalg avx512_fp16 avx512_vbmi2 avx512_vnni
+    avx512_vp2intersect avx512_vpopcntdq avx512bw avx512cd avx512dq avx512f avx512ifma avx512vbmi
+    avx512vl avx_vnni bmi2 f16c fma gfni movbe popcnt ssse3 vaes vpclmulqdq
+"""
+_X86 = {name: name.replace("_", "") for name in _X86_PLAIN.split()} | {
     "abm": "lzcnt",
     "amx_bf16": "amx-bf16",
     "amx_fp16": "amx-fp16",
     "amx_int8": "amx-int8",
     "amx_tile": "amx-tile",
-    "avx": "avx",
-    "avx2": "avx2",
-    "avx512_bf16": "avx512bf16",
-    "avx512_bitalg": "avx512bitalg",
-    "avx512_fp16": "avx512fp16",
-    "avx512_vbmi2": "avx512vbmi2",
-    "avx512_vnni": "avx512vnni",
-    "avx512_vp2intersect": "avx512vp2intersect",
-    "avx512_vpopcntdq": "avx512vpopcntdq",
-    "avx512bw": "avx512bw",
-    "avx512cd": "avx512cd",
-    "avx512dq": "avx512dq",
-    "avx512f": "avx512f",
-    "avx512ifma": "avx512ifma",
-    "avx512vbmi": "avx512vbmi",
-    "avx512vl": "avx512vl",
-    "avx_vnni": "avxvnni",
     "bmi1": "bmi",
-    "bmi2": "bmi2",
-    "f16c": "f16c",
-    "fma": "fma",
-    "gfni": "gfni",
-    "movbe": "movbe",
     "pclmulqdq": "pclmul",
     "pni": "sse3",
-    "popcnt": "popcnt",
     "sha_ni": "sha",
     "sse4_1": "sse4.1",
     "sse4_2": "sse4.2",
-    "ssse3": "ssse3",
-    "vaes": "vaes",
-    "vpclmulqdq": "vpclmulqdq",
 }
-_ARM = {
+_ARM = {name: name for name in ("bf16", "i8mm", "sve", "sve2")} | {
     "asimd": "neon",
     "asimddp": "dotprod",
     "asimdhp": "fullfp16",
-    "bf16": "bf16",
-    "i8mm": "i8mm",
-    "sve": "sve",
-    "sve2": "sve2",
 }
 _NEWER_THAN_GCC_12 = frozenset({"amx-fp16"})
 
 # archspec's name → LLVM's, for its scheduling model; features are always spelt out beside it.
-_LLVM_CPU = {
-    "broadwell": "broadwell",
-    "cascadelake": "cascadelake",
-    "haswell": "haswell",
+_LLVM_CPU = {name: name for name in ("broadwell", "cascadelake", "haswell", "sapphirerapids", "skylake")} | {
     "icelake": "icelake-server",
-    "sapphirerapids": "sapphirerapids",
-    "skylake": "skylake",
     "skylake_avx512": "skylake-avx512",
     "zen": "znver1",
-    "zen2": "znver2",
-    "zen3": "znver3",
-    "zen4": "znver4",
-    "zen5": "znver5",
+    **{f"zen{number}": f"znver{number}" for number in (2, 3, 4, 5)},
 }
 _LEVELS = (
     ("x86-64-v4", frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})),

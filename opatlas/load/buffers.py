@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from opatlas.errors import LoadError
 from opatlas.identity.operator import Operator, Value
+from opatlas.identity.strides import dense_strides, storage_elements
 from opatlas.load.dtypes import numpy_dtype
 
 
@@ -36,11 +36,6 @@ def element_strides(value: Value) -> tuple[int, ...]:
     return value.strides if value.strides is not None else dense_strides(value.shape)
 
 
-def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides in elements."""
-    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-
-
 def same_strides(array: np.ndarray, value: Value) -> bool:
     """Whether the array lies in memory as the value says; the stride of a dimension of 1 means nothing."""
     if array.size == 0:
@@ -56,10 +51,7 @@ def empty(value: Value, alignment: int) -> np.ndarray:
     """An uninitialised array with the value's dtype, shape and strides, aligned to ``alignment`` bytes."""
     dtype = numpy_dtype(value.dtype)
     strides = element_strides(value)
-    if math.prod(value.shape) == 0:
-        elements = 0
-    else:
-        elements = 1 + sum((size - 1) * stride for size, stride in zip(value.shape, strides, strict=True))
+    elements = 0 if 0 in value.shape else storage_elements(value.shape, strides)
     raw = np.empty(elements * dtype.itemsize + alignment, np.uint8)
     start = -raw.ctypes.data % alignment
     flat = raw[start : start + elements * dtype.itemsize].view(dtype)

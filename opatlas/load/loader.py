@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import importlib
 from pathlib import Path
 
 from opatlas.errors import LoadError
@@ -19,8 +19,7 @@ def load(manifest: Manifest, folder: Path) -> LoadedKernel:
     CPU feature or an exact version that is not there, a recipe that is not on the allow-list. Signatures are
     the caller's to check (:mod:`opatlas.load.signing`): who may publish is a matter of where it came from.
     """
-    loader = _LOADERS.get(manifest.kind)
-    if loader is None:
+    if manifest.kind not in _LOADERS:
         raise LoadError(
             f"artifact kind {str(manifest.kind)!r} is unknown; one of {', '.join(_LOADERS)} can be loaded"
         )
@@ -30,31 +29,14 @@ def load(manifest: Manifest, folder: Path) -> LoadedKernel:
     files = read_verified(folder, manifest.files)
     check_features(manifest.features)
     check_versions(manifest.needs)
-    return loader(manifest, files)
+    module, name = _LOADERS[manifest.kind]
+    kernel: LoadedKernel = getattr(importlib.import_module(module), name)(manifest, files)
+    return kernel
 
 
-def _load_c(manifest: Manifest, files: Mapping[str, bytes]) -> LoadedKernel:
-    from opatlas.load.c_abi import CKernel
-
-    return CKernel(manifest, files)
-
-
-def _load_recipe(manifest: Manifest, files: Mapping[str, bytes]) -> LoadedKernel:
-    from opatlas.load.recipe import load_recipe
-
-    if files:
-        raise LoadError("a recipe has no files")
-    return load_recipe(manifest)
-
-
-def _load_package(manifest: Manifest, files: Mapping[str, bytes]) -> LoadedKernel:
-    from opatlas.load.package import load_package
-
-    return load_package(manifest, files)
-
-
-_LOADERS: dict[str, Callable[[Manifest, Mapping[str, bytes]], LoadedKernel]] = {
-    "c-abi": _load_c,
-    "recipe": _load_recipe,
-    "package": _load_package,
+_LOADERS = {
+    "c-abi": ("opatlas.load.c_abi", "CKernel"),
+    "recipe": ("opatlas.load.recipe", "load_recipe"),
+    "package": ("opatlas.load.package", "load_package"),
 }
+"""Kind → the module and what of it makes a kernel of (manifest, files)."""

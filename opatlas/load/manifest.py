@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from opatlas.identity.operator import canonical_json
@@ -42,28 +42,9 @@ class Manifest:
         return canonical_json(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "route": self.route,
-            "operator": dict(self.operator),
-            "setting": dict(self.setting),
-            "files": dict(self.files),
-            "needs": dict(self.needs),
-            "features": list(self.features),
-            "alignment": self.alignment,
-            "recipe": None if self.recipe is None else dict(self.recipe),
-        }
+        return asdict(self) | {"features": list(self.features)}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Manifest:
-        return cls(
-            kind=document["kind"],
-            route=document["route"],
-            operator=document["operator"],
-            setting=document["setting"],
-            files=document["files"],
-            needs=document["needs"],
-            features=tuple(document["features"]),
-            alignment=document["alignment"],
-            recipe=document["recipe"],
-        )
+        given = {field.name: document[field.name] for field in fields(cls)}
+        return cls(**{**given, "features": tuple(document["features"])})

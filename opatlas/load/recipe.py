@@ -82,8 +82,10 @@ def _check_value(key: str, value: Any, rule: tuple[Any, ...] | type[int]) -> Non
         raise LoadError(f"parameter {key!r} is {value!r}; it is a number from 1 to 1024")
 
 
-def load_recipe(manifest: Manifest) -> LoadedKernel:
+def load_recipe(manifest: Manifest, files: Mapping[str, bytes]) -> LoadedKernel:
     """The kernel that makes the manifest's library call."""
+    if files:
+        raise LoadError("a recipe has no files")
     recipe = check_recipe(manifest.recipe, int(manifest.setting["threads"]))
     operator = Operator.from_json(manifest.operator)
     try:

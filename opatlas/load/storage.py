@@ -11,7 +11,8 @@ from typing import Literal
 import numpy as np
 
 from opatlas.identity.operator import Value
-from opatlas.load.buffers import dense_strides, element_strides
+from opatlas.identity.strides import dense_strides
+from opatlas.load.buffers import element_strides
 
 Form = Literal["dense", "turned", "span", "copied"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from opatlas.identity.strides import dense_strides
 from tuning.graph.aten import CallRecord, CannotMap, TensorArgument
-from tuning.graph.aten.record import dense_strides
 from tuning.graph.aten.registry import MISFITS
 
 

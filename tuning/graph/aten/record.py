@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opatlas.errors import InvalidModel
+from opatlas.identity.strides import dense_strides
 
 MAX_RANK = 16
 MAX_COUNT = 2**31 - 1
@@ -122,17 +123,8 @@ def _read_strides(stride: Any, shape: tuple[int | str, ...], where: str) -> tupl
     )
     if not whole or len(stride) != len(shape):
         raise InvalidModel(f'{where}: "stride" must be a list of {len(shape)} whole numbers from 0.')
-    return None if tuple(stride) == dense_strides(shape) else tuple(stride)
-
-
-def dense_strides(shape: tuple[int | str, ...]) -> tuple[int, ...]:
-    """Strides, in elements, of a row-major tensor without gaps."""
-    strides: list[int] = []
-    step = 1
-    for dim in reversed(shape):
-        strides.append(step)
-        step *= dim if isinstance(dim, int) else 1
-    return tuple(reversed(strides))
+    known = [dim if isinstance(dim, int) else 1 for dim in shape]
+    return None if tuple(stride) == dense_strides(known) else tuple(stride)
 
 
 def read_dtype(dtype: Any, where: str) -> str:

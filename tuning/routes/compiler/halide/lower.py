@@ -9,7 +9,7 @@ from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
 from opatlas.identity.operator import Value
-from opatlas.load.buffers import dense_strides
+from opatlas.identity.strides import dense_strides
 from tuning.routes.compiler.halide import elementwise, movement, pooling, products, reductions
 from tuning.routes.compiler.halide.simplify import simplified
 from tuning.routes.compiler.halide.site import HalideSite, HalideTensor, Index, Pipeline

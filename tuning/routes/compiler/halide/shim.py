@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opatlas.identity import Operator
 from opatlas.identity.dtypes import item_bytes
-from opatlas.load.buffers import dense_strides
+from opatlas.identity.strides import dense_strides
 from tuning.routes.compiler.halide.lower import Operand
 from tuning.routes.compiler.halide.table import ALIGNMENT
 

@@ -13,7 +13,7 @@ from math import prod
 
 from opatlas.identity import Operator
 from opatlas.identity.operator import Node, Value
-from opatlas.load.buffers import dense_strides
+from opatlas.identity.strides import dense_strides
 from tuning.routes.compiler.halide.table import POINTWISE, REDUCTIONS
 
 Groups = Sequence[Sequence[int]]
