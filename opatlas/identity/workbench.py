@@ -33,6 +33,11 @@ class NodeStep:
         """The name at ``position``, "" where it is left out."""
         return self.inputs[position] if position < len(self.inputs) else ""
 
+    def need(self, truth: bool, sentence: str) -> None:
+        """Refuse the node with the sentence where what it needs is not so."""
+        if not truth:
+            refuse(f"{self.op}: {sentence}.")
+
     def set_input(self, position: int, name: str) -> None:
         """Put ``name`` at ``position``, trailing left-out inputs trimmed."""
         self.inputs.extend([""] * (position + 1 - len(self.inputs)))

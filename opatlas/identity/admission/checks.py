@@ -53,84 +53,71 @@ def check_shapes(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
         _CHECKS[step.op](step, work, outputs)
 
 
-def _need(truth: bool, step: NodeStep, sentence: str) -> None:
-    if not truth:
-        refuse(f"{step.op}: {sentence}.")
-
-
 def _positive(step: NodeStep, *names: str) -> None:
     for name in names:
         values: Any = step.attrs.get(name, ())
-        _need(all(value > 0 for value in values), step, f"every number in {name} must be at least 1")
+        step.need(all(value > 0 for value in values), f"every number in {name} must be at least 1")
 
 
 def _conv(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     data, weight = work.shape(step, 0), work.shape(step, 3 if step.op == "QLinearConv" else 1)
     group = step.attrs.get("group", 1)
-    _need(len(data) >= 3 and len(data) == len(weight), step, "input and weight need the same rank, 3 or more")
-    _need(group >= 1, step, "group must be at least 1")
+    step.need(len(data) >= 3 and len(data) == len(weight), "input and weight need the same rank, 3 or more")
+    step.need(group >= 1, "group must be at least 1")
     _positive(step, "strides", "dilations", "kernel_shape")
-    _need(data[1] % group == 0, step, f"{data[1]} input channels do not divide into {group} groups")
+    step.need(data[1] % group == 0, f"{data[1]} input channels do not divide into {group} groups")
     share = data[1] // group
-    _need(
+    step.need(
         weight[1] == share,
-        step,
         f"an input of {data[1]} channels in {group} group(s) needs a weight of shape "
         f"[{weight[0]}, {share}, …], not {list(weight)}",
     )
-    _need(weight[0] % group == 0, step, f"{weight[0]} output channels do not divide into {group} groups")
+    step.need(weight[0] % group == 0, f"{weight[0]} output channels do not divide into {group} groups")
     if "kernel_shape" in step.attrs:
         kernel = tuple(step.attrs["kernel_shape"])
-        _need(
-            kernel == weight[2:], step, f"kernel_shape {list(kernel)} is not the weight's {list(weight[2:])}"
-        )
+        step.need(kernel == weight[2:], f"kernel_shape {list(kernel)} is not the weight's {list(weight[2:])}")
     bias = {"Conv": 2, "QLinearConv": 8}.get(step.op, 9)
     if step.input(bias):
         shape = work.shape(step, bias)
-        _need(shape == (weight[0],), step, f"the bias must have shape [{weight[0]}], not {list(shape)}")
+        step.need(shape == (weight[0],), f"the bias must have shape [{weight[0]}], not {list(shape)}")
 
 
 def _conv_transpose(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     data, weight = work.shape(step, 0), work.shape(step, 1)
     group = step.attrs.get("group", 1)
-    _need(len(data) >= 3 and len(data) == len(weight), step, "input and weight need the same rank, 3 or more")
+    step.need(len(data) >= 3 and len(data) == len(weight), "input and weight need the same rank, 3 or more")
     _positive(step, "strides", "dilations", "kernel_shape")
-    _need(group >= 1 and data[1] % group == 0, step, f"{data[1]} channels do not divide into {group} groups")
-    _need(
-        data[1] == weight[0],
-        step,
-        f"an input of {data[1]} channels needs a weight of as many, not {weight[0]}",
+    step.need(group >= 1 and data[1] % group == 0, f"{data[1]} channels do not divide into {group} groups")
+    step.need(
+        data[1] == weight[0], f"an input of {data[1]} channels needs a weight of as many, not {weight[0]}"
     )
     if "kernel_shape" in step.attrs:
         kernel = tuple(step.attrs["kernel_shape"])
-        _need(
-            kernel == weight[2:], step, f"kernel_shape {list(kernel)} is not the weight's {list(weight[2:])}"
-        )
+        step.need(kernel == weight[2:], f"kernel_shape {list(kernel)} is not the weight's {list(weight[2:])}")
     if step.input(2):
         made = weight[1] * group
         shape = work.shape(step, 2)
-        _need(shape == (made,), step, f"the bias must have shape [{made}], not {list(shape)}")
+        step.need(shape == (made,), f"the bias must have shape [{made}], not {list(shape)}")
 
 
 def _pool(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     rank = len(work.shape(step)) - 2
-    _need(rank >= 1, step, "the input needs batch, channels and at least one spatial dimension")
+    step.need(rank >= 1, "the input needs batch, channels and at least one spatial dimension")
     kernel = step.attrs["kernel_shape"]
-    _need(len(kernel) == rank, step, f"kernel_shape must have {rank} numbers, not {len(kernel)}")
+    step.need(len(kernel) == rank, f"kernel_shape must have {rank} numbers, not {len(kernel)}")
     _positive(step, "strides", "dilations", "kernel_shape")
     pads = step.attrs.get("pads", (0,) * (2 * rank))
-    _need(all(pad >= 0 for pad in pads), step, "pads must not be negative")
+    step.need(all(pad >= 0 for pad in pads), "pads must not be negative")
     dilations = step.attrs.get("dilations", (1,) * rank)
     for i in range(rank if len(pads) == 2 * rank and len(dilations) == rank else 0):
         extent = (kernel[i] - 1) * dilations[i] + 1
-        _need(max(pads[i], pads[rank + i]) < extent, step, "pads must be smaller than the kernel")
+        step.need(max(pads[i], pads[rank + i]) < extent, "pads must be smaller than the kernel")
 
 
 def _same_elements(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     before, after = math.prod(work.shape(step)), math.prod(outputs[0].shape)
-    _need(
+    step.need(
         before == after,
-        step,
         f"{before} elements cannot take the shape {list(outputs[0].shape)}, which has {after}",
     )
 
@@ -138,12 +125,10 @@ def _same_elements(step: NodeStep, work: Workbench, outputs: list[Value]) -> Non
 def _channel_vectors(*positions: int) -> Callable[[NodeStep, Workbench, list[Value]], None]:
     def check(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
         data = work.shape(step)
-        _need(len(data) >= 2, step, "the input needs batch and channels")
+        step.need(len(data) >= 2, "the input needs batch and channels")
         for position in positions:
             shape = work.shape(step, position)
-            _need(
-                shape == (data[1],), step, f"input {position} must have shape [{data[1]}], not {list(shape)}"
-            )
+            step.need(shape == (data[1],), f"input {position} must have shape [{data[1]}], not {list(shape)}")
 
     return check
 
@@ -158,14 +143,13 @@ def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 def _layer_norm(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     data = work.shape(step)
     axis = step.attrs.get("axis", -1)
-    _need(-len(data) <= axis < len(data), step, f"axis {axis} is outside the input's {len(data)} dimensions")
+    step.need(-len(data) <= axis < len(data), f"axis {axis} is outside the input's {len(data)} dimensions")
     normal = data[axis:] if axis >= 0 else data[len(data) + axis :]
     for position in (1, 2):
         if step.input(position):
             shape = work.shape(step, position)
-            _need(
+            step.need(
                 _broadcasts(shape, normal),
-                step,
                 f"input {position} must have shape {list(normal)}, not {list(shape)}",
             )
 
@@ -173,10 +157,8 @@ def _layer_norm(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
 def _group_norm(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
     _channel_vectors(1, 2)(step, work, outputs)
     groups, channels = step.attrs["num_groups"], work.shape(step)[1]
-    _need(
-        groups >= 1 and channels % groups == 0,
-        step,
-        f"{channels} channels do not divide into {groups} groups",
+    step.need(
+        groups >= 1 and channels % groups == 0, f"{channels} channels do not divide into {groups} groups"
     )
 
 
@@ -186,9 +168,8 @@ def _onto_first(*positions: int) -> Callable[[NodeStep, Workbench, list[Value]],
             if step.input(position):
                 shape = work.shape(step, position)
                 wide = outputs[0].shape
-                _need(
+                step.need(
                     _broadcasts(shape, wide),
-                    step,
                     f"input {position} of shape {list(shape)} does not broadcast to {list(wide)}",
                 )
 
@@ -196,13 +177,13 @@ def _onto_first(*positions: int) -> Callable[[NodeStep, Workbench, list[Value]],
 
 
 def _depth_to_space(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
-    _need(step.attrs["blocksize"] >= 1, step, "blocksize must be at least 1")
+    step.need(step.attrs["blocksize"] >= 1, "blocksize must be at least 1")
     _same_elements(step, work, outputs)
 
 
 def _lrn(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
-    _need(step.attrs["size"] >= 1, step, "size must be at least 1")
-    _need(len(work.shape(step)) >= 2, step, "the input needs batch and channels")
+    step.need(step.attrs["size"] >= 1, "size must be at least 1")
+    step.need(len(work.shape(step)) >= 2, "the input needs batch and channels")
 
 
 _CHECKS: dict[str, Callable[[NodeStep, Workbench, list[Value]], None]] = {

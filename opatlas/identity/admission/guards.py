@@ -46,11 +46,6 @@ def check_before(step: NodeStep, work: Workbench) -> None:
         _GUARDS[step.op](step, work)
 
 
-def _need(truth: bool, step: NodeStep, sentence: str) -> None:
-    if not truth:
-        refuse(f"{step.op}: {sentence}.")
-
-
 def _attribute(step: NodeStep, name: str, value: object) -> None:
     numbers = value if isinstance(value, tuple) else (value,)
     schema = find(step.op, OPSET)
@@ -58,31 +53,27 @@ def _attribute(step: NodeStep, name: str, value: object) -> None:
     words = WORDS.get((step.op, name))
     if words is not None:
         known = ", ".join(words)
-        _need(set(numbers) <= set(words), step, f"{name} must be one of {known}, not {shown(value)}")
+        step.need(set(numbers) <= set(words), f"{name} must be one of {known}, not {shown(value)}")
     if kind not in ("INT", "INTS"):
         return
     if name in FLAGS:
-        _need(value in (0, 1), step, f"{name} must be 0 or 1")
+        step.need(value in (0, 1), f"{name} must be 0 or 1")
     if name in ELEMENT_TYPES:
         codes = set(numbers) - ({0} if name != "to" else set())
-        _need(codes <= set(NAMES), step, f"{name} must be an element type's code, such as {CODES['float32']}")
+        step.need(codes <= set(NAMES), f"{name} must be an element type's code, such as {CODES['float32']}")
         return
-    _need(all(abs(number) <= _LIMIT for number in numbers), step, f"{name} must be at most {_LIMIT}")
+    step.need(all(abs(number) <= _LIMIT for number in numbers), f"{name} must be at most {_LIMIT}")
     if name in AT_LEAST_ONE:
-        _need(all(number >= 1 for number in numbers), step, f"{name} must be at least 1")
+        step.need(all(number >= 1 for number in numbers), f"{name} must be at least 1")
     if name in NOT_NEGATIVE:
-        _need(all(number >= 0 for number in numbers), step, f"{name} must not be negative")
+        step.need(all(number >= 0 for number in numbers), f"{name} must not be negative")
 
 
 def _ranks(step: NodeStep, work: Workbench) -> None:
     for position, allowed in RANKS.get(step.op, {}).items():
         if step.input(position):
             rank = len(work.value(step.input(position)).shape)
-            _need(
-                rank in allowed,
-                step,
-                f"input {position} must have {_words(allowed)} dimensions, not {rank}",
-            )
+            step.need(rank in allowed, f"input {position} must have {_words(allowed)} dimensions, not {rank}")
 
 
 def _words(allowed: Iterable[int]) -> str:
@@ -105,9 +96,9 @@ def _axes(step: NodeStep, work: Workbench) -> None:
         top = rank + 1 if step.op == "Flatten" else rank
         axes = value if isinstance(value, tuple) else (value,)
         for axis in axes:
-            _need(-rank <= axis < top, step, f"axis {axis} is outside the {rank} dimensions of its input")
-        _need(
-            len({axis % rank for axis in axes if rank}) in (len(axes), 0), step, f"{name} names an axis twice"
+            step.need(-rank <= axis < top, f"axis {axis} is outside the {rank} dimensions of its input")
+        step.need(
+            len({axis % rank for axis in axes if rank}) in (len(axes), 0), f"{name} names an axis twice"
         )
 
 
@@ -115,7 +106,7 @@ def _static(step: NodeStep, position: int, value: Value) -> None:
     word = STATIC[step.op][position]
     items = value.data or ()
     if value.dtype.startswith(("int", "uint")):
-        _need(all(abs(int(item)) <= _LIMIT for item in items), step, f"{word} must be at most {_LIMIT}")
+        step.need(all(abs(int(item)) <= _LIMIT for item in items), f"{word} must be at most {_LIMIT}")
     if len(value.shape) > 1 and (step.op, word) != ("Resize", "roi"):
         refuse(f"{step.op}: {word} must have one dimension, not {len(value.shape)}.")
 
@@ -129,8 +120,8 @@ def _ints(step: NodeStep, work: Workbench, position: int) -> list[int] | None:
 
 def _check_axes(step: NodeStep, axes: list[int], rank: int) -> None:
     for axis in axes:
-        _need(-rank <= axis < rank, step, f"axis {axis} is outside {rank} dimensions")
-    _need(len({axis % rank for axis in axes if rank}) == len(axes), step, "axes name one of them twice")
+        step.need(-rank <= axis < rank, f"axis {axis} is outside {rank} dimensions")
+    step.need(len({axis % rank for axis in axes if rank}) == len(axes), "axes name one of them twice")
 
 
 def _axes_input(position: int) -> Callable[[NodeStep, Workbench], None]:
@@ -151,12 +142,12 @@ def _slice(step: NodeStep, work: Workbench) -> None:
     starts, ends = _ints(step, work, 1) or [], _ints(step, work, 2) or []
     axes, steps = _ints(step, work, 3), _ints(step, work, 4)
     rank = len(work.shape(step))
-    _need(len(starts) == len(ends), step, f"{len(starts)} starts do not go with {len(ends)} ends")
+    step.need(len(starts) == len(ends), f"{len(starts)} starts do not go with {len(ends)} ends")
     for name, given in (("axes", axes), ("steps", steps)):
         if given is not None:
-            _need(len(given) == len(starts), step, f"{len(starts)} starts do not go with {len(given)} {name}")
+            step.need(len(given) == len(starts), f"{len(starts)} starts do not go with {len(given)} {name}")
     _check_axes(step, list(range(len(starts))) if axes is None else axes, rank)
-    _need(0 not in (steps or [1]), step, "a step must not be 0")
+    step.need(0 not in (steps or [1]), "a step must not be 0")
 
 
 def _pad(step: NodeStep, work: Workbench) -> None:
@@ -164,9 +155,9 @@ def _pad(step: NodeStep, work: Workbench) -> None:
     rank = len(work.shape(step))
     _check_axes(step, list(range(rank)) if axes is None else axes, rank)
     wanted = 2 * (rank if axes is None else len(axes))
-    _need(len(pads) == wanted, step, f"pads must have {wanted} numbers, two for each axis, not {len(pads)}")
+    step.need(len(pads) == wanted, f"pads must have {wanted} numbers, two for each axis, not {len(pads)}")
     filler = work.static(step, 2, "constant_value")
-    _need(filler is None or len(filler.data or ()) == 1, step, "constant_value must be one number")
+    step.need(filler is None or len(filler.data or ()) == 1, "constant_value must be one number")
 
 
 def _split(step: NodeStep, work: Workbench) -> None:
@@ -175,42 +166,42 @@ def _split(step: NodeStep, work: Workbench) -> None:
     whole = work.shape(step)[axis] if work.shape(step) else 0
     number = step.attrs.get("num_outputs")
     if parts is None:
-        _need(number in (made, None), step, f"num_outputs {number} does not go with {made} outputs")
+        step.need(number in (made, None), f"num_outputs {number} does not go with {made} outputs")
         return
-    _need(number is None, step, "give the parts' sizes or num_outputs, not both")
-    _need(len(parts) == made, step, f"{len(parts)} sizes do not go with {made} outputs")
-    _need(all(part >= 1 for part in parts), step, "every part must be at least 1")
-    _need(sum(parts) == whole, step, f"parts of {parts} do not add up to the dimension of {whole}")
+    step.need(number is None, "give the parts' sizes or num_outputs, not both")
+    step.need(len(parts) == made, f"{len(parts)} sizes do not go with {made} outputs")
+    step.need(all(part >= 1 for part in parts), "every part must be at least 1")
+    step.need(sum(parts) == whole, f"parts of {parts} do not add up to the dimension of {whole}")
 
 
 def _stft(step: NodeStep, work: Workbench) -> None:
     _positive_inputs(step, work)
     for position in (1, 3):
         numbers = _ints(step, work, position)
-        _need(numbers is None or len(numbers) == 1, step, f"{STATIC['STFT'][position]} must be one number")
+        step.need(numbers is None or len(numbers) == 1, f"{STATIC['STFT'][position]} must be one number")
 
 
 def _tile(step: NodeStep, work: Workbench) -> None:
     repeats = _ints(step, work, 1) or []
     rank = len(work.shape(step))
-    _need(len(repeats) == rank, step, f"repeats must have {rank} numbers, not {len(repeats)}")
-    _need(all(repeat >= 1 for repeat in repeats), step, "repeats must be at least 1")
+    step.need(len(repeats) == rank, f"repeats must have {rank} numbers, not {len(repeats)}")
+    step.need(all(repeat >= 1 for repeat in repeats), "repeats must be at least 1")
 
 
 def _positive_inputs(step: NodeStep, work: Workbench) -> None:
     for position, word in STATIC[step.op].items():
         value = work.static(step, position, word)
         if value is not None and word != "axis" and value.dtype.startswith(("int", "uint")):
-            _need(all(int(item) >= 1 for item in value.data or ()), step, f"{word} must be at least 1")
+            step.need(all(int(item) >= 1 for item in value.data or ()), f"{word} must be at least 1")
 
 
 def _dft(step: NodeStep, work: Workbench) -> None:
     length, axis = _ints(step, work, 1), _ints(step, work, 2)
     rank = len(work.shape(step))
-    _need(length is None or (len(length) == 1 and length[0] >= 1), step, "dft_length must be at least 1")
+    step.need(length is None or (len(length) == 1 and length[0] >= 1), "dft_length must be at least 1")
     # The last axis holds real and imaginary parts.
-    _need(
-        axis is None or (len(axis) == 1 and -rank <= axis[0] < rank - 1), step, "axis must name a signal axis"
+    step.need(
+        axis is None or (len(axis) == 1 and -rank <= axis[0] < rank - 1), "axis must name a signal axis"
     )
 
 
@@ -219,112 +210,106 @@ def _range(step: NodeStep, work: Workbench) -> None:
     for position, word in STATIC["Range"].items():
         value = work.static(step, position, word)
         items = () if value is None else value.data or ()
-        _need(len(items) == 1, step, f"{word} must be one number")
+        step.need(len(items) == 1, f"{word} must be one number")
         numbers.append(float(long_float(items[0])) if not isinstance(items[0], bool) else 0.0)
-    _need(all(math.isfinite(number) for number in numbers), step, "start, limit and delta must be finite")
+    step.need(all(math.isfinite(number) for number in numbers), "start, limit and delta must be finite")
     start, limit, delta = numbers
-    _need(delta != 0, step, "delta must not be 0")
-    _need((limit - start) / delta <= _LIMIT, step, f"it would make more than {_LIMIT} elements")
+    step.need(delta != 0, "delta must not be 0")
+    step.need((limit - start) / delta <= _LIMIT, f"it would make more than {_LIMIT} elements")
 
 
 def _resize(step: NodeStep, work: Workbench) -> None:
     rank = len(work.shape(step))
     count = len(step.attrs.get("axes", range(rank)))
     scales, sizes = work.static(step, 2, "scales"), _ints(step, work, 3)
-    _need((scales is None) != (sizes is None), step, "exactly one of scales and sizes must be given")
+    step.need((scales is None) != (sizes is None), "exactly one of scales and sizes must be given")
     if scales is not None:
         numbers = [long_float(item) for item in scales.data or () if not isinstance(item, bool)]
-        _need(len(numbers) == count, step, f"scales must have {count} numbers, not {len(numbers)}")
-        _need(all(0 < number <= 2**20 for number in numbers), step, "scales must be above 0 and at most 2^20")
+        step.need(len(numbers) == count, f"scales must have {count} numbers, not {len(numbers)}")
+        step.need(all(0 < number <= 2**20 for number in numbers), "scales must be above 0 and at most 2^20")
     if sizes is not None:
-        _need(len(sizes) == count, step, f"sizes must have {count} numbers, not {len(sizes)}")
-        _need(all(size >= 1 for size in sizes), step, "sizes must be at least 1")
+        step.need(len(sizes) == count, f"sizes must have {count} numbers, not {len(sizes)}")
+        step.need(all(size >= 1 for size in sizes), "sizes must be at least 1")
     crop = step.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     region = work.static(step, 1, "roi")
     if crop:
-        _need(
-            region is not None and len(region.data or ()) == 2 * count,
-            step,
-            f"roi must have {2 * count} numbers",
+        step.need(
+            region is not None and len(region.data or ()) == 2 * count, f"roi must have {2 * count} numbers"
         )
 
 
 def _center_crop_pad(step: NodeStep, work: Workbench) -> None:
     sizes = _ints(step, work, 1) or []
     count = len(step.attrs.get("axes", work.shape(step)))
-    _need(len(sizes) == count, step, f"shape must have {count} numbers, not {len(sizes)}")
-    _need(all(size >= 1 for size in sizes), step, "shape must be at least 1 everywhere")
+    step.need(len(sizes) == count, f"shape must have {count} numbers, not {len(sizes)}")
+    step.need(all(size >= 1 for size in sizes), "shape must be at least 1 everywhere")
 
 
 def _gather_nd(step: NodeStep, work: Workbench) -> None:
     data, indices = len(work.shape(step)), len(work.shape(step, 1))
     batch = step.attrs.get("batch_dims", 0)
-    _need(data >= 1 and indices >= 1, step, "both inputs need at least one dimension")
-    _need(0 <= batch < min(data, indices), step, f"batch_dims must be from 0 to {min(data, indices) - 1}")
+    step.need(data >= 1 and indices >= 1, "both inputs need at least one dimension")
+    step.need(0 <= batch < min(data, indices), f"batch_dims must be from 0 to {min(data, indices) - 1}")
     depth = work.shape(step, 1)[-1]
-    _need(
-        depth <= data - batch, step, f"an index of {depth} numbers is too long for {data - batch} dimensions"
-    )
+    step.need(depth <= data - batch, f"an index of {depth} numbers is too long for {data - batch} dimensions")
 
 
 def _transpose(step: NodeStep, work: Workbench) -> None:
     rank = len(work.shape(step))
     perm = step.attrs.get("perm", tuple(range(rank)))
-    _need(sorted(perm) == list(range(rank)), step, f"perm must order the axes 0 to {rank - 1}")
+    step.need(sorted(perm) == list(range(rank)), f"perm must order the axes 0 to {rank - 1}")
 
 
 def _attention(step: NodeStep, work: Workbench) -> None:
     shapes = [work.shape(step, position) for position in range(3)]
     query, keys, values = shapes
     flat = len(query) == 3
-    _need(
-        len({len(shape) for shape in shapes}) == 1, step, "Q, K and V must have the same number of dimensions"
+    step.need(
+        len({len(shape) for shape in shapes}) == 1, "Q, K and V must have the same number of dimensions"
     )
     for name in ("q_num_heads", "kv_num_heads"):
-        _need(not flat or name in step.attrs, step, f"{name} must be given for inputs of three dimensions")
+        step.need(not flat or name in step.attrs, f"{name} must be given for inputs of three dimensions")
     heads = (step.attrs["q_num_heads"], step.attrs["kv_num_heads"]) if flat else (query[1], keys[1])
-    _need(heads[0] % heads[1] == 0, step, f"{heads[0]} query heads do not divide by {heads[1]} key heads")
-    _need(len({shape[0] for shape in shapes}) == 1, step, "Q, K and V must have the same batch size")
-    _need(keys[-2] == values[-2], step, f"{keys[-2]} keys do not go with {values[-2]} values")
+    step.need(heads[0] % heads[1] == 0, f"{heads[0]} query heads do not divide by {heads[1]} key heads")
+    step.need(len({shape[0] for shape in shapes}) == 1, "Q, K and V must have the same batch size")
+    step.need(keys[-2] == values[-2], f"{keys[-2]} keys do not go with {values[-2]} values")
     if flat:
         even = all(shape[2] % count == 0 for shape, count in zip(shapes, (*heads, heads[1]), strict=True))
-        _need(even, step, "the last dimension of Q, K and V must divide by their heads")
+        step.need(even, "the last dimension of Q, K and V must divide by their heads")
     width = query[-1] // heads[0] == keys[-1] // heads[1] if flat else query[-1] == keys[-1]
-    _need(width, step, "Q and K must have heads of the same size")
-    _need(flat or keys[1] == values[1], step, "K and V must have the same number of heads")
+    step.need(width, "Q and K must have heads of the same size")
+    step.need(flat or keys[1] == values[1], "K and V must have the same number of heads")
 
 
 def _einsum(step: NodeStep, work: Workbench) -> None:
     equation = str(step.attrs.get("equation", "")).replace(" ", "")
     term = r"[a-zA-Z]*(\.\.\.)?[a-zA-Z]*"
-    _need(
+    step.need(
         re.fullmatch(rf"{term}(,{term})*(->{term})?", equation) is not None,
-        step,
         "equation must be letters, commas, '...' and '->', such as 'ij,jk->ik'",
     )
     left, _, right = equation.partition("->")
     terms = left.split(",")
-    _need(len(terms) == len(step.inputs), step, f"equation names {len(terms)} inputs, not {len(step.inputs)}")
+    step.need(len(terms) == len(step.inputs), f"equation names {len(terms)} inputs, not {len(step.inputs)}")
     sizes: dict[str, int] = {}
     for position, words in enumerate(terms):
         shape = work.shape(step, position)
         letters = words.replace("...", "")
         dots = "..." in words
-        _need(
+        step.need(
             len(letters) == len(shape) or (dots and len(letters) < len(shape)),
-            step,
             f"'{words}' does not fit input {position} of {len(shape)} dimensions",
         )
         head = words.split("...")[0] if dots else words
         tail = words.split("...")[1] if dots else ""
         pairs = [*zip(head, shape, strict=False), *zip(reversed(tail), reversed(shape), strict=False)]
         for letter, dim in pairs:
-            _need(
-                sizes.setdefault(letter, dim) == dim, step, f"'{letter}' stands for {sizes[letter]} and {dim}"
+            step.need(
+                sizes.setdefault(letter, dim) == dim, f"'{letter}' stands for {sizes[letter]} and {dim}"
             )
     written = right.replace("...", "")
-    _need(set(written) <= set(sizes), step, "every letter of the output must be one of an input's")
-    _need(len(set(written)) == len(written), step, "the output names a letter twice")
+    step.need(set(written) <= set(sizes), "every letter of the output must be one of an input's")
+    step.need(len(set(written)) == len(written), "the output names a letter twice")
 
 
 _GUARDS: dict[str, Callable[[NodeStep, Workbench], None]] = {
