@@ -185,11 +185,8 @@ def _quantize(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:
         attrs.pop("axis", None)  # one scale for the whole tensor
     else:
         attrs["axis"] = _axis(attrs["axis"], rank, step)
-    if step.op == "QuantizeLinear":
-        attrs["output_dtype"] = CODES[outputs[0].dtype]
-        _cast(step, work, outputs)
-    else:
-        attrs["output_dtype"] = CODES[outputs[0].dtype]
+    attrs["output_dtype"] = CODES[outputs[0].dtype]
+    _cast(step, work, outputs)
 
 
 def _shape(step: NodeStep, work: Workbench, outputs: list[Value]) -> None:

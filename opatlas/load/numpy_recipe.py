@@ -13,8 +13,7 @@ import numpy as np
 from opatlas.errors import LoadError
 from opatlas.identity.operator import Node, Operator
 from opatlas.load.buffers import check_arrays, empty
-from opatlas.load.dtypes import extreme
-from opatlas.load.kernel import KernelFailed, LoadedKernel
+from opatlas.load.kernel import KeptOutputs, KernelFailed, LoadedKernel
 
 _ALIGNMENT = 64
 
@@ -97,11 +96,11 @@ def _gemm(node: Node, arguments: Sequence[Any], output: np.ndarray) -> Callable[
     return product if len(passes) == 1 else run
 
 
-class NumpyBound:
+class NumpyBound(KeptOutputs):
     """A product of these very arrays."""
 
     def __init__(self, call: Callable[[], Any], output: np.ndarray, threads: int) -> None:
-        self._call, self._output, self._threads = call, output, threads
+        self._call, self._outputs, self._threads = call, [output], threads
 
     def __call__(self) -> None:
         if _threads_now != self._threads:
@@ -110,12 +109,6 @@ class NumpyBound:
             self._call()
         except (ValueError, MemoryError) as error:
             raise KernelFailed(f"NumPy failed: {error}") from error
-
-    def outputs(self) -> Sequence[np.ndarray]:
-        return [self._output]
-
-    def poison(self) -> None:
-        self._output[...] = extreme(self._output.dtype)
 
 
 _threads_now = 0

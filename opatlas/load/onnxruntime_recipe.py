@@ -97,7 +97,7 @@ class OrtBound(KeptOutputs):
             value = operator.inputs[number]
             if number in turned:  # the session turns it; the memory goes in as it lies
                 array = stored(array, turned[number])
-            dense = _dense(array)
+            dense = np.asarray(array, order="C")
             if dense is not array and number in operator.runtime_inputs:
                 # ONNX Runtime takes row-major tensors only: the conversion is part of every run.
                 self._copies.append((dense, array))
@@ -148,7 +148,3 @@ def turn_inside(model: Any, name: str, storage: Storage) -> None:
 
 def _bind(bind: Any, name: str, array: np.ndarray, dtype: str) -> None:
     bind(name, "cpu", 0, ONNX_NUMBER[dtype], array.shape, array.ctypes.data)
-
-
-def _dense(array: np.ndarray) -> np.ndarray:
-    return np.asarray(array, order="C")

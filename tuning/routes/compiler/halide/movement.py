@@ -33,7 +33,7 @@ def _reshape(site: HalideSite) -> list[HalideTensor]:
         made: list[Any] = []
         for old, new in groups:
             own = index[new[0] : new[1]]
-            made += _split(_joined(own, shape[new[0] : new[1]]), own, source.shape[old[0] : old[1]])
+            made += _split(_joined(own, shape[new[0] : new[1]]), source.shape[old[0] : old[1]])
         return source.at(made)
 
     return _moved(site, source, at)
@@ -67,7 +67,7 @@ def _joined(index: Index, shape: Sequence[int]) -> Any:
     return flat
 
 
-def _split(flat: Any, own: Index, shape: Sequence[int]) -> list[Any]:
+def _split(flat: Any, shape: Sequence[int]) -> list[Any]:
     if len(shape) == 1:
         return [flat]
     return [

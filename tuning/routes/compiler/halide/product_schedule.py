@@ -56,7 +56,7 @@ def _root(made: MadeFunc, lowered: Lowered, setting: Setting, log: list[str]) ->
 def _tiles(made: MadeFunc, lowered: Lowered, setting: Setting, log: list[str]) -> None:
     hl, p = import_halide(), lowered.pipeline
     out, shape = lowered.outputs[0], lowered.shapes[0]
-    places, row = _places(made, shape, p.layout)
+    places, row = _places(made, p.layout)
     rows, vectors, lanes = tile(made.shape, row, p.lanes, whole=p.layout == "panels")
     v = [hl.Var(f"d{axis}") for axis in range(len(shape))]  # the output's, in its own order
     wide, high = v[places[-1]], v[places[row]] if row >= 0 else None
@@ -86,7 +86,7 @@ def _tiles(made: MadeFunc, lowered: Lowered, setting: Setting, log: list[str]) -
     _sum(made, at, out, row, lanes, log)
 
 
-def _places(made: MadeFunc, shape: tuple[int, ...], layout: str) -> tuple[list[int], int]:
+def _places(made: MadeFunc, layout: str) -> tuple[list[int], int]:
     """The output's axis for each axis of the product, and the product's axis that makes a tile's rows."""
     rank = len(made.shape)
     if layout == "channels":

@@ -184,8 +184,8 @@ def normalise(site: HalideSite) -> list[HalideTensor]:
         return _grouped(site, source, site.attrs["num_groups"])
     first = site.axis() if op in ("LayerNormalization", "RMSNormalization") else 2
     axes = list(range(first, len(shape)))
-    scale = _per_channel(site, 1, first, op)
-    bias = _per_channel(site, 2, first, op) if site.has(2) else None
+    scale = _per_channel(site, 1)
+    bias = _per_channel(site, 2) if site.has(2) else None
     value, mean, inverse = _standard(site, source, axes, centred=op != "RMSNormalization")
 
     def at(index: Index) -> Any:
@@ -198,9 +198,9 @@ def normalise(site: HalideSite) -> list[HalideTensor]:
     return made
 
 
-def _per_channel(site: HalideSite, position: int, first: int, op: str) -> Callable[[Index], Any]:
+def _per_channel(site: HalideSite, position: int) -> Callable[[Index], Any]:
     tensor = site.tensor(position)
-    if op in ("LayerNormalization", "RMSNormalization"):
+    if site.node.op in ("LayerNormalization", "RMSNormalization"):
         return lambda index: broadcast(tensor, len(index))(index)
     return lambda index: tensor.at([index[1]])
 

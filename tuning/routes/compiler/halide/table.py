@@ -69,28 +69,26 @@ def _node_limit(operator: Operator, node: Node) -> str | None:
             value = operator.inputs[number]
             if value.data is not None and len(value.data) > 1 and node.op in POINTWISE:
                 return f"{node.op} with a table of written-out numbers is not lowered to Halide"
-    first = operator.value(node.inputs[0])
-    made = operator.value(next(number for number in node.outputs if number >= 0))
-    return _LIMITS.get(node.op, lambda *_: None)(operator, node, first, made)
+    return _LIMITS.get(node.op, lambda *_: None)(operator, node)
 
 
-def _floats_only(operator: Operator, node: Node, first: object, made: object) -> str | None:
-    dtype = getattr(first, "dtype", "")
+def _floats_only(operator: Operator, node: Node) -> str | None:
+    dtype = operator.value(node.inputs[0]).dtype
     return None if dtype.startswith("float") else f"{node.op} of {dtype} is not lowered to Halide"
 
 
-def _pool(operator: Operator, node: Node, first: object, made: object) -> str | None:
+def _pool(operator: Operator, node: Node) -> str | None:
     if sum(number >= 0 for number in node.outputs) > 1:
         return f"{node.op} that also returns indices is not lowered to Halide"
-    return _floats_only(operator, node, first, made)
+    return _floats_only(operator, node)
 
 
-def _pad(operator: Operator, node: Node, first: object, made: object) -> str | None:
+def _pad(operator: Operator, node: Node) -> str | None:
     mode = node.attributes["mode"]
     return None if mode in ("constant", "edge", "reflect") else f"Pad of mode {mode} is not lowered to Halide"
 
 
-def _power(operator: Operator, node: Node, first: object, made: object) -> str | None:
+def _power(operator: Operator, node: Node) -> str | None:
     dtypes = {operator.value(number).dtype for number in node.inputs}
     return None if dtypes <= {"float32", "float64"} else "Pow of whole numbers is not lowered to Halide"
 

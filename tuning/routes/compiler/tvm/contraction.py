@@ -24,6 +24,7 @@ from tuning.routes.compiler.tvm.blocks import (
     parallel_flat,
     power_divisor,
     variables,
+    vectorise_last,
 )
 from tuning.routes.compiler.tvm.padding import fold_pad, pad_product, unpadded
 
@@ -90,7 +91,7 @@ def schedule_contraction(made: Any, machine: Machine, variant: str, free: set[in
     if tile is None:
         return False
     if variant == "packed":
-        _pack(made, block, tile, free, machine)
+        _pack(made, block, tile, free)
     consumer = _consumer(made, block)
     mine = {made.get(one).name_hint for one in (block, consumer)}
     others = [other for other in blocks_of(made) if made.get(other).name_hint not in mine]
@@ -205,7 +206,7 @@ def _decompose_padding(made: Any) -> None:
             continue  # a condition that is no padding
 
 
-def _pack(made: Any, block: Any, tile: Tile, free: set[int], machine: Machine) -> None:
+def _pack(made: Any, block: Any, tile: Tile, free: set[int]) -> None:
     """Copy the second operand into panels of the tile's width; constants are copied when prepared."""
     stmt = made.get(block)
     read = stmt.reads[1]
@@ -267,7 +268,8 @@ def _tile(made: Any, block: Any, consumer: Any, axes: list[Axis], tile: Tile, ma
     _parallel_prefix(made, outer, prod(axis.extent for axis in axes), machine)
     _unroll(made, block, len(inner) + 2)
     _unroll(made, made.decompose_reduction(block, reducing[0]), len(inner) + 2)
-    _finish(made, consumer, middle[-1], tile, machine)
+    if variables(made.get(consumer).writes[0].region[-1].min):  # the output is contiguous along the vectors
+        vectorise_last(made, consumer, machine)
 
 
 def _rows_inside(tile: Tile) -> bool:
@@ -313,22 +315,6 @@ def _parallel_prefix(made: Any, outer: list[Any], work: int, machine: Machine) -
     fused = made.fuse(*outer[:count]) if count > 1 else outer[0]
     if int(made.get(fused).extent) > 1:
         made.parallel(fused)
-
-
-def _finish(made: Any, consumer: Any, at: Any, tile: Tile, machine: Machine) -> None:
-    """Vectors for the write-back where the output is contiguous along them."""
-    del at
-    stmt = made.get(consumer)
-    last = stmt.writes[0].region[-1].min
-    loops = made.get_loops(consumer)
-    extent = extents(made, loops)[-1]
-    lanes = power_divisor(extent, lanes_of(made, consumer, machine))
-    if lanes >= 4 and variables(last):
-        if lanes < extent:
-            _, inner = made.split(loops[-1], [None, lanes])
-            made.vectorize(inner)
-        else:
-            made.vectorize(loops[-1])
 
 
 def _flat(made: Any, block: Any, machine: Machine) -> None:
