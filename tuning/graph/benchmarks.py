@@ -10,6 +10,8 @@ from opatlas.identity.strides import dense_strides
 from tuning.graph.aten import CallRecord, CannotMap, TensorArgument
 from tuning.graph.aten.registry import MISFITS
 
+_WINDOW = ("stride", "padding", "dilation")
+
 
 def to_aten(record: CallRecord) -> CallRecord:
     """The aten call that a benchmark record stands for. Raises :class:`CannotMap` with the reason."""
@@ -36,6 +38,10 @@ def _aten(
     return replace(record, op=f"aten.{op}", attrs=dict(attrs), inputs=named)
 
 
+def _chosen(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: given[name] for name in names if given.get(name) is not None}
+
+
 def _gemm(record: CallRecord) -> CallRecord:
     """A product of two matrices; a transposed one is its storage read with swapped strides."""
     a, b = (_turned(_tensor(record, i), record.attrs.get(flag)) for i, flag in enumerate(("a_t", "b_t")))
@@ -51,8 +57,7 @@ def _turned(tensor: TensorArgument, turn: Any) -> TensorArgument:
 
 
 def _conv(record: CallRecord) -> CallRecord:
-    names = {"stride": "stride", "padding": "padding", "dilation": "dilation", "groups": "groups"}
-    attrs = {name: record.attrs[name] for name in names if name in record.attrs}
+    attrs = {name: value for name, value in record.attrs.items() if name in (*_WINDOW, "groups")}
     return _aten(record, "conv2d.default", attrs, input=_tensor(record, 0), weight=_tensor(record, 1))
 
 
@@ -69,7 +74,7 @@ def _channels_last(record: CallRecord) -> CallRecord:
     """TVM's NHWC convolutions with HWIO weights, read as NCHW and OIHW with strides; the output is NCHW."""
     x, weight = _tensor(record, 0), _tensor(record, 1)
     rank, space = len(x.shape), len(x.shape) - 2
-    attrs = {name: record.attrs[name] for name in ("stride", "padding", "dilation") if name in record.attrs}
+    attrs = {name: value for name, value in record.attrs.items() if name in _WINDOW}
     x = _permuted(x, (0, rank - 1, *range(1, rank - 1)))
     if record.op == "tvm.depthwise_conv2d_nhwc":
         attrs["groups"] = x.shape[1]
@@ -90,13 +95,9 @@ def _batched(record: CallRecord) -> CallRecord:
     return _aten(record, "bmm.default", {}, self=_tensor(record, 0), mat2=_tensor(record, 1))
 
 
-def _softmax(record: CallRecord) -> CallRecord:
-    return _aten(record, "softmax.int", {"dim": record.attrs.get("axis", -1)}, self=_tensor(record, 0))
-
-
-def _norm(record: CallRecord) -> CallRecord:
-    return _aten(
-        record, "linalg_vector_norm.default", {"dim": record.attrs.get("axis")}, self=_tensor(record, 0)
+def _along_axis(op: str, default: int | None) -> Callable[[CallRecord], CallRecord]:
+    return lambda record: _aten(
+        record, op, {"dim": record.attrs.get("axis", default)}, self=_tensor(record, 0)
     )
 
 
@@ -111,8 +112,8 @@ _MAKERS: dict[str, Callable[[CallRecord], CallRecord]] = {
     "tvm.depthwise_conv2d_nhwc": _channels_last,
     "tvm.conv2d_transpose_nhwc": _channels_last,
     "tvm.batch_matmul": _batched,
-    "tvm.softmax": _softmax,
-    "tvm.norm_bmn": _norm,
+    "tvm.softmax": _along_axis("softmax.int", -1),
+    "tvm.norm_bmn": _along_axis("linalg_vector_norm.default", None),
 }
 
 _LAYERS = {
@@ -157,8 +158,7 @@ def _kernelbench(record: CallRecord) -> CallRecord:
 def _layer(record: CallRecord, layer: Mapping[str, Any]) -> CallRecord:
     x, kind = _tensor(record, 0), layer.get("layer")
     if kind in _POOLS:
-        wanted = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
-        attrs = {name: layer[name] for name in wanted if layer.get(name) is not None}
+        attrs = _chosen(layer, "kernel_size", *_WINDOW, "ceil_mode")
         if kind.startswith("nn.Avg"):
             attrs.pop("dilation", None)
         return _aten(record, _POOLS[kind], attrs, self=x)
@@ -179,8 +179,7 @@ def _conv_layer(record: CallRecord, layer: Mapping[str, Any], x: TensorArgument)
     except (KeyError, TypeError, ValueError):
         raise CannotMap(f"kernelbench: a layer {kind} without its sizes") from None
     shape = (into, out // groups, *sizes) if turned else (out, into // groups, *sizes)
-    wanted = ("stride", "padding", "dilation", "groups", *(("output_padding",) if turned else ()))
-    attrs = {name: given[name] for name in wanted if given.get(name) is not None}
+    attrs = _chosen(given, *_WINDOW, "groups", *(("output_padding",) if turned else ()))
     weight = TensorArgument(x.dtype, shape, const=True)
     bias = TensorArgument(x.dtype, (out,), const=True) if given.get("bias") else None
     return _aten(record, _LAYERS[kind], attrs, input=x, weight=weight, bias=bias)
