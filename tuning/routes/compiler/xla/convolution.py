@@ -13,9 +13,10 @@ from opatlas.load.torch.ops.windows import Window, read_window
 from tuning.routes.compiler.xla.windows import pads, slices
 
 _SPATIAL = "DHW"
+Names = tuple[str, str, str]
 
 
-def _numbering(spatial: int) -> tuple[str, str, str]:
+def _numbering(spatial: int) -> Names:
     axes = _SPATIAL[-spatial:]
     return "NC" + axes, "OI" + axes, "NC" + axes
 
@@ -27,6 +28,11 @@ def _window_of(site: TorchSite) -> Window:
     return window
 
 
+def _convolved(x: jax.Array, w: jax.Array, window: Window, names: Names, groups: int) -> jax.Array:
+    strides, dilations, around = window.strides, window.dilations, pads(window)
+    return lax.conv_general_dilated(x, w, strides, around, None, dilations, names, feature_group_count=groups)
+
+
 def _with_bias(made: jax.Array, b: jax.Array | None) -> jax.Array:
     return made if b is None else made + b.reshape(1, -1, *(1 for _ in made.shape[2:]))
 
@@ -35,13 +41,7 @@ def _conv(site: TorchSite) -> Built:
     window, groups = _window_of(site), site.attrs["group"]
     names = _numbering(len(window.kernel))
 
-    def run(x, w, b=None):
-        made = lax.conv_general_dilated(
-            x, w, window.strides, pads(window), None, window.dilations, names, feature_group_count=groups
-        )
-        return _with_bias(made, b)
-
-    return run
+    return lambda x, w, b=None: _with_bias(_convolved(x, w, window, names, groups), b)
 
 
 def _channels_last(site: TorchSite) -> Built:
@@ -53,16 +53,8 @@ def _channels_last(site: TorchSite) -> Built:
     inner = tuple(range(2, 2 + spatial))
 
     def run(x, w, b=None):
-        made = lax.conv_general_dilated(
-            x.transpose(0, *inner, 1),
-            w.transpose(*inner, 1, 0),
-            window.strides,
-            pads(window),
-            None,
-            window.dilations,
-            names,
-            feature_group_count=groups,
-        )
+        last, weights = x.transpose(0, *inner, 1), w.transpose(*inner, 1, 0)
+        made = _convolved(last, weights, window, names, groups)
         made = made if b is None else made + b
         return made.transpose(0, 1 + spatial, *range(1, 1 + spatial))
 
@@ -121,9 +113,7 @@ def _conv_integer(site: TorchSite) -> Built:
         x = x if x_zero is None else x - x_zero.astype(jnp.int32)
         if w_zero is not None:
             w = w - w_zero.astype(jnp.int32).reshape(-1, *(1 for _ in w.shape[1:]))
-        return lax.conv_general_dilated(
-            x, w, window.strides, pads(window), None, window.dilations, names, feature_group_count=groups
-        )
+        return _convolved(x, w, window, names, groups)
 
     return run
 
