@@ -12,10 +12,10 @@ from catalog.charging import Batch, Charging, Terms
 from catalog.models import Best, Implementation, Usage
 from dashboard.billing import words
 from dashboard.billing.accounts import limit_micros, locked, plan_runs
-from dashboard.billing.models import Account, Mode, MonthCount, Plan, Purchase
+from dashboard.billing.models import Account, Mode, MonthCount, Plan, PriceRule, Purchase
 from dashboard.billing.pricing import SoFar, quote
 from dashboard.billing.recording import Charge, WithheldHit, record_charges, record_held
-from dashboard.billing.rules import PriceVersion, in_force, op_types_of, rule_for
+from dashboard.billing.rules import in_force, op_types_of, rule_for
 from dashboard.web.wording import money
 
 PAY_URL = "/billing/"
@@ -33,7 +33,7 @@ class Billing(Charging):
         if not rules:
             return False
         op_types = op_types_of([hit.operator_id for hit, _ in hits], rules)
-        return any(_rule_of(hit, rules, op_types) is not None for hit, _ in hits)
+        return any(rule_for(rules, hit, op_types) is not None for hit, _ in hits)
 
     def settle(
         self, organisation_id: int, hits: Batch, record: Callable[[Batch], Sequence[Usage]]
@@ -41,14 +41,14 @@ class Billing(Charging):
         now = timezone.now()
         rules = in_force(organisation_id, now)
         op_types = op_types_of([hit.operator_id for hit, _ in hits], rules)
-        first = next((rule for hit, _ in hits if (rule := _rule_of(hit, rules, op_types))), None)
+        first = next((rule for hit, _ in hits if (rule := rule_for(rules, hit, op_types))), None)
         if first is None:
             return {}
         account = locked(organisation_id, first.currency)
         priced = [
             (hit, calls, rule)
             for hit, calls in hits
-            if (rule := _rule_of(hit, rules, op_types, account.currency)) is not None
+            if (rule := rule_for(rules, hit, op_types, account.currency)) is not None
         ]
         desk = _Desk(account, now, priced)
         for hit, calls, rule in priced:
@@ -69,13 +69,7 @@ class Billing(Charging):
         account = Account.objects.filter(organisation_id=organisation_id).first()
         currency = account.currency if account else ""
         chosen = {
-            one.pk: rule
-            for one in implementations
-            if (
-                rule := rule_for(
-                    rules, one.method, one.route, one.scope, op_types.get(one.operator_id, ""), currency
-                )
-            )
+            one.pk: rule for one in implementations if (rule := rule_for(rules, one, op_types, currency))
         }
         if not chosen:
             return {}
@@ -87,17 +81,11 @@ def month_of(moment: datetime) -> date:
     return moment.astimezone(UTC).date().replace(day=1)
 
 
-def _rule_of(
-    hit: Hit, rules: Sequence[PriceVersion], op_types: Mapping[int, str], currency: str = ""
-) -> PriceVersion | None:
-    return rule_for(rules, hit.method, hit.route, hit.scope, op_types.get(hit.operator_id, ""), currency)
-
-
 class _Desk:
     """One lookup's hits, decided one after the other while the account is locked."""
 
     def __init__(
-        self, account: Account, now: datetime, priced: Sequence[tuple[Hit, float, PriceVersion]]
+        self, account: Account, now: datetime, priced: Sequence[tuple[Hit, float, PriceRule]]
     ) -> None:
         self.charges: list[Charge] = []
         self.held: list[WithheldHit] = []
@@ -107,7 +95,7 @@ class _Desk:
         self._flat = account.plan == Plan.PREPAID and plan_runs(account, now)
         self._counts = _counts(account.organisation_id, month_of(now), priced)
 
-    def take(self, hit: Hit, calls: float, rule: PriceVersion) -> None:
+    def take(self, hit: Hit, calls: float, rule: PriceRule) -> None:
         hits, micros = self._counts.get((rule.line, 0), (0, 0))
         mine = self._counts.get((rule.line, hit.operator_id), (0, 0))
         price = quote(rule.price, SoFar(hits, micros, mine[1]), calls, hit.default_us, hit.median_us)
@@ -141,7 +129,7 @@ class _Desk:
 
 
 def _counts(
-    organisation_id: int, month: date, priced: Sequence[tuple[Hit, float, PriceVersion]]
+    organisation_id: int, month: date, priced: Sequence[tuple[Hit, float, PriceRule]]
 ) -> dict[tuple[object, int], tuple[int, int]]:
     """(line, operator or 0) → (hits, amount) of the month so far."""
     lines = {rule.line for _, _, rule in priced}
@@ -161,7 +149,7 @@ def _counts(
 def _terms_on_pages(
     organisation_id: int,
     account: Account | None,
-    chosen: Mapping[int, PriceVersion],
+    chosen: Mapping[int, PriceRule],
     implementations: Sequence[Implementation],
 ) -> dict[int, Terms]:
     now = timezone.now()
@@ -193,7 +181,7 @@ def _terms_on_pages(
 
 def _prices_now(
     organisation_id: int,
-    chosen: Mapping[int, PriceVersion],
+    chosen: Mapping[int, PriceRule],
     implementations: Sequence[Implementation],
     now: datetime,
 ) -> dict[int, int]:

@@ -7,10 +7,11 @@ from typing import Any
 
 from django import forms
 
-from catalog.models import Method, Organisation
+from catalog.models import Organisation
 from dashboard.billing.accounts import CURRENCIES, MOST_MICROS
+from dashboard.billing.conditions import CONDITIONS, NAMES
 from dashboard.billing.models import Mode, Plan, PriceRule
-from dashboard.billing.pricelist import MOST_PRIORITY, Draft
+from dashboard.billing.pricelist import MOST_PRIORITY
 
 _MODES = [
     (Mode.PROMPT, "Charge and prompt to pay"),
@@ -25,16 +26,21 @@ _PLANS = [
 
 
 class Amount(forms.DecimalField):
-    """Units of the currency, with at most six digits after the point; cleaned to whole millionths."""
+    """Units of the currency, with at most six digits after the point; kept as whole millionths. ``nothing``:
+    what an empty field means."""
 
-    def __init__(self, *, least: int = 0, **options: Any) -> None:
+    def __init__(self, *, least: int = 0, nothing: int | None = None, **options: Any) -> None:
         most = Decimal(MOST_MICROS) / 1_000_000
         super().__init__(min_value=least, max_value=most, decimal_places=6, max_digits=16, **options)
         self.widget.attrs["inputmode"] = "decimal"
+        self.nothing = nothing
 
     def clean(self, value: Any) -> Any:
         units = super().clean(value)
-        return None if units is None else int(units * 1_000_000)
+        return self.nothing if units is None else int(units * 1_000_000)
+
+    def prepare_value(self, value: Any) -> Any:
+        return units(value) if isinstance(value, int) else value
 
 
 def units(micros: int | None) -> str:
@@ -45,35 +51,32 @@ def units(micros: int | None) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-class RuleForm(forms.Form):
-    """A price rule, or the next version of one."""
+class Tiers(forms.CharField):
+    """Lines of hit, price a hit, price a second saved; kept as a list."""
 
-    name = forms.CharField(max_length=100, help_text="What people call it.")
-    organisation = forms.ModelChoiceField(
-        Organisation.objects.order_by("name"), required=False, empty_label="All organisations"
-    )
-    method = forms.ChoiceField(choices=[("", "Any"), *Method.choices], required=False)
-    route = forms.CharField(max_length=40, required=False, help_text="Such as tvm; empty: any.")
-    op_type = forms.CharField(
-        label="Op type", max_length=100, required=False, help_text="Such as Conv or Conv+Relu; empty: any."
-    )
-    scope = forms.ChoiceField(
-        choices=[("", "Any"), ("shared", "Shared"), ("private", "Private")],
-        required=False,
-        help_text="Private: the organisation's own entries.",
-    )
+    widget = forms.Textarea(attrs={"rows": 3, "spellcheck": "false"})
+
+    def to_python(self, value: Any) -> Any:
+        return [_tier(parts) for line in super().to_python(value).splitlines() if (parts := line.split())]
+
+    def prepare_value(self, value: Any) -> Any:
+        return "\n".join(map(_tier_text, value)) if isinstance(value, list) else value
+
+
+class RuleForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A price rule, or the next version of one: once it is valid, ``instance`` is the draft."""
+
     mode = forms.ChoiceField(choices=_MODES)
     currency = forms.ChoiceField(choices=[(name, name) for name in CURRENCIES])
-    per_hit = Amount(label="Price a hit", required=False)
-    per_saved_second = Amount(label="Price a second saved", required=False)
-    tiers = forms.CharField(
-        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
+    per_hit_micros = Amount(label="Price a hit", required=False, nothing=0)
+    per_saved_second_micros = Amount(label="Price a second saved", required=False, nothing=0)
+    tiers = Tiers(
         required=False,
         help_text="One a line: from which hit of a month, price a hit, price a second saved. "
         "“1001 0.005” halves a price of 0.01 after a thousand hits.",
     )
-    cap_month = Amount(label="At most, a month", required=False, help_text="Empty: no cap.")
-    cap_operator_month = Amount(
+    cap_month_micros = Amount(label="At most, a month", required=False, help_text="Empty: no cap.")
+    cap_operator_month_micros = Amount(
         label="At most, a month and operator", required=False, help_text="Empty: no cap."
     )
     priority = forms.IntegerField(
@@ -85,36 +88,36 @@ class RuleForm(forms.Form):
     from_at = forms.DateTimeField(
         label="From (UTC)", required=False, help_text="Such as 2026-12-01 00:00; empty: at once."
     )
-    note = forms.CharField(max_length=300, required=False, help_text="Why, for who reads the history.")
 
-    def clean_tiers(self) -> list[dict[str, int]]:
-        tiers = []
-        for line in self.cleaned_data["tiers"].splitlines():
-            if parts := line.split():
-                tiers.append(_tier(parts))
-        return tiers
+    class Meta:
+        model = PriceRule
+        fields = [
+            "name", "organisation", *NAMES, "mode", "currency", "per_hit_micros",
+            "per_saved_second_micros", "tiers", "cap_month_micros", "cap_operator_month_micros", "priority",
+            "from_at", "note",
+        ]  # fmt: skip
+        help_texts = {
+            "name": "What people call it.",
+            "note": "Why, for who reads the history.",
+            **{one.name: one.hint for one in CONDITIONS},
+        }
 
-    def draft(self) -> Draft:
-        """What was filled in; call it once the form is valid."""
-        given = self.cleaned_data
-        return Draft(
-            name=given["name"],
-            currency=given["currency"],
-            organisation_id=given["organisation"].pk if given["organisation"] else None,
-            method=given["method"],
-            route=given["route"],
-            op_type=given["op_type"],
-            scope=given["scope"],
-            mode=given["mode"],
-            priority=given["priority"],
-            per_hit_micros=given["per_hit"] or 0,
-            per_saved_second_micros=given["per_saved_second"] or 0,
-            tiers=given["tiers"],
-            cap_month_micros=given["cap_month"],
-            cap_operator_month_micros=given["cap_operator_month"],
-            from_at=given["from_at"],
-            note=given["note"],
-        )
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        organisations: Any = self.fields["organisation"]
+        organisations.queryset = Organisation.objects.order_by("name")
+        organisations.empty_label = "All organisations"
+        for field in self.conditions:
+            if choices := PriceRule._meta.get_field(field.name).choices:
+                field.field.choices = [("", "Any"), *((value, value.capitalize()) for value, _ in choices)]
+
+    def add_prefix(self, field_name: str) -> str:
+        # Amounts are written in units: their addresses on the page do not say otherwise.
+        return super().add_prefix(field_name.removesuffix("_micros"))
+
+    @property
+    def conditions(self) -> list[Any]:
+        return [self[name] for name in NAMES]
 
 
 def _tier(parts: list[str]) -> dict[str, int]:
@@ -133,26 +136,9 @@ def _tier(parts: list[str]) -> dict[str, int]:
     }
 
 
-def filled_in(row: PriceRule) -> dict[str, Any]:
-    """A version as the form shows it: what the next one begins with."""
-    tiers = [
-        " ".join(
-            [
-                str(one["from_hit"]),
-                units(one["per_hit_micros"]),
-                units(one.get("per_saved_second_micros") or None),
-            ]
-        )
-        for one in row.tiers
-    ]
-    names = ("name", "organisation", "method", "route", "op_type", "scope", "mode", "currency", "priority")
-    return {name: getattr(row, name) for name in names} | {
-        "per_hit": units(row.per_hit_micros),
-        "per_saved_second": units(row.per_saved_second_micros or None),
-        "tiers": "\n".join(line.rstrip() for line in tiers),
-        "cap_month": units(row.cap_month_micros),
-        "cap_operator_month": units(row.cap_operator_month_micros),
-    }
+def _tier_text(tier: dict[str, int]) -> str:
+    saved = units(tier.get("per_saved_second_micros") or None)
+    return f"{tier['from_hit']} {units(tier['per_hit_micros'])} {saved}".rstrip()
 
 
 class CreditForm(forms.Form):
@@ -170,5 +156,8 @@ class PlanForm(forms.Form):
         label="Until (UTC)", required=False, help_text="Such as 2026-12-31; empty: until it is changed."
     )
     credit_limit = Amount(
-        label="Credit limit", required=False, help_text="How far below zero a postpaid plan may go."
+        label="Credit limit",
+        required=False,
+        nothing=0,
+        help_text="How far below zero a postpaid plan may go.",
     )

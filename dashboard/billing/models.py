@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import secrets
 import uuid
+from datetime import datetime
+from functools import cached_property
 from typing import Any, NoReturn
 
 from django.db import models
 from django.db.models import Q
 
 from catalog.models import Implementation, Method, Organisation, Usage
+from dashboard.billing.conditions import CONDITIONS, Condition, OpTypes
+from dashboard.billing.pricing import Price, PriceTier
 
 
 class AppendOnly(models.Model):
@@ -77,25 +81,25 @@ class Mode(models.TextChoices):
 
 class PriceRule(AppendOnly):
     """One version of a price. A change adds a version to the same ``line``, and ends the one before it: that
-    is the only thing about a version that is ever written again (``until_at``)."""
+    is the only thing about a version that is ever written again (``until_at``). Unsaved it is a draft: one
+    without ``from_at`` begins at once."""
 
     line = models.UUIDField(default=uuid.uuid4, editable=False)
     version = models.PositiveIntegerField(default=1)
     name = models.CharField(max_length=100)
-    # Whose hits, and which; empty: all.
+    # Whose hits, and which (``conditions``); empty: all.
     organisation = models.ForeignKey(Organisation, models.PROTECT, null=True, blank=True, related_name="+")
     method = models.CharField(max_length=20, choices=Method, blank=True)
     route = models.CharField(max_length=40, blank=True)
     op_type = models.CharField(max_length=100, blank=True)
-    scope = models.CharField(max_length=10, blank=True)  # "shared" or "private"
+    scope = models.CharField(max_length=10, blank=True, choices=[(one, one) for one in ("shared", "private")])
     mode = models.CharField(max_length=10, choices=Mode, default=Mode.PROMPT)
     currency = models.CharField(max_length=3)
     priority = models.IntegerField(default=0)  # the highest that matches is the one that counts
     per_hit_micros = models.BigIntegerField(default=0)
     per_saved_second_micros = models.BigIntegerField(default=0)
-    tiers = models.JSONField(
-        default=list
-    )  # [{"from_hit": 1001, "per_hit_micros": …, "per_saved_second_…": …}]
+    # [{"from_hit": 1001, "per_hit_micros": …, "per_saved_second_…": …}], by rising ``from_hit``, from 2.
+    tiers = models.JSONField(default=list)
     cap_month_micros = models.BigIntegerField(null=True, blank=True)
     cap_operator_month_micros = models.BigIntegerField(null=True, blank=True)
     from_at = models.DateTimeField()
@@ -115,6 +119,32 @@ class PriceRule(AppendOnly):
 
     def __str__(self) -> str:
         return f"{self.name} v{self.version}"
+
+    @cached_property
+    def asked(self) -> list[tuple[Condition, str]]:
+        """The conditions that it has, with what they ask."""
+        values = ((one, getattr(self, one.name)) for one in CONDITIONS)
+        return [(one, value) for one, value in values if value]
+
+    @cached_property
+    def price(self) -> Price:
+        first = PriceTier(1, self.per_hit_micros, self.per_saved_second_micros)
+        further = tuple(PriceTier(**one) for one in self.tiers)
+        return Price((first, *further), self.cap_month_micros, self.cap_operator_month_micros)
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """The first that matches counts: highest priority, then the most particular, then the newest."""
+        return -self.priority, -len(self.asked) - (self.organisation_id is not None), -self.pk
+
+    def holds(self, organisation_id: int, now: datetime) -> bool:
+        """Whether it is in force for this organisation now."""
+        mine = self.organisation_id is None or self.organisation_id == organisation_id
+        return mine and self.from_at <= now and (self.until_at is None or now < self.until_at)
+
+    def matches(self, one: Any, op_types: OpTypes) -> bool:
+        """Whether a hit or an implementation is what it asks for."""
+        return all(condition.of(one, op_types) == value for condition, value in self.asked)
 
 
 class MonthCount(models.Model):

@@ -9,11 +9,9 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from catalog.models import SHARED, Usage
+from catalog.models import Usage
 from dashboard.billing.models import Mode, PriceRule
-from dashboard.billing.pricelist import Draft
 from dashboard.billing.pricing import Price, SoFar, quote
-from dashboard.billing.rules import price_of
 
 MOST_HITS = 50_000
 """More hits than this are not priced one by one: the earliest of the month are, and scaled up."""
@@ -35,43 +33,22 @@ class Preview:
         return self.priced < self.hits
 
 
-def preview(draft: Draft, now: datetime | None = None) -> Preview:
+def preview(draft: PriceRule, now: datetime | None = None) -> Preview:
     """Last month (UTC), as if this had been the only rule: what others take first is not taken off."""
     first = (now or timezone.now()).astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     month = (first - timedelta(days=1)).replace(day=1)
     matching = _matching(draft).filter(served_at__gte=month, served_at__lt=first)
     hits = matching.count()
-    price = price_of(
-        PriceRule(
-            per_hit_micros=draft.per_hit_micros,
-            per_saved_second_micros=draft.per_saved_second_micros,
-            tiers=[dict(tier) for tier in draft.tiers],
-            cap_month_micros=draft.cap_month_micros,
-            cap_operator_month_micros=draft.cap_operator_month_micros,
-        )
-    )
-    by_organisation, priced = _priced(matching, price)
+    by_organisation, priced = _priced(matching, draft.price)
     micros = 0 if draft.mode == Mode.FREE else sum(by_organisation.values())
     if priced < hits:
         micros = micros * hits // priced
     return Preview(month, hits, priced, len(by_organisation), micros, draft.currency)
 
 
-def _matching(draft: Draft) -> QuerySet[Usage]:
-    wanted = Q()
-    if draft.organisation_id is not None:
-        wanted &= Q(organisation=draft.organisation_id)
-    if draft.method:
-        wanted &= Q(method=draft.method)
-    if draft.route:
-        wanted &= Q(route=draft.route)
-    if draft.op_type:
-        wanted &= Q(operator__op_type=draft.op_type)
-    if draft.scope == "shared":
-        wanted &= Q(implementation__scope=SHARED)
-    elif draft.scope == "private":
-        wanted &= Q(implementation__isnull=False) & ~Q(implementation__scope=SHARED)
-    return Usage.objects.filter(wanted)
+def _matching(draft: PriceRule) -> QuerySet[Usage]:
+    mine = Q() if draft.organisation_id is None else Q(organisation=draft.organisation_id)
+    return Usage.objects.filter(mine, *(one.past(value) for one, value in draft.asked))
 
 
 def _priced(matching: QuerySet[Usage], price: Price) -> tuple[dict[int, int], int]:

@@ -3,62 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
 
 from catalog.errors import RequestError, Unknown
-from catalog.models import Method, Organisation
+from catalog.models import Organisation
 from catalog.people import audit
 from dashboard.billing import rules
 from dashboard.billing.accounts import MOST_MICROS, check_currency
-from dashboard.billing.models import Account, Mode, PriceRule
+from dashboard.billing.conditions import NAMES
+from dashboard.billing.models import Account, PriceRule
 
 MOST_TIERS = 20
 MOST_HITS = 10**12
 MOST_PRIORITY = 1000
 
 
-@dataclass(frozen=True)
-class Draft:
-    """A price rule that is not in force yet. Amounts in millionths; tiers by rising ``from_hit``, from 2."""
-
-    name: str
-    currency: str
-    organisation_id: int | None = None
-    method: str = ""
-    route: str = ""
-    op_type: str = ""
-    scope: str = ""
-    mode: str = Mode.PROMPT
-    priority: int = 0
-    per_hit_micros: int = 0
-    per_saved_second_micros: int = 0
-    tiers: Sequence[Mapping[str, int]] = ()
-    cap_month_micros: int | None = None
-    cap_operator_month_micros: int | None = None
-    from_at: datetime | None = None  # None: at once
-    until_at: datetime | None = None
-    note: str = ""
-
-
-def check(draft: Draft) -> Draft:
+def check(draft: PriceRule) -> PriceRule:
     """The draft, tidied; raises :class:`RequestError` with one sentence and the field's name."""
-    name = " ".join(draft.name.split())
-    if not 0 < len(name) <= 100:
+    draft.name = " ".join(draft.name.split())
+    if not 0 < len(draft.name) <= 100:
         raise RequestError("A rule needs a name of at most 100 characters.", where="name")
     check_currency(draft.currency)
-    _one_of(draft.method, ("", *Method.values), "method")
-    _one_of(draft.mode, Mode.values, "mode")
-    _one_of(draft.scope, ("", "shared", "private"), "scope")
-    for where, most in (("route", 40), ("op_type", 100), ("note", 300)):
-        text = getattr(draft, where)
-        if len(text) > most or not text.isprintable():
-            raise RequestError(f"{where} has at most {most} printable characters.", where=where)
+    for where in ("mode", "note", *NAMES):
+        _check_text(draft, where)
     _within(draft.priority, -MOST_PRIORITY, MOST_PRIORITY, "priority")
     for where in ("per_hit_micros", "per_saved_second_micros"):
         _within(getattr(draft, where), 0, MOST_MICROS, where)
@@ -66,41 +38,37 @@ def check(draft: Draft) -> Draft:
         if getattr(draft, where) is not None:
             _within(getattr(draft, where), 0, MOST_MICROS, where)
     _check_tiers(draft.tiers)
-    if (
-        draft.organisation_id is not None
-        and not Organisation.objects.filter(pk=draft.organisation_id).exists()
-    ):
-        raise RequestError("There is no organisation with this number.", where="organisation")
-    _check_account(draft)
+    if draft.organisation_id is not None:
+        if not Organisation.objects.filter(pk=draft.organisation_id).exists():
+            raise RequestError("There is no organisation with this number.", where="organisation")
+        _check_account(draft)
     if draft.from_at and draft.until_at and draft.until_at <= draft.from_at:
         raise RequestError("A rule ends after it begins.", where="until_at")
-    return replace(draft, name=name)
+    return draft
 
 
-def _check_account(draft: Draft) -> None:
+def _check_account(draft: PriceRule) -> None:
     """A rule for one organisation is in the currency of its account: in another it would never apply."""
-    if draft.organisation_id is not None:
-        kept = Account.objects.filter(organisation_id=draft.organisation_id).values_list(
-            "currency", flat=True
-        )
-        if (currency := kept.first()) and currency != draft.currency:
-            raise RequestError(f"This organisation's account is kept in {currency}.", where="currency")
+    account = Account.objects.filter(organisation_id=draft.organisation_id).first()
+    if account and account.currency != draft.currency:
+        raise RequestError(f"This organisation's account is kept in {account.currency}.", where="currency")
 
 
-def add(draft: Draft, by: Mapping[str, Any]) -> PriceRule:
+def add(draft: PriceRule, by: Mapping[str, Any]) -> PriceRule:
     """A new rule, in force from ``from_at``. ``by`` is what ``audit.record`` takes of who did it."""
-    return _write(check(draft), uuid4(), 1, by, "billing.rule.add")
+    return _write(check(draft), by, "billing.rule.add")
 
 
-def change(line: UUID, draft: Draft, by: Mapping[str, Any]) -> PriceRule:
+def change(line: UUID, draft: PriceRule, by: Mapping[str, Any]) -> PriceRule:
     """The next version of a rule: the one before ends when it begins."""
     draft = check(draft)
     with transaction.atomic():
         last = _last(line)
-        begins = max(draft.from_at or timezone.now(), last.from_at)
-        if not _end_row(last, begins):
+        draft.from_at = max(draft.from_at or timezone.now(), last.from_at)
+        if not _end_row(last, draft.from_at):
             raise RequestError("This rule has ended: add a new one.", where="line")
-        return _write(replace(draft, from_at=begins), line, last.version + 1, by, "billing.rule.change")
+        draft.line, draft.version = line, last.version + 1
+        return _write(draft, by, "billing.rule.change")
 
 
 def end(line: UUID, by: Mapping[str, Any], at: datetime | None = None) -> PriceRule:
@@ -122,17 +90,13 @@ def history(line: UUID) -> list[PriceRule]:
     return rows
 
 
-def _write(draft: Draft, line: UUID, version: int, by: Mapping[str, Any], action: str) -> PriceRule:
-    who = by.get("actor") or str(by.get("user") or by.get("api_key") or "the service")
-    values = asdict(draft) | {
-        "from_at": draft.from_at or timezone.now(),
-        "tiers": [dict(t) for t in draft.tiers],
-    }
-    row = PriceRule(**values, line=line, version=version, created_by=who[:200])
+def _write(row: PriceRule, by: Mapping[str, Any], action: str) -> PriceRule:
+    row.from_at = row.from_at or timezone.now()
+    row.created_by = (by.get("actor") or str(by.get("user") or by.get("api_key") or "the service"))[:200]
     with transaction.atomic():
         row.save()
         audit.record(
-            action, subject=str(row), organisation=draft.organisation_id, detail={"rule": row.pk}, **by
+            action, subject=str(row), organisation=row.organisation_id, detail={"rule": row.pk}, **by
         )
     transaction.on_commit(rules.forget)
     return row
@@ -168,9 +132,14 @@ def _check_tiers(tiers: Sequence[Mapping[str, int]]) -> None:
         before = tier["from_hit"]
 
 
-def _one_of(value: str, values: Sequence[str], where: str) -> None:
-    if value not in values:
+def _check_text(draft: PriceRule, where: str) -> None:
+    """By the field's choices, else by its length."""
+    field, text = PriceRule._meta.get_field(where), getattr(draft, where)
+    values = [*([""] if field.blank else []), *(value for value, _ in field.choices or ())]
+    if field.choices and text not in values:
         raise RequestError(f"{where} is one of {', '.join(v or 'nothing' for v in values)}.", where=where)
+    if len(text) > field.max_length or not text.isprintable():
+        raise RequestError(f"{where} has at most {field.max_length} printable characters.", where=where)
 
 
 def _within(value: object, low: int, high: int, where: str) -> None:

@@ -13,8 +13,7 @@ from catalog.models import Usage
 from catalog.upsert import insert_or
 from dashboard.billing import models
 from dashboard.billing.accounts import add_days, post_event
-from dashboard.billing.models import Account, Kind, LedgerEntry, MonthCount, Purchase
-from dashboard.billing.rules import PriceVersion
+from dashboard.billing.models import Account, Kind, LedgerEntry, MonthCount, PriceRule, Purchase
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Charge:
 
     hit: Hit
     calls: float
-    rule: PriceVersion
+    rule: PriceRule
     list_micros: int
     amount_micros: int
     balance_micros: int
@@ -38,7 +37,7 @@ class WithheldHit:
     """A hit that is withheld."""
 
     hit: Hit
-    rule: PriceVersion
+    rule: PriceRule
     price_micros: int
 
 

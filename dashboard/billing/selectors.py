@@ -16,7 +16,6 @@ from django.utils import timezone
 from catalog.models import Organisation, Usage
 from catalog.timerange import TimeRange
 from dashboard.billing.models import Account, Held, Kind, LedgerDay, LedgerEntry, PriceRule
-from dashboard.billing.rules import rule_of
 
 FORECAST_DAYS = 7
 """The forecast goes by the mean of so many whole days before today."""
@@ -317,11 +316,9 @@ def prices_of(organisation_id: int) -> list[PriceRule]:
     """Rules in force for an organisation, in the order in which they are tried; those in another currency
     than its account's never apply."""
     account = account_of(organisation_id)
-    rows = {row.pk: row for row in rules(organisation_id)}
-    values = sorted((rule_of(row) for row in rows.values()), key=lambda rule: rule.order)
     now = timezone.now()
     return [
-        rows[rule.pk]
-        for rule in values
+        rule
+        for rule in sorted(rules(organisation_id), key=lambda rule: rule.order)
         if rule.holds(organisation_id, now) and (account is None or rule.currency == account.currency)
     ]

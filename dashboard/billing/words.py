@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dashboard.billing.models import Mode
+from dashboard.billing.models import Mode, PriceRule
 from dashboard.billing.pricing import PriceTier
-from dashboard.billing.rules import PriceVersion
 from dashboard.web.wording import money
 
 
-def what(rule: PriceVersion) -> str:
+def what(rule: PriceRule) -> str:
     """Which hits a rule is about: ``each compiler hit of Conv (route tvm)``."""
-    parts = [part for part in (rule.scope, rule.method) if part]
-    text = f"each {' '.join(parts)} hit" if parts else "each hit"
-    if rule.op_type:
-        text += f" of {rule.op_type}"
-    return f"{text} (route {rule.route})" if rule.route else text
+    asked = rule.asked[::-1]
+    before = [f"{value} " for one, value in asked if not one.said]
+    after = [one.said.format(value) for one, value in asked if one.said]
+    return "".join(["each ", *before, "hit", *after])
 
 
 def tier(one: PriceTier, currency: str) -> str:
@@ -26,7 +24,7 @@ def tier(one: PriceTier, currency: str) -> str:
     return f"{hit}, and {saved}" if hit and saved else hit or saved or "nothing"
 
 
-def price(rule: PriceVersion) -> str:
+def price(rule: PriceRule) -> str:
     """A rule's whole price, without what it is for."""
     first, *further = rule.price.tiers
     parts = [tier(first, rule.currency)]
@@ -46,7 +44,7 @@ def ordinal(number: int) -> str:
     return f"{number:,}{ending}"
 
 
-def sentence(rule: PriceVersion) -> str:
+def sentence(rule: PriceRule) -> str:
     """The whole rule: what, how much, and whether it is withheld."""
     text = f"{what(rule)[0].upper()}{what(rule)[1:]} costs {price(rule)}"
     if rule.mode == Mode.FREE:

@@ -12,15 +12,18 @@ from rest_framework.request import Request
 from catalog.api.describing import in_path
 from catalog.api.endpoint import operation
 from catalog.api.shapes import ModelAnswer
-from catalog.models import Method
 from dashboard.billing import pricelist, selectors, words
 from dashboard.billing.accounts import CURRENCIES, MOST_MICROS
 from dashboard.billing.api.base import ORGANISATION, BillingView, PricingView, by
-from dashboard.billing.models import Mode, PriceRule
+from dashboard.billing.conditions import NAMES
+from dashboard.billing.models import PriceRule
 from dashboard.billing.pricelist import MOST_HITS, MOST_PRIORITY, MOST_TIERS
-from dashboard.billing.rules import rule_of
 
-SCOPES = ("shared", "private")
+_FIELDS = (
+    "name", "organisation", *NAMES, "mode", "currency", "priority",
+    "per_hit_micros", "per_saved_second_micros", "tiers", "cap_month_micros", "cap_operator_month_micros",
+    "from_at", "until_at",
+)  # fmt: skip
 _LINE = in_path("line", "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "The rule, in all its versions.")
 
 
@@ -30,32 +33,30 @@ class TierSerializer(serializers.Serializer[Any]):
     per_saved_second_micros = serializers.IntegerField(required=False, min_value=0, max_value=MOST_MICROS)
 
 
-class RuleRequestSerializer(serializers.Serializer[Any]):
+_AMOUNT = {"min_value": 0, "max_value": MOST_MICROS}
+
+
+class RuleRequestSerializer(serializers.ModelSerializer[PriceRule]):
     """A price rule to add, or the next version of one."""
 
-    name = serializers.CharField(max_length=100)
     currency = serializers.ChoiceField(choices=CURRENCIES)
     organisation = serializers.IntegerField(
-        required=False, allow_null=True, min_value=1, max_value=2**63 - 1, help_text="Only this one's hits."
-    )
-    method = serializers.ChoiceField(choices=Method.choices, required=False, allow_blank=True)
-    route = serializers.CharField(required=False, allow_blank=True, max_length=40)
-    op_type = serializers.CharField(required=False, allow_blank=True, max_length=100)
-    scope = serializers.ChoiceField(choices=SCOPES, required=False, allow_blank=True)
-    mode = serializers.ChoiceField(choices=Mode.choices, required=False)
-    priority = serializers.IntegerField(required=False, min_value=-MOST_PRIORITY, max_value=MOST_PRIORITY)
-    per_hit_micros = serializers.IntegerField(required=False, min_value=0, max_value=MOST_MICROS)
-    per_saved_second_micros = serializers.IntegerField(required=False, min_value=0, max_value=MOST_MICROS)
+        required=False, allow_null=True, min_value=1, max_value=2**63 - 1, source="organisation_id",
+        help_text="Only this one's hits.",
+    )  # fmt: skip
     tiers = serializers.ListField(child=TierSerializer(), required=False, max_length=MOST_TIERS)
-    cap_month_micros = serializers.IntegerField(
-        required=False, allow_null=True, min_value=0, max_value=MOST_MICROS
-    )
-    cap_operator_month_micros = serializers.IntegerField(
-        required=False, allow_null=True, min_value=0, max_value=MOST_MICROS
-    )
-    from_at = serializers.DateTimeField(required=False, allow_null=True)
-    until_at = serializers.DateTimeField(required=False, allow_null=True)
-    note = serializers.CharField(required=False, allow_blank=True, max_length=300)
+
+    class Meta:
+        model = PriceRule
+        fields = [*_FIELDS, "note"]
+        extra_kwargs = {
+            "priority": {"min_value": -MOST_PRIORITY, "max_value": MOST_PRIORITY},
+            "per_hit_micros": _AMOUNT,
+            "per_saved_second_micros": _AMOUNT,
+            "cap_month_micros": _AMOUNT,
+            "cap_operator_month_micros": _AMOUNT,
+            "from_at": {"required": False, "allow_null": True},
+        }
 
 
 class RuleAnswer(ModelAnswer):
@@ -66,14 +67,10 @@ class RuleAnswer(ModelAnswer):
 
     class Meta:
         model = PriceRule
-        fields = [
-            "id", "line", "version", "name", "words", "organisation", "method", "route", "op_type", "scope",
-            "mode", "currency", "priority", "per_hit_micros", "per_saved_second_micros", "tiers",
-            "cap_month_micros", "cap_operator_month_micros", "from_at", "until_at",
-        ]  # fmt: skip
+        fields = ["id", "line", "version", "name", "words", *_FIELDS[1:]]
 
     def get_words(self, row: PriceRule) -> str:
-        return words.sentence(rule_of(row))
+        return words.sentence(row)
 
 
 class RulesView(PricingView):
@@ -85,7 +82,7 @@ class RulesView(PricingView):
     @operation(RuleAnswer, name="billing_rule_add", status=201, takes=RuleRequestSerializer)
     def post(self, request: Request) -> PriceRule:
         """Add a price rule."""
-        return pricelist.add(_draft(self.sent(RuleRequestSerializer)), by(request))
+        return pricelist.add(PriceRule(**self.sent(RuleRequestSerializer)), by(request))
 
 
 class RuleView(PricingView):
@@ -103,7 +100,7 @@ class RuleView(PricingView):
     )
     def post(self, request: Request, line: UUID) -> PriceRule:
         """Add the next version of a price rule; the one before ends when it begins."""
-        return pricelist.change(line, _draft(self.sent(RuleRequestSerializer)), by(request))
+        return pricelist.change(line, PriceRule(**self.sent(RuleRequestSerializer)), by(request))
 
 
 class EndRuleView(PricingView):
@@ -118,11 +115,6 @@ class PricesView(BillingView):
     def get(self, request: Request) -> list[PriceRule]:
         """The prices that apply to an organisation, in the order in which they are tried."""
         return selectors.prices_of(self.organisation(request).pk)
-
-
-def _draft(given: dict[str, Any]) -> pricelist.Draft:
-    number = given.pop("organisation", None)
-    return pricelist.Draft(**given, organisation_id=number)
 
 
 urlpatterns = [

@@ -41,7 +41,7 @@ class Migration(migrations.Migration):
                 ('method', models.CharField(blank=True, choices=[('library', 'Library'), ('compiler', 'Compiler'), ('manual', 'Manual')], max_length=20)),
                 ('route', models.CharField(blank=True, max_length=40)),
                 ('op_type', models.CharField(blank=True, max_length=100)),
-                ('scope', models.CharField(blank=True, max_length=10)),
+                ('scope', models.CharField(blank=True, choices=[('shared', 'shared'), ('private', 'private')], max_length=10)),
                 ('mode', models.CharField(choices=[('prompt', 'Prompt'), ('withhold', 'Withhold'), ('free', 'Free')], default='prompt', max_length=10)),
                 ('currency', models.CharField(max_length=3)),
                 ('priority', models.IntegerField(default=0)),

@@ -16,7 +16,7 @@ from catalog.models import Organisation
 from catalog.timerange import RANGES
 from dashboard.billing import accounts, selectors
 from dashboard.billing import charts as money_charts
-from dashboard.billing.forms import CreditForm, PlanForm, units
+from dashboard.billing.forms import CreditForm, PlanForm
 from dashboard.billing.pages import access, tables
 from dashboard.conf import conf
 from dashboard.web.ranges import range_of
@@ -88,7 +88,7 @@ def _one(request: ViewerRequest, organisation: Organisation, status: int = 200, 
         plan = {
             "plan": account.plan,
             "until": account.plan_until,
-            "credit_limit": units(account.credit_limit_micros),
+            "credit_limit": account.credit_limit_micros,
         }
         context |= {"credit_form": CreditForm(), "plan_form": PlanForm(initial=plan)}
     return render(request, "billing/billing.html", context | forms, status=status)
@@ -140,7 +140,7 @@ def plan(request: ViewerRequest, pk: int) -> HttpResponse:
             organisation,
             form.cleaned_data["plan"],
             form.cleaned_data["until"],
-            form.cleaned_data["credit_limit"] or 0,
+            form.cleaned_data["credit_limit"],
             currency=account.currency,
             by=access.by(request),
         )

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
+from django.forms import model_to_dict
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -13,11 +14,10 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from catalog.errors import RequestError, Unknown
 from dashboard.billing import accounts, pricelist, selectors, words
-from dashboard.billing.forms import RuleForm, filled_in
+from dashboard.billing.forms import RuleForm
 from dashboard.billing.models import PriceRule
 from dashboard.billing.pages import access, tables
 from dashboard.billing.preview import preview
-from dashboard.billing.rules import rule_of
 from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import exported
 
@@ -39,7 +39,7 @@ def rules(request: ViewerRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_rule(request: ViewerRequest) -> HttpResponse:
     access.check_runs(request)
-    return _form(request, None)
+    return _form(request, [])
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -67,33 +67,34 @@ def end_rule(request: ViewerRequest, line: UUID) -> HttpResponse:
     return redirect("billing-rule", line)
 
 
-def _form(request: ViewerRequest, versions: list[PriceRule] | None) -> HttpResponse:
+def _form(request: ViewerRequest, versions: list[PriceRule]) -> HttpResponse:
     last = versions[0] if versions else None
-    start = filled_in(last) if last else {"currency": accounts.default_currency(), "scope": "shared"}
+    start: dict[str, Any] = {"currency": accounts.default_currency(), "scope": "shared"}
+    if last:
+        start = model_to_dict(last, exclude=["from_at", "note"])
+        start["per_saved_second_micros"] = last.per_saved_second_micros or None
     form = RuleForm(request.POST or None, initial=start)
     context: dict[str, Any] = {"form": form, "versions": versions, "last": last}
     if last is not None:
         context |= {
-            "table": tables.prices_table(versions or []),
+            "table": tables.prices_table(versions),
             "is_open": last.until_at is None,
-            "sentence": words.sentence(rule_of(last)),
+            "sentence": words.sentence(last),
         }
         if (answer := exported(request, context["table"])) is not None:
             return answer
     if request.method != "POST" or not form.is_valid():
         return render(request, "billing/price_rule.html", context, status=400 if form.errors else 200)
+    draft, by = form.instance, access.by(request)
     try:
         if "preview" in request.POST:
-            draft = pricelist.check(form.draft())
-            return render(request, "billing/price_rule.html", context | {"preview": preview(draft)})
-        made = (
-            pricelist.change(last.line, form.draft(), access.by(request))
-            if last
-            else pricelist.add(form.draft(), access.by(request))
-        )
+            return render(
+                request, "billing/price_rule.html", context | {"preview": preview(pricelist.check(draft))}
+            )
+        made = pricelist.change(last.line, draft, by) if last else pricelist.add(draft, by)
     except RequestError as error:
-        name = error.where.removesuffix("_micros").split("[")[0]
+        name = error.where.split("[")[0]
         form.add_error(name if name in form.fields else None, str(error))
         return render(request, "billing/price_rule.html", context, status=400)
-    messages.success(request, f"{made} is in force: {words.sentence(rule_of(made))}")
+    messages.success(request, f"{made} is in force: {words.sentence(made)}")
     return redirect("billing-rule", made.line)

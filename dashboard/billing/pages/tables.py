@@ -9,7 +9,6 @@ from django.urls import reverse
 
 from dashboard.billing import words
 from dashboard.billing.models import LedgerEntry, PriceRule
-from dashboard.billing.rules import rule_of
 from dashboard.billing.selectors import DaySum
 from dashboard.web.tables import Column, Table
 
@@ -51,7 +50,7 @@ def prices_table(rows: Sequence[PriceRule], *, manage: bool = False) -> Table:
 
     columns = (
         Column("name", "Price", link=page),
-        Column("sentence", "In words", value=lambda row: words.sentence(rule_of(row))),
+        Column("sentence", "In words", value=lambda row: words.sentence(row)),
         Column(
             "organisation",
             "Organisation",

@@ -16,17 +16,18 @@ def bills(factory: Any, days: int = 24) -> Any:
     from catalog import models as c
     from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
     from dashboard.billing import accounts, pricelist
+    from dashboard.billing.models import PriceRule
 
     tenant, _ = c.Organisation.objects.get_or_create(name="Tenant Works")
     chance, now = random.Random(11), timezone.now()
     began = now - timedelta(days=days)
     by = {"actor": "admin"}
     drafts = (
-        pricelist.Draft("Compiled code", "EUR", method="compiler", per_hit_micros=4_000,
-                        tiers=[{"from_hit": 501, "per_hit_micros": 2_500}], cap_month_micros=40_000_000),
-        pricelist.Draft("Hand-written kernels", "EUR", method="manual", mode="withhold",
-                        per_saved_second_micros=60_000, per_hit_micros=20_000, priority=2),
-        pricelist.Draft("Default library", "EUR", route="eager", mode="free", priority=5),
+        PriceRule(name="Compiled code", currency="EUR", method="compiler", per_hit_micros=4_000,
+                  tiers=[{"from_hit": 501, "per_hit_micros": 2_500}], cap_month_micros=40_000_000),
+        PriceRule(name="Hand-written kernels", currency="EUR", method="manual", mode="withhold",
+                  per_saved_second_micros=60_000, per_hit_micros=20_000, priority=2),
+        PriceRule(name="Default library", currency="EUR", route="eager", mode="free", priority=5),
     )  # fmt: skip
     with mock.patch("django.utils.timezone.now", return_value=began):
         for draft in drafts:

@@ -23,6 +23,7 @@ import django; django.setup()
 from catalog.best.publishing import publish
 from catalog.registry import default_organisation, register_operator, register_setting, register_target
 from dashboard.billing import accounts, pricelist
+from dashboard.billing.models import PriceRule
 from tests.catalog import making
 target, setting = register_target(making.TARGET), register_setting(making.SETTING)
 for length, route, method in ((64, "eager", "library"), (65, "tvm", "compiler"), (66, "cpp", "manual")):
@@ -30,8 +31,9 @@ for length, route, method in ((64, "eager", "library"), (65, "tvm", "compiler"),
     place = {"operator": operator, "target": target, "setting": setting}
     publish(making.new_result(place, route, 2.0, method=method))
 by, host = {"actor": "tests"}, default_organisation()
-pricelist.add(pricelist.Draft("compiled", "EUR", method="compiler", per_hit_micros=1_000), by)
-pricelist.add(pricelist.Draft("written", "EUR", method="manual", mode="withhold", per_hit_micros=3_000), by)
+pricelist.add(PriceRule(name="compiled", currency="EUR", method="compiler", per_hit_micros=1_000), by)
+held = PriceRule(name="written", currency="EUR", method="manual", mode="withhold", per_hit_micros=3_000)
+pricelist.add(held, by)
 accounts.give_credit(host, 80_000, "to begin with", currency="EUR", by=by)
 """
 

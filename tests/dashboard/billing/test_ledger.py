@@ -133,13 +133,14 @@ class TestRules:
     def test_a_change_goes_on_counting(self, ask, put):
         by = {"actor": "t"}
         put(64, "tvm", 2.0)
-        draft = pricelist.Draft("r", "EUR", per_hit_micros=10, tiers=[{"from_hit": 3, "per_hit_micros": 1}])
-        first = pricelist.add(draft, by)
+        tiers = [{"from_hit": 3, "per_hit_micros": 1}]
+        says = {"name": "r", "currency": "EUR", "per_hit_micros": 10, "tiers": tiers}
+        first = pricelist.add(PriceRule(**says), by)
         from dashboard.billing import rules
 
         rules.forget()
         ask(64)
-        second = pricelist.change(first.line, draft, by)
+        second = pricelist.change(first.line, PriceRule(**says), by)
         rules.forget()
         ask(64)
         ask(64)
@@ -156,7 +157,9 @@ class TestRules:
         rules.forget()
         assert ask(64).results[0].terms is None
         with pytest.raises(RequestError, match="has ended"):
-            pricelist.change(rule.line, pricelist.Draft("r", "EUR", per_hit_micros=10), {"actor": "t"})
+            pricelist.change(
+                rule.line, PriceRule(name="r", currency="EUR", per_hit_micros=10), {"actor": "t"}
+            )
 
     def test_what_begins_later_waits(self, ask, put, price):
         from datetime import timedelta
@@ -167,7 +170,7 @@ class TestRules:
 
     def test_a_rule_for_one_organisation_is_in_its_accounts_currency(self, organisation, credit, price):
         credit(1)
-        draft = pricelist.Draft("r", "USD", organisation_id=organisation.pk)
+        draft = PriceRule(name="r", currency="USD", organisation_id=organisation.pk)
         with pytest.raises(RequestError, match="kept in EUR"):
             pricelist.add(draft, {"actor": "t"})
         mine = price(0.01)

@@ -1,0 +1,51 @@
+"""What a price rule can ask of a hit: each condition is a field of the rule, and an entry here. An empty
+field asks nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Q
+
+from catalog.models import SHARED
+
+OpTypes = Mapping[int, str]
+"""Op types by operator id."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """``name`` is the rule's field; what it can be stands there: its choices, else its length."""
+
+    name: str
+    of: Callable[[Any, OpTypes], str]
+    """What a hit (or an implementation) has for it."""
+    past: Callable[[str], Q]
+    """Usage rows that have it."""
+    hint: str = ""
+    said: str = ""  # after "each hit", where it does not stand before "hit" by itself
+
+
+def _past_scope(scope: str) -> Q:
+    shared = Q(implementation__scope=SHARED)
+    return shared if scope == "shared" else Q(implementation__isnull=False) & ~shared
+
+
+CONDITIONS = (
+    Condition("method", lambda one, _: one.method, lambda method: Q(method=method)),
+    Condition(
+        "route", lambda one, _: one.route, lambda route: Q(route=route),
+        "Such as tvm; empty: any.", " (route {})",
+    ),
+    Condition(
+        "op_type", lambda one, op_types: op_types.get(one.operator_id, ""),
+        lambda op_type: Q(operator__op_type=op_type), "Such as Conv or Conv+Relu; empty: any.", " of {}",
+    ),
+    Condition(
+        "scope", lambda one, _: "shared" if one.scope == SHARED else "private", _past_scope,
+        "Private: the organisation's own entries.",
+    ),
+)  # fmt: skip
+NAMES = tuple(one.name for one in CONDITIONS)
