@@ -39,48 +39,24 @@ register.filter("significant", _or_nothing(wording.significant))
 register.filter("scientific", _or_nothing(wording.scientific))
 register.filter("short_key", wording.short_key)
 
-# State → (icon, tone), of operators, misses, explorations and trials: a word looks alike everywhere.
-_BADGES = {
-    "hit": ("check", "good"),
-    "explored": ("check", "good"),
-    "done": ("check", "good"),
-    "ok": ("check", "good"),
-    "alive": ("check", "good"),
-    "exploring": ("pulse", "busy"),
-    "promoted": ("pulse", "busy"),
-    "running": ("pulse", "busy"),
-    "queued": ("clock", "calm"),
-    "waiting": ("clock", "calm"),
-    "miss": ("clock", "calm"),
-    "postponed": ("pause", "calm"),
-    "paused": ("pause", "warn"),
-    "discarded": ("slash", "calm"),
-    "unsupported": ("slash", "calm"),
-    "slower": ("down", "calm"),
-    "better": ("check", "good"),
-    "worse": ("down", "bad"),
-    "same": ("dash", "calm"),
-    "stopped": ("slash", "calm"),
-    "unknown": ("dash", "calm"),
-    "noisy": ("warn", "warn"),
-    "submitted": ("clock", "calm"),
-    "building": ("pulse", "busy"),
-    "awaiting": ("user", "warn"),
-    "approved": ("check", "good"),
-    "revoked": ("slash", "warn"),
-    "superseded": ("slash", "calm"),
-    "noted": ("dash", "calm"),
-    "silent": ("warn", "warn"),
-    "pending": ("clock", "calm"),
-    "delivered": ("check", "good"),
-    "enabled": ("check", "good"),
-    "failing": ("warn", "warn"),
-    "disabled": ("slash", "bad"),
-    "charge": ("down", "calm"),
-    "credit": ("check", "good"),
-    "adjustment": ("dash", "calm"),
-    "refund": ("arrow", "warn"),
+_MARKS = {
+    ("check", "good"): "hit explored done ok alive better approved delivered enabled credit",
+    ("pulse", "busy"): "exploring promoted running building",
+    ("clock", "calm"): "queued waiting miss submitted pending",
+    ("pause", "calm"): "postponed",
+    ("pause", "warn"): "paused",
+    ("slash", "calm"): "discarded unsupported stopped superseded",
+    ("down", "calm"): "slower charge",
+    ("down", "bad"): "worse",
+    ("dash", "calm"): "same unknown noted adjustment",
+    ("warn", "warn"): "noisy silent failing",
+    ("user", "warn"): "awaiting",
+    ("slash", "warn"): "revoked",
+    ("slash", "bad"): "disabled",
+    ("arrow", "warn"): "refund",
 }
+"""(icon, tone) → states of operators, misses, explorations and trials: a word looks alike everywhere."""
+_BADGES = {state: mark for mark, states in _MARKS.items() for state in states.split()}
 _SAID = {"dead": "given up", "promoted": "exploring", "awaiting": "awaiting approval"}
 
 

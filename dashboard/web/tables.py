@@ -8,8 +8,7 @@ answers with all of a table's rows as they are (units in the column's key, no ro
 from __future__ import annotations
 
 import csv
-import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -150,11 +149,21 @@ class Table:
         return [self.exported_row(row) for row in (self.rows if self.every is None else self.every)]
 
     def as_csv(self) -> str:
-        out = io.StringIO()
-        writer = csv.writer(out)
-        writer.writerow(self.keys)
-        writer.writerows([map(cell_text, row.values()) for row in self.exported_rows()])
-        return out.getvalue()
+        return "".join(self.csv_lines(self.exported_rows()))
+
+    def csv_lines(self, rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+        """A line for the keys, and one for each exported row."""
+        write = csv.writer(_Line()).writerow
+        yield write(self.keys)
+        for row in rows:
+            yield write(map(cell_text, row.values()))
+
+
+class _Line:
+    """A file for :mod:`csv` that gives back what is written."""
+
+    def write(self, text: str) -> str:
+        return text
 
 
 def asked_export(request: HttpRequest, *tables: Table) -> tuple[str, Table | None]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from types import SimpleNamespace
+from typing import TypeVar
 
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
-from catalog import models
 from catalog.selectors import jobs as selectors
 from catalog.timerange import RANGES
 from dashboard.pages.jobs import tables
@@ -21,6 +23,8 @@ from dashboard.web.tables import exported
 
 _BATCH = 500
 
+T, R = TypeVar("T"), TypeVar("R")
+
 
 @require_safe
 def jobs_page(request: ViewerRequest) -> HttpResponse:
@@ -28,7 +32,7 @@ def jobs_page(request: ViewerRequest) -> HttpResponse:
     q = request.GET.get("q", "").strip()[:200].replace("\0", "")
     found = selectors.jobs(viewer.owned(), q)
     page = page_of(request, found)
-    every = _in_batches(exportable(found)) if "export" in request.GET else None
+    every = _in_batches(exportable(found), selectors.rows) if "export" in request.GET else None
     table = tables.jobs_table(selectors.rows(page.object_list), every)
     if (answer := exported(request, table)) is not None:
         return answer
@@ -37,14 +41,11 @@ def jobs_page(request: ViewerRequest) -> HttpResponse:
     )
 
 
-def _in_batches(rows: Iterable[models.Job]) -> Iterator[selectors.JobRow]:
-    batch: list[models.Job] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == _BATCH:
-            yield from selectors.rows(batch)
-            batch = []
-    yield from selectors.rows(batch)
+def _in_batches(rows: Iterable[T], made: Callable[[list[T]], Sequence[R]]) -> Iterator[R]:
+    """What is ``made`` of rows, some hundred at a time: an export holds no more of them."""
+    left = iter(rows)
+    while batch := list(islice(left, _BATCH)):
+        yield from made(batch)
 
 
 @require_safe
@@ -59,11 +60,12 @@ def job_page(request: ViewerRequest, pk: int) -> HttpResponse:
     sort = sort if sort.removeprefix("-") in selectors.SORTS else "-calls"
     asked = selectors.asked_for(job, sort, status)
     page = page_of(request, asked)
-    every = _operators_in_batches(job, exportable(asked)) if "export" in request.GET else None
+    operators = partial(selectors.operator_rows, job)
+    every = _in_batches(exportable(asked), operators) if "export" in request.GET else None
     coverage, saved = selectors.coverage(job), selectors.saved(job, range_)
     slots = selectors.over_time(job, range_)
     made = {
-        "operators": tables.job_operators_table(selectors.operator_rows(job, page.object_list), every),
+        "operators": tables.job_operators_table(operators(page.object_list), every),
         "missing": tables.missing_table(coverage),
         "saved": tables.saved_table(saved),
         "days": tables.days_table(slots),
@@ -83,15 +85,3 @@ def job_page(request: ViewerRequest, pk: int) -> HttpResponse:
         "filters": SimpleNamespace(sort=sort),
     }
     return answer_of(request, "jobs/job.html", "jobs/_job_operators.html", context)
-
-
-def _operators_in_batches(
-    job: models.Job, rows: Iterable[models.JobOperator]
-) -> Iterator[selectors.OperatorRow]:
-    batch: list[models.JobOperator] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == _BATCH:
-            yield from selectors.operator_rows(job, batch)
-            batch = []
-    yield from selectors.operator_rows(job, batch)

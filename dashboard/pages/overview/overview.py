@@ -27,6 +27,7 @@ from dashboard.web.ranges import range_of
 from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import exported
 from tuning.statistics import collecting, paid_back, waiting
+from tuning.statistics.workers import workers
 
 _REASONS = 8
 
@@ -36,7 +37,7 @@ def overview(request: ViewerRequest) -> HttpResponse:
     viewer = looked_at(request)
     if not Operator.objects.exists():
         context = {
-            "workers_table": workers_table(current_work.workers(), measured=False),
+            "workers_table": workers_table(workers(), measured=False),
             "host": request.build_absolute_uri("/").rstrip("/"),
         }
         return render(request, "overview/overview_empty.html", context)
@@ -135,7 +136,7 @@ def _live(request: ViewerRequest) -> Part:
         "explored_today": current_work.finished_since(seen, now - timedelta(hours=24)),
         "reasons": collecting.reasons(seen, _REASONS),
         "recent": current_work.recent(seen),
-        "workers_table": workers_table(current_work.workers(), measured=False),
+        "workers_table": workers_table(workers(), measured=False),
         "pauses": current_work.pauses(),
     }
     return Part(request, "overview/_overview_live.html", context, path=reverse("overview-live"), every_s=3)

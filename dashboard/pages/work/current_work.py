@@ -9,21 +9,6 @@ from django.db.models import Count, Q, QuerySet
 
 from tuning import models
 from tuning.priority import Priority
-from tuning.statistics.workers import WorkerRow, workers
-
-__all__ = [
-    "ACTIVE",
-    "Queue",
-    "Waits",
-    "WorkerRow",
-    "explorations",
-    "finished_since",
-    "pauses",
-    "queues",
-    "recent",
-    "waits",
-    "workers",
-]
 
 ACTIVE = (models.State.RUNNING, models.State.QUEUED, models.State.PAUSED)
 

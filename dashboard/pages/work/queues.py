@@ -22,6 +22,7 @@ from tuning.priority import PRIORITIES
 from tuning.queue.permissions import may_operate
 from tuning.statistics import collecting, queues
 from tuning.statistics.rates import rates
+from tuning.statistics.workers import workers
 
 DEAD_SHOWN = 20
 REASONS_SHOWN = 30
@@ -63,7 +64,7 @@ def _moving(viewer: Viewer) -> dict[str, Any]:
     visible, pace = viewer.shown(), rates()
     lines = queues.capability_queues(visible, pace, timezone.now())
     lanes = [lane for line in lines for lane in line.lanes]
-    workers = current_work.workers(rates=pace, visible=visible)
+    alive = workers(rates=pace, visible=visible)
     drains = [line.drain_s for line in lines if line.queued]
     known = [seconds for seconds in drains if seconds is not None]
     return {
@@ -71,7 +72,7 @@ def _moving(viewer: Viewer) -> dict[str, Any]:
             sorted(lanes, key=lambda lane: (lane.stage, lane.priority, lane.capability))
         ),
         "capabilities_table": tables.capabilities_table(lines, viewer.may_operate),
-        "workers_table": tables.workers_table(workers),
+        "workers_table": tables.workers_table(alive),
         "pauses": current_work.pauses(),
         "queued": sum(line.queued for line in lines),
         "running_now": sum(line.running for line in lines),
@@ -80,7 +81,7 @@ def _moving(viewer: Viewer) -> dict[str, Any]:
         "ended_last_hour": sum(line.ended_last_hour for line in lines),
         "ended_last_day": sum(line.ended_last_day for line in lines),
         "drain_s": max(known) if known and len(known) == len(drains) else (None if drains else 0.0),
-        "alive": sum(row.state == "alive" for row in workers),
+        "alive": sum(row.state == "alive" for row in alive),
     }
 
 

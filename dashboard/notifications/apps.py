@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class NotificationsConfig(AppConfig):
-    name = "dashboard.notifications"
-    default_auto_field = "django.db.models.BigAutoField"
