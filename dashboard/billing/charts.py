@@ -7,7 +7,7 @@ from datetime import date, timedelta
 
 from dashboard.billing.selectors import DaySum
 from dashboard.web import wording
-from dashboard.web.charts.drawing import METHODS, Figure, axis_title, new_layout
+from dashboard.web.charts.drawing import METHODS, Figure, axis_title, bar_trace, over_days
 
 
 def charged_by_day(sums: Sequence[DaySum], first: date, last: date, currency: str) -> Figure:
@@ -20,22 +20,15 @@ def charged_by_day(sums: Sequence[DaySum], first: date, last: date, currency: st
         if not any(mine):
             continue
         data.append(
-            {
-                "type": "bar",
-                "name": method,
-                "x": [day.isoformat() for day in days],
-                "y": [one.charged_micros / 1e6 if one else 0 for one in mine],
-                "text": [_text(method, one, currency) for one in mine],
-                "hoverinfo": "text",
-                "textposition": "none",
-                "marker": {"color": f"${method}"},
-            }
+            bar_trace(
+                [day.isoformat() for day in days],
+                [one.charged_micros / 1e6 if one else 0 for one in mine],
+                [_text(method, one, currency) for one in mine],
+                name=method,
+                marker={"color": f"${method}"},
+            )
         )
-    layout = new_layout(240)
-    layout["barmode"] = "stack"
-    layout["bargap"] = 0.25
-    layout["hovermode"] = "x unified"
-    layout["xaxis"] |= {"type": "date", "showgrid": False}
+    layout = over_days(240)
     layout["yaxis"] |= {"rangemode": "tozero", "title": axis_title(f"{currency} a day"), "nticks": 5}
     return {"data": data, "layout": layout}
 

@@ -16,7 +16,7 @@ OpTypes = Mapping[int, str]
 
 
 @dataclass(frozen=True)
-class Condition:
+class PriceCondition:
     """``name`` is the rule's field; what it can be stands there: its choices, else its length."""
 
     name: str
@@ -34,16 +34,16 @@ def _past_scope(scope: str) -> Q:
 
 
 CONDITIONS = (
-    Condition("method", lambda one, _: one.method, lambda method: Q(method=method)),
-    Condition(
+    PriceCondition("method", lambda one, _: one.method, lambda method: Q(method=method)),
+    PriceCondition(
         "route", lambda one, _: one.route, lambda route: Q(route=route),
         "Such as tvm; empty: any.", " (route {})",
     ),
-    Condition(
+    PriceCondition(
         "op_type", lambda one, op_types: op_types.get(one.operator_id, ""),
         lambda op_type: Q(operator__op_type=op_type), "Such as Conv or Conv+Relu; empty: any.", " of {}",
     ),
-    Condition(
+    PriceCondition(
         "scope", lambda one, _: "shared" if one.scope == SHARED else "private", _past_scope,
         "Private: the organisation's own entries.",
     ),

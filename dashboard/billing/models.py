@@ -16,7 +16,7 @@ from django.db import models
 from django.db.models import Q
 
 from catalog.models import Implementation, Method, Organisation, Usage
-from dashboard.billing.conditions import CONDITIONS, Condition, OpTypes
+from dashboard.billing.conditions import CONDITIONS, OpTypes, PriceCondition
 from dashboard.billing.pricing import Price, PriceTier
 
 
@@ -72,6 +72,11 @@ class Account(models.Model):
     def __str__(self) -> str:
         return f"{self.organisation}: {self.reference}"
 
+    @classmethod
+    def none(cls, currency: str = "") -> Account:
+        """What is shown where there is no account yet."""
+        return cls(reference="", currency=currency)
+
 
 class Mode(models.TextChoices):
     PROMPT = "prompt"  # served and charged, shown with a prompt to pay
@@ -121,7 +126,7 @@ class PriceRule(AppendOnly):
         return f"{self.name} v{self.version}"
 
     @cached_property
-    def asked(self) -> list[tuple[Condition, str]]:
+    def asked(self) -> list[tuple[PriceCondition, str]]:
         """The conditions that it has, with what they ask."""
         values = ((one, getattr(self, one.name)) for one in CONDITIONS)
         return [(one, value) for one, value in values if value]
@@ -227,6 +232,15 @@ class LedgerEntry(AppendOnly):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.amount_micros} of {self.organisation_id}"
+
+    @property
+    def operator(self) -> str:
+        """The key of what was served, where it is a charge."""
+        return self.usage.operator.key if self.usage else ""
+
+    @property
+    def job(self) -> str:
+        return self.usage.job.name if self.usage and self.usage.job else ""
 
 
 class LedgerDay(models.Model):

@@ -214,37 +214,36 @@ def ledger(owned: Q, filters: LedgerFilters) -> QuerySet[LedgerEntry]:
     return query.select_related(*related).defer("usage__operator__graph").order_by("-pk")
 
 
-def withheld_lately(owned: Q, first: date, last: date, most: int = 50) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class WithheldSum:
+    """An implementation that was asked for and withheld."""
+
+    organisation: str
+    operator: str  # its key
+    implementation: int
+    method: str
+    route: str
+    times: int
+    price_micros: int
+    currency: str | None
+    last_at: datetime
+    summary: str  # the operator's
+
+
+_WITHHELD = (
+    "organisation__name", "implementation__operator__key", "implementation", "implementation__method",
+    "implementation__route", "asked", "price", "organisation__account__currency", "last",
+    "implementation__operator__summary",
+)  # fmt: skip
+"""Columns of a :class:`WithheldSum`."""
+
+
+def withheld_lately(owned: Q, first: date, last: date, most: int = 50) -> list[WithheldSum]:
     """What was withheld in these days, by implementation, the most asked for first."""
-    rows = (
-        Held.objects.filter(owned, day__range=(first, last))
-        .values(
-            "organisation__name",
-            "organisation__account__currency",
-            "implementation_id",
-            "implementation__route",
-            "implementation__method",
-            "implementation__operator__key",
-            "implementation__operator__summary",
-        )
-        .annotate(asked=Sum("times"), price=Max("price_micros"), last=Max("last_at"))
-        .order_by("-asked", "implementation_id")
-    )
-    return [
-        {
-            "organisation": row["organisation__name"],
-            "operator": row["implementation__operator__summary"],
-            "operator_key": row["implementation__operator__key"],
-            "implementation": row["implementation_id"],
-            "route": row["implementation__route"],
-            "method": row["implementation__method"],
-            "times": row["asked"],
-            "price_micros": row["price"],
-            "currency": row["organisation__account__currency"],
-            "last_at": row["last"],
-        }
-        for row in rows[:most]
-    ]
+    rows = Held.objects.filter(owned, day__range=(first, last)).values("organisation", "implementation")
+    sums = rows.annotate(asked=Sum("times"), price=Max("price_micros"), last=Max("last_at"))
+    found = sums.order_by("-asked", "implementation_id").values_list(*_WITHHELD)
+    return [WithheldSum(*row) for row in found[:most]]
 
 
 def rules(organisation_id: int | None = None, *, ended: bool = False) -> QuerySet[PriceRule]:
@@ -258,58 +257,33 @@ def rules(organisation_id: int | None = None, *, ended: bool = False) -> QuerySe
     return query.order_by("-priority", "name", "-version", "pk")
 
 
-def organisations(first: date, last: date) -> list[dict[str, Any]]:
-    """Every organisation with its account and what it was charged in these days: two statements."""
-    charged = {
-        row["organisation"]: row
-        for row in LedgerDay.objects.filter(kind=Kind.CHARGE, day__range=(first, last))
-        .values("organisation")
-        .annotate(n=Sum("entries"), amount=Sum("amount_micros"))
+@dataclass(frozen=True)
+class OrganisationSum:
+    """An organisation with its account and what it was charged in some days."""
+
+    organisation: Organisation
+    account: Account
+    hits_billed: int
+    charged_micros: int
+
+    @property
+    def currency(self) -> str:
+        return self.account.currency
+
+
+def organisations(first: date, last: date) -> list[OrganisationSum]:
+    """Every organisation: two statements."""
+    charged = (
+        LedgerDay.objects.filter(kind=Kind.CHARGE, day__range=(first, last))
+        .values_list("organisation")
+        .annotate(Sum("entries"), Sum("amount_micros"))
         .order_by()
-    }
-    rows = Organisation.objects.select_related("account").order_by("name")
-    found: list[dict[str, Any]] = []
-    for row in rows:
-        account = getattr(row, "account", None)
-        sums = charged.get(row.pk, {"n": 0, "amount": 0})
-        found.append(
-            {
-                "number": row.pk,
-                "organisation": row.name,
-                "account": account.reference if account else "",
-                "currency": account.currency if account else "",
-                "balance_micros": account.balance_micros if account else 0,
-                "plan": account.plan if account else "none",
-                "plan_until": account.plan_until if account else None,
-                "credit_limit_micros": account.credit_limit_micros if account else 0,
-                "hits_billed": sums["n"],
-                "charged_micros": -sums["amount"],
-            }
-        )
-    return found
-
-
-def entry_row(entry: LedgerEntry) -> dict[str, Any]:
-    """A ledger entry as the API and exports write it."""
-    usage = entry.usage
-    return {
-        "id": entry.pk,
-        "organisation": entry.organisation.name,
-        "at": entry.at,
-        "kind": entry.kind,
-        "amount_micros": entry.amount_micros,
-        "currency": entry.currency,
-        "balance_after_micros": entry.balance_after_micros,
-        "usage": entry.usage_id,
-        "operator": usage.operator.key if usage else "",
-        "job": usage.job.name if usage and usage.job else "",
-        "method": entry.method,
-        "route": entry.route,
-        "rule": entry.rule_id,
-        "list_micros": entry.list_micros,
-        "reason": entry.reason,
-        "actor": entry.actor,
-    }
+    )
+    sums = {pk: (entries, -amount) for pk, entries, amount in charged}
+    return [
+        OrganisationSum(row, getattr(row, "account", None) or Account.none(), *sums.get(row.pk, (0, 0)))
+        for row in Organisation.objects.select_related("account").order_by("name")
+    ]
 
 
 def prices_of(organisation_id: int) -> list[PriceRule]:

@@ -78,30 +78,35 @@ class Column:
         return "" if silent else self.title
 
 
+def page(name: str, of: str = "pk") -> Of:
+    """A link to the page of that name, with what the row has at the path ``of``."""
+    return lambda row: reverse(name, args=[read(row, of)])
+
+
 def operator_column(key: str, kind: Kind = "text", of: str = "operator", sort: str = "") -> Column:
     """The operator that a row is about, found by the path ``of``; it leads to its page."""
-    return Column(
-        key,
-        "Operator",
-        kind,
-        f"{of}.summary",
-        link=lambda row: reverse("operator", args=[read(row, f"{of}.key")]),
-        sort=sort,
-    )
+    return Column(key, "Operator", kind, f"{of}.summary", link=page("operator", f"{of}.key"), sort=sort)
 
 
-def exports(*keys: str, of: str = "") -> tuple[Column, ...]:
-    """Columns that no page shows; ``of``: the path to what has these values, "" for the row itself."""
-    return tuple(Column(key, value=f"{of}.{key}" if of else key, only="export") for key in keys)
+def exports(*keys: str, of: str = "", **values: Of | str) -> tuple[Column, ...]:
+    """Columns that no page shows; ``of``: the path to what has these values, "" for the row itself;
+    ``values``: those that it calls otherwise."""
+    named = {key: f"{of}.{key}" if of else key for key in keys} | values
+    return tuple(Column(key, value=value, only="export") for key, value in named.items())
 
 
 def read(row: Any, of: Of | str) -> Any:
-    """What a function says of a row, or where a path in it leads: through attributes and entries, None where
-    there is nothing on the way."""
+    """What a function says of a row, or where a path in it leads: through attributes, entries and places
+    ("leader.0"), None where there is nothing on the way."""
     if not isinstance(of, str):
         return of(row)
     for name in of.split("."):
-        row = row.get(name) if isinstance(row, Mapping) else None if row is None else getattr(row, name)
+        if row is None:
+            return None
+        if name.isdecimal():
+            row = row[int(name)]
+        else:
+            row = row.get(name) if isinstance(row, Mapping) else getattr(row, name)
     return row
 
 

@@ -213,9 +213,7 @@ def test_asked_for_and_withheld(mess):
                 if first <= row.day <= last and (tenant is None or row.organisation_id == tenant.pk):
                     expected[row.organisation.name, row.implementation_id] += row.times
             found = selectors.withheld_lately(asked(tenant), first, last)
-            assert {(row["organisation"], row["implementation"]): row["times"] for row in found} == dict(
-                expected
-            )
+            assert {(row.organisation, row.implementation): row.times for row in found} == dict(expected)
 
 
 def test_what_was_withheld_was_counted_as_a_miss(mess):

@@ -22,7 +22,7 @@ from catalog.models import Method
 from catalog.timerange import parse_range
 from dashboard.billing import accounts, selectors
 from dashboard.billing.api.base import ORGANISATION, BillingView
-from dashboard.billing.models import Kind, Plan
+from dashboard.billing.models import Account, Kind, Plan
 from dashboard.billing.selectors import LedgerFilters
 from dashboard.conf import conf
 
@@ -47,18 +47,18 @@ class EntrySerializer(serializers.Serializer[Any]):
     """One ledger entry. Of a charge: its usage row, operator, method, price rule."""
 
     id = serializers.IntegerField()
-    organisation = serializers.CharField()
+    organisation = serializers.CharField(source="organisation.name")
     at = serializers.DateTimeField()
     kind = serializers.ChoiceField(choices=Kind.choices)
     amount_micros = serializers.IntegerField()
     currency = serializers.CharField()
     balance_after_micros = serializers.IntegerField()
-    usage = serializers.IntegerField(allow_null=True)
+    usage = serializers.IntegerField(allow_null=True, source="usage_id")
     operator = serializers.CharField(allow_blank=True)
     job = serializers.CharField(allow_blank=True)
     method = serializers.CharField(allow_blank=True)
     route = serializers.CharField(allow_blank=True)
-    rule = serializers.IntegerField(allow_null=True)
+    rule = serializers.IntegerField(allow_null=True, source="rule_id")
     list_micros = serializers.IntegerField(help_text="The price before caps and plans.")
     reason = serializers.CharField(allow_blank=True)
     actor = serializers.CharField(allow_blank=True)
@@ -71,20 +71,6 @@ class LedgerSerializer(serializers.Serializer[Any]):
     results = EntrySerializer(many=True)
 
 
-class WithheldSumSerializer(serializers.Serializer[Any]):
-    """An implementation that was asked for and withheld."""
-
-    organisation = serializers.CharField()
-    operator = serializers.CharField(source="operator_key")
-    implementation = serializers.IntegerField()
-    method = serializers.ChoiceField(choices=Method.choices)
-    route = serializers.CharField()
-    times = serializers.IntegerField()
-    price_micros = serializers.IntegerField()
-    currency = serializers.CharField(allow_null=True)
-    last_at = serializers.DateTimeField()
-
-
 @dataclass(frozen=True)
 class UsageSums:
     """Charges of whole days (UTC)."""
@@ -93,12 +79,15 @@ class UsageSums:
     last: date
     totals: Sequence[selectors.Money]
     days: Sequence[selectors.DaySum]
-    withheld: Sequence[Any]
+    withheld: Sequence[selectors.WithheldSum]
 
 
 ForecastAnswer = shape(selectors.Forecast, "micros")
 MoneyAnswer = shape(selectors.Money, "saved_s_per_unit", currency=serializers.CharField(allow_null=True))
 DaySumAnswer = shape(selectors.DaySum, method=serializers.ChoiceField(Method.choices))
+WithheldAnswer = shape(
+    selectors.WithheldSum, method=serializers.ChoiceField(Method.choices), without=["summary"]
+)
 
 
 class AccountView(BillingView):
@@ -112,15 +101,15 @@ class AccountView(BillingView):
         """An organisation's account: credit, plan, forecast."""
         row = self.organisation(request)
         owned = Q(organisation=row.pk)
-        account = selectors.account_of(row.pk)
+        account = selectors.account_of(row.pk) or Account.none(accounts.default_currency())
         return AccountState(
             organisation=row.name,
-            reference=account.reference if account else "",
-            currency=account.currency if account else accounts.default_currency(),
-            balance_micros=account.balance_micros if account else 0,
-            plan=Plan(account.plan) if account else Plan.NONE,
-            plan_until=account.plan_until if account else None,
-            credit_limit_micros=account.credit_limit_micros if account else 0,
+            reference=account.reference,
+            currency=account.currency,
+            balance_micros=account.balance_micros,
+            plan=Plan(account.plan),
+            plan_until=account.plan_until,
+            credit_limit_micros=account.credit_limit_micros,
             forecast=selectors.forecast(owned),
             drift_micros=selectors.drift(owned),
             pay_url=conf().pay_url,
@@ -161,13 +150,13 @@ class LedgerView(BillingView):
         rows = rows[:limit]
         return {
             "next": _next(request, rows[-1].pk) if more else None,
-            "results": [selectors.entry_row(row) for row in rows],
+            "results": rows,
         }
 
 
 class UsageView(BillingView):
     @operation(
-        shape(UsageSums, using=[MoneyAnswer, DaySumAnswer], withheld=WithheldSumSerializer(many=True)),
+        shape(UsageSums, using=[MoneyAnswer, DaySumAnswer, WithheldAnswer]),
         name="billing_usage",
         parameters=[ORGANISATION, *time_range("30d")],
         fails=[404],

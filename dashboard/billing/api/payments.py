@@ -17,10 +17,11 @@ from catalog.api.parsers import BoundedJSONParser, parse_json
 from catalog.errors import TooLarge, Unknown
 from catalog.models import Organisation
 from catalog.people import audit
-from dashboard.billing import accounts, payments, selectors
+from dashboard.billing import accounts, payments
 from dashboard.billing.accounts import CURRENCIES, MOST_MICROS
 from dashboard.billing.api.account import EntrySerializer
 from dashboard.billing.api.base import PricingView, by
+from dashboard.billing.models import LedgerEntry
 
 
 class CreditRequestSerializer(serializers.Serializer[Any]):
@@ -52,16 +53,15 @@ class PaymentAnswerSerializer(serializers.Serializer[Any]):
 
 class CreditView(PricingView):
     @operation(EntrySerializer, name="billing_credit", status=201, takes=CreditRequestSerializer)
-    def post(self, request: Request) -> dict[str, Any]:
+    def post(self, request: Request) -> LedgerEntry:
         """Give an organisation credit by hand, with a reason; below zero a correction."""
         given = self.sent(CreditRequestSerializer)
         row = Organisation.objects.filter(pk=given["organisation"]).first()
         if row is None:
             raise Unknown("There is no organisation with this number.", where="organisation")
-        entry = accounts.give_credit(
+        return accounts.give_credit(
             row, given["amount_micros"], given["reason"], currency=given["currency"], by=by(request)
         )
-        return selectors.entry_row(entry)
 
 
 class _Raw(BoundedJSONParser):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from django.urls import reverse
 
 from dashboard.billing import words
 from dashboard.billing.models import LedgerEntry, PriceRule
-from dashboard.billing.selectors import DaySum
-from dashboard.web.tables import Column, Table
+from dashboard.billing.selectors import DaySum, OrganisationSum, WithheldSum
+from dashboard.web.tables import Column, Table, page
 
 _ORGANISATION = Column("organisation", "Organisation")
 
@@ -28,7 +27,7 @@ def days_table(sums: Sequence[DaySum], currency: str) -> Table:
 
 
 _WITHHELD = (
-    Column("operator", "Operator", link=lambda row: reverse("operator", args=[row["operator_key"]])),
+    Column("operator", "Operator", value="summary", link=page("operator", "operator")),
     Column("route", "Route", "method"),
     Column("times", "Asked for", "count", figure="withheld_asked"),
     Column("price_micros", "Price of a hit", "money", figure="list_price"),
@@ -36,7 +35,7 @@ _WITHHELD = (
 )
 
 
-def withheld_table(rows: Sequence[Mapping[str, Any]], several: bool) -> Table:
+def withheld_table(rows: Sequence[WithheldSum], several: bool) -> Table:
     columns = (_ORGANISATION, *_WITHHELD) if several else _WITHHELD
     return Table("withheld", "Asked for and withheld", columns, rows, "Nothing was withheld.")
 
@@ -45,17 +44,10 @@ _MODES = {"prompt": "charged, with a prompt to pay", "withhold": "withheld", "fr
 
 
 def prices_table(rows: Sequence[PriceRule], *, manage: bool = False) -> Table:
-    def page(row: PriceRule) -> str:
-        return reverse("billing-rule", args=[row.line]) if manage else ""
-
     columns = (
-        Column("name", "Price", link=page),
+        Column("name", "Price", link=page("billing-rule", "line") if manage else None),
         Column("sentence", "In words", value=lambda row: words.sentence(row)),
-        Column(
-            "organisation",
-            "Organisation",
-            value=lambda row: row.organisation.name if row.organisation else "all",
-        ),
+        Column("organisation", "Organisation", value=lambda row: str(row.organisation or "all")),
         Column("mode", "If it is not covered", value=lambda row: _MODES[row.mode]),
         Column("priority", "Priority", "count"),
         Column("version", "Version", "count"),
@@ -69,12 +61,12 @@ def _what(entry: LedgerEntry) -> str:
     return entry.usage.operator.summary if entry.usage else entry.reason
 
 
+def _listed(entry: LedgerEntry) -> int | None:
+    return entry.list_micros if entry.usage else None
+
+
 def _operator(entry: LedgerEntry) -> str:
-    return reverse("operator", args=[entry.usage.operator.key]) if entry.usage else ""
-
-
-def _job(entry: LedgerEntry) -> str:
-    return entry.usage.job.name if entry.usage and entry.usage.job else ""
+    return reverse("operator", args=[entry.operator]) if entry.usage else ""
 
 
 _AT = Column("at", "When", "when")
@@ -98,30 +90,26 @@ def ledger_table(
         _KIND,
         _WHAT,
         _AMOUNT,
-        Column(
-            "list_micros",
-            "List price",
-            "money",
-            lambda entry: entry.list_micros if entry.usage else None,
-            figure="list_price",
-        ),
+        Column("list_micros", "List price", "money", _listed, figure="list_price"),
         _BALANCE,
-        Column("rule_name", "Price", value=lambda entry: str(entry.rule) if entry.rule else ""),
-        Column("job", "Job", value=_job),
+        Column("rule_name", "Price", value=lambda entry: str(entry.rule or "")),
+        Column("job", "Job"),
     )
     return Table("ledger", "Ledger", columns, rows, "No entries.", every)
 
 
 _ORGANISATIONS = (
-    Column("organisation", "Organisation", link=lambda row: reverse("billing-of", args=[row["number"]])),
+    Column(
+        "organisation", "Organisation", value="organisation.name", link=page("billing-of", "organisation.pk")
+    ),
     Column("charged_micros", "Charged", "money", figure="charged"),
     Column("hits_billed", "Hits billed", "count", figure="hits_billed"),
-    Column("balance_micros", "Credit", "money", figure="credit"),
-    Column("plan", "Plan"),
-    Column("plan_until", "Until", "when"),
-    Column("account", "Account", "code"),
+    Column("balance_micros", "Credit", "money", "account.balance_micros", "credit"),
+    Column("plan", "Plan", value="account.plan"),
+    Column("plan_until", "Until", "when", "account.plan_until"),
+    Column("account", "Account", "code", "account.reference"),
 )
 
 
-def organisations_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+def organisations_table(rows: Sequence[OrganisationSum]) -> Table:
     return Table("organisations", "Organisations", _ORGANISATIONS, rows)

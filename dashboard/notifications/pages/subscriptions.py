@@ -23,7 +23,7 @@ from dashboard.notifications.pages.inbox import safe_next
 from dashboard.notifications.templatetags.notifying import channel_label, choices
 from dashboard.notifications.write import subjects
 from dashboard.web.requests import ViewerRequest
-from dashboard.web.tables import Column, Table, exported
+from dashboard.web.tables import Column, Table, exported, page
 
 
 @require_safe
@@ -135,10 +135,6 @@ def _number(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 19 else 0
 
 
-def _page(row: Subscription) -> str:
-    return reverse("subscription", args=[row.pk])
-
-
 def _events(row: Subscription) -> str:
     return ", ".join(one.value.removesuffix("_changed").title() for one in row.happenings)
 
@@ -154,14 +150,9 @@ def _table(rows: list[Subscription], viewer: Viewer) -> Table:
         return f"{row.get_subject_display().lower()}{everywhere}"
 
     columns = (
-        Column("title", "What", link=_page, css="wide-text lead"),
+        Column("title", "What", link=page("subscription"), css="wide-text lead"),
         Column("subject", "Kind", show=kind, under="title"),
-        Column(
-            "events",
-            "Told of",
-            value=lambda row: ", ".join(one.value for one in row.happenings),
-            show=_events,
-        ),
+        Column("events", "Told of", value=lambda row: ", ".join(row.happenings), show=_events),
         Column("channels", "By", value=lambda row: ", ".join(row.told_by), show=_channels),
         Column("digest", "How often", show=lambda row: row.get_digest_display()),
         Column("created_at", "Since", "when", css="muted"),

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from django.urls import reverse
 from django.utils.html import format_html
 
-from catalog.selectors.jobs import Coverage, JobRow, JobSlot, OperatorRow, Saved
+from catalog.selectors.jobs import Coverage, JobRow, JobSlot, Missing, OperatorRow, Saved
 from dashboard.templatetags.opatlas import badge, times_100
 from dashboard.web import wording
-from dashboard.web.tables import Column, Table, exports, operator_column
+from dashboard.web.tables import Column, Table, exports, operator_column, page
 from tuning.ingest import ReportedOperator as ModelRow
 
 _JOBS = (
-    Column("name", "Job", value="job.name", link=lambda row: reverse("job", args=[row.job.pk])),
+    Column("name", "Job", value="job.name", link=page("job", "job.pk")),
     Column("organisation", "Organisation", value="job.organisation.name"),
     Column("operators", "Operators", "count"),
     Column("hits", "Hits", "count"),
@@ -32,17 +31,16 @@ def jobs_table(rows: Sequence[JobRow], every: Iterable[JobRow] | None = None) ->
 
 def missing_table(coverage: Coverage) -> Table:
     """What is not covered, by reason."""
+
+    def share(one: Missing) -> float | None:
+        return one.calls / coverage.calls if coverage.calls else None
+
     columns = (
         Column("state", "State", "badge"),
         Column("reason", "Why it is missing"),
         Column("operators", "Operators", "count"),
         Column("calls", "Calls", "count"),
-        Column(
-            "share",
-            "Share of the calls",
-            "percent",
-            lambda one: one.calls / coverage.calls if coverage.calls else None,
-        ),
+        Column("share", "Share of the calls", "percent", share),
     )
     empty = "Everything that was asked for is covered."
     return Table("missing", "Not covered", columns, coverage.missing, empty)
@@ -103,7 +101,7 @@ def job_operators_table(rows: Sequence[OperatorRow], every: Iterable[OperatorRow
 
 _MODELS = (
     Column("id", value="pk", only="export"),
-    Column("name", "Model", link=lambda row: reverse("model", args=[row.pk]), css="wide-text lead"),
+    Column("name", "Model", link=page("model"), css="wide-text lead"),
     Column("form", "Form", css="spare"),
     Column("sha256", "Content", show=lambda row: row.sha256[:12], under="name", css="mono"),
     Column("capability", "Target", value="target.capability", css="nowrap", label=""),
@@ -133,13 +131,7 @@ def model_operators_table(
         operator_column("summary", "name"),
         Column("calls", "Calls", "count"),
         Column("example", "Example", under="summary", css="clip-wide mono"),
-        Column(
-            "status",
-            "Status",
-            show=lambda row: badge(now(row)),
-            css=lambda row: "" if row.status == "hit" else "keep",
-            label="",
-        ),
+        Column("status", "Status", show=lambda row: badge(now(row)), css=_kept, label=""),
         Column("reason", "Reason", under="status", css="clip"),
         Column("route", "Best", "method", spare=True),
         *exports("method"),
@@ -161,6 +153,10 @@ def model_operators_table(
         css="stacks lines",
         row_css=lambda row: "beyond" if row.operator.pk in beyond else "",
     )
+
+
+def _kept(row: ModelRow) -> str:
+    return "" if row.status == "hit" else "keep"
 
 
 def _share(row: ModelRow) -> str:

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from django.db.models import Q
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from catalog.models import Target
 from dashboard.web.charts import methods as method_charts
 from dashboard.web.requests import ViewerRequest
-from dashboard.web.tables import Column, Table, exported
+from dashboard.web.tables import Column, Table, exported, page
 from tuning.statistics import environments
 from tuning.statistics.comparing import share
-from tuning.statistics.environments import Compared, Known
+from tuning.statistics.environments import Compared, Known, Pair
 
 _SHOWN = 200
 
@@ -70,11 +69,13 @@ def _chosen(
     return a, b, ""
 
 
+def _confidence(pair: Pair) -> str:
+    return share(pair.change.confidence)
+
+
 _COLUMNS = (
     Column("verdict", "Verdict", "badge"),
-    Column(
-        "operator", "Operator", value="summary", link=lambda pair: reverse("operator", args=[pair.operator])
-    ),
+    Column("operator", "Operator", value="summary", link=page("operator", "operator")),
     Column("route", "Route", "method"),
     Column("candidate", "Candidate", value="label"),
     Column("setting", "Setting"),
@@ -83,12 +84,7 @@ _COLUMNS = (
     Column("change", "Change", "ratio", "change.factor", figure="environment_change"),
     Column("change_low", "from", "ratio", "change.low"),
     Column("change_high", "to", "ratio", "change.high"),
-    Column(
-        "confidence",
-        "Confidence",
-        value=lambda pair: share(pair.change.confidence),
-        figure="comparison_confidence",
-    ),
+    Column("confidence", "Confidence", value=_confidence, figure="comparison_confidence"),
     Column("samples", "Samples", value=lambda pair: "{1} and {0}".format(*pair.change.samples)),
 )
 _NOTE = Column("note", "Note", value=lambda pair: "another default" if pair.default_changed else "")

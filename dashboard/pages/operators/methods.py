@@ -120,17 +120,17 @@ def _own_view(request: ViewerRequest, one: Fares) -> str:
     return with_query(request, route=one.route, export=None, table=None)
 
 
+def _of_type(cell: Cell) -> str:
+    return f"{reverse('operators')}?op_type={cell.op_type}"
+
+
 def _where_table(cells: Sequence[Cell], route: Fares | None) -> Table:
     columns = [
-        Column(
-            "op_type", "Operator type", link=lambda cell: f"{reverse('operators')}?op_type={cell.op_type}"
-        ),
+        Column("op_type", "Operator type", link=_of_type),
         Column("size", "Size of one run"),
-        Column(
-            "leader", "Most wins", "method", lambda cell: cell.leader[0], beside=lambda cell: cell.leader[1]
-        ),
+        Column("leader", "Most wins", "method", "leader.0", beside="leader.1"),
         Column("share", "Of the operators", "percent", figure="where_it_wins"),
-        Column("won", "Won", "count", lambda cell: cell.leader[2]),
+        Column("won", "Won", "count", "leader.2"),
         Column("operators", "Operators", "count"),
         Column("speedup", "Over the default", "ratio"),
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from django.urls import reverse
 from django.utils.safestring import mark_safe
 
 from catalog.charging import Terms
@@ -16,7 +15,7 @@ from dashboard.pages.operators.history import TimelineEntry
 from dashboard.web.charts.methods import Point
 from dashboard.web.paging import with_query
 from dashboard.web.requests import ViewerRequest
-from dashboard.web.tables import Column, Table, exports
+from dashboard.web.tables import Column, Table, exports, page
 from tuning.models import TuningSlice
 from tuning.statistics.comparing import Comparison, share
 from tuning.statistics.sides import Side, SideBySide
@@ -28,15 +27,11 @@ _EVIDENCE = (
     Column("spread_us", "Spread", "us", f"{_M}.spread_us", under="median_us", say="± {}"),
     *exports("default_us", of=_M),
     Column(
-        "ratio_to_default",
-        "Over the default",
-        "speedup",
-        f"{_M}.ratio_to_default",
+        "ratio_to_default", "Over the default", "speedup", f"{_M}.ratio_to_default", "operator_speedup",
         beside=f"{_M}.ratio",
-        figure="operator_speedup",
     ),
     *exports("ratio_low", "ratio_high", of=_M),
-)
+)  # fmt: skip
 
 
 def sides(of: SideBySide, request: ViewerRequest) -> Table:
@@ -52,14 +47,10 @@ def sides(of: SideBySide, request: ViewerRequest) -> Table:
         *_EVIDENCE,
         Column("samples", "Samples", "count", "made.samples"),
         Column(
-            "verdict",
-            "Compared with the best",
-            value=lambda side: side.sentence or "The fastest known.",
-            show=lambda side: side.sentence or _FASTEST,
-            css="wide-text verdict lead",
-            figure="comparison",
+            "verdict", "Compared with the best", "text", lambda side: side.sentence or "The fastest known.",
+            "comparison", show=lambda side: side.sentence or _FASTEST, css="wide-text verdict lead",
         ),
-    )
+    )  # fmt: skip
     empty = "No method has a verified one yet."
     return Table(
         "methods", "Methods side by side", columns, of.sides, empty, css="stacks",
@@ -80,48 +71,53 @@ class _Row:
     chosen: bool  # its code is shown below
 
 
+def _rank(row: _Row) -> int | None:
+    return None if row.made.rank is None else row.made.rank + 1
+
+
+def _environment(row: _Row) -> str:
+    return str(row.made.implementation.environment)
+
+
+def _verdict(row: _Row) -> str:
+    return row.against.verdict if row.against else "best" if row.made.rank == 0 else ""
+
+
+def _confidence(row: _Row) -> str:
+    return share(row.against.confidence) if row.against else ""
+
+
+def _tier(row: _Row) -> str:
+    return row.made.measurement.tier if row.made.measurement else ""
+
+
 _IMPLEMENTATIONS = (
-    Column("rank", "Rank", part="operators/_rank.html", value=lambda row: _rank(row), css="nowrap", label=""),
+    Column("rank", "Rank", part="operators/_rank.html", value=_rank, css="nowrap", label=""),
     Column("route", "Route and versions", "method", f"{_I}.route", beside=f"{_I}.method"),
     Column("label", "Variant", value=f"{_I}.label", part="operators/_variant.html", css="variant lead"),
-    Column("environment", "Versions", value=lambda row: _environment(row), under="route", css="clip"),
+    Column("environment", "Versions", value=_environment, under="route", css="clip"),
     *_EVIDENCE,
     *exports("samples", of="made"),
     Column(
-        "against_best",
-        "Against the best",
-        "ratio",
-        "against.factor",
-        part="operators/_against.html",
-        css="nowrap",
-        figure="comparison",
+        "against_best", "Against the best", "ratio", "against.factor", "comparison",
+        part="operators/_against.html", css="nowrap",
     ),
-    Column("against_low", value="against.low", only="export"),
-    Column("against_high", value="against.high", only="export"),
-    Column("verdict", value=lambda row: _verdict(row), only="export"),
-    Column(
-        "confidence", value=lambda row: share(row.against.confidence) if row.against else "", only="export"
-    ),
+    *exports(against_low="against.low", against_high="against.high"),
+    *exports(verdict=_verdict, confidence=_confidence),
     Column("max_error", "Error", "scientific", f"{_M}.max_error", css="spare"),
     Column("tolerance", "Tolerance", "scientific", f"{_M}.tolerance", under="max_error", say="of {}"),
     *exports("prepare_us", "prepare_bytes", of=_M),
     Column(
-        "artifact",
-        "Artifact",
-        value=f"{_I}.artifact.sha256",
-        part="operators/_artifact.html",
+        "artifact", "Artifact", value=f"{_I}.artifact.sha256", part="operators/_artifact.html",
         css="nowrap spare",
     ),
     *exports("kind", of=f"{_I}.artifact"),
-    Column(
-        "tier", value=lambda row: row.made.measurement.tier if row.made.measurement else "", only="export"
-    ),
+    *exports(tier=_tier),
     Column("build_s", "Build", "seconds", f"{_I}.build_s", under="measured_at", say="built in {}"),
     Column("measured_at", "Measured", "when", f"{_M}.created_at", css="number muted spare nowrap"),
-    Column("price", value=lambda row: row.terms.sentence if row.terms else "", only="export"),
-    Column("implementation", value=f"{_I}.pk", only="export"),
+    *exports(price=lambda row: row.terms.sentence if row.terms else "", implementation=f"{_I}.pk"),
     Column("code", "Code", "actions", part="operators/_code_link.html", only="page", css="end"),
-)
+)  # fmt: skip
 
 
 def implementations(
@@ -139,18 +135,6 @@ def implementations(
         row_css=lambda row: "best" if row.made.rank == 0 else "chosen" if row.chosen else "",
         row_id=lambda row: f"i{row.made.implementation.pk}",
     )  # fmt: skip
-
-
-def _rank(row: _Row) -> int | None:
-    return None if row.made.rank is None else row.made.rank + 1
-
-
-def _environment(row: _Row) -> str:
-    return str(row.made.implementation.environment)
-
-
-def _verdict(row: _Row) -> str:
-    return row.against.verdict if row.against else "best" if row.made.rank == 0 else ""
 
 
 _LEADERS = (
@@ -185,7 +169,7 @@ def jobs(reuse: OperatorReuse) -> Table:
 
 
 _MODELS = (
-    Column("model", "Model", value="model.name", link=lambda row: reverse("model", args=[row.model_id])),
+    Column("model", "Model", value="model.name", link=page("model", "model_id")),
     Column("example", "As"),
     Column("calls", "Calls of a run", "count"),
 )

@@ -35,30 +35,25 @@ def _scopes(key: ApiKey) -> str:
     return format_html_join(" ", '<span class="chip">{}</span>', ([scope] for scope in key.scopes))
 
 
+def _short(key: ApiKey) -> str:
+    return format_html("<code>opk_{}…</code>", key.prefix)
+
+
+def _used(key: ApiKey) -> str:
+    return ago(key.last_used_at) if key.last_used_at else "never"
+
+
 def _person(key: ApiKey) -> str:
     return key.user.get_username() if key.user else ""
 
 
 _COLUMNS = (
-    Column(
-        "prefix",
-        "Key",
-        "code",
-        lambda key: f"opk_{key.prefix}",
-        show=lambda key: format_html("<code>opk_{}…</code>", key.prefix),
-        css="lead",
-    ),
+    Column("prefix", "Key", "code", lambda key: f"opk_{key.prefix}", show=_short, css="lead"),
     Column("name", "What for"),
     Column("scopes", "Scopes", value=lambda key: ", ".join(key.scopes), show=_scopes),
     Column("person", "Person", value=_person),
     Column("made_at", "Made", "when", "created_at", css="muted"),
-    Column(
-        "last_used_at",
-        "Last used",
-        "when",
-        show=lambda key: ago(key.last_used_at) if key.last_used_at else "never",
-        css="muted",
-    ),
+    Column("last_used_at", "Last used", "when", show=_used, css="muted"),
     Column("revoked_at", "Actions", "actions", part="people/_key_actions.html", css="number"),
 )
 

@@ -12,16 +12,12 @@ from django.utils.html import format_html, format_html_join
 from dashboard.pages.work.progress import first_result_s, happening, left, steps
 from dashboard.templatetags.opatlas import badge
 from dashboard.web import wording
-from dashboard.web.tables import Column, Table, exports, operator_column, read
+from dashboard.web.tables import Column, Table, exports, operator_column, page, read
 from tuning.models import Exploration
 from tuning.statistics.collecting import MissRow, ReasonRow
 from tuning.statistics.eta import Eta
 from tuning.statistics.queues import CapabilityQueue, HourSlot, Lane
 from tuning.statistics.workers import WorkerRow
-
-
-def _link(row: Exploration) -> str:
-    return reverse("exploration", args=[row.pk])
 
 
 def explorations_table(
@@ -37,12 +33,12 @@ def explorations_table(
 
     columns = (
         *_tick("", mine),
-        Column("id", value="pk", only="export"),
+        *exports(id="pk"),
         Column("operator", "Key", value="operator.key", show=_short_key, under="summary", css="mono"),
-        Column("summary", "Operator", "name", "operator.summary", link=_link),
+        Column("summary", "Operator", "name", "operator.summary", link=page("exploration")),
         *exports("capability", "scope"),
         Column("state", "State", "badge"),
-        Column("stage", value=lambda row: row.get_stage_display(), only="export"),
+        *exports(stage=lambda row: row.get_stage_display()),
         Column("progress", "Progress", show=_steps, css="progress-cell", label="", only="page"),
         Column("happening", "Now", value=happening, under="progress", only="page"),
         Column("left", "Time left", show=lambda row: _left(eta(row)), under="progress", only="page"),
@@ -83,67 +79,25 @@ def _tries(row: Exploration) -> str:
     return f"try {row.tries} of {row.max_tries}" if row.tries > 1 else ""
 
 
+def _of_lane(lane: Lane) -> str:
+    return f"{reverse('explorations')}?state=active&stage={lane.stage}&priority={lane.priority}"
+
+
 _LANES = (
     Column("capability", "Capability"),
     Column("stage", "Stage", value="stage_name"),
-    Column(
-        "priority",
-        "Priority",
-        value="priority_name",
-        link=lambda lane: (
-            f"{reverse('explorations')}?state=active&stage={lane.stage}&priority={lane.priority}"
-        ),
-    ),
+    Column("priority", "Priority", value="priority_name", link=_of_lane),
     Column("queued", "Queued", "count", figure="queue_depth"),
     Column("running", "Running", "count"),
     Column("paused", "Paused", "count"),
     Column("oldest_at", "Oldest", "when", figure="queue_oldest"),
-    Column(
-        "worth_us", "Worth", "us", lambda lane: lane.worth_us if lane.queued else None, figure="queue_worth"
-    ),
+    Column("worth_us", "Worth", "us", lambda lane: lane.worth_us if lane.queued else None, "queue_worth"),
 )
 
 
 def lanes_table(lanes: Sequence[Lane]) -> Table:
     """Explore queues, in the order in which they are served."""
     return Table("lanes", "Explore queues", _LANES, lanes, "Nothing is queued, runs or is paused.")
-
-
-_CAPABILITIES = (
-    Column("capability", "Capability", "head", show=lambda row: _capability(row), css="lead"),
-    Column("workers", "Workers", "count", show=lambda row: row.workers or badge("silent", "none live")),
-    *exports("paused"),
-    Column("queued", "Queued", "count", figure="queue_depth"),
-    Column("running", "Running", "count"),
-    Column("held", "Paused", "count"),
-    Column("oldest_at", "Oldest", "when", figure="queue_oldest", css="number"),
-    Column("worth_us", "Worth waiting", "us", figure="queue_worth", label="Worth"),
-    Column(
-        "ended_last_hour",
-        "Ended 1 h / 24 h",
-        "count",
-        show=lambda row: f"{wording.compact(row.ended_last_hour)} / {wording.compact(row.ended_last_day)}",
-        figure="queue_ended",
-        label="Ended",
-    ),
-    *exports("ended_last_day"),
-    Column(
-        "drain_s",
-        "Time to drain",
-        "seconds",
-        show=lambda row: _drain(row),
-        figure="time_to_drain",
-        label="To drain",
-    ),
-    *exports("drain_how"),
-)
-_PAUSE = Column("pause", "Actions", "actions", part="work/_pause.html", only="page")
-
-
-def capabilities_table(rows: Sequence[CapabilityQueue], may_operate: bool) -> Table:
-    """The same by capability."""
-    columns = (*_CAPABILITIES, _PAUSE) if may_operate else _CAPABILITIES
-    return Table("capabilities", "By capability", columns, rows, css="stacks")
 
 
 def _capability(row: CapabilityQueue) -> str:
@@ -154,6 +108,33 @@ def _capability(row: CapabilityQueue) -> str:
 def _drain(row: CapabilityQueue) -> str:
     said = row.drain_how if row.drain_s is None else wording.duration_s(row.drain_s)
     return format_html('<span title="{}">{}</span>', row.drain_how, said)
+
+
+def _ended(row: CapabilityQueue) -> str:
+    return f"{wording.compact(row.ended_last_hour)} / {wording.compact(row.ended_last_day)}"
+
+
+_CAPABILITIES = (
+    Column("capability", "Capability", "head", show=_capability, css="lead"),
+    Column("workers", "Workers", "count", show=lambda row: row.workers or badge("silent", "none live")),
+    *exports("paused"),
+    Column("queued", "Queued", "count", figure="queue_depth"),
+    Column("running", "Running", "count"),
+    Column("held", "Paused", "count"),
+    Column("oldest_at", "Oldest", "when", figure="queue_oldest", css="number"),
+    Column("worth_us", "Worth waiting", "us", figure="queue_worth", label="Worth"),
+    Column("ended_last_hour", "Ended 1 h / 24 h", "count", show=_ended, figure="queue_ended", label="Ended"),
+    *exports("ended_last_day"),
+    Column("drain_s", "Time to drain", "seconds", show=_drain, figure="time_to_drain", label="To drain"),
+    *exports("drain_how"),
+)
+_PAUSE = Column("pause", "Actions", "actions", part="work/_pause.html", only="page")
+
+
+def capabilities_table(rows: Sequence[CapabilityQueue], may_operate: bool) -> Table:
+    """The same by capability."""
+    columns = (*_CAPABILITIES, _PAUSE) if may_operate else _CAPABILITIES
+    return Table("capabilities", "By capability", columns, rows, css="stacks")
 
 
 _THROUGHPUT = (
@@ -181,6 +162,14 @@ def _target(row: WorkerRow) -> str:
     return format_html('<span title="{}">{}</span>', row.worker.target.key, row.worker.target.capability)
 
 
+def _routes(row: WorkerRow) -> str:
+    return " ".join(name for name, _ in row.available)
+
+
+def _unavailable(row: WorkerRow) -> str:
+    return "; ".join(f"{name}: {facts.get('reason', '')}" for name, facts in row.unavailable)
+
+
 def _warm(row: WorkerRow) -> str:
     return "compilers warm" if row.worker.warm else "warming up" if row.state == "alive" else ""
 
@@ -194,28 +183,13 @@ _WORKERS = (
     Column("memory_bytes", "Memory", "bytes", "worker.memory_bytes", say="{} memory", under="tier"),
     Column("warm", "Compilers", value=_warm, under="tier", only="page"),
     Column("doing", "Doing", value="worker.doing", part="work/_doing.html", css="wide-text", label=""),
-    Column(
-        "holds",
-        value=lambda row: " ".join(str(held.id) for held in row.holds),
-        only="export",
-    ),
+    *exports(holds=lambda row: " ".join(str(held.id) for held in row.holds)),
     Column("slices_per_hour", "Capacity", "count", "per_hour", say="{}/h", figure="worker_capacity"),
     Column(
         "slices_last_hour", "", "count", "ended_last_hour", say="{} in the last hour", under="slices_per_hour"
     ),
-    Column(
-        "routes",
-        "Routes",
-        value=lambda row: " ".join(name for name, _ in row.available),
-        part="work/_routes.html",
-        css="routes",
-        label="",
-    ),
-    Column(
-        "unavailable",
-        value=lambda row: "; ".join(f"{name}: {facts.get('reason', '')}" for name, facts in row.unavailable),
-        only="export",
-    ),
+    Column("routes", "Routes", value=_routes, part="work/_routes.html", css="routes", label=""),
+    *exports(unavailable=_unavailable),
     Column("last_seen_at", "Heard", "when", "worker.last_seen_at", say="heard {}", under="state"),
 )
 
@@ -232,14 +206,12 @@ def reasons_table(rows: Sequence[ReasonRow], undecided: str) -> Table:
     def said(row: ReasonRow) -> str:
         return row.reason or undecided
 
+    def misses(row: ReasonRow) -> str:
+        return f"{reverse('collect')}?{urlencode({'state': row.state, 'reason': said(row)})}"
+
     columns = (
         Column("state", "State", "badge"),
-        Column(
-            "reason",
-            "Reason",
-            value=said,
-            link=lambda row: f"{reverse('collect')}?{urlencode({'state': row.state, 'reason': said(row)})}",
-        ),
+        Column("reason", "Reason", value=said, link=misses),
         Column("count", "Misses", "count", figure="collect_depth"),
         Column("oldest_at", "First asked", "when"),
         Column("latest_at", "Last asked", "when"),
@@ -252,7 +224,7 @@ def misses_table(rows: Sequence[MissRow], mine: Set[int]) -> Table:
     """The collect queue; ``mine``: those that the viewer may act on."""
     columns = (
         *_tick("miss", mine),
-        Column("id", value="miss.pk", only="export"),
+        *exports(id="miss.pk"),
         Column("operator", "Key", value="miss.operator.key", show=_miss_key, under="summary", css="mono"),
         operator_column("summary", "name", "miss.operator"),
         Column("state", "State", "badge", "miss.state"),
@@ -302,7 +274,7 @@ def _last_line(row: Exploration) -> str:
 
 
 _DEAD = (
-    Column("summary", "Operator", value="operator.summary", link=_link),
+    Column("summary", "Operator", value="operator.summary", link=page("exploration")),
     Column("capability", "Capability"),
     Column("tries", "Tries", "count"),
     Column("last_line", "Error", value=_last_line),

@@ -43,6 +43,29 @@ def axis_title(text: str) -> dict[str, Any]:
     return {"text": text, "font": {**FONT, "size": 11.5}, "standoff": 8}
 
 
+def dot_trace(x: Sequence[Any], y: Sequence[Any], text: Sequence[str], **more: Any) -> dict[str, Any]:
+    """Points that say their text when they are pointed at; ``more`` as Plotly names it."""
+    return {"type": "scatter", "mode": "markers", "x": x, "y": y, "text": text, "hoverinfo": "text", **more}
+
+
+def bar_trace(x: Sequence[Any], y: Sequence[Any], text: Sequence[str], **more: Any) -> dict[str, Any]:
+    """Bars, likewise; no text stands on them."""
+    common = {"type": "bar", "hoverinfo": "text", "textposition": "none"}
+    return {**common, "x": x, "y": y, "text": text, **more}
+
+
+def interval(high: Sequence[float], low: Sequence[float], **look: Any) -> dict[str, Any]:
+    """How far a value may lie above and below, for ``error_x`` and ``error_y``."""
+    return {"type": "data", "symmetric": False, "array": high, "arrayminus": low, **look}
+
+
+def over_days(height: int, gap: float = 0.25, mode: str = "stack") -> dict[str, Any]:
+    """The layout of bars over a time axis."""
+    layout = new_layout(height) | {"barmode": mode, "bargap": gap, "hovermode": "x unified"}
+    layout["xaxis"] |= {"type": "date", "showgrid": False}
+    return layout
+
+
 def new_axis() -> dict[str, Any]:
     return {
         "gridcolor": "$line",

@@ -16,6 +16,9 @@ from dashboard.web.charts.drawing import (
     SYMBOLS,
     Figure,
     axis_title,
+    bar_trace,
+    dot_trace,
+    interval,
     name_rows,
     new_layout,
     shortened,
@@ -58,17 +61,14 @@ def found_and_won(rows: Sequence[Fares]) -> Figure:
     name_rows(layout, [row.name for row in rows])
     layout["yaxis"]["showgrid"] = False
     places = [-number for number in range(len(rows))]
-    common = {"type": "bar", "orientation": "h", "y": places, "hoverinfo": "text", "textposition": "none"}
     texts = [f"{row.name}: found {row.found:,}, won {row.won:,}" for row in rows]
-    return {
-        "data": [
-            {**common, "name": "found", "x": [row.found for row in rows], "text": texts,
-             "marker": {"color": "$saved"}},
-            {**common, "name": "won", "x": [row.won for row in rows], "text": texts,
-             "marker": {"color": [f"${row.method}" for row in rows]}},
-        ],
-        "layout": layout,
-    }  # fmt: skip
+    found, won = [row.found for row in rows], [row.won for row in rows]
+    colours = [f"${row.method}" for row in rows]
+    data = [
+        bar_trace(found, places, texts, orientation="h", name="found", marker={"color": "$saved"}),
+        bar_trace(won, places, texts, orientation="h", name="won", marker={"color": colours}),
+    ]
+    return {"data": data, "layout": layout}
 
 
 def waits(rows: Sequence[Fares]) -> Figure:
@@ -83,16 +83,12 @@ def waits(rows: Sequence[Fares]) -> Figure:
         first, best = max(row.first_result_s or 0, 1e-3), max(row.best_s or 0, 1e-3)
         said = f"{row.name}: first {wording.duration_s(first)}, best {wording.duration_s(best)}"
         line = {"color": f"${row.method}", "width": 2}
-        data.append(
-            {
-                "type": "scatter", "mode": "lines+markers", "x": [first, best], "y": [-number, -number],
-                "text": [said, said], "hoverinfo": "text", "line": line,
-                "marker": {
-                    "color": f"${row.method}", "size": 11, "line": line,
-                    "symbol": [f"{SYMBOLS[row.method]}-open", SYMBOLS[row.method]],
-                },
-            }
-        )  # fmt: skip
+        marker = {
+            "color": f"${row.method}", "size": 11, "line": line,
+            "symbol": [f"{SYMBOLS[row.method]}-open", SYMBOLS[row.method]],
+        }  # fmt: skip
+        look = {"mode": "lines+markers", "line": line, "marker": marker}
+        data.append(dot_trace([first, best], [-number, -number], [said, said], **look))
     return {"data": data, "layout": layout}
 
 
@@ -156,12 +152,13 @@ def failures(rows: Sequence[FailureReason], most: int = 12) -> Figure:
     layout["xaxis"] |= {"title": axis_title("trials"), "rangemode": "tozero"}
     name_rows(layout, [shortened(f"{row.route}: {row.reason or row.status}", 58) for row in shown])
     layout["yaxis"]["showgrid"] = False
-    bars = {
-        "type": "bar", "orientation": "h", "x": [row.count for row in shown],
-        "y": [-number for number in range(len(shown))], "hoverinfo": "text", "textposition": "none",
-        "text": [f"{row.route}, {row.status}: {row.count:,}<br>{row.reason}" for row in shown],
-        "marker": {"color": [f"${row.method}" for row in shown]},
-    }  # fmt: skip
+    bars = bar_trace(
+        [row.count for row in shown],
+        [-number for number in range(len(shown))],
+        [f"{row.route}, {row.status}: {row.count:,}<br>{row.reason}" for row in shown],
+        orientation="h",
+        marker={"color": [f"${row.method}" for row in shown]},
+    )
     return {"data": [bars], "layout": layout}
 
 
@@ -184,23 +181,22 @@ def changes(pairs: Sequence[Pair], most: int = 40) -> Figure:
 def _change_dots(shown: Sequence[Pair], verdict: str) -> dict[str, Any]:
     colour, symbol = _CHANGES[verdict]
     mine = [(row, pair) for row, pair in enumerate(shown) if pair.verdict == verdict]
-    return {
-        "type": "scatter", "mode": "markers", "name": verdict,
-        "x": [pair.change.factor for _, pair in mine],
-        "y": [-row for row, _ in mine],
-        "hoverinfo": "text",
-        "text": [
-            f"{pair.summary}<br>{pair.route} · {pair.label}<br>{wording.ratio(pair.change.factor)}"
-            f" ({wording.ratio(pair.change.low)} – {wording.ratio(pair.change.high)}): {verdict}"
-            for _, pair in mine
-        ],
-        "error_x": {
-            "type": "data", "symmetric": False, "color": colour, "thickness": 1.5, "width": 4,
-            "array": [pair.change.high - pair.change.factor for _, pair in mine],
-            "arrayminus": [pair.change.factor - pair.change.low for _, pair in mine],
-        },
-        "marker": {"color": colour, "symbol": symbol, "size": 10},
-    }  # fmt: skip
+    factors = [pair.change.factor for _, pair in mine]
+    said = [
+        f"{pair.summary}<br>{pair.route} · {pair.label}<br>{wording.ratio(pair.change.factor)}"
+        f" ({wording.ratio(pair.change.low)} – {wording.ratio(pair.change.high)}): {verdict}"
+        for _, pair in mine
+    ]
+    high = [pair.change.high - pair.change.factor for _, pair in mine]
+    low = [pair.change.factor - pair.change.low for _, pair in mine]
+    return dot_trace(
+        factors,
+        [-row for row, _ in mine],
+        said,
+        name=verdict,
+        error_x=interval(high, low, color=colour, thickness=1.5, width=4),
+        marker={"color": colour, "symbol": symbol, "size": 10},
+    )
 
 
 def best_over_time(points: Sequence[Point], until: datetime) -> Figure:
@@ -218,21 +214,21 @@ def best_over_time(points: Sequence[Point], until: datetime) -> Figure:
     data: list[dict[str, Any]] = [line]
     for method in METHODS:
         mine = [one for one in points if one.method == method]
+        said = [
+            f"{one.name}<br>{wording.ratio(one.ratio)} ({wording.ratio(one.low)} – "
+            f"{wording.ratio(one.high)})<br>{one.at:%Y-%m-%d %H:%M}"
+            for one in mine
+        ]
+        high = [max(one.high - one.ratio, 0) for one in mine]
+        low = [max(one.ratio - one.low, 0) for one in mine]
         data.append(
-            {
-                "type": "scatter", "mode": "markers", "name": method, "hoverinfo": "text",
-                "x": [one.at.isoformat() for one in mine], "y": [one.ratio for one in mine],
-                "text": [
-                    f"{one.name}<br>{wording.ratio(one.ratio)} ({wording.ratio(one.low)} – "
-                    f"{wording.ratio(one.high)})<br>{one.at:%Y-%m-%d %H:%M}"
-                    for one in mine
-                ],
-                "error_y": {
-                    "type": "data", "symmetric": False, "color": f"${method}", "thickness": 1.2, "width": 3,
-                    "array": [max(one.high - one.ratio, 0) for one in mine],
-                    "arrayminus": [max(one.ratio - one.low, 0) for one in mine],
-                },
-                "marker": {"color": f"${method}", "symbol": SYMBOLS[method], "size": 10},
-            }
-        )  # fmt: skip
+            dot_trace(
+                [one.at.isoformat() for one in mine],
+                [one.ratio for one in mine],
+                said,
+                name=method,
+                error_y=interval(high, low, color=f"${method}", thickness=1.2, width=3),
+                marker={"color": f"${method}", "symbol": SYMBOLS[method], "size": 10},
+            )
+        )
     return {"data": data, "layout": layout}

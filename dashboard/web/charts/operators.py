@@ -13,6 +13,8 @@ from dashboard.web.charts.drawing import (
     SYMBOLS,
     Figure,
     axis_title,
+    dot_trace,
+    interval,
     name_rows,
     new_layout,
     unit_of,
@@ -41,29 +43,24 @@ def times(dots: Sequence[Dot]) -> Figure:
     Each has its own: medians of different days do not compare, those taken in turns do.
     """
     unit, scale = unit_of(max((dot.value for dot in dots), default=0))
+    numbered = list(enumerate(dots))
     data = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": method,
-            "x": [dot.value / scale for dot in mine],
-            "y": [-row for row, _ in rows],
-            "text": [dot.hover for dot in mine],
-            "hoverinfo": "text",
-            "error_x": {
-                "type": "data",
-                "symmetric": False,
-                "array": [(dot.high - dot.value) / scale for dot in mine],
-                "arrayminus": [(dot.value - dot.low) / scale for dot in mine],
-                "color": f"${method}",
-                "thickness": 1.5,
-                "width": 4,
-            },
-            "marker": {"color": f"${method}", "symbol": SYMBOLS[method], "size": 11},
-        }
+        dot_trace(
+            [dot.value / scale for _, dot in mine],
+            [-row for row, _ in mine],
+            [dot.hover for _, dot in mine],
+            name=method,
+            marker={"color": f"${method}", "symbol": SYMBOLS[method], "size": 11},
+            error_x=interval(
+                [(dot.high - dot.value) / scale for _, dot in mine],
+                [(dot.value - dot.low) / scale for _, dot in mine],
+                color=f"${method}",
+                thickness=1.5,
+                width=4,
+            ),
+        )
         for method in METHODS
-        if (rows := [(row, dot) for row, dot in enumerate(dots) if dot.method == method])
-        and (mine := [dot for _, dot in rows])
+        if (mine := [(row, dot) for row, dot in numbered if dot.method == method])
     ]
     layout = new_layout(max(34 * len(dots) + 74, 150))
     far = dots and max(dot.value for dot in dots) > _FAR_APART * min(dot.value for dot in dots)
@@ -76,64 +73,35 @@ def times(dots: Sequence[Dot]) -> Figure:
         }
     name_rows(layout, [dot.name for dot in dots])
     layout["margin"]["l"] = 8
-    defaults = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "default",
-        "x": [dot.default / scale for dot in dots if dot.default],
-        "y": [-row for row, dot in enumerate(dots) if dot.default],
-        "text": [
-            f"the default, in turns with it: {wording.duration_us(dot.default)}"
-            for dot in dots
-            if dot.default
-        ],
-        "hoverinfo": "text",
-        "marker": {
-            "color": "$default",
-            "symbol": "line-ns",
-            "size": 17,
-            "line": {"color": "$default", "width": 2},
-        },
-    }
+    timed = [(row, dot.default) for row, dot in numbered if dot.default]
+    defaults = dot_trace(
+        [default / scale for _, default in timed],
+        [-row for row, _ in timed],
+        [f"the default, in turns with it: {wording.duration_us(default)}" for _, default in timed],
+        name="default",
+        marker=_line("$default", "line-ns", 17),
+    )
     return {"data": [defaults, *data], "layout": layout}
 
 
 def trials(dots: Sequence[Dot], failures: Sequence[tuple[int, str]]) -> Figure:
     """Speed against the default, trial by trial; ``failures`` are (number, what happened). ``Dot.name`` is
     the trial's number."""
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": method,
-            "x": [int(dot.name) for dot in mine],
-            "y": [dot.value for dot in mine],
-            "text": [dot.hover for dot in mine],
-            "hoverinfo": "text",
-            "marker": {"color": f"${method}", "symbol": SYMBOLS[method], "size": 9},
-        }
+    data = [
+        dot_trace(
+            [int(dot.name) for dot in mine],
+            [dot.value for dot in mine],
+            [dot.hover for dot in mine],
+            name=method,
+            marker={"color": f"${method}", "symbol": SYMBOLS[method], "size": 9},
+        )
         for method in METHODS
         if (mine := [dot for dot in dots if dot.method == method])
     ]
     if failures:
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": "failed",
-                "x": [n for n, _ in failures],
-                "y": [0] * len(failures),
-                "text": [text for _, text in failures],
-                "hoverinfo": "text",
-                "cliponaxis": False,
-                "marker": {
-                    "color": "$bad",
-                    "symbol": "x-thin",
-                    "size": 8,
-                    "line": {"color": "$bad", "width": 2},
-                },
-            }
-        )
+        numbers, said = zip(*failures, strict=True)
+        crosses = {"name": "failed", "cliponaxis": False, "marker": _line("$bad", "x-thin", 8)}
+        data.append(dot_trace(numbers, [0] * len(failures), said, **crosses))
     layout = new_layout(240)
     layout["xaxis"] |= {"title": axis_title("trial"), "showgrid": False, "tickformat": "d", "tick0": 0}
     count = len(dots) + len(failures)
@@ -145,3 +113,8 @@ def trials(dots: Sequence[Dot], failures: Sequence[tuple[int, str]]) -> Figure:
     }
     layout["shapes"] = [{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1, "line": DASHED}]
     return {"data": data, "layout": layout}
+
+
+def _line(colour: str, symbol: str, size: int) -> dict[str, Any]:
+    """A marker that is drawn by lines."""
+    return {"color": colour, "symbol": symbol, "size": size, "line": {"color": colour, "width": 2}}

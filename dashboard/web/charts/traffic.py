@@ -8,7 +8,7 @@ from datetime import datetime
 from catalog.selectors import traffic
 from catalog.selectors.statistics import TrafficBucket
 from dashboard.web import wording
-from dashboard.web.charts.drawing import Figure, axis_title, new_axis, new_layout
+from dashboard.web.charts.drawing import Figure, axis_title, bar_trace, new_axis, over_days
 
 COUNTED = {
     "lookups": ("hits", "misses", "hit_rate"),
@@ -44,11 +44,8 @@ def hit_rate(slots: Sequence[traffic.LookupSlot], height: int = 260) -> Figure:
             ("Misses", [slot.misses for slot in slots], "$default"),
         )
     ]
-    layout = new_layout(height)
-    layout["barmode"] = "stack"
-    layout["bargap"] = 0.25
-    layout["hovermode"] = "x unified"
-    layout["xaxis"] |= {"type": "date", "showgrid": False, "anchor": "y2"}
+    layout = over_days(height)
+    layout["xaxis"]["anchor"] = "y2"
     layout["yaxis"] |= {"domain": [0.34, 1], "range": [-3, 103]}
     layout["yaxis"] |= {"tickvals": [0, 25, 50, 75, 100], "ticktext": ["0%", "", "50%", "", "100%"]}
     layout["yaxis2"] = new_axis() | {"domain": [0, 0.24], "nticks": 3, "rangemode": "tozero"}
@@ -87,21 +84,17 @@ def saved(slots: Sequence[TrafficBucket], spent_s: Mapping[datetime, float]) -> 
     if spent_s:
         series.append(("exploring", [spent_s.get(slot.start, 0.0) for slot in slots], "$compiler", "/"))
     bars = [
-        {
-            "type": "bar",
-            "name": name,
-            "x": [slot.start.isoformat() for slot in slots],
-            "y": [value / scale for value in values],
-            "text": [f"{name}: {wording.duration_s(value)}" for value in values],
-            "textposition": "none",
-            "hoverinfo": "text+x",
-            "marker": {"color": colour, "pattern": {"shape": shape, "size": 5, "solidity": 0.25}},
-        }
+        bar_trace(
+            [slot.start.isoformat() for slot in slots],
+            [value / scale for value in values],
+            [f"{name}: {wording.duration_s(value)}" for value in values],
+            name=name,
+            hoverinfo="text+x",
+            marker={"color": colour, "pattern": {"shape": shape, "size": 5, "solidity": 0.25}},
+        )
         for name, values, colour, shape in series
     ]
-    layout = new_layout(240)
-    layout["barmode"], layout["bargap"], layout["hovermode"] = "group", 0.25, "x unified"
-    layout["xaxis"] |= {"type": "date", "showgrid": False}
+    layout = over_days(240, mode="group")
     layout["yaxis"] |= {"rangemode": "tozero", "title": axis_title(unit), "nticks": 5}
     return {"data": bars, "layout": layout}
 

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 
 from catalog.selectors.jobs import JobSlot
 from dashboard.web import wording
-from dashboard.web.charts.drawing import DASHED, METHODS, Figure, axis_title, new_axis, new_layout, unit_of
+from dashboard.web.charts.drawing import (
+    DASHED,
+    METHODS,
+    Figure,
+    axis_title,
+    dot_trace,
+    new_axis,
+    new_layout,
+    over_days,
+    unit_of,
+)
 from tuning.statistics.queues import HourSlot
 
 _ENDS = (("done", "$accent"), ("unsupported", "$default"), ("discarded", "$saved"), ("dead", "$bad"))
@@ -34,11 +44,7 @@ def throughput(slots: Sequence[HourSlot]) -> Figure:
         "line": {"color": "$manual", "width": 2},
         "marker": {"symbol": "triangle-up", "size": 7, "color": "$manual"},
     }
-    layout = new_layout(240)
-    layout["barmode"] = "stack"
-    layout["bargap"] = 0.25
-    layout["hovermode"] = "x unified"
-    layout["xaxis"] |= {"type": "date", "showgrid": False}
+    layout = over_days(240)
     layout["yaxis"] |= {"rangemode": "tozero", "title": axis_title("explorations per hour")}
     if max((max(slot.ended, slot.first_results) for slot in slots), default=0) < 4:
         layout["yaxis"]["dtick"] = 1  # there is no half an exploration
@@ -71,11 +77,8 @@ def job_days(slots: Sequence[JobSlot]) -> Figure:
         "line": {"color": "$accent", "width": 2},
         "marker": {"size": 6, "color": "$accent"},
     }
-    layout = new_layout(260)
-    layout["barmode"] = "stack"
-    layout["bargap"] = 0.3
-    layout["hovermode"] = "x unified"
-    layout["xaxis"] |= {"type": "date", "showgrid": False, "anchor": "y2"}
+    layout = over_days(260, gap=0.3)
+    layout["xaxis"]["anchor"] = "y2"
     layout["yaxis"] |= {"domain": [0.5, 1], "rangemode": "tozero", "title": axis_title("hits")}
     layout["yaxis2"] = new_axis() | {"domain": [0, 0.38], "rangemode": "tozero"}
     layout["yaxis2"] |= {"title": axis_title(f"saved, {unit}")}
@@ -89,13 +92,10 @@ def tuning_gains(pairs: Sequence[tuple[float, float]]) -> Figure:
     for name, title in (("xaxis", "expected"), ("yaxis", "gained")):
         layout[name] |= {"title": axis_title(title), "ticksuffix": "%", "range": [-0.03 * most, most]}
     layout["shapes"] = [{"type": "line", "x0": 0, "y0": 0, "x1": most, "y1": most, "line": DASHED}]
-    dots = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": [100 * expected for expected, _ in pairs],
-        "y": [100 * gained for _, gained in pairs],
-        "text": [f"expected {100 * e:.1f}%, gained {100 * g:.1f}%" for e, g in pairs],
-        "hoverinfo": "text",
-        "marker": {"color": "$compiler", "size": 7, "opacity": 0.55},
-    }
+    dots = dot_trace(
+        [100 * expected for expected, _ in pairs],
+        [100 * gained for _, gained in pairs],
+        [f"expected {100 * e:.1f}%, gained {100 * g:.1f}%" for e, g in pairs],
+        marker={"color": "$compiler", "size": 7, "opacity": 0.55},
+    )
     return {"data": [dots], "layout": layout}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404
-from django.urls import reverse
 
 from catalog.models import Organisation
 from catalog.timerange import TimeRange
@@ -16,7 +16,7 @@ from dashboard.web.own_rows import own_organisation
 from dashboard.web.paging import exportable
 from dashboard.web.ranges import range_of
 from dashboard.web.requests import ViewerRequest
-from dashboard.web.tables import Column, Table
+from dashboard.web.tables import Column, Table, page
 from dashboard.webhooks import selectors
 from dashboard.webhooks.models import Delivery, DeliveryState, Endpoint, EventType
 from dashboard.webhooks.selectors import DeliveryFilters
@@ -94,23 +94,17 @@ def _known(text: str, values: list[str]) -> str:
     return text if text in values else ""
 
 
+def _next_try(row: Delivery) -> datetime | None:
+    return row.next_try_at if row.state == DeliveryState.PENDING else None
+
+
 _COLUMNS = (
-    Column(
-        "event_type",
-        "Event",
-        value="message.event_type",
-        link=lambda row: reverse("webhook-delivery", args=[row.pk]),
-    ),
+    Column("event_type", "Event", value="message.event_type", link=page("webhook-delivery")),
     Column("state", "State", "badge"),
     Column("tries", "Tries", "count"),
     Column("last_answer", "Last answer", value=lambda row: row.last_error or str(row.last_status or "")),
     Column("happened_at", "Happened", "when", "message.created_at"),
-    Column(
-        "next_try_at",
-        "Next try",
-        "when",
-        lambda row: row.next_try_at if row.state == DeliveryState.PENDING else None,
-    ),
+    Column("next_try_at", "Next try", "when", _next_try),
     Column("endpoint", "Endpoint", value="endpoint.url"),
     Column("message_id", "Message", "code", "message.public_id"),
 )

@@ -18,7 +18,7 @@ from catalog.people import audit
 from catalog.timerange import RANGES, parse_range
 from dashboard.web.paging import answer_of, page_of
 from dashboard.web.requests import ViewerRequest
-from dashboard.web.tables import Column, Table, exported, exports
+from dashboard.web.tables import Column, Table, exported, exports, page
 from dashboard.webhooks import endpoints, retention, selectors
 from dashboard.webhooks.delivering import body_of
 from dashboard.webhooks.models import DeliveryState, Endpoint, EventType
@@ -128,6 +128,10 @@ def replay(request: ViewerRequest, pk: int) -> HttpResponse:
 
 
 def _types(one: selectors.EndpointStanding) -> str:
+    return " ".join(one.endpoint.event_types) or "all"
+
+
+def _chips(one: selectors.EndpointStanding) -> str:
     chips = format_html_join(
         " ", '<span class="chip">{}</span>', ([name] for name in one.endpoint.event_types)
     )
@@ -140,27 +144,12 @@ def _since(one: selectors.EndpointStanding) -> datetime | None:
 
 def _table(rows: Sequence[selectors.EndpointStanding], several: bool) -> Table:
     """``several``: of more than one organisation."""
+    others: Any = "" if several else "export"
     columns = (
-        Column(
-            "url",
-            "Address",
-            "name",
-            "endpoint.url",
-            link=lambda one: reverse("webhook-endpoint", args=[one.endpoint.pk]),
-        ),
-        Column(
-            "organisation",
-            "Organisation",
-            value="endpoint.organisation.name",
-            only="" if several else "export",
-        ),
+        Column("url", "Address", "name", "endpoint.url", link=page("webhook-endpoint", "endpoint.pk")),
+        Column("organisation", "Organisation", value="endpoint.organisation.name", only=others),
         Column("description", "What for", value="endpoint.description", under="url"),
-        Column(
-            "event_types",
-            "Events",
-            value=lambda one: " ".join(one.endpoint.event_types) or "all",
-            show=_types,
-        ),
+        Column("event_types", "Events", value=_types, show=_chips),
         Column("state", "State", "badge", label="State"),
         Column("reason", value="endpoint.disabled_reason", under="state", only="page"),
         Column("since", "", "when", _since, say="since {}", under="state", only="page"),
