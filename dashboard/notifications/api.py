@@ -23,12 +23,19 @@ from catalog.models import Method
 from catalog.viewing import Viewer
 from dashboard.notifications import selectors, subscribing
 from dashboard.notifications.channels.registry import CHANNELS
-from dashboard.notifications.models import Digest, Happening, Notification, SubjectKind, Subscription
+from dashboard.notifications.models import (
+    HAPPENINGS,
+    Digest,
+    Happening,
+    Notification,
+    SubjectKind,
+    Subscription,
+)
 from dashboard.notifications.selectors import InboxFilters
 from dashboard.notifications.write import subjects
 from tuning.api import filters
 
-EVENTS = [one.value for one in subscribing.HAPPENINGS]
+EVENTS = [one.value for one in HAPPENINGS]
 
 
 class NotificationAnswer(ModelAnswer):

@@ -28,6 +28,10 @@ class Happening(models.TextChoices):
     TEST = "test", "A test message"
 
 
+HAPPENINGS = (Happening.HIT, Happening.EXPLORED, Happening.BEST_CHANGED, Happening.WITHDRAWN)
+"""Those that somebody can ask for."""
+
+
 class Digest(models.TextChoices):
     """How often messages leave. The page never waits."""
 
@@ -90,8 +94,7 @@ class Subscription(models.Model):
     @property
     def happenings(self) -> list[Happening]:
         """What it wants to be told of."""
-        wanted = (Happening.HIT, Happening.EXPLORED, Happening.BEST_CHANGED, Happening.WITHDRAWN)
-        return [one for one in wanted if getattr(self, f"on_{one.value}")]
+        return [one for one in HAPPENINGS if getattr(self, f"on_{one.value}")]
 
 
 class Notification(models.Model):

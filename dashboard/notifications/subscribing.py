@@ -11,10 +11,9 @@ from django.db import transaction
 from catalog.errors import RequestError
 from catalog.viewing import Viewer
 from dashboard.notifications.channels.registry import CHANNELS
-from dashboard.notifications.models import Digest, Happening, NotificationDelivery, Subscription
+from dashboard.notifications.models import HAPPENINGS, Digest, NotificationDelivery, Subscription
 from dashboard.notifications.write.subjects import NamedSubject
 
-HAPPENINGS = (Happening.HIT, Happening.EXPLORED, Happening.BEST_CHANGED, Happening.WITHDRAWN)
 MOST_SUBSCRIPTIONS = 1000
 
 

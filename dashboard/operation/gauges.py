@@ -6,7 +6,7 @@ index, and many scrapers cost no more than one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from threading import Condition
 
@@ -45,14 +45,11 @@ def forget() -> None:
 
 @cached(TTLCache(maxsize=1, ttl=KEPT_S), condition=Condition())
 def _made() -> list[Metric]:
-    up = GaugeMetricFamily("opatlas_database_up", "Whether the database answered.")
+    up = "opatlas_database_up", "Whether the database answered."
     try:
-        found = [metric for part in PARTS for metric in part()]
+        return [_one(*up, 1), *(metric for part in PARTS for metric in part())]
     except DatabaseError:
-        up.add_metric([], 0)
-        return [up]
-    up.add_metric([], 1)
-    return [up, *found]
+        return [_one(*up, 0)]
 
 
 def _lookups() -> Iterator[Metric]:
@@ -62,9 +59,8 @@ def _lookups() -> Iterator[Metric]:
     counted.add_metric(["hit"], sums["hits"] or 0)
     counted.add_metric(["miss"], sums["misses"] or 0)
     yield counted
-    saved = GaugeMetricFamily("opatlas_saved_seconds", "Time that hits saved, as drained.")
-    saved.add_metric([], (sums["saved_us"] or 0) / 1e6)
-    yield saved
+    saved_s = (sums["saved_us"] or 0) / 1e6
+    yield _one("opatlas_saved_seconds", "Time that hits saved, as drained.", saved_s)
 
 
 def _queues() -> Iterator[Metric]:
@@ -72,38 +68,30 @@ def _queues() -> Iterator[Metric]:
     depth = GaugeMetricFamily("opatlas_queue_depth", "Explorations that wait.", labels=labels)
     age = GaugeMetricFamily("opatlas_queue_oldest_seconds", "How long the oldest has waited.", labels=labels)
     queued = Exploration.objects.filter(state=State.QUEUED).values_list("capability", "stage", "priority")
-    for capability, stage, priority, count, oldest in queued.annotate(
-        Count("pk"), Min("asked_at")
-    ).order_by():
+    counted = queued.annotate(Count("pk"), Min("asked_at")).order_by()
+    for capability, stage, priority, count, oldest in counted:
         names = [capability, Stage(stage).name.lower(), Priority(priority).name.lower()]
         depth.add_metric(names, count)
         age.add_metric(names, _age_s(oldest))
-    yield depth
-    yield age
+    yield from (depth, age)
     waiting = Miss.objects.filter(state=MissState.WAITING)
     collected = waiting.aggregate(count=Count("pk"), oldest=Min("first_asked_at"))
-    depth = GaugeMetricFamily("opatlas_collect_queue_depth", "Misses that nothing was decided about yet.")
-    depth.add_metric([], collected["count"])
-    yield depth
-    age = GaugeMetricFamily("opatlas_collect_queue_oldest_seconds", "How long the oldest of them has waited.")
-    age.add_metric([], _age_s(collected["oldest"]))
-    yield age
+    undecided = "Misses that nothing was decided about yet."
+    yield _one("opatlas_collect_queue_depth", undecided, collected["count"])
+    oldest_s = _age_s(collected["oldest"])
+    yield _one("opatlas_collect_queue_oldest_seconds", "How long the oldest of them has waited.", oldest_s)
 
 
 def _explorations() -> Iterator[Metric]:
-    states = GaugeMetricFamily("opatlas_explorations", "Explorations by state.", labels=["state"])
     counts = dict(Exploration.objects.values_list("state").annotate(Count("pk")).order_by())
-    for state in State.values:
-        states.add_metric([state], counts.get(state, 0))
-    yield states
+    by_state = {state: counts.get(state, 0) for state in State.values}
+    yield _by("opatlas_explorations", "Explorations by state.", "state", by_state)
 
 
 def _workers() -> Iterator[Metric]:
-    counted = GaugeMetricFamily("opatlas_workers_alive", "Workers seen lately.", labels=["capability"])
     seen = Worker.objects.filter(alive())
-    for capability, count in seen.values_list("target__capability").annotate(Count("pk")).order_by():
-        counted.add_metric([capability], count)
-    yield counted
+    counts = dict(seen.values_list("target__capability").annotate(Count("pk")).order_by())
+    yield _by("opatlas_workers_alive", "Workers seen lately.", "capability", counts)
 
 
 def _journal() -> Iterator[Metric]:
@@ -115,9 +103,7 @@ def _journal() -> Iterator[Metric]:
             undrained += max(0, path.stat().st_size - drained.get(path.stem, drained.get(path.name, 0)))
         except FileNotFoundError:  # drained and taken away meanwhile
             continue
-    gauge = GaugeMetricFamily("opatlas_journal_undrained_bytes", "Journal of this machine, not yet drained.")
-    gauge.add_metric([], undrained)
-    yield gauge
+    yield _one("opatlas_journal_undrained_bytes", "Journal of this machine, not yet drained.", undrained)
 
 
 def _chores() -> Iterator[Metric]:
@@ -185,6 +171,13 @@ PARTS: tuple[Callable[[], Iterator[Metric]], ...] = (
 def _one(name: str, text: str, value: float) -> Metric:
     gauge = GaugeMetricFamily(name, text)
     gauge.add_metric([], value)
+    return gauge
+
+
+def _by(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    gauge = GaugeMetricFamily(name, text, labels=[label])
+    for value, number in values.items():
+        gauge.add_metric([value], number)
     return gauge
 
 

@@ -1,8 +1,9 @@
-"""What a page is asked with."""
+"""What a page is asked with, and where it leads back to."""
 
 from __future__ import annotations
 
 from django.http import HttpRequest
+from django.utils.http import url_has_allowed_host_and_scheme
 from django_htmx.middleware import HtmxDetails
 
 from catalog.viewing import Viewer
@@ -14,3 +15,15 @@ class ViewerRequest(HttpRequest):
 
     viewer: Viewer
     htmx: HtmxDetails
+
+
+def number_in(text: str) -> int | None:
+    """A row's number as somebody wrote it; None where it is none that a row can have."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def safe_next(request: ViewerRequest, otherwise: str) -> str:
+    """Where to go on: what the form names as ``next``, if it is an address of this service."""
+    target = request.POST.get("next", "")
+    safe = url_has_allowed_host_and_scheme(target, {request.get_host()}, request.is_secure())
+    return target if safe and target else otherwise

@@ -155,7 +155,7 @@ class EndpointView(_Webhooks):
     @operation(status=204)
     def delete(self, request: Request, pk: int) -> None:
         """Delete a receiver with its deliveries."""
-        endpoints.delete(self.endpoint(pk))
+        self.endpoint(pk).delete()
 
 
 class RotateSecretView(_Webhooks):

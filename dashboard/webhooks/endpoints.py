@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 
 from django.db import IntegrityError, transaction
@@ -36,18 +37,25 @@ def create(
     if Endpoint.objects.filter(organisation=organisation).count() >= MAX_ENDPOINTS:
         raise EndpointRefused(f"An organisation has at most {MAX_ENDPOINTS} endpoints: delete one first.")
     secret = signing.new_secret()
+    with _new_address():
+        endpoint = Endpoint.objects.create(
+            organisation=organisation,
+            url=url,
+            description=description.strip(),
+            event_types=sorted(set(event_types)),
+        )
+        Secret.objects.create(endpoint=endpoint, sealed=signing.seal(secret))
+    return endpoint, secret
+
+
+@contextmanager
+def _new_address() -> Iterator[None]:
+    """A transaction that may write an address which there is already."""
     try:
         with transaction.atomic():
-            endpoint = Endpoint.objects.create(
-                organisation=organisation,
-                url=url,
-                description=description.strip(),
-                event_types=sorted(set(event_types)),
-            )
-            Secret.objects.create(endpoint=endpoint, sealed=signing.seal(secret))
+            yield
     except IntegrityError as error:
         raise EndpointRefused("There is an endpoint with this address already.", where="url") from error
-    return endpoint, secret
 
 
 def change(
@@ -62,13 +70,9 @@ def change(
     description = endpoint.description if description is None else description.strip()
     kinds = endpoint.event_types if event_types is None else sorted(set(event_types))
     _check(url, description, kinds)
-    try:
-        with transaction.atomic():
-            Endpoint.objects.filter(pk=endpoint.pk).update(
-                url=url, description=description, event_types=kinds
-            )
-    except IntegrityError as error:
-        raise EndpointRefused("There is an endpoint with this address already.", where="url") from error
+    with _new_address():
+        changed = {"url": url, "description": description, "event_types": kinds}
+        Endpoint.objects.filter(pk=endpoint.pk).update(**changed)
     endpoint.refresh_from_db()
     return endpoint
 
@@ -94,12 +98,8 @@ def valid_secrets(endpoint: Endpoint) -> list[str]:
 
 def disable(endpoint: Endpoint, reason: str) -> bool:
     """Stop sending; what waits is kept. False where it was disabled already."""
-    return (
-        Endpoint.objects.filter(pk=endpoint.pk, disabled_at=None).update(
-            disabled_at=clock.now(), disabled_reason=reason[:300]
-        )
-        == 1
-    )
+    enabled = Endpoint.objects.filter(pk=endpoint.pk, disabled_at=None)
+    return enabled.update(disabled_at=clock.now(), disabled_reason=reason[:300]) == 1
 
 
 def enable(endpoint: Endpoint) -> None:
@@ -107,11 +107,6 @@ def enable(endpoint: Endpoint) -> None:
     Endpoint.objects.filter(pk=endpoint.pk).update(
         disabled_at=None, disabled_reason="", failing_since=None, failures_in_a_row=0
     )
-
-
-def delete(endpoint: Endpoint) -> None:
-    """The endpoint with its deliveries; messages stay for the others."""
-    endpoint.delete()
 
 
 def test(endpoint: Endpoint) -> Message:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from itertools import islice
 
 from django.db import transaction
 from django.db.models import F
@@ -35,14 +36,10 @@ def replay_since(endpoint: Endpoint, since: datetime, *, failed_only: bool = Fal
         rows = rows.filter(event_type__in=endpoint.event_types)
     if failed_only:
         rows = rows.filter(deliveries__endpoint=endpoint, deliveries__state=DeliveryState.FAILED)
-    count = 0
-    batch: list[int] = []
-    for pk in rows.order_by("pk").values_list("pk", flat=True).iterator(_BATCH):
-        batch.append(pk)
-        if len(batch) == _BATCH:
-            count += _begin_again(endpoint, batch)
-            batch = []
-    return count + _begin_again(endpoint, batch)
+    count, left = 0, rows.order_by("pk").values_list("pk", flat=True).iterator(_BATCH)
+    while batch := list(islice(left, _BATCH)):
+        count += _begin_again(endpoint, batch)
+    return count
 
 
 def forget_old() -> int:
@@ -56,8 +53,6 @@ def forget_old() -> int:
 
 
 def _begin_again(endpoint: Endpoint, messages: list[int]) -> int:
-    if not messages:
-        return 0
     now = clock.now()
     with transaction.atomic():
         Delivery.objects.bulk_create(

@@ -59,14 +59,8 @@ def endpoints(viewer: Viewer) -> list[EndpointStanding]:
         .order_by()
     )
     counts = {(endpoint, state): count for endpoint, state, count in counted}
-    return [
-        EndpointStanding(
-            row,
-            counts.get((row.pk, DeliveryState.PENDING), 0),
-            counts.get((row.pk, DeliveryState.FAILED), 0),
-        )
-        for row in rows
-    ]
+    states = (DeliveryState.PENDING, DeliveryState.FAILED)
+    return [EndpointStanding(row, *(counts.get((row.pk, state), 0) for state in states)) for row in rows]
 
 
 def old_secret_until(endpoint: Endpoint) -> datetime | None:

@@ -12,7 +12,7 @@ from dashboard.billing import selectors
 from dashboard.billing.models import Kind
 from dashboard.billing.pages import access, tables
 from dashboard.web.ranges import range_of
-from dashboard.web.requests import ViewerRequest
+from dashboard.web.requests import ViewerRequest, number_in
 from dashboard.web.tables import exported
 
 PAGE_SIZE = 50
@@ -24,10 +24,10 @@ def ledger(request: ViewerRequest) -> HttpResponse:
     access.check_bills(request)
     viewer = request.viewer
     owned, organisation = viewer.owned(), None
-    number = request.GET.get("organisation", "")
-    if viewer.sees_all and number.isascii() and number.isdigit() and len(number) < 19:
-        organisation = Organisation.objects.filter(pk=int(number)).first()
-        owned = Q(organisation=int(number))
+    number = number_in(request.GET.get("organisation", ""))
+    if viewer.sees_all and number is not None:
+        organisation = Organisation.objects.filter(pk=number).first()
+        owned = Q(organisation=number)
     filters, chosen = _filters(request)
     rows = list(selectors.ledger(owned, filters)[: PAGE_SIZE + 1])
     several = viewer.focus is None and organisation is None
@@ -56,14 +56,13 @@ def _filters(request: ViewerRequest) -> tuple[selectors.LedgerFilters, object]:
     kind, method, before = (given.get(name, "") for name in ("kind", "method", "before"))
     asked = any(given.get(name) for name in ("range", "since", "until"))
     chosen = range_of(request, "1y") if asked else None
-    known = before.isascii() and before.isdigit() and len(before) < 19
     return (
         selectors.LedgerFilters(
             kind if kind in Kind.values else "",
             method if method in Method.values else "",
             chosen.since if chosen else None,
             chosen.until if chosen else None,
-            int(before) if known else None,
+            number_in(before),
         ),
         chosen,
     )

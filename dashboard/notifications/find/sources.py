@@ -49,22 +49,18 @@ _HEAVY = tuple(
 
 def _change(row: BestChange, known: dict[int, float]) -> Event:
     ratio, before = known.get(row.after_id or 0), known.get(row.before_id or 0)
-    return Event(
-        Happening.BEST_CHANGED,
-        f"change:{row.pk}",
-        row.created_at,
-        row.operator_id,
-        row.target_id,
-        row.setting_id,
-        row.scope,
-        method=row.after.method if row.after else "",
-        facts={
-            "route": row.after.route if row.after else "",
-            "before": row.before.route if row.before else "",
-            "ratio": ratio,
-            "gain": ratio / before if ratio and before else None,
-        },
-    )
+    facts = {
+        "route": row.after.route if row.after else "",
+        "before": row.before.route if row.before else "",
+        "ratio": ratio,
+        "gain": ratio / before if ratio and before else None,
+    }
+    what = Happening.BEST_CHANGED, f"change:{row.pk}", row.created_at
+    return Event(*what, *_place(row), method=row.after.method if row.after else "", facts=facts)
+
+
+def _place(row: Any) -> bests.PlaceKey:
+    return row.operator_id, row.target_id, row.setting_id, row.scope
 
 
 def hits(cursor: Cursor) -> Step:
@@ -171,47 +167,31 @@ def _ended(rows: Sequence[Exploration]) -> Iterator[Event]:
 def _explored(
     row: Exploration, at: datetime, what: str, now: dict[bests.PlaceKey, Best], more: dict[str, Any]
 ) -> Event:
-    best = now.get((row.operator_id, row.target_id, row.setting_id, row.scope))
-    return Event(
-        Happening.EXPLORED,
-        f"{what}:{row.pk}:{stamp(at)}",
-        at,
-        row.operator_id,
-        row.target_id,
-        row.setting_id,
-        row.scope,
-        method=best.method if best else "",
-        facts={
-            "exploration": row.pk,
-            "route": best.route if best else "",
-            "ratio": best.ratio_to_default if best else None,
-            **more,
-        },
-    )
+    best = now.get(_place(row))
+    facts = {
+        "exploration": row.pk,
+        "route": best.route if best else "",
+        "ratio": best.ratio_to_default if best else None,
+        **more,
+    }
+    key = f"{what}:{row.pk}:{stamp(at)}"
+    return Event(Happening.EXPLORED, key, at, *_place(row), method=best.method if best else "", facts=facts)
 
 
 def _withdrawn(rows: Sequence[Implementation], how: str) -> Iterator[Event]:
     now = bests.winners({row.operator_id for row in rows})
     for row in rows:
         at = getattr(row, f"{how}_at")
-        best = now.get((row.operator_id, row.target_id, row.setting_id, row.scope))
-        yield Event(
-            Happening.WITHDRAWN,
-            f"{how}:{row.pk}:{stamp(at)}",
-            at,
-            row.operator_id,
-            row.target_id,
-            row.setting_id,
-            row.scope,
-            method=row.method,
-            facts={
-                "route": row.route,
-                "failed": how == "failed",
-                "reason": getattr(row, f"{how}_reason")[:200],
-                "now": best.route if best else "",
-                "ratio": best.ratio_to_default if best else None,
-            },
-        )
+        best = now.get(_place(row))
+        facts = {
+            "route": row.route,
+            "failed": how == "failed",
+            "reason": getattr(row, f"{how}_reason")[:200],
+            "now": best.route if best else "",
+            "ratio": best.ratio_to_default if best else None,
+        }
+        what = Happening.WITHDRAWN, f"{how}:{row.pk}:{stamp(at)}", at
+        yield Event(*what, *_place(row), method=row.method, facts=facts)
 
 
 def _beginning(rows: QuerySet[Any], column: str, wanting: QuerySet[Subscription]) -> int:

@@ -10,14 +10,14 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.notifications import selectors
 from dashboard.notifications.models import Happening
 from dashboard.notifications.selectors import InboxFilters
 from dashboard.web.live import Part
-from dashboard.web.requests import ViewerRequest
+from dashboard.web.paging import with_query
+from dashboard.web.requests import ViewerRequest, number_in, safe_next
 from dashboard.web.tables import Column, Table, exported
 
 PAGE_SIZE = 50
@@ -50,11 +50,8 @@ def inbox(request: ViewerRequest) -> HttpResponse:
 def _part(request: ViewerRequest, filters: InboxFilters) -> Part:
     rows = selectors.inbox(_user(request), request.viewer, filters)
     page = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
-    query = request.GET.copy()
-    for name in ("seen", "export", "table"):
-        query.pop(name, None)
-    context = {"filters": filters, "page": page, "back": f"{reverse('notifications')}?{query.urlencode()}"}
-    path = f"{reverse('notifications')}?{query.urlencode()}"
+    path = with_query(request, export=None, table=None)
+    context = {"filters": filters, "page": page, "back": path}
     return Part(request, "notifications/_notifications.html", context, path=path, every_s=4)
 
 
@@ -80,20 +77,11 @@ def open_one(request: ViewerRequest, pk: int) -> HttpResponse:
 def mark_read(request: ViewerRequest) -> HttpResponse:
     """``notification`` one or more numbers, or ``all``; back to the list as it was filtered."""
     rows = _mine(request).filter(read_at=None)
-    numbers = [
-        int(text) for text in request.POST.getlist("notification") if text.isdecimal() and len(text) < 19
-    ]
     if "all" not in request.POST:
-        rows = rows.filter(pk__in=numbers)
+        numbers = map(number_in, request.POST.getlist("notification"))
+        rows = rows.filter(pk__in=[pk for pk in numbers if pk is not None])
     rows.update(read_at=timezone.now())
     return redirect(safe_next(request, reverse("notifications")))
-
-
-def safe_next(request: ViewerRequest, otherwise: str) -> str:
-    """Where the form wants to go back to, if it is one of our own pages."""
-    given = request.POST.get("next", "")
-    inside = given.startswith("/") and url_has_allowed_host_and_scheme(given, allowed_hosts=None)
-    return given if inside else otherwise
 
 
 def _mine(request: ViewerRequest) -> Any:

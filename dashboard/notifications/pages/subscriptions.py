@@ -19,10 +19,9 @@ from dashboard.notifications import selectors, subscribing
 from dashboard.notifications.channels.registry import CHANNELS
 from dashboard.notifications.find.notify import notify_test
 from dashboard.notifications.models import SubjectKind, Subscription
-from dashboard.notifications.pages.inbox import safe_next
 from dashboard.notifications.templatetags.notifying import channel_label, choices
 from dashboard.notifications.write import subjects
-from dashboard.web.requests import ViewerRequest
+from dashboard.web.requests import ViewerRequest, number_in, safe_next
 from dashboard.web.tables import Column, Table, exported, page
 
 
@@ -100,9 +99,9 @@ def _about(request: ViewerRequest, viewer: Viewer) -> subjects.NamedSubject:
     if subject == SubjectKind.OPERATOR:
         return subjects.operator(given.get("operator", ""), *_place(given.get("at", "")))
     if subject == SubjectKind.JOB:
-        return subjects.job(viewer, _number(given.get("job", "")))
+        return subjects.job(viewer, number_in(given.get("job", "")) or 0)
     if subject == SubjectKind.MODEL:
-        return subjects.model(viewer, _number(given.get("model", "")))
+        return subjects.model(viewer, number_in(given.get("model", "")) or 0)
     if subject == SubjectKind.FILTER:
         return subjects.operators_that(given)
     raise RequestError("Say what to watch: an operator, a job, a model or a filter.", where="subject")
@@ -114,8 +113,8 @@ def _place(text: str) -> tuple[str, str]:
     if not text:
         return "", ""
     found = (
-        Target.objects.filter(pk=_number(target)).values_list("key", flat=True).first(),
-        Setting.objects.filter(pk=_number(setting)).values_list("key", flat=True).first(),
+        Target.objects.filter(pk=number_in(target)).values_list("key", flat=True).first(),
+        Setting.objects.filter(pk=number_in(setting)).values_list("key", flat=True).first(),
     )
     return found[0] or "unknown", found[1] or "unknown"
 
@@ -129,10 +128,6 @@ def _wish(request: ViewerRequest) -> subscribing.Wish:
 
 def _one(request: ViewerRequest, pk: int) -> Subscription:
     return get_object_or_404(selectors.subscriptions(_user(request)), pk=pk)
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdecimal() and len(text) < 19 else 0
 
 
 def _events(row: Subscription) -> str:

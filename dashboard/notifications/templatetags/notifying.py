@@ -12,8 +12,7 @@ from catalog.errors import RequestError
 from catalog.models import Job, Model, Operator
 from dashboard.notifications import selectors
 from dashboard.notifications.channels.registry import CHANNELS
-from dashboard.notifications.models import Digest, Subscription
-from dashboard.notifications.subscribing import HAPPENINGS
+from dashboard.notifications.models import HAPPENINGS, Digest, Subscription
 from dashboard.notifications.write import subjects
 
 register = template.Library()
@@ -50,11 +49,8 @@ def watch(
         elif job is not None:
             fields, about_key, what = {"subject": "job", "job": job.pk}, f"job:{job.pk}", "this job"
         elif model is not None:
-            fields, about_key, what = (
-                {"subject": "model", "model": model.pk},
-                f"model:{model.pk}",
-                "this model",
-            )
+            fields = {"subject": "model", "model": model.pk}
+            about_key, what = f"model:{model.pk}", "this model"
         else:
             asked = {name: getattr(filters, name, "") for name in subjects.FILTERS}
             about = subjects.operators_that(asked)

@@ -10,7 +10,7 @@ from django.contrib.auth import get_user_model
 
 from catalog.models import SHARED, ApiKey, Membership
 from dashboard.notifications.events import Event
-from dashboard.notifications.models import Happening, SubjectKind, Subscription
+from dashboard.notifications.models import Happening, Subscription
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,9 @@ def _audience(subscription: Subscription, everywhere: bool, member_of: set[int])
 
 def may_hear(subscription: Subscription, audience: Audience, event: Event) -> bool:
     """Whether this event is the subscriber's to know."""
-    if subscription.subject == SubjectKind.JOB:
-        assert subscription.job is not None
-        if not audience.owns(subscription.job.organisation_id):
-            return False
-    if subscription.subject == SubjectKind.MODEL:
-        assert subscription.model is not None
-        if not audience.owns(subscription.model.organisation_id):
-            return False
+    owned = subscription.job or subscription.model  # it has the one that its subject says, and no other
+    if owned is not None and not audience.owns(owned.organisation_id):
+        return False
     if event.happening == Happening.HIT:
         return audience.owns(event.organisation_id)
     if event.scope == SHARED or audience.everything:

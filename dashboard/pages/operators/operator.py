@@ -32,7 +32,7 @@ from dashboard.web.charts import operators as operator_charts
 from dashboard.web.charts import traffic as traffic_charts
 from dashboard.web.charts.drawing import METHODS, Figure
 from dashboard.web.ranges import range_of
-from dashboard.web.requests import ViewerRequest
+from dashboard.web.requests import ViewerRequest, number_in
 from dashboard.web.tables import Table, exported
 from opatlas.errors import CallerError
 from tuning.models import Exploration, Trial
@@ -83,11 +83,10 @@ def operator(request: ViewerRequest, key: str) -> HttpResponse:
 def revoke(request: ViewerRequest, key: str) -> HttpResponse:
     """Take one implementation out of service, with a reason, and go back to the operator."""
     viewer = request.viewer
-    number = request.POST.get("implementation", "")
     found = Implementation.objects.filter(viewer.shown(), operator__key=key)
     if not viewer.may_approve and not any(viewer.may(APPROVE, one) for one in viewer.roles):
         raise PermissionDenied("Only approvers and administrators revoke implementations.")
-    row = get_object_or_404(found, pk=int(number) if number.isdecimal() and len(number) < 19 else 0)
+    row = get_object_or_404(found, pk=number_in(request.POST.get("implementation", "")))
     if not viewer.may_on(APPROVE, row):
         raise PermissionDenied("What is shared is revoked by those who run the service.")
     reason = request.POST.get("reason", "")

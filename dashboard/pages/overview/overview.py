@@ -24,7 +24,7 @@ from dashboard.web.charts import traffic as traffic_charts
 from dashboard.web.charts.drawing import METHODS
 from dashboard.web.live import Part
 from dashboard.web.ranges import range_of
-from dashboard.web.requests import ViewerRequest
+from dashboard.web.requests import ViewerRequest, number_in
 from dashboard.web.tables import exported
 from tuning.statistics import collecting, paid_back, waiting
 from tuning.statistics.workers import workers
@@ -97,10 +97,8 @@ def live(request: ViewerRequest) -> HttpResponse:
 
 def looked_at(request: ViewerRequest) -> Viewer:
     """Who looks; with ``?org=<id>`` at one organisation, where that is open to them."""
-    viewer = request.viewer
-    number = request.GET.get("org", "")
-    known = number.isascii() and number.isdigit() and len(number) < 19
-    return viewer.focused(int(number)) if known else viewer
+    number = number_in(request.GET.get("org", ""))
+    return request.viewer if number is None else request.viewer.focused(number)
 
 
 def chosen_range(request: ViewerRequest, viewer: Viewer) -> TimeRange:

@@ -12,7 +12,6 @@ from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse, reverse_lazy
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
@@ -22,7 +21,7 @@ from catalog.people import audit, sessions
 from catalog.people import members as people
 from catalog.viewing import viewer_of
 from dashboard.project.middleware import FOCUS
-from dashboard.web.requests import ViewerRequest
+from dashboard.web.requests import ViewerRequest, number_in, safe_next
 from opatlas.errors import CallerError
 
 MODEL_BACKEND = "django.contrib.auth.backends.ModelBackend"
@@ -120,15 +119,14 @@ def end_sessions(request: ViewerRequest) -> HttpResponse:
 @require_POST
 def focus(request: ViewerRequest) -> HttpResponse:
     """Look at one organisation, or (of the host) at all; then back to where one came from."""
-    number = request.POST.get("organisation", "")
     viewer = viewer_of(request.user)
-    chosen = int(number) if number.isdecimal() and len(number) < 19 else None
+    chosen = number_in(request.POST.get("organisation", ""))
     if viewer.focused(chosen).focus == chosen and _exists(chosen):
         request.session[FOCUS] = chosen
     else:
         messages.error(request, "You belong to no such organisation.")
     audit.note(request, skip=True)
-    return redirect(safe_next(request))
+    return redirect(safe_next(request, reverse("overview")))
 
 
 @login_not_required
@@ -161,15 +159,6 @@ def invited(request: ViewerRequest, token: str) -> HttpResponse:
             form.add_error(where if where in form.fields else None, str(error))
     context = {"invitation": invitation, "form": form, "here": request.path, "login": reverse("login")}
     return render(request, "people/invited.html", context, status=400 if request.method == "POST" else 200)
-
-
-def safe_next(request: ViewerRequest) -> str:
-    """Where to go on: the ``next`` that a form names, if it is an address of this service."""
-    target = request.POST.get("next", "")
-    safe = url_has_allowed_host_and_scheme(
-        target, allowed_hosts={request.get_host()}, require_https=request.is_secure()
-    )
-    return target if safe and target else reverse("overview")
 
 
 def _joined(request: ViewerRequest, user: Any, invitation: Invitation) -> HttpResponse:

@@ -20,7 +20,7 @@ from dashboard.web.charts import operators as operator_charts
 from dashboard.web.charts import work as work_charts
 from dashboard.web.charts.drawing import METHODS, Figure
 from dashboard.web.live import Part
-from dashboard.web.paging import exportable, page_of
+from dashboard.web.paging import exportable, page_of, with_query
 from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import exported
 from tuning.explore.slice_history import tuning_accuracy
@@ -70,8 +70,7 @@ def explorations(request: ViewerRequest) -> HttpResponse:
     table = tables.explorations_table(shown, exportable(found), mine, _etas(shown))
     if (answer := exported(request, table)) is not None:
         return answer
-    query = request.GET.copy()
-    query.pop("seen", None)
+    here = with_query(request)
     moving = any(row.state in current_work.ACTIVE for row in shown)
     part = Part(
         request,
@@ -82,9 +81,9 @@ def explorations(request: ViewerRequest) -> HttpResponse:
             "table": table,
             "priorities": PRIORITIES,
             "mine": mine,
-            "here": f"{request.path}?{query.urlencode()}",
+            "here": here,
         },
-        path=f"{request.path}?{query.urlencode()}",
+        path=here,
         every_s=4 if moving else None,
     )
     if "seen" in request.GET:  # the rows ask for themselves

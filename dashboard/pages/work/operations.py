@@ -10,12 +10,11 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from catalog.errors import Unknown
 from catalog.people.audit import note
-from dashboard.web.requests import ViewerRequest
+from dashboard.web.requests import ViewerRequest, number_in, safe_next
 from opatlas.errors import CallerError
 from tuning.models import Exploration, State
 from tuning.queue import permissions as operating
@@ -81,7 +80,7 @@ def act_on_miss(request: ViewerRequest, pk: int, verb: str) -> HttpResponse:
         messages.success(request, f"{miss.operator.summary}: {_PAST[f'miss {verb}']}.")
 
     _try(request, do)
-    return _back(request, reverse("collect"))
+    return redirect(safe_next(request, reverse("collect")))
 
 
 @require_POST
@@ -113,7 +112,7 @@ def queue(request: ViewerRequest, verb: str) -> HttpResponse:
     else:
         raise Http404(f"There is no action {verb!r}.")
     note(request, action=f"queue.{verb}", subject=capability, detail={"reason": reason})
-    return _back(request, reverse("queues"))
+    return redirect(safe_next(request, reverse("queues")))
 
 
 _PAST = {
@@ -131,15 +130,15 @@ _PLURAL = {"exploration": "explorations", "miss": "misses"}
 def _many(
     request: ViewerRequest, order: Order, act_on: Callable[..., Done], what: str, otherwise: str
 ) -> HttpResponse:
-    chosen = [int(text) for text in request.POST.getlist("id") if text.isascii() and text.isdigit()]
+    chosen = [pk for pk in map(number_in, request.POST.getlist("id")) if pk is not None]
     if not chosen:
         messages.error(request, f"Choose one or more {_PLURAL[what]} first.")
-        return _back(request, otherwise)
+        return redirect(safe_next(request, otherwise))
     try:
-        came = act_on(request.viewer, [pk for pk in chosen if pk < 2**63], order)
+        came = act_on(request.viewer, chosen, order)
     except CallerError as error:
         messages.error(request, str(error))
-        return _back(request, otherwise)
+        return redirect(safe_next(request, otherwise))
     if came.done:
         count = len(came.done)
         said = f"{count} {what if count == 1 else _PLURAL[what]} {_PAST[f'{what} {order.verb}']}."
@@ -156,7 +155,7 @@ def _many(
         messages.error(request, refused.error)
     if len(came.refused) > SHOWN_REFUSALS:
         messages.error(request, f"And {len(came.refused) - SHOWN_REFUSALS} more could not be.")
-    return _back(request, otherwise)
+    return redirect(safe_next(request, otherwise))
 
 
 def _order(request: ViewerRequest, verb: str, verbs: tuple[str, ...]) -> Order:
@@ -183,11 +182,3 @@ def _try(request: ViewerRequest, do: Callable[[], object]) -> None:
     except CallerError as error:
         note(request, skip=True)
         messages.error(request, str(error))
-
-
-def _back(request: ViewerRequest, otherwise: str) -> HttpResponse:
-    """To the page of ours that the form names, with its filters."""
-    wanted = request.POST.get("next", "")
-    if wanted and url_has_allowed_host_and_scheme(wanted, {request.get_host()}, request.is_secure()):
-        return redirect(wanted)
-    return redirect(otherwise)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from django.core.exceptions import PermissionDenied
+from django.db.models import Model, QuerySet
 from django.http import Http404
 
 from catalog.models import Organisation
@@ -15,12 +16,13 @@ from catalog.viewing import BILL
 from dashboard.web.own_rows import own_organisation
 from dashboard.web.paging import exportable
 from dashboard.web.ranges import range_of
-from dashboard.web.requests import ViewerRequest
+from dashboard.web.requests import ViewerRequest, number_in
 from dashboard.web.tables import Column, Table, page
 from dashboard.webhooks import selectors
 from dashboard.webhooks.models import Delivery, DeliveryState, Endpoint, EventType
 from dashboard.webhooks.selectors import DeliveryFilters
 
+M = TypeVar("M", bound=Model)
 _REFUSED = "Webhooks are for the billing and admin roles of the organisation."
 
 
@@ -34,25 +36,29 @@ def check_may(request: ViewerRequest) -> Organisation:
 
 def endpoint_or_404(request: ViewerRequest, pk: int) -> Endpoint:
     """Another organisation's does not exist."""
-    check_may(request)
-    viewer = request.viewer
-    row = Endpoint.objects.filter(viewer.owned(), pk=pk).select_related("organisation").first()
-    if row is None:
-        raise Http404(f"There is no endpoint {pk}.")
-    if not viewer.may(BILL, row.organisation_id):
-        raise PermissionDenied(_REFUSED)
+    rows = Endpoint.objects.filter(request.viewer.owned()).select_related("organisation")
+    row = _one(request, rows, pk, "endpoint")
+    _check_owner(request, row)
     return row
 
 
 def delivery_or_404(request: ViewerRequest, pk: int) -> Delivery:
-    check_may(request)
-    viewer = request.viewer
-    row = selectors.deliveries(viewer, DeliveryFilters()).filter(pk=pk).first()
-    if row is None:
-        raise Http404(f"There is no delivery {pk}.")
-    if not viewer.may(BILL, row.endpoint.organisation_id):
-        raise PermissionDenied(_REFUSED)
+    row = _one(request, selectors.deliveries(request.viewer, DeliveryFilters()), pk, "delivery")
+    _check_owner(request, row.endpoint)
     return row
+
+
+def _one(request: ViewerRequest, rows: QuerySet[M], pk: int, what: str) -> M:
+    check_may(request)
+    row = rows.filter(pk=pk).first()
+    if row is None:
+        raise Http404(f"There is no {what} {pk}.")
+    return row
+
+
+def _check_owner(request: ViewerRequest, row: Endpoint) -> None:
+    if not request.viewer.may(BILL, row.organisation_id):
+        raise PermissionDenied(_REFUSED)
 
 
 @dataclass(frozen=True)
@@ -80,12 +86,11 @@ def shown(request: ViewerRequest, endpoint: int | None = None) -> Shown:
     """Of this request; of one endpoint's page only its own."""
     given = request.GET
     during = range_of(request)
-    number = given.get("endpoint", "")
     return Shown(
         q=given.get("q", "").replace("\0", "").strip()[:100],
         state=_known(given.get("state", ""), DeliveryState.values),
         event_type=_known(given.get("event_type", ""), EventType.values),
-        endpoint=endpoint or (int(number) if number.isdecimal() and len(number) < 19 else None),
+        endpoint=endpoint or number_in(given.get("endpoint", "")),
         during=during,
     )
 

@@ -255,7 +255,7 @@ def _enable(request: ViewerRequest, row: Endpoint) -> HttpResponse:
 
 
 def _delete(request: ViewerRequest, row: Endpoint) -> HttpResponse:
-    endpoints.delete(Endpoint.objects.get(pk=row.pk))
+    Endpoint.objects.get(pk=row.pk).delete()
     messages.success(request, f"{row.url} was deleted.")
     return redirect("webhooks")
 
