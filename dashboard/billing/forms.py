@@ -57,7 +57,8 @@ class Tiers(forms.CharField):
     widget = forms.Textarea(attrs={"rows": 3, "spellcheck": "false"})
 
     def to_python(self, value: Any) -> Any:
-        return [_tier(parts) for line in super().to_python(value).splitlines() if (parts := line.split())]
+        lines = (super().to_python(value) or "").splitlines()
+        return [_tier(parts) for line in lines if (parts := line.split())]
 
     def prepare_value(self, value: Any) -> Any:
         return "\n".join(map(_tier_text, value)) if isinstance(value, list) else value
@@ -107,9 +108,10 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg]
         organisations: Any = self.fields["organisation"]
         organisations.queryset = Organisation.objects.order_by("name")
         organisations.empty_label = "All organisations"
-        for field in self.conditions:
-            if choices := PriceRule._meta.get_field(field.name).choices:
-                field.field.choices = [("", "Any"), *((value, value.capitalize()) for value, _ in choices)]
+        for name in NAMES:
+            field: Any = self.fields[name]
+            if isinstance(field, forms.ChoiceField):
+                field.choices = [("", "Any"), *((one, one.capitalize()) for one, _ in field.choices if one)]
 
     def add_prefix(self, field_name: str) -> str:
         # Amounts are written in units: their addresses on the page do not say otherwise.

@@ -41,15 +41,15 @@ def check(draft: PriceRule) -> PriceRule:
     if draft.organisation_id is not None:
         if not Organisation.objects.filter(pk=draft.organisation_id).exists():
             raise RequestError("There is no organisation with this number.", where="organisation")
-        _check_account(draft)
+        _check_account(draft, draft.organisation_id)
     if draft.from_at and draft.until_at and draft.until_at <= draft.from_at:
         raise RequestError("A rule ends after it begins.", where="until_at")
     return draft
 
 
-def _check_account(draft: PriceRule) -> None:
+def _check_account(draft: PriceRule, organisation_id: int) -> None:
     """A rule for one organisation is in the currency of its account: in another it would never apply."""
-    account = Account.objects.filter(organisation_id=draft.organisation_id).first()
+    account = Account.objects.filter(organisation_id=organisation_id).first()
     if account and account.currency != draft.currency:
         raise RequestError(f"This organisation's account is kept in {account.currency}.", where="currency")
 
@@ -134,7 +134,8 @@ def _check_tiers(tiers: Sequence[Mapping[str, int]]) -> None:
 
 def _check_text(draft: PriceRule, where: str) -> None:
     """By the field's choices, else by its length."""
-    field, text = PriceRule._meta.get_field(where), getattr(draft, where)
+    field: Any = PriceRule._meta.get_field(where)
+    text = getattr(draft, where)
     values = [*([""] if field.blank else []), *(value for value, _ in field.choices or ())]
     if field.choices and text not in values:
         raise RequestError(f"{where} is one of {', '.join(v or 'nothing' for v in values)}.", where=where)

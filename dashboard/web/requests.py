@@ -1,12 +1,18 @@
-"""What a page is asked with, and where it leads back to."""
+"""What a page is asked with, where it leads back to, and what is said of a refusal."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.contrib import messages
 from django.http import HttpRequest
 from django.utils.http import url_has_allowed_host_and_scheme
 from django_htmx.middleware import HtmxDetails
 
+from catalog.people import audit
 from catalog.viewing import Viewer
+from opatlas.errors import CallerError
 
 
 class ViewerRequest(HttpRequest):
@@ -27,3 +33,13 @@ def safe_next(request: ViewerRequest, otherwise: str) -> str:
     target = request.POST.get("next", "")
     safe = url_has_allowed_host_and_scheme(target, {request.get_host()}, request.is_secure())
     return target if safe and target else otherwise
+
+
+@contextmanager
+def refusals_said(request: HttpRequest) -> Iterator[None]:
+    """What the caller cannot have is said on the page that comes next, and is no deed for the audit log."""
+    try:
+        yield
+    except CallerError as error:
+        audit.note(request, skip=True)
+        messages.error(request, str(error))

@@ -55,8 +55,8 @@ def _change(row: BestChange, known: dict[int, float]) -> Event:
         "ratio": ratio,
         "gain": ratio / before if ratio and before else None,
     }
-    what = Happening.BEST_CHANGED, f"change:{row.pk}", row.created_at
-    return Event(*what, *_place(row), method=row.after.method if row.after else "", facts=facts)
+    key, method = f"change:{row.pk}", row.after.method if row.after else ""
+    return Event(Happening.BEST_CHANGED, key, row.created_at, *_place(row), method=method, facts=facts)
 
 
 def _place(row: Any) -> bests.PlaceKey:
@@ -190,8 +190,8 @@ def _withdrawn(rows: Sequence[Implementation], how: str) -> Iterator[Event]:
             "now": best.route if best else "",
             "ratio": best.ratio_to_default if best else None,
         }
-        what = Happening.WITHDRAWN, f"{how}:{row.pk}:{stamp(at)}", at
-        yield Event(*what, *_place(row), method=row.method, facts=facts)
+        key = f"{how}:{row.pk}:{stamp(at)}"
+        yield Event(Happening.WITHDRAWN, key, at, *_place(row), method=row.method, facts=facts)
 
 
 def _beginning(rows: QuerySet[Any], column: str, wanting: QuerySet[Subscription]) -> int:

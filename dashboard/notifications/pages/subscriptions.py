@@ -21,7 +21,7 @@ from dashboard.notifications.find.notify import notify_test
 from dashboard.notifications.models import SubjectKind, Subscription
 from dashboard.notifications.templatetags.notifying import channel_label, choices
 from dashboard.notifications.write import subjects
-from dashboard.web.requests import ViewerRequest, number_in, safe_next
+from dashboard.web.requests import ViewerRequest, number_in, refusals_said, safe_next
 from dashboard.web.tables import Column, Table, exported, page
 
 
@@ -50,12 +50,9 @@ def subscriptions(request: ViewerRequest) -> HttpResponse:
 def subscribe(request: ViewerRequest) -> HttpResponse:
     """Watch something; back to where the form was."""
     user, viewer = _user(request), request.viewer
-    try:
+    with refusals_said(request):
         about = _about(request, viewer)
         row, new = subscribing.subscribe(user, viewer, about, _wish(request))
-    except RequestError as refused:
-        messages.error(request, str(refused))
-    else:
         what = "You watch this now" if new else "Changed how you are told"
         messages.success(request, f"{what}: {row.title}.")
     return redirect(safe_next(request, reverse("subscriptions")))
@@ -113,8 +110,8 @@ def _place(text: str) -> tuple[str, str]:
     if not text:
         return "", ""
     found = (
-        Target.objects.filter(pk=number_in(target)).values_list("key", flat=True).first(),
-        Setting.objects.filter(pk=number_in(setting)).values_list("key", flat=True).first(),
+        Target.objects.filter(pk=number_in(target) or 0).values_list("key", flat=True).first(),
+        Setting.objects.filter(pk=number_in(setting) or 0).values_list("key", flat=True).first(),
     )
     return found[0] or "unknown", found[1] or "unknown"
 

@@ -23,7 +23,8 @@ from dashboard.web.tables import exported
 
 _BATCH = 500
 
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @require_safe

@@ -32,9 +32,8 @@ from dashboard.web.charts import operators as operator_charts
 from dashboard.web.charts import traffic as traffic_charts
 from dashboard.web.charts.drawing import METHODS, Figure
 from dashboard.web.ranges import range_of
-from dashboard.web.requests import ViewerRequest, number_in
+from dashboard.web.requests import ViewerRequest, number_in, refusals_said
 from dashboard.web.tables import Table, exported
-from opatlas.errors import CallerError
 from tuning.models import Exploration, Trial
 from tuning.statistics import benefit, sides
 
@@ -90,11 +89,8 @@ def revoke(request: ViewerRequest, key: str) -> HttpResponse:
     if not viewer.may_on(APPROVE, row):
         raise PermissionDenied("What is shared is revoked by those who run the service.")
     reason = request.POST.get("reason", "")
-    try:
+    with refusals_said(request):
         withdraw(found.filter(pk=row.pk), reason)
-    except CallerError as error:
-        messages.error(request, str(error))
-    else:
         said = {"reason": reason[:300], "implementation": row.pk}
         audit.note(request, action="implementation.revoke", subject=str(row), detail=said)
         messages.success(request, f"Revoked: {row}. It is no longer served.")

@@ -21,7 +21,7 @@ from catalog.people import members as people
 from catalog.viewing import ADMINISTER
 from dashboard.pages.people.invitations import send_invitation
 from dashboard.web.own_rows import administered
-from dashboard.web.requests import ViewerRequest
+from dashboard.web.requests import ViewerRequest, number_in, refusals_said
 from dashboard.web.tables import Column, Table, exported
 from opatlas.errors import CallerError
 
@@ -84,13 +84,11 @@ def _page(
 def add(request: ViewerRequest) -> HttpResponse:
     """Somebody who has an account becomes a member."""
     organisation, given = administered(request), request.POST
-
-    def do() -> str:
+    with refusals_said(request):
         row = people.add_member(organisation, given.get("username", ""), given.get("role", ""))
         _note(request, "member.add", organisation, str(row.user), role=row.role)
-        return f"{row.user} is now {Role(row.role).label.lower()} of {organisation}."
-
-    return _done(request, do)
+        messages.success(request, f"{row.user} is now {Role(row.role).label.lower()} of {organisation}.")
+    return redirect("people")
 
 
 @require_POST
@@ -115,40 +113,34 @@ def withdraw(request: ViewerRequest, pk: int) -> HttpResponse:
     """Close an invitation that nobody took yet."""
     organisation = administered(request)
     row = get_object_or_404(Invitation, pk=pk, organisation=organisation)
-
-    def do() -> str:
+    with refusals_said(request):
         people.withdraw_invitation(row)
         _note(request, "member.uninvite", organisation, row.email or "by link")
-        return "The invitation was withdrawn: its link opens nothing any more."
-
-    return _done(request, do)
+        messages.success(request, "The invitation was withdrawn: its link opens nothing any more.")
+    return redirect("people")
 
 
 @require_POST
 def change(request: ViewerRequest, pk: int) -> HttpResponse:
     """Another role for a member."""
     row = _membership(request, pk)
-
-    def do() -> str:
-        before = row.role
+    before = row.role
+    with refusals_said(request):
         people.change_role(row, request.POST.get("role", ""))
         _note(request, "member.role", row.organisation, str(row.user), before=before, after=row.role)
-        return f"{row.user} is now {Role(row.role).label.lower()}."
-
-    return _done(request, do)
+        messages.success(request, f"{row.user} is now {Role(row.role).label.lower()}.")
+    return redirect("people")
 
 
 @require_POST
 def remove(request: ViewerRequest, pk: int) -> HttpResponse:
     """Take a member out; the person is logged out at once and the keys there are closed."""
     row = _membership(request, pk)
-
-    def do() -> str:
+    with refusals_said(request):
         people.remove_member(row)
         _note(request, "member.remove", row.organisation, str(row.user), role=row.role)
-        return f"{row.user} is no member any more, and was logged out."
-
-    return _done(request, do, to="overview" if row.user_id == request.user.pk else "people")
+        messages.success(request, f"{row.user} is no member any more, and was logged out.")
+    return redirect("overview" if row.user_id == request.user.pk else "people")
 
 
 @require_POST
@@ -159,45 +151,31 @@ def switch_account(request: ViewerRequest, pk: int, verb: str) -> HttpResponse:
     verbs: dict[str, Callable[[Any], None]] = {"off": people.deactivate, "on": people.reactivate}
     if verb not in verbs:
         raise Http404(f"There is no {verb!r}.")
-
-    def do() -> str:
+    with refusals_said(request):
         verbs[verb](user)
         audit.note(request, action=f"account.{verb}", subject=user.get_username())
-        return f"The account of {user} was switched {verb}."
-
-    return _done(request, do)
+        messages.success(request, f"The account of {user} was switched {verb}.")
+    return redirect("people")
 
 
 @require_POST
 def organisations(request: ViewerRequest) -> HttpResponse:
     """A new organisation, or another name for one."""
-    given = request.POST
-    if number := given.get("organisation", ""):
-        row = _named(request, int(number[:18]) if number.isdecimal() else 0)
-
-        def do() -> str:
-            before = row.name
-            people.rename_organisation(row, given.get("name", ""))
+    number, name = (request.POST.get(field, "") for field in ("organisation", "name"))
+    if number:
+        row = _named(request, number_in(number) or 0)
+        before = row.name
+        with refusals_said(request):
+            people.rename_organisation(row, name)
             _note(request, "organisation.rename", row, row.name, before=before)
-            return f"{before} is now called {row.name}."
+            messages.success(request, f"{before} is now called {row.name}.")
     else:
         _whole_service(request)
-
-        def do() -> str:
-            made = people.make_organisation(given.get("name", ""))
+        with refusals_said(request):
+            made = people.make_organisation(name)
             _note(request, "organisation.make", made, made.name)
-            return f"{made.name} was made: invite its first admin."
-
-    return _done(request, do)
-
-
-def _done(request: ViewerRequest, do: Callable[[], str], to: str = "people") -> HttpResponse:
-    try:
-        messages.success(request, do())
-    except CallerError as error:
-        audit.note(request, skip=True)
-        messages.error(request, str(error))
-    return redirect(to)
+            messages.success(request, f"{made.name} was made: invite its first admin.")
+    return redirect("people")
 
 
 def _note(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from django.contrib import messages
@@ -14,7 +15,7 @@ from django.views.decorators.http import require_POST
 
 from catalog.errors import Unknown
 from catalog.people.audit import note
-from dashboard.web.requests import ViewerRequest, number_in, safe_next
+from dashboard.web.requests import ViewerRequest, number_in, refusals_said, safe_next
 from opatlas.errors import CallerError
 from tuning.models import Exploration, State
 from tuning.queue import permissions as operating
@@ -55,14 +56,9 @@ def act(request: ViewerRequest, pk: int, verb: str) -> HttpResponse:
     """Do one of the actions to one exploration, and go back to its page."""
     order = _order(request, verb, operating.VERBS)
 
-    def do() -> None:
+    with _refusals(request):
         row = operating.act(request.viewer, pk, order)
-        note(
-            request, action=f"exploration.{verb}", subject=f"exploration {pk}", detail=_detail(order),
-            organisation=row.owner_id,
-        )  # fmt: skip
-
-    _try(request, do)
+        _note(request, "exploration", pk, order, row.owner_id)
     return redirect("exploration", pk)
 
 
@@ -71,15 +67,10 @@ def act_on_miss(request: ViewerRequest, pk: int, verb: str) -> HttpResponse:
     """Explore a miss now, or discard it, and go back to where the person was."""
     order = _order(request, verb, operating.MISS_VERBS)
 
-    def do() -> None:
+    with _refusals(request):
         miss = operating.act_on_miss(request.viewer, pk, order)
-        note(
-            request, action=f"miss.{verb}", subject=f"miss {pk}", detail=_detail(order),
-            organisation=miss.owner_id,
-        )  # fmt: skip
+        _note(request, "miss", pk, order, miss.owner_id)
         messages.success(request, f"{miss.operator.summary}: {_PAST[f'miss {verb}']}.")
-
-    _try(request, do)
     return redirect(safe_next(request, reverse("collect")))
 
 
@@ -106,9 +97,11 @@ def queue(request: ViewerRequest, verb: str) -> HttpResponse:
     by = request.user.get_username()
     if verb == "pause":
         why = f"{reason[:250]} (paused by {by})" if reason else ""
-        _try(request, lambda: operating.pause_queue(viewer, capability, why, by))
+        with _refusals(request):
+            operating.pause_queue(viewer, capability, why, by)
     elif verb == "resume":
-        _try(request, lambda: operating.resume_queue(viewer, capability))
+        with _refusals(request):
+            operating.resume_queue(viewer, capability)
     else:
         raise Http404(f"There is no action {verb!r}.")
     note(request, action=f"queue.{verb}", subject=capability, detail={"reason": reason})
@@ -171,14 +164,23 @@ def _detail(order: Order) -> dict[str, object]:
     return {"reason": order.reason, "priority": order.priority}
 
 
-def _try(request: ViewerRequest, do: Callable[[], object]) -> None:
+def _note(request: ViewerRequest, what: str, pk: int, order: Order, owner_id: int | None) -> None:
+    note(
+        request,
+        action=f"{what}.{order.verb}",
+        subject=f"{what} {pk}",
+        detail=_detail(order),
+        organisation=owner_id,
+    )
+
+
+@contextmanager
+def _refusals(request: ViewerRequest) -> Iterator[None]:
     """What cannot be is said on the page; what is not theirs is refused outright."""
-    try:
-        do()
-    except NotAllowed as error:
-        raise PermissionDenied(str(error)) from error
-    except Unknown as error:
-        raise Http404(str(error)) from error
-    except CallerError as error:
-        note(request, skip=True)
-        messages.error(request, str(error))
+    with refusals_said(request):
+        try:
+            yield
+        except NotAllowed as error:
+            raise PermissionDenied(str(error)) from error
+        except Unknown as error:
+            raise Http404(str(error)) from error

@@ -17,7 +17,7 @@ from catalog.models import Organisation
 from catalog.people import audit
 from catalog.timerange import RANGES, parse_range
 from dashboard.web.paging import answer_of, page_of
-from dashboard.web.requests import ViewerRequest
+from dashboard.web.requests import ViewerRequest, refusals_said
 from dashboard.web.tables import Column, Table, exported, exports, page
 from dashboard.webhooks import endpoints, retention, selectors
 from dashboard.webhooks.delivering import body_of
@@ -117,11 +117,8 @@ def delivery(request: ViewerRequest, pk: int) -> HttpResponse:
 def replay(request: ViewerRequest, pk: int) -> HttpResponse:
     """Send one message again."""
     row = delivery_or_404(request, pk)
-    try:
+    with refusals_said(request):
         retention.replay(row)
-    except CallerError as error:
-        messages.error(request, str(error))
-    else:
         _note(request, "webhook.replay", row.endpoint, message=row.message.public_id)
         messages.success(request, "It is sent again, under its own id.")
     return redirect("webhook-delivery", pk)
