@@ -110,7 +110,7 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg]
         organisations.empty_label = "All organisations"
         for name in NAMES:
             field: Any = self.fields[name]
-            if isinstance(field, forms.ChoiceField):
+            if hasattr(field, "choices"):
                 field.choices = [("", "Any"), *((one, one.capitalize()) for one, _ in field.choices if one)]
 
     def add_prefix(self, field_name: str) -> str:

@@ -14,7 +14,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.core.serializers.json import DjangoJSONEncoder
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.urls import reverse
 
 Number = Literal[
@@ -171,7 +172,34 @@ class _Line:
         return text
 
 
-def asked_export(request: HttpRequest, *tables: Table) -> tuple[str, Table | None]:
+def exported(request: HttpRequest, *tables: Table) -> HttpResponse | None:
+    """The export that the URL asks for; None where it asks for none. An unknown table or form is a 404."""
+    form, table = _asked(request, tables)
+    if not form:
+        return None
+    if table is None:
+        return _no_export(tables)
+    if form == "csv":
+        return HttpResponse(table.as_csv(), **_sent_as(table, form))
+    whole = {"table": table.name, "title": table.title, "rows": table.exported_rows()}
+    return JsonResponse(whole, **_sent_as(table, form))
+
+
+def streamed(
+    request: HttpRequest, table: Table, rows: Callable[[], Iterable[Any]]
+) -> HttpResponseBase | None:
+    """The same of all ``rows``, where they are too many to be made whole: sent row by row."""
+    form, asked = _asked(request, [table])
+    if not form:
+        return None
+    if asked is None:
+        return _no_export([table])
+    made = map(table.exported_row, rows())
+    lines = table.csv_lines(made) if form == "csv" else _json_lines(table, made)
+    return StreamingHttpResponse(lines, **_sent_as(table, form))
+
+
+def _asked(request: HttpRequest, tables: Sequence[Table]) -> tuple[str, Table | None]:
     """The form (csv, json) and the table that the URL asks for: "" where it asks for none. No table: there is
     none of that name, or the form is unknown."""
     form = request.GET.get("export", "")
@@ -180,14 +208,12 @@ def asked_export(request: HttpRequest, *tables: Table) -> tuple[str, Table | Non
     return form, next(known, None)
 
 
-def no_export(*tables: Table) -> HttpResponse:
-    """404, with what there is."""
-    names = ", ".join(one.name for one in tables)
-    text = f"Export is csv or json of one of: {names}."
+def _no_export(tables: Sequence[Table]) -> HttpResponse:
+    text = f"Export is csv or json of one of: {', '.join(one.name for one in tables)}."
     return HttpResponse(text, status=404, content_type="text/plain")
 
 
-def sent_as(table: Table, form: str) -> dict[str, Any]:
+def _sent_as(table: Table, form: str) -> dict[str, Any]:
     """How Django's responses are made a file, which browsers save under the table's name."""
     return {
         "content_type": "text/csv; charset=utf-8" if form == "csv" else "application/json",
@@ -195,17 +221,12 @@ def sent_as(table: Table, form: str) -> dict[str, Any]:
     }
 
 
-def exported(request: HttpRequest, *tables: Table) -> HttpResponse | None:
-    """The export that the URL asks for; None where it asks for none. An unknown table or form is a 404."""
-    form, table = asked_export(request, *tables)
-    if not form:
-        return None
-    if table is None:
-        return no_export(*tables)
-    if form == "csv":
-        return HttpResponse(table.as_csv(), **sent_as(table, form))
-    whole = {"table": table.name, "title": table.title, "rows": table.exported_rows()}
-    return JsonResponse(whole, **sent_as(table, form))
+def _json_lines(table: Table, rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    encode = DjangoJSONEncoder().encode
+    yield f'{{"table": {encode(table.name)}, "title": {encode(table.title)}, "rows": ['
+    for number, row in enumerate(rows):
+        yield ("," if number else "") + encode(row)
+    yield "]}"
 
 
 def cell_text(value: Any) -> Any:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
 
+from catalog.timerange import TimeRange
 from catalog.viewing import Viewer
 from dashboard.webhooks import clock
 from dashboard.webhooks.models import Attempt, Delivery, DeliveryState, Endpoint, Secret
@@ -22,8 +23,7 @@ class DeliveryFilters:
     endpoint: int | None = None
     states: tuple[str, ...] = ()
     event_types: tuple[str, ...] = ()
-    since: datetime | None = None
-    until: datetime | None = None
+    during: TimeRange | None = None
     text: str = ""  # in a message's id or key
 
 
@@ -78,10 +78,9 @@ def deliveries(viewer: Viewer, filters: DeliveryFilters) -> QuerySet[Delivery]:
         rows = rows.filter(state__in=filters.states)
     if filters.event_types:
         rows = rows.filter(message__event_type__in=filters.event_types)
-    if filters.since is not None:
-        rows = rows.filter(message__created_at__gte=filters.since)
-    if filters.until is not None:
-        rows = rows.filter(message__created_at__lt=filters.until)
+    if filters.during is not None:
+        since, until = filters.during.since, filters.during.until
+        rows = rows.filter(message__created_at__gte=since, message__created_at__lt=until)
     if filters.text:
         rows = rows.filter(
             Q(message__public_id__startswith=filters.text) | Q(message__key__icontains=filters.text)

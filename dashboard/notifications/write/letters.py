@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -64,36 +65,20 @@ def absolute(path: str) -> str:
 
 
 def letters(messages: Sequence[NotificationMessage]) -> list[Letter]:
-    """For each message what it says (three statements for all of them); without lines where nobody wants it
+    """For each message what it says (some statements for all of them); without lines where nobody wants it
     any more: unsubscribed, or no longer of the organisation."""
-    rows = (
-        Notification.objects.filter(deliveries__message__in=messages)
-        .select_related("subscription", "operator")
-        .defer("operator__graph")
-        .order_by("pk")
+    links = (
+        NotificationDelivery.objects.filter(message__in=messages)
+        .select_related("notification__subscription", "notification__operator")
+        .defer("notification__operator__graph")
+        .order_by("notification_id")
     )
-    by_message: dict[int, list[Notification]] = {one.pk: [] for one in messages}
-    for pk, row in _linked(messages, {row.pk: row for row in rows}):
-        by_message[pk].append(row)
-    subscriptions = {
-        row.subscription.pk: row.subscription
-        for found in by_message.values()
-        for row in found
-        if row.subscription is not None
-    }
-    welcome = _welcome(list(subscriptions.values()))
+    by_message: dict[int | None, list[Notification]] = defaultdict(list)
+    for link in links:
+        by_message[link.message_id].append(link.notification)
+    told = (row.subscription for rows in by_message.values() for row in rows)
+    welcome = _welcome(list({one.pk: one for one in told if one is not None}.values()))
     return [_letter(one, by_message[one.pk], welcome) for one in messages]
-
-
-def _linked(
-    messages: Sequence[NotificationMessage], rows: dict[int, Notification]
-) -> list[tuple[int, Notification]]:
-    links = NotificationDelivery.objects.filter(message__in=messages).order_by("notification_id")
-    return [
-        (message, rows[notification])
-        for message, notification in links.values_list("message_id", "notification_id")
-        if message is not None and notification in rows
-    ]
 
 
 def _welcome(subscriptions: list[Subscription]) -> set[int]:

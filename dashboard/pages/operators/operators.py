@@ -15,8 +15,7 @@ from catalog.selectors import listing
 from catalog.viewing import Viewer
 from dashboard.web.paging import answer_of, page_of
 from dashboard.web.requests import ViewerRequest
-from dashboard.web.streaming import streamed
-from dashboard.web.tables import Column, Table, exports, operator_column
+from dashboard.web.tables import Column, Table, exports, operator_column, streamed
 from dashboard.web.wording import compact, short_key
 
 MOST_EXPORTED = 100_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -11,7 +10,6 @@ from django.db.models import Model, QuerySet
 from django.http import Http404
 
 from catalog.models import Organisation
-from catalog.timerange import TimeRange
 from catalog.viewing import BILL
 from dashboard.web.own_rows import own_organisation
 from dashboard.web.paging import exportable
@@ -61,42 +59,21 @@ def _check_owner(request: ViewerRequest, row: Endpoint) -> None:
         raise PermissionDenied(_REFUSED)
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What the URL narrows a list to; what is not understood is left out."""
-
-    q: str
-    state: str
-    event_type: str
-    endpoint: int | None
-    during: TimeRange
-
-    def filters(self) -> DeliveryFilters:
-        return DeliveryFilters(
-            endpoint=self.endpoint,
-            states=(self.state,) if self.state else (),
-            event_types=(self.event_type,) if self.event_type else (),
-            since=self.during.since,
-            until=self.during.until,
-            text=self.q,
-        )
-
-
-def shown(request: ViewerRequest, endpoint: int | None = None) -> Shown:
-    """Of this request; of one endpoint's page only its own."""
+def shown(request: ViewerRequest, endpoint: int | None = None) -> DeliveryFilters:
+    """What the URL narrows a list to, of one endpoint's page only its own; what is not understood is left
+    out."""
     given = request.GET
-    during = range_of(request)
-    return Shown(
-        q=given.get("q", "").replace("\0", "").strip()[:100],
-        state=_known(given.get("state", ""), DeliveryState.values),
-        event_type=_known(given.get("event_type", ""), EventType.values),
+    return DeliveryFilters(
         endpoint=endpoint or number_in(given.get("endpoint", "")),
-        during=during,
+        states=_known(given.get("state", ""), DeliveryState.values),
+        event_types=_known(given.get("event_type", ""), EventType.values),
+        during=range_of(request),
+        text=given.get("q", "").replace("\0", "").strip()[:100],
     )
 
 
-def _known(text: str, values: list[str]) -> str:
-    return text if text in values else ""
+def _known(text: str, values: list[str]) -> tuple[str, ...]:
+    return (text,) if text in values else ()
 
 
 def _next_try(row: Delivery) -> datetime | None:
@@ -115,11 +92,13 @@ _COLUMNS = (
 )
 
 
-def deliveries_table(request: ViewerRequest, narrowed: Shown, rows: Any, *, of_one: bool = False) -> Table:
+def deliveries_table(
+    request: ViewerRequest, narrowed: DeliveryFilters, rows: Any, *, of_one: bool = False
+) -> Table:
     """``rows`` are those of the page; an export has all of them, to the bound."""
     columns = [column for column in _COLUMNS if not (of_one and column.key == "endpoint")]
     every = None
     if "export" in request.GET:
-        every = exportable(selectors.deliveries(request.viewer, narrowed.filters()))
+        every = exportable(selectors.deliveries(request.viewer, narrowed))
     empty = "Nothing was sent in this time, or nothing passes the filters."
     return Table("deliveries", "Deliveries", columns, rows, empty, every)

@@ -165,7 +165,7 @@ def _list(
     rows = selectors.endpoints(viewer)
     table = _table(rows, several=viewer.sees_all and viewer.focus is None)
     narrowed = shown(request)
-    page = page_of(request, selectors.deliveries(viewer, narrowed.filters()))
+    page = page_of(request, selectors.deliveries(viewer, narrowed))
     deliveries = deliveries_table(request, narrowed, page.object_list)
     if (answer := exported(request, deliveries, table)) is not None:
         return answer
@@ -185,7 +185,7 @@ def _one(
     request: ViewerRequest, row: Endpoint, *, secret: str = "", wrong: str = "", status: int = 200
 ) -> HttpResponse:
     narrowed = shown(request, row.pk)
-    page = page_of(request, selectors.deliveries(request.viewer, narrowed.filters()))
+    page = page_of(request, selectors.deliveries(request.viewer, narrowed))
     table = deliveries_table(request, narrowed, page.object_list, of_one=True)
     if (answer := exported(request, table)) is not None:
         return answer

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,6 +12,7 @@ from py_vapid.utils import b64urlencode
 
 from catalog.conf import conf as catalog_conf
 from dashboard.conf import conf
+from dashboard.project.secret import made_once
 
 FILE = "vapid.pem"
 
@@ -28,21 +26,13 @@ def key() -> Vapid02:
 def _key(given: str, path: Path) -> Vapid02:
     if given:
         return Vapid02.from_string(given)
-    if not path.exists():
-        _make(path)
-    return Vapid02.from_pem(path.read_bytes())
+    return Vapid02.from_pem(made_once(path, _pem))
 
 
-def _make(path: Path) -> None:
-    """Written whole under another name first: no process ever reads half a key, and the first one wins."""
+def _pem() -> bytes:
     made = Vapid02()
     made.generate_keys()
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".vapid-")  # readable by its owner only
-    with os.fdopen(handle, "wb") as file:
-        file.write(made.private_pem())
-    with suppress(FileExistsError):
-        os.link(name, path)
-    Path(name).unlink()
+    return bytes(made.private_pem())
 
 
 def public_key() -> str:
