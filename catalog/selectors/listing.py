@@ -167,7 +167,7 @@ def rows(page: Sequence[models.Operator], filters: OperatorFilters, viewer: View
     mine = viewer.owned("model__organisation") | Q(model__organisation=None)
     given = models.ModelOperator.objects.filter(mine, operator__in=ids)
     in_models = dict(given.values_list("operator").annotate(n=Count("pk")).order_by())
-    nothing = models.OperatorTotal()
+    nothing = models.OperatorTotal(saved_us=0.0)  # as exports write it
     made = []
     for operator in page:
         best, miss = bests.get(operator.pk), misses.get(operator.pk)
