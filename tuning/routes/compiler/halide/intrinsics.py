@@ -39,19 +39,11 @@ def exp(x: Any) -> Any:
 
 
 def tanh(x: Any) -> Any:
-    return (
-        _odd(x, polynomials.TANH_LIMIT, polynomials.TANH_P, polynomials.TANH_Q)
-        if _single(x)
-        else import_halide().tanh(x)
-    )
+    return _odd(x, *polynomials.TANH) if _single(x) else import_halide().tanh(x)
 
 
 def erf(x: Any) -> Any:
-    return (
-        _odd(x, polynomials.ERF_LIMIT, polynomials.ERF_P, polynomials.ERF_Q)
-        if _single(x)
-        else import_halide().erf(x)
-    )
+    return _odd(x, *polynomials.ERF) if _single(x) else import_halide().erf(x)
 
 
 def sigmoid(x: Any) -> Any:

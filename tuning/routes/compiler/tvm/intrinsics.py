@@ -18,7 +18,8 @@ from tuning.routes.compiler import polynomials
 
 def register() -> None:
     """Replace TVM's lowering rules for the ``llvm`` target in this process."""
-    rules: dict[str, Callable[..., Any]] = {"exp": _exp, "tanh": _tanh, "erf": _erf, "pow": _power}
+    rules: dict[str, Callable[..., Any]] = {"exp": _exp, "pow": _power}
+    rules |= {"tanh": _odd(*polynomials.TANH), "erf": _odd(*polynomials.ERF)}
     for name, rule in rules.items():
         before = ir.Op.get(f"tirx.{name}").get_attr("llvm.FLowerIntrinsic")
         tirx.register_intrin_lowering(f"tirx.{name}", target="llvm", f=_for_float32(rule, before), level=99)
@@ -95,29 +96,13 @@ def _power_of_two(exponent: Any, like: Any) -> Any:
     return tirx.reinterpret(str(like.ty.dtype), bits)
 
 
-def _tanh(x: Any) -> Any:
-    def body(x: Any) -> Any:
-        return _named(
-            _clamped(x, -polynomials.TANH_LIMIT, polynomials.TANH_LIMIT),
-            lambda b: _odd(b, polynomials.TANH_P, polynomials.TANH_Q),
-        )
+def _odd(end: float, numerator: Sequence[float], denominator: Sequence[float]) -> Callable[[Any], Any]:
+    """``x`` times a rational function of ``x``², flat beyond ``end``."""
 
-    return _named(x, body)
+    def rational(x: Any) -> Any:
+        return _named(x * x, lambda s: x * _polynomial(s, numerator) / _polynomial(s, denominator))
 
-
-def _erf(x: Any) -> Any:
-    def body(x: Any) -> Any:
-        return _named(
-            _clamped(x, -polynomials.ERF_LIMIT, polynomials.ERF_LIMIT),
-            lambda b: _odd(b, polynomials.ERF_P, polynomials.ERF_Q),
-        )
-
-    return _named(x, body)
-
-
-def _odd(x: Any, numerator: Sequence[float], denominator: Sequence[float]) -> Any:
-    """``x`` times a rational function of ``x``²."""
-    return _named(x * x, lambda square: x * _polynomial(square, numerator) / _polynomial(square, denominator))
+    return lambda x: _named(x, lambda named: _named(_clamped(named, -end, end), rational))
 
 
 def _power(x: Any, exponent: Any) -> Any | None:
