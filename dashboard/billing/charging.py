@@ -138,12 +138,8 @@ def _counts(
     rows = MonthCount.objects.filter(
         organisation_id=organisation_id, month=month, line__in=lines, operator_number__in=numbers
     )
-    return {
-        (line, operator): (hits, amount)
-        for line, operator, hits, amount in rows.values_list(
-            "line", "operator_number", "hits", "amount_micros"
-        )
-    }
+    found = rows.values_list("line", "operator_number", "hits", "amount_micros")
+    return {(line, operator): (hits, amount) for line, operator, hits, amount in found}
 
 
 def _terms_on_pages(
@@ -154,13 +150,8 @@ def _terms_on_pages(
 ) -> dict[int, Terms]:
     now = timezone.now()
     holding = [pk for pk, rule in chosen.items() if rule.mode == Mode.WITHHOLD]
-    bought = set(
-        Purchase.objects.filter(organisation_id=organisation_id, implementation__in=holding).values_list(
-            "implementation_id", flat=True
-        )
-        if holding
-        else ()
-    )
+    mine = Purchase.objects.filter(organisation_id=organisation_id, implementation__in=holding)
+    bought = set(mine.values_list("implementation_id", flat=True))
     flat = account is not None and account.plan == Plan.PREPAID and plan_runs(account, now)
     room = account.balance_micros + limit_micros(account, now) if account else 0
     prices = _prices_now(organisation_id, chosen, implementations, now)

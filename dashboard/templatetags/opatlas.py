@@ -31,12 +31,8 @@ def _or_nothing(function: Callable[..., str]) -> Callable[..., str]:
 
 register.filter("us", _or_nothing(wording.duration_us))
 register.filter("seconds", _or_nothing(wording.duration_s))
-register.filter("ratio", _or_nothing(wording.ratio))
-register.filter("percent", _or_nothing(wording.percent))
-register.filter("compact", _or_nothing(wording.compact))
-register.filter("quantity", _or_nothing(wording.quantity))
-register.filter("significant", _or_nothing(wording.significant))
-register.filter("scientific", _or_nothing(wording.scientific))
+for _name in ("ratio", "percent", "compact", "quantity", "significant", "scientific"):
+    register.filter(_name, _or_nothing(getattr(wording, _name)))
 register.filter("short_key", wording.short_key)
 
 _MARKS = {

@@ -112,14 +112,9 @@ def credit(request: ViewerRequest, pk: int) -> HttpResponse:
     form = CreditForm(request.POST)
     if form.is_valid():
         try:
-            currency = accounts.open_account(organisation.pk).currency
-            accounts.give_credit(
-                organisation,
-                form.cleaned_data["amount"],
-                form.cleaned_data["reason"],
-                currency=currency,
-                by=access.by(request),
-            )
+            currency, by = accounts.open_account(organisation.pk).currency, access.by(request)
+            amount, reason = form.cleaned_data["amount"], form.cleaned_data["reason"]
+            accounts.give_credit(organisation, amount, reason, currency=currency, by=by)
         except RequestError as error:
             form.add_error(error.where if error.where in form.fields else None, str(error))
         else:

@@ -21,7 +21,7 @@ from catalog.viewing import Viewer
 from dashboard.pages.jobs import tables
 from dashboard.web import wording
 from dashboard.web.charts import models as model_charts
-from dashboard.web.charts.drawing import METHODS
+from dashboard.web.charts.drawing import METHODS, shortened
 from dashboard.web.live import Part
 from dashboard.web.paging import exportable, page_of
 from dashboard.web.requests import ViewerRequest
@@ -216,16 +216,11 @@ def _parts(timed: list) -> list[dict[str, Any]]:
     for method in (*METHODS, "none", "saved"):
         us = saved if method == "saved" else left.get(method, 0.0)
         if us:
+            share = us / whole
             made.append(
-                {
-                    "method": method,
-                    "us": us,
-                    "start": start * 100,
-                    "share": us / whole,
-                    "width": us / whole * 100,
-                }
+                {"method": method, "us": us, "share": share, "start": start * 100, "width": share * 100}
             )
-            start += us / whole
+            start += share
     return made
 
 
@@ -234,7 +229,7 @@ def _bar(one: Any) -> model_charts.Bar:
     name = one.operator.summary
     via = f"{one.route}: {one.label}" if one.route else "default"
     return model_charts.Bar(
-        name=name if len(name) <= 58 else f"{name[:57]}…",
+        name=shortened(name, 58),
         method=one.method or "",
         now_us=now_us * one.calls,
         saved_us=(one.default_us - now_us) * one.calls,

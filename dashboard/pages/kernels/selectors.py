@@ -13,7 +13,7 @@ from catalog.models import SHARED, Best
 from catalog.registry import digest_of
 from dashboard.web import wording
 from dashboard.web.charts import operators as operator_charts
-from dashboard.web.charts.drawing import METHODS
+from dashboard.web.charts.drawing import METHODS, shortened
 from tuning.kernels.binding import submitted_kernel
 from tuning.kernels.models import Kernel, KernelEvaluation, KernelVersion, VersionState
 
@@ -75,7 +75,7 @@ def _dot(one: dict[str, Any]) -> operator_charts.Dot:
     default = value * ratio if ratio else None
     low, high = one.get("ratio_high"), one.get("ratio_low")  # a higher ratio is a lower time
     return operator_charts.Dot(
-        name=name if len(name) <= 44 else f"{name[:43]}…",
+        name=shortened(name, 44),
         method=one["method"] if one["method"] in METHODS else "library",
         value=value,
         low=min(value, default / low) if default and low else value,

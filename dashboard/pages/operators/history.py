@@ -11,6 +11,7 @@ from django.db.models import Q
 
 from catalog.models import Implementation, Measurement, Operator
 from catalog.selectors import detail
+from dashboard.web.charts.drawing import called
 from dashboard.web.charts.methods import Point
 from tuning.models import Revalidated, RevalidationVerdict
 
@@ -74,18 +75,9 @@ def _change(change: detail.models.BestChange) -> TimelineEntry:
 def _again(one: Revalidated) -> TimelineEntry:
     row = one.revalidation
     method = one.implementation.method if one.implementation else ""
-    what = (
-        f"{row.route}: {row.before or 'nothing'} became {row.after}, declared by {row.asked_by or 'nobody'}"
-    )
-    return TimelineEntry(
-        row.asked_at,
-        "environment",
-        method,
-        one.route,
-        _SAYS[RevalidationVerdict(one.verdict)],
-        what,
-        str(row.after),
-    )
+    by, said = row.asked_by or "nobody", _SAYS[RevalidationVerdict(one.verdict)]
+    what = f"{row.route}: {row.before or 'nothing'} became {row.after}, declared by {by}"
+    return TimelineEntry(row.asked_at, "environment", method, one.route, said, what, str(row.after))
 
 
 def leaders(operator: Operator, place: detail.Place, visible: Q, limit: int = 200) -> list[Point]:
@@ -107,15 +99,7 @@ def leaders(operator: Operator, place: detail.Place, visible: Q, limit: int = 20
             continue
         before = [one for one in known if one.created_at <= row.created_at + _SAME_MOMENT]
         m = before[-1] if before else known[0]
-        points.append(
-            Point(
-                row.created_at,
-                f"{row.after.route} · {row.after.label}" if row.after.label else row.after.route,
-                row.after.method,
-                m.ratio_to_default,
-                m.ratio_low,
-                m.ratio_high,
-                row.reason,
-            )
-        )
+        ratios = m.ratio_to_default, m.ratio_low, m.ratio_high
+        name = called(row.after.route, row.after.label)
+        points.append(Point(row.created_at, name, row.after.method, *ratios, row.reason))
     return points

@@ -30,7 +30,7 @@ from dashboard.web import wording
 from dashboard.web.charts import methods as method_charts
 from dashboard.web.charts import operators as operator_charts
 from dashboard.web.charts import traffic as traffic_charts
-from dashboard.web.charts.drawing import METHODS, Figure
+from dashboard.web.charts.drawing import METHODS, Figure, called, shortened
 from dashboard.web.ranges import range_of
 from dashboard.web.requests import ViewerRequest, number_in, refusals_said
 from dashboard.web.tables import Table, exported
@@ -181,11 +181,9 @@ def _chart(made: list[detail.RankedImplementation]) -> Figure | None:
 def _dot(one: detail.RankedImplementation) -> operator_charts.Dot:
     implementation, m = one.implementation, one.measurement
     assert m is not None  # only timed ones are drawn
-    name = (
-        f"{implementation.route} · {implementation.label}" if implementation.label else implementation.route
-    )
+    name = called(implementation.route, implementation.label)
     return operator_charts.Dot(
-        name=name if len(name) <= 44 else f"{name[:43]}…",
+        name=shortened(name, 44),
         method=implementation.method,
         value=m.median_us,
         low=max(m.median_us - m.spread_us, 0),

@@ -12,7 +12,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from catalog.models import Operator, Organisation
-from catalog.selectors import statistics, statistics_operators
+from catalog.selectors import statistics
+from catalog.selectors.statistics_operators import top
 from catalog.timerange import RANGES, TimeRange
 from catalog.viewing import Viewer
 from dashboard.billing import selectors as billing
@@ -49,12 +50,8 @@ def overview(request: ViewerRequest) -> HttpResponse:
         "traffic_table": tables.traffic(slots),
         "saved_table": tables.saved(slots, spent),
         "routes_table": tables.routes(statistics.routes(viewer, chosen)),
-        "reused_table": tables.operators(
-            "reused", "Most reused operators", statistics_operators.top(viewer, "-jobs")
-        ),
-        "savers_table": tables.operators(
-            "savers", "Operators that saved most", statistics_operators.top(viewer, "-saved")
-        ),
+        "reused_table": tables.operators("reused", "Most reused operators", top(viewer, "-jobs")),
+        "savers_table": tables.operators("savers", "Operators that saved most", top(viewer, "-saved")),
         "wins_table": tables.wins(catalogue),
     }
     if (answer := exported(request, *shown.values())) is not None:

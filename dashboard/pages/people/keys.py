@@ -99,13 +99,8 @@ def create(request: ViewerRequest) -> HttpResponse:
         key, text = create_api_key(organisation, name, given.getlist("scopes"), user=user)
     except CallerError as error:
         return _page(request, organisation, wrong=str(error), status=400)
-    audit.note(
-        request,
-        action="key.create",
-        subject=str(key),
-        detail={"scopes": key.scopes},
-        organisation=organisation,
-    )
+    said = {"scopes": key.scopes}
+    audit.note(request, action="key.create", subject=str(key), detail=said, organisation=organisation)
     return _page(request, organisation, made=text)
 
 

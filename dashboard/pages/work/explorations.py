@@ -18,7 +18,7 @@ from dashboard.pages.work.trials import trials_table
 from dashboard.web import wording
 from dashboard.web.charts import operators as operator_charts
 from dashboard.web.charts import work as work_charts
-from dashboard.web.charts.drawing import METHODS, Figure
+from dashboard.web.charts.drawing import METHODS, Figure, called
 from dashboard.web.live import Part
 from dashboard.web.paging import exportable, page_of, with_query
 from dashboard.web.requests import ViewerRequest
@@ -152,13 +152,8 @@ def exploration(request: ViewerRequest, pk: int) -> HttpResponse:
         "priorities": PRIORITIES,
         "actions": operations.possible(row, request),
     }
-    part = Part(
-        request,
-        "work/_exploration_body.html",
-        context,
-        path=request.path,
-        every_s=2 if context["moving"] else None,
-    )
+    every_s = 2 if context["moving"] else None
+    part = Part(request, "work/_exploration_body.html", context, path=request.path, every_s=every_s)
     if request.htmx:
         return part.response()
     return render(request, "work/exploration.html", context | {"live": part.html})
@@ -167,20 +162,12 @@ def exploration(request: ViewerRequest, pk: int) -> HttpResponse:
 def _chart(trials: list[Trial]) -> Figure:
     dots, failures = [], []
     for number, trial in enumerate(trials, 1):
-        name = f"{trial.route} · {trial.label}" if trial.label else trial.route
+        name = called(trial.route, trial.label)
         if trial.status == "ok" and trial.ratio_to_default is not None:
             ratio = trial.ratio_to_default
             hover = f"{name}<br>{wording.ratio(ratio)} the default, {wording.duration_us(trial.median_us)}"
-            dots.append(
-                operator_charts.Dot(
-                    str(number),
-                    trial.method,
-                    ratio,
-                    trial.ratio_low or ratio,
-                    trial.ratio_high or ratio,
-                    hover,
-                )
-            )
+            low, high = trial.ratio_low or ratio, trial.ratio_high or ratio
+            dots.append(operator_charts.Dot(str(number), trial.method, ratio, low, high, hover))
         elif trial.status != "unsupported":
             failures.append((number, f"{name}<br>{trial.status.replace('_', ' ')}"))
     return operator_charts.trials(dots, failures)

@@ -39,6 +39,11 @@ def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
+def called(route: str, label: str) -> str:
+    """A route's implementation or trial, as charts name it."""
+    return f"{route} · {label}" if label else route
+
+
 def axis_title(text: str) -> dict[str, Any]:
     return {"text": text, "font": {**FONT, "size": 11.5}, "standoff": 8}
 

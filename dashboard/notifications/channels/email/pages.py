@@ -29,15 +29,11 @@ def unsubscribe(request: ViewerRequest, token: str) -> HttpResponse:
         if "all" in request.POST:
             link = unsubscribing.Link(link.user_id, ())
         unsubscribing.end_mail(link)
-        return render(
-            request, "notifications/unsubscribe.html", {"done": True, "all": not link.subscriptions}
-        )
-    named, others = unsubscribing.told_by_mail(link)
-    return render(
-        request,
-        "notifications/unsubscribe.html",
-        {"rows": named[:50], "others": len(others)},
-    )
+        said: dict[str, Any] = {"done": True, "all": not link.subscriptions}
+    else:
+        named, others = unsubscribing.told_by_mail(link)
+        said = {"rows": named[:50], "others": len(others)}
+    return render(request, "notifications/unsubscribe.html", said)
 
 
 @require_POST
