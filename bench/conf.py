@@ -31,7 +31,9 @@ class BenchConf:
         shown="`shared/workloads` beside this tree",
     )
     bench_rounds: int = variable(7, "rounds", "over every page in `pages`", least=1)
-    bench_implementations: int = variable(1_000_000, "rows", "of implementations in `pages`", least=1)
+    bench_implementations: int = variable(
+        1_000_000, "rows", "of implementations in `pages`, and at most in `lookup`", least=1
+    )
     bench_usage: int = variable(10_000_000, "rows", "of usage in `pages`", least=1)
     bench_explorations: int = variable(100_000, "rows", "of explorations in `pages`", least=1)
 

@@ -5,6 +5,8 @@
   1k and 100k records.
 - The catalogue at 1k against 1M implementations, in turns, on SQLite and on PostgreSQL.
 - Seconds from a miss to its first published result: alone on an idle warm worker, and all in one batch.
+
+``SAMPLE=file.json`` takes other operators; OPATLAS_BENCH_IMPLEMENTATIONS (1M) is the most that there are.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench.conf import conf
+from bench.contest.sample import read_sample
 from bench.record import BenchRecord, spread
 from bench.tvm_database import TvmDatabase
 from dashboard.run.stack import ROOT, Stack
@@ -40,9 +44,9 @@ FLAT_ROUNDS = 200
 
 def main() -> None:
     record = BenchRecord("lookup")
-    operators = [extracted.operator for extracted in extract(sample_model("resnet50")).operators]
+    operators = asked()
     against_tvm = {
-        size: record.part(f"against TVM, {size}", partial(measure_against_tvm, operators, count))
+        size: record.part(f"against TVM, {size}", partial(measure_against_tvm, operators, capped(count)))
         for size, count in SIZES.items()
     }
     flat = {
@@ -67,6 +71,16 @@ def main() -> None:
     )
 
 
+def asked() -> list[Operator]:
+    if conf().sample:
+        return [call.operator for call in read_sample(Path(conf().sample))]
+    return [extracted.operator for extracted in extract(sample_model("resnet50")).operators]
+
+
+def capped(count: int) -> int:
+    return min(count, conf().bench_implementations)
+
+
 def measure_against_tvm(operators: Sequence[Operator], count: int) -> dict[str, Any]:
     """Both sides in turns; the ratio is of the medians."""
     with seeded(operators, count) as catalogue, tempfile.TemporaryDirectory() as folder:
@@ -88,7 +102,7 @@ def measure_flatness(operators: Sequence[Operator], engine: str) -> dict[str, An
     """The same batch against a small and a large catalogue, in turns; the ratio is of the medians."""
     with ExitStack() as stack:
         small, large = (
-            stack.enter_context(seeded(operators, count, engine)) for count in FLAT_SIZES.values()
+            stack.enter_context(seeded(operators, capped(count), engine)) for count in FLAT_SIZES.values()
         )
         times: dict[str, list[float]] = {name: [] for name in FLAT_SIZES}
         for number in range(FLAT_ROUNDS + 20):
