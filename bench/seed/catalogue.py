@@ -82,6 +82,11 @@ class World:
     winner: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # 0…3, by operator
     known_at_s: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # since ``began``
 
+    @property
+    def place(self) -> dict[str, int]:
+        """The columns that say where."""
+        return {"target_id": self.target.pk, "setting_id": self.setting.pk}
+
     def moment(self, seconds: float) -> str:
         """A moment as both databases read it, so many seconds after the beginning."""
         return (self.began + timedelta(seconds=float(seconds))).strftime("%Y-%m-%d %H:%M:%S")
@@ -214,10 +219,9 @@ def add_results(world: World) -> None:
     world.median_us = default_us / ratios.ravel()
     created = world.moments(np.repeat(world.known_at_s[:known], 4))
     made_by = artifact(world.setting)
-    place = {"target_id": world.target.pk, "setting_id": world.setting.pk}
     scopes = _scopes(world)
     made = {
-        **place, "operator_id": owners, "scope": scopes, "route": routes, "method": methods,
+        **world.place, "operator_id": owners, "scope": scopes, "route": routes, "method": methods,
     }  # fmt: skip
     numbers = {route: versions[1].pk for route, versions in world.environments.items()}
     world.implementations = insert(
@@ -245,8 +249,8 @@ def add_results(world: World) -> None:
             "measured_at": created, "published_at": created,
         },
     )  # fmt: skip
-    _add_former(world, place, made_by)
-    _add_changes(world, place)
+    _add_former(world, made_by)
+    _add_changes(world)
 
 
 def _scopes(world: World) -> list[str]:
@@ -259,7 +263,7 @@ def _scopes(world: World) -> list[str]:
     ]
 
 
-def _add_former(world: World, place: dict[str, int], made_by: models.Artifact) -> None:
+def _add_former(world: World, made_by: models.Artifact) -> None:
     """Evidence of each compiler's version before, beside the declared one's."""
     chosen = np.arange(0, world.size.known, FORMER)
     slots = np.asarray(
@@ -270,7 +274,7 @@ def _add_former(world: World, place: dict[str, int], made_by: models.Artifact) -
     implementations = insert(
         models.Implementation,
         {
-            **place, "operator_id": chosen + world.operators.start, "scope": models.SHARED,
+            **world.place, "operator_id": chosen + world.operators.start, "scope": models.SHARED,
             "route": [route for route, _ in pairs], "method": [method for _, method in pairs],
             **INVENTED, "artifact_id": made_by.pk, "created_at": world.moment(0),
             "environment_id": [world.environments[route][0].pk for route, _ in pairs],
@@ -286,7 +290,7 @@ def _add_former(world: World, place: dict[str, int], made_by: models.Artifact) -
     )  # fmt: skip
 
 
-def _add_changes(world: World, place: dict[str, int]) -> None:
+def _add_changes(world: World) -> None:
     """The default first, then the winner where it is another one."""
     known = world.size.known
     firsts = np.asarray(world.implementations[::4])
@@ -297,7 +301,7 @@ def _add_changes(world: World, place: dict[str, int]) -> None:
     insert(
         models.BestChange,
         {
-            **place, "operator_id": both[order] + world.operators.start, "scope": models.SHARED,
+            **world.place, "operator_id": both[order] + world.operators.start, "scope": models.SHARED,
             "before_id": [None if n < known else int(firsts[both[n]]) for n in order],
             "after_id": after[order], "reason": LABEL,
             "created_at": world.moments(world.known_at_s[both[order]] + np.where(order < known, 0, 40)),

@@ -75,7 +75,7 @@ def add_explorations(world: World) -> tuple[Explored, range]:
         models.Exploration,
         {
             "operator_id": explored.operator + world.operators.start,
-            "target_id": world.target.pk, "setting_id": world.setting.pk, "scope": SHARED,
+            **world.place, "scope": SHARED,
             "stage": explored.stage, "priority": random.choice(4, count, p=[0.02, 0.18, 0.6, 0.2]),
             "worth": random.lognormal(8, 2, count).round(1), "state": explored.state,
             "reason": [f"{NAME}: {state}" for state in explored.state],

@@ -111,8 +111,7 @@ class JobCounts:
             models.JobPlace,
             {
                 "job_id": np.flatnonzero(served) + jobs.start,
-                "target_id": world.target.pk,
-                "setting_id": world.setting.pk,
+                **world.place,
                 "last_at": world.moments(last_s[served]),
             },
         )

@@ -45,8 +45,7 @@ def add_misses(world: World) -> None:
         models.Miss,
         {
             "operator_id": world.operators,
-            "target_id": world.target.pk,
-            "setting_id": world.setting.pk,
+            **world.place,
             "scope": models.SHARED,
             "count": random.integers(1, 40, total),
             "calls": random.integers(1, 13, total).astype(float),
