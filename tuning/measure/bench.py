@@ -292,16 +292,23 @@ class LiveBench(Bench):
         """An incumbent that cannot run any more loses, and says why; it is no failure of the newcomer."""
         if incumbent is None:
             return None, None
-        rival = self.new_subject(incumbent, limits)
         try:
-            rival.open()
-            rival.check()
-            rival.start_runner(cold=self._cold)
+            return self._started(incumbent, limits), None
         except (ChildFailed, OSError) as failed:
-            rival.close()
             status = failed.status if isinstance(failed, ChildFailed) else Status.LOAD_FAILED
             return None, Outcome(status, str(failed))
-        return rival, None
+
+    def _started(self, artifact: BuiltArtifact, limits: Limits) -> Subject:
+        """Loaded, checked and warmed up; closed again where it fails."""
+        subject = self.new_subject(artifact, limits)
+        try:
+            subject.open()
+            subject.check()
+            subject.start_runner(cold=self._cold)
+        except (ChildFailed, OSError):
+            subject.close()
+            raise
+        return subject
 
     def ready(self, subject: Subject) -> None:
         """Load, check against the references, and warm up. Raises ChildFailed or OSError."""
@@ -312,15 +319,7 @@ class LiveBench(Bench):
     def live_default(self) -> Subject:
         """The default's process, started again where it is gone."""
         if self._subject is None:
-            subject = self.new_subject(self._artifact, self._limits)
-            try:
-                subject.open()
-                subject.check()
-                subject.start_runner(cold=self._cold)
-            except ChildFailed:
-                subject.close()
-                raise
-            self._subject = subject
+            self._subject = self._started(self._artifact, self._limits)
         # It lives as long as the bench does: its own clock starts anew with every candidate.
         self._subject.renew_time(self._limits.run_s)
         return self._subject

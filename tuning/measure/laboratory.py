@@ -188,17 +188,6 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         with open_bench(self._equipment, specimen, setting, default, Limits()) as bench:
             yield bench
 
-    def report(self) -> dict[str, object]:
-        """For people: the tier, why better ones are missing, and how the zygotes are."""
-        return {
-            "tier": self.tier.name,
-            "missing": dict(self.tier.missing),
-            "zygotes": {
-                name: {"alive": zygote.alive, "starts": zygote.starts, **zygote.ready}
-                for name, zygote in self._zygotes.items()
-            },
-        }
-
     def close(self) -> None:
         """End all processes and remove all files."""
         for zygote in self._zygotes.values():

@@ -57,7 +57,7 @@ class Child:
         folder: Path,
         bounds: Bounds,
         wait_status: Callable[[float], int | None],
-        break_all: Callable[[str], None],
+        break_all: Callable[[], None],
     ) -> None:
         self.channel = channel
         self.log_path = log_path
@@ -192,7 +192,7 @@ class Child:
             procfs.kill(pid)
         self._signal(signal.SIGKILL)
         if self._wait_status(2.0) is None and self.pidfd >= 0 and not _readable(self.pidfd):
-            self._break_all("a child that could not be killed")
+            self._break_all()
         self.channel.close()
         if self.pidfd >= 0:
             os.close(self.pidfd)
@@ -262,7 +262,7 @@ class Child:
             return
         relatives = procfs.family(self.pid)
         if len(relatives) > MAX_PROCESSES:
-            self._break_all("a child that started too many processes")
+            self._break_all()
             raise ChildFailed(Status.CRASHED, f"started more than {MAX_PROCESSES} processes")
         # A forked copy shares what its parent shares with the zygote.
         self._check_memory(sum(max(0, resident - self.base_bytes) for _, resident in relatives.values()))

@@ -147,7 +147,7 @@ class Zygote:
             "processes": PROCESSES,
         }
         child = Child(
-            ours, log_path, folder, bounds, lambda wait_s: self._status_of(number, wait_s), self.break_down
+            ours, log_path, folder, bounds, lambda wait_s: self._status_of(number, wait_s), self.close
         )
         try:
             wire.send(
@@ -159,7 +159,7 @@ class Zygote:
             child.greet(time.monotonic() + FORK_S)
         except OSError as error:
             self.forget(child)
-            self.break_down("it takes no requests")
+            self.close()
             raise ChildFailed(Status.CRASHED, f"zygote {self.name} takes no requests") from error
         except ChildFailed:
             self.forget(child)
@@ -177,10 +177,9 @@ class Zygote:
         shutil.rmtree(child.folder, ignore_errors=True)
         child.log_path.unlink(missing_ok=True)
         self._live.discard(child)
-        if self.stopped():
-            self.break_down("a child stopped it")
-        elif self.alive and self.strays() and not self._strays_end():
-            self.break_down("strays that do not end")
+        # A child may have stopped it, or left strays that do not end.
+        if self.stopped() or (self.alive and self.strays() and not self._strays_end()):
+            self.close()
 
     def strays(self) -> set[int]:
         """Processes in the sandbox that belong to no living child: what dead ones left behind."""
@@ -199,12 +198,9 @@ class Zygote:
                 return True
         return False
 
-    def break_down(self, reason: str) -> None:
+    def close(self) -> None:
         """Kill the sandbox with everything in it (its PID namespace dies at once); it starts again when
         it is needed."""
-        self.close()
-
-    def close(self) -> None:
         if self._process is not None:
             strays = () if self.tier == "T2" else tuple(procfs.family(self._process.pid))
             self._process.kill()
