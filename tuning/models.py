@@ -87,7 +87,26 @@ class Exploration(ScopedKey):
         ]
 
 
-class Trial(models.Model):
+class TriedRow(models.Model):
+    """The columns of whatever was built, checked and timed on a worker, or was not."""
+
+    detail = models.TextField(blank=True)
+    median_us = models.FloatField(null=True)
+    ratio_to_default = models.FloatField(null=True)
+    ratio_low = models.FloatField(null=True)
+    ratio_high = models.FloatField(null=True)
+    max_error = models.FloatField(null=True)
+    tolerance = models.FloatField(null=True)
+    build_s = models.FloatField(null=True)
+    tier = models.CharField(max_length=4, blank=True)  # of the sandbox
+    log_tail = models.TextField(blank=True)
+    worker = models.CharField(max_length=100, blank=True)
+
+    class Meta:
+        abstract = True
+
+
+class Trial(TriedRow):
     """One (route, candidate) built, checked and timed; failures are kept."""
 
     exploration = models.ForeignKey(Exploration, models.CASCADE, related_name="trials")
@@ -101,20 +120,9 @@ class Trial(models.Model):
     )  # the exploration's; a resumed one skips what it tried
     fence = models.PositiveBigIntegerField(default=0)  # the claim under which it ran
     status = models.CharField(max_length=20)  # tuning.measure.outcome.Status
-    detail = models.TextField(blank=True)
-    median_us = models.FloatField(null=True)
-    ratio_to_default = models.FloatField(null=True)
-    ratio_low = models.FloatField(null=True)
-    ratio_high = models.FloatField(null=True)
-    max_error = models.FloatField(null=True)
-    tolerance = models.FloatField(null=True)
-    build_s = models.FloatField(null=True)
     took_s = models.FloatField(default=0)
-    tier = models.CharField(max_length=4, blank=True)
-    log_tail = models.TextField(blank=True)
     implementation = models.ForeignKey(Implementation, models.SET_NULL, null=True, related_name="trials")
     environment = models.ForeignKey(Environment, models.PROTECT, null=True, related_name="+")
-    worker = models.CharField(max_length=100, blank=True)
     started_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -12,6 +12,7 @@ from django.db.models import Q
 
 from catalog.fields import ExactJSONField
 from catalog.models import Operator, Organisation, Setting, Target
+from tuning.models import TriedRow
 
 
 class VersionState(models.TextChoices):
@@ -137,7 +138,7 @@ class EvaluationState(models.TextChoices):
     DEAD = "dead"  # given up: its worker died each time, or its version is no longer wanted
 
 
-class KernelEvaluation(models.Model):
+class KernelEvaluation(TriedRow):
     """A version tried on one operator: built, checked, timed against the default and the incumbent.
 
     Claimed like an exploration: compare-and-swap on ``fence``, a lease on the database's clock. Times in µs;
@@ -155,15 +156,7 @@ class KernelEvaluation(models.Model):
     tries = models.PositiveSmallIntegerField(default=0)
     doing = models.CharField(max_length=200, blank=True)
     status = models.CharField(max_length=20, blank=True)  # tuning.measure.outcome.Status
-    detail = models.TextField(blank=True)
-    log_tail = models.TextField(blank=True)
-    max_error = models.FloatField(null=True)
-    tolerance = models.FloatField(null=True)
-    median_us = models.FloatField(null=True)
     default_us = models.FloatField(null=True)
-    ratio_to_default = models.FloatField(null=True)
-    ratio_low = models.FloatField(null=True)
-    ratio_high = models.FloatField(null=True)
     incumbent_route = models.CharField(max_length=40, blank=True)
     incumbent_label = models.CharField(max_length=200, blank=True)
     incumbent_us = models.FloatField(null=True)
@@ -171,9 +164,6 @@ class KernelEvaluation(models.Model):
     incumbent_low = models.FloatField(null=True)
     incumbent_high = models.FloatField(null=True)
     times = ExactJSONField(default=list)  # the kernel beside every other method's best
-    build_s = models.FloatField(null=True)
-    tier = models.CharField(max_length=4, blank=True)  # of the sandbox
-    worker = models.CharField(max_length=100, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
