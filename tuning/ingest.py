@@ -171,19 +171,17 @@ def add_model(
 def model_report(model: models.Model) -> ModelReport:
     """What is known of each operator now, in a constant number of queries."""
     of_operator = [f"operator__{name}" for name in Named._fields]
+    given = models.ModelOperator.objects.filter(model=model)
     parts = [
         _Part(calls, example, Named(*named))
-        for calls, example, *named in models.ModelOperator.objects.filter(model=model).values_list(
-            "calls", "example", *of_operator
-        )
+        for calls, example, *named in given.values_list("calls", "example", *of_operator)
     ]
     here = {"operator__models__model": model, "target": model.target_id, "setting": model.setting_id}
     scopes = scopes_of(model.organisation)
     bests = _nearest(models.Best.objects.filter(**here, rank=0), scopes, _Known)
     misses = _nearest(models.Miss.objects.filter(**here), scopes, _Missed)
-    whole_us = sum(
-        part.calls * bests[part.operator.pk].default_us for part in parts if part.operator.pk in bests
-    )
+    known = [part for part in parts if part.operator.pk in bests]
+    whole_us = sum(part.calls * bests[part.operator.pk].default_us for part in known)
     rows = [_row(part, bests.get(part.operator.pk), misses.get(part.operator.pk), whole_us) for part in parts]
     rows.sort(key=lambda row: (-(row.share or 0.0), -row.calls, row.operator.key))
     return ModelReport(model, rows, _totals(model, rows))
@@ -314,13 +312,8 @@ def _stored(row: models.Model, operators: Sequence[Extracted]) -> models.Model:
                 for found in operators
             )
     except IntegrityError:  # somebody gave the same content before, or just now
-        return models.Model.objects.get(
-            organisation=row.organisation,
-            sha256=row.sha256,
-            target=row.target,
-            setting=row.setting,
-            name=row.name,
-        )
+        same = ("organisation", "sha256", "target", "setting", "name")
+        return models.Model.objects.get(**{name: getattr(row, name) for name in same})
     return row
 
 

@@ -27,19 +27,13 @@ def withdraw(implementations: QuerySet[models.Implementation], reason: str) -> i
     reason = reason.strip()
     if not reason:
         raise RequestError("Say why: a revocation needs a reason.", where="reason")
-    done = 0
-    for place, ids in _by_place(implementations.filter(revoked_at=None)).items():
-        done += _take_out(place, ids, reason, "revoked")
-    return done
+    return _take_out(implementations.filter(revoked_at=None), reason, "revoked")
 
 
 def set_aside(implementations: QuerySet[models.Implementation], reason: str) -> int:
     """These were found to fail in their environment: they fall back as :func:`withdraw` lets them, but
     evidence that is published later makes them well again. Returns how many were not set aside before."""
-    done = 0
-    for place, ids in _by_place(implementations.filter(failed_at=None)).items():
-        done += _take_out(place, ids, reason, "failed")
-    return done
+    return _take_out(implementations.filter(failed_at=None), reason, "failed")
 
 
 def restore_places(places: Iterable[ScopedPlace], routes: set[str], reason: str, *, drop: bool = True) -> int:
@@ -65,7 +59,11 @@ def _by_place(rows: QuerySet[models.Implementation]) -> dict[ScopedPlace, list[i
     return places
 
 
-def _take_out(place: ScopedPlace, ids: list[int], reason: str, how: str) -> int:
+def _take_out(implementations: QuerySet[models.Implementation], reason: str, how: str) -> int:
+    return sum(_take_out_of(place, ids, reason, how) for place, ids in _by_place(implementations).items())
+
+
+def _take_out_of(place: ScopedPlace, ids: list[int], reason: str, how: str) -> int:
     with transaction.atomic():
         lock(place)
         columns = {f"{how}_at": timezone.now(), f"{how}_reason": reason[:_REASON_CHARACTERS]}

@@ -70,7 +70,9 @@ def implementations(operator: models.Operator, place: Place, visible: Q) -> list
         for number, rank, chosen_by in bests.values_list("implementation_id", "rank", "measurement_id")
     }
     made = [_made(implementation, *seated.get(implementation.pk, (None, None))) for implementation in found]
-    counts = _samples([one.measurement.pk for one in made if one.measurement])
+    measured = [one.measurement.pk for one in made if one.measurement]
+    samples = models.Measurement.objects.filter(pk__in=measured).values_list("pk", "samples_us")
+    counts = {number: len(taken) for number, taken in samples}
     made = [replace(one, samples=counts[one.measurement.pk]) if one.measurement else one for one in made]
     never = float("inf")
     return sorted(
@@ -88,12 +90,6 @@ def _made(
     evidence: list[models.Measurement] = implementation.evidence  # type: ignore[attr-defined]
     chosen = next((one for one in evidence if one.pk == chosen_by), None)
     return RankedImplementation(implementation, chosen or next(iter(evidence), None), rank)
-
-
-def _samples(measurements: list[int]) -> dict[int, int]:
-    """Measurement → how many samples it has."""
-    rows = models.Measurement.objects.filter(pk__in=measurements).values_list("pk", "samples_us")
-    return {number: len(samples) for number, samples in rows}
 
 
 def miss(operator: models.Operator, place: Place, visible: Q) -> models.Miss | None:

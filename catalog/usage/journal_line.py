@@ -23,15 +23,7 @@ class JournalHit(NamedTuple):
 
     @classmethod
     def of(cls, hit: Hit, calls: float) -> Self:
-        return cls(
-            hit.operator_id,
-            hit.implementation_id,
-            hit.route,
-            hit.method,
-            hit.median_us,
-            hit.default_us,
-            calls,
-        )
+        return cls._make([*(getattr(hit, name) for name in cls._fields[:-1]), calls])
 
     @property
     def saved_us(self) -> float:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from catalog.best.seats import ScopedPlace
@@ -110,20 +110,19 @@ def _check_known(target: Target, route: str) -> None:
         raise NotDeclared(f"Nothing is known of a route {route!r} on {target}: neither results nor a worker.")
 
 
+def _defaults(target: Target, route: str) -> QuerySet[Measurement]:
+    """Where the route made the default."""
+    made = {"implementation__target": target, "implementation__route": route}
+    return Measurement.objects.filter(**made, purpose="default")
+
+
 def _is_default(target: Target, route: str) -> bool:
-    return Measurement.objects.filter(
-        implementation__target=target, implementation__route=route, purpose="default"
-    ).exists()
+    return _defaults(target, route).exists()
 
 
 def _touched(target: Target, route: str) -> Q:
     """Bests that a change of this route's environment concerns."""
-    if not _is_default(target, route):
-        return Q(route=route)
-    made = Measurement.objects.filter(
-        implementation__target=target, implementation__route=route, purpose="default"
-    )
-    return Q(route=route) | Q(operator__in=made.values("implementation__operator"))
+    return Q(route=route) | Q(operator__in=_defaults(target, route).values("implementation__operator"))
 
 
 def _supersede(target: Target, route: str) -> None:
@@ -260,15 +259,7 @@ def follow_workers() -> int:
             if now - _missing_since.setdefault(key, now) < after_s:
                 continue
             _missing_since.pop(key, None)
-            done += _declare_most_brought(row, offers)
-    return done
-
-
-def _declare_most_brought(row: DeclaredEnvironment, offers: Counter[str]) -> bool:
-    digest = min(offers, key=lambda one: (-offers[one], one))
-    for worker in live_workers(row.target_id):
-        if brought(worker.routes).get(row.route) == digest:
-            environment = register_environment(worker.routes[row.route]["versions"])
+            most_brought = min(offers, key=lambda digest: (-offers[digest], digest))
             why = "the service: no live worker brings the one before"
-            return declare(row.target, row.route, environment, why) is not None
-    return False
+            done += declare_known(row.target, row.route, most_brought, why) is not None
+    return done

@@ -57,7 +57,7 @@ def reach(worker: str, target_id: int, mine: Mapping[str, str]) -> Q:
         able = ~Q(pk__in=waiting.filter(revalidation__in=unable).values("exploration"))
     others = _differing(target_id, mine)
     if others and any(
-        row.name != worker and not (others.keys() - _agreeing(brought(row.routes), others).keys())
+        row.name != worker and others.items() <= brought(row.routes).items()
         for row in live_workers(target_id)
     ):
         able &= Q(pk__in=waiting.exclude(revalidation__in=unable).values("exploration"))
@@ -72,10 +72,6 @@ def _differing(target_id: int, mine: Mapping[str, str]) -> dict[str, str]:
         for route, digest in declared.values_list("route", "environment__digest")
         if mine[route] != digest
     }
-
-
-def _agreeing(theirs: Mapping[str, str], declared: Mapping[str, str]) -> dict[str, str]:
-    return {route: digest for route, digest in declared.items() if theirs.get(route) == digest}
 
 
 _LOOKED_AT = 500  # declarations: those before can no longer be gone back to by a button

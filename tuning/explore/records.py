@@ -10,6 +10,8 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+from django.db.models import QuerySet
+
 from catalog.models import SHARED
 from catalog.registry import digest_of
 from opatlas.identity import Operator
@@ -68,14 +70,14 @@ def keep_records(work: ClaimedSlice, route: Route, found: list[SearchRecord]) ->
 
 def own_records(work: ClaimedSlice, route: Learning) -> list[SearchRecord]:
     """What is known of this very operator, on this target and in this setting; the best first."""
-    rows = TuningRecord.objects.filter(
-        operator_id=work.row.operator_id,
-        target_id=work.row.target_id,
-        setting_id=work.row.setting_id,
-        route=route.name,
-        version=route.record_version()[:80],
-    ).order_by("time_us", "pk")
-    return [SearchRecord(row.record, row.time_us) for row in rows[:KEPT]]
+    rows = _of_route(work, route).filter(operator=work.row.operator_id, setting=work.row.setting_id)
+    return [SearchRecord(row.record, row.time_us) for row in rows.order_by("time_us", "pk")[:KEPT]]
+
+
+def _of_route(work: ClaimedSlice, route: Learning) -> QuerySet[TuningRecord]:
+    """What the route in its present version knows on this target."""
+    version = route.record_version()[:80]
+    return TuningRecord.objects.filter(target=work.row.target_id, route=route.name, version=version)
 
 
 def neighbours_records(
@@ -85,18 +87,11 @@ def neighbours_records(
 
     The same operator in another setting (threads, cold cache) is a neighbour too.
     """
-    family = family_of(work.operator, work.setting)
-    rows = TuningRecord.objects.filter(
-        family=family,
-        target_id=work.row.target_id,
-        route=route.name,
-        version=route.record_version()[:80],
-    )
+    rows = _of_route(work, route).filter(family=family_of(work.operator, work.setting))
     me, here = (work.row.operator_id, work.row.setting_id), features_of(work.operator, work.setting)
     far: dict[tuple[int, int], float] = {}
-    for operator, setting, features in (
-        rows.order_by("-pk").values_list("operator_id", "setting_id", "features")[:_LOOKED_AT]
-    ):  # fmt: skip
+    latest = rows.order_by("-pk").values_list("operator_id", "setting_id", "features")[:_LOOKED_AT]
+    for operator, setting, features in latest:
         if (operator, setting) != me and (operator, setting) not in far:
             far[operator, setting] = distance(here, features)
     nearest = sorted((reach, key) for key, reach in far.items() if reach <= FURTHEST)[:NEIGHBOURS]

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import StatisticsError, correlation
 
 from opatlas.noise import LEAST_GAIN
 from tuning.measure.judging.roofline import CLOCK_HZ, FLOPS_PER_CYCLE, L1_BYTES_PER_CYCLE
@@ -143,14 +144,10 @@ def accuracy(pairs: Sequence[tuple[float, float]]) -> Accuracy:
 
 def spearman(one: Sequence[float], other: Sequence[float]) -> float | None:
     """The rank correlation, ties at their mean rank; None where either is constant."""
-    a, b = _ranks(one), _ranks(other)
-    if not a:
+    try:
+        return correlation(_ranks(one), _ranks(other))
+    except StatisticsError:
         return None
-    mean = (len(a) + 1) / 2
-    spread = sum((x - mean) ** 2 for x in a) * sum((y - mean) ** 2 for y in b)
-    if spread == 0:
-        return None
-    return float(sum((x - mean) * (y - mean) for x, y in zip(a, b, strict=True)) / spread**0.5)
 
 
 def _ranks(values: Sequence[float]) -> list[float]:

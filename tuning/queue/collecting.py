@@ -10,7 +10,7 @@ from tuning.doorbell.bell import bell
 from tuning.priority import Priority
 from tuning.queue.decide import Decision, worth_of_miss_us
 from tuning.queue.promote import gains_by_type, promote_decided, quick_ask_of
-from tuning.queue.steering import NotPossible
+from tuning.queue.steering import NotPossible, cannot
 
 UNDECIDED = (MissState.WAITING, MissState.POSTPONED)
 EXPLORABLE = (*UNDECIDED, MissState.DISCARDED, MissState.UNSUPPORTED, MissState.FAILED)
@@ -56,7 +56,5 @@ def _miss(pk: int) -> Miss:
 
 
 def _why_not(miss: Miss, verb: str, allowed: tuple[MissState, ...]) -> str:
-    because = f" ({miss.reason.rstrip('.')})" if miss.reason else ""
     hint = " Discard its exploration instead." if (verb, miss.state) == ("discard", "promoted") else ""
-    needed = " or ".join(allowed)
-    return f"Cannot {verb} miss {miss.pk}: it is {miss.state}{because}, and must be {needed}.{hint}"
+    return cannot(f"{verb} miss {miss.pk}", miss.state, miss.reason, allowed) + hint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import transaction
@@ -107,10 +108,13 @@ def _why_not(pk: int, verb: str, allowed: tuple[State, ...]) -> str:
     found = Exploration.objects.filter(pk=pk).values_list("state", "reason").first()
     if found is None:
         return f"There is no exploration {pk}."
-    state, reason = found
+    return cannot(f"{verb} exploration {pk}", *found, allowed)
+
+
+def cannot(do: str, state: str, reason: str, allowed: Sequence[str]) -> str:
     # Somebody else may have been faster: their reason says who.
     because = f" ({reason.rstrip('.')})" if reason else ""
-    return f"Cannot {verb} exploration {pk}: it is {state}{because}, and must be {' or '.join(allowed)}."
+    return f"Cannot {do}: it is {state}{because}, and must be {' or '.join(allowed)}."
 
 
 def _ring(row: Exploration) -> Exploration:

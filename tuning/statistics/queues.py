@@ -147,23 +147,13 @@ def capability_queues(visible: Q, rates: Rates, now: datetime) -> list[Capabilit
         .order_by()
     }
     names = sorted({*by_capability, *workers, *(name for name in pauses if name != "*")})
-    return [
-        _queue(name, by_capability[name], workers.get(name, 0), pauses, ended.get(name, (0, 0)), rates)
-        for name in names
-    ]
-
-
-def _queue(
-    name: str,
-    its_lanes: Sequence[Lane],
-    workers: int,
-    pauses: dict[str, str],
-    ended: tuple[int, int],
-    rates: Rates,
-) -> CapabilityQueue:
-    paused = pauses.get("*", pauses.get(name))
-    drain_s, how = drain(its_lanes, workers, paused is not None, rates)
-    return CapabilityQueue(name, tuple(its_lanes), workers, paused, ended[1], ended[0], drain_s, how)
+    found = []
+    for name in names:
+        mine, serving = tuple(by_capability[name]), workers.get(name, 0)
+        paused, (day, hour) = pauses.get("*", pauses.get(name)), ended.get(name, (0, 0))
+        drain_s, how = drain(mine, serving, paused is not None, rates)
+        found.append(CapabilityQueue(name, mine, serving, paused, hour, day, drain_s, how))
+    return found
 
 
 def drain(its_lanes: Sequence[Lane], workers: int, paused: bool, rates: Rates) -> tuple[float | None, str]:
