@@ -48,13 +48,14 @@ def op_types_of(operators: Collection[int], rules: Collection[PriceRule]) -> OpT
     """Op types by operator id: asked for only where a rule goes by them, and remembered."""
     if not any(rule.op_type for rule in rules):
         return {}
-    missing = [number for number in operators if number not in _op_types]
-    if missing:
-        if len(_op_types) + len(missing) > _MOST_OP_TYPES:
-            _op_types.clear()
-            missing = list(operators)
-        _op_types.update(Operator.objects.filter(pk__in=missing).values_list("pk", "op_type"))
-    return _op_types
+    found = {number: known for number in operators if (known := _op_types.get(number)) is not None}
+    if missing := [number for number in operators if number not in found]:
+        asked = dict(Operator.objects.filter(pk__in=missing).values_list("pk", "op_type"))
+        if len(_op_types) + len(asked) > _MOST_OP_TYPES:
+            _op_types.clear()  # other threads have what they found
+        _op_types.update(asked)
+        found |= asked
+    return found
 
 
 def forget() -> None:
