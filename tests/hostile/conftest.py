@@ -72,9 +72,21 @@ def deploy(tmp_path: Path) -> Callable[..., Deployment]:
     return make
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.services)])
+def by_day_on(engine: str) -> pytest.MarkDecorator:
+    """A test of ``deployment`` on this database; on the other one nightly."""
+    params = [
+        pytest.param(
+            name,
+            marks=[pytest.mark.services] * (name == "postgres") + [pytest.mark.nightly] * (name != engine),
+        )
+        for name in ("sqlite", "postgres")
+    ]
+    return pytest.mark.parametrize("deployment", params, indirect=True)
+
+
+@pytest.fixture
 def deployment(request: pytest.FixtureRequest, deploy: Callable[..., Deployment]) -> Iterator[Deployment]:
-    """The same test on both databases."""
+    """``by_day_on`` says of which database."""
     if request.param == "sqlite":
         yield deploy()
     else:

@@ -3,12 +3,14 @@ import json
 import pytest
 
 from tests.hostile.asker import LENGTHS
+from tests.hostile.conftest import by_day_on
 
 pytestmark = pytest.mark.slow
 
 PROCESSES, THREADS = 4, 5
 
 
+@by_day_on("postgres")
 def test_twenty_at_once_make_one_miss_each_with_a_count_of_twenty(deployment):
     key = deployment.manage("create_api_key", "together").strip()
     asker = deployment.start("-m", "tests.hostile.asker", key, str(PROCESSES), str(THREADS))

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.hostile.conftest import by_day_on
+
 pytestmark = pytest.mark.slow
 
 ANSWERS = 500
@@ -27,6 +29,7 @@ def counts(deployment):
     return usage, tally, job
 
 
+@by_day_on("sqlite")
 def test_a_killed_writer_loses_no_answered_hit_and_a_killed_drainer_counts_none_twice(deployment):
     deployment.run("-c", SETUP)
     answered = 0

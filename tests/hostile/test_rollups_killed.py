@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.conftest import Deployment
+from tests.hostile.conftest import Deployment, by_day_on
 
 pytestmark = pytest.mark.slow
 
@@ -15,6 +15,7 @@ messy_traffic(lookups=900)
 """
 
 
+@by_day_on("sqlite")
 def test_killed_refreshes_leave_what_the_next_one_finishes(deployment: Deployment) -> None:
     deployment.run("-c", SETUP)
     deployment.run("-m", "tests.hostile.killing", "1.5", "rebuild_rollups")

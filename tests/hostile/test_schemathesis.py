@@ -67,14 +67,14 @@ def served(deployment: Deployment, tmp_path: Path) -> Iterator[tuple[str, str, d
     ("parameters", "deployment", "phases"),
     [
         ("invented", "sqlite", "coverage"),
-        pytest.param("known", "postgres", "coverage", marks=pytest.mark.services),
+        pytest.param("known", "postgres", "coverage", marks=[pytest.mark.services, pytest.mark.nightly]),
         pytest.param("known", "postgres", "fuzzing", marks=[pytest.mark.services, pytest.mark.nightly]),
         pytest.param("invented", "sqlite", "fuzzing", marks=pytest.mark.nightly),
     ],
     indirect=["deployment"],
 )
 def test_no_request_is_answered_with_a_5xx_or_against_the_schema(served, parameters, phases, tmp_path):
-    """Each value's borders on both databases; random ones nightly."""
+    """Each value's borders; nightly on PostgreSQL too, and random ones."""
     url, key, known = served
     lines = [f"{name!r} = {value!r}" for name, value in known.items()] if parameters == "known" else []
     config = tmp_path / "schemathesis.toml"

@@ -11,7 +11,7 @@ import pytest
 
 from dashboard.run.stack import Stack
 from tests.catalog import making
-from tests.hostile.conftest import deploy, deployment  # noqa: F401
+from tests.hostile.conftest import by_day_on, deploy, deployment  # noqa: F401
 
 pytestmark = pytest.mark.slow
 
@@ -69,6 +69,7 @@ class Asker(threading.Thread):
                 self.withheld += item.get("state") == "payment_required"
 
 
+@by_day_on("postgres")
 def test_hits_served_are_ledger_entries_to_the_unit_after_any_crash(deployment, tmp_path):  # noqa: F811
     deployment.run("-c", SETUP)
     key = deployment.manage("create_api_key", "killed").strip()

@@ -83,6 +83,7 @@ def looked_at(watched: Watched, pages: dict[str, str]) -> Iterator[str]:
         settle(page)
         yield from (f"{name} ({path}) {line}" for line in out_of_bounds(watched, answer))
         yield from (f"{name} ({path}): {line}" for line in inaccessible(page, axe))
+        yield from (f"{name} ({path}) {line}" for line in undrawn_or_too_wide(page))
     page.context.clear_cookies()
     page.goto("/login/")
     yield from (f"login: {line}" for line in inaccessible(page, axe))
@@ -110,9 +111,16 @@ def out_of_bounds(watched: Watched, answer: Any) -> Iterator[str]:
     if "unsafe-inline" in policy or "unsafe-eval" in policy:
         yield f"allows what it should not: {policy}"
     yield from (f"breaks its policy: {line}" for line in watched.violations())
-    sideways = watched.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    yield from undrawn_or_too_wide(watched.page)
+
+
+def undrawn_or_too_wide(page: Any) -> Iterator[str]:
+    charts, drawn = page.locator("[data-chart]").count(), page.locator(".chart svg.main-svg").count()
+    if drawn < charts:
+        yield f"has drawn {drawn} of {charts} charts"
+    sideways, width = page.evaluate("[document.documentElement.scrollWidth - innerWidth, innerWidth]")
     if sideways > 0:
-        yield f"scrolls sideways by {sideways} px at 360"
+        yield f"scrolls sideways by {sideways} px at {width}"
 
 
 def told_without_scripts(watched: Watched, pages: dict[str, str]) -> Iterator[str]:

@@ -63,20 +63,22 @@ def test_an_exploration_moves_without_a_reload(admin: Any, window: Callable[...,
     assert page.evaluate("window.here") is True
 
 
-@pytest.mark.parametrize(
-    ("path", "field", "value"),
-    [
-        ("/operators/", "#q", "softmax"),
-        ("/explorations/", "select[name=state]", "done"),
-        ("/queues/collect/", "select[name=state]", "postponed"),
-        ("/jobs/", "[name=q]", "resnet"),
-    ],
+FILTERS = (
+    ("/operators/", "#q", "softmax"),
+    ("/explorations/", "select[name=state]", "done"),
+    ("/queues/collect/", "select[name=state]", "postponed"),
+    ("/jobs/", "[name=q]", "resnet"),
 )
-def test_filters_stay_in_the_address_over_reload_and_back(
-    admin: Any, window: Callable[..., Watched], path: str, field: str, value: str
-) -> None:
+
+
+def test_filters_stay_in_the_address_over_reload_and_back(admin: Any, window: Callable[..., Watched]) -> None:
     full_catalogue(hours=3)
     page = window("admin").page
+    for path, field, value in FILTERS:
+        filter_and_come_back(page, path, field, value)
+
+
+def filter_and_come_back(page: Any, path: str, field: str, value: str) -> None:
     page.goto(path)
     control = page.locator(f"main {field}").first
     if field.startswith("select"):
@@ -101,14 +103,17 @@ def test_filters_stay_in_the_address_over_reload_and_back(
     assert page.locator("main tbody tr").count() == len(rows)
 
 
-@pytest.mark.parametrize(
-    "path", ["/jobs/?q=resnet", "/methods/", "/operators/?q=softmax", "/models/", "/queues/collect/"]
-)
-def test_the_downloaded_csv_has_the_rows_that_are_shown(
-    admin: Any, window: Callable[..., Watched], path: str
-) -> None:
+EXPORTING = ("/jobs/?q=resnet", "/methods/", "/operators/?q=softmax", "/models/", "/queues/collect/")
+
+
+def test_the_downloaded_csv_has_the_rows_that_are_shown(admin: Any, window: Callable[..., Watched]) -> None:
     full_catalogue(hours=3)
     page = window("admin").page
+    for path in EXPORTING:
+        compare_with_csv(page, path)
+
+
+def compare_with_csv(page: Any, path: str) -> None:
     page.goto(path)
     link = page.locator("main a[download]", has_text="CSV").first
     for box in page.locator("main details:has(a[download])").all():
@@ -138,12 +143,19 @@ def test_dark_mode_follows_the_system_and_the_choice(admin: Any, window: Callabl
     assert light.evaluate(canvas) == dark.evaluate(canvas)  # remembered, and there before anything is drawn
 
 
-@pytest.mark.parametrize("path", ["/", "/operators/", "/queues/", "/billing/", "/notifications/"])
+TYPED = ("/", "/operators/", "/queues/", "/billing/", "/notifications/")
+
+
 def test_the_keyboard_reaches_everything_and_shows_where_it_is(
-    admin: Any, window: Callable[..., Watched], path: str
+    admin: Any, window: Callable[..., Watched]
 ) -> None:
     full_catalogue(hours=3)
     page = window("admin").page
+    for path in TYPED:
+        tab_through(page, path)
+
+
+def tab_through(page: Any, path: str) -> None:
     page.goto(path)
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
@@ -169,8 +181,8 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(
         if not visible:
             blind.append(text)
         page.keyboard.press("Tab")
-    assert not blind, blind[:5]
-    assert len(seen) >= wanted, f"{len(seen)} of {wanted} controls are reached"
+    assert not blind, (path, blind[:5])
+    assert len(seen) >= wanted, f"{len(seen)} of {wanted} controls of {path} are reached"
 
 
 def test_slash_searches_and_escape_closes_menus(admin: Any, window: Callable[..., Watched]) -> None:

@@ -122,22 +122,6 @@ def test_everything_is_reached_by_keyboard(page: Any) -> None:
     assert not page.get_by_role("button", name="Log out").is_visible()
 
 
-def test_every_page_is_quiet_drawn_and_fits_a_telephone(page: Any) -> None:
-    from tests.dashboard.screenshots import paths_of
-
-    full_catalogue(hours=30)
-    paths = paths_of(page, "")
-    assert len(paths) >= 10
-    for width in (360, 1440):
-        page.set_viewport_size({"width": width, "height": 800})
-        for name, path in paths.items():
-            page.goto(path)
-            charts = page.locator("[data-chart]").count()
-            assert drawn(page) >= charts, name
-            sideways = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-            assert sideways <= 0, f"{name} scrolls sideways by {sideways} px at {width}"
-
-
 def test_what_is_explored_moves_by_itself(page: Any) -> None:
     from tuning.models import Exploration
 

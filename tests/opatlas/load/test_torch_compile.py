@@ -23,13 +23,14 @@ def test_its_mode_is_one_of_two() -> None:
 
 @pytest.mark.slow
 @compiles
-def test_it_runs_and_takes_new_constants() -> None:
+@pytest.mark.parametrize("mode", ["default", pytest.param("max-autotune", marks=pytest.mark.nightly)])
+def test_it_runs_and_takes_new_constants(mode: str) -> None:
     from opatlas.load.torch.compile import open_kernel
 
     x, w = np.random.default_rng(0).standard_normal((2, 24, 24)).astype(np.float32)
     operator, inputs = operator_of(Case("MatMul", [x, w], fixed=(1,)))
     [runtime], [const] = operator.runtime_inputs, operator.constant_inputs
-    kernel = open_kernel(operator, check_recipe({**RECIPE, "mode": "max-autotune"}, 1))
+    kernel = open_kernel(operator, check_recipe({**RECIPE, "mode": mode}, 1))
     with pytest.raises(LoadError, match="call prepare"):
         kernel.bind({runtime: inputs[runtime]})
     for weights in (w, 2 * w):

@@ -123,6 +123,7 @@ def records_of(folder: Path) -> list[Any]:
 
 @needs_tvm
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_what_a_search_learns_serves_other_shapes(tmp_path: Path) -> None:
     """A real search of a small product; its records for larger, odd and tiny ones."""
     work = tmp_path / "work"
@@ -142,6 +143,7 @@ def test_what_a_search_learns_serves_other_shapes(tmp_path: Path) -> None:
 
 @needs_tvm
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_search_begins_with_what_it_is_given(tmp_path: Path) -> None:
     operator, first, second = conv(16, 14, 16), tmp_path / "first", tmp_path / "second"
     search(operator, first)

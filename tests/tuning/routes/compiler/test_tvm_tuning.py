@@ -26,10 +26,10 @@ def test_a_second_slice_goes_on_from_the_first(tmp_path: Path) -> None:
     operator, setting = one("MatMul", (64, 64), const(64, 96)), Setting(threads=2)
     work = tmp_path / "work"
     work.mkdir()
-    first = list(ROUTE.tune(operator, TARGET, setting, work, 15.0))
+    first = list(ROUTE.tune(operator, TARGET, setting, work, 10.0))
     after_first = json.loads((work / "search.json").read_text())
     tiles_first = json.loads((work / "tiles.json").read_text())
-    second = list(ROUTE.tune(operator, TARGET, setting, work, 15.0))
+    second = list(ROUTE.tune(operator, TARGET, setting, work, 10.0))
     after_second = json.loads((work / "search.json").read_text())
     assert first and second
     assert after_second["slices"] == 2
@@ -48,9 +48,10 @@ def test_a_second_slice_goes_on_from_the_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_an_operator_without_a_product_is_tuned_too(tmp_path: Path) -> None:
     operator, setting = one("Softmax", (64, 128), axis=-1), Setting(threads=2)
-    found = list(ROUTE.tune(operator, TARGET, setting, tmp_path, 15.0))
+    found = list(ROUTE.tune(operator, TARGET, setting, tmp_path, 10.0))
     assert found and "traces" in found[0].parameters
 
 
