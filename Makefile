@@ -28,6 +28,7 @@ $(VENV)/worker.stamp: requirements.txt requirements-worker.txt | $(BIN)/python
 # As a job's machine has it: `import opatlas` works from any folder, and from this tree.
 $(VENV)/opatlas.stamp: pyproject.toml $(VENV)/worker.stamp
 	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q catalog dashboard opatlas tuning  # else the first start does, for two seconds
 	@touch $@
 
 $(VENV)/dev.stamp: requirements-dev.txt $(VENV)/opatlas.stamp
