@@ -72,8 +72,9 @@ def test_one_private_address_among_public_ones_is_enough() -> None:
     ],
 )
 def test_form_of_the_address(url: str, why: str) -> None:
-    with pytest.raises(guard.AddressRefused, match=why):
+    with pytest.raises(guard.AddressRefused, match=why) as refused:
         guard.check_url(url)
+    assert refused.value.where == "url"
 
 
 @pytest.mark.parametrize(
