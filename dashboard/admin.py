@@ -6,9 +6,6 @@ Evidence is read-only here: implementations, measurements and bests are made by 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
@@ -81,6 +78,57 @@ class PersonAdmin(UserAdmin):
         return False  # what somebody decided stays somebody's: switch the account off instead
 
 
+@admin.register(catalog.Invitation)
+class InvitationAdmin(Looked):
+    list_display = ("organisation", "role", "email", "invited_by", "created_at", "expires_at", "accepted_by",
+                    "withdrawn_at")  # fmt: skip
+    list_select_related = ("organisation", "invited_by", "accepted_by")
+    exclude = ("nonce",)
+
+
+@admin.register(catalog.SignIn)
+class SignInAdmin(Looked):
+    list_display = ("user", "began_at", "address", "agent")
+    list_select_related = ("user",)
+    exclude = ("session_key",)
+
+
+@admin.register(catalog.AuditEntry)
+class AuditEntryAdmin(Looked):
+    list_display = ("at", "actor", "action", "subject", "organisation", "address", "request_id")
+    list_filter = ("organisation",)
+    list_select_related = ("organisation",)
+    search_fields = ("actor", "action", "subject", "request_id")
+    date_hierarchy = "at"
+
+
+@admin.register(catalog.Rollup)
+class RollupAdmin(Looked):
+    list_display = ("name", "made_at", "took_s")
+
+
+@admin.register(catalog.TrafficSlot)
+class TrafficSlotAdmin(Looked):
+    list_display = ("tenant", "grain", "start", "hits", "misses", "operators_asked", "jobs", "saved_us")
+    list_filter = ("grain",)
+    search_fields = ("tenant",)
+
+
+@admin.register(kernels.KernelVersion)
+class KernelVersionAdmin(Looked):
+    list_display = ("kernel", "number", "state", "submitted_by", "decided_by", "submitted_at")
+    list_filter = ("state",)
+    list_select_related = ("kernel", "submitted_by", "decided_by")
+    search_fields = ("kernel__name", "author")
+
+
+@admin.register(kernels.KernelDecision)
+class KernelDecisionAdmin(Looked):
+    list_display = ("version", "step", "who", "reason", "created_at")
+    list_select_related = ("version__kernel",)
+    search_fields = ("who", "reason")
+
+
 @admin.register(catalog.ApiKey)
 class ApiKeyAdmin(admin.ModelAdmin):
     list_display = ("prefix", "name", "organisation", "scopes", "last_used_at", "revoked_at")
@@ -100,6 +148,59 @@ class ApiKeyAdmin(admin.ModelAdmin):
         self.message_user(request, f"{revoked} keys were revoked; who shows them is refused from now on.")
 
 
+@admin.register(catalog.Operator)
+class OperatorAdmin(Looked):
+    list_display = ("summary", "op_type", "dtype", "key", "created_at")
+    list_filter = ("dtype",)
+    search_fields = ("summary", "key", "op_type")
+
+
+@admin.register(catalog.Target)
+class TargetAdmin(Looked):
+    list_display = ("capability", "kind", "arch", "key", "served_until")
+
+
+@admin.register(catalog.Setting)
+class SettingAdmin(Looked):
+    list_display = ("threads", "cache", "key")
+
+
+@admin.register(catalog.Environment)
+class EnvironmentAdmin(Looked):
+    list_display = ("__str__", "digest")
+
+
+@admin.register(catalog.Implementation)
+class ImplementationAdmin(Looked):
+    list_display = ("operator", "route", "method", "label", "target", "scope", "created_at", "revoked_at")
+    list_filter = ("method", "route", "scope")
+    list_select_related = ("operator", "target")
+    search_fields = ("operator__key", "operator__summary", "label")
+
+
+@admin.register(catalog.Best)
+class BestAdmin(Looked):
+    list_display = ("operator", "route", "rank", "median_us", "ratio_to_default", "scope", "published_at")
+    list_filter = ("method", "route")
+    list_select_related = ("operator",)
+    search_fields = ("operator__key", "operator__summary")
+
+
+@admin.register(catalog.Miss)
+class MissAdmin(Looked):
+    list_display = ("operator", "state", "reason", "count", "calls", "related", "last_asked_at")
+    list_filter = ("state", "related", "target")
+    list_select_related = ("operator",)
+    search_fields = ("operator__key", "operator__summary", "reason")
+
+
+@admin.register(catalog.Job)
+class JobAdmin(Looked):
+    list_display = ("name", "organisation", "created_at")
+    list_select_related = ("organisation",)
+    search_fields = ("name",)
+
+
 @admin.register(catalog.Model)
 class ModelAdmin(Looked):
     list_display = ("name", "organisation", "form", "calls", "target", "created_at")
@@ -110,78 +211,33 @@ class ModelAdmin(Looked):
         return bool(request.user.is_superuser)
 
 
+@admin.register(tuning.Exploration)
+class ExplorationAdmin(Looked):
+    list_display = ("operator", "state", "stage", "priority", "worth", "tries", "lease_owner", "updated_at")
+    list_filter = ("state", "stage", "priority", "capability")
+    list_select_related = ("operator",)
+    search_fields = ("operator__key", "operator__summary", "error")
+
+
+@admin.register(tuning.Trial)
+class TrialAdmin(Looked):
+    list_display = ("exploration_id", "route", "label", "stage", "status", "median_us", "created_at")
+    list_filter = ("status", "method", "route", "stage")
+    search_fields = ("detail", "label")
+
+
+@admin.register(tuning.Worker)
+class WorkerAdmin(Looked):
+    list_display = ("name", "host", "target", "tier", "doing", "last_seen_at", "stopped_at")
+    list_select_related = ("target",)
+
+
+@admin.register(catalog.DeclaredEnvironment)
+class DeclaredEnvironmentAdmin(Looked):
+    list_display = ("target", "route", "environment")
+    list_select_related = ("target", "environment")
+
+
 @admin.register(tuning.Pause)
 class PauseAdmin(admin.ModelAdmin):
     list_display = ("capability", "reason", "created_at")
-
-
-_OPERATOR = ("operator__key", "operator__summary")
-
-
-def _look(model: type[Model], *columns: str, also: Sequence[str] = (), **options: Any) -> None:
-    """A table to be looked at: its columns, ``also`` the rows that they name, further options of Django's."""
-    admin.site.register(model, Looked, list_display=columns, list_select_related=also, **options)
-
-
-_look(
-    catalog.Invitation, "organisation", "role", "email", "invited_by", "created_at", "expires_at",
-    "accepted_by", "withdrawn_at", also=("organisation", "invited_by", "accepted_by"), exclude=("nonce",),
-)  # fmt: skip
-_look(catalog.SignIn, "user", "began_at", "address", "agent", also=("user",), exclude=("session_key",))
-_look(
-    catalog.AuditEntry, "at", "actor", "action", "subject", "organisation", "address", "request_id",
-    also=("organisation",), list_filter=("organisation",), date_hierarchy="at",
-    search_fields=("actor", "action", "subject", "request_id"),
-)  # fmt: skip
-_look(catalog.Rollup, "name", "made_at", "took_s")
-_look(
-    catalog.TrafficSlot, "tenant", "grain", "start", "hits", "misses", "operators_asked", "jobs", "saved_us",
-    list_filter=("grain",), search_fields=("tenant",),
-)  # fmt: skip
-_look(
-    kernels.KernelVersion, "kernel", "number", "state", "submitted_by", "decided_by", "submitted_at",
-    also=("kernel", "submitted_by", "decided_by"), list_filter=("state",),
-    search_fields=("kernel__name", "author"),
-)  # fmt: skip
-_look(
-    kernels.KernelDecision, "version", "step", "who", "reason", "created_at",
-    also=("version__kernel",), search_fields=("who", "reason"),
-)  # fmt: skip
-_look(
-    catalog.Operator, "summary", "op_type", "dtype", "key", "created_at",
-    list_filter=("dtype",), search_fields=("summary", "key", "op_type"),
-)  # fmt: skip
-_look(catalog.Target, "capability", "kind", "arch", "key", "served_until")
-_look(catalog.Setting, "threads", "cache", "key")
-_look(catalog.Environment, "__str__", "digest")
-_look(
-    catalog.Implementation, "operator", "route", "method", "label", "target", "scope", "created_at",
-    "revoked_at", also=("operator", "target"), list_filter=("method", "route", "scope"),
-    search_fields=(*_OPERATOR, "label"),
-)  # fmt: skip
-_look(
-    catalog.Best, "operator", "route", "rank", "median_us", "ratio_to_default", "scope", "published_at",
-    also=("operator",), list_filter=("method", "route"), search_fields=_OPERATOR,
-)  # fmt: skip
-_look(
-    catalog.Miss, "operator", "state", "reason", "count", "calls", "related", "last_asked_at",
-    also=("operator",), list_filter=("state", "related", "target"), search_fields=(*_OPERATOR, "reason"),
-)  # fmt: skip
-_look(
-    catalog.Job, "name", "organisation", "created_at", also=("organisation",), search_fields=("name",)
-)  # fmt: skip
-_look(
-    catalog.DeclaredEnvironment, "target", "route", "environment", also=("target", "environment")
-)  # fmt: skip
-_look(
-    tuning.Exploration, "operator", "state", "stage", "priority", "worth", "tries", "lease_owner",
-    "updated_at", also=("operator",), list_filter=("state", "stage", "priority", "capability"),
-    search_fields=(*_OPERATOR, "error"),
-)  # fmt: skip
-_look(
-    tuning.Trial, "exploration_id", "route", "label", "stage", "status", "median_us", "created_at",
-    list_filter=("status", "method", "route", "stage"), search_fields=("detail", "label"),
-)  # fmt: skip
-_look(
-    tuning.Worker, "name", "host", "target", "tier", "doing", "last_seen_at", "stopped_at", also=("target",)
-)  # fmt: skip

@@ -227,10 +227,13 @@ def add_results(world: World) -> None:
     world.implementations = insert(
         models.Implementation,
         {
-            **made, **INVENTED, "environment_id": [numbers[route] for route in routes],
-            "artifact_id": made_by.pk, "created_at": created,
+            **made,
+            **INVENTED,
+            "environment_id": [numbers[route] for route in routes],
+            "artifact_id": made_by.pk,
+            "created_at": created,
         },
-    )  # fmt: skip
+    )
     proof = evidence(world.median_us, ratios.ravel(), world.random)
     measurements = insert(
         models.Measurement,

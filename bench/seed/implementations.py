@@ -26,9 +26,13 @@ ROUTES = ("synthetic-a", "synthetic-b", "synthetic-c", "synthetic-d")
 _BATCH = 20_000
 _MEASURED_AT = "2026-01-01 00:00:00"
 INVENTED = {
-    "label": LABEL, "candidate": json.dumps({NAME: True}), "candidate_sha256": "0" * 64, "schedule": "",
-    "source": "// synthetic: nothing was compiled", "build_s": 0.0,
-}  # fmt: skip
+    "label": LABEL,
+    "candidate": json.dumps({NAME: True}),
+    "candidate_sha256": "0" * 64,
+    "schedule": "",
+    "source": "// synthetic: nothing was compiled",
+    "build_s": 0.0,
+}
 """Columns of every implementation."""
 
 
@@ -97,46 +101,69 @@ def _invent_operators(start: int, count: int) -> range:
         {
             "key": [f"o1:{hashlib.sha256(name.encode()).hexdigest()}" for name in names],
             "graph": [json.dumps({NAME: start + number}) for number in range(count)],
-            "summary": names, "op_type": "Synthetic", "dtype": "float32", "flops": 0.0, "bytes_moved": 0.0,
+            "summary": names,
+            "op_type": "Synthetic",
+            "dtype": "float32",
+            "flops": 0.0,
+            "bytes_moved": 0.0,
             "created_at": _MEASURED_AT,
         },
-    )  # fmt: skip
+    )
 
 
 def _add(
-    owners: NDArray[np.int64], place: dict[str, Any], random: np.random.Generator,
-    made_by: models.Artifact, environment: models.Environment,
-) -> None:  # fmt: skip
+    owners: NDArray[np.int64],
+    place: dict[str, Any],
+    random: np.random.Generator,
+    made_by: models.Artifact,
+    environment: models.Environment,
+) -> None:
     ranks = np.arange(len(owners)) % len(ROUTES)
     shared = {
-        **place, "operator_id": owners, "route": [ROUTES[rank] for rank in ranks.tolist()],
+        **place,
+        "operator_id": owners,
+        "route": [ROUTES[rank] for rank in ranks.tolist()],
         "method": models.Method.LIBRARY.value,
-    }  # fmt: skip
+    }
     implementations = insert(
         models.Implementation,
         {
-            **shared, **INVENTED, "artifact_id": made_by.pk, "environment_id": environment.pk,
+            **shared,
+            **INVENTED,
+            "artifact_id": made_by.pk,
+            "environment_id": environment.pk,
             "created_at": _MEASURED_AT,
         },
-    )  # fmt: skip
+    )
     ratios = random.uniform(2.0, 2.2, len(owners)) - 0.25 * ranks
     times = evidence(random.lognormal(4, 1, len(owners)), ratios, random)
     measurements = insert(
         models.Measurement,
         {
-            "implementation_id": implementations, **times, "samples_us": "[]", "tier": "", "purpose": NAME,
+            "implementation_id": implementations,
+            **times,
+            "samples_us": "[]",
+            "tier": "",
+            "purpose": NAME,
             "created_at": _MEASURED_AT,
         },
-    )  # fmt: skip
+    )
     insert(
         models.Best,
         {
-            **shared, **times, "rank": ranks, "implementation_id": implementations,
-            "measurement_id": measurements, "label": LABEL, "kind": "recipe",
-            "artifact_sha256": made_by.sha256, "needs": "", "measured_at": _MEASURED_AT,
+            **shared,
+            **times,
+            "rank": ranks,
+            "implementation_id": implementations,
+            "measurement_id": measurements,
+            "label": LABEL,
+            "kind": "recipe",
+            "artifact_sha256": made_by.sha256,
+            "needs": "",
+            "measured_at": _MEASURED_AT,
             "published_at": _MEASURED_AT,
         },
-    )  # fmt: skip
+    )
 
 
 def analyse() -> None:

@@ -93,10 +93,20 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = PriceRule
         fields = [
-            "name", "organisation", *NAMES, "mode", "currency", "per_hit_micros",
-            "per_saved_second_micros", "tiers", "cap_month_micros", "cap_operator_month_micros", "priority",
-            "from_at", "note",
-        ]  # fmt: skip
+            "name",
+            "organisation",
+            *NAMES,
+            "mode",
+            "currency",
+            "per_hit_micros",
+            "per_saved_second_micros",
+            "tiers",
+            "cap_month_micros",
+            "cap_operator_month_micros",
+            "priority",
+            "from_at",
+            "note",
+        ]
         help_texts = {
             "name": "What people call it.",
             "note": "Why, for who reads the history.",

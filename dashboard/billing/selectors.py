@@ -231,10 +231,17 @@ class WithheldSum:
 
 
 _WITHHELD = (
-    "organisation__name", "implementation__operator__key", "implementation", "implementation__method",
-    "implementation__route", "asked", "price", "organisation__account__currency", "last",
+    "organisation__name",
+    "implementation__operator__key",
+    "implementation",
+    "implementation__method",
+    "implementation__route",
+    "asked",
+    "price",
+    "organisation__account__currency",
+    "last",
     "implementation__operator__summary",
-)  # fmt: skip
+)
 """Columns of a :class:`WithheldSum`."""
 
 

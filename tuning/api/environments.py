@@ -77,9 +77,11 @@ class RevalidationAnswer(ModelAnswer):
 
 class RevalidationDetailAnswer(RevalidationAnswer):
     bests = RevalidatedAnswer(
-        many=True, source="counted.rows", read_only=True,
+        many=True,
+        source="counted.rows",
+        read_only=True,
         help_text="What failed or became worse comes first; at most 500.",
-    )  # fmt: skip
+    )
 
     class Meta(RevalidationAnswer.Meta):
         fields = [*RevalidationAnswer.Meta.fields, "bests"]

@@ -169,14 +169,20 @@ class Operating(RestView):
 
 
 _VERBS: tuple[tuple[str, type[serializers.Serializer[Any]] | None, str], ...] = (
-    ("pause", ReasonSerializer,
-     "Take an exploration out of its queue; one that runs is taken away from its worker."),
+    (
+        "pause",
+        ReasonSerializer,
+        "Take an exploration out of its queue; one that runs is taken away from its worker.",
+    ),
     ("resume", None, "Put a paused exploration back into its queue."),
     ("retry", None, "Explore one that has ended afresh."),
-    ("discard", ReasonSerializer,
-     "Give an exploration up; the reason is shown to whoever asks for the operator."),
+    (
+        "discard",
+        ReasonSerializer,
+        "Give an exploration up; the reason is shown to whoever asks for the operator.",
+    ),
     ("prioritise", PrioritySerializer, "Move an exploration to another explore queue."),
-)  # fmt: skip
+)
 
 
 def _acting(verb: str, takes: type[serializers.Serializer[Any]] | None, meaning: str) -> type[Operating]:

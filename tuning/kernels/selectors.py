@@ -72,14 +72,19 @@ def kernels_seen(sight: Sight) -> QuerySet[Kernel]:
     if not sight.everything:
         step = step.filter(version__in=KernelVersion.objects.filter(sight.versions()))
     step = step.order_by("-pk")
-    return Kernel.objects.filter(Exists(seen)).annotate(
-        latest_state=Subquery(newest.values("state")[:1]),
-        latest_number=Subquery(newest.values("number")[:1]),
-        latest_author=Subquery(newest.values("author")[:1]),
-        latest_licence=Subquery(newest.values("licence")[:1]),
-        latest_reason=Subquery(newest.values("state_reason")[:1]),
-        latest_at=Subquery(step.values("created_at")[:1]),
-    ).select_related("organisation", "created_by").order_by("-latest_at", "-pk")  # fmt: skip
+    return (
+        Kernel.objects.filter(Exists(seen))
+        .annotate(
+            latest_state=Subquery(newest.values("state")[:1]),
+            latest_number=Subquery(newest.values("number")[:1]),
+            latest_author=Subquery(newest.values("author")[:1]),
+            latest_licence=Subquery(newest.values("licence")[:1]),
+            latest_reason=Subquery(newest.values("state_reason")[:1]),
+            latest_at=Subquery(step.values("created_at")[:1]),
+        )
+        .select_related("organisation", "created_by")
+        .order_by("-latest_at", "-pk")
+    )
 
 
 def versions_seen(sight: Sight) -> QuerySet[KernelVersion]:

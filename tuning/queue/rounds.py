@@ -21,9 +21,13 @@ ENDED_WELL = (State.DONE, State.UNSUPPORTED)
 """Not discarded or dead: those begin again when somebody says so."""
 
 NEW_ROUND: Mapping[str, Any] = {
-    "state": State.QUEUED, "round": F("round") + 1, "tries": 0, "reason": "", "error": "",
+    "state": State.QUEUED,
+    "round": F("round") + 1,
+    "tries": 0,
+    "reason": "",
+    "error": "",
     "finished_at": None,
-}  # fmt: skip
+}
 AFRESH = {**NEW_ROUND, "stage": Stage.FIRST, "tuning_slices": 0, "routes": "", "first_result_at": None}
 """Columns of an exploration that begins another round: anywhere, or from its first stage with every route."""
 

@@ -33,8 +33,13 @@ class Command(CallerCommand):
             owner = owner_named(options["organisation"])
             user = people.make_user(username, password, email=options["email"])
             people.add_member(owner, user.get_username(), options["role"])
-            audit.record("account.make", subject=username, organisation=owner,
-                         detail={"role": options["role"]}, actor="a command")  # fmt: skip
+            audit.record(
+                "account.make",
+                subject=username,
+                organisation=owner,
+                detail={"role": options["role"]},
+                actor="a command",
+            )
         self.stderr.write(f"{username} is {options['role']} of {owner}.")
         if not given:
             self.stderr.write("The password, shown this once:")

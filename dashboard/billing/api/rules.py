@@ -20,10 +20,20 @@ from dashboard.billing.models import PriceRule
 from dashboard.billing.pricelist import MOST_HITS, MOST_PRIORITY, MOST_TIERS
 
 _FIELDS = (
-    "name", "organisation", *NAMES, "mode", "currency", "priority",
-    "per_hit_micros", "per_saved_second_micros", "tiers", "cap_month_micros", "cap_operator_month_micros",
-    "from_at", "until_at",
-)  # fmt: skip
+    "name",
+    "organisation",
+    *NAMES,
+    "mode",
+    "currency",
+    "priority",
+    "per_hit_micros",
+    "per_saved_second_micros",
+    "tiers",
+    "cap_month_micros",
+    "cap_operator_month_micros",
+    "from_at",
+    "until_at",
+)
 _LINE = in_path("line", "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "The rule, in all its versions.")
 
 
@@ -41,9 +51,13 @@ class RuleRequestSerializer(serializers.ModelSerializer[PriceRule]):
 
     currency = serializers.ChoiceField(choices=CURRENCIES)
     organisation = serializers.IntegerField(
-        required=False, allow_null=True, min_value=1, max_value=2**63 - 1, source="organisation_id",
+        required=False,
+        allow_null=True,
+        min_value=1,
+        max_value=2**63 - 1,
+        source="organisation_id",
         help_text="Only this one's hits.",
-    )  # fmt: skip
+    )
     tiers = serializers.ListField(child=TierSerializer(), required=False, max_length=MOST_TIERS)
 
     class Meta:

@@ -84,9 +84,11 @@ def waits(rows: Sequence[Fares]) -> Figure:
         said = f"{row.name}: first {wording.duration_s(first)}, best {wording.duration_s(best)}"
         line = {"color": f"${row.method}", "width": 2}
         marker = {
-            "color": f"${row.method}", "size": 11, "line": line,
+            "color": f"${row.method}",
+            "size": 11,
+            "line": line,
             "symbol": [f"{SYMBOLS[row.method]}-open", SYMBOLS[row.method]],
-        }  # fmt: skip
+        }
         look = {"mode": "lines+markers", "line": line, "marker": marker}
         data.append(dot_trace([first, best], [-number, -number], [said, said], **look))
     return {"data": data, "layout": layout}
