@@ -26,4 +26,4 @@ def owner_named(name: str) -> Organisation:
     """The organisation of this name, made where there is none; without a name the host."""
     if not name:
         return default_organisation()
-    return Organisation.objects.filter(name=name).first() or make_organisation(name)
+    return Organisation.objects.filter(name=name.strip()).first() or make_organisation(name)

@@ -47,4 +47,7 @@ class Manifest:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Manifest:
         given = {field.name: document[field.name] for field in fields(cls)}
+        given |= {name: dict(given[name]) for name in ("operator", "setting", "files", "needs")}
+        if given["recipe"] is not None:
+            given["recipe"] = dict(given["recipe"])
         return cls(**{**given, "features": tuple(document["features"])})

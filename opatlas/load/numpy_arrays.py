@@ -184,6 +184,8 @@ def _clip(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
         if bound is not None:
             calls.append(functools.partial(function, source, _number(bound, made[0]), out=made[0]))
             source = made[0]
+    if not calls:
+        raise LoadError("Clip without bounds")
     return calls
 
 

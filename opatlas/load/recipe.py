@@ -6,8 +6,9 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from opatlas.errors import LoadError
+from opatlas.errors import InvalidOperator, LoadError
 from opatlas.identity.operator import Operator
+from opatlas.identity.rekey import rekey
 from opatlas.load.kernel import LoadedKernel
 from opatlas.load.manifest import Manifest
 
@@ -82,12 +83,23 @@ def _check_value(key: str, value: Any, rule: tuple[Any, ...] | type[int]) -> Non
         raise LoadError(f"parameter {key!r} is {value!r}; it is a number from 1 to 1024")
 
 
+def _canonical(document: Mapping[str, Any]) -> Operator:
+    """The loaders trust the canonical form: every default said, axes from the front, shapes worked out."""
+    try:
+        operator = Operator.from_json(document)
+        if rekey(document).key == operator.key:
+            return operator
+    except (InvalidOperator, KeyError, TypeError, ValueError) as error:
+        raise LoadError(f"its operator cannot be read: {error}") from error
+    raise LoadError("its operator is not in today's canonical form: look it up again")
+
+
 def load_recipe(manifest: Manifest, files: Mapping[str, bytes]) -> LoadedKernel:
     """The kernel that makes the manifest's library call."""
     if files:
         raise LoadError("a recipe has no files")
     recipe = check_recipe(manifest.recipe, int(manifest.setting["threads"]))
-    operator = Operator.from_json(manifest.operator)
+    operator = _canonical(manifest.operator)
     try:
         name = _OWN_LOADERS.get((recipe["library"], recipe["call"]), _LOADERS[recipe["library"]])
         module = importlib.import_module(name)

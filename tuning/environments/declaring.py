@@ -11,6 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from django.db import transaction
@@ -261,5 +262,6 @@ def follow_workers() -> int:
             _missing_since.pop(key, None)
             most_brought = min(offers, key=lambda digest: (-offers[digest], digest))
             why = "the service: no live worker brings the one before"
-            done += declare_known(row.target, row.route, most_brought, why) is not None
+            with suppress(NotDeclared):  # it went between the two looks
+                done += declare_known(row.target, row.route, most_brought, why) is not None
     return done

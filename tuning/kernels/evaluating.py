@@ -109,7 +109,7 @@ class _Evaluation:
             return self._found(Outcome(Status.UNSUPPORTED, f"the default fails: {bench.default.detail}"))
         self._say("checking and timing")
         outcome = usable(bench.measure(built, self.workshop.limits))
-        best = next(iter(_bests(self.row)), None)
+        best = next((one for one in _bests(self.row) if one.rank == 0), None)
         if outcome.ok:
             self._say("timing against the incumbent")
             incumbent = None

@@ -10,7 +10,7 @@ from django.contrib.auth import get_user_model
 
 from catalog.models import SHARED, ApiKey, Membership
 from dashboard.notifications.events import Event
-from dashboard.notifications.models import Happening, Subscription
+from dashboard.notifications.models import Happening, SubjectKind, Subscription
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,10 @@ def _audience(subscription: Subscription, everywhere: bool, member_of: set[int])
 
 def may_hear(subscription: Subscription, audience: Audience, event: Event) -> bool:
     """Whether this event is the subscriber's to know."""
-    owned = subscription.job or subscription.model  # it has the one that its subject says, and no other
-    if owned is not None and not audience.owns(owned.organisation_id):
-        return False
+    if subscription.subject in (SubjectKind.JOB, SubjectKind.MODEL):
+        owned = subscription.job or subscription.model
+        if owned is None or not audience.owns(owned.organisation_id):
+            return False
     if event.happening == Happening.HIT:
         return audience.owns(event.organisation_id)
     if event.scope == SHARED or audience.everything:
