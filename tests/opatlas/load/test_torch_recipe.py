@@ -15,8 +15,10 @@ import ml_dtypes  # noqa: E402
 
 from opatlas.identity import Operator, canonicalise  # noqa: E402
 from opatlas.load import KernelFailed, LoadedKernel, LoadError  # noqa: E402
+from opatlas.load.recipe import check_recipe  # noqa: E402
 from opatlas.load.torch.graph import run_graph  # noqa: E402
 from opatlas.load.torch.patterns import whole_call  # noqa: E402
+from opatlas.load.torch.recipe import open_kernel  # noqa: E402
 from tests.opatlas.load.operators import (  # noqa: E402
     Case,
     integers,
@@ -259,7 +261,7 @@ def test_unknown_operator_is_refused_by_name() -> None:
     operator, _ = operator_of(Case("Relu", [normal(3, 4)]))
     odd = replace(operator, nodes=(replace(operator.nodes[0], op="NonZero"),))
     with pytest.raises(LoadError, match="no PyTorch call is known for NonZero"):
-        kernel_of(odd)
+        open_kernel(odd, check_recipe({"library": "torch", "call": "eager"}, 1))
 
 
 def test_binding_reads_no_values() -> None:
