@@ -50,6 +50,12 @@ class Service:
         return text.replace("http://127.0.0.1:8000", self.url)
 
 
+def heed_signals() -> None:
+    """A test run in the background or under nohup ignores these, and its children would inherit that."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def what_make_runs(*arguments: str) -> list[str]:
     """The last command of a target, as words."""
     done = subprocess.run(

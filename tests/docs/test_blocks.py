@@ -25,7 +25,7 @@ import pytest
 from tests.databases import ROOT
 from tests.distribution.tree import copy_everything, copy_tree, make, plain_environment, run
 from tests.docs.reading import PAGES, Block, blocks
-from tests.docs.service import STAMPS, Service, read_until_up, what_make_runs
+from tests.docs.service import STAMPS, Service, heed_signals, read_until_up, what_make_runs
 from tests.services import free_port
 from tests.tuning.graph.making import relu
 
@@ -126,7 +126,7 @@ def make_run_and_test(block: Block, request: pytest.FixtureRequest, folder: Path
     port, tree = free_port(), copy_everything(folder / "tree")
     serve = subprocess.Popen(
         ["make", *STAMPS, "run", f"PORT={port}"], cwd=tree, start_new_session=True, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=heed_signals,
         env={**plain_environment(), "OPATLAS_LOCK": str(folder / "lock")},
     )  # fmt: skip
     try:

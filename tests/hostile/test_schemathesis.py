@@ -15,8 +15,9 @@ import pytest
 from dashboard.run.stack import Stack
 from tests.hostile.conftest import Deployment
 
-MAY_REFUSE = 8
-"""Operations that answered nothing but 401 or 403: payments have a signature in place of a key."""
+MAY_REFUSE = 12
+"""Operations that answered nothing but 401 or 403: what only a person may do, as approving or subscribing,
+and payments, which are signed."""
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 
 # Something to find: an operator with a result and a file, one that missed. The key's number is one that no

@@ -16,14 +16,9 @@ import pytest
 
 from dashboard.run.stack import ROOT, free_port
 from tests.databases import new_sqlite
+from tests.docs.service import heed_signals
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
-
-
-def heed_signals() -> None:
-    """A test run in the background or under nohup ignores these, and its children would inherit that."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
 
 
 def start(home: Path, port: int, *options: str) -> subprocess.Popen[str]:
