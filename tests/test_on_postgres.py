@@ -9,15 +9,13 @@ ONLY_HTTP = ("api/test_access.py", "api/test_files.py")
 """Keys, ranges and headers: what the database says to it is one row by its key."""
 ELSEWHERE = (*ROOMS, *ONLY_HTTP, "test_choosing.py")
 """In another group; choosing touches no database."""
+NIGHTLY = "one row by its key"
 GROUPS = {
     "the catalogue's rooms, notifications, webhooks": [
         *(f"tests/catalog/{name}" for name in ROOMS),
         "tests/dashboard/notifications/test_gathering.py",
-        "tests/dashboard/notifications/test_delivering.py",
         "tests/dashboard/notifications/test_late_commits.py",
         "tests/dashboard/webhooks/test_delivering.py",
-        "tests/dashboard/webhooks/test_api.py",
-        "tests/dashboard/operation/test_metrics.py",
     ],
     "the rest of the catalogue, tuning": [
         "tests/catalog",
@@ -29,7 +27,12 @@ GROUPS = {
         "tests/tuning/environments/test_api.py",
         "tests/tuning/kernels/test_evaluating.py",
     ],
-    "only http": [f"tests/catalog/{name}" for name in ONLY_HTTP],
+    NIGHTLY: [
+        *(f"tests/catalog/{name}" for name in ONLY_HTTP),
+        "tests/dashboard/notifications/test_delivering.py",
+        "tests/dashboard/webhooks/test_api.py",
+        "tests/dashboard/operation/test_metrics.py",
+    ],
 }
 """A process each: starting one takes as long as a hundred tests."""
 
@@ -38,7 +41,7 @@ GROUPS = {
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "group", [pytest.param(name, marks=[pytest.mark.nightly] * (name == "only http")) for name in GROUPS]
+    "group", [pytest.param(name, marks=[pytest.mark.nightly] * (name == NIGHTLY)) for name in GROUPS]
 )
 def test_it_behaves_the_same_on_postgres(private_postgres, group):
     assert "skipped" not in once_more_on_postgres(private_postgres, *GROUPS[group])
