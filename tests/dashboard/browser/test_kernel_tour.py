@@ -77,9 +77,10 @@ def test_submit_measure_approve_win_or_lose_and_revoke(live_service: Live, chrom
         trial = live_service.wait_for(contested, "the kernel's contest", 300)
         assert trial.status in ("ok", "noisy", "slower"), trial.detail
         grace.wait_for_selector("#standing tbody tr", timeout=30_000)  # it appears without a reload
-        won = "best" in grace.locator("#standing tbody").inner_text()
         (hit,) = look_up(SOFTMAX)
-        assert hit.status == "hit" and (hit.best.route == "cpp") == won
+        assert hit.status == "hit"
+        won, standing = hit.best.route == "cpp", grace.locator("#standing tbody")
+        live_service.wait_for(lambda: ("best" in standing.inner_text()) == won, "the page to say so", 30)
         grace.goto(f"/operators/{SOFTMAX.key}/")
         assert version.label in grace.locator("main").inner_text()
 
