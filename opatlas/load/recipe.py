@@ -91,7 +91,7 @@ def _canonical(document: Mapping[str, Any]) -> Operator:
             return operator
     except (InvalidOperator, KeyError, TypeError, ValueError) as error:
         raise LoadError(f"its operator cannot be read: {error}") from error
-    raise LoadError("its operator is not in today's canonical form: look it up again")
+    raise LoadError("its operator is not in today's canonical form: it has to be explored again")
 
 
 def load_recipe(manifest: Manifest, files: Mapping[str, bytes]) -> LoadedKernel:

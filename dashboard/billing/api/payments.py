@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 
 from catalog.api.describing import ErrorSerializer, header, in_path
 from catalog.api.endpoint import MAX_ID, operation
-from catalog.api.parsers import BoundedJSONParser, parse_json
+from catalog.api.parsers import BoundedJSONParser, BoundedParser, parse_json
 from catalog.errors import TooLarge, Unknown
 from catalog.models import Organisation
 from catalog.people import audit
@@ -64,14 +64,14 @@ class CreditView(PricingView):
         )
 
 
-class _Raw(BoundedJSONParser):
+class _Raw(BoundedParser):
     """The body as it came: a signature is over its bytes."""
 
-    def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
-        body = stream.read(self.max_bytes + 1)
-        if len(body) > self.max_bytes:
-            raise TooLarge(f"The body is larger than {self.max_bytes >> 10} KiB.")
-        return body
+    media_type = BoundedJSONParser.media_type
+    max_bytes = BoundedJSONParser.max_bytes
+
+    def too_large(self) -> TooLarge:
+        return TooLarge(f"The body is larger than {self.max_bytes >> 10} KiB.")
 
 
 class PaymentView(APIView):
