@@ -41,7 +41,7 @@ def test_a_killed_writer_loses_no_answered_hit_and_a_killed_drainer_counts_none_
         writer.kill()
         answered += ANSWERS + len(writer.stdout.read().splitlines())
         writer.communicate()
-    deployment.run("-m", "tests.hostile.killing", "0.1", "drain_journal", "--limit", "500")
+    deployment.run("-m", "tests.hostile.killing", "drain_journal", "--limit", "300")
     deployment.manage("drain_journal")
     usage, tally, job = counts(deployment)
     # At most one line of each writer was on disk without its answer having left.

@@ -18,7 +18,7 @@ messy_traffic(lookups=900)
 @by_day_on("sqlite")
 def test_killed_refreshes_leave_what_the_next_one_finishes(deployment: Deployment) -> None:
     deployment.run("-c", SETUP)
-    deployment.run("-m", "tests.hostile.killing", "1.5", "rebuild_rollups")
+    deployment.run("-m", "tests.hostile.killing", "rebuild_rollups")
     deployment.manage("rebuild_rollups")
 
     def sums(columns: str, rows: str) -> tuple[int, ...]:
