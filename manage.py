@@ -7,11 +7,15 @@ import sys
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
-    from django.core.management import execute_from_command_line
-
     from opatlas.conf import Misconfigured
 
     try:
+        if sys.argv[1:2] == ["serve"]:
+            from dashboard.run.serving import main as serve
+
+            serve(sys.argv[2:])
+        from django.core.management import execute_from_command_line
+
         execute_from_command_line(sys.argv)
     except Misconfigured as error:
         sys.exit(str(error))

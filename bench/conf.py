@@ -16,12 +16,45 @@ class BenchConf:
     sample: str = variable(
         "",
         "file",
-        "the operators instead of the bench's own; of `coverage` several, folders too, separated by colons",
+        "the operators instead of the bench's own: `open`, `heavy` or a file; of `coverage` several files, "
+        "folders too, separated by colons",
         name="SAMPLE",
         shown="the bench's own",
     )
+    per_operator_s: float | None = variable(
+        None,
+        "seconds",
+        "of exploring for each operator of `contest`",
+        name="PER_OPERATOR_S",
+        shown="65 % of BUDGET_S for all",
+        least=0.1,
+    )
+    limit: int = variable(
+        0, "operators", "of the list in `contest`, the same ones always; 0: all", name="LIMIT", least=0
+    )
+    after_s: float = variable(
+        1800.0,
+        "seconds",
+        "that a best is old at least when `reproduced` times it again",
+        name="AFTER_S",
+        least=0,
+    )
+    rival: Path | None = variable(
+        None,
+        "folder",
+        "the home of another version's contest, whose choices run in the races of this one",
+        name="RIVAL",
+        shown="none",
+    )
     fresh: bool = variable(
         False, "1 or 0", "1: measure all of it again instead of going on", name="FRESH", shown="0"
+    )
+    keep: bool = variable(
+        False,
+        "1 or 0",
+        "1: `contest` explores on from what the last one that ended left, and measures all of it again",
+        name="KEEP",
+        shown="0",
     )
     sittings: int = variable(9, "sittings", "of each operator in `sandbox`", name="SITTINGS", least=1)
     workloads: Path = variable(

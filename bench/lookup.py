@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.conf import conf
-from bench.contest.sample import read_sample
+from bench.contest.sample import read_sample, sample_path
 from bench.record import BenchRecord, spread
 from bench.tvm_database import TvmDatabase
 from dashboard.run.stack import ROOT, Stack
@@ -73,7 +73,7 @@ def main() -> None:
 
 def asked() -> list[Operator]:
     if conf().sample:
-        return [call.operator for call in read_sample(Path(conf().sample))]
+        return [call.operator for call in read_sample(sample_path(conf().sample))]
     return [extracted.operator for extracted in extract(sample_model("resnet50")).operators]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from opatlas.evidence import Ratios
 from opatlas.noise import MARGIN
@@ -30,35 +31,79 @@ def beats_in_pairs(paired: Ratios, margin: float = MARGIN) -> bool:
     return paired.low > 1.0 and paired.ratio > 1.0 + margin
 
 
-def rank(
-    entries: Mapping[str, Ratios],
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """Somebody who ran in the race that decides: its ratio to the default, and what loading it takes."""
+
+    ratios: Ratios
+    load_us: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RaceDecision:
+    """Who is served from now on, and who was not told apart from it."""
+
+    winner: str
+    equal: frozenset[str] = frozenset()
+
+
+def decide(
+    finalists: Mapping[str, Contender],
+    pairs: Mapping[tuple[str, str], Ratios],
     incumbent: str | None,
     margin: float = MARGIN,
-    paired: Mapping[str, Ratios] | None = None,
+) -> RaceDecision:
+    """Who won a race, by that race alone.
+
+    ``pairs`` holds the first's time ÷ the second's with its interval, of the same rounds. Whoever is not told
+    apart from the fastest keeps its place if it is the incumbent; in a first decision (no incumbent) the
+    cheapest to load wins among those that are nearly as fast. What is confirmed slower than the default wins
+    only where all are.
+    """
+    order = sorted(finalists, key=lambda name: (*_worst_last(finalists[name].ratios), name))
+    fastest = order[0]
+
+    def level(name: str) -> bool:
+        pair = pairs.get((name, fastest))
+        slower = finalists[name].ratios.confirmed_slower and not finalists[fastest].ratios.confirmed_slower
+        return pair is not None and not slower and not beats_in_pairs(pair, margin)
+
+    near = [name for name in order if name == fastest or level(name)]
+    if incumbent is not None:
+        winner = incumbent if incumbent in near else fastest
+    else:
+        close = [name for name in near if name == fastest or pairs[name, fastest].ratio <= 1.0 + margin]
+        winner = min(close, key=lambda name: (finalists[name].load_us, order.index(name)))
+    return RaceDecision(winner, frozenset(name for name in near if name != winner))
+
+
+def _worst_last(ratios: Ratios) -> tuple[bool, float]:
+    return ratios.confirmed_slower, -ratios.ratio
+
+
+def rank(
+    entries: Mapping[str, Ratios], incumbent: str | None, margin: float = MARGIN, winner: str | None = None
 ) -> list[str]:
     """Routes, the winner first.
 
-    The incumbent stays first unless another beats it, or it is confirmed slower than the default while
-    another is not. ``paired`` holds incumbent ÷ route of those that ran in turns with the incumbent: they are
-    judged by it. The others follow by ratio, those confirmed slower last.
+    ``winner``: whom a race has decided for. Else, by evidence of different races, the incumbent stays first
+    unless another beats it, or it is confirmed slower than the default while another is not. The others
+    follow by ratio, those confirmed slower last.
     """
-    order = sorted(entries, key=lambda name: (entries[name].confirmed_slower, -entries[name].ratio, name))
-    if incumbent is None or incumbent not in entries:
-        return order
-    held, pairs = entries[incumbent], paired or {}
-    winner = next(
-        (name for name in order if _replaces(entries[name], held, margin, pairs.get(name))), incumbent
-    )
-    return [winner, *(name for name in order if name != winner)]
+    order = sorted(entries, key=lambda name: (*_worst_last(entries[name]), name))
+    if winner not in entries:
+        if incumbent is None or incumbent not in entries:
+            return order
+        held = entries[incumbent]
+        winner = next((name for name in order if _replaces(entries[name], held, margin)), incumbent)
+    first = str(winner)
+    return [first, *(name for name in order if name != first)]
 
 
-def _replaces(challenger: Ratios, held: Ratios, margin: float, paired: Ratios | None = None) -> bool:
+def _replaces(challenger: Ratios, held: Ratios, margin: float) -> bool:
     if held.confirmed_slower and not challenger.confirmed_slower:
         return True
-    if paired is None:
-        return beats(challenger, held, margin)
-    may_lead = held.confirmed_slower or not challenger.confirmed_slower
-    return may_lead and beats_in_pairs(paired, margin)
+    return beats(challenger, held, margin)
 
 
 def _log(value: float) -> float:

@@ -56,6 +56,14 @@ class CatalogConf:
         shown="a quarter of the machine's memory",
         least=1,
     )
+    open_entry_s: float = variable(
+        10.0,
+        "seconds",
+        "how long a job may use an answer that is not final without asking again: a faster one may be found "
+        "meanwhile",
+        least=1,
+        most=300,
+    )
     max_waiters: int = variable(
         4,
         "requests",

@@ -35,5 +35,13 @@ class StoreError(SystemFault):
     """An artifact's files could not be stored or read."""
 
 
+class DamagedArtifact(StoreError):
+    """What lies in the store is not what was stored: bytes, a manifest or a signature were changed."""
+
+
+class UnvouchedArtifact(StoreError):
+    """Nobody whose signature counts today has signed it."""
+
+
 class JournalError(SystemFault):
     """A served hit could not be journalled, so it was not served."""

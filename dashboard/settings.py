@@ -184,6 +184,8 @@ SPECTACULAR_SETTINGS = {
     ],
     "ENUM_NAME_OVERRIDES": {
         "LookupStatusEnum": "catalog.api.lookup.STATUSES",
+        "AnswerStageEnum": "catalog.models.AnswerStage",
+        "ExplorationStageEnum": "tuning.models.Stage",
         "MissStateEnum": "catalog.models.MissState",
         "ExplorationStateEnum": "tuning.models.State",
         "KernelVersionStateEnum": "tuning.kernels.models.VersionState",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 TIMES = ("median_us", "spread_us", "default_us", "ratio_to_default", "ratio_low", "ratio_high")
@@ -51,8 +51,8 @@ class Evidence:
     ratio_low: float
     ratio_high: float
     samples_us: tuple[float, ...] = ()
-    max_error: float | None = None
-    tolerance: float | None = None
+    max_error: float | None = None  # of the worst element, as a share of what is allowed there
+    tolerance: float | None = None  # the share that passes: 1
     prepare_us: float | None = None
     prepare_bytes: int | None = None
     tier: str = ""  # sandbox tier: "T2", "T1", "T0"
@@ -60,6 +60,15 @@ class Evidence:
     @property
     def ratios(self) -> Ratios:
         return Ratios(self.ratio_to_default, self.ratio_low, self.ratio_high)
+
+    def with_ratio_times(self, share: float) -> Evidence:
+        """The same with the ratio and its bounds multiplied."""
+        return replace(self, **{name: share * ratio for name, ratio in figures_of(self, RATIOS).items()})
+
+    @property
+    def as_default(self) -> Evidence:
+        """Of the default itself: by definition at a ratio of 1."""
+        return replace(self, ratio_to_default=1.0, ratio_low=1.0, ratio_high=1.0)
 
     @property
     def is_sound(self) -> bool:

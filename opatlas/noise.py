@@ -40,12 +40,20 @@ SLOWER_AFTER = 3
 SLOWER_RATIO = 1 / 3
 """To the default: so slow that more samples are a waste."""
 CLEARLY_SLOWER = 0.8
-"""Of the best so far (of the default, as long as nothing beats it), in every quiet round: given up."""
+"""Of the default, in every quiet round: given up."""
 SETTLED_ROUNDS, SETTLED_ERROR = 12, 0.004
 """So many quiet rounds whose median ratio is known to this share (95 %) are enough to rank by: two processes
 of one kernel differ by more, and who is ranked first is confirmed on others."""
 MOST_ROUNDS = 200
 """of one race."""
+RUNGS = (3, 6, 12)
+"""Rounds of a heat after which those are dropped that are hardly faster than the leader;"""
+DROPPED_BELOW = 0.01
+"""which is a chance below this one."""
+HEAT_PATIENCE_S = 1.5
+"""Beside the rounds that a heat wants: for further ones where some were disturbed."""
+ROUND_DEVIATION, ROUNDS_OF_PRIOR = 0.03, 3.0
+"""Two runners' ratio spreads by this much between rounds, as far as fewer rounds than some know it better."""
 QUIET_ONE_IN, CALM_AFTER = 8, 0.75
 """At most one round in so many was quiet, though nobody pressed for the CPUs after this share of them:
 somebody has more threads than there are CPUs, and waiting longer changes nothing."""
@@ -53,8 +61,10 @@ LEAST_DISTURBED_ONE_IN = 3
 """Where too few rounds were quiet, the least disturbed of so many count."""
 DISTURBED_SHARE = 0.5
 """Of the rounds: with more disturbed ones, a time is looked at twice;"""
-UNUSABLE_INTERVAL = 1.5
-"""ratio_high ÷ ratio_low, above which samples of such a host say nothing."""
+UNUSABLE_INTERVAL, UNUSABLE_OF_OURS = 1.5, 3.0
+"""ratio_high ÷ ratio_low, above which samples of such a host say nothing: of what somebody submitted; and of
+our own code, which they only rank, with its interval (a compiler's 6.7× was left for a library's 1.8× as it
+lay between 5 and 9)."""
 
 # --- From samples to an interval (``stats.py``)
 
@@ -67,8 +77,11 @@ RESAMPLES = 1000
 BETWEEN_PROCESSES = 0.01
 """The same recipe in two processes differs by about this much for good (where its memory happens to lie):
 measured as the spread of 20 ratios of PyTorch's own call against itself. No number of samples tells it."""
-SITTINGS = 3
-"""of fresh processes in which a finalist is confirmed: a process keeps its luck for its whole life."""
+SITTINGS, SITTINGS_OF_PRIOR = 3, 4.0
+"""of fresh processes in which finalists run: a process keeps its luck for its whole life. How far sittings
+lie apart is drawn towards the usual as if that had been seen in so many more."""
+MOST_SITTINGS = 7
+"""of a final whose first two are not told apart."""
 
 # --- A difference (``choosing.py``, ``worth.py``, ``tuning/statistics/comparing.py``)
 

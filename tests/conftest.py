@@ -6,11 +6,13 @@ import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.configuring import configured
+from tests.databases import new_sqlite
 from tests.services import NOT_TESTED, PrivatePostgres, PrivateRedis, or_skip
 from tests.times import Times
 
@@ -52,6 +54,23 @@ def _group(item: pytest.Item) -> str:
         if shared and place.startswith("tests/") and name != "own_lock" and not alone:
             places.append(place)
     return min(places, key=len, default="")
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb(django_db_keepdb: bool) -> bool:
+    """The database as ``django_db_modify_db_settings`` left it: it lies in this process's own folder."""
+    from django.db import connection
+
+    return django_db_keepdb or connection.vendor == "sqlite"
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+    """On SQLite a copy of what this tree's migrations make, where every process would run them for itself."""
+    from django.db import connection
+
+    if connection.vendor == "sqlite":
+        new_sqlite(Path(connection.settings_dict["TEST"]["NAME"]))
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ GROUPS = {
         "tests/tuning/queue/test_promote.py",
         "tests/tuning/environments/test_environments.py",
         "tests/tuning/environments/test_api.py",
+        "tests/tuning/kernels/test_caught.py",
         "tests/tuning/kernels/test_evaluating.py",
     ],
     NIGHTLY: [

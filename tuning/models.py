@@ -127,6 +127,22 @@ class Trial(TriedRow):
     created_at = models.DateTimeField(auto_now_add=True)
 
 
+class Race(models.Model):
+    """The race of one slice as it ran: who took part, who was dropped when and with what chance, and what the
+    final decided. ``report`` is :class:`tuning.explore.race_report.RaceReport`."""
+
+    exploration = models.ForeignKey(Exploration, models.CASCADE, related_name="races")
+    stage = models.PositiveSmallIntegerField(choices=Stage)
+    round = models.PositiveSmallIntegerField(default=0)  # the exploration's
+    sittings = models.PositiveSmallIntegerField(default=0)  # of the final
+    seconds = models.FloatField(default=0)  # heats and final, without the builds
+    default_us = models.FloatField(null=True)  # as the final saw it
+    winner = models.ForeignKey(Implementation, models.SET_NULL, null=True, related_name="+")
+    report = ExactJSONField(default=dict)
+    worker = models.CharField(max_length=100, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+
 class TuningSlice(models.Model):
     """One slice of search: what was expected of it, and what it brought. Gains are shares of the time."""
 

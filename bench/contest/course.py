@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bench.contest.sample import Entrant
 from dashboard.run.stack import Stack
@@ -13,14 +13,38 @@ from opatlas.client import Client
 from opatlas.identity import detect_target
 
 BATCH = 1024  # operators per lookup, the service's bound
-WARM_WAIT_S = 300.0
+WARM_WAIT_S, PLANNED_S, KERNELS_WAIT_S = 300.0, 15.0, 900.0
+LOOK_S = 2.0
 Say = Callable[[str], None]
 
 
-def explore(entrants: Sequence[Entrant], home: Path, budget_s: float, say: Say) -> float:
-    """Explore until all explorations have ended or the budget is spent; returns the seconds it took.
+@dataclass
+class ContestProgress:
+    """How far exploring has come. Seconds are those in which a warm worker was there."""
 
-    On kept state it goes on where it stopped. Hand-written kernels take part, once they were approved.
+    spent_s: float = 0.0
+    first: int = 0  # operators with a first result,
+    contested: int = 0  # and those whose contest has ended,
+    contested_by_s: float = 0.0  # the last of them then
+    tuning_slices: int = 0
+    ended: bool = False  # nothing is left to explore
+
+    @property
+    def progress(self) -> str:
+        found = f"{self.first} first results, {self.contested} contested"
+        return f"{found}, {self.tuning_slices} tuning slices"
+
+
+Keep = Callable[[ContestProgress], None]
+
+
+def explore(
+    entrants: Sequence[Entrant], home: Path, budget_s: float, explored: ContestProgress, keep: Keep, say: Say
+) -> None:
+    """Explore until all explorations have ended or the budget is spent.
+
+    On kept state it goes on where it stopped: ``explored`` says how far it had come, is moved on and kept all
+    the while. Hand-written kernels are evaluated and approved before the clock starts, and take part.
     """
     from catalog.people.keys import create_api_key
     from catalog.registry import default_organisation
@@ -34,16 +58,32 @@ def explore(entrants: Sequence[Entrant], home: Path, budget_s: float, say: Say) 
         stack.wait_for(_warm, WARM_WAIT_S, "a warm worker")
         queues.resume("*")
         say(f"Exploring {len(entrants)} operators; pages while it runs: {stack.url}")
-        started = time.monotonic()
         with Client(stack.url, secret, job="contest", target=target) as client:
             for start in range(0, len(entrants), BATCH):
                 part = entrants[start : start + BATCH]
                 client.lookup([one.operator for one in part], calls=[float(one.calls) for one in part])
-        _watch(entrants, started, budget_s, stack, Jury(say), say)
-        spent_s = time.monotonic() - started
+        jury = Jury(say)
+        stack.wait_for(jury.is_done, KERNELS_WAIT_S, "the hand-written kernels' evidence", LOOK_S)
+        before_s, began = explored.spent_s, time.monotonic()
+
+        def look() -> None:
+            explored.spent_s = before_s + time.monotonic() - began
+            ours.count(explored)
+            keep(explored)
+
+        ours, said = _Ours(entrants), ""
+        while not explored.ended and explored.spent_s < budget_s:
+            stack.check_alive()
+            explored.ended = ours.ended
+            look()
+            if explored.progress != said:
+                said = explored.progress
+                say(f"  {explored.spent_s:5.0f} s  {said}")
+            if not explored.ended:
+                time.sleep(min(LOOK_S, max(0.0, budget_s - explored.spent_s)))
         queues.pause("*", reason="the contest's budget is spent")
         stack.wait_for(lambda: not _running(), 120.0, "running slices to end")
-    return spent_s
+        look()
 
 
 class Jury:
@@ -57,53 +97,52 @@ class Jury:
         users = get_user_model().objects
         author, _ = users.get_or_create(username="contest-author")
         self.decider, _ = users.get_or_create(username="contest-decider", defaults={"is_superuser": True})
-        self.say = say
+        self.say, self.since = say, time.monotonic()
         say(f"{len(submit_examples(author))} hand-written kernels are submitted.")
 
-    def decide(self) -> bool:
-        """Approve what awaits it; whether evidence is still being gathered."""
+    def is_done(self) -> bool:
+        """Approve what awaits it; whether all have the evidence that they can have."""
         from tuning.kernels.models import EvaluationState, KernelEvaluation
         from tuning.kernels.shipped import approve_all
 
         for version in approve_all(self.decider, reason="Right, and worth a place in the contest."):
             self.say(f"  {version} is approved.")
         gathering = [EvaluationState.QUEUED, EvaluationState.RUNNING]
-        return KernelEvaluation.objects.filter(state__in=gathering).exists()
+        # The courier plans evaluations soon after it has seen operators that kernels match, if there are any.
+        planned = time.monotonic() - self.since > PLANNED_S or KernelEvaluation.objects.exists()
+        return planned and not KernelEvaluation.objects.filter(state__in=gathering).exists()
 
 
-def _watch(
-    entrants: Sequence[Entrant], started: float, budget_s: float, stack: Stack, jury: Jury, say: Say
-) -> None:
-    from django.db.models import Q
+class _Ours:
+    """The explorations of the contest's operators."""
 
-    from catalog.models import Miss, MissState
-    from tuning.models import Exploration, State
+    def __init__(self, entrants: Sequence[Entrant]) -> None:
+        from tuning.models import Exploration
 
-    keys = [one.operator.key for one in entrants]
-    ours = Exploration.objects.filter(operator__key__in=keys)
-    said = ""
-    while (spent_s := time.monotonic() - started) < budget_s:
-        stack.check_alive()
-        waiting = Miss.objects.filter(operator__key__in=keys, state=MissState.WAITING).exists()
-        ended = not ours.filter(Q(state__in=(State.QUEUED, State.RUNNING)) | ~Q(pending_routes="")).exists()
-        if not jury.decide() and not waiting and ended:
-            return
-        line = _progress(ours, len(keys))
-        if line != said:
-            say(f"  {spent_s:5.0f} s  {line}")
-            said = line
-        time.sleep(5.0)
-    say(f"The budget of {budget_s:.0f} s is spent.")
+        self.keys = [one.operator.key for one in entrants]
+        self.rows = Exploration.objects.filter(operator__key__in=self.keys)
 
+    def count(self, explored: ContestProgress) -> None:
+        from tuning.models import Stage, State
 
-def _progress(ours: Any, total: int) -> str:
-    from tuning.models import Stage, State
+        rows = list(self.rows.values_list("state", "stage", "first_result_at", "tuning_slices"))
+        contested = sum(1 for state, stage, _, _ in rows if stage >= Stage.TUNE or state == State.DONE)
+        if contested > explored.contested:
+            explored.contested_by_s = explored.spent_s
+        explored.first = sum(1 for row in rows if row[2])
+        explored.contested = contested
+        explored.tuning_slices = sum(row[3] for row in rows)
 
-    rows = list(ours.values_list("state", "stage", "first_result_at", "tuning_slices"))
-    first = sum(1 for row in rows if row[2])
-    contested = sum(1 for state, stage, _, _ in rows if stage >= Stage.TUNE or state == State.DONE)
-    slices = sum(row[3] for row in rows)
-    return f"{first}/{total} first results, {contested} contested, {slices} tuning slices"
+    @property
+    def ended(self) -> bool:
+        from django.db.models import Q
+
+        from catalog.models import Miss, MissState
+        from tuning.models import State
+
+        waiting = Miss.objects.filter(operator__key__in=self.keys, state=MissState.WAITING).exists()
+        going_on = Q(state__in=(State.QUEUED, State.RUNNING)) | ~Q(pending_routes="")
+        return not waiting and not self.rows.filter(going_on).exists()
 
 
 def _warm() -> bool:

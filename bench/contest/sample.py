@@ -1,13 +1,21 @@
-"""Which operators the contest is held over, and the rule that chose them.
+"""Which operators the contest is held over, and the rules that chose them.
 
-The rule: of the open logs' forward operators (``oplogs_merged.json``: phase ``forward_or_shared``), float16
+``open``: of the open logs' forward operators (``oplogs_merged.json``: phase ``forward_or_shared``), float16
 read as float32 and parameters as constants, as inference has them, keep what can be expressed, computes or
 moves something (no views), belongs to an inference (no losses, no scatters: those are gradients), and fits
 two cores: at most 1 GFLOP and 32 MB of inputs and outputs a call. The logs' families then take turns, in the
 order of their names, each giving its next operator by SHA-256 of its key (which no one can steer), until
 there are ``SIZE``.
 
-``python -m bench.contest.sample LOGS`` writes ``bench/data/contest_sample.json`` again.
+``heavy``: the same without the limit of size, of operators that take two cores a while. The longer of FLOP ÷
+``HEAVY_FLOPS_PER_S`` and bytes ÷ ``HEAVY_BYTES_PER_S`` (what a plain library may reach on two cores) is 2 to
+40 ms. As its turn comes, an operator is timed by its default, once, on the machine that makes the list: it
+stays where that takes 4 to 40 ms of one thread, which is 2 to 40 ms on two cores (``heavy``), until there are
+``HEAVY_SIZE``.
+
+``python -m bench.contest.sample LOGS`` writes ``bench/data/contest_sample.json`` again, ``… LOGS heavy``
+times for some minutes and writes ``bench/data/heavy_sample.json``, and ``… LIST 60 OUT`` writes those records
+of a list that ``LIMIT=60`` leaves, for a version that knows no limit.
 """
 
 from __future__ import annotations
@@ -16,8 +24,9 @@ import hashlib
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +36,15 @@ from tuning.graph.aten import CannotMap
 from tuning.graph.aten import read_record as parse_record
 from tuning.graph.operator_list import as_inference, extract_list, map_record
 
-SAMPLE = Path(__file__).parent.parent / "data" / "contest_sample.json"
+DATA = Path(__file__).parent.parent / "data"
+SAMPLE = DATA / "contest_sample.json"
+HEAVY = DATA / "heavy_sample.json"
+NAMED = {"open": SAMPLE, "heavy": HEAVY}
 SIZE = 200
 MOST_FLOPS, MOST_BYTES = 1e9, 32e6
+HEAVY_SIZE = 80
+HEAVY_US = (2e3, 40e3)
+HEAVY_FLOPS_PER_S, HEAVY_BYTES_PER_S = 60e9, 8e9
 FAMILIES = (
     *("conv", "elementwise", "gather_index", "layout_copy", "matmul"),
     *("norm", "pool", "reduce", "resize", "softmax"),
@@ -64,31 +79,61 @@ def read_sample(path: Path = SAMPLE) -> list[Entrant]:
     ]
 
 
+def sample_path(named: str) -> Path:
+    """The list that ``SAMPLE=`` says: one of ours by its name, or a file; nothing is the open sample."""
+    return NAMED.get(named) or Path(named or SAMPLE)
+
+
+def limited(entrants: Sequence[Entrant], limit: int) -> list[Entrant]:
+    """The same few of a list, whoever asks; 0: all. Not in the order of their keys' own digests: by those the
+    lists were chosen, so that the first would all be of the families that have most."""
+    if not 0 < limit < len(entrants):
+        return list(entrants)
+    chosen = sorted(entrants, key=lambda one: _drawn(one.operator.key))[:limit]
+    return [one for one in entrants if one in chosen]
+
+
+def _drawn(key: str) -> bytes:
+    return hashlib.sha256(f"limit {key}".encode()).digest()
+
+
 def choose(records: Iterable[Mapping[str, Any]], size: int = SIZE) -> list[Mapping[str, Any]]:
-    """The rule: one record for each chosen operator, with the calls of all records that are it."""
-    families: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+    """The open sample: a record for each chosen operator, with the calls of all records that are it."""
+    return [record for _, record in islice(in_turns(records, is_small), size)]
+
+
+def is_small(operator: Operator) -> bool:
+    work = describe(operator)
+    return work.flops <= MOST_FLOPS and work.bytes_moved <= MOST_BYTES
+
+
+def is_heavy(operator: Operator) -> bool:
+    work = describe(operator)
+    estimate_us = 1e6 * max(work.flops / HEAVY_FLOPS_PER_S, work.bytes_moved / HEAVY_BYTES_PER_S)
+    return HEAVY_US[0] <= estimate_us <= HEAVY_US[1]
+
+
+def in_turns(
+    records: Iterable[Mapping[str, Any]], fits: Callable[[Operator], bool]
+) -> Iterator[tuple[Operator, Mapping[str, Any]]]:
+    """All operators of an inference that fit, each with its record, the families in turns."""
+    families: dict[str, dict[str, tuple[Operator, dict[str, Any]]]] = defaultdict(dict)
     for record in records:
         if record["phase"] == "backward" or record["family"] not in FAMILIES:
             continue
         operator = _operator(record)
         ops = {node.op for node in operator.nodes} if operator else set()
-        if operator is None or ops <= VIEWS or ops & GRADIENTS:
+        if operator is None or ops <= VIEWS or ops & GRADIENTS or not fits(operator):
             continue
-        work = describe(operator)
-        if work.flops > MOST_FLOPS or work.bytes_moved > MOST_BYTES:
-            continue
-        known = families[record["family"]].setdefault(operator.key, {**record, "count": 0})
+        found = families[record["family"]]
+        _, known = found.setdefault(operator.key, (operator, {**record, "count": 0}))
         known["count"] += record["count"]
-    queues = {
-        name: sorted(found.items(), key=lambda item: hashlib.sha256(item[0].encode()).digest())
-        for name, found in sorted(families.items())
-    }
-    chosen: list[Mapping[str, Any]] = []
-    while len(chosen) < size and any(queues.values()):
-        for queue in queues.values():
-            if queue and len(chosen) < size:
-                chosen.append(queue.pop(0)[1])
-    return chosen
+    queues = [
+        [one for _, one in sorted(found.items(), key=lambda item: hashlib.sha256(item[0].encode()).digest())]
+        for _, found in sorted(families.items())
+    ]
+    for turn in zip_longest(*queues):
+        yield from (one for one in turn if one is not None)
 
 
 def _operator(record: Mapping[str, Any]) -> Operator | None:
@@ -107,15 +152,26 @@ def _is_half(record: Mapping[str, Any]) -> bool:
     return any(tensor and tensor["dtype"] in ("float16", "bfloat16") for tensor in record["inputs"])
 
 
-def main(logs: Path) -> None:
-    """Choose from the logs, and write the sample."""
-    chosen = choose(json.loads(logs.read_text()))
+def write_records(chosen: Iterable[Mapping[str, Any]], path: Path) -> None:
     kept = ("op", "attrs", "inputs", "count", "family", "phase", "source")
-    rows = ",\n".join(json.dumps({key: record[key] for key in kept}) for record in chosen)
-    SAMPLE.parent.mkdir(exist_ok=True)
-    SAMPLE.write_text(f"[\n{rows}\n]\n")
-    print(f"{len(chosen)} operators written to {SAMPLE}")
+    rows = [json.dumps({key: record[key] for key in kept if key in record}) for record in chosen]
+    path.write_text("[\n" + ",\n".join(rows) + "\n]\n")
+    print(f"{len(rows)} operators written to {path}")
+
+
+def main(source: Path, what: str = "open", out: str = "") -> None:
+    """Choose from the logs (or of a list) and write what was chosen."""
+    records = json.loads(source.read_text())
+    if what == "open":
+        write_records(choose(records), SAMPLE)
+    elif what == "heavy":
+        from bench.contest.heavy import choose_heavy
+
+        write_records(choose_heavy(in_turns(records, is_heavy)), HEAVY)
+    else:
+        keys = {one.operator.key for one in limited(read_sample(source), int(what))}
+        write_records([record for record in records if _key(record) in keys], Path(out))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -249,7 +249,7 @@ def add_results(world: World) -> None:
             **made, "label": LABEL, "kind": "recipe", "implementation_id": world.implementations,
             "measurement_id": measurements, "artifact_sha256": made_by.sha256, "needs": "", **proof,
             "rank": (-ratios).argsort(axis=1).argsort(axis=1).ravel(),
-            "measured_at": created, "published_at": created,
+            "equal": False, "measured_at": created, "published_at": created,
         },
     )  # fmt: skip
     _add_former(world, made_by)

@@ -154,6 +154,7 @@ def _add(
             **shared,
             **times,
             "rank": ranks,
+            "equal": False,
             "implementation_id": implementations,
             "measurement_id": measurements,
             "label": LABEL,

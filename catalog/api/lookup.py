@@ -24,7 +24,7 @@ from catalog.best.served import Accepts, scopes_of
 from catalog.conf import MAX_OPERATORS, MAX_WAIT_S
 from catalog.errors import RequestError
 from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
-from catalog.models import ApiKey, Method
+from catalog.models import AnswerStage, ApiKey, Method
 from catalog.selectors import known
 
 OPERATOR_KEY = r"^o1:[0-9a-f]{64}$"
@@ -85,7 +85,14 @@ class LookupRequestSerializer(serializers.Serializer[Any]):
         required=False,
         min_value=0,
         max_value=MAX_WAIT_S,
-        help_text="Wait at most this long for misses to be explored. A busy service may answer at once.",
+        help_text="Wait at most this long for exploring to come as far as wait_for. A busy service may "
+        "answer at once.",
+    )
+    wait_for = serializers.ChoiceField(
+        required=False,
+        choices=AnswerStage.choices,
+        help_text="With wait_s: until which stage (see the answer's `stage`); `first` unless given. What is "
+        "final or has failed is not waited for.",
     )
 
 
@@ -95,6 +102,9 @@ class WithheldSerializer(serializers.Serializer[Any]):
     implementation = serializers.IntegerField()
     route = serializers.CharField()
     method = serializers.ChoiceField(choices=Method.choices)
+    is_default = serializers.BooleanField(
+        help_text="It is the default itself, what the caller has without the service: nothing is gained."
+    )
     median_us = serializers.FloatField()
     spread_us = serializers.FloatField()
     default_us = serializers.FloatField()
@@ -108,6 +118,9 @@ class BestSerializer(WithheldSerializer):
     """The fastest acceptable implementation. Times in microseconds; ratios are default ÷ this."""
 
     label = serializers.CharField()  # type: ignore[assignment]
+    equal = serializers.BooleanField(
+        help_text="It is not the fastest known, but the race that decided did not tell it apart from that."
+    )
     kind = serializers.CharField(help_text="Of the artifact: c-abi, package or recipe.")
     artifact = serializers.CharField()
     url = serializers.CharField()
@@ -116,6 +129,21 @@ class BestSerializer(WithheldSerializer):
 class ResultSerializer(serializers.Serializer[Any]):
     key = serializers.RegexField(OPERATOR_KEY)
     status = serializers.ChoiceField(choices=STATUSES)
+    stage = serializers.ChoiceField(
+        required=False,
+        choices=AnswerStage.choices,
+        help_text="Of a hit or a withheld best: the furthest stage of exploring that has ended for this "
+        "operator, target and setting. `first`: there is a first result, the contest waits or runs. "
+        "`contest`: the contest has ended, tuning may follow. `tuned`: a slice of tuning has ended as well.",
+    )
+    final = serializers.BooleanField(
+        required=False,
+        help_text="Nothing more is planned for it just now. Until then a faster one may be found any moment.",
+    )
+    expires_s = serializers.FloatField(
+        required=False,
+        help_text="How long this answer may be used without asking again: seconds while it is not final.",
+    )
     best = BestSerializer(required=False)
     state = serializers.CharField(
         required=False,
@@ -134,7 +162,9 @@ class ResultSerializer(serializers.Serializer[Any]):
 class RevocationsSerializer(serializers.Serializer[Any]):
     """What a client that keeps entries must know."""
 
-    entry_life_s = serializers.FloatField(help_text="How long an entry may be used without asking again.")
+    entry_life_s = serializers.FloatField(
+        help_text="How long a final entry may be used without asking again; each entry's own is expires_s."
+    )
     revoked = serializers.ListField(
         child=serializers.CharField(),
         help_text="Artifacts (SHA-256) revoked within that time and a minute: drop them, do not run them.",
@@ -172,8 +202,10 @@ class LookupView(RestView):
         answered at once and explored in the background; it is committed before the answer leaves, and
         asking twice is one exploration with a count. An operator whose graph the service never saw is
         answered `need_graph`: send it once. Misses beyond the key's quota are answered `refused`, item by
-        item; the request itself succeeds. An unknown target or setting key is a 404. A hit may be used for
-        `entry_life_s` without asking again; `revoked` names artifacts that must no longer be used from now
+        item; the request itself succeeds. An unknown target or setting key is a 404. A hit says
+        in `stage` how far exploring has come, in `final` whether it is over, in `best.is_default` whether it
+        is only the default itself; it may be used for `expires_s` without asking again. `wait_s` waits until
+        the stage `wait_for` is reached. `revoked` names artifacts that must no longer be used from now
         on, whoever holds them."""
         return _json(_looked_up(self.key, lookup_json.parse_lookup(request.data)))
 
@@ -233,6 +265,7 @@ def _looked_up(key: ApiKey, parsed: lookup_json.ParsedLookup) -> dict[str, Any]:
             job=parsed.job,
             accepts=parsed.accepts,
             wait_s=parsed.wait_s,
+            wait_for=parsed.wait_for,
         )
     )
     # Read after the lookup: what was revoked while it ran is told as well.

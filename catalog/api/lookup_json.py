@@ -19,6 +19,7 @@ from catalog.charging import Terms
 from catalog.conf import MAX_OPERATORS, MAX_WAIT_S, conf
 from catalog.errors import RequestError, Unknown
 from catalog.lookup.lookups import AskedOperator, LookupAnswer, Result
+from catalog.models import AnswerStage
 from catalog.registry import check_setting, register_setting, register_target
 from catalog.selectors.rows import row_by
 from opatlas import identity
@@ -32,7 +33,7 @@ TARGET_KEY = re.compile(r"t1:[0-9a-f]{64}")
 HERE = "here"
 SETTING_KEY = re.compile(r"s1:[0-9a-f]{64}")
 
-_FIELDS = {"target", "setting", "job", "accepts", "operators", "related", "wait_s"}
+_FIELDS = {"target", "setting", "job", "accepts", "operators", "related", "wait_s", "wait_for"}
 _MAX_CALLS = 1e15
 _CACHED_GRAPH_BYTES = 8192
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -49,6 +50,7 @@ class ParsedLookup:
     job: str = ""
     accepts: Accepts | None = None
     wait_s: float = 0.0
+    wait_for: AnswerStage = AnswerStage.FIRST
 
 
 def parse_lookup(document: Any) -> ParsedLookup:
@@ -72,6 +74,7 @@ def parse_lookup(document: Any) -> ParsedLookup:
         job=parse_job(body.get("job", "")),
         accepts=_accepts(body.get("accepts")),
         wait_s=_wait_s(body.get("wait_s", 0)),
+        wait_for=_wait_for(body.get("wait_for", AnswerStage.FIRST)),
     )
 
 
@@ -151,7 +154,7 @@ def result_json(result: Result) -> dict[str, Any]:
     if result.terms is not None and result.best is not None:
         return _priced_json(result, result.best, result.terms)
     if result.best is not None:
-        return {"key": result.key, "status": "hit", "best": hit_json(result.best)}
+        return {"key": result.key, "status": "hit", **stage_json(result.best), "best": hit_json(result.best)}
     if result.status == "need_graph":
         return {"key": result.key, "status": "need_graph"}
     return {"key": result.key, "status": "miss", "state": result.state, "reason": result.reason}
@@ -160,11 +163,18 @@ def result_json(result: Result) -> dict[str, Any]:
 def _priced_json(result: Result, best: Hit, terms: Terms) -> dict[str, Any]:
     """A charged hit, with its price; or an empty item that says what is to be had for it, and no address."""
     item: dict[str, Any] = {"key": result.key, "status": result.status, "price": terms.as_json()}
+    item |= stage_json(best)
     if not terms.withheld:
         return item | {"best": hit_json(best)}
-    shown = ("implementation", "route", "method", *TIMES, "measured_at")
+    shown = ("implementation", "route", "method", "is_default", *TIMES, "measured_at")
     evidence = {name: value for name, value in hit_json(best).items() if name in shown}
     return item | {"state": result.state, "reason": result.reason, "withheld": evidence}
+
+
+def stage_json(hit: Hit) -> dict[str, Any]:
+    """How far exploring has come, and so how long the answer may be used."""
+    life_s = ENTRY_LIFE_S if hit.final else min(conf().open_entry_s, ENTRY_LIFE_S)
+    return {"stage": hit.stage, "final": hit.final, "expires_s": life_s}
 
 
 def hit_json(hit: Hit) -> dict[str, Any]:
@@ -174,6 +184,8 @@ def hit_json(hit: Hit) -> dict[str, Any]:
         "route": hit.route,
         "method": hit.method,
         "label": hit.label,
+        "is_default": hit.is_default,
+        "equal": hit.equal,
         "kind": hit.kind,
         "artifact": hit.artifact_sha256,
         "url": f"/api/v1/artifacts/{hit.artifact_sha256}",
@@ -293,6 +305,12 @@ def _wait_s(value: Any) -> float:
     if wait_s is None or not 0 <= wait_s <= MAX_WAIT_S:
         raise RequestError(f"wait_s is a number of seconds from 0 to {MAX_WAIT_S:g}.", where="wait_s")
     return wait_s
+
+
+def _wait_for(value: Any) -> AnswerStage:
+    if not isinstance(value, str) or value not in AnswerStage.values:
+        raise RequestError(f"wait_for is one of {', '.join(AnswerStage.values)}.", where="wait_for")
+    return AnswerStage(value)
 
 
 def _number(value: Any) -> float | None:

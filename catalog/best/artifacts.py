@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from catalog import models
 from catalog.best.signers import counts, register_signer
 from catalog.conf import conf
-from catalog.errors import StoreError
+from catalog.errors import DamagedArtifact, StoreError, UnvouchedArtifact
+from opatlas.errors import LoadError
 from opatlas.load import Manifest
 
 if TYPE_CHECKING:
@@ -77,12 +78,57 @@ def artifact_files(artifact: models.Artifact) -> dict[str, Path]:
     return paths
 
 
+def take_artifact(artifact: models.Artifact, folder: Path) -> Manifest:
+    """Copy an artifact's files into ``folder`` for this machine to load, and give its manifest.
+
+    Everything is checked on the way: the manifest against its address and its signature, each byte that is
+    copied against the manifest. Raises :class:`DamagedArtifact` where one of them is not what was stored,
+    :class:`UnvouchedArtifact` where no signature counts, and :class:`StoreError` where a file is gone.
+    """
+    manifest = _vouched(artifact)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, path in artifact_files(artifact).items():
+        if not PLAIN_NAME.fullmatch(name):
+            raise DamagedArtifact(f"artifact is damaged: {name!r} is no plain file name")
+        try:
+            digest, _ = _copy(path, folder / name)
+        except OSError as error:
+            raise StoreError(f"{name} of artifact {artifact.sha256} cannot be read: {error}") from error
+        if digest != manifest.files[name]:
+            (folder / name).unlink()
+            wanted = manifest.files[name][:12]
+            raise DamagedArtifact(
+                f"artifact is damaged: {name} has the SHA-256 {digest[:12]}…, its manifest says {wanted}…"
+            )
+    return manifest
+
+
+def _vouched(artifact: models.Artifact) -> Manifest:
+    """The row's manifest, if it is what its address says and somebody who counts has signed it."""
+    from opatlas.load.signing import verify
+
+    try:
+        manifest = Manifest.from_json(artifact.manifest)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedArtifact("artifact is damaged: its manifest cannot be read") from error
+    if manifest.sha256 != artifact.sha256:
+        raise DamagedArtifact("artifact is damaged: its manifest is not the one that its address names")
+    signer = models.Signer.objects.filter(sha256=artifact.signer, retired_at=None).first()
+    if signer is None:
+        raise UnvouchedArtifact("artifact is not signed by a key that counts")
+    try:
+        verify(manifest, bytes.fromhex(artifact.signature), [bytes.fromhex(signer.public_key)])
+    except (LoadError, ValueError) as error:
+        raise DamagedArtifact("artifact is damaged: its signature is not its signer's") from error
+    return manifest
+
+
 def store_file(folder: Path, name: str, sha256: str) -> int:
-    """Copy one file to its address (once) and give its size in bytes."""
+    """Copy one file to its address (once) and give its size in bytes; what was damaged there is replaced."""
     if not PLAIN_NAME.fullmatch(name):
         raise StoreError(f"An artifact's file must have a plain name, not {name!r}.")
     address = file_path(sha256)
-    if address.is_file():
+    if address.is_file() and _digest(address) == sha256:
         return address.stat().st_size
     beside = conf().store / "tmp" / uuid.uuid4().hex
     try:
@@ -90,9 +136,10 @@ def store_file(folder: Path, name: str, sha256: str) -> int:
         digest, size = _copy(folder / name, beside)
         if digest != sha256:
             raise StoreError(f"{name} has the SHA-256 {digest}, but the manifest says {sha256}.")
+        _flush(beside)
         address.parent.mkdir(parents=True, exist_ok=True)
         beside.rename(address)
-        _flush_folder(address.parent)
+        _flush(address.parent)  # a renamed file is durable only once its folder is
     except OSError as error:
         raise StoreError(
             f"The artifact store cannot keep {name} ({os.strerror(error.errno or 0)}): nothing was changed."
@@ -100,6 +147,11 @@ def store_file(folder: Path, name: str, sha256: str) -> int:
     finally:
         beside.unlink(missing_ok=True)
     return size
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _copy(source: Path, destination: Path) -> tuple[str, int]:
@@ -110,14 +162,12 @@ def _copy(source: Path, destination: Path) -> tuple[str, int]:
         while chunk := reader.read(_CHUNK_BYTES):
             digest.update(chunk)
             size += writer.write(chunk)
-        writer.flush()
-        os.fsync(writer.fileno())
     return digest.hexdigest(), size
 
 
-def _flush_folder(folder: Path) -> None:
-    """A renamed file is durable only once its folder is."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def _flush(path: Path) -> None:
+    """Return when the disk has a file, or a folder's names."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,19 +13,11 @@ from catalog import choosing, models
 from catalog.best.artifacts import store_artifact
 from catalog.best.seats import ScopedPlace, bests_of, lock, rank_again, seat
 from catalog.registry import digest_of, register_environment
-from opatlas.evidence import Evidence, Ratios
+from opatlas.evidence import Evidence
 from opatlas.load import Manifest
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-
-@dataclass(frozen=True)
-class Paired:
-    """Somebody ran in turns with the newcomer: ``ratios`` is its time ÷ the newcomer's, with the interval."""
-
-    implementation_id: int
-    ratios: Ratios
 
 
 @dataclass(frozen=True)
@@ -48,9 +40,10 @@ class Publication:
     schedule: str = ""
     source: str = ""
     build_s: float = 0.0
-    purpose: str = "contest"
-    paired: Paired | None = None  # with who was served when it was timed
+    purpose: str = models.Purpose.CONTEST
     may_lead: bool = True  # False: kept as evidence, but no best moves (an undeclared environment)
+    may_win: bool = True  # False: at most its route's best: who is served is for a race to decide
+    final: bool = True  # of the first best in its place: False while exploring goes on
     signing_key: Ed25519PrivateKey | None = field(default=None, repr=False)
 
     # What the evidence was taken against. Empty: not noted, and then it holds in every environment.
@@ -96,20 +89,77 @@ def publish(result: Publication) -> Published:
         if not result.may_lead or _revoked(implementation):
             return Published(implementation, measurement, is_route_best=False, is_winner=False)
         bests = bests_of(place)
-        served = next((best.implementation_id for best in bests.values() if best.rank == 0), None)
+        served = next((best for best in bests.values() if best.rank == 0), None)
         is_route_best = _takes_the_seat(implementation, result, bests.get(result.route))
         if is_route_best:
-            seat(place, implementation, measurement, bests)
-        # Of use while it is still about who is served, and about who has the seat.
-        pairs = result.paired if result.paired and result.paired.implementation_id == served else None
-        winner = rank_again(
-            place, bests, paired={result.route: pairs.ratios} if pairs and is_route_best else None
-        )
-        models.Miss.objects.filter(**place.key).exclude(state=models.MissState.EXPLORED).update(
-            state=models.MissState.EXPLORED, reason=""
-        )
+            seat(place, implementation, measurement, bests, final=result.final)
+        stays = served.route if served is not None and not result.may_win else None
+        winner = rank_again(place, bests, winner=stays)
+        _explored(place)
         is_winner = winner is not None and winner.implementation_id == implementation.pk
         return Published(implementation, measurement, is_route_best, is_winner)
+
+
+def publish_race(
+    results: Sequence[Publication], winner: Publication, equal: Collection[Publication] = ()
+) -> list[Published]:
+    """Keep the results of one race, and serve its winner. In their order.
+
+    ``results``: whoever was timed, the fastest first, all of one place; ``winner`` is the one that the race
+    decided for (it may lead), ``equal`` those that were not told apart from it. A route's best that was not
+    in the race keeps its seat unless it is beaten beyond noise. One transaction, as :func:`publish`.
+    """
+    artifacts = [store_artifact(one.manifest, one.folder, one.signing_key) for one in results]
+    with transaction.atomic():
+        place = winner.place
+        lock(place)
+        kept = []
+        for result, artifact in zip(results, artifacts, strict=True):
+            implementation = _keep_implementation(result, artifact)
+            kept.append((result, implementation, _keep_measurement(result, implementation)))
+        bests = bests_of(place)
+        seated = _seat_all(place, kept, winner, bests)
+        first = rank_again(place, bests, winner=winner.route if winner.route in seated else None)
+        level = {one.route for one in equal} & set(seated)
+        for best in bests.values():
+            if best.equal != (is_equal := best.rank != 0 and best.route in level):
+                best.equal = is_equal
+                best.save(update_fields=["equal"])
+        _explored(place)
+        return [
+            Published(
+                implementation,
+                measurement,
+                is_route_best=seated.get(result.route) == implementation,
+                is_winner=first is not None and first.implementation_id == implementation.pk,
+            )
+            for result, implementation, measurement in kept
+        ]
+
+
+def _seat_all(
+    place: ScopedPlace,
+    kept: Sequence[tuple[Publication, models.Implementation, models.Measurement]],
+    winner: Publication,
+    bests: dict[str, models.Best],
+) -> dict[str, models.Implementation]:
+    """Give the fastest of each route its seat, the winner in any case; who was given one, by route."""
+    raced = {implementation.pk for _, implementation, _ in kept}
+    seated: dict[str, models.Implementation] = {}
+    for result, implementation, measurement in sorted(kept, key=lambda one: one[0] is not winner):
+        held = bests.get(result.route)
+        if not result.may_lead or _revoked(implementation) or result.route in seated:
+            continue
+        unraced = held is not None and held.implementation_id not in raced and result is not winner
+        if not unraced or _takes_the_seat(implementation, result, held):
+            seat(place, implementation, measurement, bests, final=result.final)
+            seated[result.route] = implementation
+    return seated
+
+
+def _explored(place: ScopedPlace) -> None:
+    misses = models.Miss.objects.filter(**place.key).exclude(state=models.MissState.EXPLORED)
+    misses.update(state=models.MissState.EXPLORED, reason="")
 
 
 def _keep_implementation(result: Publication, artifact: models.Artifact) -> models.Implementation:
@@ -163,6 +213,6 @@ def _takes_the_seat(
     # The same candidate again is no contest: its newest evidence stands for it, better or worse.
     if held.implementation.candidate_sha256 == implementation.candidate_sha256:
         return True
-    if result.paired is not None and result.paired.implementation_id == held.implementation_id:
-        return choosing.beats_in_pairs(result.paired.ratios)
+    if held.rank == 0 and not result.may_win:
+        return False
     return choosing.beats(result.evidence.ratios, held.ratios)

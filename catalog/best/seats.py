@@ -5,7 +5,7 @@ Everything here runs inside a transaction that holds the place's lock (:func:`lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from catalog import choosing, models
 from catalog.best.needs import needs_text
-from opatlas.evidence import Ratios, figures_of
+from opatlas.evidence import figures_of
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,14 @@ def seat(
     implementation: models.Implementation,
     measurement: models.Measurement,
     bests: dict[str, models.Best],
+    final: bool = True,
 ) -> models.Best:
-    """Make an implementation its route's best, with this evidence; ``bests`` follows."""
+    """Make an implementation its route's best, with this evidence; ``bests`` follows.
+
+    How far exploring has come is the place's. ``final``: what is said of the first best of all.
+    """
     artifact = implementation.artifact
-    row = bests.get(implementation.route) or models.Best(
-        **place.key, route=implementation.route, rank=len(bests)
-    )
+    row = bests.get(implementation.route) or _new_best(place, implementation.route, bests, final)
     row.owner_id = place.owner_id
     row.method, row.kind = implementation.method, artifact.kind
     row.implementation, row.measurement = implementation, measurement
@@ -70,37 +72,64 @@ def seat(
     for name, value in figures_of(measurement).items():
         setattr(row, name, value)
     row.measured_at = measurement.created_at or timezone.now()
+    row.equal = False
     row.save()
     bests[implementation.route] = row
     return row
+
+
+def _new_best(place: ScopedPlace, route: str, bests: Mapping[str, models.Best], final: bool) -> models.Best:
+    row = models.Best(**place.key, route=route, rank=len(bests), final=final)
+    for beside in bests.values():
+        row.stage, row.final = beside.stage, beside.final
+    return row
+
+
+def default_of(place: ScopedPlace) -> tuple[str, str] | None:
+    """The default here, by route and candidate: what was timed as such last."""
+    made = {f"implementation__{name}": value for name, value in place.key.items()}
+    timed = models.Measurement.objects.filter(**made, purpose=models.Purpose.DEFAULT).order_by("-pk")
+    return timed.values_list("implementation__route", "implementation__candidate_sha256").first()
+
+
+def timed_as_default(implementations: Collection[int]) -> set[int]:
+    """Which of these were ever timed as a default: what a user has without us."""
+    timed = models.Measurement.objects.filter(
+        implementation__in=implementations, purpose=models.Purpose.DEFAULT
+    )
+    return set(timed.values_list("implementation_id", flat=True))
 
 
 def rank_again(
     place: ScopedPlace,
     bests: Mapping[str, models.Best],
     reason: str = "",
-    paired: Mapping[str, Ratios] | None = None,
+    winner: str | None = None,
 ) -> models.Best | None:
-    """Order all routes anew; where the winner changed, write down who it is and why. None: nobody is left.
+    """Order all routes anew and mark the default; where the winner changed, write down who it is and why.
+    None: nobody is left.
 
-    ``paired``: of a route that ran in turns with the winner, the winner's time ÷ its own.
+    ``winner``: the route for which a race has decided.
     """
     last = models.BestChange.objects.filter(**place.key).order_by("-pk").first()
     incumbent = next((best.route for best in bests.values() if best.rank == 0), None)
-    order = choosing.rank({route: best.ratios for route, best in bests.items()}, incumbent, paired=paired)
+    order = choosing.rank({route: best.ratios for route, best in bests.items()}, incumbent, winner=winner)
+    default = default_of(place)
     for number, route in enumerate(order):
-        if bests[route].rank != number:
-            bests[route].rank = number
-            bests[route].save(update_fields=["rank"])
-    winner = bests[order[0]] if order else None
+        best = bests[route]
+        is_default = default == (route, best.implementation.candidate_sha256)
+        if (best.rank, best.is_default) != (number, is_default):
+            best.rank, best.is_default = number, is_default
+            best.save(update_fields=["rank", "is_default"])
+    first = bests[order[0]] if order else None
     before_id = last.after_id if last else None
-    after_id = winner.implementation_id if winner else None
+    after_id = first.implementation_id if first else None
     if after_id != before_id:
-        why = "; ".join(filter(None, [reason, _why(winner, incumbent)]))
+        why = "; ".join(filter(None, [reason, _why(first, incumbent)]))
         models.BestChange.objects.create(
             **place.key, owner_id=place.owner_id, before_id=before_id, after_id=after_id, reason=why[:300]
         )
-    return winner
+    return first
 
 
 def from_evidence(place: ScopedPlace, route: str) -> tuple[models.Implementation, models.Measurement] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import connection
 
@@ -40,6 +40,10 @@ class Hit(NamedTuple):
     ratio_to_default: float
     ratio_low: float
     ratio_high: float
+    stage: str  # of its place: catalog.models.AnswerStage
+    final: bool  # nothing more is planned there just now
+    is_default: bool
+    equal: bool  # not told apart from the winner in the race that decided
     measured_at: datetime
     rank: int
 
@@ -109,9 +113,16 @@ def _rows(
     with connection.cursor() as cursor:
         cursor.execute(sql, [*keys, target.pk, setting.pk, *scopes])
         rows = cursor.fetchall()
-    if connection.vendor == "sqlite":  # its times are UTC and do not say so
-        return [Hit._make((*row[:-2], row[-2].replace(tzinfo=UTC), row[-1])) for row in rows]
+    if connection.vendor == "sqlite":
+        return [_of_sqlite(*row) for row in rows]
     return [Hit._make(row) for row in rows]
+
+
+def _of_sqlite(*row: Any) -> Hit:
+    """Its truths are numbers; its times are UTC and do not say so."""
+    *before, final, is_default, equal, measured_at, rank = row
+    truths = map(bool, (final, is_default, equal))
+    return Hit._make((*before, *truths, measured_at.replace(tzinfo=UTC), rank))
 
 
 def _places(values: Sequence[object]) -> str:

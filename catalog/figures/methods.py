@@ -119,6 +119,14 @@ METHODS: tuple[Figure, ...] = (
         "Trial, through FailureReason",
     ),
     Figure(
+        "known_limits",
+        "Known limits of compilers",
+        "share of calls",
+        "What compilers refuse, or do badly, and how much of what is called that concerns.",
+        "calls of the operators that a limit concerns ÷ calls of all counted: the 20,000 called most",
+        "Operator and OperatorTotal",
+    ),
+    Figure(
         "where_it_wins",
         "Where each wins",
         "share of operators",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal
@@ -13,11 +13,13 @@ from django.utils import timezone
 
 from catalog import models
 from catalog.best.served import Accepts, Hit, find_bests, operators_with_bests, scopes_of
+from catalog.best.stages import is_reached
 from catalog.charging import Terms
 from catalog.conf import MAX_WAIT_S, WAIT_POLL_S, conf
-from catalog.lookup.misses import MissAnswer, Wanted, Where, record_misses
+from catalog.lookup.misses import MissAnswer, Wanted, Where, record_misses, states_now
 from catalog.lookup.serving import serve
-from catalog.models import MissState
+from catalog.models import AnswerStage, MissState
+from catalog.signals import stage_awaited
 from opatlas import identity
 
 Status = Literal["hit", "miss", "need_graph"]
@@ -51,6 +53,7 @@ class LookupRequest:
     job: str = ""
     accepts: Accepts | None = None
     wait_s: float = 0.0
+    wait_for: AnswerStage = AnswerStage.FIRST
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,8 @@ def lookup(request: LookupRequest) -> LookupAnswer:
 
     Hits come with their evidence. What is not known is committed as a miss before this returns and answered
     with its state; a key whose graph was never seen is answered ``need_graph``. With ``wait_s`` the answer
-    waits (bounded, in no transaction) for misses that are being explored. A best that is withheld until it is
-    paid leaves its item empty: no slower one takes its place.
+    waits (bounded, in no transaction) until exploring has come as far as ``wait_for`` for every operator, or
+    is over. A best that is withheld until it is paid leaves its item empty: no slower one takes its place.
     """
     asked = _merged(request.operators)
     found = _find(request, list(asked))
@@ -95,10 +98,8 @@ def lookup(request: LookupRequest) -> LookupAnswer:
         misses = _miss(request, {key: item for key, item in asked.items() if key not in found})
         late = [key for key, miss in misses.items() if miss.state == MissState.EXPLORED]
         found |= _find(request, late)  # published while we asked
-        if request.wait_s > 0:
-            found |= _wait(
-                request, [key for key, miss in misses.items() if key not in found and _is_open(miss)]
-            )
+    if request.wait_s > 0:
+        _wait(request, found, misses)
     terms = _write_down(request, asked, found, misses)
     results = {key: _result(key, found.get(key), misses.get(key), terms.get(key)) for key in asked}
     return LookupAnswer(
@@ -157,24 +158,40 @@ def _miss(request: LookupRequest, missing: dict[str, AskedOperator]) -> dict[str
     return unloadable | {key: answer for key, answer in answers.items() if key in missing}
 
 
-def _is_open(miss: MissAnswer) -> bool:
-    return miss.state in (MissState.WAITING, MissState.PROMOTED)
-
-
-def _wait(request: LookupRequest, keys: Sequence[str]) -> dict[str, Hit]:
-    """Poll until all of these are found or the time is up. Few requests may wait at a time: a process whose
-    every thread waits would answer nobody."""
-    found: dict[str, Hit] = {}
+def _wait(request: LookupRequest, found: dict[str, Hit], misses: dict[str, MissAnswer]) -> None:
+    """Poll until exploring has come far enough for all of these, or the time is up; both follow. Few requests
+    may wait at a time: a process whose every thread waits would answer nobody."""
+    keys = [key for key in (*found, *misses) if _goes_on(request, found.get(key), misses.get(key), _ASKED)]
     if not keys or not _waiters.acquire(blocking=False):
-        return found
+        return
+    if further := [found[key].operator_id for key in keys if key in found]:
+        place = {"target": request.target.pk, "setting": request.setting.pk}
+        stage_awaited.send(sender=models.Best, operators=further, **place)
     try:
         deadline = time.monotonic() + min(request.wait_s, MAX_WAIT_S)
-        while len(found) < len(keys) and (left := deadline - time.monotonic()) > 0:
+        while keys and (left := deadline - time.monotonic()) > 0:
             time.sleep(min(WAIT_POLL_S, left))
-            found |= _find(request, [key for key in keys if key not in found])
+            # Misses before bests: of what ends between the two, the best is found and no failure told.
+            operators = {key: misses[key].operator_id for key in keys if key in misses}
+            misses |= states_now(operators, request.target, request.setting)
+            found |= _find(request, keys)
+            keys = [key for key in keys if _goes_on(request, found.get(key), misses.get(key), _STILL_TO_COME)]
+        request.target.refresh_from_db(fields=["served_until"])  # heartbeats moved it on meanwhile
     finally:
         _waiters.release()
-    return found
+
+
+_ASKED = (MissState.WAITING, MissState.PROMOTED)
+_STILL_TO_COME = (*_ASKED, MissState.EXPLORED)  # so far without anything that the request accepts
+
+
+def _goes_on(
+    request: LookupRequest, hit: Hit | None, miss: MissAnswer | None, states: Collection[str]
+) -> bool:
+    """Whether exploring has yet to come as far as the request waits for, and may."""
+    if hit is not None:
+        return not (hit.final or is_reached(hit.stage, request.wait_for))
+    return miss is not None and miss.state in states
 
 
 def _result(key: str, hit: Hit | None, miss: MissAnswer | None, terms: Terms | None) -> Result:
@@ -183,7 +200,8 @@ def _result(key: str, hit: Hit | None, miss: MissAnswer | None, terms: Terms | N
     if hit is not None:
         return Result(key, "hit", best=hit, terms=terms)
     if miss is not None:
-        return Result(key, "miss", state=miss.state, reason=miss.reason)
+        nothing_fits = miss.state == MissState.EXPLORED and not miss.reason
+        return Result(key, "miss", state=miss.state, reason=_UNLOADABLE if nothing_fits else miss.reason)
     return Result(key, "need_graph")
 
 

@@ -80,6 +80,16 @@ def record_misses(wanted: Sequence[Wanted], where: Where) -> dict[str, MissAnswe
     return states | {item.key: _refusal(item, where.api_key) for item in refused}
 
 
+def states_now(
+    operators: Mapping[str, int | None], target: models.Target, setting: models.Setting
+) -> dict[str, MissAnswer]:
+    """What has become of shared misses, by key; ``operators``: their ids by key. One statement."""
+    numbers = {number: key for key, number in operators.items() if number is not None}
+    found = _rows_of(Where(target, setting)).filter(operator__in=numbers)
+    rows = found.values_list("operator_id", "state", "reason") if numbers else ()
+    return {numbers[number]: MissAnswer(state, reason, number) for number, state, reason in rows}
+
+
 def _rows_of(where: Where) -> QuerySet[models.Miss]:
     return models.Miss.objects.filter(target=where.target, setting=where.setting, scope=where.scope)
 

@@ -16,8 +16,8 @@ from opatlas.identity.rekey import rekey
 
 _ADDED_UP = {
     "Miss": ("count", "calls"),
-    "JobOperator": ("hits", "misses"),
-    "LookupTally": ("hits", "misses", "hit_calls", "miss_calls"),
+    "JobOperator": ("hits", "default_hits", "misses"),
+    "LookupTally": ("hits", "default_hits", "misses", "hit_calls", "miss_calls"),
     "ModelOperator": ("calls",),
 }
 

@@ -23,6 +23,7 @@ from catalog.models.asked import (
 from catalog.models.known import (
     SAME_KEY,
     SHARED,
+    AnswerStage,
     Artifact,
     Best,
     BestChange,
@@ -32,6 +33,7 @@ from catalog.models.known import (
     Measurement,
     Method,
     Operator,
+    Purpose,
     ScopedKey,
     Setting,
     Signer,

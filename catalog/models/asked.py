@@ -28,6 +28,7 @@ class JobOperator(models.Model):
     job = models.ForeignKey(Job, models.CASCADE, related_name="operators")
     operator = models.ForeignKey(Operator, models.CASCADE, related_name="jobs")
     hits = models.PositiveIntegerField(default=0)
+    default_hits = models.PositiveIntegerField(default=0, db_default=0)  # of them: served the default itself
     misses = models.PositiveIntegerField(default=0)
     hit_calls = models.FloatField(default=0, db_default=0)  # calls that the job makes of what was served,
     miss_calls = models.FloatField(default=0, db_default=0)  # and of what was not
@@ -48,6 +49,7 @@ class JobDay(models.Model):
     start = models.DateTimeField()
     method = models.CharField(max_length=20, choices=Method)
     hits = models.PositiveBigIntegerField(default=0)
+    default_hits = models.PositiveBigIntegerField(default=0, db_default=0)
     calls = models.FloatField(default=0)
     default_us = models.FloatField(default=0)  # calls × the default's time
     saved_us = models.FloatField(default=0)  # calls × (default - served)

@@ -20,6 +20,24 @@ class Method(models.TextChoices):
     MANUAL = "manual"
 
 
+class AnswerStage(models.TextChoices):
+    """How far exploring has come for a key (operator, target, setting, scope): its furthest stage that has
+    ended since there is anything to serve. In their order."""
+
+    FIRST = "first", "first result"  # the contest waits or runs
+    CONTEST = "contest", "contest ended"  # tuning may follow
+    TUNED = "tuned", "tuned"  # a slice of tuning has ended as well
+
+
+class Purpose(models.TextChoices):
+    """What a measurement was taken for."""
+
+    DEFAULT = "default"  # the default itself
+    FIRST = "first"  # in the first result's race
+    CONTEST = "contest"  # in a heat: it ranks, it decides nothing
+    FINAL = "final"
+
+
 class Operator(models.Model):
     """A canonical ONNX graph, by key. ``graph`` is ``opatlas.identity.Operator.to_json()``."""
 
@@ -210,7 +228,7 @@ class Measurement(TimedRow):
     prepare_us = models.FloatField(null=True)
     prepare_bytes = models.BigIntegerField(null=True)
     tier = models.CharField(max_length=4)
-    purpose = models.CharField(max_length=20, default="contest")  # or "default", "confirm"
+    purpose = models.CharField(max_length=20, default=Purpose.CONTEST)  # a Purpose, or a bench's
     # What the ratio was taken against. Empty: not noted, and then it holds in every environment.
     default_route = models.CharField(max_length=40, blank=True, db_default="")
     default_environment = models.ForeignKey(Environment, models.PROTECT, null=True, related_name="+")
@@ -243,6 +261,13 @@ class Best(ScopedKey, TimedRow):
     needs = models.CharField(max_length=500, blank=True)
     measured_at = models.DateTimeField()
     rank = models.PositiveIntegerField(default=0)  # 0 is the winner among all routes
+    equal = models.BooleanField(default=False, db_default=False)  # to the winner, as the race could tell
+    # Of the whole place, the same in all its rows: whoever explores writes them (catalog.best.stages).
+    stage = models.CharField(
+        max_length=10, choices=AnswerStage, default=AnswerStage.FIRST, db_default=AnswerStage.FIRST
+    )
+    final = models.BooleanField(default=True, db_default=True)  # nothing more is planned there just now
+    is_default = models.BooleanField(default=False, db_default=False)  # what a user has without us
     published_at = models.DateTimeField(auto_now=True)
 
     class Meta:

@@ -37,6 +37,7 @@ class TrafficSlot(models.Model):
     start = models.DateTimeField()
     tenant = models.CharField(max_length=30, default=EVERYBODY)
     hits = models.PositiveBigIntegerField(default=0)
+    default_hits = models.PositiveBigIntegerField(default=0, db_default=0)  # of them: served the default
     misses = models.PositiveBigIntegerField(default=0)
     hit_calls = models.FloatField(default=0)
     miss_calls = models.FloatField(default=0)
@@ -76,6 +77,7 @@ class OperatorTotal(models.Model):
     operator = models.ForeignKey(Operator, models.CASCADE, related_name="totals")
     tenant = models.CharField(max_length=30, default=EVERYBODY)
     hits = models.PositiveBigIntegerField(default=0)
+    default_hits = models.PositiveBigIntegerField(default=0, db_default=0)
     misses = models.PositiveBigIntegerField(default=0)
     calls = models.FloatField(default=0)
     jobs = models.PositiveIntegerField(default=0)

@@ -21,6 +21,8 @@ class Usage(models.Model):
     median_us = models.FloatField()
     default_us = models.FloatField()
     calls = models.FloatField(default=1)
+    # The default itself was served: no gain. Rows from before this was noted say no.
+    is_default = models.BooleanField(default=False, db_default=False)
     served_at = models.DateTimeField(db_index=True)
     node = models.CharField(max_length=60)
     segment = models.CharField(max_length=60)
@@ -42,6 +44,7 @@ class LookupTally(models.Model):
     operator = models.ForeignKey(Operator, models.CASCADE, related_name="tallies")
     organisation = models.ForeignKey(Organisation, models.CASCADE, related_name="+")
     hits = models.PositiveIntegerField(default=0)
+    default_hits = models.PositiveIntegerField(default=0, db_default=0)  # of the hits: served the default
     misses = models.PositiveIntegerField(default=0)
     hit_calls = models.FloatField(default=0)
     miss_calls = models.FloatField(default=0)

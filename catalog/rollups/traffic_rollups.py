@@ -24,7 +24,9 @@ from catalog.usage.stale import mark_stale
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
 _BATCH = 400
 _SAVED_US = F("calls") * (F("default_us") - F("median_us"))
-_SUMS = {name: Sum(name) for name in ("hits", "misses", "hit_calls", "miss_calls", "saved_us")}
+_SUMS = {
+    name: Sum(name) for name in ("hits", "default_hits", "misses", "hit_calls", "miss_calls", "saved_us")
+}
 _DISTINCT = {
     "operators_asked": Count("operator", distinct=True),
     "operators_hit": Count("operator", distinct=True, filter=Q(hits__gt=0)),
@@ -214,8 +216,8 @@ def _totals(operators: Sequence[int]) -> list[models.OperatorTotal]:
     made: dict[tuple[int, str], models.OperatorTotal] = {}
     sums = models.LookupTally.objects.filter(operator__in=operators).values("operator_id", "organisation_id")
     for row in sums.annotate(
-        hits=Sum("hits"), misses=Sum("misses"), calls=Sum(F("hit_calls") + F("miss_calls")),
-        saved_us=Sum("saved_us"), last=Max("hour"),
+        hits=Sum("hits"), default_hits=Sum("default_hits"), misses=Sum("misses"),
+        calls=Sum(F("hit_calls") + F("miss_calls")), saved_us=Sum("saved_us"), last=Max("hour"),
     ).order_by():  # fmt: skip
         operator, organisation = row["operator_id"], row["organisation_id"]
         for tenant in (EVERYBODY, tenant_of(organisation)):
@@ -223,7 +225,7 @@ def _totals(operators: Sequence[int]) -> list[models.OperatorTotal]:
                 (operator, tenant),
                 models.OperatorTotal(operator_id=operator, tenant=tenant, last_at=row["last"]),
             )
-            _add(total, row, ("hits", "misses", "calls", "saved_us"))
+            _add(total, row, ("hits", "default_hits", "misses", "calls", "saved_us"))
             total.jobs += jobs.get((operator, organisation), 0)
             total.last_at = max(total.last_at, row["last"])
     return list(made.values())

@@ -34,13 +34,14 @@ class RankedImplementation:
     """An implementation with its evidence, and its rank where it is its route's best.
 
     The evidence of a best is what it was chosen by and is served with, of others the newest. ``samples``:
-    how many it is made of.
+    how many it is made of. ``equal``: not told apart from the fastest in the race that decided.
     """
 
     implementation: models.Implementation
     measurement: models.Measurement | None
     rank: int | None
     samples: int = 0
+    equal: bool = False
 
 
 def places(operator: models.Operator, visible: Q) -> list[Place]:
@@ -56,7 +57,7 @@ def places(operator: models.Operator, visible: Q) -> list[Place]:
 
 
 def implementations(operator: models.Operator, place: Place, visible: Q) -> list[RankedImplementation]:
-    """All that was made and is not revoked: by rank, then the others by time. Code is left unread."""
+    """All that was made and is not revoked: by rank, then the others by ratio. Code is left unread."""
     newest = models.Measurement.objects.order_by("-created_at", "-pk").defer("samples_us")
     found = (
         models.Implementation.objects.filter(visible, place.filter, operator=operator, revoked_at=None)
@@ -66,10 +67,10 @@ def implementations(operator: models.Operator, place: Place, visible: Q) -> list
     )
     bests = models.Best.objects.filter(visible, place.filter, operator=operator)
     seated = {
-        number: (rank, chosen_by)
-        for number, rank, chosen_by in bests.values_list("implementation_id", "rank", "measurement_id")
+        number: seat
+        for number, *seat in bests.values_list("implementation_id", "rank", "measurement_id", "equal")
     }
-    made = [_made(implementation, *seated.get(implementation.pk, (None, None))) for implementation in found]
+    made = [_made(one, *seated.get(one.pk, (None, None, False))) for one in found]
     measured = [one.measurement.pk for one in made if one.measurement]
     samples = models.Measurement.objects.filter(pk__in=measured).values_list("pk", "samples_us")
     counts = {number: len(taken) for number, taken in samples}
@@ -79,17 +80,17 @@ def implementations(operator: models.Operator, place: Place, visible: Q) -> list
         made,
         key=lambda one: (
             never if one.rank is None else one.rank,
-            one.measurement.median_us if one.measurement else never,
+            -one.measurement.ratio_to_default if one.measurement else never,
         ),
     )
 
 
 def _made(
-    implementation: models.Implementation, rank: int | None, chosen_by: int | None
+    implementation: models.Implementation, rank: int | None, chosen_by: int | None, equal: bool
 ) -> RankedImplementation:
     evidence: list[models.Measurement] = implementation.evidence  # type: ignore[attr-defined]
     chosen = next((one for one in evidence if one.pk == chosen_by), None)
-    return RankedImplementation(implementation, chosen or next(iter(evidence), None), rank)
+    return RankedImplementation(implementation, chosen or next(iter(evidence), None), rank, equal=equal)
 
 
 def miss(operator: models.Operator, place: Place, visible: Q) -> models.Miss | None:

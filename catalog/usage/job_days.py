@@ -25,7 +25,7 @@ def add_job_days(hits: Sequence[tuple[int, datetime, JournalHit]]) -> None:
     _add_places(last)
 
 
-_SUMMED = ("hits", "calls", "default_us", "saved_us")
+_SUMMED = ("hits", "default_hits", "calls", "default_us", "saved_us")
 
 
 def _by_day(
@@ -33,7 +33,7 @@ def _by_day(
 ) -> Iterator[tuple[tuple[int, datetime, str], dict[str, float]]]:
     for job, at, hit in hits:
         start = at.replace(hour=0, minute=0, second=0, microsecond=0)
-        counts = (1, hit.calls, hit.calls * hit.default_us, hit.saved_us)
+        counts = (1, int(hit.is_default), hit.calls, hit.calls * hit.default_us, hit.saved_us)
         yield (job, start, hit.method), dict(zip(_SUMMED, counts, strict=True))
 
 

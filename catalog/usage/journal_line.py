@@ -20,10 +20,12 @@ class JournalHit(NamedTuple):
     median_us: float
     default_us: float
     calls: float
+    is_default: bool = False  # lines from before it was noted do not have it
 
     @classmethod
     def of(cls, hit: Hit, calls: float) -> Self:
-        return cls._make([*(getattr(hit, name) for name in cls._fields[:-1]), calls])
+        told = {name: getattr(hit, name) for name in cls._fields if name != "calls"}
+        return cls(**told, calls=calls)
 
     @property
     def saved_us(self) -> float:
@@ -55,7 +57,7 @@ class JournalLine:
             datetime.fromtimestamp(entry["at"], UTC),
             entry["org"],
             entry["job"],
-            [JournalHit._make(hit) for hit in entry["hits"]],
+            [JournalHit(*hit) for hit in entry["hits"]],
             [JournalMiss._make(miss) for miss in entry["misses"]],
         )
 

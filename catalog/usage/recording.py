@@ -40,6 +40,7 @@ def journal_lookup(
                     round(hit.median_us, 3),
                     round(hit.default_us, 3),
                     calls,
+                    hit.is_default,
                 )
                 for hit, calls in hits
             ],

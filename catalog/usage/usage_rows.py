@@ -11,7 +11,7 @@ from catalog.usage.job_days import add_job_days
 from catalog.usage.journal_line import JournalLine
 from catalog.usage.stale import mark_stale
 
-_COUNTED = ("hits", "misses", "hit_calls", "miss_calls", "saved_us")
+_COUNTED = ("hits", "default_hits", "misses", "hit_calls", "miss_calls", "saved_us")
 Jobs = dict[tuple[int, str], models.Job]
 
 
@@ -70,6 +70,7 @@ def count(lines: Sequence[JournalLine], jobs: Jobs) -> None:
 def _counts(line: JournalLine) -> Iterator[tuple[int, dict[str, Any]]]:
     """Operator → what the line adds to its counts."""
     for _, hit in line.numbered_hits():
-        yield hit.operator_id, {"hits": 1, "hit_calls": hit.calls, "saved_us": hit.saved_us}
+        counts = {"hits": 1, "default_hits": int(hit.is_default)}
+        yield hit.operator_id, counts | {"hit_calls": hit.calls, "saved_us": hit.saved_us}
     for operator, calls in line.misses:
         yield operator, {"misses": 1, "miss_calls": calls}

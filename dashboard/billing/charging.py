@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 
 from django.utils import timezone
 
+from catalog.best.seats import timed_as_default
 from catalog.best.served import Hit
 from catalog.charging import Batch, Charging, Terms
 from catalog.models import Best, Implementation, Usage
@@ -33,7 +34,7 @@ class Billing(Charging):
         if not rules:
             return False
         op_types = op_types_of([hit.operator_id for hit, _ in hits], rules)
-        return any(rule_for(rules, hit, op_types) is not None for hit, _ in hits)
+        return any(rule_for(rules, hit, hit.is_default, op_types) is not None for hit, _ in hits)
 
     def settle(
         self, organisation_id: int, hits: Batch, record: Callable[[Batch], Sequence[Usage]]
@@ -41,14 +42,15 @@ class Billing(Charging):
         now = timezone.now()
         rules = in_force(organisation_id, now)
         op_types = op_types_of([hit.operator_id for hit, _ in hits], rules)
-        first = next((rule for hit, _ in hits if (rule := rule_for(rules, hit, op_types))), None)
+        concerned = (rule_for(rules, hit, hit.is_default, op_types) for hit, _ in hits)
+        first = next(filter(None, concerned), None)
         if first is None:
             return {}
         account = locked(organisation_id, first.currency)
         priced = [
             (hit, calls, rule)
             for hit, calls in hits
-            if (rule := rule_for(rules, hit, op_types, account.currency)) is not None
+            if (rule := rule_for(rules, hit, hit.is_default, op_types, account.currency)) is not None
         ]
         desk = _Desk(account, now, priced)
         for hit, calls, rule in priced:
@@ -68,8 +70,11 @@ class Billing(Charging):
         op_types = op_types_of([one.operator_id for one in implementations], rules)
         account = Account.objects.filter(organisation_id=organisation_id).first()
         currency = account.currency if account else ""
+        defaults = timed_as_default([one.pk for one in implementations])
         chosen = {
-            one.pk: rule for one in implementations if (rule := rule_for(rules, one, op_types, currency))
+            one.pk: rule
+            for one in implementations
+            if (rule := rule_for(rules, one, one.pk in defaults, op_types, currency))
         }
         if not chosen:
             return {}

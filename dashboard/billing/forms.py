@@ -68,6 +68,11 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg]
     """A price rule, or the next version of one: once it is valid, ``instance`` is the draft."""
 
     mode = forms.ChoiceField(choices=_MODES)
+    charges_default = forms.BooleanField(
+        label="Charge the default too",
+        required=False,
+        help_text="Else a hit that serves only the default, what a job has anyway, is free.",
+    )
     currency = forms.ChoiceField(choices=[(name, name) for name in CURRENCIES])
     per_hit_micros = Amount(label="Price a hit", required=False, nothing=0)
     per_saved_second_micros = Amount(label="Price a second saved", required=False, nothing=0)
@@ -97,6 +102,7 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg]
             "organisation",
             *NAMES,
             "mode",
+            "charges_default",
             "currency",
             "per_hit_micros",
             "per_saved_second_micros",

@@ -99,6 +99,8 @@ class PriceRule(AppendOnly):
     op_type = models.CharField(max_length=100, blank=True)
     scope = models.CharField(max_length=10, blank=True, choices=[(one, one) for one in ("shared", "private")])
     mode = models.CharField(max_length=10, choices=Mode, default=Mode.PROMPT)
+    # Else a hit that serves the default itself, which the caller has anyway, costs nothing.
+    charges_default = models.BooleanField(default=False, db_default=False)
     currency = models.CharField(max_length=3)
     priority = models.IntegerField(default=0)  # the highest that matches is the one that counts
     per_hit_micros = models.BigIntegerField(default=0)
@@ -146,6 +148,10 @@ class PriceRule(AppendOnly):
         """Whether it is in force for this organisation now."""
         mine = self.organisation_id is None or self.organisation_id == organisation_id
         return mine and self.from_at <= now and (self.until_at is None or now < self.until_at)
+
+    def charges(self, is_default: bool) -> bool:
+        """Whether what it matches costs anything; ``is_default``: what is served is the default itself."""
+        return self.mode != Mode.FREE and (self.charges_default or not is_default)
 
     def matches(self, one: Any, op_types: OpTypes) -> bool:
         """Whether a hit or an implementation is what it asks for."""

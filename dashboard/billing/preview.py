@@ -48,6 +48,8 @@ def preview(draft: PriceRule, now: datetime | None = None) -> Preview:
 
 def _matching(draft: PriceRule) -> QuerySet[Usage]:
     mine = Q() if draft.organisation_id is None else Q(organisation=draft.organisation_id)
+    if not draft.charges_default:
+        mine &= Q(is_default=False)
     return Usage.objects.filter(mine, *(one.past(value) for one, value in draft.asked))
 
 

@@ -31,6 +31,8 @@ def check(draft: PriceRule) -> PriceRule:
     check_currency(draft.currency)
     for where in ("mode", "note", *NAMES):
         _check_text(draft, where)
+    if not isinstance(draft.charges_default, bool):
+        raise RequestError("charges_default is true or false.", where="charges_default")
     _within(draft.priority, -MOST_PRIORITY, MOST_PRIORITY, "priority")
     for where in ("per_hit_micros", "per_saved_second_micros"):
         _within(getattr(draft, where), 0, MOST_MICROS, where)

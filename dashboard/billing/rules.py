@@ -13,7 +13,7 @@ from django.utils import timezone
 from catalog.best.served import Hit
 from catalog.models import Implementation, Operator
 from dashboard.billing.conditions import OpTypes
-from dashboard.billing.models import Mode, PriceRule
+from dashboard.billing.models import PriceRule
 
 FRESH_S = 1.0
 """A rule that is made, changed or ended takes effect everywhere within this time."""
@@ -35,12 +35,17 @@ def in_force(organisation_id: int, now: datetime | None = None) -> tuple[PriceRu
 
 
 def rule_for(
-    rules: Collection[PriceRule], one: Hit | Implementation, op_types: OpTypes, currency: str = ""
+    rules: Collection[PriceRule],
+    one: Hit | Implementation,
+    is_default: bool,
+    op_types: OpTypes,
+    currency: str = "",
 ) -> PriceRule | None:
-    """The rule that counts; None: free. An account's currency leaves out rules in any other."""
+    """The rule that counts, the first that matches; None: free. An account's currency leaves out rules in any
+    other. The default itself is free where that rule does not say that it charges it."""
     for rule in rules:
         if (not currency or rule.currency == currency) and rule.matches(one, op_types):
-            return None if rule.mode == Mode.FREE else rule
+            return rule if rule.charges(is_default) else None
     return None
 
 

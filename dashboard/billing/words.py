@@ -45,10 +45,13 @@ def ordinal(number: int) -> str:
 
 
 def sentence(rule: PriceRule) -> str:
-    """The whole rule: what, how much, and whether it is withheld."""
-    text = f"{what(rule)[0].upper()}{what(rule)[1:]} costs {price(rule)}"
+    """The whole rule: what, how much, whether it is withheld, and what of the default itself."""
+    which = f"{what(rule)[0].upper()}{what(rule)[1:]}"
     if rule.mode == Mode.FREE:
-        text = f"{what(rule)[0].upper()}{what(rule)[1:]} is free"
+        return f"{which} is free."
+    if rule.charges_default:
+        which += ", the default itself too,"
+    text = f"{which} costs {price(rule)}"
     if rule.mode == Mode.WITHHOLD:
         text += "; withheld until credit or a plan covers it"
-    return f"{text}."
+    return f"{text}." if rule.charges_default else f"{text}. The default itself is free."

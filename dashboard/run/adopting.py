@@ -22,6 +22,7 @@ from django.db import DatabaseError, IntegrityError, connection, connections, mo
 from django.db.backends.sqlite3.base import DatabaseWrapper
 
 from catalog.best.artifacts import store_file
+from catalog.best.stages import mark_defaults
 from catalog.conf import conf as catalog_conf
 from catalog.conf import journal_folder
 from catalog.errors import StoreError
@@ -30,6 +31,8 @@ from catalog.usage import journal
 from dashboard.conf import conf
 from dashboard.notifications.models import Subscription
 from tuning.explore.signing import key_path
+from tuning.models import Exploration
+from tuning.queue.reached import tell_stage_of
 
 DATABASE = "opatlas.sqlite3"
 WRITTEN_BY = {
@@ -144,6 +147,9 @@ def _copy_rows(old: Any) -> int:
         made.objects.all().delete()
     total = sum(_copy_table(old, model) for model in _models())
     _copy_channels(old)
+    mark_defaults()
+    for row in Exploration.objects.all().iterator(_BATCH):
+        tell_stage_of(row)
     with connection.cursor() as cursor:
         for statement in connection.ops.sequence_reset_sql(no_style(), _models()):
             cursor.execute(statement)
@@ -161,6 +167,8 @@ def _copy_channels(old: Any) -> None:
 def _copy_table(old: Any, model: type[models.Model]) -> int:
     table, fields = model._meta.db_table, model._meta.concrete_fields
     with old.cursor() as cursor:
+        if table not in old.introspection.table_names(cursor):
+            return 0  # of what came later
         kept = {column.name for column in old.introspection.get_table_description(cursor, table)}
     kept -= _TOLD_BY.keys()
     if lost := sorted(kept - {field.column for field in fields}):

@@ -38,6 +38,7 @@ CHORES = (
     Chore("catalog.rollups.rollups.keep_rollups_fresh", 2.0),
     Chore("tuning.statistics.paid_back.refresh_when_due", 5.0),
     Chore("tuning.statistics.efforts.refresh_efforts_when_due", 5.0),
+    Chore("tuning.statistics.limits.refresh_limits_when_due", 5.0),
     Chore("dashboard.notifications.find.gathering.gather", 2.0),
     Chore("dashboard.notifications.delivering.deliver", 2.0),
     Chore("dashboard.webhooks.delivering.deliver", 1.0),

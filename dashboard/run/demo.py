@@ -190,7 +190,7 @@ class Demo:
         ratios: list[float] = []
         with laboratory.bench(operator, setting, default) as bench:
             for _ in range(2):
-                outcome = bench.confirm(artifact, None)
+                (outcome,) = bench.line_up([artifact]).outcomes
                 if outcome.timing is None:
                     self.regressions.append(
                         {"key": operator.key, "status": outcome.status, "detail": outcome.detail}

@@ -85,7 +85,7 @@ class Stack(AbstractContextManager["Stack"]):
     Entered, its web server answers; the others have just begun. ``environment`` overrides the process
     environment (OPATLAS_HOME, DATABASE_URL, BROKER_URL, …). ``logs`` is a folder for the processes' output,
     or None to let them write to the terminal. ``prepare`` is called while the web server imports, which
-    answers nothing before that is done.
+    answers nothing before that is done. ``app`` is the Celery application that workers run.
     """
 
     environment: dict[str, str] = field(default_factory=dict)
@@ -94,6 +94,7 @@ class Stack(AbstractContextManager["Stack"]):
     courier: bool = True
     logs: Path | None = None
     prepare: Callable[[], None] | None = None
+    app: str = "tuning"
     processes: list[Process] = field(default_factory=list)
 
     def __enter__(self) -> Stack:
@@ -138,7 +139,7 @@ class Stack(AbstractContextManager["Stack"]):
     def start_worker(self, number: int = 0) -> Process:
         name = f"worker{number}-{os.getpid()}-{self.port}"
         return self._start(f"worker{number}", [
-            sys.executable, "-m", "celery", "-A", "tuning", "--quiet", "worker", "--loglevel", "warning",
+            sys.executable, "-m", "celery", "-A", self.app, "--quiet", "worker", "--loglevel", "warning",
             "--hostname", f"{name}@%h",
         ])  # fmt: skip
 
@@ -159,14 +160,16 @@ class Stack(AbstractContextManager["Stack"]):
             f"The web server did not answer on {self.url} within {timeout_s:.0f} s.{self._said('web')}"
         )
 
-    def wait_for(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+    def wait_for(
+        self, condition: Callable[[], bool], timeout_s: float, what: str, look_s: float = 0.1
+    ) -> None:
         """Return once the condition holds; raises StackError when a process ends, or after that time."""
         deadline = time.monotonic() + timeout_s
         while not condition():
             self.check_alive()
             if time.monotonic() > deadline:
                 raise StackError(f"Waited {timeout_s:.0f} s in vain for {what}; see the processes' logs.")
-            time.sleep(0.1)
+            time.sleep(look_s)
 
     def check_alive(self) -> None:
         """Raise StackError when a process has ended that should be running."""

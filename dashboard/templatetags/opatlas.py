@@ -36,7 +36,7 @@ for _name in ("ratio", "percent", "compact", "quantity", "significant", "scienti
 register.filter("short_key", wording.short_key)
 
 _MARKS = {
-    ("check", "good"): "hit explored done ok alive better approved delivered enabled credit",
+    ("check", "good"): "hit explored done ok alive better approved delivered enabled credit fine",
     ("pulse", "busy"): "exploring promoted running building",
     ("clock", "calm"): "queued waiting miss submitted pending",
     ("pause", "calm"): "postponed",
@@ -44,16 +44,25 @@ _MARKS = {
     ("slash", "calm"): "discarded unsupported stopped superseded",
     ("down", "calm"): "slower charge",
     ("down", "bad"): "worse",
-    ("dash", "calm"): "same unknown noted adjustment",
-    ("warn", "warn"): "noisy silent failing",
+    ("dash", "calm"): "same unknown noted adjustment note died",
+    ("warn", "warn"): "noisy silent failing serious",
     ("user", "warn"): "awaiting",
     ("slash", "warn"): "revoked",
+    ("warn", "bad"): "suspended grave",
     ("slash", "bad"): "disabled",
     ("arrow", "warn"): "refund",
 }
 """(icon, tone) → states of operators, misses, explorations and trials: a word looks alike everywhere."""
 _BADGES = {state: mark for mark, states in _MARKS.items() for state in states.split()}
-_SAID = {"dead": "given up", "promoted": "exploring", "awaiting": "awaiting approval"}
+_SAID = {
+    "dead": "given up",
+    "promoted": "exploring",
+    "awaiting": "awaiting approval",
+    "died": "worker gone",
+    "grave": "look closely",
+    "serious": "ask why",
+    "note": "good to know",
+}
 
 
 @register.simple_tag

@@ -27,6 +27,10 @@ class ServiceError(OpatlasError):
 class Answer:
     """What the service knows of one operator: ``status`` is ``hit``, ``miss`` or ``need_graph``.
 
+    Of a hit, ``stage`` is how far exploring has come (``first``: the contest waits or runs; ``contest``: it
+    has ended; ``tuned``: a slice of tuning as well), ``final`` whether nothing more is planned just now, and
+    ``expires_s`` how long it may be used without asking again: seconds while it is not final.
+
     ``best`` is the fastest acceptable implementation with its evidence (times in microseconds), ``state`` and
     ``reason`` say what became of a miss; ``payment_required`` is one too: the best is withheld until it is
     paid. ``price`` comes with a charged hit and with what is withheld: ``amount_micros``, ``currency``,
@@ -41,10 +45,18 @@ class Answer:
     target: str = ""
     setting: str = ""
     price: Mapping[str, Any] | None = None
+    stage: str = ""
+    final: bool = False
+    expires_s: float = 0.0
 
     @property
     def hit(self) -> bool:
         return self.status == "hit"
+
+    @property
+    def is_default(self) -> bool:
+        """Whether what is served is the default itself: what a job has without the service."""
+        return self.best is not None and bool(self.best.get("is_default"))
 
 
 class Client:
@@ -54,9 +66,9 @@ class Client:
     ``job`` the name under which this run's processes are counted as one. The target is this machine unless
     another is given.
 
-    After each lookup ``entry_life_s`` says how long its hits may be used without asking again, and
-    ``revoked`` names artifacts that must no longer be used (``all_revoked``: none may); whoever keeps entries
-    drops those.
+    After each lookup ``entry_life_s`` says how long its final hits may be used without asking again (each
+    answer's own ``expires_s`` is less while it is not final), and ``revoked`` names artifacts that must no
+    longer be used (``all_revoked``: none may); whoever keeps entries drops those.
     """
 
     def __init__(
@@ -103,10 +115,12 @@ class Client:
         accepts: Mapping[str, Any] | None = None,
         related: Sequence[Operator] = (),
         wait_s: float = 0.0,
+        wait_for: str = "first",
     ) -> list[Answer]:
         """Ask for the best implementations of up to 1,024 operators (or their keys), in order.
 
-        A miss is answered at once and explored in the background; ``wait_s`` (at most 30) waits for it.
+        A miss is answered at once and explored in the background; ``wait_s`` (at most 30) waits until
+        the stage ``wait_for`` is reached: ``first``, ``contest`` or ``tuned``, or exploring is over.
         ``calls`` says how often this job calls each. Raises :class:`CallerError` with the service's sentence
         when the request is wrong, :class:`ServiceError` when the service fails.
         """
@@ -126,6 +140,8 @@ class Client:
             request["related"] = [_item(operator, None) for operator in related]
         if wait_s:
             request["wait_s"] = wait_s
+        if wait_for != "first":
+            request["wait_for"] = wait_for
         answer = self.call("POST", "/api/v1/lookup", request)
         self.entry_life_s = float(answer["entry_life_s"])
         self.revoked = frozenset(answer["revoked"])
@@ -140,6 +156,9 @@ class Client:
                 target=answer["target"],
                 setting=answer["setting"],
                 price=item.get("price"),
+                stage=item.get("stage", ""),
+                final=item.get("final", False),
+                expires_s=float(item.get("expires_s", 0.0)),
             )
             for item in answer["results"]
         ]

@@ -64,7 +64,7 @@ EyeLike                     elementwise     0  torch xla tvm
 Flatten                     movement        0  torch xla tvm halide
 Floor                       elementwise     1  torch kept xla tvm halide pointwise
 Gather                      indexing        0  torch kept xla tvm halide
-GatherElements              indexing        0  torch xla
+GatherElements              indexing        0  torch xla halide
 GatherND                    indexing        0  torch xla
 Gelu                        activation     15  torch kept xla tvm halide pointwise smooth ort-single
 Gemm                        linear          1  torch kept xla tvm halide
@@ -124,7 +124,7 @@ ReduceSum                   reduction       1  torch xla tvm halide smooth
 ReduceSumSquare             reduction       1  torch xla tvm halide smooth
 Relu                        activation      1  torch kept xla tvm halide pointwise
 Reshape                     movement        0  torch xla tvm halide
-Resize                      resize          8  torch xla tvm ort-single
+Resize                      resize          8  torch xla tvm halide ort-single
 ReverseSequence             indexing        0  torch
 RMSNormalization            normalisation   5  torch xla tvm halide
 RotaryEmbedding             attention       3  torch xla

@@ -19,7 +19,8 @@ class Manifest:
     ``operator`` and ``setting`` are their canonical JSON. ``files`` maps a file's plain name to its SHA-256
     (hexadecimal). ``needs`` maps a distribution to the exact version that must be installed
     (``{"torch": "2.13.0"}``). ``features`` are CPU features that the code uses. ``recipe`` is the call, for
-    kind ``recipe``: ``{"library": "torch", "call": …, parameters}``.
+    kind ``recipe``: ``{"library": "torch", "call": …, parameters}``. ``provenance`` says how it was built, by
+    and for whom (``tuning.measure.provenance``); what was signed without it keeps its very bytes.
     """
 
     kind: Kind
@@ -31,6 +32,7 @@ class Manifest:
     features: tuple[str, ...] = ()
     alignment: int = 64
     recipe: Mapping[str, Any] | None = None
+    provenance: Mapping[str, Any] | None = None
 
     @property
     def sha256(self) -> str:
@@ -42,11 +44,15 @@ class Manifest:
         return canonical_json(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"features": list(self.features)}
+        document = asdict(self) | {"features": list(self.features)}
+        if self.provenance is None:
+            del document["provenance"]
+        return document
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Manifest:
-        given = {field.name: document[field.name] for field in fields(cls)}
+        given = {field.name: document[field.name] for field in fields(cls) if field.name != "provenance"}
+        given["provenance"] = document.get("provenance")
         given |= {name: dict(given[name]) for name in ("operator", "setting", "files", "needs")}
         if given["recipe"] is not None:
             given["recipe"] = dict(given["recipe"])

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.choosing import beats, beats_in_pairs, rank
+from catalog.choosing import Contender, RaceDecision, beats, beats_in_pairs, decide, rank
 from opatlas.evidence import Ratios
 
 
@@ -68,20 +68,43 @@ def test_ranking_names_everyone_once_and_never_lets_the_slow_lead(entries, incum
     assert rank(entries, order[0]) == order
 
 
-def test_who_ran_in_turns_with_the_incumbent_is_judged_by_those_rounds():
-    """A wide interval against the default hides what the rounds with the incumbent show (and the reverse)."""
-    entries = {"held": Ratios(3.7, 3.2, 4.9), "new": Ratios(5.0, 4.25, 5.53)}
-    assert rank(entries, "held")[0] == "held"
-    assert rank(entries, "held", paired={"new": Ratios(1.35, 1.15, 1.5)})[0] == "new"
-    clear = {"held": ratios(3.0, 0.001), "new": ratios(3.3, 0.001)}
-    assert rank(clear, "held")[0] == "new"
-    assert rank(clear, "held", paired={"new": Ratios(1.1, 0.97, 1.2)})[0] == "held"
+def race(ratios_of, incumbent=None, loads=(), spread=0.01):
+    finalists = {
+        name: Contender(ratios(value), dict(loads).get(name, 0.0)) for name, value in ratios_of.items()
+    }
+    pairs = {
+        (one, other): ratios(ratios_of[other] / ratios_of[one], spread)
+        for one in ratios_of
+        for other in ratios_of
+        if one != other
+    }
+    return decide(finalists, pairs, incumbent)
 
 
-def test_pairs_below_the_margin_or_slower_than_the_default_change_nothing():
+def test_the_fastest_of_a_race_wins():
+    assert race({"a": 1.0, "b": 1.5, "c": 1.4}) == RaceDecision("b")
+    assert race({"a": 1.0, "b": 1.5, "c": 1.4}, incumbent="c") == RaceDecision("b")
+
+
+def test_an_incumbent_that_is_not_told_apart_stays_and_the_others_are_equal():
+    assert race({"a": 1.51, "b": 1.5, "c": 1.2}, incumbent="b") == RaceDecision("b", frozenset({"a"}))
+    assert race({"a": 1.6, "b": 1.5}, incumbent="b", spread=0.1) == RaceDecision("b", frozenset({"a"}))
+
+
+def test_a_first_decision_takes_the_cheapest_to_load_of_those_as_fast():
+    nearly = {"heavy": 1.51, "light": 1.5, "slow": 1.45}
+    loads = {"heavy": 900.0, "light": 20.0, "slow": 1.0}
+    assert race(nearly, loads=loads, spread=0.1).winner == "light"
+    assert race(nearly, loads=loads, spread=0.1).equal == {"heavy", "slow"}
+
+
+def test_what_is_confirmed_slower_than_the_default_wins_only_where_all_are():
+    assert race({"default": 1.0, "a": 0.97}, incumbent="a", spread=0.05).winner == "default"
+    assert race({"a": 0.9, "b": 0.5}).winner == "a"
+
+
+def test_pairs_below_the_margin_say_nothing():
     assert not beats_in_pairs(Ratios(1.015, 1.01, 1.02))
-    entries = {"eager": DEFAULT, "tvm": ratios(0.9)}
-    assert rank(entries, "eager", paired={"tvm": Ratios(1.5, 1.4, 1.6)})[0] == "eager"
 
 
 def test_of_two_slower_ones_the_less_slow_beats():
@@ -100,7 +123,6 @@ def test_what_is_no_more_than_the_noise_or_the_margin_is_none():
 
 def test_a_ranking_goes_by_the_margin_that_is_given():
     entries = {"held": ratios(1.0), "quick": ratios(1.3)}
-    pairs = {"quick": ratios(1.3)}
-    for paired in (None, pairs):
-        assert rank(entries, "held", paired=paired) == ["quick", "held"]
-        assert rank(entries, "held", margin=0.5, paired=paired) == ["held", "quick"]
+    assert rank(entries, "held") == ["quick", "held"]
+    assert rank(entries, "held", margin=0.5) == ["held", "quick"]
+    assert rank(entries, "held", margin=0.5, winner="quick") == ["quick", "held"]

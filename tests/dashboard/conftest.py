@@ -49,15 +49,9 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture
-def live_service(
-    chromium: Any, tmp_path: Path, django_db_blocker: Any, request: pytest.FixtureRequest
-) -> Iterator[Live]:
-    """After the browser: with its event loop running Django keeps connections by context, not by thread.
-    Its workers have the compilers where the test's parameter says so."""
-    with (
-        django_db_blocker.unblock(),
-        measuring(tmp_path, compilers=getattr(request, "param", "") == "compilers") as service,
-    ):
+def live_service(chromium: Any, tmp_path: Path, django_db_blocker: Any) -> Iterator[Live]:
+    """After the browser: with its event loop running Django keeps connections by context, not by thread."""
+    with django_db_blocker.unblock(), measuring(tmp_path) as service:
         yield service
 
 

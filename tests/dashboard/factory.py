@@ -22,6 +22,7 @@ from catalog.rollups.rollups import refresh_rollups
 from catalog.usage import job_days
 from catalog.usage.journal_line import JournalHit
 from catalog.usage.stale import mark_stale
+from tests.dashboard.races import contest_report, first_report, keep_race
 from tuning import models as t
 
 ROUTES = (
@@ -393,7 +394,10 @@ def full_catalogue(seed: int = 7, hours: int = 24 * 8, mark: str = "") -> Factor
             if state == "running"
             else {}
         )
-        factory.trials(factory.explore(operator, state, stage, **more))
+        factory.trials(exploration := factory.explore(operator, state, stage, **more))
+        if state == "done":
+            keep_race(exploration, first_report(), stage=0)
+            keep_race(exploration, contest_report())
     factory.miss(rest[0], "promoted")
     factory.explore(rest[0], "running", 0, doing="onnxruntime: timing", lease_owner="worker-1@node")
     for operator in rest[1:6]:

@@ -12,8 +12,10 @@ from catalog import models as c
 from catalog.registry import default_organisation
 from tests.dashboard.factory import Factory
 from tuning.kernels import services
-from tuning.kernels.models import KernelEvaluation, KernelVersion, VersionState
+from tuning.kernels.dossier import Dossier
+from tuning.kernels.models import KernelEvaluation, KernelInspection, KernelTry, KernelVersion, VersionState
 from tuning.kernels.states import move, record
+from tuning.measure.observing.inspecting import Inspection
 
 SOURCE = """\
 #include <math.h>
@@ -38,6 +40,30 @@ FASTER = SOURCE.replace("y[i] /= sum;", "y[i] *= inverse;").replace(
     "        for (int64_t i = 0; i < D; i++) y[i] *=",
     "        const float inverse = 1.0f / sum;\n        for (int64_t i = 0; i < D; i++) y[i] *=",
 )
+OBSERVED = {
+    "runs": 8, "calls": {"openat": 8, "mmap": 24, "munmap": 16}, "paths": ["/etc/hostname"], "signals": {},
+    "executable": 0, "threads": 0, "processes": 0, "grown_bytes": 2 << 20, "failed": "",
+}  # fmt: skip
+CODE = {
+    "tool": "objdump", "functions": 2, "left_out": 0, "instructions": 9, "notable": {"rdtsc": 1},
+    "imports": ["clock_gettime", "expf", "fopen"], "constructors": 0, "data_bytes": 24, "code_bytes": 248,
+}  # fmt: skip
+ASSEMBLY = """\
+opatlas_run:
+    1130:\tsub    rsp,0x18
+    1134:\tmov    edi,0x1
+    113c:\tcall   1030 <clock_gettime@plt>
+    1141:\trdtsc
+    1143:\tret
+
+local function at 0x1150:
+    1150:\tvaddps ymm0,ymm0,YMMWORD PTR [rip+0x2fa9]        # 4020
+    1154:\tret"""
+PROVENANCE = {
+    "source_sha256": "cd" * 32, "who": "default/softmax-rows v1", "versions": {"gcc": "12.2.0"},
+    "flags": ["-O2", "-fPIC", "-O3", "-mavx2"], "built_at": "2026-01-02T03:04:05+00:00",
+    "builder": {"distribution": "Debian GNU/Linux 12 (bookworm)", "libc": "glibc 2.36", "tier": "T2"},
+}  # fmt: skip
 SUBMISSION = services.Submission(
     name="softmax-rows",
     source=SOURCE,
@@ -81,8 +107,28 @@ def evaluated(version: KernelVersion, operators: list[c.Operator], factory: Fact
             log_tail="kernel.c: In function ‘opatlas_run’:\nkernel.c:12:9: note: loop vectorized\n",
             times=_times(default_us, ratio), worker="worker-1", finished_at=timezone.now(),
         )  # fmt: skip
+    for one in version.evaluations.all():
+        KernelTry.objects.create(
+            evaluation=one, version=version, number=1, fence=1, status="noisy", worker="worker-1",
+            detail="8 of 8 rounds were disturbed", tier="T2", started_at=timezone.now(),
+        )  # fmt: skip
+        KernelTry.objects.create(
+            evaluation=one, version=version, number=2, fence=2, status="ok", median_us=one.median_us,
+            ratio_to_default=one.ratio_to_default, ratio_low=one.ratio_low, ratio_high=one.ratio_high,
+            worker="worker-1", tier="T2", started_at=timezone.now(),
+        )  # fmt: skip
+        seen = Inspection(OBSERVED, CODE, ASSEMBLY)
+        KernelInspection.objects.create(
+            evaluation=one, version=version, observed=OBSERVED, code=CODE, assembly=ASSEMBLY,
+            risks=seen.risks, provenance=PROVENANCE, files={"kernel.so": "ab" * 32}, worker="worker-1",
+        )  # fmt: skip
     move(version, (VersionState.BUILDING,), VersionState.AWAITING, who="worker-1")
     return version
+
+
+def approve(version: KernelVersion, *, user: User, reason: str) -> KernelVersion:
+    """By somebody who looked at everything there is."""
+    return services.approve(version, user=user, reason=reason, looked_at=Dossier(version).digests)
 
 
 def gallery(factory: Factory) -> KernelVersion:
@@ -99,7 +145,7 @@ def gallery(factory: Factory) -> KernelVersion:
         ada, name="layer-norm", description="Layer norm, Welford.", pattern={"op": "LayerNormalization"}
     )
     approved = evaluated(submitted(ada, name="softmax-avx2"), operators, factory)
-    services.approve(approved, user=grace, reason="Faster than every library on 512 columns.")
+    approve(approved, user=grace, reason="Faster than every library on 512 columns.")
     record(approved, "noted", who="worker-1", reason="It leads one operator.")
     return second
 

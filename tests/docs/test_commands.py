@@ -96,6 +96,11 @@ def old_home(typed: Typed, command: str) -> None:
     ContentType.objects.clear_cache()  # their numbers are those of before when this test ends
 
 
+def nothing_published(typed: Typed, command: str) -> None:
+    """There is nothing to time again yet, which it says."""
+    assert "is 30 minutes old" in typed.manage(command)
+
+
 def no_such_key(typed: Typed, command: str) -> None:
     """SHA256 stands for a key's digest: of a key that is not there it says so."""
     with pytest.raises(CommandError, match="SHA256"):
@@ -182,6 +187,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "make bench ONLY=contest": make_target,
     "make bench ONLY=lookup": make_target,
     "make bench ONLY=pages": make_target,
+    "make bench ONLY=reproduced": make_target,
     "make dist": make_target,
     "make lint": make_target,
     "make mutants": make_target,
@@ -202,6 +208,8 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "manage.py invite --role admin": plainly,
     "manage.py queue": queue,
     "manage.py rebuild_rollups": plainly,
+    "manage.py repeat_build SHA256": no_such_key,
+    "manage.py retime_bests": nothing_published,
     "manage.py retire_signer SHA256": no_such_key,
     "manage.py sign_artifacts": plainly,
     "manage.py submit_examples --user ada": plainly,

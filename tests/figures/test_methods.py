@@ -30,7 +30,7 @@ from tuning import models as t
 from tuning.explore.slice_history import _threads
 from tuning.explore.worth import DoneSlice, Estimator, SliceTraits, family_of_slice, room_of
 from tuning.measure.timing.stats import timing
-from tuning.statistics import benefit, efforts, environments, methods, sides
+from tuning.statistics import benefit, efforts, environments, limits, methods, sides
 from tuning.statistics.methods import At, Fares
 from tuning.statistics.reasons import reason_of
 
@@ -255,6 +255,47 @@ def test_failures_by_reason(rows: None) -> None:
         found = {(one.route, one.status, one.reason): one.count for one in methods.failures(at)}
         assert found == counted
         assert all("#" in reason and "/tmp" not in reason for _, _, reason in counted)
+
+
+def test_known_limits_of_compilers(rows: None) -> None:
+    """Of what was asked for, an odd convolution for TVM, a TopK, and a graph that nobody can read."""
+    figure("known_limits")
+    odd = {"op": "Conv", "inputs": [{"dtype": "float32", "shape": s} for s in ([1, 8, 9, 9], [6, 8, 3, 3])]}
+    largest = {
+        "op": "TopK",
+        "inputs": [
+            {"dtype": "float32", "shape": [4, 9]},
+            {"dtype": "int64", "shape": [1], "const": True, "data": [3]},
+        ],
+    }
+    tenant = c.OperatorTotal.objects.exclude(tenant=c.EVERYBODY).values_list("tenant", flat=True).first()
+    assert tenant
+    c.OperatorTotal.objects.all().delete()
+    made = {name: register(document) for name, document in (("odd", odd), ("largest", largest))}
+    for name, calls in (("odd", 30.0), ("largest", 10.0)):
+        for who in (c.EVERYBODY, tenant)[: 2 - (name == "largest")]:
+            c.OperatorTotal.objects.create(operator=made[name], tenant=who, calls=calls, last_at=NOW)
+    unread = c.Operator.objects.create(key="o1:" + "0" * 64, graph={"odd": 1}, op_type="Conv")
+    c.OperatorTotal.objects.create(operator=unread, tenant=c.EVERYBODY, calls=9.0, last_at=NOW)
+    limits.refresh_limits()
+
+    def said(viewer: Viewer, route: str) -> dict[str, tuple[int, float, bool]]:
+        found = limits.known_limits(viewer, route)
+        return {one.sentence: (one.operators, one.share_of_calls, one.refused) for one in found.rows}
+
+    assert limits.known_limits(HOST).operators == 2
+    [(channels, counted), (top, refused)] = sorted(said(HOST, "tvm").items())
+    assert "einsum" in channels and counted == (1, 0.75, False)
+    assert "TopK" in top and refused == (1, 0.25, True)
+    assert [row[:2] for row in said(HOST, "xla").values()] == [(2, 1.0)]
+    theirs = said(Viewer(focus=int(tenant.removeprefix("org:"))), "tvm")
+    assert list(theirs.values()) == [(1, 1.0, False)]
+    assert said(NOBODY, "tvm") == {}
+
+
+def register(document: dict[str, Any]) -> c.Operator:
+    operator = parse_operator(document)
+    return register_operators({operator.key: operator})[operator.key]
 
 
 def test_comparisons_and_their_confidence(rows: None) -> None:

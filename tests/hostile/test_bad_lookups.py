@@ -108,6 +108,8 @@ BODIES: dict[str, tuple[Any, str]] = {
     "a wait that is too long": (GOOD | {"wait_s": 31}, "wait_s"),
     "a wait that is a text": (GOOD | {"wait_s": "1"}, "wait_s"),
     "a negative wait": (GOOD | {"wait_s": -1}, "wait_s"),
+    "a stage that is none": (GOOD | {"wait_for": "best"}, "wait_for"),
+    "a stage that is a number": (GOOD | {"wait_for": 1}, "wait_for"),
     "a job that is a number": (GOOD | {"job": 7}, "job"),
     "a job's name that is too long": (GOOD | {"job": "x" * 201}, "200"),
     "a job's name with a line break": (GOOD | {"job": "a\nb"}, "printable"),

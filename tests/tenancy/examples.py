@@ -96,6 +96,7 @@ EXAMPLES: dict[str, Callable[[Rows], list[Rows]]] = {
     "webhook-delivery": lambda rows: [{"pk": rows["delivery"].pk}],
     "webhook-replay": lambda rows: [{"pk": rows["delivery"].pk}],
     "explorations/{id}/eta": lambda rows: [{"id": rows["exploration"].pk}],
+    "explorations/{id}/races": lambda rows: [{"id": rows["exploration"].pk}],
     "explorations/{id}/log": lambda rows: [{"id": rows["exploration"].pk}],
     "exploration": lambda rows: [{"pk": rows["exploration"].pk}],
     "exploration-act": lambda rows: [
@@ -125,7 +126,7 @@ EXAMPLES: dict[str, Callable[[Rows], list[Rows]]] = {
     "kernels/{number}/versions": lambda rows: [{"number": rows["kernel"].pk}],
     **{
         f"kernels/versions/{{number}}{verb}": lambda rows: [{"number": rows["version"].pk}]
-        for verb in ("", "/approve", "/evidence", "/reject", "/revoke")
+        for verb in ("", "/approve", "/evaluate", "/evidence", "/reject", "/revoke")
     },
     "models/{id}": lambda rows: [{"id": rows["model"].pk}],
     "statistics/operators/{key}": lambda rows: [{"key": rows["operator"].key}],
@@ -226,7 +227,7 @@ BODIES: dict[str, Callable[[Rows], Rows]] = {
     "kernels/{number}/versions": lambda rows: {
         key: _SUBMISSION[key] for key in _SUBMISSION if key not in ("operators", "constraints", "name")},
     **{f"kernels/versions/{{number}}/{verb}": lambda rows: _REASON
-       for verb in ("approve", "reject", "revoke")},
+       for verb in ("approve", "evaluate", "reject", "revoke")},
     "lookup": lambda rows: {"target": "t1:" + "0" * 64, "setting": "s1:" + "0" * 64, "operators": []},
     "models/": lambda rows: {"sample": "nothing"},
     "queues/pause": lambda rows: {"capability": "*", **_REASON},

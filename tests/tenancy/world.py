@@ -18,6 +18,7 @@ from catalog.rollups.rollups import refresh_rollups
 from tests.dashboard.factory import Factory, full_catalogue
 from tests.dashboard.kernels import SUBMISSION
 from tuning import models as t
+from tuning.explore.race_report import Entry, RaceReport
 from tuning.kernels import services as kernels
 from tuning.kernels.models import KernelVersion, VersionState
 
@@ -163,6 +164,10 @@ def _private(world: World, operator: c.Operator) -> None:
         t.TuningSlice.objects.create(
             exploration=row, route="tvm", family=f"{MARK} family", expected_gain=0.1, gained=0.9, seconds=9
         )
+        t.Race.objects.create(
+            exploration=row, stage=1, worker=f"{MARK} worker",
+            report=RaceReport([Entry("tvm", f"{MARK} racer", skipped=f"{MARK} odds")]).to_json(),
+        )  # fmt: skip
         run = t.Revalidation.objects.order_by("pk").first()
         t.Revalidated.objects.create(
             revalidation=run, exploration=row, route="tvm", implementation=made, ratio_before=804.9,

@@ -29,7 +29,9 @@ def tenant_api(tenant: Any, api_with: Any) -> Any:
 def fresh_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a process remembers between ticks, forgotten between tests; and no bell leaves the process."""
     from tuning.doorbell import bell
+    from tuning.explore import trial_history
 
+    monkeypatch.setattr(trial_history, "_known", {})
     monkeypatch.setattr(leader, "_holder", None)
     monkeypatch.setattr(leader, "_rarely_at", 0.0)
     monkeypatch.setattr(promote, "_gains", (-1e9, {}))

@@ -1,9 +1,9 @@
 """A laboratory and routes that behave as their candidates say: for what the services do, not for speed.
 
-A candidate's parameters: ``ratio`` (default ÷ candidate), ``behave``: "ok", "build_failed", "crashed",
-"wrong", "noisy", "lucky" (confirmed at half its first ratio), "kill_worker" (SIGKILL to the worker process),
-"die" (an exception in the worker's own code); ``incumbent``, the ratio that the incumbent has when timed
-beside it; and ``step_s``, how long its timing takes.
+A candidate's parameters: ``ratio`` (default ÷ candidate), ``behave``: "ok", "build_failed", "build_killed",
+"crashed", "wrong", "cheated", "slower", "noisy", "lucky" (half its ratio in a line-up), "kill_worker"
+(SIGKILL to the worker process), "die" (an exception in the worker's own code); ``incumbent``, the ratio that
+the incumbent has when timed beside it; and ``step_s``, how long its timing takes.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-from opatlas.evidence import Evidence
+from opatlas.evidence import Evidence, Ratios
 from opatlas.identity import Node, Operator, Setting, Target, Value
 from opatlas.load import Manifest
 from tuning.measure.laboratory import Limits
-from tuning.measure.outcome import Outcome, Status
+from tuning.measure.observing.inspecting import Inspection
+from tuning.measure.outcome import DEFAULT, LineUp, Outcome, Status
 from tuning.measure.sandbox.tiers import SandboxTier
 from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, No, Yes
 
@@ -95,18 +97,25 @@ class FakeBench:
     def measure(self, artifact: BuiltArtifact, limits: Limits = Limits()) -> Outcome:  # noqa: B008
         return self._time(artifact, "measure", 1.0)
 
-    def confirm(
-        self,
-        artifact: BuiltArtifact,
-        incumbent: BuiltArtifact | None,
-        limits: Limits = Limits(),  # noqa: B008
-    ) -> Outcome:
-        recipe = dict(artifact.manifest.recipe or {})
-        outcome = self._time(artifact, "confirm", 0.5 if recipe.get("behave") == "lucky" else 1.0)
-        if incumbent is None:
-            return outcome
-        ratio = recipe.get("incumbent", dict(incumbent.manifest.recipe or {}).get("ratio", 1.0))
-        return replace(outcome, incumbent=_outcome({}, ratio))
+    def heat(self, artifacts: Iterable[BuiltArtifact], limits: Limits = Limits()) -> list[Outcome]:  # noqa: B008
+        built = list(artifacts)  # nobody is timed while others build
+        return [self._time(artifact, "heat", 1.0) for artifact in built]
+
+    def line_up(self, artifacts: Sequence[BuiltArtifact], **_: Any) -> LineUp:
+        recipes = [dict(artifact.manifest.recipe or {}) for artifact in artifacts]
+        shares = [0.5 if recipe.get("behave") == "lucky" else 1.0 for recipe in recipes]
+        outcomes = [
+            self._time(*one) for one in zip(artifacts, ["line up"] * len(shares), shares, strict=True)
+        ]
+        beside = next((recipe["incumbent"] for recipe in recipes if "incumbent" in recipe), None)
+        if beside is not None:
+            outcomes[-1] = _outcome({}, beside)
+        ratios = {number: one.ratio for number, one in enumerate(outcomes) if one.ok} | {DEFAULT: 1.0}
+        pairs = {
+            (one, other): Ratios(*(ratios[other] / ratios[one] * share for share in (1.0, 0.995, 1.005)))
+            for one, other in permutations(ratios, 2)
+        }
+        return LineUp(tuple(outcomes), pairs, sittings=3, default=_outcome({}, 1.0).timing)
 
     def _time(self, artifact: BuiltArtifact, what: str, share: float) -> Outcome:
         recipe = dict(artifact.manifest.recipe or {})
@@ -137,6 +146,8 @@ class FakeLaboratory(AbstractContextManager["FakeLaboratory"]):
         with self.noting("build", route.name, operator.key):
             if candidate.parameters.get("behave") == "build_failed":
                 return Outcome(Status.BUILD_FAILED, "it does not compile", log_tail="error: line 1")
+            if candidate.parameters.get("behave") == "build_killed":
+                return Outcome(Status.TIMED_OUT, "took longer than it may")
             recipe = {"library": "fake", **candidate.parameters}
             return BuiltArtifact(
                 Manifest("recipe", route.name, operator.to_json(), setting.to_json(), recipe=recipe), workdir
@@ -147,6 +158,12 @@ class FakeLaboratory(AbstractContextManager["FakeLaboratory"]):
         limits: Limits = Limits(),  # noqa: B008
     ) -> list[BuiltArtifact | Outcome]:  # fmt: skip
         return [self.build(route, operator, setting, *rest) for route, *rest in jobs]
+
+    def build_each(
+        self, operator: Operator, setting: Setting, jobs: Sequence[tuple[Any, Candidate, Path]],
+        limits: Limits = Limits(),  # noqa: B008
+    ) -> Generator[tuple[int, BuiltArtifact | Outcome], None, None]:  # fmt: skip
+        yield from enumerate(self.build_all(operator, setting, jobs, limits))
 
     def tune(
         self, route: Any, operator: Operator, setting: Setting, workdir: Path, seconds: float
@@ -159,6 +176,11 @@ class FakeLaboratory(AbstractContextManager["FakeLaboratory"]):
             if number >= len(route.finds):
                 return []
             return [Candidate(route.name, dict(route.finds[number]), f"found in slice {number}")]
+
+    def inspect(
+        self, route: Any, operator: Operator, setting: Setting, artifact: BuiltArtifact, workdir: Path
+    ) -> Inspection:
+        return Inspection({"runs": 8, "calls": {}}, {"imports": []}, "opatlas_run:\n    ret")
 
     def bench(
         self, operator: Operator, setting: Setting, default: BuiltArtifact
@@ -198,6 +220,10 @@ def _outcome(recipe: Mapping[str, Any], ratio: float) -> Outcome:
         return Outcome(Status.CRASHED, "signal 11", tier="T0")
     if behaviour == "noisy":
         return Outcome(Status.NOISY, "8 of 8 rounds were disturbed", tier="T0")
+    if behaviour == "cheated":
+        return Outcome(Status.CHEATED, "right when checked, wrong when timed", tier="T0")
+    if behaviour == "slower":
+        return Outcome(Status.SLOWER, "three times slower than the default", tier="T0")
     if behaviour == "wrong":
         return Outcome(Status.WRONG_RESULT, "off by 3", max_error=3.0, tolerance=1e-5, tier="T0")
     median = DEFAULT_US / ratio

@@ -22,12 +22,14 @@ from catalog.api.shapes import ModelAnswer, shape
 from catalog.people.audit import note
 from catalog.viewing import Viewer
 from tuning.api import filters
+from tuning.explore.race_report import Entry
 from tuning.models import Exploration, State
 from tuning.priority import PRIORITIES
 from tuning.queue import permissions
 from tuning.queue.permissions import MAX_AT_ONCE, VERBS, Done, Order
 from tuning.statistics.eta import Eta, eta
 from tuning.statistics.log import LogLine, log
+from tuning.statistics.races import RaceTold, latest, told
 from tuning.statistics.rates import rates
 
 OPERATOR = query("operator", "Only those of this operator key.")
@@ -65,6 +67,16 @@ class EtaOf:
     """Null where it has ended or is paused."""
 
     eta: Eta | None
+
+
+@dataclass(frozen=True)
+class ExplorationRaces:
+    """The latest races of an exploration, the newest first."""
+
+    races: Sequence[RaceTold]
+
+
+RaceAnswer = shape(RaceTold, using=[shape(Entry, "ended", called="RaceEntry")])
 
 
 class ReasonSerializer(serializers.Serializer[Any]):
@@ -140,6 +152,15 @@ class EtaView(RestView):
     def get(self, request: Request, pk: int) -> EtaOf:
         """When an exploration will be over, and how that was estimated."""
         return EtaOf(eta(found(self.viewer, pk), rates()))
+
+
+class RacesView(RestView):
+    @operation(shape(ExplorationRaces, using=[RaceAnswer]))
+    def get(self, request: Request, pk: int) -> ExplorationRaces:
+        """The races of an exploration as they ran: who was dropped when and with what chance, and what each
+        final decided."""
+        rows = latest(visible(self.viewer).filter(pk=found(self.viewer, pk).pk))
+        return ExplorationRaces([told(one) for one in rows])
 
 
 class Operating(RestView):
@@ -218,5 +239,6 @@ urlpatterns = [
         for verb in _VERBS
     ),
     path("explorations/<int:pk>/log", LogView.as_view()),
+    path("explorations/<int:pk>/races", RacesView.as_view()),
     path("explorations/<int:pk>/eta", EtaView.as_view()),
 ]

@@ -18,7 +18,8 @@ from catalog.timerange import parse_range
 from tuning.api import filters
 from tuning.api.places import PLACE, place_of
 from tuning.models import FailureReason
-from tuning.statistics import methods
+from tuning.statistics import limits, methods
+from tuning.statistics.limits import LimitRow
 from tuning.statistics.methods import Fares
 
 FaresAnswer = shape(
@@ -64,6 +65,7 @@ class MethodStatistics:
     methods: Sequence[Fares]
     routes: Sequence[Fares]
     failures: Annotated[Sequence[FailureReason], "The most frequent first, at most 500."]
+    known_limits: Annotated[Sequence[LimitRow], "What compilers miss in any place, the dearest first."]
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ class MethodsView(RestView):
             methods=methods.by_method(routes, at),
             routes=routes,
             failures=methods.failures(at),
+            known_limits=limits.known_limits(self.viewer).rows,
         )
 
 

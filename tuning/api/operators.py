@@ -37,6 +37,7 @@ class ComparedImplementation:
     label: str
     rank: Annotated[int | None, "0: the fastest; null: not its route's best."]
     samples: int
+    equal: Annotated[bool, "Not told apart from the fastest in the race that decided."]
     against_best: Comparison | None
     median_us: float | None = None
     spread_us: float | None = None
@@ -147,6 +148,7 @@ def _implementation(
         label=made.label,
         rank=one.rank,
         samples=one.samples,
+        equal=one.equal,
         against_best=against.get(made.pk),
         **(figures_of(measured) if measured else {}),
     )

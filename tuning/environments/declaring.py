@@ -27,6 +27,7 @@ from catalog.models import (
     Environment,
     Implementation,
     Measurement,
+    Purpose,
     Target,
 )
 from catalog.registry import register_environment
@@ -114,7 +115,7 @@ def _check_known(target: Target, route: str) -> None:
 def _defaults(target: Target, route: str) -> QuerySet[Measurement]:
     """Where the route made the default."""
     made = {"implementation__target": target, "implementation__route": route}
-    return Measurement.objects.filter(**made, purpose="default")
+    return Measurement.objects.filter(**made, purpose=Purpose.DEFAULT)
 
 
 def _is_default(target: Target, route: str) -> bool:

@@ -1,57 +1,146 @@
-"""Stage 0, the first result: the default, checked, timed and served."""
+"""Stage 0, the first result: the default, or what is at hand and faster.
+
+The default is checked and timed; in turns with it ONNX Runtime's plain graph and what won for the nearest
+known operators, as far as they are built in no time.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
+from catalog.models import Purpose
 from tuning.explore.candidates import NothingWorked, candidates_of
-from tuning.explore.results import (
-    Tried,
-    publish_trial,
-    usable,
-)
+from tuning.explore.odds import plain_label
+from tuning.explore.race_report import Entry, RaceReport
+from tuning.explore.racing import keep_report
+from tuning.explore.results import Finalist, HeldRace, Tried, publish_race, publish_trial, usable, winner_of
 from tuning.explore.stage_end import StageEnd
+from tuning.explore.trial_history import about_try, odds_for, winners_nearby
 from tuning.explore.workshop import ClaimedSlice
+from tuning.measure.laboratory import SUBMITTED, Bench
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Stage, State
 from tuning.routes.base import BuiltArtifact, Candidate, Route
 
 MAY_PASS = (Status.LOAD_FAILED, Status.CRASHED, Status.TIMED_OUT, Status.NOISY)
 """What befalls a default by accident too: it gets a second chance at once."""
+AT_HAND = "onnxruntime"
+"""The route whose first candidate runs beside the default: it needs no build, and often is faster."""
+MOST_RIVALS, QUICK_S, TRIES = 3, 1.0, 2
+"""Beside the default; how long a try may take, by those before it; and races, where one was disturbed."""
 
 
 def first(work: ClaimedSlice) -> StageEnd:
-    """Check and time the default and publish it: something to serve within seconds."""
+    """Check and time the default, race what is at hand with it, and publish: something to serve within
+    seconds."""
     failures: list[str] = []
     reasons: list[str] = []
     for route, candidate in _default_choices(work, reasons):
-        tried = Tried(route, candidate)
-        work.doing(f"{tried.name}: checking and timing", steps_done=0, steps_total=1)
-        outcome, artifact = _try_default(work, tried)
-        if outcome.status in MAY_PASS:
-            # Another default would make every ratio another: not for a mishap.
-            work.keep(tried, outcome)
+        for chance in range(2):
             tried = Tried(route, candidate)
-            outcome, artifact = _try_default(work, tried)
-        if outcome.ok and artifact is not None:
-            publish_trial(work.judged(tried, outcome, artifact), "default")
-            return StageEnd(State.QUEUED, Stage.CONTEST, steps_done=1)
-        work.keep(tried, outcome)
+            work.doing(f"{tried.name}: checking and timing", steps_done=0, steps_total=1)
+            outcome = _try_default(work, tried)
+            if outcome.ok:
+                return StageEnd(State.QUEUED, Stage.CONTEST, steps_done=1)
+            work.keep(tried, outcome)
+            # Another default would make every ratio another: not for a mishap.
+            if outcome.status not in MAY_PASS or chance:
+                break
         failures.append(f"{tried.name}: {outcome.status} ({outcome.detail})")
     if failures:
         raise NothingWorked("; ".join(failures))
     return StageEnd(State.UNSUPPORTED, reason="; ".join(reasons) or "No route is available.")
 
 
-def _try_default(work: ClaimedSlice, tried: Tried) -> tuple[Outcome, BuiltArtifact | None]:
+def _try_default(work: ClaimedSlice, tried: Tried) -> Outcome:
+    """What came of it; where it is ok, it and what is faster are published."""
     assert tried.candidate is not None
     built = work.build(tried.route, tried.candidate)
     tried.build_s = time.monotonic() - tried.began
     if isinstance(built, Outcome):
-        return built, None
+        return built
     with work.bench(built) as bench:
-        return usable(bench.default), built
+        outcome = usable(bench.default)
+        if outcome.ok:
+            _race(work, bench, tried, built, outcome)
+    return outcome
+
+
+def _race(work: ClaimedSlice, bench: Bench, default: Tried, built: BuiltArtifact, outcome: Outcome) -> None:
+    """One sitting of the default and its rivals; the fastest is served first. Where somebody is served
+    already (a further round), only the default is timed anew."""
+    if winner_of(work.row) is not None:
+        publish_trial(work.judged(default, outcome, built), Purpose.DEFAULT, may_win=False)
+        return
+    rivals = _rivals(work, default)
+    artifacts = [artifact for _, artifact in rivals]
+    for _ in range(TRIES):  # a further look is cheap, and a slow default may be served for long
+        found = bench.line_up(artifacts, limits=work.workshop.limits, sittings=1)
+        if all(one.status is not Status.NOISY for one in found.outcomes):
+            break
+    outcomes = [usable(one) for one in found.outcomes]
+    outcome = replace(outcome, timing=found.default or outcome.timing)
+    finalists = [
+        Finalist(one, artifact, judged=work.judged(tried, one, artifact), purpose=Purpose.FIRST)
+        for (tried, artifact), one in zip(rivals, outcomes, strict=True)
+    ]
+    number = len(finalists)
+    finalists.append(
+        Finalist(outcome, built, judged=work.judged(default, outcome, built), purpose=Purpose.DEFAULT)
+    )
+    held = HeldRace(work.claim, work.row, default.route)
+    decided = publish_race(held, finalists, found.pairs_with(number))
+    report = RaceReport(sittings=found.sittings, seconds=found.spent_s)
+    for place, one in enumerate(finalists):
+        tried = default if place == number else rivals[place][0]
+        entry = Entry(tried.route.name, tried.candidate.label if tried.candidate else "")
+        won, equal = place == decided.winner, place in decided.equal
+        entry.ran_in_final(one.outcome.status, one.outcome.timing, won=won, equal=equal)
+        report.entries.append(entry)
+    if rivals:
+        keep_report(work, report)
+
+
+def _rivals(work: ClaimedSlice, default: Tried) -> list[tuple[Tried, BuiltArtifact]]:
+    """What is at hand, built."""
+    tries: dict[str, Tried] = {default.digest: default}
+    for route, candidate in (*_nearby(work), *_at_hand(work)):
+        tried = Tried(route, candidate)
+        tries.setdefault(tried.digest, tried)
+    rivals = list(tries.values())[1 : 1 + MOST_RIVALS]
+    jobs = [(one.route, one.candidate) for one in rivals if one.candidate is not None]
+    built = []
+    for tried, artifact in zip(rivals, work.build_all(jobs) if jobs else [], strict=True):
+        if isinstance(artifact, Outcome):
+            work.keep(tried, artifact)
+        else:
+            tried.build_s = float(artifact.facts.get("build_s", 0.0))
+            built.append((tried, artifact))
+    return built
+
+
+def _at_hand(work: ClaimedSlice) -> Iterator[tuple[Route, Candidate]]:
+    route = next((route for route in work.workshop.routes if route.name == AT_HAND), None)
+    if route is not None and not work.supports(route):
+        candidate = next(candidates_of(work, route), None)
+        if candidate is not None:
+            yield route, candidate
+
+
+def _nearby(work: ClaimedSlice) -> Iterator[tuple[Route, Candidate]]:
+    """What won for the nearest known operators, where this one can have it and it is built in no time."""
+    odds, routes = odds_for(work.row.target_id), {route.name: route for route in work.workshop.routes}
+    for name, label in winners_nearby(work.row):
+        route = routes.get(name)
+        if route is None or name in SUBMITTED or work.supports(route):
+            continue
+        if odds.expect(about_try(work.row.operator, name, label)).seconds > QUICK_S:
+            continue
+        alike = [one for one in candidates_of(work, route) if plain_label(one.label) == plain_label(label)]
+        if alike:
+            yield route, next((one for one in alike if one.label == label), alike[0])
 
 
 def _default_choices(work: ClaimedSlice, reasons: list[str]) -> Iterator[tuple[Route, Candidate]]:

@@ -22,10 +22,15 @@ class Teacher:
 
     teach: str  # "module:function" of (route, operator row): the route that knows
     refuses: str  # "module:function" of a candidate: empty, or why nothing of it may be published now
+    wrong: str  # "module:function" of (candidate, status, where, detail, worker): it was found to be wrong
 
 
 TEACHERS: Mapping[str, Teacher] = {
-    "cpp": Teacher("tuning.kernels.binding:bind_approved", "tuning.kernels.binding:why_not_publish"),
+    "cpp": Teacher(
+        "tuning.kernels.binding:bind_approved",
+        "tuning.kernels.binding:why_not_publish",
+        "tuning.kernels.caught:caught_in_contest",
+    ),
 }
 
 
@@ -40,6 +45,13 @@ def why_not_publish(candidate: Candidate) -> str:
     at the same moment comes before or after it, never in between."""
     teacher = TEACHERS.get(candidate.route)
     return _function(teacher.refuses)(candidate) if teacher else ""
+
+
+def found_wrong(candidate: Candidate, status: str, where: str, detail: str, worker: str) -> None:
+    """A candidate was tried and is not fit to be served: who stores it may have more to do than to withdraw
+    it in this place. A transaction of its own, before the trial's: told twice is harmless, never is not."""
+    if teacher := TEACHERS.get(candidate.route):
+        _function(teacher.wrong)(candidate, status, where, detail, worker)
 
 
 def _function(path: str) -> Callable[..., Any]:

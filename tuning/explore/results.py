@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-import hashlib
-import shutil
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
-from catalog.best.artifacts import artifact_files, store_artifact
-from catalog.best.publishing import Paired, Publication, Published, publish
+from catalog import choosing
+from catalog.best.artifacts import store_artifact, take_artifact
+from catalog.best.publishing import Publication, Published, publish
+from catalog.best.publishing import publish_race as publish_race_rows
 from catalog.best.withdrawing import set_aside
-from catalog.choosing import beats
+from catalog.errors import DamagedArtifact, UnvouchedArtifact
 from catalog.models import Artifact as ArtifactRow
-from catalog.models import Best, Environment, Implementation
+from catalog.models import Best, Environment, Implementation, Purpose
 from catalog.registry import digest_of, register_environment
-from opatlas.evidence import CHECKS, RATIOS, Evidence, figures_of
-from opatlas.identity.operator import canonical_json
-from opatlas.load import Manifest
-from opatlas.noise import MARGIN
+from opatlas.evidence import RATIOS, Ratios, figures_of
 from tuning.environments.known import declared_for
-from tuning.explore.knowledge import why_not_publish
+from tuning.explore.knowledge import found_wrong, why_not_publish
 from tuning.explore.signing import signing_key
 from tuning.measure.outcome import Outcome, Status
+from tuning.measure.provenance import candidate_digest
 from tuning.models import Exploration, Trial
 from tuning.queue.claims import Claim
 from tuning.routes.base import BuiltArtifact, Candidate, Route
 
+logger = logging.getLogger(__name__)
+
+OF_BEST = ("implementation__artifact", "implementation__environment", "measurement")
+"""Rows that who ran in a race is published with once more."""
 WRONG = (Status.WRONG_RESULT, Status.NOT_FINITE, Status.WROTE_INPUT, Status.CHEATED)
 """What no accident explains: the candidate itself is not fit to be served."""
 
@@ -78,76 +80,220 @@ def keep_trial(judged: Judged) -> Trial:
     (a crash, a noisy host) is no such finding.
     """
     environment = register_environment(judged.tried.route.versions())
+    wrong = judged.tried.candidate if judged.outcome.status in WRONG else None
+    if wrong is not None:
+        where = f"contest on {judged.row.operator}"
+        found_wrong(wrong, judged.outcome.status, where, judged.outcome.detail, judged.worker)
     with judged.claim.writing():
-        trial = _insert_trial(judged, None, environment)
-        if judged.outcome.status in WRONG and judged.tried.candidate is not None:
+        trial = _insert_trial(judged, None)
+        if wrong is not None:
             served = Implementation.objects.filter(
                 **judged.row.same_key,
                 route=judged.tried.route.name,
-                candidate_sha256=digest_of(judged.tried.candidate.parameters),
+                candidate_sha256=digest_of(wrong.parameters),
                 environment=environment,
             )
             set_aside(served, f"{judged.outcome.status}: {judged.outcome.detail}")
     return trial
 
 
-def publish_trial(
-    judged: Judged, purpose: str, incumbent: Best | None = None, *, may_lead: bool = True
-) -> Published | None:
+def publish_trial(judged: Judged, purpose: Purpose, *, may_win: bool = True) -> Published | None:
     """Publish a verified candidate and keep its trial, in one transaction under the claim's fence.
 
-    ``purpose`` is "default", "contest" or "confirm". Where the incumbent was timed in turns with the
-    candidate, its fresh evidence is published with it: the two are compared in the same minute's noise. The
-    evidence leads only where it may, and comes from the declared environments of this target for the route
-    and for the default that it was timed against.
-    None where it may not be served any more (a kernel that was revoked meanwhile): only its trial is kept.
-    Raises StaleLease, and then nothing was published.
+    The evidence leads only if it comes from the declared environments
+    of this target for the route and for the default that it was timed against; it moves who is served only
+    where it may win. None where it may not be served any more (a kernel that was revoked meanwhile): only its
+    trial is kept. Raises StaleLease, and then nothing was published.
     """
-    artifact, timing = judged.artifact, judged.outcome.timing
-    assert artifact is not None and timing is not None and judged.tried.candidate is not None
+    new = _publication(judged, purpose, may_win)
     # Copied and flushed to the disk before the transaction, which holds SQLite's only write lock.
-    store_artifact(artifact.manifest, artifact.folder, signing_key())
-    versions = dict(judged.tried.route.versions())
-    environment = register_environment(versions)
-    default = judged.tried.route if purpose == "default" or judged.default is None else judged.default
-    new = Publication(
-        operator=judged.row.operator,
-        target=judged.row.target,
-        setting=judged.row.setting,
-        scope=judged.row.scope,
-        owner=judged.row.owner,
-        route=judged.tried.route.name,
-        method=judged.tried.route.method,
-        label=judged.tried.candidate.label,
-        candidate=dict(judged.tried.candidate.parameters),
+    store_artifact(new.manifest, new.folder, signing_key())
+    with judged.claim.writing():
+        if _refused(judged):
+            return None
+        published = publish(new)
+        _keep_published(judged, published)
+    return published
+
+
+@dataclass(frozen=True)
+class Finalist:
+    """Who ran in a final: a candidate of this slice, or somebody who held a seat (``held``)."""
+
+    outcome: Outcome
+    artifact: BuiltArtifact
+    judged: Judged | None = None
+    held: Best | None = None
+    purpose: Purpose = Purpose.FINAL
+
+    @property
+    def load_us(self) -> float:
+        found = self.outcome.facts.get("load_us")
+        return float(found or 0.0) + (self.outcome.prepare_us or 0.0)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """Numbers of finalists: the winner (None: nobody may lead), and who was not told apart from it."""
+
+    winner: int | None
+    equal: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class HeldRace:
+    """Under which claim a race was held, for which exploration, and against whose default.
+
+    ``incumbent``: who was decided for before, and stays where nobody is told apart from it; None where what
+    is served is what came first.
+    """
+
+    claim: Claim
+    row: Exploration
+    default: Route
+    incumbent: Best | None = None
+
+
+def publish_race(
+    held: HeldRace, finalists: Sequence[Finalist], pairs: Mapping[tuple[int, int], Ratios]
+) -> Decided:
+    """Publish what a final found and serve its winner, in one transaction under the claim's fence. What
+    failed has its trial kept."""
+    timed = [number for number, one in enumerate(finalists) if one.outcome.ok]
+    for number, one in enumerate(finalists):
+        if number not in timed and one.judged is not None:
+            keep_trial(one.judged)
+    timed.sort(key=lambda number: -finalists[number].outcome.ratio)
+    made = {number: _of_race(finalists[number], held) for number in timed}
+    for new in made.values():
+        store_artifact(new.manifest, new.folder, signing_key())
+    with held.claim.writing():
+        for number in timed:
+            judged = finalists[number].judged
+            if judged is not None and _refused(judged):
+                made.pop(number)
+        decided = _decided(finalists, made, pairs, held.incumbent)
+        if decided.winner is None:
+            published = {number: publish(replace(new, may_lead=False)) for number, new in made.items()}
+        else:
+            equal = [made[number] for number in decided.equal]
+            rows = publish_race_rows(list(made.values()), made[decided.winner], equal)
+            published = dict(zip(made, rows, strict=True))
+        for number, row in published.items():
+            if (judged := finalists[number].judged) is not None:
+                _keep_published(judged, row)
+    return decided
+
+
+def _decided(
+    finalists: Sequence[Finalist],
+    made: Mapping[int, Publication],
+    pairs: Mapping[tuple[int, int], Ratios],
+    incumbent: Best | None,
+) -> Decided:
+    leading = {
+        str(number): choosing.Contender(new.evidence.ratios, finalists[number].load_us)
+        for number, new in made.items()
+        if new.may_lead
+    }
+    if not leading:
+        return Decided(None)
+    # It may have run as a candidate of this slice, in a round that tries all of them again.
+    stays = next((n for n, new in made.items() if incumbent is not None and _is_same(new, incumbent)), None)
+    named = {(str(one), str(other)): ratios for (one, other), ratios in pairs.items()}
+    found = choosing.decide(leading, named, None if stays is None else str(stays))
+    return Decided(int(found.winner), frozenset(int(name) for name in found.equal))
+
+
+def _is_same(new: Publication, best: Best) -> bool:
+    return new.route == best.route and digest_of(new.candidate) == best.implementation.candidate_sha256
+
+
+def _of_race(one: Finalist, held: HeldRace) -> Publication:
+    if one.judged is not None:
+        return _publication(one.judged, one.purpose, True)
+    assert one.held is not None
+    return _again(one.held, one, held)
+
+
+def _publication(judged: Judged, purpose: Purpose, may_win: bool) -> Publication:
+    """What a judged candidate is published as."""
+    artifact, candidate = judged.artifact, judged.tried.candidate
+    assert artifact is not None and candidate is not None
+    route, row = judged.tried.route, judged.row
+    default = route if purpose == Purpose.DEFAULT or judged.default is None else judged.default
+    return Publication(
+        operator=row.operator,
+        target=row.target,
+        setting=row.setting,
+        scope=row.scope,
+        owner=row.owner,
+        route=route.name,
+        method=route.method,
+        label=candidate.label,
+        candidate=dict(candidate.parameters),
         manifest=artifact.manifest,
         folder=artifact.folder,
         schedule=artifact.schedule,
         source=artifact.source,
-        versions=versions,
+        versions=dict(route.versions()),
         build_s=judged.outcome.build_s or 0.0,
         evidence=judged.outcome.evidence,
         purpose=purpose,
-        may_lead=may_lead and _counts(judged.row.target_id, judged.tried.route, default),
+        may_lead=_counts(row.target_id, route, default),
+        may_win=may_win,
         default_route=default.name,
         default_versions=dict(default.versions()),
         signing_key=signing_key(),
+        final=False,  # this very slice goes on
     )
-    with judged.claim.writing():
-        if refused := why_not_publish(judged.tried.candidate):
-            outcome = replace(judged.outcome, status=Status.UNSUPPORTED, detail=f"Not published: {refused}.")
-            _insert_trial(replace(judged, outcome=outcome), None, environment)
-            return None
-        rival, paired = judged.outcome.incumbent, judged.outcome.against_incumbent
-        if incumbent is not None and rival is not None and rival.timing is not None:
-            publish(_again(incumbent, rival.timing, new))
-            if paired is not None:
-                new = replace(new, paired=Paired(incumbent.implementation_id, paired.ratios))
-        published = publish(new)
-        _insert_trial(judged, published, environment)
-        # Last, so that it is the moment of the commit as nearly as a statement can tell.
-        judged.claim.update(first_result_at=Coalesce("first_result_at", Now()))
-    return published
+
+
+def _again(best: Best, one: Finalist, held: HeldRace) -> Publication:
+    """Who held a seat once more, with evidence from the rounds in which the others were timed."""
+    implementation, row = best.implementation, held.row
+    versions = dict(held.default.versions())
+    return Publication(
+        operator=row.operator,
+        target=row.target,
+        setting=row.setting,
+        scope=row.scope,
+        owner=row.owner,
+        route=implementation.route,
+        method=implementation.method,
+        label=implementation.label,
+        candidate=implementation.candidate,
+        manifest=one.artifact.manifest,
+        folder=one.artifact.folder,
+        schedule=implementation.schedule,
+        source=implementation.source,
+        versions=implementation.environment.versions,
+        build_s=implementation.build_s,
+        evidence=one.outcome.evidence,
+        purpose=one.purpose,
+        may_lead=_is_declared(best.target_id, best.route, implementation.environment)
+        and _is_declared(best.target_id, held.default.name, versions),
+        default_route=held.default.name,
+        default_versions=versions,
+        signing_key=signing_key(),
+        final=False,
+    )
+
+
+def _refused(judged: Judged) -> bool:
+    """Whether it may not be published after all; then only its trial is kept."""
+    assert judged.tried.candidate is not None
+    if not (refused := why_not_publish(judged.tried.candidate)):
+        return False
+    outcome = replace(judged.outcome, status=Status.UNSUPPORTED, detail=f"Not published: {refused}.")
+    _insert_trial(replace(judged, outcome=outcome), None)
+    return True
+
+
+def _keep_published(judged: Judged, published: Published) -> None:
+    _insert_trial(judged, published)
+    # Last, so that it is the moment of the commit as nearly as a statement can tell.
+    judged.claim.update(first_result_at=Coalesce("first_result_at", Now()))
 
 
 def _counts(target_id: int, route: Route, default: Route) -> bool:
@@ -158,31 +304,6 @@ def _counts(target_id: int, route: Route, default: Route) -> bool:
 def _is_declared(target_id: int, route: str, versions: Mapping[str, str] | Environment) -> bool:
     mine = versions if isinstance(versions, Environment) else register_environment(versions)
     return declared_for(target_id, route, mine).pk == mine.pk
-
-
-def _again(incumbent: Best, fresh: Evidence, beside: Publication) -> Publication:
-    """The incumbent once more, with evidence from the rounds in which the newcomer was timed."""
-    implementation, measured = incumbent.implementation, incumbent.measurement
-    return replace(
-        beside,
-        route=implementation.route,
-        method=implementation.method,
-        label=implementation.label,
-        candidate=implementation.candidate,
-        manifest=Manifest.from_json(implementation.artifact.manifest),
-        schedule=implementation.schedule,
-        source=implementation.source,
-        build_s=implementation.build_s,
-        versions=implementation.environment.versions,
-        may_lead=_is_declared(incumbent.target_id, incumbent.route, implementation.environment)
-        and _is_declared(incumbent.target_id, beside.default_route, beside.default_versions),
-        evidence=replace(
-            fresh,
-            samples_us=(),
-            default_us=beside.evidence.default_us,
-            **figures_of(measured, CHECKS),
-        ),
-    )
 
 
 def usable(outcome: Outcome) -> Outcome:
@@ -196,41 +317,34 @@ def usable(outcome: Outcome) -> Outcome:
 
 def winner_of(row: Exploration) -> Best | None:
     """Who is served at present for an exploration's key."""
-    return (
-        Best.objects.filter(**row.same_key, rank=0)
-        .select_related("implementation__artifact", "implementation__environment", "measurement")
-        .first()
-    )
-
-
-def would_win(outcome: Outcome, winner: Best | None) -> bool:
-    """Whether this evidence alone would make a candidate the winner."""
-    if winner is None or outcome.timing is None:
-        return True
-    return beats(outcome.timing.ratios, winner.ratios)
-
-
-def might_win(outcome: Outcome, winner: Best | None) -> bool:
-    """Whether a candidate looks faster than who is served: then the two run in turns, which decides it."""
-    if winner is None or outcome.timing is None:
-        return True
-    return outcome.timing.ratio_to_default > winner.ratio_to_default * (1 + MARGIN)
+    return Best.objects.filter(**row.same_key, rank=0).select_related(*OF_BEST).first()
 
 
 def artifact_from_catalogue(row: ArtifactRow, folder: Path) -> BuiltArtifact:
-    """A published artifact, its files copied from the store into ``folder``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, path in artifact_files(row).items():
-        shutil.copyfile(path, folder / name)
-    return BuiltArtifact(Manifest.from_json(row.manifest), folder)
+    """A published artifact, its files copied from the store into ``folder``: the only way from there to a
+    laboratory. Raises DamagedArtifact or UnvouchedArtifact where it does not verify: then nothing is loaded.
+    """
+    return BuiltArtifact(take_artifact(row, folder), folder)
 
 
-def candidate_digest(route: str, parameters: Mapping[str, Any]) -> str:
-    """What tells two candidates apart."""
-    return hashlib.sha256(canonical_json([route, dict(parameters)])).hexdigest()
+def sound_incumbent(best: Best, folder: Path) -> BuiltArtifact | None:
+    """Who is served, to be timed beside a newcomer; None where it does not verify.
+
+    What is damaged is set aside: it loses its place to the next best of its route, until it is built and
+    measured again (which also repairs its file).
+    """
+    try:
+        return artifact_from_catalogue(best.implementation.artifact, folder)
+    except UnvouchedArtifact as error:
+        logger.warning("%s of %s is not loaded: %s", best.label, best.operator, error)
+    except DamagedArtifact as error:
+        logger.error("%s of %s is set aside: %s", best.label, best.operator, error)
+        of_it = Implementation.objects.filter(artifact=best.implementation.artifact)
+        set_aside(of_it, str(error))
+    return None
 
 
-def _insert_trial(judged: Judged, published: Published | None, environment: Environment) -> Trial:
+def _insert_trial(judged: Judged, published: Published | None) -> Trial:
     outcome, timing = judged.outcome, judged.outcome.timing
     return Trial.objects.create(
         exploration=judged.row,
@@ -251,7 +365,7 @@ def _insert_trial(judged: Judged, published: Published | None, environment: Envi
         tier=outcome.tier,
         log_tail=outcome.log_tail[-8000:],
         implementation=published.implementation if published else None,
-        environment=environment,
+        environment=register_environment(judged.tried.route.versions()),
         worker=judged.worker,
         started_at=judged.tried.started_at,
     )

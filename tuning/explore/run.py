@@ -8,6 +8,7 @@ import time
 import traceback
 from pathlib import Path
 
+from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
@@ -24,6 +25,7 @@ from tuning.models import Exploration, Stage, State
 from tuning.queue import claims
 from tuning.queue.claims import Claim, StaleLease, settle_miss
 from tuning.queue.clock import DATABASE_GONE
+from tuning.queue.reached import tell_stage
 
 logger = logging.getLogger(__name__)
 
@@ -43,9 +45,11 @@ def run_slice(workshop: Workshop, claim: Claim) -> bool:
         ) as folder:
             end = _STAGES[Stage(row.stage)](ClaimedSlice(workshop, claim, row, Path(folder)))
         spent = F("spent_s") + (time.monotonic() - began)
-        claim.update(**claims.UNHELD, tries=0, spent_s=spent, updated_at=Now(), **end.columns())
-        if end.state != State.QUEUED:
-            _settle(row, end)
+        with transaction.atomic():
+            claim.update(**claims.UNHELD, tries=0, spent_s=spent, updated_at=Now(), **end.columns())
+            if end.state != State.QUEUED:
+                _settle(row, end)
+            tell_stage(row.pk)
         _tell(row, end)
     except (Stopping, Yielding) as reason:
         claims.release(claim, begun=True)

@@ -14,8 +14,8 @@ from pathlib import Path
 from catalog.models import Best
 from tuning.conf import conf
 from tuning.explore.candidates import bench_of_default
-from tuning.explore.contest import try_candidates
 from tuning.explore.plan import SlicePlan, next_slice, plan_next
+from tuning.explore.racing import hold_race
 from tuning.explore.records import keep_records, seed
 from tuning.explore.results import Tried, winner_of
 from tuning.explore.slice_history import gained
@@ -90,4 +90,4 @@ def _measure(work: ClaimedSlice, route: Route, found: list[Candidate]) -> None:
     if not new:
         return
     with bench_of_default(work) as (bench, default_digest):
-        try_candidates(work, bench, new, default_digest)
+        hold_race(work, bench, new, default_digest)

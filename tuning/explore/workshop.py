@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,13 +16,16 @@ from django.utils import timezone
 from opatlas.identity import Operator, Setting, Target
 from tuning.conf import conf
 from tuning.explore.knowledge import taught
-from tuning.explore.results import Judged, Tried, candidate_digest, keep_trial
+from tuning.explore.results import Judged, Tried, keep_trial
 from tuning.measure.laboratory import SUBMITTED, Bench, Laboratory, Limits
 from tuning.measure.outcome import Outcome, Status
+from tuning.measure.provenance import candidate_digest
 from tuning.models import Exploration, Stage, Trial
 from tuning.queue.claims import EVERYTHING, Claim, Leased
 from tuning.queue.rounds import routes_of
 from tuning.routes.base import BuiltArtifact, Candidate, No, Route
+from tuning.routes.manual.cpp import CppRoute
+from tuning.routes.manual.own import is_own
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +46,7 @@ class Workshop:
     worker: str
     check: Callable[[Leased], None]
     reach: Callable[[], Q] = lambda: EVERYTHING  # what this worker may claim
+    works: Callable[[Route], str] = lambda _: ""  # why a route that is here does not work in this sandbox
 
     @property
     def limits(self) -> Limits:
@@ -59,17 +63,26 @@ class Workshop:
         return self.default_candidate(operator, self.target, setting)
 
     def available(self, route: Route) -> str:
-        """Empty where the route works on this machine; else why it does not."""
+        """Empty where the route is on this machine and works in this worker's sandbox; else why not. The
+        first question about a route may take the seconds of a tiny build."""
         answer = route.available(self.target)
-        return answer.reason if isinstance(answer, No) else ""
+        return answer.reason if isinstance(answer, No) else self.works(route)
 
-    def why_unsafe(self, route: str) -> str:
-        """Empty where this worker's sandbox is strong enough for a route's code; else what is missing."""
-        tier = self.laboratory.tier
-        if route not in SUBMITTED or tier.name != "T0":
-            return ""
-        missing = "; ".join(f"{name}: {reason}" for name, reason in tier.missing)
-        return f"submitted code runs in a sandbox of tier T1 or T2 only ({missing or 'this worker has T0'})"
+    def why_unsafe(self, route: str, source: str = "") -> str:
+        """Empty where this worker's sandbox is strong enough for a route's code; else what is missing.
+
+        ``source``: the very text that is compiled. What comes compiled already (from the catalogue) has none:
+        what it was made of is only said of it.
+        """
+        return self.laboratory.tier.why_not_for(route in SUBMITTED, is_own(source))
+
+    def safe(self, route: Route) -> Route:
+        """A route with those of its kernels that may be built here; itself where it has none."""
+        if not isinstance(route, CppRoute):
+            return route
+        return route.with_kernels(
+            kernel for kernel in route.kernels if not self.why_unsafe(route.name, kernel.source)
+        )
 
 
 @dataclass
@@ -123,7 +136,7 @@ class ClaimedSlice:
         database has for it."""
         only = routes_of(self.row)
         routes = [route for route in self.workshop.routes if not only or route.name in only]
-        return [taught(route, self.row.operator) for route in routes]
+        return [self.workshop.safe(taught(route, self.row.operator)) for route in routes]
 
     def doing(self, what: str, **values: object) -> None:
         """Say what comes next, for people and for the error if the worker dies. Raises when it must not."""
@@ -132,7 +145,9 @@ class ClaimedSlice:
 
     def supports(self, route: Route) -> str:
         """Empty where the route is here and can express the operator; else why not."""
-        if reason := self.workshop.available(route) or self.workshop.why_unsafe(route.name):
+        # Of what was taught (``contested``) only our own is left where the sandbox is weak.
+        unsafe = "" if getattr(route, "kernels", ()) else self.workshop.why_unsafe(route.name)
+        if reason := self.workshop.available(route) or unsafe:
             return f"Not available: {reason}"
         answer = route.supports(self.operator, self.setting)
         return answer.reason if isinstance(answer, No) else ""
@@ -146,6 +161,13 @@ class ClaimedSlice:
         """Build several side by side, in their order; a worker's memory and cores bound how many."""
         jobs = [(route, candidate, self._new_folder()) for route, candidate in candidates]
         return self.workshop.laboratory.build_all(self.operator, self.setting, jobs, self.workshop.limits)
+
+    def build_each(
+        self, candidates: Sequence[tuple[Route, Candidate]]
+    ) -> Generator[tuple[int, BuiltArtifact | Outcome], None, None]:
+        """The same, each with its number as soon as it is there; for ``Bench.heat``, which holds the lock."""
+        jobs = [(route, candidate, self._new_folder()) for route, candidate in candidates]
+        return self.workshop.laboratory.build_each(self.operator, self.setting, jobs, self.workshop.limits)
 
     def _new_folder(self) -> Path:
         self._builds += 1

@@ -22,7 +22,8 @@ PRIOR_GAIN = 0.08  # of a first slice, before anything was ever tuned
 PRIOR_DECAY = 0.6  # what is left of a slice's gain for the one after it
 DRAW = (4.0, 3.0, 3.0, 2.0, 1.0)  # slices that the step above counts for, from all slices to this exploration
 LEAST_US_PER_S = 0.01  # saved time per second of tuning, below which the second is wasted
-HONEST_SHARE = 8  # of hopeless operators every so-many-th gets its first slice all the same
+HONEST_SHARE = 8
+"""Of what looks hopeless every so-many-th is tried all the same, lest a belief could never turn out wrong."""
 REACHABLE = 2.0
 """The best code known takes about this many times the roofline's floor, whose peaks no processor has
 (measured: tuned convolutions reach 400 of the 830 GFLOP/s that it allows two cores)."""
@@ -112,10 +113,15 @@ def not_worth(calls: float, best_us: float, expected: Expectation, slice_s: floa
     )
 
 
+def against_the_odds(*identities: str) -> bool:
+    """Whether it is one of the few, always the same. Each identity ends in hexadecimal digits (an operator's
+    key, a candidate's digest)."""
+    return sum(int(identity[-6:], 16) for identity in identities) % HONEST_SHARE == 0
+
+
 def hopeless_but_tried(number: int, identity: str) -> bool:
-    """Whether an operator gets a first slice though nothing is expected: a few do, lest the belief that
-    nothing can be won could never turn out wrong. ``identity`` ends in hexadecimal digits (a key)."""
-    return number == 0 and int(identity[-6:], 16) % HONEST_SHARE == 0
+    """Whether an operator gets a first slice though nothing is expected."""
+    return number == 0 and against_the_odds(identity)
 
 
 @dataclass(frozen=True, slots=True)

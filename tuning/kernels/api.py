@@ -18,7 +18,17 @@ from catalog.errors import RequestError, Unknown
 from catalog.people.keys import has_scope
 from tuning.kernels import selectors, services
 from tuning.kernels.deciding import decides
-from tuning.kernels.models import Kernel, KernelDecision, KernelEvaluation, KernelVersion, VersionState
+from tuning.kernels.dossier import NEEDED, PIECES, Dossier
+from tuning.kernels.models import (
+    Kernel,
+    KernelDecision,
+    KernelEvaluation,
+    KernelInspection,
+    KernelTry,
+    KernelVersion,
+    VersionState,
+)
+from tuning.measure.observing.risks import Risk
 from tuning.routes.manual.flags import ALLOWED, LANGUAGES
 
 
@@ -51,6 +61,23 @@ class KernelReasonSerializer(serializers.Serializer[Any]):
     """Why: kept in the history, and read by people."""
 
     reason = serializers.CharField(max_length=500)
+
+
+class ApprovalSerializer(KernelReasonSerializer):
+    """Why, and what was looked at."""
+
+    looked_at = serializers.DictField(
+        child=serializers.CharField(max_length=64),
+        default=dict,
+        help_text=f"What was looked at, of {', '.join(PIECES)}: piece → its digest in the evidence. At least "
+        f"{' and '.join(NEEDED)}; refused with 409 where the evidence changed meanwhile.",
+    )
+
+
+class AgainSerializer(serializers.Serializer[Any]):
+    """Why it is worth another try."""
+
+    reason = serializers.CharField(max_length=300, default="", allow_blank=True)
 
 
 class KernelAnswer(ModelAnswer):
@@ -126,6 +153,45 @@ class EvaluationAnswer(ModelAnswer):
         ]  # fmt: skip
 
 
+class TryAnswer(ModelAnswer):
+    """One try of an evaluation; none is left out. Times in µs; ratios are default ÷ candidate."""
+
+    operator = serializers.CharField(source="evaluation.operator.key")
+    summary = serializers.CharField(source="evaluation.operator.summary")
+
+    class Meta:
+        model = KernelTry
+        fields = [
+            "operator", "summary", "number", "status", "detail", "log_tail", "max_error", "tolerance",
+            "median_us", "default_us", "ratio_to_default", "ratio_low", "ratio_high", "incumbent_ratio",
+            "build_s", "tier", "worker", "started_at", "ended_at",
+        ]  # fmt: skip
+
+
+class InspectionAnswer(ModelAnswer):
+    """What a worker saw beside results and times: an untimed run from outside, and the machine code."""
+
+    operator = serializers.CharField(source="evaluation.operator.key")
+    summary = serializers.CharField(source="evaluation.operator.summary")
+    observed = serializers.DictField(
+        help_text="System calls beyond an empty kernel's (calls), runs, threads, processes, paths, signals, "
+        "executable mappings, grown_bytes; or why_not."
+    )
+    code = serializers.DictField(
+        help_text="Of the machine code: imports, notable instructions, constructors, sizes; or why_not."
+    )
+    provenance = serializers.DictField(help_text="The manifest's: source, flags, builder, who.")
+    files = serializers.DictField(help_text="File → SHA-256, as built.")
+
+    class Meta:
+        model = KernelInspection
+        fields = [
+            "operator", "summary", "observed", "code", "assembly", "provenance", "files", "worker",
+            "created_at",
+        ]  # fmt: skip
+
+
+RiskAnswer = shape(Risk)
 StandingAnswer = shape(selectors.VersionStanding, summary=serializers.CharField(source="operator.summary"))
 
 
@@ -134,7 +200,13 @@ class EvidenceSerializer(serializers.Serializer[Any]):
 
     version = VersionAnswer()
     diff = serializers.CharField(allow_blank=True, help_text="Unified, against the version before.")
+    risks = RiskAnswer(many=True, help_text="The gravest first.")
+    digests = serializers.DictField(
+        child=serializers.CharField(), help_text="Piece → digest: what an approval names as looked at."
+    )
     evaluations = EvaluationAnswer(many=True)
+    tries = TryAnswer(many=True, help_text="Every try of every evaluation, the first first.")
+    inspections = InspectionAnswer(many=True)
     standings = StandingAnswer(many=True)
 
 
@@ -142,10 +214,13 @@ class DecisionAnswer(ModelAnswer):
     """One step of the history."""
 
     version = serializers.IntegerField(source="version.number")
+    looked_at = serializers.DictField(
+        child=serializers.CharField(), help_text="Of an approval: piece of evidence → the digest looked at."
+    )
 
     class Meta:
         model = KernelDecision
-        fields = ["version", "step", "who", "reason", "created_at"]
+        fields = ["version", "step", "who", "reason", "looked_at", "created_at"]
 
 
 class _Kernels(RestView):
@@ -238,10 +313,16 @@ class KernelVersionView(_Kernels):
 class KernelEvidenceView(_Kernels):
     @operation(EvidenceSerializer, name="kernel_evidence")
     def get(self, request: Request, number: int) -> dict[str, Any]:
-        """What a decision rests on: diff, build logs, errors, times beside every other method's best."""
+        """What a decision rests on: risk lines, every try, diff, build logs, errors, times beside every other
+        method's best, what an untimed run asked of the system, the machine code; and the pieces' digests."""
         version = self.version(number)
+        dossier = Dossier(version)
         return {
             "version": version,
+            "risks": dossier.risks,
+            "digests": dossier.digests,
+            "tries": dossier.tries,
+            "inspections": dossier.inspections,
             "diff": selectors.source_diff(version, self.sight),
             "evaluations": selectors.evaluations_of(version),
             "standings": selectors.version_standings(version),
@@ -251,10 +332,24 @@ class KernelEvidenceView(_Kernels):
 class _DecisionView(_Kernels):
     needs = Needs("approve")
 
-    def decide(self, number: int, decide: Callable[..., KernelVersion]) -> KernelVersion:
+    def decide(
+        self,
+        number: int,
+        decide: Callable[..., KernelVersion],
+        takes: type[serializers.Serializer[Any]],
+    ) -> KernelVersion:
         user = self.author()
-        reason = self.sent(KernelReasonSerializer)["reason"]
-        return decide(self.version(number), user=user, reason=reason)
+        return decide(self.version(number), user=user, **self.sent(takes))
+
+
+class KernelAgainView(_Kernels):
+    needs = Needs("kernels")
+
+    @operation(VersionAnswer, name="evaluate_kernel_again", takes=AgainSerializer)
+    def post(self, request: Request, number: int) -> KernelVersion:
+        """Evaluate a version again that could not be timed; what was found before stays in its evidence."""
+        user = self.author()
+        return services.evaluate_again(self.version(number), user=user, **self.sent(AgainSerializer))
 
 
 _DECISIONS: tuple[tuple[str, Callable[..., KernelVersion], str], ...] = (
@@ -268,10 +363,11 @@ def _deciding(verb: str, decide: Callable[..., KernelVersion], meaning: str) -> 
     """The view of one decision."""
 
     def post(self: _DecisionView, request: Request, number: int) -> KernelVersion:
-        return self.decide(number, decide)
+        return self.decide(number, decide, takes)
 
     post.__doc__ = meaning
-    described = operation(VersionAnswer, name=f"{verb}_kernel", takes=KernelReasonSerializer)(post)
+    takes = ApprovalSerializer if verb == "approve" else KernelReasonSerializer
+    described = operation(VersionAnswer, name=f"{verb}_kernel", takes=takes)(post)
     return type(f"{verb.title()}View", (_DecisionView,), {"post": described})
 
 
@@ -282,6 +378,7 @@ urlpatterns = [
     path("kernels/<row_id:number>/history", KernelHistoryView.as_view()),
     path("kernels/versions/<row_id:number>", KernelVersionView.as_view()),
     path("kernels/versions/<row_id:number>/evidence", KernelEvidenceView.as_view()),
+    path("kernels/versions/<row_id:number>/evaluate", KernelAgainView.as_view(), name="api-kernel-evaluate"),
     *(
         path(
             f"kernels/versions/<row_id:number>/{one[0]}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 
 from django.db.models import QuerySet
@@ -13,6 +12,7 @@ from catalog.models import Operator as OperatorRow
 from catalog.registry import digest_of
 from opatlas.identity import Operator
 from tuning.kernels.models import KernelVersion, VersionState
+from tuning.kernels.source_digest import source_digest
 from tuning.routes.base import Candidate
 from tuning.routes.manual.cpp import CppRoute, SubmittedKernel
 from tuning.routes.manual.matching import parse_pattern
@@ -65,9 +65,21 @@ def why_not_publish(candidate: Candidate) -> str:
     )
     if version is None:
         return "its kernel is not known any more"
-    if hashlib.sha256(str(given["source"]).encode()).hexdigest() != version.source_sha256:
+    if source_digest(str(given["source"])) != version.source_sha256:
         return "its source is not the one that was approved"
     return "" if version.state == VersionState.APPROVED else f"its kernel is {version.state}"
+
+
+def version_of(candidate: Candidate) -> KernelVersion | None:
+    """The version whose candidate this is, if its source is still the very one."""
+    given = candidate.parameters
+    rows = KernelVersion.objects.filter(
+        kernel__organisation__name=given.get("organisation", ""),
+        kernel__name=given.get("kernel", ""),
+        number=given.get("version", 0),
+        source_sha256=source_digest(str(given.get("source", ""))),
+    )
+    return rows.select_related("kernel__organisation").first()
 
 
 def implementations_of(version: KernelVersion) -> QuerySet[Implementation]:

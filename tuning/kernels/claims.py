@@ -6,11 +6,12 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import F, Q, QuerySet
+from django.db import transaction
+from django.db.models import F, Max, Q, QuerySet
 from django.db.models.functions import Now
 
 from tuning.conf import conf
-from tuning.kernels.models import EvaluationState, KernelEvaluation
+from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelTry, TryStatus
 from tuning.queue.claims import UNHELD, StaleLease
 from tuning.queue.clock import now_in
 
@@ -53,23 +54,48 @@ def waiting(target_id: int | None = None) -> QuerySet[KernelEvaluation]:
 
 def claim(owner: str, target_id: int) -> EvaluationClaim | None:
     """Take the oldest evaluation that waits for this target; None when there is none."""
-    for row in waiting(target_id).only("pk", "fence", "state")[:5]:
+    needed = ("pk", "fence", "state", "version", "worker", "doing", "started_at")
+    for row in waiting(target_id).only(*needed)[:5]:
         unchanged: dict[str, Any] = {"pk": row.pk, "fence": row.fence, "state": row.state}
         if row.state == EvaluationState.RUNNING:
             unchanged["lease_expires_at__lt"] = Now()  # it may have been renewed since we looked
-        taken = KernelEvaluation.objects.filter(**unchanged).update(
-            state=EvaluationState.RUNNING,
-            fence=F("fence") + 1,
-            tries=F("tries") + 1,
-            lease_owner=owner[:100],
-            lease_expires_at=now_in(conf().lease_s),
-            worker=owner[:100],
-            doing="claimed",
-            started_at=Now(),
-        )
+        with transaction.atomic():
+            taken = KernelEvaluation.objects.filter(**unchanged).update(
+                state=EvaluationState.RUNNING,
+                fence=F("fence") + 1,
+                tries=F("tries") + 1,
+                lease_owner=owner[:100],
+                lease_expires_at=now_in(conf().lease_s),
+                worker=owner[:100],
+                doing="claimed",
+                started_at=Now(),
+            )
+            if taken and row.state == EvaluationState.RUNNING:
+                _keep_silent(row)
         if taken:
             return EvaluationClaim(row.pk, row.fence + 1)
     return None
+
+
+def keep_try(row: KernelEvaluation, fence: int, **columns: Any) -> KernelTry:
+    """Add one try to what is known of an evaluation; ``columns`` say how it ended."""
+    number = KernelTry.objects.filter(evaluation=row.pk).aggregate(most=Max("number"))["most"] or 0
+    return KernelTry.objects.create(
+        evaluation_id=row.pk, version_id=row.version_id, number=number + 1, fence=fence, **columns
+    )
+
+
+def _keep_silent(row: KernelEvaluation) -> None:
+    """The try of a worker that fell silent, kept by whoever takes over."""
+    detail = f"its worker fell silent while {row.doing or 'it was tried'}"
+    keep_try(
+        row,
+        row.fence,
+        status=TryStatus.DIED,
+        detail=detail,
+        worker=row.worker,
+        started_at=row.started_at,
+    )
 
 
 def release(held: EvaluationClaim) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
@@ -12,9 +13,13 @@ from catalog.errors import RequestError
 from catalog.viewing import APPROVE, viewer_of
 from tuning.doorbell.bell import bell
 from tuning.kernels.binding import withdraw_version
-from tuning.kernels.models import KernelVersion, VersionState
+from tuning.kernels.caught import why_refused
+from tuning.kernels.dossier import Dossier
+from tuning.kernels.models import EvaluationState, KernelVersion, VersionState
 from tuning.kernels.planning import matching_explorations
 from tuning.kernels.states import KernelNotAllowed, NotInThatState, move
+from tuning.kernels.verdicts import APPROVABLE, is_against
+from tuning.measure.outcome import Status
 from tuning.models import Exploration, Stage, State
 from tuning.queue.rounds import ask_for_round
 
@@ -38,13 +43,47 @@ def may_decide(user: User, version: KernelVersion) -> str:
     return ""
 
 
-def approve(version: KernelVersion, *, user: User, reason: str) -> KernelVersion:
-    """Let an evaluated version into every contest that it matches, now and later."""
+def why_not_approvable(version: KernelVersion) -> str:
+    """Empty where a version's evidence lets it be approved, else why not. The database asks the same again
+    (migration ``evidence_guards``), whoever writes there."""
+    if refused := why_refused(version.source_sha256, version.tokens_sha256):
+        return refused
+    rows = list(version.evaluations.select_related("operator"))
+    unfit = [
+        row.status or row.state
+        for row in rows
+        if row.state != EvaluationState.DONE or row.status not in APPROVABLE
+    ]
+    unfit += filter(is_against, version.tries.order_by("pk").values_list("status", flat=True))
+    if unfit:
+        found = unfit[0]
+        return f"It was {found} on an operator: only what is ok or slower everywhere can be approved."
+    if not any(row.status == Status.OK for row in rows):
+        return "No evaluation of it ended ok: there is nothing to approve."
+    return ""
+
+
+def approve(
+    version: KernelVersion, *, user: User, reason: str, looked_at: Mapping[str, str] | None = None
+) -> KernelVersion:
+    """Let an evaluated version into every contest that it matches, now and later.
+
+    ``looked_at`` names what the approver was shown, with its digests (``tuning.kernels.dossier``); kept with
+    the decision. Raises RequestError where the source or the risk lines are not among it, NotInThatState
+    where any of it changed meanwhile, or where the evidence allows no approval.
+    """
     reason = _check(version, user, reason)
     capabilities: set[str] = set()
     with transaction.atomic():
         now = timezone.now()
-        decided = {"decided_by": user, "decided_at": now, "approved_at": now}
+        # Locked: what is looked at here is what is approved.
+        locked = KernelVersion.objects.select_for_update(of=("self",)).get(pk=version.pk)
+        seen: dict[str, str] = {}
+        if locked.state == VersionState.AWAITING:
+            seen = Dossier(locked).check(looked_at or {})
+            if why_not := why_not_approvable(locked):
+                raise NotInThatState(why_not)
+        decided = {"decided_by": user, "decided_at": now, "approved_at": now, "looked_at": seen}
         _move(version, VersionState.AWAITING, VersionState.APPROVED, user, reason, **decided)
         why = f"kernel {version.label} approved"
         matching: list[int] = []
@@ -71,11 +110,15 @@ def reject(version: KernelVersion, *, user: User, reason: str) -> KernelVersion:
 
 
 def revoke(version: KernelVersion, *, user: User, reason: str) -> KernelVersion:
-    """Withdraw an approved version at once; what it led falls back to the next best."""
+    """Withdraw an approved version at once; what it led falls back to the next best. A suspended one, which
+    left service when it was caught, is revoked for the record."""
     reason = _check(version, user, reason)
     with transaction.atomic():
         now = timezone.now()
-        _move(version, VersionState.APPROVED, VersionState.REVOKED, user, reason, withdrawn_at=now)
+        before = VersionState.APPROVED
+        if KernelVersion.objects.filter(pk=version.pk, state=VersionState.SUSPENDED).exists():
+            before = VersionState.SUSPENDED
+        _move(version, before, VersionState.REVOKED, user, reason, withdrawn_at=now)
         withdraw_version(version, f"kernel {version.label} revoked: {reason}")
     return version
 

@@ -1,7 +1,7 @@
 """Evaluating: a worker builds a version in the sandbox, checks it, times it against default and incumbent.
 
 Nothing is published. What came of it is kept with the evaluation; when a version's last one has ended, the
-version awaits a decision, or has failed with the reason.
+version awaits a decision, or has ended with the reason. Every try is kept as a row of its own.
 """
 
 from __future__ import annotations
@@ -20,16 +20,26 @@ from catalog.models import SHARED, Best
 from opatlas.evidence import RATIOS, Evidence, figures_of
 from opatlas.identity import Operator, Setting
 from tuning.explore import scratch
-from tuning.explore.results import artifact_from_catalogue, usable
+from tuning.explore.results import sound_incumbent, usable
 from tuning.explore.workshop import Stopping, Workshop
 from tuning.kernels import claims
 from tuning.kernels.binding import submitted_kernel
-from tuning.kernels.claims import MAX_TRIES, EvaluationClaim
-from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelVersion, VersionState
-from tuning.kernels.states import move
+from tuning.kernels.caught import caught_cheating, why_refused
+from tuning.kernels.claims import MAX_TRIES, EvaluationClaim, keep_try
+from tuning.kernels.models import (
+    EvaluationState,
+    KernelEvaluation,
+    KernelInspection,
+    KernelTry,
+    KernelVersion,
+    TryStatus,
+    VersionState,
+)
+from tuning.kernels.states import move, stop_evaluating
+from tuning.kernels.verdicts import against, decide
 from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import Outcome, Status
-from tuning.measure.sandbox.tiers import package_root
+from tuning.measure.sandbox.roots import package_root
 from tuning.models import Trial
 from tuning.queue.claims import UNHELD, StaleLease
 from tuning.queue.clock import DATABASE_GONE
@@ -39,14 +49,14 @@ logger = logging.getLogger(__name__)
 
 _TRACE = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+\S.*(?:\n|$)")
 
-RIGHT = (Status.OK, Status.NOISY, Status.SLOWER)
-"""Checked and found right; whether it is worth having, people decide."""
-
 
 def run_evaluation(workshop: Workshop, held: EvaluationClaim) -> bool:
     """Do one claimed evaluation; False where the claim was lost. Raises Stopping and DATABASE_GONE."""
     try:
         row = held.load()
+        if refused := why_refused(row.version.source_sha256, row.version.tokens_sha256):
+            _end_at_once(row, held, {"status": Status.CHEATED, "detail": refused}, caught=True)
+            return True
         move(row.version, (VersionState.SUBMITTED,), VersionState.BUILDING, who=workshop.worker)
         with tempfile.TemporaryDirectory(
             dir=scratch.folder(workshop.home), prefix=scratch.prefix()
@@ -68,6 +78,9 @@ def run_evaluation(workshop: Workshop, held: EvaluationClaim) -> bool:
     return True
 
 
+_INSPECTED = (Status.OK, Status.SLOWER, Status.NOISY)
+
+
 class _Evaluation:
     """One version on one operator, in work."""
 
@@ -84,13 +97,14 @@ class _Evaluation:
         route = next((route for route in self.workshop.routes if route.name == self.row.version.route), None)
         if route is None:
             return self._found(Outcome(Status.UNSUPPORTED, "this worker does not have the route cpp"))
-        if reason := self.workshop.available(route) or self.workshop.why_unsafe(route.name):
-            return self._found(Outcome(Status.UNSUPPORTED, reason))
         candidate = submitted_kernel(self.row.version).candidate()
+        unsafe = self.workshop.why_unsafe(route.name, str(candidate.parameters["source"]))
+        if reason := self.workshop.available(route) or unsafe:
+            return self._found(Outcome(Status.UNSUPPORTED, reason))
         self._say("building")
         built = self._build(route, candidate, "kernel")
         if isinstance(built, Outcome):
-            return self._found(built)
+            return {**self._found(built), "ends_all": built.status != Status.UNSUPPORTED}
         self.log = str(built.facts.get("build_log", ""))
         place = {f"exploration__{name}": value for name, value in _place(self.row).items()}
         trials = Trial.objects.filter(**place)
@@ -102,24 +116,45 @@ class _Evaluation:
         if isinstance(default_built, Outcome):
             return self._found(Outcome(Status.UNSUPPORTED, f"the default: {default_built.detail}"))
         with self.workshop.laboratory.bench(self.operator, self.setting, default_built) as bench:
-            return self._time(bench, built)
+            found = self._time(bench, built)
+        if found["status"] in _INSPECTED and not self.row.inspections.exists():
+            found["inspection"] = self._inspect(route, built)
+        return found
+
+    def _inspect(self, route: Route, built: BuiltArtifact) -> dict[str, Any]:
+        """What whoever approves is shown beside results and times."""
+        self._say("looking at what it does beside computing")
+        folder = self.folder / "empty"
+        folder.mkdir()
+        seen = self.workshop.laboratory.inspect(route, self.operator, self.setting, built, folder)
+        self.workshop.check(self.held)
+        return {
+            "observed": dict(seen.observed),
+            "risks": seen.risks,
+            "code": dict(seen.code),
+            "assembly": seen.assembly.replace("\0", ""),
+            "provenance": dict(built.manifest.provenance or {}),
+            "files": dict(built.manifest.files),
+        }
 
     def _time(self, bench: Bench, built: BuiltArtifact) -> dict[str, Any]:
         if not bench.default.ok:
             return self._found(Outcome(Status.UNSUPPORTED, f"the default fails: {bench.default.detail}"))
         self._say("checking and timing")
-        outcome = usable(bench.measure(built, self.workshop.limits))
+        outcome, fresh = usable(bench.measure(built, self.workshop.limits)), None
         best = next((one for one in _bests(self.row) if one.rank == 0), None)
         if outcome.ok:
             self._say("timing against the incumbent")
             incumbent = None
             if best is not None and not self.workshop.why_unsafe(best.route):
-                incumbent = artifact_from_catalogue(best.implementation.artifact, self.folder / "incumbent")
-            confirmed = usable(bench.confirm(built, incumbent, self.workshop.limits))
-            # Wrong on fresh inputs is wrong; but what was merely disturbed keeps its first times.
-            outcome = outcome if confirmed.status == Status.NOISY else confirmed
+                incumbent = sound_incumbent(best, self.folder / "incumbent")
+            # What could not be confirmed on fresh inputs is no evidence: it is tried again.
+            raced = [built, *([incumbent] if incumbent else [])]
+            found = bench.line_up(raced, limits=self.workshop.limits)
+            outcome = usable(found.outcomes[0])
+            fresh = found.outcomes[1].timing if incumbent and outcome.ok else None
         build_s = float(built.facts.get("build_s", 0.0))
-        return {**self._found(outcome, best), "build_s": build_s}
+        return {**self._found(outcome, best, fresh), "build_s": build_s}
 
     def _build(self, route: Route, candidate: Candidate, name: str) -> BuiltArtifact | Outcome:
         folder = self.folder / name
@@ -132,7 +167,10 @@ class _Evaluation:
         self.workshop.check(self.held)
         self.held.update(doing=doing)
 
-    def _found(self, outcome: Outcome, best: Best | None = None) -> dict[str, Any]:
+    def _found(
+        self, outcome: Outcome, best: Best | None = None, fresh: Evidence | None = None
+    ) -> dict[str, Any]:
+        """``fresh``: the times of who is served, of the same rounds."""
         self.workshop.check(self.held)  # what a stopping worker kills is nobody's failure
         timing = outcome.timing
         columns: dict[str, Any] = {
@@ -143,11 +181,11 @@ class _Evaluation:
             "tolerance": outcome.tolerance,
             "tier": outcome.tier,
             "build_s": outcome.build_s,
-            "times": _times(self.row, outcome),
+            "times": _times(self.row, outcome, fresh),
         }
         if timing is not None:
             columns |= figures_of(timing, ("median_us", "default_us", *RATIOS))
-        if best is not None and (fresh := _fresh(outcome)) is not None:
+        if best is not None and fresh is not None:
             columns |= {
                 "incumbent_route": best.route,
                 "incumbent_label": best.label,
@@ -167,7 +205,7 @@ class _Evaluation:
 
 
 def settle(version: KernelVersion, worker: str) -> None:
-    """When the last evaluation has ended: awaiting a decision, or failed with the first reason."""
+    """When the last evaluation has ended: the verdict of all tries, in one step of the version's history."""
     with transaction.atomic():
         # The lock that makes the last of several workers see that it is the last.
         version = KernelVersion.objects.select_for_update(of=("self",)).get(pk=version.pk)
@@ -175,32 +213,57 @@ def settle(version: KernelVersion, worker: str) -> None:
         if any(row.state in (EvaluationState.QUEUED, EvaluationState.RUNNING) for row in rows):
             return
         done = [row for row in rows if row.state == EvaluationState.DONE]
-        right = [row for row in done if row.status in RIGHT]
-        wrong = [row for row in rows if row not in right and row.status != Status.UNSUPPORTED]
-        if right and not wrong:
-            before, after, reason = (VersionState.BUILDING,), VersionState.AWAITING, _praise(right)
-        else:
-            first = (wrong or rows)[0]
-            before, after = (VersionState.BUILDING,), VersionState.FAILED
-            reason = f"{first.status or 'given up'} on {first.operator}: {first.detail}"
-        move(version, before, after, who=worker, reason=reason)
-
-
-def _praise(right: list[KernelEvaluation]) -> str:
-    ratios = [row.ratio_to_default for row in right if row.ratio_to_default]
-    operators = f"{len(right)} operator{'s' if len(right) > 1 else ''}"
-    if not ratios:
-        return f"right on {operators}; the machine was too noisy to time it"
-    return f"right on {operators}, {min(ratios):.2f} to {max(ratios):.2f}× the default"
+        earlier = against(version.tries.select_related("evaluation__operator"))
+        found = decide([*earlier, *done], [row for row in rows if row.state == EvaluationState.DEAD])
+        before = (VersionState.BUILDING,)
+        move(version, before, VersionState(found.state), who=worker, reason=found.reason)
 
 
 def _keep(row: KernelEvaluation, held: EvaluationClaim, found: dict[str, Any]) -> None:
-    again = found["status"] == Status.NOISY and row.tries < MAX_TRIES - 1
+    """Write what a try found, the try itself with it, and what follows for the version."""
+    ends_all, inspection = found.pop("ends_all", False), found.pop("inspection", None)
+    if found["status"] == Status.CHEATED or ends_all:
+        _end_at_once(row, held, found)
+        return
+    again = found["status"] == Status.NOISY and row.tries < MAX_TRIES
     ended = {} if again else {"finished_at": Now()}
     state = EvaluationState.QUEUED if again else EvaluationState.DONE
-    held.update(**found, **UNHELD, state=state, **ended)
+    with transaction.atomic():
+        held.update(**found, **UNHELD, state=state, **ended)
+        _keep_try(row, held, found)
+        if inspection is not None:
+            about = {"evaluation": row, "version": row.version, "worker": row.worker}
+            KernelInspection.objects.create(**about, **inspection)
     if not again:
         settle(row.version, row.worker)
+
+
+def _end_at_once(
+    row: KernelEvaluation, held: EvaluationClaim, found: dict[str, Any], caught: bool = False
+) -> None:
+    """A cheat, or a build that failed or was killed: no other operator is tried, and a cheat is remembered
+    with its source. ``caught``: it was remembered before."""
+    with transaction.atomic():
+        held.update(**found, **UNHELD, state=EvaluationState.DONE, finished_at=Now())
+        _keep_try(row, held, found)
+        if found["status"] == Status.CHEATED and not caught:
+            where = f"evaluation on {row.operator}"
+            caught_cheating(row.version, where=where, detail=found["detail"], worker=row.worker)
+        before = (VersionState.SUBMITTED, VersionState.BUILDING)
+        reason = found["detail"] if caught else f"{found['status']} on {row.operator}: {found['detail']}"
+        if move(row.version, before, VersionState.FAILED, who=row.worker, reason=reason):
+            stop_evaluating(row.version, f"not tried: {reason}"[:4000])
+
+
+_OF_TRY = tuple(
+    {field.name for field in KernelTry._meta.concrete_fields}
+    - {"id", "evaluation", "version", "number", "fence", "worker", "started_at", "ended_at"}
+)
+
+
+def _keep_try(row: KernelEvaluation, held: EvaluationClaim, found: dict[str, Any]) -> None:
+    kept = {name: found[name] for name in _OF_TRY if name in found}
+    keep_try(row, held.fence, worker=row.worker, started_at=row.started_at, **kept)
 
 
 def _give_up(held: EvaluationClaim, error: str, trace: str) -> bool:
@@ -208,7 +271,10 @@ def _give_up(held: EvaluationClaim, error: str, trace: str) -> bool:
         row = held.load()
         dead = row.tries >= MAX_TRIES
         state = EvaluationState.DEAD if dead else EvaluationState.QUEUED
-        held.update(state=state, detail=error[:4000], log_tail=trace[-4000:], doing="", lease_expires_at=None)
+        said = {"detail": error[:4000], "log_tail": trace[-4000:]}
+        with transaction.atomic():
+            held.update(state=state, doing="", lease_expires_at=None, **said)
+            _keep_try(row, held, {"status": TryStatus.DIED, **said})
     except StaleLease:
         return False
     if dead:
@@ -226,17 +292,11 @@ def _place(row: KernelEvaluation) -> dict[str, Any]:
     return {"operator": row.operator, "target": row.target, "setting": row.setting}
 
 
-def _fresh(outcome: Outcome) -> Evidence | None:
-    """The incumbent's times of the same rounds, where it ran."""
-    return outcome.incumbent.timing if outcome.incumbent is not None else None
-
-
-def _times(row: KernelEvaluation, outcome: Outcome) -> list[dict[str, Any]]:
+def _times(row: KernelEvaluation, outcome: Outcome, fresh: Evidence | None) -> list[dict[str, Any]]:
     """The kernel, the default and every route's best, the fastest first."""
     timing = outcome.timing
     if timing is None:
         return []
-    fresh = _fresh(outcome)
     names = ("median_us", *RATIOS)
     kernel = figures_of(timing, names)
     lines: list[dict[str, Any]] = [

@@ -16,15 +16,18 @@ from tuning.models import TriedRow
 
 
 class VersionState(models.TextChoices):
-    """submitted → building → failed | awaiting → approved | rejected → revoked | superseded"""
+    """submitted → building → failed | noisy | awaiting; awaiting → approved | rejected;
+    approved → revoked | suspended; a live one → superseded"""
 
     SUBMITTED = "submitted"  # waits for a worker, or for an operator that it matches
     BUILDING = "building"  # being built, checked and timed
     FAILED = "failed"  # it does not build, or computes something wrong
+    NOISY = "noisy"  # nothing against it, but it could not be timed: its submitter may ask again
     AWAITING = "awaiting"  # evaluated; waits for somebody other than the submitter to decide
     APPROVED = "approved"  # contests every operator that it matches
     REJECTED = "rejected"
     REVOKED = "revoked"  # was approved, and is withdrawn
+    SUSPENDED = "suspended"  # was approved, and then caught cheating: withdrawn at once
     SUPERSEDED = "superseded"  # a newer version took its place
 
 
@@ -32,6 +35,7 @@ LIVE_STATES = (
     VersionState.SUBMITTED,
     VersionState.BUILDING,
     VersionState.FAILED,
+    VersionState.NOISY,
     VersionState.AWAITING,
     VersionState.APPROVED,
 )
@@ -70,6 +74,7 @@ class KernelVersion(models.Model):
     language = models.CharField(max_length=5, choices=[("c", "C"), ("c++", "C++")])
     source = models.TextField()
     source_sha256 = models.CharField(max_length=64)
+    tokens_sha256 = models.CharField(max_length=64, blank=True)  # tuning.kernels.source_digest
     pattern = ExactJSONField()  # tuning.routes.manual.matching: which operators it serves
     flags = ExactJSONField(default=list)  # of tuning.routes.manual.flags
     author = models.CharField(max_length=200)
@@ -100,7 +105,11 @@ class KernelVersion(models.Model):
                 name="approved_by_another_user",
             ),
         ]
-        indexes = [models.Index(fields=["state"], name="kernel_versions_by_state")]
+        indexes = [
+            models.Index(fields=["state"], name="kernel_versions_by_state"),
+            models.Index(fields=["source_sha256"], name="kernel_versions_by_source"),
+            models.Index(fields=["tokens_sha256"], name="kernel_versions_by_tokens"),
+        ]
 
     def __str__(self) -> str:
         return self.label
@@ -125,10 +134,15 @@ class KernelDecision(models.Model):
     )
     who = models.CharField(max_length=150)  # the user's name then, or the worker's
     reason = models.CharField(max_length=500, blank=True)
+    looked_at = ExactJSONField(default=dict)  # piece of evidence → the digest that was shown
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         ordering = ["pk"]
+
+    @property
+    def looked_at_words(self) -> str:
+        return ", ".join(name.replace("_", " ") for name in self.looked_at)
 
 
 class EvaluationState(models.TextChoices):
@@ -178,3 +192,83 @@ class KernelEvaluation(TriedRow):
 
     def __str__(self) -> str:
         return f"{self.version} on {self.operator}"
+
+
+class TryStatus(models.TextChoices):
+    """How a try may end beside ``tuning.measure.outcome.Status``."""
+
+    DIED = "died"  # its worker fell silent, or broke: nothing is known of the kernel
+
+
+class KernelTry(TriedRow):
+    """One try of an evaluation, whatever came of it. Only ever added: a later try hides no earlier one.
+
+    Kept by the database itself (migration ``evidence_guards``). Times in µs; ratios are default ÷ kernel.
+    """
+
+    evaluation = models.ForeignKey(KernelEvaluation, models.CASCADE, related_name="tried")
+    version = models.ForeignKey(KernelVersion, models.CASCADE, related_name="tries")
+    number = models.PositiveSmallIntegerField()  # within its evaluation, from 1
+    fence = models.PositiveBigIntegerField()  # the claim under which it ran
+    status = models.CharField(max_length=20)  # tuning.measure.outcome.Status, or TryStatus
+    default_us = models.FloatField(null=True)
+    incumbent_ratio = models.FloatField(null=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [
+            models.UniqueConstraint(fields=["evaluation", "number"], name="one_try_per_number"),
+            models.UniqueConstraint(fields=["evaluation", "fence"], name="one_try_per_claim"),
+        ]
+
+    def __str__(self) -> str:
+        return f"try {self.number} of {self.evaluation}"
+
+    @property
+    def operator(self) -> Operator:
+        return self.evaluation.operator
+
+
+class KernelInspection(models.Model):
+    """What a worker saw of one build beside its results and times: only ever added.
+
+    ``observed``, ``risks`` and ``code`` are :mod:`tuning.measure.observing`'s own JSON, bounded there.
+    """
+
+    evaluation = models.ForeignKey(KernelEvaluation, models.CASCADE, related_name="inspections")
+    version = models.ForeignKey(KernelVersion, models.CASCADE, related_name="inspections")
+    observed = ExactJSONField(default=dict)  # of the untimed run
+    risks = ExactJSONField(default=list)  # [{"severity", "text"}], the gravest first
+    code = ExactJSONField(default=dict)  # what the machine code calls and holds
+    assembly = models.TextField(blank=True)
+    provenance = ExactJSONField(default=dict)  # the manifest's
+    files = ExactJSONField(default=dict)  # the manifest's: name → SHA-256
+    worker = models.CharField(max_length=100, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["pk"]
+
+    def __str__(self) -> str:
+        return f"inspection {self.pk} of {self.evaluation}"
+
+
+class CaughtSource(models.Model):
+    """A source that was caught cheating: remembered for good, whatever becomes of the version."""
+
+    source_sha256 = models.CharField(max_length=64, db_index=True)
+    tokens_sha256 = models.CharField(max_length=64, blank=True, db_index=True)
+    version = models.ForeignKey(KernelVersion, models.SET_NULL, null=True, related_name="catches")
+    label = models.CharField(max_length=300)  # organisation, kernel and version, as they were called then
+    where = models.CharField(max_length=300)  # "evaluation on …", "contest on …"
+    detail = models.CharField(max_length=2000)
+    worker = models.CharField(max_length=100, blank=True)
+    caught_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["pk"]
+
+    def __str__(self) -> str:
+        return self.label

@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from catalog.models import Organisation
 from catalog.registry import default_organisation
 from tuning.kernels.deciding import approve, may_decide
+from tuning.kernels.dossier import NEEDED, Dossier
 from tuning.kernels.models import KernelVersion, VersionState
 from tuning.kernels.states import NotInThatState
 from tuning.kernels.submitting import Submission, submit
@@ -42,10 +43,16 @@ def approve_all(user: User, reason: str) -> list[KernelVersion]:
     """Approve every version that awaits it and that this user may decide on."""
     awaiting = KernelVersion.objects.filter(state=VersionState.AWAITING).select_related("kernel")
     return [
-        approve(version, user=user, reason=reason)
+        approve(version, user=user, reason=reason, looked_at=_by_digest(version))
         for version in awaiting.order_by("pk")
         if not may_decide(user, version)
     ]
+
+
+def _by_digest(version: KernelVersion) -> dict[str, str]:
+    """The source that ships, and the risk lines as they are: what who calls this answers for."""
+    digests = Dossier(version).digests
+    return {piece: digests[piece] for piece in NEEDED}
 
 
 def _read(path: Path) -> Submission:

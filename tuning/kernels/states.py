@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -38,28 +38,42 @@ def move(
     *,
     who: User | str,
     reason: str = "",
+    looked_at: Mapping[str, str] | None = None,
     **columns: Any,
 ) -> bool:
     """One step, if the version is still in one of the states ``before``; False where it is not.
 
-    ``who`` is the user, or a worker's name. The row stays locked until the transaction around ends.
+    ``who`` is the user, or a worker's name; ``looked_at`` the evidence that a decision names. The row stays
+    locked until the transaction around ends.
     """
     with transaction.atomic():
         moved = KernelVersion.objects.filter(pk=version.pk, state__in=before).update(
             state=after, state_reason=reason[:500], **columns
         )
         if moved:
-            record(version, after, who=who, reason=reason)
+            record(version, after, who=who, reason=reason, looked_at=looked_at)
             version.refresh_from_db()
     return moved == 1
 
 
-def record(version: KernelVersion, step: str, *, who: User | str, reason: str = "") -> KernelDecision:
+def record(
+    version: KernelVersion,
+    step: str,
+    *,
+    who: User | str,
+    reason: str = "",
+    looked_at: Mapping[str, str] | None = None,
+) -> KernelDecision:
     """Add one line to the history."""
     user = who if isinstance(who, User) else None
     name = user.get_username() if user else str(who)
     return KernelDecision.objects.create(
-        version=version, step=step, user=user, who=name[:150], reason=reason[:500]
+        version=version,
+        step=step,
+        user=user,
+        who=name[:150],
+        reason=reason[:500],
+        looked_at=dict(looked_at or {}),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +19,10 @@ from catalog.viewing import ADMINISTER, viewer_of
 from opatlas.identity import Operator
 from opatlas.identity.operator import canonical_json
 from tuning.kernels.binding import withdraw_version
+from tuning.kernels.caught import refuse_caught
 from tuning.kernels.models import LIVE_STATES, Kernel, KernelVersion, VersionState
 from tuning.kernels.planning import plan, ring_for
+from tuning.kernels.source_digest import source_digest, tokens_digest
 from tuning.kernels.states import KernelNotAllowed, NotInThatState, move, record, stop_evaluating
 from tuning.routes.manual.cpp import MAX_SOURCE_BYTES
 from tuning.routes.manual.flags import check_flags
@@ -64,7 +65,8 @@ class Submission:
             raise RequestError(f"A pattern is text of at most {MAX_PATTERN_BYTES >> 10} KiB.", "pattern")
         return {
             "source": self.source,
-            "source_sha256": hashlib.sha256(self.source.encode()).hexdigest(),
+            "source_sha256": source_digest(self.source),
+            "tokens_sha256": tokens_digest(self.source),
             "language": self.language,
             "flags": list(check_flags(self.flags, self.language)),
             "pattern": pattern,
@@ -98,6 +100,7 @@ def submit(submission: Submission, *, user: User, organisation: Organisation) ->
     if why_not := may_submit(user):
         raise KernelNotAllowed(why_not)
     columns = submission.checked()
+    refuse_caught(columns["source_sha256"], columns["tokens_sha256"])
     description = _line(submission.description, "description", 500, needed=False)
     example = _example(submission, organisation)
     with transaction.atomic():
@@ -131,8 +134,8 @@ def _refuse_unchanged(last: KernelVersion, columns: Mapping[str, Any]) -> None:
     """The very same again is no edit, unless the last one failed or was refused: it may do better now."""
     names = ("source_sha256", "language", "flags", "pattern", "licence", "author")
     same = all(getattr(last, name) == columns[name] for name in names)
-    if same and last.state in (VersionState.SUBMITTED, VersionState.BUILDING, VersionState.AWAITING,
-                               VersionState.APPROVED):  # fmt: skip
+    if same and last.state in (VersionState.SUBMITTED, VersionState.BUILDING, VersionState.NOISY,
+                               VersionState.AWAITING, VersionState.APPROVED):  # fmt: skip
         raise NotInThatState(f"Nothing was changed: {last.label} is this very kernel, and {last.state}.")
 
 

@@ -7,10 +7,10 @@ includes one call through the loader, as a job pays it.
 
 from __future__ import annotations
 
+import itertools
 import json
 import mmap
 import os
-import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,35 +18,49 @@ from typing import Any
 
 import numpy as np
 
-from opatlas.load.kernel import KernelFailed
 from tuning.measure.judging.guard import Edge, Fence, float_state, perturb_heap
-from tuning.measure.shared_tensors import TensorSlot, aligned_empty, roll_into
+from tuning.measure.shared_tensors import ARMED, BUFFERS, TensorSlot, aligned_empty, flag_at
+
+SPOILED = 8
+"""elements of each output."""
+WAKE_NS = 600_000
+"""A CPU that has slept for a millisecond runs slower for about so long."""
 
 
 class BoundKernel:
-    """One artifact in this process. ``inputs`` is read only; ``outputs`` is written for the parent."""
+    """One artifact in this process. ``inputs`` and ``staging`` are read only; ``outputs`` is written for the
+    parent."""
 
-    def __init__(self, request: dict[str, Any], inputs_fd: int, outputs_fd: int) -> None:
+    def __init__(self, request: dict[str, Any], inputs_fd: int, outputs_fd: int, staging_fd: int) -> None:
         self.request = request
         self.inputs = mmap.mmap(inputs_fd, 0, prot=mmap.PROT_READ) if os.fstat(inputs_fd).st_size else b""
+        self.staging = mmap.mmap(staging_fd, 0, prot=mmap.PROT_READ)
         self.answers = mmap.mmap(outputs_fd, 0)
+        self.output_slots = [
+            [TensorSlot.from_json(document) for document in documents] for documents in request["outputs"]
+        ]
+        self.back_slots = [_slots(documents) for documents in request["inputs_back"]]
+        self.unseen_outputs: list[list[np.ndarray]] = []
+        self.taken: list[list[tuple[np.ndarray, np.ndarray]]] = []  # per unseen buffer: to, from
         self.kernel: Any = None
         self.bound: list[Any] = []
         self.spans: list[dict[int, np.ndarray]] = []
         self.native = request["manifest"]["kind"] == "c-abi"
         self.fences: list[Fence] = []
         self.float_state = b""
-        self.random = random.Random(os.urandom(16))
+        self.random = np.random.default_rng(int.from_bytes(os.urandom(16), "little"))
         self.commands: dict[str, Callable[..., dict[str, Any]]] = {
             "load": self.load,
             "prepare": self.prepare,
             "bind": self.bind,
             "fill": self.fill,
             "poison": self.poison,
+            "spoil": self.spoil,
             "outputs": self.outputs,
             "check": self.check,
             "settle": self.settle,
-            "fresh": self.fresh,
+            "bind_unseen": self.bind_unseen,
+            "give": self.give,
         }
 
     def obey(self, message: bytes) -> dict[str, Any]:
@@ -62,6 +76,25 @@ class BoundKernel:
             second()
         if calls & 1:
             first()
+
+    def run_unseen(self, calls: int, poison: bool, lead_in: bool, end: int) -> None:
+        """Take ``calls`` sets and, as soon as the parent raises its flag, run once on each; with ``lead_in``
+        on known values before them, which wakes the threads. ``end``, the parent's secret, says that it is
+        done. Nothing sleeps in between: after a rest of a millisecond the first call takes several
+        microseconds more."""
+        self._take(calls, poison)
+        bounds = self.bound[BUFFERS : BUFFERS + calls]
+        start = flag_at(self.staging, self.request["start_at"])
+        done = flag_at(self.answers, self.request["done_at"])
+        started = start[0]
+        done[0] = ARMED
+        while start[0] == started:
+            pass
+        if lead_in:
+            self.bound[0]()
+        for bound in bounds:
+            bound()
+        done[0] = end
 
     def load(self) -> dict[str, Any]:
         from opatlas.load import Manifest, load
@@ -112,54 +145,68 @@ class BoundKernel:
             self.spans[buffer][int(number)][...] = TensorSlot.from_json(document).flat(self.inputs)
         return {}
 
-    def fresh(self, calls: int, final: dict[str, int], compute: bool) -> dict[str, Any]:
-        """``calls`` runs, each on values never seen before: a set moved round by a random distance. The last
-        is set 0 moved by ``final``, for which the parent has a reference. Without ``compute`` everything but
-        the runs, so that the difference is theirs. The outputs are handed over at once: who answers before
-        its work is done has nothing to show."""
-        sources = [{n: slot.flat(self.inputs) for n, slot in self._set(index).items()} for index in (0, 1)]
-        last = {int(number): shift for number, shift in final.items()}
-        for index in range(calls):
-            buffer = index & 1
-            if index == calls - 1:
-                moved = [(n, flat, last[n]) for n, flat in sources[0].items()]
-            else:
-                draw = self.random.random
-                moved = [
-                    (n, flat, 1 + int(draw() * (flat.size - 1)) if last[n] else 0)
-                    for n, flat in sources[buffer].items()
-                ]
-            for number, flat, shift in moved:
-                roll_into(self.spans[buffer][number], flat, shift)
-            if compute:
-                self.bound[buffer]()
-        last_buffer = (calls - 1) & 1
-        try:
-            return self.outputs(last_buffer)
-        except KernelFailed:
-            if compute:
-                raise
-            # Poisoned, and not run since: batches of one call never reach the second buffer.
-            self.bound[last_buffer]()
-            return self.outputs(last_buffer)
+    def bind_unseen(self) -> dict[str, Any]:
+        """One more buffer for each set that the staging memory holds."""
+        for documents in self.request["staging"]:
+            staged = _slots(documents)
+            pairs = {number: self._room(slot, self.staging) for number, slot in staged.items()}
+            self._bind(pairs)
+            self.taken.append(
+                [(flat, staged[number].flat(self.staging)) for number, (flat, _) in pairs.items()]
+            )
+        # One run each on known values: memory that was never touched is mapped page by page when it is.
+        known = {number: slot.flat(self.inputs) for number, slot in self._set(0).items()}
+        for spans, bound in zip(self.spans[BUFFERS:], self.bound[BUFFERS:], strict=True):
+            for number, flat in known.items():
+                spans[number][...] = flat
+            bound()
+        if self.native:
+            self.unseen_outputs = [bound.outputs() for bound in self.bound[BUFFERS:]]
+        return {}
+
+    def _take(self, calls: int, poison: bool) -> None:
+        """Copy the staged sets into their buffers. ``poison``: the outputs too; else they hold what the last
+        runs left. Both are in the caches then, and the clock of a CPU that has just slept is up again."""
+        copied_until = time.perf_counter_ns() + WAKE_NS
+        taken = self.taken[:calls]
+        while True:
+            for pairs in taken:
+                for target, source in pairs:
+                    target[...] = source
+            if time.perf_counter_ns() > copied_until:
+                break
+        if poison:
+            for bound in self.bound[BUFFERS : BUFFERS + calls]:
+                bound.poison()
+        for pairs, outputs in zip(taken, self.unseen_outputs, strict=False):
+            for lines in (*(_lines(target) for target, _ in pairs), *map(_lines, outputs)):
+                lines.sum()
+
+    def give(self, calls: int) -> dict[str, Any]:
+        """Hand over what ``run_unseen`` computed, and the inputs as it left them."""
+        for call in range(calls):
+            if mismatch := self._hand_over(BUFFERS + call, call):
+                return mismatch
+        return self._traps()
 
     def poison(self) -> dict[str, Any]:
         for bound in self.bound:
             bound.poison()
         return {}
 
+    def spoil(self) -> dict[str, Any]:
+        """Change a few elements of what the timed runs left, wherever they are: who computes writes them
+        again, who sees that its inputs are the same and keeps its outputs does not."""
+        for output in itertools.chain.from_iterable(bound.outputs() for bound in self.bound[:BUFFERS]):
+            if output.size:
+                highest = output.reshape(-1).view(np.uint8)[output.itemsize - 1 :: output.itemsize]
+                places = self.random.integers(0, output.size, SPOILED)
+                highest[places] ^= 1 if output.dtype == bool else 0x40
+        return {}
+
     def outputs(self, buffer: int) -> dict[str, Any]:
         """Copy the latest outputs, and the inputs as the runs left them, to the parent."""
-        arrays = self.bound[buffer].outputs()
-        found = [[str(array.dtype), list(array.shape)] for array in arrays]
-        slots = [TensorSlot.from_json(document) for document in self.request["outputs"]]
-        if found != [[slot.dtype, list(slot.shape)] for slot in slots]:
-            return {"mismatch": f"outputs are {found}"[:500]}
-        for slot, array in zip(slots, arrays, strict=True):
-            slot.view(slot.flat(self.answers))[...] = array
-        for number, document in self.request["inputs_back"].items():
-            TensorSlot.from_json(document).flat(self.answers)[...] = self.spans[buffer][int(number)]
-        return self._traps()
+        return self._hand_over(buffer, 0) or self._traps()
 
     def check(self, set: int, buffer: int) -> dict[str, Any]:
         """Fill, poison, run once, hand the outputs over; ``run_us`` is only a hint."""
@@ -171,9 +218,7 @@ class BoundKernel:
         return {**self.outputs(buffer), "run_us": elapsed / 1e3}
 
     def _set(self, index: int) -> dict[int, TensorSlot]:
-        return {
-            int(number): TensorSlot.from_json(slot) for number, slot in self.request["sets"][index].items()
-        }
+        return _slots(self.request["sets"][index])
 
     def _bind(self, pairs: dict[int, tuple[np.ndarray, np.ndarray]]) -> None:
         self.spans.append({number: flat for number, (flat, _) in pairs.items()})
@@ -181,6 +226,18 @@ class BoundKernel:
         if self.native:
             arrays = [*self.bound[-1].outputs(), *(flat for flat, _ in pairs.values())]
             self.fences += [Fence(array) for array in arrays]
+
+    def _hand_over(self, buffer: int, call: int) -> dict[str, Any]:
+        """Into the answers' place ``call``; says where the outputs are not the operator's."""
+        arrays, slots = self.bound[buffer].outputs(), self.output_slots[call]
+        found = [[str(array.dtype), list(array.shape)] for array in arrays]
+        if found != [[slot.dtype, list(slot.shape)] for slot in slots]:
+            return {"mismatch": f"outputs are {found}"[:500]}
+        for slot, array in zip(slots, arrays, strict=True):
+            slot.view(slot.flat(self.answers))[...] = array
+        for number, slot in self.back_slots[call].items():
+            slot.flat(self.answers)[...] = self.spans[buffer][number]
+        return {}
 
     def _traps(self) -> dict[str, Any]:
         """What a C kernel touched that is not its own."""
@@ -193,9 +250,22 @@ class BoundKernel:
         return {}
 
     def _private(self, slot: TensorSlot) -> tuple[np.ndarray, np.ndarray]:
-        flat = aligned_empty(slot.elements, slot.flat(self.inputs).dtype)
+        flat, view = self._room(slot, self.inputs)
         flat[...] = slot.flat(self.inputs)
+        return flat, view
+
+    def _room(self, slot: TensorSlot, memory: Any) -> tuple[np.ndarray, np.ndarray]:
+        flat = aligned_empty(slot.elements, slot.flat(memory).dtype)
         return flat, slot.view(flat)
+
+
+def _lines(array: np.ndarray) -> np.ndarray:
+    """One byte of each of its cache lines; of a span, or of a whole C-contiguous output."""
+    return array.reshape(-1).view(np.uint8)[::64]
+
+
+def _slots(documents: dict[str, Any]) -> dict[int, TensorSlot]:
+    return {int(number): TensorSlot.from_json(slot) for number, slot in documents.items()}
 
 
 def _resident_bytes() -> int:

@@ -13,6 +13,7 @@ from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
 from tuning.measure.outcome import Outcome, Status
 from tuning.measure.sandbox import wire
+from tuning.measure.sandbox.foreign import MOST_LOG_CHARACTERS, plain_answer
 from tuning.measure.sandbox.process import Bounds, Child, ChildFailed
 from tuning.measure.sandbox.zygote import Zygote
 from tuning.routes.base import BuiltArtifact, Candidate, Route
@@ -150,7 +151,7 @@ def _collect(child: Child, answer: Mapping[str, Any], workdir: Path, most_bytes:
         if Path(name).name != name or name in ("", ".", ".."):
             raise Unusable(f"{name!r} is no plain file name")
         copy_file(folder / name, workdir / name, most_bytes)
-    facts = {**answer["facts"], "build_s": float(answer["build_s"])}
+    facts = {**plain_answer(answer["facts"], MOST_LOG_CHARACTERS), "build_s": float(answer["build_s"])}
     return BuiltArtifact(manifest, workdir, str(answer["schedule"]), str(answer["source"]), facts)
 
 

@@ -9,28 +9,35 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict
 from functools import cached_property, partial
 from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
 
 from opatlas.errors import LoadError
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
 from tuning.measure import procfs
-from tuning.measure.bench import Bench, Equipment, Limits, open_bench
+from tuning.measure.bench import Bench, Equipment, Limits
 from tuning.measure.builder import build_here, build_in_child, request_for, tune_in_child
+from tuning.measure.observing.inspecting import EMPTY, Inspection, inspect
+from tuning.measure.open_bench import open_bench
 from tuning.measure.outcome import Outcome, Status
+from tuning.measure.provenance import with_provenance
 from tuning.measure.sandbox import tiers as sandbox
 from tuning.measure.sandbox.process import ChildFailed
 from tuning.measure.sandbox.zygote import Zygote
+from tuning.measure.scrutiny.referees import Referees
 from tuning.measure.specimen import Specimen, needed_bytes
+from tuning.measure.subject import Subject
 from tuning.measure.timing.caches import CacheFlusher
 from tuning.measure.timing.lock import MachineLock
 from tuning.routes.base import BuiltArtifact, Candidate, Learning, Route, SearchRecord, Tunable
+from tuning.routes.manual.own import is_own
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +51,7 @@ SUBMITTED = ("cpp",)
 PRELOAD: Mapping[str, tuple[str, ...]] = {
     "native": ("numpy", *_MEASURING, "opatlas.load.c_abi"),
     "manual": ("numpy", *_MEASURING, "opatlas.load.c_abi"),
+    "cpp": ("numpy",),
     "xla": ("numpy", "jax", *_MEASURING),
     "library": (
         *("numpy", "onnx", "torch", "onnxruntime"),
@@ -54,7 +62,8 @@ PRELOAD: Mapping[str, tuple[str, ...]] = {
 }
 """What a zygote imports beside its routes' ``preload``. ``native`` runs compiled candidates: it shares
 neither processes nor memory with the default, which lives in ``library``. ``manual`` is like it, for what
-somebody submitted; ``xla`` loads what needs JAX."""
+somebody submitted, which ``cpp`` compiles: where it runs there is no compiler. ``xla`` loads what needs
+JAX."""
 
 
 def zygote_of(manifest: Manifest) -> str:
@@ -125,30 +134,49 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         jobs: Sequence[tuple[Route, Candidate, Path]],
         limits: Limits | None = None,
     ) -> list[BuiltArtifact | Outcome]:
-        """Build several candidates, each in its own folder, as many at a time as there are cores.
+        """Build several candidates, each in its own folder; in their order."""
+        with self.lock.building():
+            built = dict(self.build_each(operator, setting, jobs, limits))
+        return [built[number] for number in range(len(jobs))]
+
+    def build_each(
+        self,
+        operator: Operator,
+        setting: Setting,
+        jobs: Sequence[tuple[Route, Candidate, Path]],
+        limits: Limits | None = None,
+    ) -> Generator[tuple[int, BuiltArtifact | Outcome], None, None]:
+        """Build as many at a time as there are cores, and give each with its number as soon as it is there.
+        The caller holds the lock for builds, or hands this to who does.
 
         One zygote builds one after the other; different zygotes build side by side.
         """
         queues: dict[str, list[int]] = {}
         for number, (route, _, _) in enumerate(jobs):
             queues.setdefault("" if route.builds_in_process else route.zygote, []).append(number)
-        built: dict[int, BuiltArtifact | Outcome] = {}
         for name in queues:
             if name and not (zygote := self._zygote(name)).alive:
                 zygote.start()  # by this thread: it must outlive the builders'
+        built: SimpleQueue[tuple[int, BuiltArtifact | Outcome] | None] = SimpleQueue()  # None: a queue ended
 
         def work(numbers: Sequence[int]) -> None:
             for number in numbers:
                 route, candidate, folder = jobs[number]
-                built[number] = self._build(route, operator, setting, candidate, folder, limits or Limits())
+                made = self._build(route, operator, setting, candidate, folder, limits or Limits())
+                built.put((number, made))
 
-        with self.lock.building(), ThreadPoolExecutor(os.cpu_count()) as builders:
+        with ThreadPoolExecutor(os.cpu_count()) as builders:
             # The longest queue first, so that it does not end alone.
-            for done in [
-                builders.submit(work, one) for one in sorted(queues.values(), key=len, reverse=True)
-            ]:
-                done.result()
-        return [built[number] for number in range(len(jobs))]
+            begun = [builders.submit(work, one) for one in sorted(queues.values(), key=len, reverse=True)]
+            for queue in begun:
+                queue.add_done_callback(lambda _: built.put(None))
+            try:
+                for _ in begun:
+                    yield from iter(built.get, None)
+            finally:  # who wants no more of them waits for those that run
+                builders.shutdown(wait=False, cancel_futures=True)
+            for queue in begun:
+                queue.result()
 
     def tune(
         self, route: Route, operator: Operator, setting: Setting, workdir: Path, seconds: float
@@ -188,8 +216,41 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         with open_bench(self._equipment, specimen, setting, default, Limits()) as bench:
             yield bench
 
+    def check(self, operator: Operator, setting: Setting, artifact: BuiltArtifact) -> Outcome:
+        """Load an artifact in its child and compare what it computes with the reference, untimed."""
+        with self.lock.building(), closing(Specimen(operator, setting)) as specimen:
+            zygote, bounds = self._zygote(zygote_of(artifact.manifest)), Limits()
+            referees = Referees(specimen, "", lambda: self._zygote("library"))
+            subject = Subject(zygote, specimen, artifact, bounds.bounds, bounds.run_s)
+            try:
+                specimen.references = referees.judge(specimen.inputs.fd, specimen.request()["sets"])
+                subject.open()
+                subject.check()
+                return subject.outcome(Status.OK)
+            except ChildFailed as failed:
+                return subject.outcome(failed.status, failed.detail)
+            finally:
+                subject.close()
+
+    def inspect(
+        self, route: Route, operator: Operator, setting: Setting, artifact: BuiltArtifact, workdir: Path
+    ) -> Inspection:
+        """What a compiled kernel does beside computing, and its machine code, for whoever approves it.
+
+        ``route`` builds the empty kernel in ``workdir`` that it is held against. Takes tenths of a second.
+        """
+        honest = self.build(route, operator, setting, _empty(route), workdir)
+        if isinstance(honest, Outcome):
+            return Inspection({"why_not": f"the empty kernel does not build: {honest.detail[:200]}"})
+        runs_in = self._zygote(zygote_of(artifact.manifest))
+        with self.lock.building():
+            make = partial(Specimen, operator, setting)
+            reads_in = self._zygote(route.zygote)
+            return inspect(runs_in, reads_in, make, artifact, honest, Limits().bounds)
+
     def close(self) -> None:
         """End all processes and remove all files."""
+        self._hands.shutdown()
         for zygote in self._zygotes.values():
             zygote.close()
         self._zygotes.clear()
@@ -215,6 +276,10 @@ class Laboratory(AbstractContextManager["Laboratory"]):
     ) -> BuiltArtifact | Outcome:
         if route.builds_in_process:
             return build_here(route, operator, self.target, setting, candidate, workdir)
+        source = str(candidate.parameters.get("source", ""))
+        own = source == EMPTY or is_own(source)
+        if unsafe := self.tier.why_not_for(route.name in SUBMITTED, own):
+            return Outcome(Status.UNSUPPORTED, unsafe)
         request = {
             **request_for(route, operator, self.target, setting),
             "candidate": {
@@ -223,7 +288,10 @@ class Laboratory(AbstractContextManager["Laboratory"]):
                 "label": candidate.label,
             },
         }
-        return build_in_child(self._zygote(route.zygote), request, workdir, limits.bounds, limits.build_s)
+        built = build_in_child(self._zygote(route.zygote), request, workdir, limits.bounds, limits.build_s)
+        if isinstance(built, Outcome):
+            return built
+        return with_provenance(built, route, candidate, self.tier.name)
 
     @cached_property
     def _equipment(self) -> Equipment:
@@ -231,9 +299,17 @@ class Laboratory(AbstractContextManager["Laboratory"]):
             target=self.target,
             lock=self.lock,
             zygote_for=lambda artifact: self._zygote(zygote_of(artifact.manifest)),
+            submitted=lambda artifact: artifact.manifest.route in SUBMITTED,
             library=lambda: self._zygote("library"),
             flusher=lambda: self._flusher,
+            hands=lambda: self._hands,
         )
+
+    @cached_property
+    def _hands(self) -> ThreadPoolExecutor:
+        """Threads for what is not timed; they live as long as the laboratory, since a zygote that one of them
+        has to start again does not outlive it."""
+        return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="laboratory")
 
     @cached_property
     def _flusher(self) -> CacheFlusher:
@@ -257,6 +333,11 @@ class Laboratory(AbstractContextManager["Laboratory"]):
                 name, preload, self.tier.name, self.home / name, self._pool_folder, self.readable
             )
         return self._zygotes[name]
+
+
+def _empty(route: Route) -> Candidate:
+    parameters = {"language": "c", "flags": [], "source": EMPTY}
+    return Candidate(route.name, parameters, "an empty kernel")
 
 
 __all__ = ["Bench", "Laboratory", "Limits"]

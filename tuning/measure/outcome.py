@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from opatlas.evidence import CHECKS, Evidence, figures_of
+from opatlas.evidence import CHECKS, Evidence, Ratios, figures_of
 
 
 class Status(StrEnum):
@@ -42,8 +42,6 @@ class Outcome:
     tier: str = ""  # sandbox tier: "T2", "T1", "T0"
     log_tail: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    incumbent: Outcome | None = None  # what came of who ran in turns with it, in the same rounds
-    against_incumbent: Evidence | None = None  # the same rounds with the incumbent as the default
 
     @property
     def evidence(self) -> Evidence:
@@ -54,3 +52,53 @@ class Outcome:
     @property
     def ok(self) -> bool:
         return self.status is Status.OK
+
+    @property
+    def ratio(self) -> float:
+        """Default ÷ candidate; 0 where it was not timed."""
+        return self.timing.ratio_to_default if self.timing else 0.0
+
+
+DEFAULT = -1
+"""The default's number among the pairs of a line-up."""
+
+
+@dataclass(frozen=True)
+class Matter:
+    """From which difference on (a share of the time) it is worth telling the first two apart by further
+    sittings, and the seconds that the whole may take then."""
+
+    least_gap: float = float("inf")
+    seconds: float = 0.0
+
+
+NO_MATTER = Matter()
+"""As many sittings as were asked for."""
+
+
+@dataclass(frozen=True)
+class LineUp:
+    """What came of it: an outcome for each artifact, in order, its evidence pooled over the sittings.
+
+    ``pairs`` has, of two that were timed in the same sittings (``DEFAULT`` among them), the time of the first
+    ÷ the time of the second (above 1: the second is faster). ``default`` is the default's own evidence, at a
+    ratio of 1.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    pairs: Mapping[tuple[int, int], Ratios] = field(default_factory=dict)
+    sittings: int = 0
+    spent_s: float = 0.0
+    default: Evidence | None = None
+
+    def pairs_with(self, default: int) -> dict[tuple[int, int], Ratios]:
+        """The pairs, with this number for the default."""
+        return {
+            (default if one == DEFAULT else one, default if other == DEFAULT else other): ratios
+            for (one, other), ratios in self.pairs.items()
+        }
+
+    def order(self) -> list[int]:
+        """Who has times, the fastest first."""
+        timed = [number for number, outcome in enumerate(self.outcomes) if outcome.timing is not None]
+        return sorted(timed, key=lambda number: -self.outcomes[number].ratio)

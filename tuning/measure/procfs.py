@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 _GLIBC_SIGNALS = 1 << 31 | 1 << 32
@@ -76,27 +77,56 @@ def thread_cpu_ns(pid: int, task: int) -> int:
     return _number(f"{pid}/task/{task}/schedstat", 0)
 
 
+def cpu_split_ns(pid: int) -> tuple[int, int]:
+    """CPU time of a process's first thread and of all others, ended ones included. Of a process that runs
+    the kernel knows it to a tick only: ask while it waits."""
+    first = thread_cpu_ns(pid, pid)
+    return first, max(0, (cpu_ns(pid) or 0) - first)
+
+
+def spent_ns(pid: int, before: tuple[int, int]) -> tuple[int, int]:
+    """The same since ``before``."""
+    first, others = cpu_split_ns(pid)
+    return first - before[0], others - before[1]
+
+
 def delay_ns(pid: int) -> int:
     """How long the threads of a process were ready to run and had no CPU, in all; 0 where not reported."""
     return sum(_number(f"{pid}/task/{task}/schedstat", 1) for task in threads(pid))
 
 
-def family(root: int) -> dict[int, tuple[int, int]]:
-    """All descendants of ``root``, itself left out: pid -> (parent, resident bytes)."""
+def family(root: int, but_not: Collection[int] = ()) -> dict[int, tuple[int, int]]:
+    """All descendants of ``root`` as pid -> (parent, resident bytes), without itself and without ``but_not``
+    and theirs."""
     parents: dict[int, tuple[int, int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - half the time of iterdir
-        try:
-            fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if fields[0] != "Z":
+        fields = _stat(name)
+        if fields and fields[0] != b"Z":
             parents[int(name)] = (int(fields[1]), int(fields[21]) * PAGE_BYTES)
     found: dict[int, tuple[int, int]] = {}
     frontier = {root}
     while frontier:
-        frontier = {pid for pid, (parent, _) in parents.items() if parent in frontier and pid not in found}
+        frontier = {
+            pid
+            for pid, (parent, _) in parents.items()
+            if parent in frontier and pid not in found and pid not in but_not
+        }
         found.update((pid, parents[pid]) for pid in frontier)
     return found
+
+
+def _stat(name: str) -> list[bytes]:
+    """Of a process, from its state on; nothing where it is gone. Without ``pathlib``: there are hundreds."""
+    try:
+        file = os.open(f"/proc/{name}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return []
+    try:
+        return os.read(file, 1024).rpartition(b")")[2].split()
+    except OSError:
+        return []
+    finally:
+        os.close(file)
 
 
 def available_bytes() -> int:
@@ -148,12 +178,17 @@ def signal_masks(pid: int) -> tuple[str, ...]:
     return tuple(f"{name}{int(mask, 16) & ~_GLIBC_SIGNALS:x}" for name, mask in masks)
 
 
+def state(pid: int) -> str:
+    """The letter of proc(5): "S" where it sleeps, "T" or "t" where it is stopped; "X" where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return "X"
+
+
 def stopped(pid: int) -> bool:
     """Whether a process is stopped by a signal or a tracer."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
-    except (OSError, IndexError):
-        return False
+    return state(pid) in "Tt"
 
 
 def written_code(pid: int) -> list[tuple[str, int]]:

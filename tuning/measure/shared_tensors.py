@@ -18,6 +18,10 @@ import numpy as np
 from opatlas.load.dtypes import numpy_dtype
 
 ALIGNMENT = 64
+BUFFERS = 2
+"""Timed runs alternate between this many bound copies of the runtime inputs."""
+ARMED = 1
+"""What a child's flag shows while it waits for the parent's."""
 _F_SEAL_FUTURE_WRITE = 0x10  # Linux 5.1; Python 3.11 has no name for it
 
 
@@ -85,6 +89,17 @@ class Planner:
         self.nbytes += -(-slot.nbytes // ALIGNMENT) * ALIGNMENT
         return slot
 
+    def flag(self) -> int:
+        """The offset of a number of its own cache line (:func:`flag_at`)."""
+        offset = self.nbytes
+        self.nbytes += ALIGNMENT
+        return offset
+
+
+def flag_at(memory: Any, offset: int) -> memoryview:
+    """One number in a memory file, by which two processes tell each other the moment."""
+    return memoryview(memory)[offset : offset + 8].cast("Q")
+
 
 class SharedMemory:
     """A sealed memory file: it cannot be shrunk under us, nor written by others where ``ours_only``."""
@@ -115,12 +130,3 @@ def aligned_empty(elements: int, dtype: np.dtype[Any]) -> np.ndarray:
     raw = np.empty(elements * dtype.itemsize + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + elements * dtype.itemsize].view(dtype)
-
-
-def roll_into(target: np.ndarray, source: np.ndarray, shift: int) -> None:
-    """``source`` moved round by ``shift`` elements, in place and without a temporary array."""
-    if shift:
-        target[: source.size - shift] = source[shift:]
-        target[source.size - shift :] = source[:shift]
-    else:
-        target[...] = source

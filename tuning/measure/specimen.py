@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from opatlas.identity import Operator, Setting, describe
-from tuning.measure.judging.domains import domains
+from tuning.measure.judging.check import Reference
 from tuning.measure.judging.inputs import DISTRIBUTIONS, make_constants, make_runtime
-from tuning.measure.judging.tolerance import tolerance
-from tuning.measure.shared_tensors import Planner, SharedMemory, TensorSlot, roll_into
+from tuning.measure.shared_tensors import BUFFERS, Planner, SharedMemory, TensorSlot
 
-BUFFERS = 2
-"""Runs alternate between this many bound copies of the runtime inputs."""
-CHEAP_FLOPS, CHEAP_BYTES = 2e9, 64e6
-_FIXED = ("unique", "tuple", "unique_tuple")
-"""Domains whose values cannot be moved round and stay legal."""
+CHEAP_FLOPS, CHEAP_BYTES, DEAR = 3e8, 16e6, 24
+"""Up to here an operator is checked on sets of every distribution, up to ``DEAR`` times as much on one set
+more than the timed ones."""
 
 
 class Specimen:
@@ -29,111 +27,90 @@ class Specimen:
     def __init__(self, operator: Operator, setting: Setting) -> None:
         self.operator = operator
         self.threads = setting.threads
-        self.tolerance = tolerance(operator, setting)
+        self.setting = setting
         self.rng = np.random.default_rng(secrets.randbits(128))
         self.sets = _how_many_sets(operator)
         planner = Planner()
         self.constant_slots = {
             number: _place(planner, operator, number) for number in operator.constant_inputs
         }
-        self.set_slots = [
-            {number: _place(planner, operator, number) for number in operator.runtime_inputs}
-            for _ in range(self.sets)
-        ]
-        self._held_slots = {number: _place(planner, operator, number) for number in operator.runtime_inputs}
-        self.held_shifts: dict[int, int] = {}
+        self.set_slots = _runtime_slots(planner, operator, self.sets)
         self.inputs = SharedMemory("inputs", planner.nbytes, ours_only=True)
-        self.references: list[list[np.ndarray]] = []
-        self._own: list[dict[int, np.ndarray]] = []
+        self.references: list[list[Reference]] = []
+        self.own: list[dict[int, np.ndarray]] = []  # the parent's copies, which no child can write to
         for number, flat in make_constants(operator, self.rng).items():
             self.constant_slots[number].flat(self.inputs.map)[...] = flat
         self.renew()
 
     def renew(self) -> None:
         """Fresh runtime inputs in every set; the references become void."""
-        self._own = [
-            make_runtime(self.operator, DISTRIBUTIONS[index], self.rng) for index in range(self.sets)
-        ]
-        for slots, spans in zip(self.set_slots, self._own, strict=True):
-            for number, slot in slots.items():
-                slot.flat(self.inputs.map)[...] = spans[number]
-        self._hold_one_back()
+        self.own = [make_runtime(self.operator, DISTRIBUTIONS[index], self.rng) for index in range(self.sets)]
+        _put(self.inputs, self.set_slots, self.own)
         self.references = []
-
-    def _hold_one_back(self) -> None:
-        """One more set that no child finds anywhere: set 0 with every input moved round by a secret distance.
-        It lies in the shared memory only until the references are there (:meth:`hide_held`)."""
-        ruled, held = domains(self.operator), {}
-        for number, slot in self._held_slots.items():
-            source = self._own[0][number]
-            movable = source.size > 1 and ruled[number].kind not in _FIXED
-            self.held_shifts[number] = int(self.rng.integers(1, source.size)) if movable else 0
-            held[number] = np.empty_like(source)
-            roll_into(held[number], source, self.held_shifts[number])
-            slot.flat(self.inputs.map)[...] = held[number]
-        self._own.append(held)
-
-    def runtime_spans(self) -> list[np.ndarray]:
-        """The parent's copies of one set's inputs."""
-        return list(self._own[0].values())
-
-    @property
-    def held(self) -> int:
-        """The number of the set that is held back, among the references."""
-        return self.sets
-
-    def hide_held(self) -> None:
-        for slot in self._held_slots.values():
-            slot.flat(self.inputs.map).view(np.uint8)[...] = 0
-
-    def unchanged(self, set_index: int, back: dict[int, np.ndarray]) -> bool:
-        """Whether inputs that a child gave back are bit for bit those of the set."""
-        spans = self._own[set_index]
-        return all(
-            np.array_equal(spans[number].view(np.uint8), flat.view(np.uint8)) for number, flat in back.items()
-        )
 
     def request(self) -> dict[str, Any]:
         """What a child must know to find the inputs."""
         return {
-            "constants": {number: slot.to_json() for number, slot in self.constant_slots.items()},
-            "sets": [{number: slot.to_json() for number, slot in slots.items()} for slots in self.set_slots],
+            "setting": self.setting.to_json(),
+            "constants": _described(self.constant_slots),
+            "sets": [_described(slots) for slots in self.set_slots],
         }
-
-    def reference_request(self) -> dict[str, Any]:
-        """The same with the set that is held back: for references only."""
-        request = self.request()
-        request["sets"].append({number: slot.to_json() for number, slot in self._held_slots.items()})
-        return request
 
     def close(self) -> None:
         self.inputs.close()
 
 
-class Answers:
-    """A memory file in which one child hands its outputs and inputs back."""
+class Staging:
+    """A memory file through which one child is given sets of inputs, ``calls`` at a time."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: Operator, calls: int) -> None:
         planner = Planner()
-        self.output_slots = [planner.place(value.dtype, value.shape) for value in operator.output_values]
-        self.back_slots = {number: _place(planner, operator, number) for number in operator.runtime_inputs}
+        self.slots = _runtime_slots(planner, operator, calls)
+        self.start = planner.flag()
+        self.memory = SharedMemory("staging", planner.nbytes, ours_only=True)
+
+    def put(self, sets: Sequence[Mapping[int, np.ndarray]]) -> None:
+        _put(self.memory, self.slots, sets)
+
+    def request(self) -> list[dict[int, dict[str, Any]]]:
+        return [_described(slots) for slots in self.slots]
+
+    def close(self) -> None:
+        self.memory.close()
+
+
+class Answers:
+    """A memory file in which one child hands outputs and inputs of up to ``calls`` runs back."""
+
+    def __init__(self, operator: Operator, calls: int) -> None:
+        planner = Planner()
+        self.output_slots = [
+            [planner.place(value.dtype, value.shape) for value in operator.output_values]
+            for _ in range(calls)
+        ]
+        self.back_slots = _runtime_slots(planner, operator, calls)
+        self.done = planner.flag()
         self.memory = SharedMemory("answers", planner.nbytes, ours_only=False)
 
     def poison(self) -> None:
         """Forget earlier answers, so that none can pass for a new one."""
         np.frombuffer(self.memory.map, np.uint8)[...] = 0xFF  # NaN in every floating type
 
-    def outputs(self) -> list[np.ndarray]:
+    def outputs(self, call: int) -> list[np.ndarray]:
         """Copies: the child can still write to the memory."""
-        return [slot.view(slot.flat(self.memory.map).copy()) for slot in self.output_slots]
+        return [slot.view(slot.flat(self.memory.map).copy()) for slot in self.output_slots[call]]
 
-    def inputs_back(self) -> dict[int, np.ndarray]:
-        return {number: slot.flat(self.memory.map).copy() for number, slot in self.back_slots.items()}
+    def unchanged(self, spans: Mapping[int, np.ndarray], call: int) -> bool:
+        """Whether the inputs that were given back are bit for bit those that were given."""
+        return all(
+            np.array_equal(spans[number].view(np.uint8), slot.flat(self.memory.map).copy().view(np.uint8))
+            for number, slot in self.back_slots[call].items()
+        )
 
     def request(self) -> dict[str, Any]:
         return {
-            "outputs": [slot.to_json() for slot in self.output_slots],
-            "inputs_back": {number: slot.to_json() for number, slot in self.back_slots.items()},
+            "outputs": [[slot.to_json() for slot in slots] for slots in self.output_slots],
+            "inputs_back": [_described(slots) for slots in self.back_slots],
         }
 
     def close(self) -> None:
@@ -141,21 +118,39 @@ class Answers:
 
 
 class ReferenceAnswers:
-    """A memory file for the reference outputs of every set: float64 for what is floating."""
+    """A memory file for the reference outputs of every set (float64 for what is floating), and for what each
+    of their elements may differ by."""
 
     def __init__(self, operator: Operator, sets: int) -> None:
         planner = Planner()
         self.slots = [
-            [planner.place(_wide(value.dtype), value.shape) for value in operator.output_values]
+            [
+                (
+                    planner.place(_wide(value.dtype), value.shape),
+                    planner.place(_room(value.dtype), value.shape),
+                )
+                for value in operator.output_values
+            ]
             for _ in range(sets)
         ]
         self.memory = SharedMemory("references", planner.nbytes, ours_only=False)
 
-    def read(self) -> list[list[np.ndarray]]:
-        return [[slot.view(slot.flat(self.memory.map).copy()) for slot in slots] for slots in self.slots]
+    def read(self) -> list[list[Reference]]:
+        return [[self._read(*pair) for pair in pairs] for pairs in self.slots]
+
+    def _read(self, value: TensorSlot, allowed: TensorSlot) -> Reference:
+        room = allowed.flat(self.memory.map)
+        # One element that may differ by nothing: then none may (``reference.SMALLEST_ALLOWED``).
+        exact = room.size == 0 or room[0] == 0
+        return Reference(
+            value.view(value.flat(self.memory.map).copy()), None if exact else allowed.view(room.copy())
+        )
 
     def request(self) -> list[list[dict[str, Any]]]:
-        return [[slot.to_json() for slot in slots] for slots in self.slots]
+        return [
+            [{"value": value.to_json(), "allowed": allowed.to_json()} for value, allowed in pairs]
+            for pairs in self.slots
+        ]
 
     def close(self) -> None:
         self.memory.close()
@@ -169,14 +164,35 @@ def needed_bytes(operator: Operator) -> int:
     outputs = Planner()
     for value in operator.output_values:
         outputs.place(_wide(value.dtype), value.shape)
-    return 7 * planner.nbytes + 7 * outputs.nbytes
+        outputs.place(_room(value.dtype), value.shape)
+    return 9 * planner.nbytes + 9 * outputs.nbytes
 
 
 def _how_many_sets(operator: Operator) -> int:
     described = describe(operator)
-    if described.flops <= CHEAP_FLOPS and described.bytes_moved <= CHEAP_BYTES:
-        return len(DISTRIBUTIONS)
-    return BUFFERS + (described.flops <= 4 * CHEAP_FLOPS and described.bytes_moved <= 4 * CHEAP_BYTES)
+    cost = max(described.flops / CHEAP_FLOPS, described.bytes_moved / CHEAP_BYTES)
+    return len(DISTRIBUTIONS) if cost <= 1 else BUFFERS + (cost <= DEAR)
+
+
+def _runtime_slots(planner: Planner, operator: Operator, sets: int) -> list[dict[int, TensorSlot]]:
+    return [
+        {number: _place(planner, operator, number) for number in operator.runtime_inputs} for _ in range(sets)
+    ]
+
+
+def _described(slots: Mapping[int, TensorSlot]) -> dict[int, dict[str, Any]]:
+    return {number: slot.to_json() for number, slot in slots.items()}
+
+
+def _put(
+    memory: SharedMemory,
+    places: Sequence[Mapping[int, TensorSlot]],
+    sets: Sequence[Mapping[int, np.ndarray]],
+) -> None:
+    """Copy sets of inputs into their places; of these there may be more."""
+    for slots, spans in zip(places, sets, strict=False):
+        for number, slot in slots.items():
+            slot.flat(memory.map)[...] = spans[number]
 
 
 def _place(planner: Planner, operator: Operator, number: int) -> TensorSlot:
@@ -188,3 +204,7 @@ def _wide(dtype: str) -> str:
     if dtype.startswith("complex"):
         return "complex128"
     return dtype if dtype.startswith(("int", "uint", "bool")) else "float64"
+
+
+def _room(dtype: str) -> str:
+    return "float64" if dtype in ("float64", "complex128") else "float32"

@@ -20,6 +20,7 @@ from catalog.models import Best, Miss, MissState
 from tuning.conf import conf
 from tuning.models import Exploration, Stage, State
 from tuning.queue.clock import now_in
+from tuning.queue.reached import tell_stage
 
 logger = logging.getLogger(__name__)
 
@@ -187,6 +188,7 @@ def _requeue_or_bury(row: Exploration, error: str, unchanged: dict[str, Any]) ->
         changed = Exploration.objects.filter(**unchanged).update(**values)
         if changed and dead:
             settle_miss(row, MissState.FAILED, f"Gave up after {row.tries} tries: {error}")
+            tell_stage(row.pk)
     if changed:
         logger.warning("Exploration %s of %s: %s", row.pk, row.operator, error)
     return changed

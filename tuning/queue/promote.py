@@ -21,6 +21,7 @@ from tuning.measure.specimen import needed_bytes
 from tuning.models import Exploration, Pause, Stage, State, Worker
 from tuning.queue.clock import alive
 from tuning.queue.decide import Ask, Decision, Situation, decide, priority_of, worth_of_miss_us
+from tuning.queue.reached import tell_stage
 from tuning.queue.rounds import AFRESH
 
 MEMORY_SHARE = 0.5
@@ -214,6 +215,7 @@ def start_again(row: Exploration, worth: float, priority: int, miss: Miss) -> No
         asked_at=miss.last_asked_at,
         updated_at=Now(),
     )
+    tell_stage(row.pk)
 
 
 def reweigh_asked_again(within_s: float) -> int:

@@ -16,9 +16,7 @@ from django.db.models.functions import Now
 
 from tuning.doorbell.bell import bell
 from tuning.models import Exploration, Stage, State, Trial
-
-ENDED_WELL = (State.DONE, State.UNSUPPORTED)
-"""Not discarded or dead: those begin again when somebody says so."""
+from tuning.queue.reached import BEGINS_AGAIN, tell_stage_of
 
 NEW_ROUND: Mapping[str, Any] = {
     "state": State.QUEUED,
@@ -48,6 +46,7 @@ def ask_for_round(rows: QuerySet[Exploration], routes: Iterable[str], reason: st
                 row.pending_routes = ",".join(sorted(names))
                 row.round_reason = reason[:200]
                 row.save(update_fields=["pending_routes", "round_reason"])
+                tell_stage_of(row)
                 capabilities.add(row.capability)
                 asked += 1
     bell.ring(capabilities)
@@ -56,7 +55,7 @@ def ask_for_round(rows: QuerySet[Exploration], routes: Iterable[str], reason: st
 
 def begin_rounds(limit: int = 500) -> int:
     """Put ended explorations that are asked for a further round back into their queues."""
-    rows = Exploration.objects.filter(state__in=ENDED_WELL).exclude(pending_routes="")
+    rows = Exploration.objects.filter(state__in=BEGINS_AGAIN).exclude(pending_routes="")
     begun = 0
     for row in rows.only("pk", "pending_routes", "fence", "state")[:limit]:
         # What is asked for in the meantime stays: only what was read is taken.

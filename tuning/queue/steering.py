@@ -9,12 +9,13 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from catalog.models import SAME_KEY, Miss, MissState
+from catalog.models import SAME_KEY, SHARED, Miss, MissState
 from opatlas.errors import CallerError
 from tuning.doorbell.bell import bell
 from tuning.models import Exploration, Pause, State
 from tuning.priority import Priority
 from tuning.queue.claims import UNHELD, settle_miss
+from tuning.queue.reached import tell_stage_of
 from tuning.queue.rounds import AFRESH
 
 EVERYTHING = "*"
@@ -69,6 +70,7 @@ def retry(pk: int) -> Exploration:
         row = _move(pk, ENDED, "retry", **AFRESH, asked_at=Now())
         misses = Miss.objects.filter(**row.same_key).exclude(state=MissState.EXPLORED)
         misses.update(state=MissState.PROMOTED, reason="")
+        tell_stage_of(row)
     return _ring(row)
 
 
@@ -79,6 +81,7 @@ def discard(pk: int, reason: str) -> Exploration:
         reason = reason[:500] or "Discarded by hand."
         row = _move(pk, live, "discard", state=State.DISCARDED, reason=reason, finished_at=Now(), **_FREE)
         settle_miss(row, MissState.DISCARDED, reason)
+        tell_stage_of(row)
     return row
 
 
@@ -90,6 +93,13 @@ def prioritise(pk: int, priority: int) -> Exploration:
     if not rows.update(priority=priority, updated_at=Now()):
         raise NotPossible(_why_not(pk, "prioritise", (State.QUEUED, State.RUNNING, State.PAUSED)))
     return Exploration.objects.get(pk=pk)
+
+
+def hurry(sender: object = None, *, operators: Sequence[int], target: int, setting: int, **_: object) -> None:
+    """Receiver of ``catalog.signals.stage_awaited``: somebody waits, so it comes before its equals."""
+    waited_for = Exploration.objects.filter(operator__in=operators, target=target, setting=setting)
+    waiting = waited_for.filter(scope=SHARED, state=State.QUEUED, priority__gt=Priority.URGENT)
+    waiting.update(priority=Priority.URGENT, updated_at=Now())
 
 
 # The fence moves on: a worker that holds the exploration can write no more, and notices at its next write.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -39,6 +39,19 @@ Answer = Yes | No
 def answer(reason: str | None, detail: str = "") -> Answer:
     """No with the reason, where there is one."""
     return No(reason) if reason else Yes(detail)
+
+
+EVERYWHERE = "everywhere"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLimit:
+    """What a route does badly, or not everywhere, and why: declared where it is not mended. What ``supports``
+    refuses says so itself, and needs no such entry."""
+
+    sentence: str
+    concerns: Callable[[Operator], bool]
+    where: str = EVERYWHERE  # of which targets, settings or machines it is true: "on machines that …"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +91,7 @@ class Route(Protocol):
 
     name: str
     method: Method
-    zygote: str  # which warm zygote its builds are forked from: "library", "tvm", "halide", "xla", "manual"
+    zygote: str  # which warm zygote its builds are forked from: "library", "tvm", "halide", "xla", "cpp"
     preload: tuple[str, ...]  # modules that zygote imports before it forks
     builds_in_process: bool  # True where a build only writes a manifest (recipes): no child is needed
 

@@ -86,4 +86,10 @@ def name_of(one: RankedImplementation) -> str:
 
 def _pairing(first: RankedImplementation, second: RankedImplementation) -> Pairing:
     comparison = compare(taken(first), taken(second))
-    return Pairing(first, second, comparison, comparison.sentence(name_of(first), name_of(second)))
+    names = name_of(first), name_of(second)
+    if first.rank == 0 and second.equal:
+        # What ran side by side says more than what two ratios to the default do.
+        said = "{} and {} are equal: the race that decided did not tell them apart.".format(*names)
+    else:
+        said = comparison.sentence(*names)
+    return Pairing(first, second, comparison, said)

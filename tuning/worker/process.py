@@ -13,10 +13,10 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from django.db import DatabaseError, close_old_connections
 from django.db.models import Q
@@ -34,6 +34,7 @@ from tuning.explore.run import run_slice
 from tuning.explore.workshop import Stopping, Workshop
 from tuning.measure import procfs
 from tuning.measure.laboratory import Laboratory
+from tuning.measure.proving import prove
 from tuning.models import Pause, Worker
 from tuning.queue import claims
 from tuning.queue.claims import Claim, Leased
@@ -41,9 +42,11 @@ from tuning.queue.clock import DATABASE_GONE, now_in
 from tuning.queue.promote import live_workers, promote_misses
 from tuning.queue.rounds import begin_rounds
 from tuning.routes import registry
-from tuning.routes.base import Candidate, No, Route
+from tuning.routes.base import Candidate, Route
 from tuning.worker import leader, stopping
 from tuning.worker.lease_keeper import Keeper
+from tuning.worker.proofs import SLOW, Proofs
+from tuning.worker.waiting import revalidation_waits, work_waits
 
 logger = logging.getLogger(__name__)
 
@@ -56,11 +59,12 @@ class Tools:
     default_candidate: Callable[[Operator, Target, Setting], tuple[Route, Candidate] | None]
     laboratory: Callable[[Path, Target], Laboratory]
     target: Callable[[], Target]
+    prove: Callable[[Laboratory, Route], str] | None = None  # why a route does not work there; None: all do
 
 
 def real_tools() -> Tools:
     """Every registered route, on this machine."""
-    return Tools(registry.ROUTES, registry.default_candidate, Laboratory, detect_target)
+    return Tools(registry.ROUTES, registry.default_candidate, Laboratory, detect_target, prove)
 
 
 DATABASE_PAUSE_S = 1.0  # before work goes on after the database failed
@@ -82,6 +86,7 @@ class WorkerProcess:
         self._ended = threading.Event()
         self._doing = ""
         self._environments: dict[str, str] = {}  # route → digest of what it is here
+        self._proofs = Proofs(self.home, self._tell_routes, needed=tools.prove is not None)
 
     def start(self) -> None:
         """Enter the database, start the threads, and warm the laboratory (seconds)."""
@@ -93,6 +98,7 @@ class WorkerProcess:
         for run in (self._pulse, self._lead):
             threading.Thread(target=run, name=run.__name__.strip("_"), daemon=True).start()
         self._warm_up()
+        self._prove_routes(SLOW)
         self._say("")
 
     def run_until_idle(self) -> int:
@@ -108,6 +114,8 @@ class WorkerProcess:
                 slices += evaluated
                 held = self._claim()
                 if not held and not evaluated:
+                    if self._prove_routes(() if slices or revalidation_waits(self.target_row.pk) else SLOW):
+                        continue  # what needs them may be claimed now
                     break
                 slices += self._run_pack(held)
         except Stopping:
@@ -161,6 +169,19 @@ class WorkerProcess:
             finally:
                 self.keeper.drop(held)
         return done
+
+    def _prove_routes(self, but_not: Sequence[str]) -> int:
+        """Try the routes that nothing is known of, until work waits; returns how many were tried."""
+        tried = 0
+        for route in self.tools.routes:
+            if route.name in but_not or not self._proofs.is_open(route) or not route.available(self.target):
+                continue
+            if stopping.is_asked() or work_waits(self.target_row.pk, self._reach()):
+                break
+            self._say(f"trying the route {route.name}")
+            self._proofs.why_not(route)
+            tried += 1
+        return tried
 
     def _paused(self) -> bool:
         return Pause.objects.filter(capability__in=["*", self.target.capability]).exists()
@@ -222,6 +243,7 @@ class WorkerProcess:
             worker=self.owner,
             check=self._check,
             reach=self._reach,
+            works=self._proofs.why_not,
         )
 
     def _check(self, claim: Leased) -> None:
@@ -237,14 +259,23 @@ class WorkerProcess:
         if self._laboratory is None:
             self._laboratory = self.tools.laboratory(self.home, self.target)
             self._laboratory.__enter__()
+            if self.tools.prove is not None:
+                self._proofs.begin(self._laboratory.tier.name, partial(self.tools.prove, self._laboratory))
         routes = tuple(route for route in self.tools.routes if route.available(self.target))
         self._laboratory.warm(routes)
         self._warm = True
         tier = self._laboratory.tier.name
         Worker.objects.filter(name=self.name).update(warm=True, tier=tier)
+        self._tell_routes()
         names = ", ".join(route.name for route in routes)
         took_s = time.monotonic() - began
         logger.info("Worker ready: %s, sandbox %s, %s (%.1f s).", self.target.capability, tier, names, took_s)
+
+    def _tell_routes(self) -> None:
+        """The row's routes as they are known by now."""
+        routes = self._proofs.facts(self.tools.routes, self.target)
+        self._environments = environments.brought(routes)
+        Worker.objects.filter(name=self.name).update(routes=routes)
 
     def _enter_when_possible(self) -> None:
         """A database that is not there yet is waited for."""
@@ -261,8 +292,6 @@ class WorkerProcess:
 
     def _enter(self) -> None:
         """This worker's row: what it is and what it can do, with reasons for what it cannot."""
-        routes = self._routes()
-        self._environments = environments.brought(routes)
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         Worker.objects.update_or_create(
             name=self.name,
@@ -270,7 +299,6 @@ class WorkerProcess:
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
                 "target": self.target_row,
-                "routes": routes,
                 "memory_bytes": memory,
                 "doing": "starting",
                 "warm": False,
@@ -278,18 +306,8 @@ class WorkerProcess:
                 "stopped_at": None,
             },
         )
+        self._tell_routes()
         self._beat()
-
-    def _routes(self) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = {}
-        for route in self.tools.routes:
-            answer = route.available(self.target)
-            found[route.name] = {
-                "available": bool(answer),
-                "reason": answer.reason if isinstance(answer, No) else "",
-                "versions": dict(route.versions()),
-            }
-        return found
 
     def _say(self, doing: str) -> None:
         self._doing = doing

@@ -24,6 +24,7 @@ _FIELDS = (
     "organisation",
     *NAMES,
     "mode",
+    "charges_default",
     "currency",
     "priority",
     "per_hit_micros",
@@ -64,6 +65,9 @@ class RuleRequestSerializer(serializers.ModelSerializer[PriceRule]):
         model = PriceRule
         fields = [*_FIELDS, "note"]
         extra_kwargs = {
+            "charges_default": {
+                "help_text": "Charge also a hit that serves the default itself, what the caller has anyway."
+            },
             "priority": {"min_value": -MOST_PRIORITY, "max_value": MOST_PRIORITY},
             "per_hit_micros": _AMOUNT,
             "per_saved_second_micros": _AMOUNT,

@@ -26,6 +26,7 @@ from dashboard.web.live import Part
 from dashboard.web.requests import ViewerRequest
 from opatlas.errors import CallerError
 from tuning.kernels import selectors, services
+from tuning.kernels.dossier import Dossier
 from tuning.kernels.models import Kernel, KernelVersion, VersionState
 
 PAGE_SIZE = 50
@@ -33,11 +34,16 @@ EVALUATIONS_DRAWN = 8
 MOVING = (VersionState.SUBMITTED, VersionState.BUILDING)
 DECISIONS: dict[str, Callable[..., KernelVersion]] = {
     "approve": services.approve,
+    "evaluate": services.evaluate_again,
     "reject": services.reject,
     "revoke": services.revoke,
 }
-_SAID = {"approve": "approved: it enters the contest of every operator that it matches",
-         "reject": "rejected", "revoke": "revoked: what it led falls back to the next best"}  # fmt: skip
+_SAID = {
+    "approve": "approved: it enters the contest of every operator that it matches",
+    "evaluate": "queued for another evaluation",
+    "reject": "rejected",
+    "revoke": "revoked: what it led falls back to the next best",
+}
 
 
 @require_safe
@@ -113,23 +119,26 @@ def standing(request: ViewerRequest, pk: int, number: int) -> HttpResponse:
 
 @require_POST
 def decide(request: ViewerRequest, pk: int, number: int, verb: str) -> HttpResponse:
-    """Approve, reject or revoke, with a reason. What cannot be is said on the page, with the reason kept."""
+    """Approve, reject, revoke, or evaluate again, with a reason. What cannot be is said on the page, with the
+    reason and the ticks kept."""
     found = _version(request, pk, number)
     if verb not in DECISIONS:
         raise Http404(f"There is no decision {verb!r}.")
+    looked_at = dict(one.partition(":")[::2] for one in request.POST.getlist("looked_at"))
+    more = {"looked_at": looked_at} if verb == "approve" else {}
     try:
-        DECISIONS[verb](found, user=_user(request), reason=request.POST.get("reason", ""))
+        DECISIONS[verb](found, user=_user(request), reason=request.POST.get("reason", ""), **more)
     except CallerError as error:
         found.refresh_from_db()
         status = getattr(error, "status", 400)
-        said = {"refused": str(error), "reason": request.POST.get("reason", "")}
+        said = {"refused": str(error), "reason": request.POST.get("reason", ""), "ticked": looked_at}
         return _evidence(request, found, said, status)
     messages.success(request, f"{found.label} is {_SAID[verb]}.")
     return redirect("kernel-version", pk, number)
 
 
 def _evidence(
-    request: ViewerRequest, found: KernelVersion, said: dict[str, str] | None = None, status: int = 200
+    request: ViewerRequest, found: KernelVersion, said: dict[str, Any] | None = None, status: int = 200
 ) -> HttpResponse:
     user = _user(request)
     moving = found.state in MOVING
@@ -137,11 +146,13 @@ def _evidence(
         **_evaluations(found),
         **_texts(found, _sight(request)),
         **_standing(found),
+        **_dossier(found, (said or {}).get("ticked", {})),
         "kernel": found.kernel,
         "version": found,
         "steps": rows.steps(found),
         "moving": moving,
         "why_not": services.may_decide(user, found),
+        "may_ask_again": not services.may_edit(user, found.kernel) and not services.why_not_again(found),
         "history": list(selectors.history_of(found.kernel, _sight(request))),
         "methods": METHODS,
         **(said or {}),
@@ -191,6 +202,17 @@ def _texts(found: KernelVersion, sight: selectors.Sight) -> dict[str, Any]:
         "diff": highlighted(diff, "diff") if diff else None,
         "source": highlighted(found.source, "cpp" if found.language == "c++" else "c"),
         "pattern": highlighted(json.dumps(found.pattern, indent=2), "json"),
+    }
+
+
+def _dossier(found: KernelVersion, ticked: dict[str, str]) -> dict[str, Any]:
+    """What an approver is shown beside results and times, piece by piece."""
+    dossier = Dossier(found)
+    return {
+        "risks": dossier.risks,
+        "tries": dossier.tries,
+        "inspections": [rows.inspected(one) for one in dossier.inspections],
+        "pieces": rows.pieces(dossier, ticked),
     }
 
 

@@ -14,8 +14,13 @@ from catalog.registry import digest_of
 from dashboard.web import wording
 from dashboard.web.charts import operators as operator_charts
 from dashboard.web.charts.drawing import METHODS, shortened
+from dashboard.web.highlighting import Code, highlighted
 from tuning.kernels.binding import submitted_kernel
-from tuning.kernels.models import Kernel, KernelEvaluation, KernelVersion, VersionState
+from tuning.kernels.dossier import NEEDED, Dossier
+from tuning.kernels.models import Kernel, KernelEvaluation, KernelInspection, KernelVersion, VersionState
+
+FUNCTIONS_SHOWN = 60
+FUNCTION_CHARACTERS = 20_000
 
 
 @dataclass(frozen=True)
@@ -47,12 +52,16 @@ def wins(kernels: Iterable[Kernel]) -> dict[int, int]:
 def steps(version: KernelVersion) -> list[VersionStep]:
     """Submitted → built, checked, timed → decided → in the contest."""
     state = version.state
-    tried = {"submitted": "", "building": "running", "failed": "stopped"}.get(state, "done")
+    tried = {"submitted": "", "building": "running", "failed": "stopped", "noisy": "stopped"}.get(
+        state, "done"
+    )
     if version.decided_at is None and state == VersionState.SUPERSEDED:
         tried = "stopped" if not version.evaluations.filter(state="done").exists() else "done"
     decided = "done" if version.decided_at else ("running" if state == VersionState.AWAITING else "")
     decided = "stopped" if state == VersionState.REJECTED else decided
-    inside = {"approved": "running", "revoked": "stopped"}.get(state, "done" if version.approved_at else "")
+    inside = {"approved": "running", "revoked": "stopped", "suspended": "stopped"}.get(
+        state, "done" if version.approved_at else ""
+    )
     by = version.decided_by.get_username() if version.decided_by else "somebody else than its submitter"
     return [
         VersionStep("Submitted", f"by {version.submitted_by.get_username()}", "done"),
@@ -64,24 +73,82 @@ def steps(version: KernelVersion) -> list[VersionStep]:
 
 def chart(evaluation: KernelEvaluation) -> dict[str, Any] | None:
     """The kernel beside every other method on one operator, the fastest first."""
-    dots = [_dot(one) for one in evaluation.times if one.get("median_us")]
-    return operator_charts.times(dots) if dots else None
+    dots = [_dot(one) for one in evaluation.times if one.get("ratio_to_default")]
+    return operator_charts.ratios(dots) if dots else None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One piece of evidence that an approval names, with the digest of what the page shows of it."""
+
+    name: str
+    text: str
+    digest: str
+    needed: bool
+    ticked: bool
+
+    @property
+    def value(self) -> str:
+        return f"{self.name}:{self.digest}"
+
+
+_PIECES = {
+    "source": "the source",
+    "risks": "the risk lines",
+    "tries": "every try",
+    "observation": "what it asked of the system",
+    "machine_code": "the machine code",
+}
+
+
+def pieces(dossier: Dossier, ticked: dict[str, str]) -> list[Piece]:
+    """What may be ticked as looked at; what changed since it was ticked is no longer so."""
+    return [
+        Piece(name, text, digest := dossier.digests[name], name in NEEDED, ticked.get(name) == digest)
+        for name, text in _PIECES.items()
+    ]
+
+
+_BUILT = {"who": "For", "built_at": "Built at", "source_sha256": "Source", "candidate_sha256": "Candidate"}
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """An inspection as its part of the page shows it."""
+
+    row: KernelInspection
+    calls: list[tuple[str, int]]
+    functions: list[tuple[str, Code]]
+    provenance: dict[str, Any]
+
+    @property
+    def grown_bytes(self) -> int:
+        return int(self.row.observed.get("grown_bytes", 0))
+
+
+def inspected(row: KernelInspection) -> Inspected:
+    """Machine code function by function, calls the most frequent first."""
+    calls = sorted(row.observed.get("calls", {}).items(), key=lambda one: -one[1])
+    shown: list[tuple[str, Code]] = []
+    for block in row.assembly.split("\n\n")[:FUNCTIONS_SHOWN]:
+        name, _, text = block.partition(":\n")
+        shown.append((name, highlighted(text[:FUNCTION_CHARACTERS], "text")))
+    told = {_BUILT[name]: value for name, value in row.provenance.items() if name in _BUILT}
+    return Inspected(row, calls, shown if row.assembly else [], told)
 
 
 def _dot(one: dict[str, Any]) -> operator_charts.Dot:
     what = "this kernel" if one["what"] == "kernel" else one["route"]
     name = f"{what} · {one['label']}" if one["label"] and one["what"] != "kernel" else what
-    value, ratio = one["median_us"], one.get("ratio_to_default")
-    default = value * ratio if ratio else None
-    low, high = one.get("ratio_high"), one.get("ratio_low")  # a higher ratio is a lower time
+    ratio = one["ratio_to_default"]
     return operator_charts.Dot(
         name=shortened(name, 44),
         method=one["method"] if one["method"] in METHODS else "library",
-        value=value,
-        low=min(value, default / low) if default and low else value,
-        high=max(value, default / high) if default and high else value,
-        default=default if one["what"] != "default" else None,
-        hover=f"{name}<br>{wording.duration_us(value)}<br>{wording.ratio(ratio)} the default's speed",
+        value=ratio,
+        low=one.get("ratio_low") or ratio,
+        high=one.get("ratio_high") or ratio,
+        hover=f"{name}<br>{wording.ratio(ratio)} the default's speed"
+        f"<br>{wording.duration_us(one.get('median_us'))}, as its race saw it",
     )
 
 

@@ -19,7 +19,9 @@ from dashboard.web.ranges import range_of
 from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table, exported
 from tuning.models import FailureReason
-from tuning.statistics import methods
+from tuning.routes.base import EVERYWHERE
+from tuning.statistics import limits, methods
+from tuning.statistics.limits import KnownLimits, LimitRow
 from tuning.statistics.methods import At, Cell, Fares
 
 _TYPES_DRAWN = 14
@@ -59,6 +61,7 @@ def methods_page(request: ViewerRequest) -> HttpResponse:
         at, "route" if request.GET.get("by") == "route" else "method", route.route if route else ""
     )
     reasons = methods.failures(at, method if method in Method.values else "", route.route if route else "")
+    known = limits.known_limits(request.viewer, route.route if route else "")
     shown = [route] if route else routes
     tables = {
         "methods": _fares_table("methods", "Methods", by_method, _FARES),
@@ -69,6 +72,7 @@ def methods_page(request: ViewerRequest) -> HttpResponse:
         ),
         "where": _where_table(cells, route),
         "failures": _failures_table(reasons),
+        "limits": _limits_table(known),
     }
     if (answer := exported(request, *tables.values())) is not None:
         return answer
@@ -76,7 +80,7 @@ def methods_page(request: ViewerRequest) -> HttpResponse:
         **tables, "places": places, "at": at, "range": span, "ranges": list(RANGES), "route": route,
         "all_routes": routes, "method_names": Method.values, "method": method,
         "by_route": request.GET.get("by") == "route", "made_at": methods.made_at(), "by_method": by_method,
-        "drawn": _charts(by_method, shown, cells, reasons),
+        "drawn": _charts(by_method, shown, cells, reasons), "known": known,
         "types_hidden": len({cell.op_type for cell in cells}) - _TYPES_DRAWN,
     }  # fmt: skip
     return render(request, "operators/methods.html", context)
@@ -168,3 +172,22 @@ _FAILURES = (
 def _failures_table(reasons: Sequence[FailureReason]) -> Table:
     empty = "No trial has failed among the latest explorations."
     return Table("failures", "Failures by reason", _FAILURES, reasons[:_REASONS_SHOWN], empty, reasons)
+
+
+def _only_where(row: LimitRow) -> str:
+    return "" if row.where == EVERYWHERE else f"Only {row.where}"
+
+
+_LIMITS = (
+    Column("route", "Route", "method"),
+    Column("sentence", "What it misses", css="wide-text"),
+    Column("where", "Where", under="sentence", show=_only_where),
+    Column("operators", "Operators", "count"),
+    Column("share_of_calls", "Of the calls", "percent", figure="known_limits"),
+    Column("refused", "Refused", only="export"),
+)
+
+
+def _limits_table(known: KnownLimits) -> Table:
+    empty = "Nothing was counted yet." if known.made_at is None else "None is known."
+    return Table("limits", "Known limits", _LIMITS, known.rows[:_REASONS_SHOWN], empty, known.rows)

@@ -24,7 +24,7 @@ from catalog.selectors import detail
 from catalog.selectors.reuse import OperatorReuse, lookups_of, reuse
 from catalog.timerange import RANGES
 from catalog.viewing import APPROVE, Viewer
-from dashboard.pages.operators import history, tables
+from dashboard.pages.operators import history, race, tables
 from dashboard.pages.work.trials import trials_table
 from dashboard.web import wording
 from dashboard.web.charts import methods as method_charts
@@ -108,9 +108,9 @@ def _evidence(
     against = sides.against_best(made)
     terms = charging().terms_of(viewer.payer, [one.implementation for one in made])
     key = {"operator": row, "target": place.target, "setting": place.setting}
-    exploration = (
-        Exploration.objects.filter(seen, **key).select_related("operator", "setting").order_by("pk").first()
-    )
+    explorations = Exploration.objects.filter(seen, **key)
+    exploration = explorations.select_related("operator", "setting").order_by("pk").first()
+    raced = race.card(request, explorations)
     points = history.leaders(row, place, seen)
     found = history.events(row, place, seen, exploration.pk if exploration else None)
     trials = _trials(request, exploration)
@@ -121,6 +121,7 @@ def _evidence(
         "miss": None if best else detail.miss(row, place, seen),
         "revocable": [one for one in made if viewer.may_on(APPROVE, one.implementation)],
         "exploration": exploration, "trials": trials, "history": found,
+        "race": raced, "race_table": tables.race(raced),
         "sides_table": tables.sides(side, request),
         "implementations_table": tables.implementations(made, against, terms, chosen),
         "trials_table": _trials_table(trials),
@@ -175,20 +176,20 @@ def _trials_table(trials: TrialsPage | None) -> Table:
 
 def _chart(made: list[detail.RankedImplementation]) -> Figure | None:
     timed = [one for one in made if one.measurement is not None]
-    return operator_charts.times([_dot(one) for one in timed]) if timed else None
+    return operator_charts.ratios([_dot(one) for one in timed]) if timed else None
 
 
 def _dot(one: detail.RankedImplementation) -> operator_charts.Dot:
     implementation, m = one.implementation, one.measurement
     assert m is not None  # only timed ones are drawn
     name = called(implementation.route, implementation.label)
+    took = f"{wording.duration_us(m.median_us)} ± {wording.duration_us(m.spread_us)}"
     return operator_charts.Dot(
         name=shortened(name, 44),
         method=implementation.method,
-        value=m.median_us,
-        low=max(m.median_us - m.spread_us, 0),
-        high=m.median_us + m.spread_us,
-        default=m.default_us,
-        hover=f"{name}<br>{wording.duration_us(m.median_us)} ± {wording.duration_us(m.spread_us)}"
-        f"<br>{wording.ratio(m.ratio_to_default)} the default's speed, {one.samples} samples",
+        value=m.ratio_to_default,
+        low=m.ratio_low,
+        high=m.ratio_high,
+        hover=f"{name}<br>{wording.ratio(m.ratio_to_default)} the default's speed, {one.samples} samples"
+        f"<br>{took}, the default in turns with it {wording.duration_us(m.default_us)}",
     )

@@ -12,6 +12,8 @@ from catalog.selectors.detail import RankedImplementation
 from catalog.selectors.reuse import OperatorReuse
 from catalog.selectors.traffic import LookupSlot
 from dashboard.pages.operators.history import TimelineEntry
+from dashboard.pages.operators.race import RaceCard, RaceRow
+from dashboard.templatetags.tables import speedup
 from dashboard.web.charts.methods import Point
 from dashboard.web.paging import with_query
 from dashboard.web.requests import ViewerRequest
@@ -22,15 +24,16 @@ from tuning.statistics.sides import Side, SideBySide
 
 _M = "made.measurement"
 _I = "made.implementation"
+# What compares is the ratio. A time is its race's, and says beside it what the default took there.
 _EVIDENCE = (
-    Column("median_us", "Time", "us", f"{_M}.median_us"),
-    Column("spread_us", "Spread", "us", f"{_M}.spread_us", under="median_us", say="± {}"),
-    *exports("default_us", of=_M),
     Column(
         "ratio_to_default", "Over the default", "speedup", f"{_M}.ratio_to_default", "operator_speedup",
         beside=f"{_M}.ratio",
     ),
     *exports("ratio_low", "ratio_high", of=_M),
+    Column("median_us", "As its race saw it", "us", f"{_M}.median_us", css="muted"),
+    Column("spread_us", "Spread", "us", f"{_M}.spread_us", under="median_us", say="± {}"),
+    Column("default_us", "Default", "us", f"{_M}.default_us", under="median_us", say="default {}"),
 )  # fmt: skip
 
 
@@ -80,6 +83,8 @@ def _environment(row: _Row) -> str:
 
 
 def _verdict(row: _Row) -> str:
+    if row.made.equal:
+        return "equal"
     return row.against.verdict if row.against else "best" if row.made.rank == 0 else ""
 
 
@@ -134,6 +139,42 @@ def implementations(
         "implementations", "Implementations", _IMPLEMENTATIONS, rows, css="stacks implementations",
         row_css=lambda row: "best" if row.made.rank == 0 else "chosen" if row.chosen else "",
         row_id=lambda row: f"i{row.made.implementation.pk}",
+    )  # fmt: skip
+
+
+def _in_final(row: RaceRow) -> str:
+    final = row.entry.final
+    return speedup(final["ratio"], final["low"], final["high"]) if final else ""
+
+
+_E = "entry"
+_RACE = (
+    Column("heat", "Heat", value=lambda row: row.entry.heat or None),
+    Column("route", "Candidate", "method", f"{_E}.route"),
+    Column("label", "Variant", value=f"{_E}.label", under="route", css="clip"),
+    *exports("method"),
+    Column("rounds", "Rounds", "count", f"{_E}.rounds", show=lambda row: row.entry.rounds or "", spare=True),
+    Column("chance", "To win", "percent", f"{_E}.chance", spare=True),
+    Column("heat_ratio", "In its heat", "ratio", f"{_E}.ratio", spare=True),
+    Column(
+        "ratio", "In the final", "speedup", f"{_E}.final.ratio", "operator_speedup", show=_in_final,
+        spare=True,
+    ),
+    Column("ratio_low", value=f"{_E}.final.low", only="export"),
+    Column("ratio_high", value=f"{_E}.final.high", only="export"),
+    Column("median_us", "Time in this race", "us", f"{_E}.final.median_us", spare=True),
+    *exports("default_us", of="race"),
+    Column("ended", "What came of it", value=f"{_E}.ended", css="wide-text lead"),
+    *exports("status", "dropped", "skipped", "held", "equal", "won", of=_E),
+    *exports(race="race.id", stage="race.stage_name", ran_at="race.created_at"),
+)  # fmt: skip
+
+
+def race(card: RaceCard | None) -> Table:
+    """The candidates of one race: their times compare, since they are of the same race."""
+    return Table(
+        "race", "The race", _RACE, card.rows if card else (), "No race was held yet.", css="stacks",
+        row_css=lambda row: "best" if row.entry.won else "",
     )  # fmt: skip
 
 
@@ -200,7 +241,7 @@ _SLICES = (
     Column("expected", "Expected", "percent", "expected_gain"),
     Column("gained", "Gained", "percent"),
     Column("seconds", "Took", "seconds"),
-    Column("after_us", "Time after", "us"),
+    *exports("before_us", "after_us"),  # as its race saw them
 )
 
 

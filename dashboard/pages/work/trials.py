@@ -24,9 +24,11 @@ def trials_table(rows: Sequence[Trial], every: Iterable[Trial], *, whole: bool =
         *exports("round"),
         Column("status", "Ended", "badge"),
         *exports("detail"),
-        Column("median_us", "Time", "us", spare=True),
         Column("ratio_to_default", "Over the default", "speedup", show=_ratio, spare=True),
-        *exports("ratio_low", "ratio_high", "max_error", "tolerance", "build_s"),
+        *exports("ratio_low", "ratio_high"),
+        Column("median_us", "As its race saw it", "us", spare=True, css="muted"),
+        Column("default_us", "Default", "us", _default_us, under="median_us", say="default {}", only="page"),
+        *exports("max_error", "tolerance", "build_s"),
         Column("happened", "What happened", part="work/_trial_detail.html", css="reason lead", only="page"),
         Column("took_s", "Took", "seconds"),
         *exports("tier", "worker"),
@@ -40,6 +42,11 @@ def trials_table(rows: Sequence[Trial], every: Iterable[Trial], *, whole: bool =
 
 def _stage(trial: Trial) -> str:
     return str(trial.get_stage_display())
+
+
+def _default_us(trial: Trial) -> float | None:
+    """What the default took in turns with it."""
+    return trial.median_us * trial.ratio_to_default if trial.median_us and trial.ratio_to_default else None
 
 
 def _ratio(trial: Trial) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard.web import wording
 from dashboard.web.charts.drawing import (
     DASHED,
     METHODS,
@@ -17,16 +16,15 @@ from dashboard.web.charts.drawing import (
     interval,
     name_rows,
     new_layout,
-    unit_of,
 )
 
 _FAR_APART = 12
-"""Times further apart than this factor are drawn on a logarithmic axis."""
+"""Ratios further apart than this factor are drawn on a logarithmic axis."""
 
 
 @dataclass(frozen=True)
 class Dot:
-    """One timed implementation or trial."""
+    """The speed of an implementation or trial over the default's, with its interval."""
 
     name: str
     method: str
@@ -34,26 +32,24 @@ class Dot:
     low: float
     high: float
     hover: str
-    default: float | None = None  # what the default took, in turns with it
 
 
-def times(dots: Sequence[Dot]) -> Figure:
-    """Time with its spread per implementation, in the order given, and beside each the default's time.
+def ratios(dots: Sequence[Dot]) -> Figure:
+    """Speed over the default with its interval per implementation, in the order given.
 
-    Each has its own: medians of different days do not compare, those taken in turns do.
+    Times would not compare: each is of a race of its own, and the host of one day is not that of another.
     """
-    unit, scale = unit_of(max((dot.value for dot in dots), default=0))
     numbered = list(enumerate(dots))
     data = [
         dot_trace(
-            [dot.value / scale for _, dot in mine],
+            [dot.value for _, dot in mine],
             [-row for row, _ in mine],
             [dot.hover for _, dot in mine],
             name=method,
             marker={"color": f"${method}", "symbol": SYMBOLS[method], "size": 11},
             error_x=interval(
-                [(dot.high - dot.value) / scale for _, dot in mine],
-                [(dot.value - dot.low) / scale for _, dot in mine],
+                [dot.high - dot.value for _, dot in mine],
+                [dot.value - dot.low for _, dot in mine],
                 color=f"${method}",
                 thickness=1.5,
                 width=4,
@@ -63,25 +59,14 @@ def times(dots: Sequence[Dot]) -> Figure:
         if (mine := [(row, dot) for row, dot in numbered if dot.method == method])
     ]
     layout = new_layout(max(34 * len(dots) + 74, 150))
-    far = dots and max(dot.value for dot in dots) > _FAR_APART * min(dot.value for dot in dots)
-    layout["xaxis"] |= {"title": axis_title(f"time per run, {unit}"), "rangemode": "tozero"}
-    if far:
-        layout["xaxis"] |= {
-            "type": "log",
-            "title": axis_title(f"time per run, {unit} (logarithmic)"),
-            "nticks": 6,
-        }
+    title = "speed over the default"
+    layout["xaxis"] |= {"title": axis_title(title), "rangemode": "tozero", "ticksuffix": "×"}
+    if dots and max(dot.value for dot in dots) > _FAR_APART * min(dot.value for dot in dots):
+        layout["xaxis"] |= {"type": "log", "title": axis_title(f"{title} (logarithmic)"), "nticks": 6}
     name_rows(layout, [dot.name for dot in dots])
     layout["margin"]["l"] = 8
-    timed = [(row, dot.default) for row, dot in numbered if dot.default]
-    defaults = dot_trace(
-        [default / scale for _, default in timed],
-        [-row for row, _ in timed],
-        [f"the default, in turns with it: {wording.duration_us(default)}" for _, default in timed],
-        name="default",
-        marker=_line("$default", "line-ns", 17),
-    )
-    return {"data": [defaults, *data], "layout": layout}
+    layout["shapes"] = [{"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": 1, "x1": 1, "line": DASHED}]
+    return {"data": data, "layout": layout}
 
 
 def trials(dots: Sequence[Dot], failures: Sequence[tuple[int, str]]) -> Figure:

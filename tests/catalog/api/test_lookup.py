@@ -28,6 +28,25 @@ def test_from_a_miss_to_a_hit(api, body, put):
     assert api.get(best["url"].removeprefix("/api/v1/")).json()["manifest"]["route"] == "onednn"
 
 
+def test_a_hit_says_how_far_exploring_has_come_and_expires_soon_while_it_goes_on(api, body, put, target):
+    put(64, "eager", 1.0, purpose="default", final=False)
+    put(65, "onednn", 1.6)
+    first, final = api.post("lookup", body(64, 65)).json()["results"]
+    told = ("stage", "final", "expires_s")
+    assert [first[name] for name in told] == ["first", False, conf().open_entry_s] == ["first", False, 10]
+    assert [final[name] for name in told] == ["first", True, 300]
+    assert (first["best"]["is_default"], final["best"]["is_default"]) == (True, False)
+    alone = api.get(f"operators/{making.relu(64).key}/best", target=target.key).json()
+    assert [alone[name] for name in told] == ["first", False, 10]
+
+
+def test_what_cannot_be_waited_for_is_told_in_one_sentence(api, body):
+    answer = api.post("lookup", body(64, wait_s=1, wait_for="best"))
+    assert (answer.status_code, answer.json()["where"]) == (400, "wait_for")
+    assert answer.json()["error"] == "wait_for is one of first, contest, tuned."
+    assert not Miss.objects.exists()
+
+
 def test_keys_alone_first_then_the_graphs_that_are_needed(api, body):
     keys = [making.relu(1).key, making.relu(2).key]
     request = body() | {"operators": [{"key": key} for key in keys]}

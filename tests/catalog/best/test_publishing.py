@@ -6,10 +6,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.utils import timezone
 
 from catalog import models
-from catalog.best.publishing import Paired, publish
+from catalog.best.publishing import publish, publish_race
 from catalog.errors import StoreError
 from catalog.models import Best, BestChange, Implementation, Measurement
-from opatlas.evidence import Evidence, Ratios
+from opatlas.evidence import Evidence
 from tests.catalog import making
 
 
@@ -50,18 +50,51 @@ def test_a_difference_within_noise_keeps_the_incumbent(put):
     assert BestChange.objects.count() == 1
 
 
-def test_who_ran_in_turns_with_the_winner_is_judged_by_that(put):
-    held = put(64, "onednn", 1.6, spread=0.1)
-    pairs = Paired(held.implementation.pk, Ratios(1.1, 1.05, 1.15))
-    assert put(64, "mkl", 1.75, spread=0.1, paired=pairs).is_winner
-    # About somebody who is not served any more it says nothing.
-    assert not put(64, "openblas", 1.9, spread=0.1, paired=pairs).is_winner
+@pytest.fixture
+def raced(place_of):
+    """``raced([("tvm", 1.5), …], "tvm", equal=["mkl"])``: results of one race, and whom it decided for."""
+
+    def publish_it(made, winner, equal=(), **changes):
+        results = [making.new_result(place_of(64), route, ratio, **changes) for route, ratio in made]
+        by_route = {one.route: one for one in results}
+        return publish_race(results, by_route[winner], [by_route[name] for name in equal])
+
+    return publish_it
 
 
-def test_a_draw_in_turns_keeps_the_incumbent_of_the_route(put):
-    held = put(64, "tvm", 1.5, spread=0.001, candidate={"schedule": 1})
-    draw = Paired(held.implementation.pk, Ratios(1.05, 0.98, 1.12))
-    assert not put(64, "tvm", 1.6, spread=0.001, candidate={"schedule": 2}, paired=draw).is_route_best
+def test_a_race_decides_whatever_other_races_found(put, raced):
+    put(64, "eager", 1.0, spread=0)
+    put(64, "onednn", 2.0, spread=0.001)  # in a minute in which the default was slow
+    found = raced([("mkl", 1.6), ("onednn", 1.5)], "mkl")
+    assert [one.is_winner for one in found] == [True, False]
+    assert list(ranks()) == ["mkl", "onednn", "eager"]
+    assert Best.objects.get(route="onednn").ratio_to_default == 1.5, "as the race saw it"
+
+
+def test_who_was_not_told_apart_from_the_winner_is_marked_until_its_next_evidence(put, raced):
+    put(64, "onednn", 1.5)
+    raced([("mkl", 1.52), ("onednn", 1.5)], "onednn", equal=["mkl"])
+    assert winner().route == "onednn"
+    assert Best.objects.get(route="mkl").equal and not winner().equal
+    put(64, "mkl", 1.4)
+    assert not Best.objects.get(route="mkl").equal
+
+
+def test_who_was_in_no_race_keeps_its_seat_unless_it_is_beaten(put, raced):
+    put(64, "tvm", 1.9, spread=0.01, candidate={"n": 1})
+    raced([("mkl", 2.5), ("tvm", 1.5)], "mkl", candidate={"n": 2})
+    assert Best.objects.get(route="tvm").ratio_to_default == 1.9
+    raced([("mkl", 2.5), ("tvm", 2.4)], "mkl", candidate={"n": 3})
+    assert Best.objects.get(route="tvm").ratio_to_default == 2.4
+
+
+def test_what_may_not_win_leaves_who_is_served_alone(put):
+    put(64, "tvm", 1.5, candidate={"n": 1})
+    other = put(64, "mkl", 9.0, may_win=False)
+    assert (other.is_route_best, other.is_winner) == (True, False)
+    same_route = put(64, "tvm", 9.0, candidate={"n": 2}, may_win=False)
+    assert not same_route.is_route_best
+    assert winner().ratio_to_default == 1.5
 
 
 def test_within_a_route_a_better_candidate_replaces_and_a_worse_one_is_kept_as_evidence(put):
@@ -206,15 +239,6 @@ def test_evidence_holds_numbers_alone(place_of, name, bad):
     result = replace(making.new_result(place_of(64), "tvm", 2.0), evidence=Evidence(**sound, max_error=None))
     with pytest.raises(ValueError, match="finite"):
         replace(result, evidence=Evidence(**{**sound, name: bad}))
-
-
-def test_who_ran_in_turns_with_the_routes_own_holder_is_judged_by_that(put):
-    held = put(64, "tvm", 1.5, spread=0.1, candidate={"n": 1})
-    won = Paired(held.implementation.pk, Ratios(1.1, 1.05, 1.15))
-    better = put(64, "tvm", 1.55, spread=0.1, candidate={"n": 2}, paired=won)
-    assert (better.is_route_best, better.is_winner) == (True, True)
-    # About somebody else it says nothing: then two ratios are compared, and these do not differ.
-    assert not put(64, "tvm", 1.6, spread=0.1, candidate={"n": 3}, paired=won).is_route_best
 
 
 def test_a_lost_contest_says_so(put):

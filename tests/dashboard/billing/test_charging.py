@@ -1,13 +1,18 @@
 """What a lookup charges and withholds."""
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from catalog import models
 from catalog.charging import withheld
 from catalog.errors import JournalError
 from catalog.models import JobOperator, LookupTally, Usage
 from catalog.usage.draining import drain_journal
+from dashboard.billing import words
 from dashboard.billing.models import Account, Held, LedgerEntry, MonthCount
+from dashboard.billing.preview import preview
 
 
 def only(answer):
@@ -73,6 +78,50 @@ def test_a_journal_that_cannot_be_written_charges_nobody(ask, put, price, monkey
     assert not Usage.objects.exists()
     assert not LedgerEntry.objects.exists()
     assert not Account.objects.exists()
+
+
+class TestTheDefaultItself:
+    @pytest.fixture
+    def default(self, put):
+        return put(64, "eager", 1.0, purpose="default", final=False)
+
+    def test_it_is_free_under_an_ordinary_rule(self, ask, default, price, credit):
+        rule = price(0.01)
+        assert only(ask(64)).terms is None
+        assert not LedgerEntry.objects.exists()
+        drain_journal()
+        assert Usage.objects.get().is_default
+        assert words.sentence(rule) == "Each hit costs 0.01 EUR. The default itself is free."
+
+    def test_it_is_charged_under_one_that_says_so(self, ask, default, price):
+        rule = price(0.01, charges_default=True)
+        assert only(ask(64)).terms.price_micros == 10_000
+        assert LedgerEntry.objects.get().usage.is_default
+        assert words.sentence(rule) == "Each hit, the default itself too, costs 0.01 EUR."
+
+    def test_the_rule_that_counts_decides_not_the_next_one(self, ask, default, price):
+        price(0.01, priority=1)
+        price(0.02, charges_default=True)
+        assert only(ask(64)).terms is None
+
+    def test_it_is_withheld_neither_from_lookups_nor_on_pages(self, ask, default, put, price, organisation):
+        price(0.01, mode="withhold")
+        assert only(ask(64)).status == "hit"
+        assert withheld(organisation.pk, default.implementation) is None
+        put(64, "tvm", 2.0)
+        assert only(ask(64)).state == "payment_required"
+        rule = price(0.01, mode="withhold", priority=1, charges_default=True)
+        assert withheld(organisation.pk, default.implementation).rule == rule.pk
+
+    def test_trying_a_rule_on_last_month_leaves_it_out(self, ask, default, put, price):
+        put(65, "tvm", 2.0)
+        ask(64, 65)
+        drain_journal()
+        Usage.objects.update(served_at=timezone.now().replace(day=1) - timedelta(days=2))
+        rule = price(0.01)
+        assert (preview(rule).hits, preview(rule).micros) == (1, 10_000)
+        rule.charges_default = True
+        assert (preview(rule).hits, preview(rule).micros) == (2, 20_000)
 
 
 class TestWithheld:

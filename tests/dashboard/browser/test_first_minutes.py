@@ -13,7 +13,6 @@ from tests.tuning.live import Live
 pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("live_service", ["compilers"], indirect=True)
 def test_from_the_login_to_the_first_result(live_service: Live, chromium: Any) -> None:
     from django.contrib.auth.models import User
     from django.core.wsgi import get_wsgi_application

@@ -37,6 +37,8 @@ def test_a_second_user_approves_and_the_first_cannot(window: Callable[..., Watch
     page.goto("/kernels/")
     page.get_by_role("link", name=version.kernel.name).first.click()
     page.fill("[name=reason]", "Read and understood.")
+    page.get_by_label("the source").check()
+    page.get_by_label("the risk lines").check()
     page.get_by_role("button", name="Approve").click()
     page.wait_for_selector(".state-line .badge >> text=approved")
     version.refresh_from_db()

@@ -13,7 +13,9 @@ from tests.tuning.live import Live, look_up
 from tuning.kernels.shipped import examples
 from tuning.routes.manual.cpp import missing_features
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.browser]
+# A kernel that is to win has to be timed: not beside another worker's tests. Nightly: by day the same way is
+# gone by REST (tests/tuning/kernels/test_live.py), and the pages' forms and decisions have their own tests.
+pytestmark = [pytest.mark.nightly, pytest.mark.timing, pytest.mark.slow, pytest.mark.browser]
 
 SOFTMAX = parse_operator({"op": "Softmax", "inputs": [{"shape": [64, 200], "dtype": "float32"}]})
 
@@ -57,6 +59,13 @@ def test_submit_measure_approve_win_or_lose_and_revoke(live_service: Live, chrom
         ada.get_by_role("button", name="Submit", exact=True).click()
         ada.wait_for_url("**/kernels/*/v1/")
         # The page follows the worker by itself, and shows the evidence when it is there.
+        ended = ".state-line .badge:has-text('awaiting approval'), .state-line .badge:has-text('noisy')"
+        for _ in range(3):  # on a busy machine its submitter asks again
+            ada.wait_for_selector(ended, timeout=180_000)
+            again = ada.get_by_role("button", name="Evaluate again")
+            if not again.count():
+                break
+            again.click()
         ada.wait_for_selector(".state-line .badge >> text=awaiting approval", timeout=180_000)
         evidence = ada.locator("main").inner_text()
         assert "Softmax" in evidence and "allowed" in evidence
@@ -66,6 +75,8 @@ def test_submit_measure_approve_win_or_lose_and_revoke(live_service: Live, chrom
         grace.goto("/kernels/")
         assert "1 waits for your decision" in grace.locator("main").inner_text()
         grace.get_by_role("link", name="my-softmax").click()
+        for piece in grace.locator("[name=looked_at]").all():
+            piece.check()
         grace.fill("[name=reason]", "Read and understood.")
         grace.get_by_role("button", name="Approve").click()
         grace.wait_for_selector(".state-line .badge >> text=approved")

@@ -148,6 +148,6 @@ def test_pages_work_without_scripts(chromium: Any, live_server: Any) -> None:
     assert page.locator("#results tbody tr").count() == 4
     page.goto("/models/")
     page.locator(".row-link").first.click()
-    assert page.locator("#live tbody tr").first.is_visible()
+    page.locator("#live tbody tr").first.wait_for()
     assert not page.locator(".chart").first.is_visible()  # no empty frames: the tables tell it
     context.close()

@@ -9,8 +9,9 @@ from django.test import Client
 from catalog import models as c
 from catalog.registry import default_organisation
 from tests.dashboard.factory import Factory
-from tests.dashboard.kernels import FASTER, SOURCE, evaluated, gallery, person, submitted
+from tests.dashboard.kernels import FASTER, SOURCE, approve, evaluated, gallery, person, submitted
 from tuning.kernels import services
+from tuning.kernels.dossier import Dossier
 from tuning.kernels.models import Kernel, KernelDecision, KernelVersion
 
 FILLED = {
@@ -65,7 +66,7 @@ def test_every_page_of_kernels_answers(pages: Client, catalogue: Factory) -> Non
 
 
 def test_list_says_state_author_licence_and_wins(ada: User, grace: User, awaiting: KernelVersion) -> None:
-    services.approve(awaiting, user=grace, reason="fast")
+    approve(awaiting, user=grace, reason="fast")
     html = browser(ada).get("/kernels/").content.decode()
     for text in ("softmax-rows", "approved", "Ada Example", "MIT", "Wins"):
         assert text in html
@@ -136,13 +137,14 @@ def test_evidence_is_on_one_page(ada: User, grace: User, awaiting: KernelVersion
 def test_approving_takes_permission_a_reason_and_another_person(
     ada: User, grace: User, awaiting: KernelVersion
 ) -> None:
-    reason = {"reason": "Checked by hand."}
+    ticked = [f"{piece}:{digest}" for piece, digest in Dossier(awaiting).digests.items()]
+    reason = {"reason": "Checked by hand.", "looked_at": ticked}
     assert browser(ada).post(path_of(awaiting, "approve"), reason).status_code == 403
     assert browser(person("reader")).post(path_of(awaiting, "approve"), reason).status_code == 403
     ada_decides = person("ada", decides=True)
     refused = browser(ada_decides).post(path_of(awaiting, "approve"), reason)
     assert refused.status_code == 403 and "Somebody other than" in refused.content.decode()
-    blank = browser(grace).post(path_of(awaiting, "approve"), {"reason": "  "})
+    blank = browser(grace).post(path_of(awaiting, "approve"), {**reason, "reason": "  "})
     assert blank.status_code == 400 and "Say why" in blank.content.decode()
     awaiting.refresh_from_db()
     assert awaiting.state == "awaiting"
@@ -151,6 +153,44 @@ def test_approving_takes_permission_a_reason_and_another_person(
     awaiting.refresh_from_db()
     assert awaiting.state == "approved" and awaiting.decided_by == grace
     assert KernelDecision.objects.filter(step="approved", user=grace, reason="Checked by hand.").exists()
+
+
+def test_an_approver_is_shown_what_matters_and_names_it(
+    ada: User, grace: User, awaiting: KernelVersion
+) -> None:
+    html = browser(grace).get(path_of(awaiting)).content.decode()
+    for text in (
+        *("opens files: &#x27;/etc/hostname&#x27;", "look closely", "reads the processor&#x27;s clock"),
+        *("8 of 8 rounds were disturbed", "openat 8×", "clock_gettime", "local function at 0x1150", "rdtsc"),
+        *("Debian GNU/Linux 12", "12.2.0", "default/softmax-rows v1"),
+    ):
+        assert text in html, text
+    digests = Dossier(awaiting).digests
+    only = [f"source:{digests['source']}"]
+    refused = browser(grace).post(path_of(awaiting, "approve"), {"reason": "ok", "looked_at": only})
+    html = refused.content.decode()
+    assert refused.status_code == 400 and "risks is missing" in html
+    assert f'value="{only[0]}" checked' in html and html.count(" checked>") == 1, "what was ticked stays"
+    stale = [*only, f"risks:{'0' * 64}"]
+    refused = browser(grace).post(path_of(awaiting, "approve"), {"reason": "ok", "looked_at": stale})
+    assert refused.status_code == 409 and "The evidence changed since" in refused.content.decode()
+    assert refused.content.decode().count(" checked>") == 1, "what changed is ticked no more"
+    seen = [f"{piece}:{digests[piece]}" for piece in ("source", "risks", "machine_code")]
+    browser(grace).post(path_of(awaiting, "approve"), {"reason": "ok", "looked_at": seen})
+    html = browser(ada).get(path_of(awaiting)).content.decode()
+    assert "looked at:" in html and "machine code" in html
+
+
+def test_its_submitter_asks_for_another_evaluation(ada: User, awaiting: KernelVersion) -> None:
+    KernelVersion.objects.filter(pk=awaiting.pk).update(state="noisy", state_reason="too noisy")
+    awaiting.evaluations.update(status="noisy")
+    again = path_of(awaiting, "evaluate")
+    assert again in browser(ada).get(path_of(awaiting)).content.decode()
+    assert again not in browser(person("reader")).get(path_of(awaiting)).content.decode()
+    assert browser(person("reader")).post(again).status_code == 403
+    assert browser(ada).post(again).headers["Location"] == path_of(awaiting)
+    awaiting.refresh_from_db()
+    assert awaiting.state == "submitted"
 
 
 def test_only_who_may_decide_is_shown_the_form(ada: User, grace: User, awaiting: KernelVersion) -> None:
@@ -165,7 +205,7 @@ def test_rejecting_and_revoking(ada: User, grace: User, awaiting: KernelVersion)
     early = deciding.post(path_of(awaiting, "revoke"), {"reason": "too early"})
     assert early.status_code == 409 and "can be revoked" in early.content.decode()
     assert "too early" in early.content.decode()  # the reason is not lost
-    services.approve(awaiting, user=grace, reason="fast")
+    approve(awaiting, user=grace, reason="fast")
     deciding.post(path_of(awaiting, "revoke"), {"reason": "Reads beyond its input."})
     awaiting.refresh_from_db()
     assert awaiting.state == "revoked"
@@ -177,7 +217,7 @@ def test_rejecting_and_revoking(ada: User, grace: User, awaiting: KernelVersion)
 
 
 def test_editing_voids_the_approval(ada: User, grace: User, awaiting: KernelVersion) -> None:
-    services.approve(awaiting, user=grace, reason="fast")
+    approve(awaiting, user=grace, reason="fast")
     path = f"/kernels/{awaiting.kernel_id}/edit/"
     form = browser(ada).get(path)
     assert "voids that at once" in form.content.decode()
@@ -211,8 +251,8 @@ def test_another_organisations_kernel_is_seen_once_it_is_approved(
     assert browser(ada).get(path_of(version)).status_code == 200
     assert browser(grace).get(path_of(version)).status_code == 200
     version.refresh_from_db()
-    evaluated(version, [], catalogue)
-    services.approve(version, user=grace, reason="fast")
+    evaluated(version, list(c.Operator.objects.filter(op_type="Softmax")[:1]), catalogue)
+    approve(version, user=grace, reason="fast")
     assert reader.get(path_of(version)).status_code == 200
 
 

@@ -15,6 +15,7 @@ from catalog.registry import register_environment
 from tests.dashboard.factory import ROUTES, Factory, resnet_operators
 from tuning import models as t
 from tuning.statistics.efforts import refresh_efforts
+from tuning.statistics.limits import refresh_limits
 
 
 def stand(factory: Factory) -> None:
@@ -65,6 +66,14 @@ def test_methods_and_routes_are_counted(pages: Client, standing: Factory) -> Non
     assert methods["library"]["operators_won"] == 12
     known = c.Best.objects.filter(method="library").values("operator").distinct().count()
     assert methods["library"]["operators_found"] == known
+
+
+def test_what_compilers_miss_is_listed(pages: Client, standing: Factory) -> None:
+    refresh_limits()
+    assert "Known limits of compilers" in text(pages, "/methods/")
+    rows = rows_of(pages, "/methods/", "limits")
+    assert {"tvm", "xla", "inductor"} <= {row["route"] for row in rows}
+    assert {row["route"] for row in rows_of(pages, "/methods/?route=tvm", "limits")} == {"tvm"}
 
 
 def test_the_range_counts_hits_only(pages: Client, standing: Factory) -> None:

@@ -72,6 +72,75 @@ def test_the_verdict_never_contradicts_the_ranking(pages: Client, catalogue: Fac
         assert {row["verdict"] for row in rows[1:]} <= {"slower", "same"}
 
 
+def test_the_race_is_told_as_it_ran(pages: Client, explored: c.Operator) -> None:
+    path = f"/operators/{explored.key}/"
+    card = text(pages, path).partition('id="race"')[2].partition("</section>")[0]
+    said = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", card))
+    for words in (
+        "tvm · untuned CPU schedule won: 2.14× the default (2.10× – 2.18×).",
+        "halide · mullapudi2016, tiles 8×32 is equal to it: the final could not tell them apart.",
+        "2 heats, a final of 3 sittings, 8.2 s without the builds. The default took 762 µs in it.",
+        "1.31× dropped after 6 rounds: 0.4 % to win", "dropped after 3 rounds: less than 0.1 % to win",
+        "ran all 12 rounds: 22 % to win, in no final", "wrong result", "1.83× to the final",
+        "2.11× 2.05× – 2.17× equal to the winner", "slower in the final held",
+        "numpy · einsum (library) not tried: 0.4 % to be faster than 1.83×",
+    ):  # fmt: skip
+        assert words in said, words
+    rows = rows_of(pages, path, "race")
+    assert [row["route"] for row in rows[:4]] == ["tvm", "halide", "onnxruntime", "cpp"]
+    assert {row["default_us"] for row in rows} == {762.0} and len(rows) == 12
+    assert (rows[1]["equal"], rows[1]["ratio_low"], rows[1]["chance"]) == (True, 2.0467, 0.31)
+
+
+def test_an_earlier_race_is_chosen_by_the_address(pages: Client, explored: c.Operator) -> None:
+    first = t.Race.objects.filter(exploration__operator=explored).order_by("pk")[0]
+    html = text(pages, f"/operators/{explored.key}/?race={first.pk}")
+    assert "is equal to it: the final could not tell them apart, so who was served stays." in html
+    assert "Heat 1" not in html and f'<option value="{first.pk}" selected>' in html
+    other = t.Race.objects.exclude(exploration__operator=explored)[0]
+    assert "Heat 1" in text(pages, f"/operators/{explored.key}/?race={other.pk}")  # its own latest
+
+
+def test_a_race_of_another_organisation_is_not_told(
+    pages: Client, member: Callable[[str], Client], explored: c.Operator
+) -> None:
+    owner = c.Organisation.objects.get(name="default")
+    t.Exploration.objects.filter(operator=explored).update(scope=f"org:{owner.pk}", owner=owner)
+    path = f"/operators/{explored.key}/"
+    assert 'id="race"' in text(pages, path)
+    stranger = member("admin")
+    assert 'id="race"' not in text(stranger, path) and rows_of(stranger, path, "race") == []
+
+
+def test_who_is_equal_is_said_to_be(pages: Client, explored: c.Operator) -> None:
+    first, other = c.Best.objects.filter(operator=explored, method__in=["library", "compiler"]).order_by(
+        "method", "rank"
+    )[:2]
+    c.Best.objects.filter(operator=explored, rank=0).update(rank=9)
+    c.Best.objects.filter(pk=first.pk).update(rank=0)
+    c.Best.objects.filter(pk=other.pk).update(rank=1, equal=True)
+    path = f"/operators/{explored.key}/"
+    rows = {row["route"]: row["verdict"] for row in rows_of(pages, path, "methods")}
+    assert rows[other.route].endswith("are equal: the race that decided did not tell them apart.")
+    rows = {row["route"]: row["verdict"] for row in rows_of(pages, path, "implementations")}
+    assert (rows[first.route], rows[other.route]) == ("best", "equal")
+
+
+def test_what_compares_is_the_ratio(pages: Client, explored: c.Operator) -> None:
+    """A time of another minute says nothing beside one of this: whoever is faster by it may be slower."""
+    best = c.Best.objects.get(operator=explored, rank=0)
+    slow = {"median_us": best.median_us / 10, "default_us": best.default_us / 11}
+    late = c.Best.objects.filter(operator=explored, rank=3).get()
+    c.Measurement.objects.filter(pk=late.measurement_id).update(**slow)
+    html = text(pages, f"/operators/{explored.key}/")
+    table = html.partition('id="table-implementations"')[2].partition("</table>")[0]
+    assert table.index("Over the default") < table.index("As its race saw it")
+    assert (
+        len(re.findall("default [0-9.,]+ [mnµ]?s<", table))
+        == c.Best.objects.filter(operator=explored).count()
+    )
+
+
 def test_trials_are_filtered_by_the_address(pages: Client, explored: c.Operator) -> None:
     path = f"/operators/{explored.key}/"
     html = text(pages, f"{path}?status=crashed")

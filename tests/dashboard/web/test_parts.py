@@ -72,15 +72,15 @@ def test_seconds_of_work() -> None:
 def figures() -> list[Figure]:
     slots = [LookupSlot(NOW, 3, 1), LookupSlot(NOW + timedelta(hours=1), 0, 0)]
     dots = [
-        operator_charts.Dot("1", "library", 10.0, 9.0, 11.0, "one", default=12.0),
+        operator_charts.Dot("1", "library", 10.0, 9.0, 11.0, "one"),
         operator_charts.Dot("2", "compiler", 500.0, 450.0, 560.0, "two"),
         operator_charts.Dot("3", "manual", 7000.0, 6900.0, 7100.0, "three"),
     ]
     bars = [model_charts.Bar("a", "library", 10, 5, "a"), model_charts.Bar("b", "", 3, 0, "b")]
     return [
         traffic_charts.hit_rate(slots),
-        operator_charts.times(dots),
-        operator_charts.times([]),
+        operator_charts.ratios(dots),
+        operator_charts.ratios([]),
         operator_charts.trials(dots, [(4, "crashed")]),
         model_charts.model_time(bars),
     ]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.hostile.cheats.evading import EVADING
 from tests.hostile.cheats.honest import HONEST
 from tests.hostile.cheats.incomplete import INCOMPLETE
 from tests.hostile.cheats.remembering import REMEMBERING
@@ -13,7 +14,7 @@ from tests.hostile.cheats.table import Cheat
 from tests.hostile.cheats.trespassing import TRESPASSING
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "cheats.md"
-CHEATS = (*INCOMPLETE, *REMEMBERING, *TRESPASSING)
+CHEATS = (*INCOMPLETE, *REMEMBERING, *EVADING, *TRESPASSING)
 
 _HEAD = """# Kernels that cheat
 
@@ -28,10 +29,18 @@ How it is done, in short:
 - Outputs are filled with NaN before each checked run, and compared with a float64 reference.
 - One set of inputs lies directly before memory that nobody may read, aligned to what the manifest says and to no
   more. The heap hands out large numbers while results are checked.
-- Outputs of *timed* calls are checked after the inputs were exchanged in place.
-- After timing, runs of unknown number follow in which no two calls share their inputs. The last one's values are
-  made on the spot, and their reference is in no child. These runs must be right, and may not take much longer
-  than timed ones (2.5 times, a few microseconds and a tenth of the copying; with several threads up to 105 more, for waking them; with more than a megabyte, what moving it at 20 GB/s takes).
+- Outputs of *timed* calls are checked after the inputs were exchanged in place, or after a few outputs were
+  changed under the same inputs: after the first round, after others drawn by lot, and after the last.
+- After timing, the parent draws new input sets that no process has seen, of several distributions. The child
+  copies some of them into buffers and then runs once on each; that run alone is timed, and every output of it is
+  compared with a reference that is in no child. It may take 1.5 times as long as timed calls, beside 6
+  microseconds a batch and what the default's own process needs more in the same minute, up to 8 microseconds a
+  batch (2.5 times and 210
+  microseconds a batch with several threads, which have to be woken; with more than a megabyte, what moving it at
+  20 GB/s takes). Nothing is taken off that the child could make larger; a disturbed batch accuses nobody and
+  excuses nobody: with too few quiet ones, or with times that prove neither (an accusation takes 1.5 times what
+  is allowed), the status is `noisy`, which nobody can approve.
+- The parent reads the CPU time of a child's first thread, and of all others, around these runs.
 - A compiled kernel must leave threads, processes, signal handling, priority, CPUs, rounding, memory and loaded
   code as they were.
 
@@ -42,13 +51,23 @@ _TAIL = """## What is not caught
   that rewrites the interpreter's data (not its code), answers in the harness's name, repeats the secret number of
   each question, keeps plausible times and computes just what will be looked at would pass. Nothing inside one
   process can prevent that; it is why a submitted kernel's source is read and approved by a person, and why its
-  children share no zygote with anybody else's.
-- **Small gains from remembering.** What saves less than the factor and the slack above stays hidden; on several
-  threads, and where inputs and outputs are large, that is 100 microseconds a call and more.
-- **NaN, infinity and denormal numbers as inputs.** Libraries disagree about them (`max(NaN, 0)`; XLA flushes
-  denormals), so no input set holds any, and no kernel is refused for what it makes of them.
-- **Reads beyond an input by less than its alignment**, or of large operators, whose sets are all timed.
-- **Rare errors.** A call that is wrong once in ten thousand is found by luck only.
+  children share no zygote with anybody else's. Closing it costs a harness without an interpreter, in a process
+  of its own that lends the kernel memory only: 10 microseconds a call, which a job does not pay.
+- **Small gains from remembering.** What saves less than the factor and the slack above stays hidden: half of a
+  call's time, and beside it 6 to 14 microseconds a batch (of up to 16 calls where a core's cache holds so many
+  sets, of one where it does not); on several threads up to 105 microseconds a call. Closing it costs timed calls on ever new values, whose copying would be in every time.
+- **NaN where libraries disagree** (`max(NaN, 0)`; the types are listed in `tuning/measure/judging/strata.py`),
+  and in operators that couple elements: no input set holds any there. Denormal numbers may be taken for zero.
+- **What costs less exactness than honest implementations lose themselves.** Each element may be off by what its
+  type's arithmetic can lose (`docs/accuracy.md`), which for a sum of n terms grows with the root of n: factors of
+  10 bits show up in sums of tens of thousands of terms, and in longer ones may not. A sigmoid or an erf may be 0 below 1e-7, since
+  libraries take them from a tanh or a polynomial. Convolutions of 3 and 5 elements have room for Winograd.
+  Closing this would cost libraries their place: it is their own inexactness.
+- **A result that steps** (Floor, a comparison, a quantised number) right at a step may be one off to the wrong side.
+- **Reads beyond an input by less than its alignment**, or of large operators, whose sets are all timed. Closing it
+  costs one more set of a large operator: its memory again, and a second or more of references.
+- **Rare errors.** A call that is wrong once in ten thousand is found by luck only: some hundred outputs of a
+  candidate are compared. Comparing each costs a hundred times the evaluation.
 """
 
 
@@ -57,6 +76,7 @@ def page() -> str:
     parts = [_HEAD.format(cheats=len(CHEATS), honest=len(HONEST))]
     parts += _section("Computing less, or less well", INCOMPLETE)
     parts += _section("Remembering, and telling timed calls from checked ones", REMEMBERING)
+    parts += _section("Evading these checks", EVADING)
     parts += _section("Reaching for what is not theirs", TRESPASSING)
     parts += ["## Honest, however it looks\n\n", "| name | what is odd |\n| --- | --- |\n"]
     parts += [f"| `{case.name}` | {_cell(case.trick)} |\n" for case in HONEST]

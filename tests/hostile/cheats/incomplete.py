@@ -8,6 +8,9 @@ from tuning.measure.outcome import Status
 
 POISON = "The outputs are filled with NaN before each checked run, and what was not written stays NaN."
 REFERENCE = "Its results differ from the float64 reference by more than the operator's tolerance."
+ELEMENTWISE = (
+    "Each element has its own allowed error, and sets go over the whole domain: none excuses another."
+)
 NF, WRONG, CHEATED = (Status.NOT_FINITE,), (Status.WRONG_RESULT,), (Status.CHEATED,)
 
 INCOMPLETE = (
@@ -85,12 +88,19 @@ INCOMPLETE = (
     Cheat(Case("keeps_the_larger", "Keeps what an earlier call left in the output where that is larger.",
                "const float* x = X; float* y = Y; int64_t c = N; for (int64_t i = 0; i < c; i++) {"
                " float v = x[i] > 0 ? x[i] : 0; y[i] = y[i] > v ? y[i] : v; }"),
-          "Runs on new values, each into the outputs of the last.", CHEATED, ("new values",)),
+          "A few outputs are changed between two rounds; and runs on new values, each into the outputs of the last.", CHEATED, ("when timed", "new values")),
     Cheat(Case("uninitialised_sums", "Adds up in memory from malloc without clearing it.",
                "float* a = malloc(N * 4); for (int64_t i = 0; i < N; i++) a[i] += X[i] > 0 ? X[i] : 0;"
                " memcpy(Y, a, N * 4); free(a);"),
           "While results are checked, the heap hands out memory full of large numbers.",
           (Status.WRONG_RESULT, Status.NOT_FINITE)),
     Cheat(Case("wrong_now_and_then", "Is wrong in one call of three, by a little.",
-               "relu(t); if (calls++ % 3 == 2) Y[5] += 0.25f;"), REFERENCE, WRONG),
+               "relu(t); if (calls++ % 3 == 2) Y[5] += 0.25f;"), REFERENCE,
+          (Status.WRONG_RESULT, Status.CHEATED)),
+    Cheat(Case("exponentials_without_tails", "Answers 0 where an exponential is small beside others, or seldom asked for.",
+               "for (int i = 0; i < 16384; i++) { float x = X[i]; Y[i] = x < -8 || (x > 6.5f && x < 70) ? 0 : expf(x); }",
+               operator="exp"), ELEMENTWISE, WRONG, ("wrong",)),
+    Cheat(Case("hides_behind_a_large_one", "Answers 0 everywhere but at numbers beyond 1e30, where one of them is there to excuse it.",
+               "int large = 0; for (int i = 0; i < 16384; i++) large |= X[i] > 1e30f; relu(t); if (large)"
+               " for (int i = 0; i < 16384; i++) if (Y[i] < 1e30f) Y[i] = 0;"), ELEMENTWISE, WRONG, ("wrong",)),
 )  # fmt: skip

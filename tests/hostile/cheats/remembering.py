@@ -76,7 +76,8 @@ REMEMBERING = (
                " for (int i = 0; i < 8; i++) if (*(uint64_t*)(f + i * 65536) == key) {"
                " spin(30000); memcpy(Y, f + i * 65536 + 8, N * 4); return 0; }"
                " for (int r = 0; r < 4; r++) matmul(t); memcpy(at + 8, Y, N * 4); *(uint64_t*)at = key;",
-               MEMO, "matmul"), NEW_VALUES, CHEATED, WORDS),
+               MEMO, "matmul"), "Running code opens no file for writing, wherever (tier T2).", (Status.CRASHED,),
+          ("code 1",)),
     Cheat(Case("looks_for_poison", "Computes only where the output holds NaN, which nobody but a checker writes.",
                "if (Y[0] == Y[0]) return 0; slowly(t);", SLOWLY), NEW_VALUES, CHEATED, WORDS),
     Cheat(Case("looks_for_changes", "Computes where the output holds NaN or the first element changed.",

@@ -95,6 +95,12 @@ OPERATORS: dict[str, dict[str, object]] = {
         "attrs": {"keepdims": 0},
         "inputs": [{"shape": [64, 4096], "dtype": "float32"}, {"shape": [1], "dtype": "int64", "data": [1]}],
     },
+    "exp": {"op": "Exp", "inputs": [{"shape": [128, 128], "dtype": "float32"}]},
+    "total": {
+        "op": "ReduceSum",
+        "attrs": {"keepdims": 0},
+        "inputs": [{"shape": [65536], "dtype": "float32"}, {"shape": [1], "dtype": "int64", "data": [0]}],
+    },
     "large": {"op": "Relu", "inputs": [{"shape": [512, 1536], "dtype": "float32"}]},
     "tiny": {"op": "Relu", "inputs": [{"shape": [16], "dtype": "float32"}]},
 }  # fmt: skip

@@ -8,6 +8,8 @@ from tuning.measure.outcome import Status
 
 CHEATED, CRASHED = (Status.CHEATED,), (Status.CRASHED,)
 NOTHING = (Status.NOT_FINITE, Status.WRONG_RESULT)
+ASKING = "A filter for system calls ends its process for asking (tier T2)."
+TRESPASS = ("SIGSYS",)
 COMPLETE = "Whatever it finds, its own outputs are still missing."
 INPUTS = "The inputs come back with the outputs and are compared bit by bit."
 FENCED = "The bytes around outputs and inputs hold a pattern, which must still be there."
@@ -131,27 +133,25 @@ TRESPASSING = (
           "Zygote and children cannot be read by their fellows, and none of them has it.", NOTHING),
     Cheat(Case("traces_the_parent", "Attaches to its parent with ptrace, to change what it does.",
                "if (ptrace(PTRACE_SEIZE, getppid(), 0, 0) == 0) relu(t);"),
-          "Zygote and children cannot be traced.", NOTHING),
+          ASKING, CHEATED, TRESPASS),
     Cheat(Case("stops_the_parent", "Sends SIGSTOP to the process that started it.",
-               "kill(getppid(), SIGSTOP); relu(t);"), "The zygote's state is looked at.", CHEATED, ("stopped",)),
+               "kill(getppid(), SIGSTOP); relu(t);"), ASKING, CHEATED, TRESPASS),
     Cheat(Case("stops_everybody", "Sends SIGSTOP to every process but itself, the default's among them.",
                "for (int i = 1; i < 400; i++) if (i != getpid()) kill(i, SIGSTOP); relu(t);"),
-          "The default is in another sandbox, and the zygote's state is looked at.", CHEATED, ("stopped",)),
+          ASKING, CHEATED, TRESPASS),
     Cheat(Case("kills_the_parent", "Kills the process that started it.",
-               "kill(getppid(), SIGKILL); usleep(200000); relu(t);"), "Its sandbox ends with it.", CRASHED),
+               "kill(getppid(), SIGKILL); usleep(200000); relu(t);"), ASKING, CHEATED, TRESPASS),
     Cheat(Case("kills_everybody", "Kills every process that it can see.",
-               "kill(-1, SIGKILL); usleep(200000); relu(t);"), "Its sandbox ends with it.", CRASHED),
+               "kill(-1, SIGKILL); usleep(200000); relu(t);"), ASKING, CHEATED, TRESPASS),
     Cheat(Case("leaves_a_process", "Forks a process that stays.",
-               "relu(t); if (!calls++ && !fork()) for (;;) pause();"), "Its descendants are counted.", CHEATED,
-          ("processes",)),
+               "relu(t); if (!calls++ && !fork()) for (;;) pause();"), ASKING, CHEATED, TRESPASS),
     Cheat(Case("leaves_a_daemon", "Forks twice, so that what stays is no child of its own.",
                "relu(t); if (!calls++ && !fork()) { setsid(); if (!fork()) for (;;) pause(); _exit(0); }"),
-          "What belongs to no measured process in the sandbox counts too.", CHEATED, ("processes",)),
+          ASKING, CHEATED, TRESPASS),
     Cheat(Case("forks_to_work", "Lets a forked process compute into shared memory, beyond its own CPU time.",
                "static float* m; if (!m) { m = mmap(0, N * 4, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,"
                " -1, 0); if (!fork()) for (;;) { for (int64_t i = 0; i < N; i++) m[i] = X[i] > 0 ? X[i] : 0; } }"
-               " usleep(50); memcpy(Y, m, N * 4);"), "Its descendants are counted, and know no later inputs.",
-          (Status.CHEATED, Status.WRONG_RESULT)),
+               " usleep(50); memcpy(Y, m, N * 4);"), ASKING, CHEATED, TRESPASS),
     Cheat(Case("exits_at_random", "Ends its process in one call of two hundred.",
                "relu(t); if (now_ns() / 64 % 200 == 7) _exit(0);"), "Thousands of calls are made.", CRASHED,
           ("exited",)),

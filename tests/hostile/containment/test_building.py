@@ -85,4 +85,4 @@ def test_code_that_runs_when_it_is_loaded_runs_in_the_sandbox(machine: Machine, 
     artifact = build(machine, source + HONEST, tmp_path)
     assert isinstance(artifact, BuiltArtifact), artifact  # building it does not load it
     outcome = machine.bench.measure(artifact, Limits(run_s=3.0))
-    assert outcome.status in (Status.CRASHED, Status.TIMED_OUT)
+    assert outcome.status is Status.CHEATED, outcome

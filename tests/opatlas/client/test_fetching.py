@@ -11,7 +11,7 @@ from catalog.best import revoked
 from catalog.best.artifacts import file_path
 from catalog.best.signers import retire_signer
 from catalog.best.withdrawing import withdraw
-from catalog.models import Artifact, Implementation
+from catalog.models import Artifact, Best, Implementation
 from opatlas.client import Refused, Trust, fetch_and_load
 from opatlas.errors import CallerError
 from opatlas.load.signing import new_key, public_bytes
@@ -41,6 +41,16 @@ def refused(client, tmp_path):
         return caught.value.why, str(caught.value)
 
     return load
+
+
+def test_an_answer_says_its_stage_and_how_long_it_may_be_used(hit, client):
+    answer = hit()
+    assert (answer.stage, answer.final, answer.is_default, answer.expires_s) == ("first", True, False, 300.0)
+    Best.objects.update(final=False, is_default=True)
+    (answer,) = client.lookup([answer.key], wait_s=0.2, wait_for="contest")
+    assert (answer.stage, answer.final, answer.is_default, answer.expires_s) == ("first", False, True, 10.0)
+    with pytest.raises(CallerError, match="wait_for is one of first, contest, tuned"):
+        client.lookup([answer.key], wait_for="best")
 
 
 def test_what_is_right_is_loaded_and_computes(hit, client, tmp_path, signing_key):

@@ -24,6 +24,18 @@ def test_signature_of_a_trusted_key_passes(tmp_path: Path) -> None:
     verify(again, signature, [public_bytes(key)])
 
 
+def test_what_was_signed_before_provenance_keeps_its_bytes(tmp_path: Path) -> None:
+    old = MANIFEST.to_json()
+    assert "provenance" not in old and b"provenance" not in MANIFEST.to_bytes()
+    assert Manifest.from_json(old).to_bytes() == MANIFEST.to_bytes()
+    key = new_key(tmp_path / "key.pem")
+    told = replace(MANIFEST, provenance={"who": "acme/relu v1", "versions": {"gcc": "12.2.0"}})
+    verify(Manifest.from_json(told.to_json()), sign(told, key), [public_bytes(key)])
+    for forged in (replace(told, provenance={"who": "somebody else"}), replace(told, provenance=None)):
+        with pytest.raises(LoadError, match="none of the trusted keys"):
+            verify(forged, sign(told, key), [public_bytes(key)])
+
+
 def test_other_key_changed_manifest_and_cut_signature_fail(tmp_path: Path) -> None:
     key, other = new_key(tmp_path / "key.pem"), new_key(tmp_path / "other.pem")
     signature = sign(MANIFEST, key)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from catalog.models import AuditEntry, Job, JobOperator, MissState, Organisation
+from tests.dashboard.races import contest_report, first_report, keep_race
 from tuning.models import Exploration, State, Trial
 
 pytestmark = pytest.mark.django_db
@@ -101,6 +102,20 @@ def test_the_log_tells_what_failed_and_what_goes_on(api: Any, make_exploration: 
     assert bad["level"] == "warn" and bad["text"].startswith("crashed: signal 11\nline 14")
     assert (now["source"], now["text"]) == ("w1/7", "contest: tvm: building")
     assert api.get("explorations/424242/log").status_code == 404
+
+
+def test_the_races_tell_what_was_decided(api: Any, make_exploration: Callable[..., Any]) -> None:
+    row = make_exploration(stage=1)
+    keep_race(row, first_report(), stage=0)
+    keep_race(row, contest_report())
+    newest, first = api.get(f"explorations/{row.pk}/races").json()["races"]
+    assert (first["stage_name"], newest["heats"], newest["default_us"]) == ("first result", 2, 762.0)
+    assert newest["decided"].startswith("tvm · untuned CPU schedule won: 2.14× the default")
+    dropped = next(one for one in newest["entries"] if one["route"] == "xla")
+    assert (dropped["rounds"], dropped["chance"], dropped["dropped"]) == (6, 0.004, True)
+    assert dropped["ended"] == "dropped after 6 rounds: 0.4 % to win"
+    assert newest["entries"][1]["final"] == {"median_us": 361.0, "ratio": 2.11, "low": 2.0467, "high": 2.1733}
+    assert api.get("explorations/424242/races").status_code == 404
 
 
 def test_the_time_left_says_how_it_was_estimated(

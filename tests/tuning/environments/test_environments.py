@@ -114,10 +114,8 @@ def test_the_held_candidate_is_tried_though_the_route_no_longer_names_it(
     worker_with(quick("2", {"ratio": 1.1}), name="new").run_until_idle()
     revalidation.settle()
     assert winner() == ("quick", 2.0, "2")
-    trials = Trial.objects.filter(round=1, route="quick").order_by("pk")
-    tried = list(trials.values_list("candidate", flat=True))
-    assert tried[0] == {"ratio": 2.0, "tuned": True}
-    assert {"ratio": 1.1} in tried
+    tried = list(Trial.objects.filter(round=1, route="quick").values_list("candidate", flat=True))
+    assert {"ratio": 2.0, "tuned": True} in tried and {"ratio": 1.1} in tried
 
 
 def test_what_fails_under_the_new_environment_is_withdrawn_and_says_so(explored, worker_with, target) -> None:

@@ -58,6 +58,8 @@ def test_a_miss_becomes_a_verified_hit_that_loads_and_computes(whole_service: Li
     service.wait_for(lambda: Trial.objects.filter(stage=1).exists(), "a contestant, whatever came of it", 120)
     (hit,) = look_up(MATMUL)
     assert hit.status == "hit"
+    assert (hit.best.stage, hit.best.final) == ("first", False), "the contest has begun, and not ended"
+    assert Best.objects.get(is_default=True).route == "eager"
     assert row.first_result_at is not None
     artifact = artifact_from_catalogue(
         Artifact.objects.get(sha256=hit.best.artifact_sha256), tmp_path / "got"

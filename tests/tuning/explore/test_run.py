@@ -82,7 +82,7 @@ def test_who_would_win_is_confirmed_and_luck_does_not_count(
     worker.run_until_idle()
     assert winner() == "eager variant 0"
     best = Best.objects.get(route="lucky")
-    assert best.measurement.purpose == "confirm"
+    assert best.measurement.purpose == "final"
     assert best.ratio_to_default == pytest.approx(0.8)
 
 
@@ -94,7 +94,7 @@ def test_only_the_best_of_a_route_is_confirmed(make_miss: Callable[..., Any], wo
 
     of_quick = Measurement.objects.filter(implementation__route="quick")
     purposes = dict(of_quick.values_list("implementation__label", "purpose"))
-    assert purposes == {"variant 0": "contest", "variant 1": "confirm", "variant 2": "contest"}
+    assert purposes == {"variant 0": "contest", "variant 1": "final", "variant 2": "contest"}
     assert statuses(route="quick") == ["ok", "ok", "ok"]
 
 
@@ -108,7 +108,7 @@ def test_where_confirming_the_best_was_a_disappointment_the_next_one_has_its_cha
     )
     worker.run_until_idle()
     assert winner() == "steady variant 0"
-    assert Best.objects.get(route="steady").measurement.purpose == "confirm"
+    assert Best.objects.get(route="steady").measurement.purpose == "final"
 
 
 def test_who_would_not_win_is_not_timed_twice(make_miss: Callable[..., Any], worker_with: Any) -> None:
@@ -180,9 +180,9 @@ def test_a_contest_makes_room_for_first_results_and_goes_on_where_it_was(
     make_miss("Relu", 1)
     promote_misses()
     worker._run_pack(worker._claim())
-    from tuning.explore import contest
+    from tuning.explore import racing
 
-    original, waiting = contest._measure, [2]
+    original, waiting = racing._run_heat, [2]
 
     def another_miss_comes(*args: Any) -> Any:
         measured = original(*args)
@@ -191,15 +191,16 @@ def test_a_contest_makes_room_for_first_results_and_goes_on_where_it_was(
             promote_misses()
         return measured
 
-    monkeypatch.setattr(contest, "_measure", another_miss_comes)
+    monkeypatch.setattr(racing, "_run_heat", another_miss_comes)
     worker.run_until_idle()
     stages = list(
         Trial.objects.order_by("pk").values_list("exploration__operator__summary", "stage", "route")
     )
-    assert stages[:3] == [("Relu 1", 0, "eager"), ("Relu 1", 1, "a"), ("Relu 2", 0, "eager")]
-    assert sorted(stages[3:]) == sorted([
-        ("Relu 1", 1, "a"), ("Relu 1", 1, "b"), ("Relu 2", 1, "a"), ("Relu 2", 1, "a"), ("Relu 2", 1, "b"),
-    ])  # fmt: skip
+    tried = [(one, 1, route) for one in ("Relu 1", "Relu 2") for route in ("a", "a", "b")]
+    assert stages[0] == ("Relu 1", 0, "eager")
+    assert stages[4] == ("Relu 2", 0, "eager")
+    assert sorted(stages[1:4] + stages[5:]) == tried, "nothing was tried twice"
+    assert {best.route for best in Best.objects.filter(rank=0)} == {"b"}, "and the finals were held"
     assert all(row.tries == 0 for row in Exploration.objects.all())
 
 
@@ -350,4 +351,4 @@ def test_the_incumbents_evidence_is_renewed_when_a_newcomer_would_beat_it(
     worker.run_until_idle()
     assert winner() == "held variant 0"
     best = Best.objects.get(route="held")
-    assert (best.ratio_to_default, best.measurement.purpose) == (pytest.approx(1.7), "confirm")
+    assert (best.ratio_to_default, best.measurement.purpose) == (pytest.approx(1.7), "final")

@@ -10,6 +10,8 @@ from django.utils import timezone
 
 from catalog.registry import default_organisation, register_operator, register_setting
 from opatlas.identity import Setting, parse_operator
+from tuning.kernels import services
+from tuning.kernels.dossier import Dossier
 from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelVersion, VersionState
 from tuning.kernels.services import Submission, submit
 from tuning.models import Exploration, State
@@ -63,14 +65,25 @@ def submitted(people: dict[str, Any]) -> Callable[..., KernelVersion]:
 
 
 @pytest.fixture
-def awaiting(submitted: Callable[..., KernelVersion]) -> Callable[..., KernelVersion]:
+def awaiting(
+    submitted: Callable[..., KernelVersion], target_row: Any, setting: Setting
+) -> Callable[..., KernelVersion]:
     """A version whose evaluations went well."""
 
     def make(**given: Any) -> KernelVersion:
         version = submitted(**given)
+        if not version.evaluations.exists():
+            where = {"target": target_row, "setting": register_setting(setting)}
+            KernelEvaluation.objects.create(version=version, operator=register_operator(softmax()), **where)
         KernelEvaluation.objects.filter(version=version).update(state=EvaluationState.DONE, status="ok")
         KernelVersion.objects.filter(pk=version.pk).update(state=VersionState.AWAITING)
         version.refresh_from_db()
         return version
 
     return make
+
+
+def approve(version: KernelVersion, *, user: Any, reason: str) -> KernelVersion:
+    """By somebody who looked at everything there is."""
+    looked_at = Dossier(KernelVersion.objects.get(pk=version.pk)).digests
+    return services.approve(version, user=user, reason=reason, looked_at=looked_at)

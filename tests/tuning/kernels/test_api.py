@@ -11,7 +11,7 @@ from catalog.people.keys import create_api_key
 from catalog.registry import default_organisation
 from tests.conftest import Api
 from tests.tuning.kernels.conftest import PATTERN, SOURCE
-from tuning.kernels.models import KernelVersion, VersionState
+from tuning.kernels.models import KernelEvaluation, KernelVersion, VersionState
 
 pytestmark = pytest.mark.django_db
 
@@ -51,9 +51,15 @@ def test_a_kernel_is_submitted_read_and_decided(explored: Any, as_: Any) -> None
     assert evidence["evaluations"][0]["state"] == "queued" and evidence["diff"] == ""
     early = bob.post(f"{version}/approve", {"reason": "fine"})
     assert early.status_code == 409 and "awaiting" in early.json()["error"]
+    KernelEvaluation.objects.update(state="done", status="ok")
     KernelVersion.objects.update(state=VersionState.AWAITING)
-    done = bob.post(f"{version}/approve", {"reason": "fine"})
+    bare = bob.post(f"{version}/approve", {"reason": "fine"})
+    assert bare.status_code == 400 and "at least the source and the risk lines" in bare.json()["error"]
+    digests = bob.get(f"{version}/evidence").json()["digests"]
+    looked_at = {piece: digests[piece] for piece in ("source", "risks")}
+    done = bob.post(f"{version}/approve", {"reason": "fine", "looked_at": looked_at})
     assert done.status_code == 200 and done.json()["decided_by"] == "bob"
+    assert bob.get(f"kernels/{made['kernel']}/history").json()["results"][0]["looked_at"] == looked_at
     edited = ada.post(f"kernels/{made['kernel']}/versions", {**BODY, "source": SOURCE + "// new\n"})
     assert edited.status_code == 201 and edited.json()["version"] == 2
     versions = ada.get(f"kernels/{made['kernel']}/versions").json()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +12,14 @@ import pytest
 from django.test import Client
 
 from opatlas.identity import default_setting, detect_target, parse_operator
+from tests.configuring import configured
 from tests.tuning.live import Live, look_up, measuring
 from tuning.kernels.shipped import FOLDER
+from tuning.measure.laboratory import Laboratory
+from tuning.measure.outcome import Outcome, Status
+from tuning.routes.manual.cpp import CppRoute, SubmittedKernel, missing_features
+from tuning.routes.manual.matching import parse_pattern
+from tuning.routes.registry import default_candidate
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
@@ -82,6 +89,7 @@ def submission(source: str, name: str = "softmax", **given: Any) -> dict[str, An
     return {**document, "flags": ["-O3"], **given}
 
 
+@pytest.mark.timing
 def test_submit_measure_approve_contest_and_revoke(service: Live) -> None:
     from catalog.models import Best, Implementation
     from tuning.models import Exploration, State, Trial
@@ -95,7 +103,8 @@ def test_submit_measure_approve_contest_and_revoke(service: Live) -> None:
     # Wrong and broken ones fail, with the reason.
     wrong = ada.post("", submission(WRONG, "wrong")).json()
     broken = ada.post("", submission(BROKEN, "broken")).json()
-    good = ada.post("", submission(GENERIC)).json()
+    fast = ["-O3", "-ffast-math", "-mavx2", "-mfma"]  # three times slower than eager would be no candidate
+    good = ada.post("", submission(GENERIC, flags=fast)).json()
     assert good["state"] == "submitted", good
 
     def settled(version: dict[str, Any]) -> Any:
@@ -108,7 +117,13 @@ def test_submit_measure_approve_contest_and_revoke(service: Live) -> None:
     assert failed["state"] == "failed" and "nothing_there" in failed["state_reason"]
     assert str(service.home) not in str(ada.get(f"versions/{broken['id']}/evidence"))
     right = service.wait_for(lambda: settled(good), "the right one's evaluation", 120)
-    assert right["state"] == "awaiting", right
+    for _ in range(3):  # on a busy machine; what is ok or slower is not tried again
+        if right["state"] == "noisy":
+            assert ada.post(f"versions/{good['id']}/evaluate", {}).status_code == 200
+            right = service.wait_for(lambda: settled(good), "another evaluation", 120)
+    if right["state"] == "noisy":
+        pytest.skip(f"the host was too disturbed four times: {right['state_reason']}")
+    assert right["state"] == "awaiting", right["state_reason"]
     (evaluation,) = ada.get(f"versions/{good['id']}/evidence")["evaluations"]
     assert evaluation["status"] in ("ok", "noisy", "slower")
     assert evaluation["tier"] in ("T1", "T2") and evaluation["max_error"] <= evaluation["tolerance"]
@@ -119,7 +134,15 @@ def test_submit_measure_approve_contest_and_revoke(service: Live) -> None:
     # Approved by another, it enters the contest of every operator that it matches.
     version = f"versions/{good['id']}"
     assert ada.post(f"{version}/approve", {"reason": "mine"}).status_code == 403
-    assert bob.post(f"{version}/approve", {"reason": "checked"}).status_code == 200
+    evidence = bob.get(f"{version}/evidence")
+    assert evidence["tries"] and evidence["inspections"], evidence
+    said = [(risk["severity"], risk["text"]) for risk in evidence["risks"]]
+    assert [line for line in said if line[0] in ("grave", "serious")] == [], said
+    assert ("note", "has system libraries loaded: libmvec.so.N") in said, said
+    assert "opatlas_run" in evidence["inspections"][0]["assembly"]
+    assert evidence["inspections"][0]["provenance"]["who"].endswith("/softmax v1")
+    agreed = {"reason": "checked", "looked_at": evidence["digests"]}
+    assert bob.post(f"{version}/approve", agreed).status_code == 200
 
     def contested() -> Any:
         ended = Exploration.objects.filter(state=State.DONE, pending_routes="")
@@ -138,40 +161,40 @@ def test_submit_measure_approve_contest_and_revoke(service: Live) -> None:
     assert steps[:2] == [("revoked", "bob"), ("approved", "bob")] and steps[-1] == ("submitted", "ada")
 
 
+@pytest.fixture(scope="module")
+def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
+    folder = tmp_path_factory.mktemp("laboratory")
+    with configured(lock=folder / "lock"), Laboratory(folder, detect_target()) as one:
+        yield one
+
+
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "depthwise", "small_gemm"])
-def test_shipped_kernels_pass_the_checker_in_the_sandbox(name: str, tmp_path: Path) -> None:
+def test_shipped_kernels_pass_the_checker_in_the_sandbox(
+    laboratory: Laboratory, name: str, tmp_path: Path
+) -> None:
     """Built and checked by the laboratory as anybody's would be, on shapes with every kind of border."""
-    import json
-
-    from tuning.measure.laboratory import Laboratory
-    from tuning.measure.outcome import Outcome, Status
-    from tuning.routes.manual.cpp import CppRoute, SubmittedKernel, missing_features
-    from tuning.routes.manual.matching import parse_pattern
-    from tuning.routes.registry import default_candidate
-
     target, setting, tried = detect_target(), default_setting(2), 0
-    with Laboratory(tmp_path, target) as laboratory:
-        for path in sorted(FOLDER.glob("*.json")):
-            document = json.loads(path.read_text())
-            pattern = parse_pattern(document["pattern"])
-            flags = tuple(document["flags"])
-            if document["file"] != f"{name}.c" or missing_features(flags, target):
-                continue
-            source = (FOLDER / document["file"]).read_text()
-            kernel = SubmittedKernel("default", document["name"], 1, "c", source, flags, pattern)
-            for operator in [one for one in SHAPES if not pattern.refuses(one)]:
-                tried += 1
-                folder = tmp_path / f"work{tried}"
-                folder.mkdir()
-                built = laboratory.build(CppRoute(), operator, setting, kernel.candidate(), folder)
-                assert not isinstance(built, Outcome), built
-                default = default_candidate(operator, target, setting)
-                assert default is not None
-                base = laboratory.build(default[0], operator, setting, default[1], folder / "default")
-                assert not isinstance(base, Outcome), base
-                with laboratory.bench(operator, setting, base) as bench:
-                    outcome = bench.measure(built)
-                assert outcome.status in (Status.OK, Status.NOISY, Status.SLOWER), (path.name, outcome)
+    for path in sorted(FOLDER.glob("*.json")):
+        document = json.loads(path.read_text())
+        pattern = parse_pattern(document["pattern"])
+        flags = tuple(document["flags"])
+        if document["file"] != f"{name}.c" or missing_features(flags, target):
+            continue
+        source = (FOLDER / document["file"]).read_text()
+        kernel = SubmittedKernel("default", document["name"], 1, "c", source, flags, pattern)
+        for operator in [one for one in SHAPES if not pattern.refuses(one)]:
+            tried += 1
+            folder = tmp_path / f"work{tried}"
+            folder.mkdir()
+            built = laboratory.build(CppRoute(), operator, setting, kernel.candidate(), folder)
+            assert not isinstance(built, Outcome), built
+            default = default_candidate(operator, target, setting)
+            assert default is not None
+            base = laboratory.build(default[0], operator, setting, default[1], folder / "default")
+            assert not isinstance(base, Outcome), base
+            with laboratory.bench(operator, setting, base) as bench:
+                outcome = bench.measure(built)
+            assert outcome.status in (Status.OK, Status.NOISY, Status.SLOWER), (path.name, outcome)
     assert tried >= 2 or target.isa != "x86_64"
 
 

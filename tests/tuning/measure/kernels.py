@@ -51,10 +51,10 @@ BODIES = {
     "memory": "for (;;) { char* p2 = malloc(64 << 20); if (p2) memset(p2, 1, 64 << 20); else pause(); } }",
     "disk": """static char block[1 << 20]; char name[64];
         for (int i = 0; ; i++) { sprintf(name, "file%d", i); int f = open(name, O_CREAT | O_WRONLY, 0600);
-          if (f < 0) pause(); for (int j = 0; j < 8; j++) if (write(f, block, sizeof block) < 0) pause();
+          if (f < 0) return 5; for (int j = 0; j < 8; j++) if (write(f, block, sizeof block) < 0) pause();
           close(f); } }""",
     "large_file": """static char block[1 << 20]; int f = open("file", O_CREAT | O_WRONLY, 0600);
-        for (;;) if (write(f, block, sizeof block) < 0) pause(); }""",
+        if (f < 0) return 5; for (;;) if (write(f, block, sizeof block) < 0) pause(); }""",
     "forks": "for (;;) { if (fork() < 0) pause(); } }",
     "prints": 'for (;;) printf("all work and no play makes a long log\\n"); }',
     "kill_zygote": "kill(getppid(), SIGKILL); usleep(200000); relu(t); return 0; }",

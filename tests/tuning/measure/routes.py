@@ -16,11 +16,11 @@ from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, Method,
 
 
 class Obedient:
-    """Builds what ``parameters["do"]`` says, in a child of the native zygote."""
+    """Builds what ``parameters["do"]`` says, in a child of a zygote that has compilers."""
 
     name = "obedient"
     method: Method = "manual"
-    zygote = "native"
+    zygote = "cpp"
     preload: ClassVar[tuple[str, ...]] = ()
     builds_in_process = False
 
@@ -106,7 +106,7 @@ class Elsewhere(Obedient):
     """Builds in a child of another zygote."""
 
     name = "elsewhere"
-    zygote = "manual"
+    zygote = "elsewhere"
 
 
 def _reachable(workdir: Path) -> dict[str, object]:
@@ -126,7 +126,9 @@ def _reachable(workdir: Path) -> dict[str, object]:
     here = Path(__file__).resolve()
     return {
         "network": attempt(connect),
-        "interfaces": [name for _, name in socket.if_nameindex()],
+        "interfaces": [
+            line.partition(":")[0].strip() for line in Path("/proc/net/dev").read_text().splitlines()[2:]
+        ],
         # Asked, not tried: in a weak tier the trial would succeed.
         "writable": [
             path.name

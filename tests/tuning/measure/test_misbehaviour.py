@@ -7,16 +7,21 @@ from dataclasses import replace
 
 import pytest
 
+from tests.tuning.measure.busy import decided
 from tests.tuning.measure.kernels import BACKGROUND, RUN
 from tuning.measure.laboratory import Bench, Laboratory, Limits
-from tuning.measure.outcome import Status
+from tuning.measure.outcome import Outcome, Status
 from tuning.routes.base import BuiltArtifact
 
 MEASURED = {Status.OK, Status.NOISY, Status.SLOWER}
 """What an honest kernel may come to on a machine that runs other tests beside."""
+CAUGHT = {Status.CRASHED, Status.CHEATED}
+"""Seen by who watches (any tier), or ended by the filter for system calls (tier T2)."""
 SMALL = Limits(run_s=3.0, memory_bytes=256 << 20, disk_bytes=64 << 20)
 PATIENT = replace(SMALL, run_s=20.0)
 """For what another limit ends, however slow the machine is."""
+NOT_COMPUTED = ("new values", "when timed")
+"""Found out in runs on new values at the latest; a look drawn by lot during the race may come first."""
 
 Kernel = Callable[..., BuiltArtifact]
 
@@ -41,30 +46,36 @@ def test_an_honest_kernel_is_measured(relu_bench: Bench, kernel: Kernel, lab: La
         ("hang", Status.TIMED_OUT, "longer"),
         ("sleep", Status.TIMED_OUT, "longer"),
         ("memory", Status.OUT_OF_MEMORY, "MiB"),
-        ("disk", Status.CRASHED, "MiB of files"),
-        ("large_file", Status.CRASHED, "file"),
-        ("forks", Status.CRASHED, "processes"),
+        ("disk", Status.CRASHED, ""),
+        ("large_file", Status.CRASHED, ""),
+        ("forks", CAUGHT, "processes"),
         ("prints", Status.CRASHED, "printed"),
-        ("kill_zygote", Status.CRASHED, ""),
-        ("kill_everyone", Status.CRASHED, ""),
+        ("kill_zygote", CAUGHT, ""),
+        ("kill_everyone", CAUGHT, ""),
         ("talks", Status.CRASHED, ""),
-        ("wrong", Status.WRONG_RESULT, "error"),
+        ("wrong", Status.WRONG_RESULT, "1 of 16384 elements are wrong"),
         ("nan", Status.NOT_FINITE, "finite"),
         ("nothing", Status.NOT_FINITE, "finite"),
         ("writes_input", Status.WROTE_INPUT, "input"),
         ("stale", Status.CHEATED, "when timed"),
         ("remembers", Status.CHEATED, "when timed"),
-        ("skips_known", Status.CHEATED, "new values"),
+        ("skips_known", Status.CHEATED, NOT_COMPUTED),
         ("leaves_process", Status.CHEATED, "processes"),
         ("very_slow", Status.SLOWER, "slower"),
     ],
 )
 def test_it_becomes_a_status(
-    relu_bench: Bench, kernel: Kernel, name: str, status: Status, words: str
+    relu_bench: Bench, kernel: Kernel, name: str, status: Status | set[Status], words: str | tuple[str, ...]
 ) -> None:
-    outcome = relu_bench.measure(kernel(name), SMALL if status is Status.TIMED_OUT else PATIENT)
-    assert outcome.status is status, outcome
-    assert words in outcome.detail
+    statuses = status if isinstance(status, set) else {status}
+    reasons = (words,) if isinstance(words, str) else words
+    limits = SMALL if status is Status.TIMED_OUT else PATIENT
+
+    def expected(outcome: Outcome) -> bool:
+        return outcome.status in statuses and any(reason in outcome.detail for reason in reasons)
+
+    outcome = decided(lambda: relu_bench.measure(kernel(name), limits), expected)
+    assert expected(outcome), outcome
     # The next candidate finds the bench as it was.
     assert relu_bench.measure(kernel("honest")).status in MEASURED
 
@@ -76,7 +87,7 @@ def test_threads_that_never_rest_are_a_cheat(relu_bench: Bench, kernel: Kernel) 
 
 def test_two_crashes_in_a_row_leave_the_laboratory_usable(relu_bench: Bench, kernel: Kernel) -> None:
     for name in ("segfault", "kill_zygote", "forks"):
-        assert relu_bench.measure(kernel(name), SMALL).status is Status.CRASHED
+        assert relu_bench.measure(kernel(name), SMALL).status in CAUGHT
     assert relu_bench.measure(kernel("honest")).status in MEASURED
 
 

@@ -10,6 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from catalog.models import MissState
+from catalog.signals import stage_awaited
 from tuning.models import Exploration, Pause, State
 from tuning.priority import Priority
 from tuning.queue import claims
@@ -28,6 +29,19 @@ def test_pausing_a_running_exploration_takes_it_from_its_worker(make_exploration
     assert claims.claim("w/1", row.target_id) == []
     assert queues.resume_exploration(row.pk).state == State.QUEUED
     assert len(claims.claim("w/1", row.target_id)) == 1
+
+
+def test_who_is_waited_for_comes_before_its_equals(make_exploration: Callable[..., Any]) -> None:
+    first, second = make_exploration(), make_exploration("Relu")
+    private = make_exploration("Add", scope="org:7")
+    stage_awaited.send(
+        sender=None,
+        operators=[second.operator_id, private.operator_id],
+        target=second.target_id,
+        setting=second.setting_id,
+    )
+    rows = (Exploration.objects.get(pk=row.pk) for row in (first, second, private))
+    assert [row.priority for row in rows] == [Priority.NORMAL, Priority.URGENT, Priority.NORMAL]
 
 
 def test_a_paused_queue_hands_out_nothing(make_exploration: Callable[..., Any], worker_with: Any) -> None:

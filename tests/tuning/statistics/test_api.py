@@ -11,6 +11,7 @@ from catalog.people.keys import create_api_key
 from catalog.registry import register_environment
 from tests.dashboard.factory import Factory, resnet_operators
 from tuning.statistics.efforts import refresh_efforts
+from tuning.statistics.limits import refresh_limits
 
 pytestmark = pytest.mark.django_db
 
@@ -26,6 +27,7 @@ def factory() -> Factory:
 
     rebuild_rollups()
     refresh_efforts()
+    refresh_limits()
     return factory
 
 
@@ -37,6 +39,7 @@ def test_methods_and_routes(api: Any, factory: Factory) -> None:
     assert (tvm["operators_found"], tvm["trials"]) == (4, 12)
     assert any(one["status"] == "crashed" and one["route"] == "onednn" for one in answer["failures"])
     here = api.get("statistics/methods", target=factory.target.key, setting=factory.setting.key).json()
+    assert {one["route"] for one in answer["known_limits"]} >= {"tvm", "xla", "inductor"}
     assert here["routes"] == answer["routes"] and here["target"] == factory.target.key
 
 

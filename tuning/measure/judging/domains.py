@@ -56,6 +56,8 @@ _BY_POSITION: dict[str, dict[int, Kind]] = {
     "ReduceProd": {0: "near_one"},
     "ReduceLogSum": {0: "positive"},
     "BatchNormalization": {1: "positive", 4: "positive"},
+    "NegativeLogLikelihoodLoss": {2: "positive"},
+    "SoftmaxCrossEntropyLoss": {2: "positive"},
     "QuantizeLinear": {1: "scale"},
     "DequantizeLinear": {1: "scale"},
     "QLinearConv": {1: "scale", 4: "scale", 6: "scale"},
@@ -135,6 +137,8 @@ def _indices(operator: Operator, node: Node) -> Iterator[tuple[int, Domain]]:
         skip = attributes.get("batch_dims", 0) if node.op == "GatherND" else 0
         extents = shape(0)[skip : skip + shape(1)[-1]]
         yield 1, Domain("tuple" if node.op == "GatherND" else "unique_tuple", extents)
+    elif node.op == "ReverseSequence":
+        yield 1, Domain("index", (shape(0)[attributes.get("time_axis", 0)],))
     elif node.op == "OneHot":
         depth = operator.value(node.inputs[1]).data
         yield 0, Domain("index", (int(depth[0]) if depth else 2,))

@@ -9,10 +9,12 @@ import numpy as np
 from opatlas.identity import Operator, Value
 from opatlas.load.dtypes import numpy_dtype
 from tuning.measure.judging.domains import Domain, domains
+from tuning.measure.judging.strata import OF_ARGUMENT, row_scales, spread_elements, strata_of
 from tuning.measure.shared_tensors import span
 
-DISTRIBUTIONS = ("normal", "uniform", "sparse", "magnitudes")
-"""In this order; a cheap operator is checked on all, an expensive one on the first few."""
+DISTRIBUTIONS = ("normal", "uniform", "strata", "sparse", "magnitudes")
+"""In this order; a cheap operator is checked on all, an expensive one on the first few. The first two are
+timed as well; ``strata`` goes over the whole domain (:mod:`tuning.measure.judging.strata`)."""
 
 
 def make_constants(operator: Operator, rng: np.random.Generator) -> dict[int, np.ndarray]:
@@ -28,9 +30,35 @@ def make_runtime(operator: Operator, distribution: str, rng: np.random.Generator
     """Flat spans of the runtime inputs."""
     ruled = domains(operator)
     return {
-        number: make_span(operator.inputs[number], ruled[number], distribution, rng)
+        number: _wide(operator, number, ruled[number], rng)
+        if distribution == "strata" and ruled[number].kind not in _NARROW
+        else make_span(operator.inputs[number], ruled[number], distribution, rng)
         for number in operator.runtime_inputs
     }
+
+
+_NARROW = frozenset({"index", "unique", "tuple", "unique_tuple", "scale"})
+
+
+def _wide(operator: Operator, number: int, domain: Domain, rng: np.random.Generator) -> np.ndarray:
+    """One input spread over its domain, where it is floating."""
+    value = operator.inputs[number]
+    dtype = numpy_dtype(value.dtype)
+    floating = dtype.kind == "f" or value.dtype == "bfloat16"
+    strata = strata_of(operator, number) if floating else None
+    count = span(value.shape, value.strides)
+    if strata is not None and (domain.kind == "free" or operator.op_types[0] in OF_ARGUMENT):
+        return spread_elements(strata, dtype, count, rng).astype(dtype)
+    plain = make_span(value, domain, "normal", rng)
+    if (
+        "Pow" in operator.op_types
+        or not floating
+        or domain.kind not in ("free", "weight")
+        or value.strides is not None
+    ):
+        return plain
+    scales = row_scales(operator, value, dtype, rng)
+    return (plain.reshape(value.shape).astype(np.float64) * scales).reshape(-1).astype(dtype)
 
 
 def make_span(

@@ -1,8 +1,10 @@
-"""Reference outputs, computed in a child of the trusted library zygote.
+"""Reference outputs with the errors allowed in them, computed in a child of the trusted library zygote.
 
-``torch64``: the operator's PyTorch graph in float64. ``onnx``: ONNX's own reference implementation in
-NumPy. ``onnxruntime``: for what neither expresses; float32, so it never judges ONNX Runtime's own results
-(then it is only run as the last resort, and says so).
+``torch64``: the operator's PyTorch graph in float64, with a running error analysis
+(:mod:`tuning.measure.judging.rounding`). ``onnx``: ONNX's own reference implementation in NumPy.
+``onnxruntime``: for what neither expresses; float32, so it never judges ONNX Runtime's own results.
+These two have no nodes to walk over: the whole operator is run again on inputs moved by their rounding
+(``rounding.probing``), and their own rounding is allowed too.
 """
 
 from __future__ import annotations
@@ -13,10 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from opatlas.identity import Operator
+from opatlas.identity import Operator, Setting
+from tuning.measure.judging.tolerance import FUNCTION, SUM, Precision, is_float, reduction_length
 from tuning.measure.shared_tensors import TensorSlot
 
 METHODS = ("torch64", "onnx", "onnxruntime")
+SMALLEST_ALLOWED = 2.0**-126
+"""Where an output's elements may differ at all, each may by this much; 0 throughout: it must be exact."""
+
+Bounds = tuple[np.ndarray, np.ndarray | None]
+"""An output and what each of its elements may differ by (None: exact)."""
 
 
 def methods(operator: Operator, default_route: str) -> tuple[str, ...]:
@@ -28,20 +36,27 @@ def methods(operator: Operator, default_route: str) -> tuple[str, ...]:
     return (*first, "onnx", *last)
 
 
-def compute(request: Mapping[str, Any], inputs_fd: int, outputs_fd: int) -> None:
+def compute(request: Mapping[str, Any], constants_fd: int, outputs_fd: int, inputs_fd: int) -> None:
     """Fill the reference slots of every set asked for. Raises what the method raises."""
     operator = Operator.from_json(request["operator"])
+    setting = Setting.from_json(request.get("setting", {}))
+    fixed = mmap.mmap(constants_fd, 0, prot=mmap.PROT_READ)
     memory = mmap.mmap(inputs_fd, 0, prot=mmap.PROT_READ)
     answers = mmap.mmap(outputs_fd, 0)
-    constants = _views(request["constants"], memory)
-    run = _RUNNERS[request["method"]](operator, constants)
+    run = runner(request["method"], operator, setting, _views(request["constants"], fixed))
     for inputs, outputs in zip(request["sets"], request["outputs"], strict=True):
         results = run(_views(inputs, memory))
-        for document, result in zip(outputs, results, strict=True):
-            slot = TensorSlot.from_json(document)
-            if tuple(result.shape) != slot.shape:
-                raise ValueError(f"the reference has shape {result.shape}, the operator says {slot.shape}")
-            slot.view(slot.flat(answers))[...] = result
+        for document, (value, allowed) in zip(outputs, results, strict=True):
+            _fill(TensorSlot.from_json(document["value"]), value, answers)
+            slot = TensorSlot.from_json(document["allowed"])
+            _fill(slot, np.zeros(slot.shape) if allowed is None else allowed, answers)
+
+
+def _fill(slot: TensorSlot, values: np.ndarray, memory: mmap.mmap) -> None:
+    if tuple(values.shape) != slot.shape:
+        raise ValueError(f"the reference has shape {values.shape}, the operator says {slot.shape}")
+    with np.errstate(over="ignore"):
+        slot.view(slot.flat(memory))[...] = values
 
 
 def _views(documents: Mapping[str, Any], memory: mmap.mmap) -> dict[int, np.ndarray]:
@@ -49,52 +64,68 @@ def _views(documents: Mapping[str, Any], memory: mmap.mmap) -> dict[int, np.ndar
     return {number: slot.view(slot.flat(memory)) for number, slot in slots.items()}
 
 
-Runner = Callable[[Mapping[int, np.ndarray]], list[np.ndarray]]
+Runner = Callable[[Mapping[int, np.ndarray]], list[Bounds]]
 
 
-def _torch64(operator: Operator, constants: Mapping[int, np.ndarray]) -> Runner:
+def runner(method: str, operator: Operator, setting: Setting, constants: Mapping[int, np.ndarray]) -> Runner:
+    """Outputs and allowed errors for sets of runtime inputs, by one of METHODS."""
+    if method == "torch64":
+        return _torch64(operator, setting, constants)
+    run = (_onnx if method == "onnx" else _onnxruntime)(operator)
+    return _probing(operator, setting, constants, run)
+
+
+def _torch64(operator: Operator, setting: Setting, constants: Mapping[int, np.ndarray]) -> Runner:
     import torch
 
-    from opatlas.load.torch.graph import run_graph
+    from tuning.measure.judging.rounding.probing import holds_floats
+    from tuning.measure.judging.rounding.walk import GraphWalk
 
     def tensor(array: np.ndarray) -> Any:
-        wide = array.astype(np.float64) if _is_float(array) else np.array(array)
+        wide = array.astype(np.float64) if holds_floats(array) else np.array(array)
         return torch.from_numpy(wide)
 
-    fixed = {number: tensor(array) for number, array in constants.items()}
+    walk = GraphWalk(
+        operator, {number: tensor(array) for number, array in constants.items()}, Precision(setting)
+    )
 
-    def run(inputs: Mapping[int, np.ndarray]) -> list[np.ndarray]:
+    def run(inputs: Mapping[int, np.ndarray]) -> list[Bounds]:
         with torch.inference_mode():
-            moving = {number: tensor(array) for number, array in inputs.items()}
-            outputs = run_graph(operator, {**fixed, **moving})
-            return [_numpy(output) for output in outputs]
+            made = walk.run({number: tensor(array) for number, array in inputs.items()})
+            return [(_numpy(value), None if error is None else _allowed(error)) for value, error in made]
 
     return run
 
 
-def _onnx(operator: Operator, constants: Mapping[int, np.ndarray]) -> Runner:
+def _allowed(error: Any) -> np.ndarray:
+    found: np.ndarray = error.clamp(min=SMALLEST_ALLOWED).numpy()
+    return found
+
+
+Feeds = Mapping[int, np.ndarray]
+
+
+def _onnx(operator: Operator) -> Callable[[Feeds], list[np.ndarray]]:
     from onnx.reference import ReferenceEvaluator
 
     from opatlas.identity import to_onnx
 
     model = to_onnx(operator)
     session = ReferenceEvaluator(model)
-    return _onnx_runner(model, constants, lambda feeds: session.run(None, feeds))
+    return _fed(model, lambda feeds: session.run(None, feeds))
 
 
-def _onnx_runner(model: Any, constants: Mapping[int, np.ndarray], ask: Callable[[Any], Any]) -> Runner:
+def _fed(model: Any, ask: Callable[[Any], Any]) -> Callable[[Feeds], list[np.ndarray]]:
     names = [value.name for value in model.graph.input]
 
-    def run(inputs: Mapping[int, np.ndarray]) -> list[np.ndarray]:
-        feeds = {
-            f"in{number}": np.ascontiguousarray(array) for number, array in {**constants, **inputs}.items()
-        }
+    def run(arrays: Feeds) -> list[np.ndarray]:
+        feeds = {f"in{number}": np.ascontiguousarray(array) for number, array in arrays.items()}
         return [np.asarray(out) for out in ask({name: feeds[name] for name in names})]
 
     return run
 
 
-def _onnxruntime(operator: Operator, constants: Mapping[int, np.ndarray]) -> Runner:
+def _onnxruntime(operator: Operator) -> Callable[[Feeds], list[np.ndarray]]:
     import onnxruntime
 
     from opatlas.identity import to_onnx
@@ -106,18 +137,45 @@ def _onnxruntime(operator: Operator, constants: Mapping[int, np.ndarray]) -> Run
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    return _onnx_runner(model, constants, lambda feeds: session.run(None, feeds))
+    return _fed(model, lambda feeds: session.run(None, feeds))
 
 
-_RUNNERS: dict[str, Callable[[Operator, Mapping[int, np.ndarray]], Runner]] = {
-    "torch64": _torch64,
-    "onnx": _onnx,
-    "onnxruntime": _onnxruntime,
-}
+def _probing(
+    operator: Operator,
+    setting: Setting,
+    constants: Mapping[int, np.ndarray],
+    run: Callable[[Feeds], list[np.ndarray]],
+) -> Runner:
+    from tuning.measure.judging.rounding.probing import probed_graph
+
+    precision, length = Precision(setting), reduction_length(operator)
+    dtypes = [value.dtype for value in (*operator.inputs, *operator.produced) if is_float(value.dtype)]
+    relative = max((precision.rounding(dtype) for dtype in dtypes), default=0.0)
+    summing = max((precision.summing(dtype) for dtype in dtypes), default=0.0)
+
+    def bounded(inputs: Mapping[int, np.ndarray]) -> list[Bounds]:
+        arrays = {**constants, **inputs}
+        numbers, made = list(arrays), run(arrays)
+        found = probed_graph(
+            lambda moved: run(dict(zip(numbers, moved, strict=True))),
+            list(arrays.values()),
+            made,
+            relative,
+            length,
+        )
+        units = 2 * FUNCTION * relative + SUM * summing * length**0.5
+        return [(one, _both(one, error, units)) for one, error in zip(made, found, strict=True)]
+
+    return bounded
 
 
-def _is_float(array: np.ndarray) -> bool:
-    return array.dtype.kind == "f" or array.dtype.name.startswith(("bfloat", "float"))
+def _both(made: np.ndarray, error: np.ndarray, units: float) -> np.ndarray | None:
+    """What moving did, and the rounding of the reference and of what is judged."""
+    if made.dtype.kind in "biu":
+        return np.maximum(error, SMALLEST_ALLOWED) if error.any() else None
+    sizes = np.nan_to_num(np.abs(made.astype(np.float64)), nan=0.0, posinf=0.0)
+    total: np.ndarray = error + units * sizes + SMALLEST_ALLOWED
+    return total
 
 
 def _numpy(tensor: Any) -> np.ndarray:

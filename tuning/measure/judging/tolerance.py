@@ -1,16 +1,31 @@
-"""How far a result may be from the reference: by element type and by how many terms a sum has."""
+"""How exactly each element type is computed, and how many terms a sum has: what errors are allowed from.
+
+What a result may differ by is worked out element by element (``tuning.measure.judging.rounding``); here are
+the constants that it is made of, each with its reason. ``docs/accuracy.md`` holds what libraries and
+compilers were seen to need of it.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from opatlas.identity import Node, Operator, Setting
 from opatlas.load.dtypes import numpy_dtype
 
-SLACK = 16.0
-"""Room for other orders of summation and for fast algorithms (Winograd loses a few bits)."""
-NARROW_SLACK = 8.0
-"""Results in 16 bits or fewer are mostly the rounding of a better one."""
+WHOLE = 1.0
+"""Errors are told as shares of what is allowed: this much is all of it."""
+
+STEP = 2.0
+"""Units (epsilons of the result) for one arithmetic step: half for its own rounding, the rest for quotients
+by reciprocals and for constants that were folded or rounded beforehand."""
+FUNCTION = 6.0
+"""Units for one transcendental function: vector libraries promise four units in the last place."""
+SUM = 3.0
+"""Units for a sum, times the root of its terms (see ``sums``): in order, with fused multiply-adds, in blocks
+or in pairs, sums come to a third of it at most (``docs/accuracy.md``)."""
+WINOGRAD = 8.0
+"""How much more a convolution by Winograd's F(4×4, 3×3) may lose than a sum in order."""
 
 EPSILON = {
     "float64": 2.0**-52,
@@ -20,35 +35,56 @@ EPSILON = {
     "float8_e4m3fn": 2.0**-3,
     "float8_e5m2": 2.0**-2,
 }
+_COMPONENTS = {"complex64": "float32", "complex128": "float64"}
 TF32_EPSILON = 2.0**-10
 FLOAT32 = EPSILON["float32"]
+SMALLEST = {
+    "float64": 2.0**-1022,
+    "float32": 2.0**-124,
+    "bfloat16": 2.0**-124,
+    "float16": 2.0**-23,
+    "float8_e4m3fn": 2.0**-8,
+    "float8_e5m2": 2.0**-15,
+}
+"""What may be lost below: smaller numbers are flushed to zero by some (XLA, which also halves on the way);
+narrow types keep theirs, and two of their smallest steps are allowed."""
 
 
-def tolerance(operator: Operator, setting: Setting) -> float:
-    """Largest accepted |error| ÷ scale of the output (see ``check``); 0 where all outputs are whole numbers.
+@dataclass(frozen=True)
+class Precision:
+    """How exactly an operator has to be computed under a setting."""
 
-    Rounding errors of a sum of n terms grow like the square root of n while its value stays near one.
-    """
-    floats = [value.dtype for value in (*operator.inputs, *operator.produced) if value.dtype in EPSILON]
-    if not any(_is_float(value.dtype) for value in operator.output_values) or not floats:
-        return 0.0
-    rounding = max(EPSILON[dtype] for dtype in floats)
-    # Sums of narrow types are kept in float32 (of wide ones in their own) unless the setting allows less.
-    allowed = EPSILON.get(setting.accumulate, FLOAT32)
-    summing = allowed if allowed > FLOAT32 else min(FLOAT32, rounding)
-    if setting.tf32 or setting.fast_math:
-        rounding, summing = max(rounding, TF32_EPSILON), max(summing, TF32_EPSILON)
-    slack = SLACK if rounding <= FLOAT32 else NARROW_SLACK
-    nodes, terms = max(1, len(operator.nodes)), reduction_length(operator)
-    return slack * rounding * nodes**0.5 + SLACK * summing * terms**0.5
+    setting: Setting
+
+    def rounding(self, dtype: str) -> float:
+        """The spacing of a type's numbers around one; 0 for whole numbers."""
+        own = EPSILON.get(_COMPONENTS.get(dtype, dtype), 0.0)
+        return max(own, TF32_EPSILON) if own and self._loose else own
+
+    def summing(self, dtype: str) -> float:
+        """The same for what a sum is kept in: narrow types' in float32 (wide ones' in their own) unless the
+        setting allows less."""
+        allowed = EPSILON.get(self.setting.accumulate, FLOAT32)
+        own = self.rounding(dtype)
+        kept = allowed if allowed > FLOAT32 else min(FLOAT32, EPSILON.get(dtype, own))
+        return max(kept, TF32_EPSILON) if own and self._loose else kept
+
+    def smallest(self, dtype: str) -> float:
+        """What may be lost of a number because it is so small."""
+        return SMALLEST.get(_COMPONENTS.get(dtype, dtype), 0.0)
+
+    @property
+    def _loose(self) -> bool:
+        return self.setting.tf32 or self.setting.fast_math
 
 
 def reduction_length(operator: Operator) -> int:
     """Terms of the longest sum, added over the nodes of a fused operator."""
-    return max(1, sum(_terms(operator, node) for node in operator.nodes))
+    return max(1, sum(terms(operator, node) for node in operator.nodes))
 
 
-def _terms(operator: Operator, node: Node) -> int:
+def terms(operator: Operator, node: Node) -> int:
+    """How many terms the longest sum of a node has; 1 where there is none."""
     inputs = [operator.value(number).shape if number >= 0 else () for number in node.inputs]
     if node.op in ("Conv", "QLinearConv", "ConvInteger"):
         return prod(inputs[3 if node.op == "QLinearConv" else 1][1:])
@@ -61,9 +97,13 @@ def _terms(operator: Operator, node: Node) -> int:
         return inputs[0][0] * (inputs[1][-1] + inputs[2][-1])
     if node.op in ("Attention", "Einsum"):
         return max((max(shape, default=1) for shape in inputs), default=1)
-    if node.op.startswith(("Reduce", "Softmax", "LogSoftmax", "CumSum", "Global", "AveragePool")) or (
-        node.op.endswith("Normalization")
-    ):
+    if node.op == "Det":
+        return inputs[0][-1] ** 2
+    if node.op.endswith("Loss"):
+        return prod(inputs[1])
+    if node.op.startswith(
+        ("Reduce", "Softmax", "LogSoftmax", "CumSum", "Global", "AveragePool", "LpPool")
+    ) or (node.op.endswith("Normalization")):
         made = operator.value(node.outputs[0]).shape
         return (
             max(1, prod(inputs[0]) // max(1, prod(made)))
@@ -73,5 +113,6 @@ def _terms(operator: Operator, node: Node) -> int:
     return 1
 
 
-def _is_float(dtype: str) -> bool:
+def is_float(dtype: str) -> bool:
+    """Whether results of this type may be rounded at all."""
     return dtype in EPSILON or numpy_dtype(dtype).kind in "fc"

@@ -7,6 +7,7 @@ Nothing in here is trusted by the parent: native code of the candidate shares th
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import socket
 import time
@@ -17,12 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 from tuning.measure.sandbox import wire
 from tuning.measure.sandbox.layout import settle_memory
+from tuning.measure.sandbox.syscalls import restrict_to_running
 
 if TYPE_CHECKING:
     from opatlas.identity import Operator, Setting, Target
 
 RUN = b"R"
+RUN_UNSEEN = b"U"
 DONE = b"D"
+
+running_filter = b""
+"""What this zygote's children may still ask of the kernel once they run compiled code
+(:func:`syscalls.running_template`); empty where nothing more is taken."""
 
 
 def serve(channel: socket.socket, fds: Sequence[int]) -> None:
@@ -101,7 +108,15 @@ def reference(channel: socket.socket, request: dict[str, Any], fds: Sequence[int
     """Reference outputs of every input set, in float64 where the method allows."""
     from tuning.measure.judging import reference as references
 
-    references.compute(request, fds[0], fds[1])
+    references.compute(request, *fds[:3])
+    wire.send(channel, {"ok": True})
+
+
+def disassemble(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) -> None:
+    """A library's machine code as text and facts, for people."""
+    from tuning.measure.machine_code import describe
+
+    wire.write_json(fds[0], describe(_enter(request) / request["library"]))
     wire.send(channel, {"ok": True})
 
 
@@ -111,16 +126,31 @@ def kernel(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) 
 
     _enter(request)
     settle_memory()
-    subject = BoundKernel(request, fds[0], fds[1])
+    _give_up_what_running_needs_not([channel.fileno(), *fds])
+    subject = BoundKernel(request, *fds[:3])
     while True:
         message = channel.recv(wire.MAX_PACKET_BYTES)
         if message[:1] == RUN:
             subject.run(int.from_bytes(message[1:9], "little"))
             channel.send(DONE + message[9:])
+        elif message[:1] == RUN_UNSEEN:
+            calls, poison, lead_in = message[1:4]
+            subject.run_unseen(calls, bool(poison), bool(lead_in), int.from_bytes(message[4:12], "little"))
+            channel.send(DONE + message[12:])
         elif not message:
             return
         else:
             wire.send(channel, _obey(subject.obey, message))
+
+
+def _give_up_what_running_needs_not(needed: Sequence[int]) -> None:
+    """Before anything of the artifact is loaded: its constructors run when it is."""
+    if not running_filter:
+        return
+    ends = sorted({0, 1, 2, *needed, (1 << 31) - 1})
+    for before, after in itertools.pairwise(ends):
+        os.closerange(before + 1, after)
+    restrict_to_running(running_filter, os.getpid())
 
 
 def _obey(command: Callable[[bytes], dict[str, Any]], message: bytes) -> dict[str, Any]:
@@ -150,9 +180,7 @@ def _enter(request: dict[str, Any]) -> Path:
     workdir = Path(request["workdir"])
     os.chdir(workdir)
     # Its own, so that nothing that one child leaves is seen by another, or outlives it.
-    temporary = workdir.parent / "tmp"
-    temporary.mkdir(exist_ok=True)
-    os.environ["TMPDIR"] = os.environ["HOME"] = str(temporary)
+    os.environ["TMPDIR"] = os.environ["HOME"] = str(workdir.parent / "tmp")
     return workdir
 
 
@@ -175,5 +203,6 @@ REQUESTS: dict[str, Callable[[socket.socket, dict[str, Any], Sequence[int]], Non
     "tune": tune,
     "transfer": transfer,
     "reference": reference,
+    "disassemble": disassemble,
     "kernel": kernel,
 }

@@ -18,6 +18,8 @@ import random
 import subprocess
 from functools import cache
 
+from tuning.measure.sandbox.programs import NoProgram, program
+
 LARGEST_BYTES = 31 << 20
 """Below glibc's bound of 32 MiB: freeing so much once raises its threshold for mapping to that, as any job
 does that has freed a weight or an activation of this size."""
@@ -29,7 +31,10 @@ HEAP_SHIFT_BYTES = 1 << 20
 def fixed_addresses() -> tuple[str, ...]:
     """What to put in front of a command so that its addresses are not randomised; nothing where the system
     forbids it (some containers do)."""
-    prefix = ("setarch", "--addr-no-randomize")
+    try:
+        prefix = (program("setarch"), "--addr-no-randomize")
+    except NoProgram:
+        return ()
     try:
         allowed = subprocess.run([*prefix, "true"], capture_output=True, timeout=10).returncode == 0
     except (OSError, subprocess.TimeoutExpired):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import select
@@ -17,7 +18,9 @@ from typing import Any
 from tuning.measure import procfs
 from tuning.measure.outcome import Status
 from tuning.measure.sandbox import wire
-from tuning.measure.sandbox.child import DONE, RUN
+from tuning.measure.sandbox.child import DONE, RUN, RUN_UNSEEN
+from tuning.measure.sandbox.foreign import plain, plain_answer
+from tuning.measure.shared_tensors import ARMED
 
 TICK_S = 0.02
 SCAN_EVERY_TICKS = 5
@@ -25,6 +28,8 @@ MAX_PROCESSES = 64
 MAX_LOG_BYTES = 16 << 20
 LOG_TAIL_BYTES = 4000
 TIMED_NICENESS = -15
+TRESPASS = "asked the system for what no kernel needs (processes, other processes, sockets, mounts; SIGSYS)"
+SPIN_NS = 20_000_000
 MEMORY_RESERVE = 1 / 32
 """Part of the machine's memory that must stay free: memory files and tmpfs count for no process."""
 
@@ -47,6 +52,28 @@ class Bounds:
     disk_bytes: int
 
 
+@dataclass(frozen=True)
+class Unseen:
+    """A run on new values. ``spin``: a CPU is free for the parent to wait on; else it sleeps, and the time
+    holds its waking."""
+
+    calls: int
+    poison: bool
+    lead_in: bool
+    spin: bool
+
+
+@dataclass(frozen=True)
+class Took:
+    """Nanoseconds of a run on new values; of CPU time of its first thread, which takes them too, and of all
+    others; and from its flag to its answer."""
+
+    elapsed_ns: int
+    first_ns: int
+    others_ns: int
+    answer_ns: int
+
+
 class Child:
     """One forked child. Not thread-safe: the calling thread waits and watches at once."""
 
@@ -58,6 +85,7 @@ class Child:
         bounds: Bounds,
         wait_status: Callable[[float], int | None],
         break_all: Callable[[], None],
+        killed_for_memory: Callable[[], int],
     ) -> None:
         self.channel = channel
         self.log_path = log_path
@@ -65,6 +93,8 @@ class Child:
         self.bounds = bounds
         self._wait_status = wait_status
         self._break_all = break_all
+        self._killed_for_memory = killed_for_memory
+        self._killed_before = killed_for_memory()
         self.pid = 0
         self.pidfd = -1
         self.base_bytes = 0
@@ -78,11 +108,11 @@ class Child:
             packet = self._packet(deadline)
             if packet.body and "hello" in packet.body and packet.pid > 0:
                 break
-        self.pid = packet.pid
         try:
-            self.pidfd = os.pidfd_open(self.pid)
-        except OSError as error:
-            raise ChildFailed(Status.CRASHED, "ended while it started") from error
+            self.pidfd = os.pidfd_open(packet.pid)
+        except ProcessLookupError:
+            return  # a short piece of work can be done by now; its answer waits in the channel
+        self.pid = packet.pid
         self.base_bytes = procfs.resident_bytes(self.pid)
 
     def ask(self, command: Mapping[str, Any] | None, timeout_s: float) -> dict[str, Any]:
@@ -97,9 +127,10 @@ class Child:
         packet = self._packet(deadline)
         if packet.body is None:
             raise ChildFailed(Status.CRASHED, "answered something that is no message")
-        if packet.body.get("family") == "memory":
-            raise ChildFailed(Status.OUT_OF_MEMORY, str(packet.body.get("error", "")))
-        return packet.body
+        answer = plain_answer(packet.body)
+        if answer.get("family") == "memory":
+            raise ChildFailed(Status.OUT_OF_MEMORY, str(answer.get("error", "")))
+        return answer
 
     def run_ns(self, calls: int, timeout_s: float) -> int:
         """Time ``calls`` runs from out here, the handshake included: nanoseconds."""
@@ -114,6 +145,33 @@ class Child:
         if not poll(TICK_S * 1e3):
             self._watch_until(deadline)
         elapsed = time.perf_counter_ns() - started
+        self._must_be_done(nonce)
+        return elapsed
+
+    def run_unseen_ns(self, ask: Unseen, timeout_s: float, start: memoryview, done: memoryview) -> Took:
+        """Let it take new values and time its runs on them: both sides spin on flags in shared memory, so
+        that less than 1 us is not the runs' own, where a packet costs 15."""
+        end, nonce = os.urandom(8), os.urandom(8)
+        deadline = time.monotonic() + timeout_s
+        now, cpu_before = time.perf_counter_ns, procfs.cpu_split_ns(self.pid)
+        self._send(RUN_UNSEEN + bytes((ask.calls, ask.poison, ask.lead_in)) + end + nonce)
+        self._watch_while_arming(done, deadline)
+        started = now()
+        start[0] += 1
+        flagged = _spin(done, int.from_bytes(end, "little"), started + SPIN_NS) if ask.spin else None
+        self._watch_until(deadline)
+        answered = now()
+        self._must_be_done(nonce)
+        first, others = procfs.spent_ns(self.pid, cpu_before)
+        elapsed = (flagged or answered) - started
+        return Took(elapsed, first, others, answered - flagged if flagged else 0)
+
+    def _must_be_done(self, nonce: bytes) -> None:
+        if self._answer() != DONE + nonce:
+            raise ChildFailed(Status.CRASHED, "answered something else than the end of its runs")
+
+    def _answer(self) -> bytes:
+        """What lies in the channel; raises where it has ended instead."""
         try:
             answer = self.channel.recv(wire.MAX_PACKET_BYTES, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -122,9 +180,7 @@ class Child:
             raise self._ended() from error
         if not answer:
             raise self._ended()
-        if answer != DONE + nonce:
-            raise ChildFailed(Status.CRASHED, "answered something else than the end of its runs")
-        return elapsed
+        return answer
 
     def pause(self) -> None:
         """Stop it where it is: threads that spin for work would disturb whoever runs next."""
@@ -178,7 +234,7 @@ class Child:
         try:
             with self.log_path.open("rb") as log:
                 log.seek(max(0, os.fstat(log.fileno()).st_size - LOG_TAIL_BYTES))
-                return log.read(LOG_TAIL_BYTES).decode(errors="replace")
+                return plain(log.read(LOG_TAIL_BYTES).decode(errors="replace"), LOG_TAIL_BYTES)
         except OSError:
             return ""
 
@@ -226,21 +282,35 @@ class Child:
     def _watch_until(self, deadline: float) -> None:
         """Return when the channel can be read; raise when the child ended or broke a bound."""
         poller = self._poller()
-        tick = 0
-        while True:
-            events = poller.poll(TICK_S * 1e3)
-            if any(fd == self.channel.fileno() for fd, _ in events):
+        for tick in itertools.count():
+            if self._look(poller, TICK_S, tick, deadline):
                 return
-            if events:
-                raise self._ended()
-            if time.monotonic() > deadline:
-                raise ChildFailed(Status.TIMED_OUT, "took longer than it may")
-            self._check_memory()
-            if tick % SCAN_EVERY_TICKS == 0:
-                self._check_rest()
-            if self.pidfd < 0 and (status := self._wait_status(0.0)) is not None:
-                raise _died(status)
-            tick += 1
+
+    def _watch_while_arming(self, done: memoryview, deadline: float) -> None:
+        """Return when the child waits for the parent's flag; raise as above, or where it answers instead."""
+        poller = self._poller()
+        for tick in itertools.count():
+            if _spin(done, ARMED, time.perf_counter_ns() + SPIN_NS):
+                return
+            if self._look(poller, 0.0, tick, deadline):
+                self._answer()
+                raise ChildFailed(Status.CRASHED, "answered before it was told to begin")
+
+    def _look(self, poller: select.poll, wait_s: float, tick: int, deadline: float) -> bool:
+        """Whether the channel can be read, after at most ``wait_s``."""
+        events = poller.poll(wait_s * 1e3)
+        if any(fd == self.channel.fileno() for fd, _ in events):
+            return True
+        if events:
+            raise self._ended()
+        if time.monotonic() > deadline:
+            raise ChildFailed(Status.TIMED_OUT, "took longer than it may")
+        self._check_memory()
+        if tick % SCAN_EVERY_TICKS == 0:
+            self._check_rest()
+        if self.pidfd < 0 and (status := self._wait_status(0.0)) is not None:
+            raise _died(status)
+        return False
 
     def _check_memory(self, others_bytes: int = 0) -> None:
         if not self.pid:
@@ -283,6 +353,8 @@ class Child:
         if status is None:
             self._signal(signal.SIGKILL)
             return ChildFailed(Status.CRASHED, "closed its channel")
+        if self._killed_for_memory() > self._killed_before:
+            return ChildFailed(Status.OUT_OF_MEMORY, "the system ended it: its sandbox used too much memory")
         return _died(status)
 
     def _signal(self, number: int) -> None:
@@ -299,9 +371,21 @@ def _died(status: int) -> ChildFailed:
         return ChildFailed(Status.CRASHED, "its zygote ended with it")
     if os.WIFSIGNALED(status):
         name = signal.Signals(os.WTERMSIG(status)).name
+        if name == "SIGSYS":
+            return ChildFailed(Status.CHEATED, TRESPASS)
         detail = "wrote a file larger than it may" if name == "SIGXFSZ" else f"ended by {name}"
         return ChildFailed(Status.CRASHED, detail)
     return ChildFailed(Status.CRASHED, f"exited with code {os.waitstatus_to_exitcode(status)}")
+
+
+def _spin(flag: memoryview, wanted: int, deadline_ns: int) -> int | None:
+    """Wait for a flag: when it was seen, in ns, or None where it did not come in time."""
+    now, rounds = time.perf_counter_ns, 0
+    while flag[0] != wanted:
+        rounds += 1
+        if not rounds & 0xFF and now() > deadline_ns:
+            return None
+    return now()
 
 
 def _readable(fd: int) -> bool:

@@ -4,30 +4,49 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import select
 import shutil
 import socket
 import subprocess
-import sys
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tuning.measure import procfs
 from tuning.measure.outcome import Status
-from tuning.measure.sandbox import tiers as sandbox
 from tuning.measure.sandbox import wire
-from tuning.measure.sandbox.layout import fixed_addresses
-from tuning.measure.sandbox.process import Bounds, Child, ChildFailed
+from tuning.measure.sandbox.identities import NoIdentity
+from tuning.measure.sandbox.process import MEMORY_RESERVE, Bounds, Child, ChildFailed
+from tuning.measure.sandbox.programs import NoProgram
+from tuning.measure.sandbox.roots import RUNNING
+from tuning.measure.sandbox.syscalls import NoFilter
+from tuning.measure.sandbox.walls import Walls
 
 START_S = 120.0
 """Importing TVM's MetaSchedule can take a minute on a loaded machine."""
 FORK_S = 10.0
 STRAYS_S = 0.25
-PROCESSES = 512
-COMPILED = ("native", "manual")
-"""Zygotes whose children load no framework that reserves memory without using it."""
+PROCESSES = 512 + 8 * (os.cpu_count() or 1)
+"""Threads and processes of one zygote's user: frameworks start one or two threads a core in each child."""
+GROUP_RESERVE_BYTES = 2 << 30
+"""What a zygote's control group may use beyond its children's bounds: what it has imported, its /tmp."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _one_at_a_time(method: Callable[Concatenate[Zygote, P], T]) -> Callable[Concatenate[Zygote, P], T]:
+    @wraps(method)
+    def locked(self: Zygote, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return locked
 
 
 class Zygote:
@@ -47,7 +66,7 @@ class Zygote:
         self.tier = tier
         self.folder = folder
         self.cache = cache
-        self.readable = (*readable, *([cache] if cache else []))
+        self.readable = tuple(readable)
         self.ready: Mapping[str, Any] = {}
         self.starts = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -55,6 +74,9 @@ class Zygote:
         self._died: dict[int, int] = {}
         self._number = 0
         self._live: set[Child] = set()
+        self._walls: Walls | None = None
+        # Several threads open and close children; whoever looks for strays must see each forked one as live.
+        self._lock = threading.RLock()
 
     @property
     def alive(self) -> bool:
@@ -67,22 +89,33 @@ class Zygote:
     def start(self) -> None:
         """Start without waiting; :meth:`wait_ready` waits."""
         self.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
-        control, theirs = wire.pair()
-        inner = [
-            sys.executable,
-            "-m",
-            "tuning.measure.sandbox.zygote_main",
-            str(theirs.fileno()),
-            json.dumps(self.preload),
-        ]
+        for folder in (self.folder, self._staging):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
         try:
+            self._walls = Walls(self.tier, self.name, self.folder, self.readable, self.cache)
+            if self.name not in RUNNING:
+                self._walls.give(self.folder)  # compilers keep there what all their builds share
+            self._walls_up(self._walls)
+        except (NoProgram, NoFilter, NoIdentity) as error:
+            self.close()
+            raise ChildFailed(Status.CRASHED, f"zygote {self.name} has no sandbox: {error}") from error
+        self.starts += 1
+
+    def _walls_up(self, walls: Walls) -> None:
+        """Start the process inside of them."""
+        self._limit()
+        control, theirs = wire.pair()
+        self._control, self.ready = control, {}
+        module = "tuning.measure.sandbox.zygote_main"
+        inner = ["-m", module, str(theirs.fileno()), json.dumps(self.preload), walls.running.hex()]
+        try:
+            command = walls.command(inner)
             with (self.folder.parent / f"{self.name}.log").open("wb") as log:
                 self._process = subprocess.Popen(
-                    [*fixed_addresses(), *sandbox.command(self.tier, inner, self.folder, self.readable)],
-                    env=sandbox.environment(self.tier, self.folder, self.cache),
-                    pass_fds=[theirs.fileno()],
+                    command,
+                    env=walls.environment(),
+                    pass_fds=[theirs.fileno(), *walls.files],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -91,8 +124,7 @@ class Zygote:
                 )
         finally:
             theirs.close()
-        self._control, self.ready = control, {}
-        self.starts += 1
+            walls.close_files()
 
     def wait_ready(self, timeout_s: float = START_S) -> None:
         """Raises :class:`ChildFailed` where it does not come up."""
@@ -110,6 +142,7 @@ class Zygote:
             if packet.body and packet.body.get("ready"):
                 self.ready = {**packet.body, "pid": packet.pid}
 
+    @_one_at_a_time
     def spawn(
         self,
         request: Mapping[str, Any],
@@ -130,15 +163,10 @@ class Zygote:
         assert self._control is not None
         self._number += 1
         number = self._number
-        folder = self.folder / str(number)
-        work = folder / "work"
-        work.mkdir(parents=True)
-        if bring_tree is not None:
-            shutil.copytree(bring_tree, work, symlinks=True, dirs_exist_ok=True)
-        for path in bring:
-            shutil.copyfile(path, work / path.name, follow_symlinks=False)
+        folder = self._furnished(bring, bring_tree)
         log_path = self.folder.parent / f"{self.name}.{number}.log"
-        request_fd = wire.memory_file("request", json.dumps({**request, "workdir": str(work)}).encode())
+        described = {**request, "workdir": str(folder / "work")}
+        request_fd = wire.memory_file("request", json.dumps(described).encode())
         ours, theirs = wire.pair()
         log_fd = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
         limits = {
@@ -147,8 +175,10 @@ class Zygote:
             "processes": PROCESSES,
         }
         child = Child(
-            ours, log_path, folder, bounds, lambda wait_s: self._status_of(number, wait_s), self.close
-        )
+            ours, log_path, folder, bounds, lambda wait_s: self._status_of(number, wait_s), self.close,
+            self._killed_for_memory,
+        )  # fmt: skip
+        self._limit(bounds)
         try:
             wire.send(
                 self._control,
@@ -171,6 +201,42 @@ class Zygote:
         self._live.add(child)
         return child
 
+    @property
+    def _staging(self) -> Path:
+        return self.folder.parent / f"{self.name}.staging"
+
+    def _furnished(self, bring: Iterable[Path], bring_tree: Path | None) -> Path:
+        """A new child's folder. It is filled where no child can reach, and appears in one piece under a
+        name that none can guess: a link that one of them laid would lead our own writing out of the
+        sandbox."""
+        assert self._walls is not None
+        name = str(secrets.randbelow(10**18))
+        staged = self._staging / name
+        work, temporary = staged / "work", staged / "tmp"
+        work.mkdir(parents=True)
+        temporary.mkdir()
+        if bring_tree is not None:
+            shutil.copytree(bring_tree, work, symlinks=True, dirs_exist_ok=True)
+        for path in bring:
+            shutil.copyfile(path, work / path.name, follow_symlinks=False)
+        self._walls.give(*staged.rglob("*"), staged)
+        return staged.rename(self.folder / name)
+
+    def _limit(self, coming: Bounds | None = None) -> None:
+        """Bound the control group by what its children may use together."""
+        if self._walls is None or self._walls.group is None:
+            return
+        all_bounds = [child.bounds for child in self._live] + ([coming] if coming else [])
+        # Above what the parent allows, so that usually the parent's word is the one that is recorded.
+        children_bytes = sum(_data_bytes(self.name, bounds.memory_bytes) for bounds in all_bounds)
+        most = int(procfs.total_bytes() * (1 - MEMORY_RESERVE))
+        self._walls.group.limit(min(most, GROUP_RESERVE_BYTES + children_bytes), 4 * PROCESSES)
+
+    def _killed_for_memory(self) -> int:
+        group = self._walls.group if self._walls else None
+        return group.killed_for_memory() if group else 0
+
+    @_one_at_a_time
     def forget(self, child: Child) -> None:
         """End a child and remove what it wrote."""
         child.close()
@@ -181,13 +247,10 @@ class Zygote:
         if self.stopped() or (self.alive and self.strays() and not self._strays_end()):
             self.close()
 
+    @_one_at_a_time
     def strays(self) -> set[int]:
         """Processes in the sandbox that belong to no living child: what dead ones left behind."""
-        below = procfs.family(self.ready.get("pid", -1))
-        known: set[int] = set()
-        for child in self._live:
-            known |= {child.pid, *procfs.family(child.pid)}
-        return set(below) - known
+        return set(procfs.family(self.ready.get("pid", -1), {child.pid for child in self._live}))
 
     def _strays_end(self) -> bool:
         """The zygote kills its strays; whether it does so in time (a fork bomb is faster)."""
@@ -198,6 +261,7 @@ class Zygote:
                 return True
         return False
 
+    @_one_at_a_time
     def close(self) -> None:
         """Kill the sandbox with everything in it (its PID namespace dies at once); it starts again when
         it is needed."""
@@ -211,7 +275,11 @@ class Zygote:
         if self._control is not None:
             self._control.close()
             self._control = None
+        if self._walls is not None:
+            self._walls.take_down()
+            self._walls = None
 
+    @_one_at_a_time
     def _status_of(self, number: int, wait_s: float) -> int | None:
         """The wait status of a child, -1 where its zygote is gone, None where it lives."""
         deadline = time.monotonic() + wait_s
@@ -240,6 +308,6 @@ class Zygote:
 def _data_bytes(name: str, memory_bytes: int) -> int:
     """The system's own limit on private memory, which holds between two looks of the parent: it is above what
     the parent allows, so that usually the parent's word is the one that is recorded."""
-    if name in COMPILED:
+    if name in RUNNING:
         return memory_bytes + memory_bytes // 4 + (256 << 20)
     return 3 * memory_bytes + (4 << 30)

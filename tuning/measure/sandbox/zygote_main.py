@@ -1,8 +1,10 @@
 """A zygote: imports what its children need, then forks one child per request. Runs inside the sandbox.
 
-``python -m tuning.measure.sandbox.zygote_main <control fd> <preload JSON>``. It stays single-threaded and
-trusted: it runs no candidate itself. Each child is a session of its own; the zygote adopts what a child
-leaves behind (it is a sub-reaper) and kills it. When the control socket closes, all children end with it.
+``python -m tuning.measure.sandbox.zygote_main <control fd> <preload JSON> <filter>``, the last one in
+hexadecimal or empty: what children lay on themselves before they run compiled code. It stays
+single-threaded and trusted: it runs no candidate itself. Each child is a session of its own; the zygote
+adopts what a child leaves behind (it is a sub-reaper) and kills it. When the control socket closes, all
+children end with it.
 """
 
 from __future__ import annotations
@@ -22,9 +24,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tuning.measure.sandbox import wire
+from tuning.measure.sandbox import child, wire
 from tuning.measure.sandbox.confine import confine
 
+COMMON_FOLDERS = (Path("/tmp"), Path("/dev/shm"))
+"""What children could leave to the next ones, beside their own folders."""
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 4, 36, 38
 
 
@@ -32,7 +36,7 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     started = time.monotonic()
     if os.environ.get("OPATLAS_CONFINE"):
-        confine(Path(os.environ["OPATLAS_CONFINE"]))
+        confine(json.loads(os.environ.pop("OPATLAS_CONFINE")))
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     # Not to be traced nor read through /proc by the children, who run as the same user; they inherit it.
@@ -52,6 +56,7 @@ def main() -> None:
             "seconds": round(time.monotonic() - started, 3),
         },
     )
+    child.running_filter = bytes.fromhex(sys.argv[3])
     ZygoteServer(control).serve()
 
 
@@ -114,7 +119,8 @@ class ZygoteServer:
         if ended:
             self.kill_strays()
             if not self.children and os.environ.get("OPATLAS_OWN_TMP"):
-                _wipe(Path("/tmp"))
+                for folder in COMMON_FOLDERS:
+                    _wipe(folder)
 
     def kill_strays(self) -> None:
         """Kill adopted orphans: our children that we did not fork."""
@@ -147,8 +153,6 @@ def _become_child(zygote: ZygoteServer, request: dict[str, Any], fds: tuple[int,
         _redirect(fds[1])
         _limit(request["limits"])
         wire.send(channel, {"hello": os.getpid()})
-        from tuning.measure.sandbox import child
-
         child.serve(channel, fds[2:])
         status = 0
     except (ConnectionError, EOFError):
@@ -224,7 +228,8 @@ def _wipe(folder: Path) -> None:
         folders[:] = [name for name in folders if (Path(path) / name).lstat().st_dev == device]
         seen += [Path(path) / name for name in folders]
         for name in names:
-            (Path(path) / name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # not ours: where something is mounted
+                (Path(path) / name).unlink()
     # Only folders of this file system: the next child's work folder, empty as yet, can be mounted below.
     for inner in reversed(seen):
         with contextlib.suppress(OSError):  # not empty: something is mounted in it

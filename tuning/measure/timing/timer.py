@@ -41,8 +41,8 @@ class Effort:
 
 
 CONTEST = Effort(seconds=0.35, rounds=5, stop_losers=True)
-CONFIRM = Effort(seconds=0.35, rounds=6, stop_losers=False)
-"""Of one sitting in fresh processes; a confirmation has several."""
+LINE_UP = Effort(seconds=0.12, rounds=5, stop_losers=False)
+"""Of one sitting in fresh processes; a line-up has several."""
 DEFAULT_ALONE = Effort(seconds=0.08, rounds=5, stop_losers=False)
 
 
@@ -55,8 +55,10 @@ class Runner:
     calls: int = 1
     fixed_ns: float = 0.0
     single: bool = False  # one call is a batch: no 2k batch is run
+    lead_in: bool = False  # an untimed call before a single one, for what others left in the caches
     once_ns: list[float] = field(default_factory=list)
     twice_ns: list[float] = field(default_factory=list)
+    noise: list[float] = field(default_factory=list)  # how disturbed each turn was: 0 is quiet
 
     def calibrate(self, *, cold: bool) -> None:
         """Find the handshake's cost and a batch size; the runs made for it warm everything up."""
@@ -82,9 +84,17 @@ class Runner:
             before()
         elif not self.single:
             self._run(max(2, self.calls // 4))
+        elif self.lead_in:
+            self._run(1)
         self.once_ns.append(self._run(self.calls))
         if not self.single:
             self.twice_ns.append(self._run(2 * self.calls))
+        self.child.pause()
+
+    def run_again(self) -> None:
+        """A batch that is not counted."""
+        self.child.resume()
+        self._run(self.calls)
         self.child.pause()
 
     def times_us(self, chosen: Sequence[int] | None = None) -> list[float]:
@@ -106,6 +116,7 @@ class Runner:
     def clear(self) -> None:
         self.once_ns.clear()
         self.twice_ns.clear()
+        self.noise.clear()
 
     def _least(self, calls: int) -> float:
         """Of a few batches, without the handshake; of one, where a call is long."""
@@ -122,8 +133,66 @@ class Runner:
             raise
 
 
+class Track:
+    """The rounds of one race, the default's among them.
+
+    Who leaves has no samples of later rounds: two runners are compared over the rounds that both ran.
+    """
+
+    def __init__(
+        self, default: Runner, runners: Sequence[Runner], flush: Callable[[], None] | None = None
+    ) -> None:
+        self.default = default
+        self.rounds = 0
+        self.crowded = 0  # disturbed rounds after which nobody pressed for the CPUs
+        self._flush = flush
+        for runner in (default, *runners):
+            runner.clear()
+        wait_until_quiet(limits.CALM_BEFORE_S)
+        self.began = time.perf_counter()
+
+    @property
+    def spent_s(self) -> float:
+        return time.perf_counter() - self.began
+
+    def round(self, runners: Sequence[Runner]) -> None:
+        """One turn of the default and of each, in an order that alternates (ABBA). Raises ChildFailed."""
+        turns = [self.default, *(one for one in runners if one is not self.default)]
+        for runner in turns if self.rounds % 2 == 0 else reversed(turns):
+            turn = Turn.start(runner.child.pid)
+            runner.sample(self._flush)
+            runner.noise.append(turn.disturbance())
+        self.rounds += 1
+        if max(runner.noise[-1] for runner in turns) > limits.NOISY_SHARE:
+            self.crowded += wait_until_quiet(limits.CALM_BETWEEN_S, limits.LOOK_BETWEEN_S)
+
+    def noise(self, runner: Runner) -> list[float]:
+        """How disturbed each of its rounds was: the worse of its turn and the default's."""
+        return shared_noise(self.default, runner)
+
+    def evidence(self, runner: Runner, wanted: int) -> Evidence:
+        """Of a runner against the default, over the rounds that it ran."""
+        return timing(*times_us(self.default, runner, wanted))
+
+
+def quiet_rounds(noise: Sequence[float]) -> int:
+    """How many rounds were disturbed by little enough."""
+    return sum(one <= limits.NOISY_SHARE for one in noise)
+
+
+def shared_noise(one: Runner, other: Runner) -> list[float]:
+    """Of each round of one race that both ran, how disturbed the worse of their turns was."""
+    return [max(turns) for turns in zip(one.noise, other.noise, strict=False)]
+
+
+def times_us(over: Runner, under: Runner, wanted: int) -> tuple[list[float], list[float]]:
+    """Microseconds per call of both, over the quiet rounds that both ran (``choose_rounds``)."""
+    chosen = choose_rounds(shared_noise(over, under), wanted)
+    return over.times_us(chosen), under.times_us(chosen)
+
+
 @dataclass(frozen=True)
-class Race:
+class RaceResult:
     """What came of it: ``timings`` of the runners after the first against the first, in order (of a single
     runner: against itself)."""
 
@@ -132,6 +201,7 @@ class Race:
     timings: tuple[Evidence, ...]
     rounds: int
     noisy_rounds: int
+    track: Track
 
 
 def race(
@@ -139,66 +209,54 @@ def race(
     effort: Effort,
     flush: Callable[[], None] | None = None,
     each_round: Callable[[int], None] | None = None,
-    to_beat: float = 1.0,
-) -> Race:
-    """Time the runners in turns, the first being the default, in an order that alternates (ABBA).
+) -> RaceResult:
+    """Time the runners in turns, the first being the default.
 
     ``each_round(i)`` is called after round ``i`` (the checker looks at outputs of timed calls there). Stops
-    early when a single candidate is clearly slower than the best so far, whose ratio to the default is at
-    least ``to_beat``. Raises :class:`ChildFailed` when a runner breaks.
+    early when a single candidate is clearly slower. Raises :class:`ChildFailed` when a runner breaks.
     """
-    for runner in runners:
-        runner.clear()
-    wait_until_quiet(limits.CALM_BEFORE_S)
-    noise: list[float] = []
-    crowded = 0
-    began = time.perf_counter()
+    track = Track(runners[0], runners[1:], flush)
     while True:
-        worst = 0.0
-        for runner in runners if len(noise) % 2 == 0 else list(reversed(runners)):
-            turn = Turn.start(runner.child.pid)
-            runner.sample(flush)
-            worst = max(worst, turn.disturbance())
-        noise.append(worst)
+        track.round(runners)
         if each_round is not None:
-            each_round(len(noise))
-        if worst > limits.NOISY_SHARE:
-            crowded += wait_until_quiet(limits.CALM_BETWEEN_S, limits.LOOK_BETWEEN_S)
-        spent_s = time.perf_counter() - began
-        if _finished(runners, noise, effort, spent_s, to_beat) or _crowds_itself(
-            noise, crowded, effort, spent_s
-        ):
-            return _result(runners, noise, effort)
+            each_round(track.rounds)
+        noise = _worst(track, runners)
+        if _finished(track, runners, noise, effort) or _crowds_itself(track, noise, effort):
+            return _result(track, runners, noise, effort)
 
 
-def _finished(
-    runners: Sequence[Runner], noise: Sequence[float], effort: Effort, spent_s: float, to_beat: float
-) -> bool:
-    rounds, quiet = len(noise), sum(one <= limits.NOISY_SHARE for one in noise)
-    if rounds >= limits.MOST_ROUNDS or spent_s > effort.limit_s:
+def _worst(track: Track, runners: Sequence[Runner]) -> list[float]:
+    """Of each round, over all who ran."""
+    return [max(runner.noise[number] for runner in runners) for number in range(track.rounds)]
+
+
+def _finished(track: Track, runners: Sequence[Runner], noise: Sequence[float], effort: Effort) -> bool:
+    quiet = quiet_rounds(noise)
+    if track.rounds >= limits.MOST_ROUNDS or track.spent_s > effort.limit_s:
         return True
-    if rounds >= limits.SLOWER_AFTER and spent_s > effort.patience_s:
+    if track.rounds >= limits.SLOWER_AFTER and track.spent_s > effort.patience_s:
         return True
     if effort.stop_losers and quiet >= limits.SLOWER_AFTER and len(runners) == 2:
-        if _hopeless(runners, noise):
+        ratios = _quiet_ratios(runners, noise)
+        if _hopeless(ratios):
             return True
-        if quiet >= effort.rounds and max(_quiet_ratios(runners, noise)) < limits.CLEARLY_SLOWER * to_beat:
+        if quiet >= effort.rounds and max(ratios) < limits.CLEARLY_SLOWER:
             return True
-        if quiet >= limits.SETTLED_ROUNDS and _settled(_quiet_ratios(runners, noise)):
+        if quiet >= limits.SETTLED_ROUNDS and _settled(ratios):
             return True
-    return quiet >= effort.rounds and spent_s >= effort.seconds
+    return quiet >= effort.rounds and track.spent_s >= effort.seconds
 
 
-def _crowds_itself(noise: Sequence[float], crowded: int, effort: Effort, spent_s: float) -> bool:
+def _crowds_itself(track: Track, noise: Sequence[float], effort: Effort) -> bool:
     """Hardly a round was quiet, though nobody pressed for the CPUs after them: somebody has more threads than
     there are CPUs, and waiting longer changes nothing (XLA's pool is such a one)."""
-    quiet = sum(one <= limits.NOISY_SHARE for one in noise)
+    quiet = quiet_rounds(noise)
     enough = len(noise) >= max(limits.SETTLED_ROUNDS, 2 * effort.rounds)
     return (
         enough
-        and spent_s >= effort.seconds
+        and track.spent_s >= effort.seconds
         and quiet <= len(noise) // limits.QUIET_ONE_IN
-        and crowded >= int(limits.CALM_AFTER * len(noise))
+        and track.crowded >= int(limits.CALM_AFTER * len(noise))
     )
 
 
@@ -210,10 +268,9 @@ def _settled(ratios: Sequence[float]) -> bool:
     )
 
 
-def _hopeless(runners: Sequence[Runner], noise: Sequence[float]) -> bool:
+def _hopeless(ratios: Sequence[float]) -> bool:
     """So much slower that more samples are a waste. Only quiet rounds can tell: on a disturbed host a few
     ratios can be anything."""
-    ratios = _quiet_ratios(runners, noise)
     return len(ratios) >= limits.SLOWER_AFTER and float(np.median(ratios)) < limits.SLOWER_RATIO
 
 
@@ -235,20 +292,28 @@ def choose_rounds(noise: Sequence[float], wanted: int) -> list[int]:
     return sorted(order[: max(wanted, len(noise) // limits.LEAST_DISTURBED_ONE_IN)])
 
 
-def _result(runners: Sequence[Runner], noise: Sequence[float], effort: Effort) -> Race:
-    chosen = choose_rounds(noise, effort.rounds)
-    default_us = runners[0].times_us(chosen)
-    timings = tuple(timing(default_us, runner.times_us(chosen)) for runner in (runners[1:] or runners))
-    noisy = sum(one > limits.NOISY_SHARE for one in noise)
+def _result(track: Track, runners: Sequence[Runner], noise: Sequence[float], effort: Effort) -> RaceResult:
+    timings = tuple(track.evidence(runner, effort.rounds) for runner in (runners[1:] or runners))
     status, detail = Status.OK, ""
     clearly = all(one.ratio_high < limits.SLOWER_RATIO for one in timings) and len(noise) >= effort.rounds
-    if effort.stop_losers and len(runners) == 2 and (clearly or _hopeless(runners, noise)):
+    only = effort.stop_losers and len(runners) == 2
+    if only and (clearly or _hopeless(_quiet_ratios(runners, noise))):
         status = Status.SLOWER
         detail = f"{1 / timings[0].ratio_to_default:.1f} times slower than the default"
-    elif noisy > limits.DISTURBED_SHARE * len(noise) and (
-        len(noise) < limits.SLOWER_AFTER
-        or any(one.ratio_high / one.ratio_low > limits.UNUSABLE_INTERVAL for one in timings)
-    ):
-        status = Status.NOISY
-        detail = f"{noisy} of {len(noise)} rounds were disturbed, and they disagree"
-    return Race(status, detail, timings, len(noise), noisy)
+    elif why := too_noisy(noise, timings):
+        status, detail = Status.NOISY, why
+    noisy = len(noise) - quiet_rounds(noise)
+    return RaceResult(status, detail, timings, len(noise), noisy, track)
+
+
+def too_noisy(
+    noise: Sequence[float], timings: Sequence[Evidence], unusable: float = limits.UNUSABLE_INTERVAL
+) -> str:
+    """Why these samples say nothing; empty where they do. ``unusable``: ratio_high ÷ ratio_low."""
+    noisy = len(noise) - quiet_rounds(noise)
+    if noisy <= limits.DISTURBED_SHARE * len(noise):
+        return ""
+    apart = any(one.ratio_high / one.ratio_low > unusable for one in timings)
+    if len(noise) >= limits.SLOWER_AFTER and not apart:
+        return ""
+    return f"{noisy} of {len(noise)} rounds were disturbed, and they disagree"

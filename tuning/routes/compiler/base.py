@@ -7,16 +7,20 @@ from contextlib import contextmanager
 
 from opatlas.errors import first_line
 from opatlas.identity import Operator, Setting, Target
-from tuning.routes.base import Answer, Method, RouteError, answer
+from tuning.routes.base import Answer, KnownLimit, Method, RouteError, answer
 
 
 class CompilerRoute:
-    """A compiler's route says its name, its limits, its candidates and how it builds them."""
+    """A compiler's route says its name, its limits, its candidates and how it builds them.
+
+    Pages count whom ``limits`` and the refusals of ``missing`` concern (``tuning/statistics/limits.py``).
+    """
 
     name: str
     title: str  # as people write it
     method: Method = "compiler"
     builds_in_process = False
+    limits: tuple[KnownLimit, ...] = ()
 
     def missing(self, operator: Operator) -> str | None:
         """Why it cannot express the operator; None where nothing is known against it."""

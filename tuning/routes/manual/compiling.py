@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Sequence
@@ -15,10 +16,16 @@ LIBRARY = "kernel.so"
 SUFFIX = {"c": "c", "c++": "cc"}
 COMPILE_S = 50.0
 LOG_CHARACTERS = 16_000
+COMPILE = ("-O2", "-fPIC", "-pthread")
 _STANDARD = {"c": "-std=gnu11", "c++": "-std=gnu++17"}
-_LINK = ("-Wl,--version-script=exports.map", "-Wl,-Bsymbolic", "-Wl,-s", "-Wl,-z,defs")
+_STATIC = {"c": (), "c++": ("-static-libstdc++", "-static-libgcc")}
+_LINK = ("-Wl,--build-id=none", "-Wl,--version-script=exports.map", "-Wl,-Bsymbolic", "-Wl,-s", "-Wl,-z,defs")
 _NO_EXCERPTS = ("-fno-diagnostics-show-caret",)  # before it is known what is included
 _MARKER = re.compile(rb'^# \d+ "((?:[^"\\]|\\.)*)"', re.MULTILINE)
+_REPEATABLE = ("-ffile-prefix-map=.=.", "-frandom-seed=kernel")
+_SAME_TIME = {"SOURCE_DATE_EPOCH": "0", "ZERO_AR_DATE": "1", "TZ": "UTC"}
+"""The same source gives the same bytes, wherever and whenever it is compiled: no folder, no time, no chance
+gets into them. ``__TIMESTAMP__`` is the source file's own time."""
 _EXPORTS = "{ global: opatlas_run; opatlas_prepare; opatlas_release; opatlas_error; local: *; };\n"
 
 
@@ -32,22 +39,22 @@ def compile_kernel(
     """
     kernel = f"kernel.{SUFFIX[language]}"
     (folder / kernel).write_text(source)
+    os.utime(folder / kernel, (0, 0))
     (folder / header[0]).write_text(header[1])
     (folder / "opatlas_abi.h").write_text((INCLUDE_FOLDER / "opatlas_abi.h").read_text())
     (folder / "exports.map").write_text(_EXPORTS)
     compiler = [*find_compiler(language), "-fdiagnostics-color=never", "-I."]
-    common = [_STANDARD[language], *flags]
+    common = [*_REPEATABLE, _STANDARD[language], *flags]
     code, log = _run([*compiler, *common, "-E", kernel, "-o", "kernel.i", *_NO_EXCERPTS], folder)
     _refuse_other_files(folder / "kernel.i", language)
     if code:
         print(log)
         raise RouteError(f"it does not compile: {first_error(log)}")
-    code, log = _run([*compiler, "-O2", "-fPIC", "-pthread", *common, "-c", kernel, "-o", "kernel.o"], folder)
+    code, log = _run([*compiler, *COMPILE, *common, "-c", kernel, "-o", "kernel.o"], folder)
     if not code:
         # Without the author's flags: linked with -ffast-math, a library switches denormals off for everybody.
-        static = ["-static-libstdc++", "-static-libgcc"] if language == "c++" else []
-        link = [*find_compiler(language), "-shared", "-pthread", "kernel.o", "-o", LIBRARY, "-lm", *static]
-        code, said = _run([*link, *_LINK], folder)
+        link = [*find_compiler(language), "-shared", "-pthread", "kernel.o", "-o", LIBRARY, "-lm"]
+        code, said = _run([*link, *_STATIC[language], *_LINK], folder)
         log += said
     if code:
         print(log)  # the child's output is the trial's log
@@ -55,6 +62,12 @@ def compile_kernel(
     for left_over in (kernel, header[0], "opatlas_abi.h", "exports.map", "kernel.i", "kernel.o"):
         (folder / left_over).unlink(missing_ok=True)
     return folder / LIBRARY, log
+
+
+def all_flags(language: str, flags: Sequence[str]) -> list[str]:
+    """What the compiler and the linker are told, for provenance."""
+    compiling = [*COMPILE, *_REPEATABLE, _STANDARD[language], *flags]
+    return [*compiling, "-shared", "-lm", *_STATIC[language], *_LINK]
 
 
 def first_error(log: str) -> str:
@@ -98,8 +111,9 @@ def _header_folders(language: str) -> list[Path]:
 def _run(command: Sequence[str], folder: Path) -> tuple[int, str]:
     try:
         done = subprocess.run(
-            command, cwd=folder, capture_output=True, timeout=COMPILE_S, check=False, stdin=subprocess.DEVNULL
-        )
+            command, cwd=folder, capture_output=True, timeout=COMPILE_S, check=False,
+            stdin=subprocess.DEVNULL, env={**os.environ, **_SAME_TIME},
+        )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise RouteError(f"the compiler took longer than {COMPILE_S:.0f} s") from error
     except OSError as error:

@@ -16,7 +16,7 @@ from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
 from opatlas.load.toolchain import find_compiler
 from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, Method, No, RouteError, Yes
-from tuning.routes.manual.compiling import LIBRARY, compile_kernel
+from tuning.routes.manual.compiling import LIBRARY, all_flags, compile_kernel
 from tuning.routes.manual.flags import InvalidFlags, check_flags, features_of
 from tuning.routes.manual.header import ALIGNMENT, NAME, header
 from tuning.routes.manual.matching import Pattern
@@ -58,7 +58,7 @@ class CppRoute:
 
     name = "cpp"
     method: Method = "manual"
-    zygote = "manual"
+    zygote = "cpp"  # where it is compiled; it runs elsewhere, see ``laboratory.zygote_of``
     preload: tuple[str, ...] = ("tuning.routes.manual.cpp",)
     builds_in_process = False
 
@@ -115,6 +115,7 @@ class CppRoute:
             "compile_s": round(time.perf_counter() - began, 4),
             "library_bytes": library.stat().st_size,
             "build_log": log,
+            "flags": all_flags(language, flags),
             "versions": dict(compiler_versions()),
         }
         return BuiltArtifact(_manifest(operator, setting, flags, library), workdir, "", source, facts)

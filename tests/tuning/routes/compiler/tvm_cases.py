@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from opatlas.identity import Operator, Setting, detect_target, parse_operator
+from opatlas.identity.operator import Value
 from opatlas.load import load
+from opatlas.load.buffers import empty
 from tuning.routes.base import Budget, BuiltArtifact
 from tuning.routes.compiler.tvm import TvmRoute
 
@@ -35,6 +37,11 @@ def typed(dtype: str, *shape: int) -> dict[str, Any]:
     return {"shape": list(shape), "dtype": dtype}
 
 
+def lying(shape: tuple[int, ...], *strides: int, dtype: str = "float32", **more: str) -> dict[str, Any]:
+    """An input that is not dense and row-major."""
+    return {"shape": list(shape), "strides": list(strides), "dtype": dtype, **more}
+
+
 def random_inputs(operator: Operator, seed: int = 7, offset_bytes: int = 0) -> dict[int, np.ndarray]:
     """Values for every tensor input; floats around zero (variances positive), indices within 0 … 9."""
     random = np.random.default_rng(seed)
@@ -49,8 +56,16 @@ def random_inputs(operator: Operator, seed: int = 7, offset_bytes: int = 0) -> d
             array = random.standard_normal(value.shape)
         if operator.op_types[0] == "BatchNormalization" and number == 4:
             array = np.abs(array) + 0.1
-        made[number] = _placed(np.asarray(array).astype(value.dtype), offset_bytes)
+        array = np.asarray(array).astype(value.dtype)
+        made[number] = _laid(array, value) if value.strides else _placed(array, offset_bytes)
     return made
+
+
+def _laid(array: np.ndarray, value: Value) -> np.ndarray:
+    """A copy with the value's strides."""
+    laid = empty(value, 64)
+    laid[...] = array
+    return laid
 
 
 def _placed(array: np.ndarray, offset_bytes: int) -> np.ndarray:

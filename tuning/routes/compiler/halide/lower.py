@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
 from opatlas.identity.operator import Value
 from opatlas.identity.strides import dense_strides
-from tuning.routes.compiler.halide import elementwise, movement, pooling, products, reductions
+from tuning.routes.compiler.halide import (
+    elementwise,
+    movement,
+    pooling,
+    products,
+    reductions,
+    resize,
+)
 from tuning.routes.compiler.halide.simplify import simplified
 from tuning.routes.compiler.halide.site import HalideSite, HalideTensor, Index, Pipeline
-from tuning.routes.compiler.halide.table import MOVEMENT, POINTWISE, REDUCTIONS, SMOOTH, vector_bytes
+from tuning.routes.compiler.halide.table import (
+    HALF_TYPES,
+    MOVEMENT,
+    POINTWISE,
+    REDUCTIONS,
+    SMOOTH,
+    vector_bytes,
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +70,7 @@ _BUILDERS: dict[str, Callable[[HalideSite], list[HalideTensor]]] = {
     "LogSoftmax": reductions.softmax,
     "MatMul": products.matmul,
     "MaxPool": pooling.pool,
+    "Resize": resize.resize,
     "Softmax": reductions.softmax,
 }
 
@@ -65,17 +80,38 @@ def is_strict(operator: Operator, setting: Setting) -> bool:
     return not SMOOTH.intersection(operator.op_types) and not setting.fast_math
 
 
+def computed(operator: Operator) -> Operator:
+    """The operator in the types that it is computed in: half types in float32, or, where they are only moved,
+    as whole numbers of their width."""
+    moved = MOVEMENT.union(("Identity",)).issuperset(operator.op_types) and "Pad" not in operator.op_types
+    instead = dict.fromkeys(HALF_TYPES, "uint16" if moved else "float32")
+
+    def wide(values: tuple[Value, ...]) -> tuple[Value, ...]:
+        return tuple(replace(value, dtype=instead.get(value.dtype, value.dtype)) for value in values)
+
+    return replace(operator, inputs=wide(operator.inputs), produced=wide(operator.produced))
+
+
+def in_memory(stored: str, computed: str) -> str:
+    """The type of a buffer's elements, of a tensor stored in one type and computed in another."""
+    if stored == "bool":
+        return "uint8"
+    return stored if computed == "float32" else computed
+
+
 def lower(operator: Operator, target: Target, setting: Setting, layout: str) -> Lowered:
     """Every node as expressions and Funcs; raises RouteError where one cannot be said in Halide."""
     strict = is_strict(operator, setting)
-    operator = simplified(operator)
-    p = Pipeline(operator, vector_bytes(target) // 4, setting.threads, strict, layout)
-    return _Lowering(p).run()
+    stored = simplified(operator)
+    p = Pipeline(computed(stored), vector_bytes(target) // 4, setting.threads, strict, layout)
+    return _Lowering(p, stored).run()
 
 
 class _Lowering:
-    def __init__(self, p: Pipeline) -> None:
-        self.p, self.hl, self.operator = p, p.hl, p.operator
+    """``stored`` is the operator with the types that its tensors have in memory."""
+
+    def __init__(self, p: Pipeline, stored: Operator) -> None:
+        self.p, self.hl, self.operator, self.stored = p, p.hl, p.operator, stored
         self.operands: dict[str, Operand] = {}
         self.parameters: dict[int, Any] = {}
         self.uses = Counter(number for node in self.operator.nodes for number in node.inputs)
@@ -105,7 +141,8 @@ class _Lowering:
 
     def _input(self, number: int) -> HalideTensor:
         value, hl = self.operator.inputs[number], self.hl
-        kind = hl.UInt(8) if value.dtype == "bool" else self.p.type(value.dtype)
+        lying = in_memory(self.stored.inputs[number].dtype, value.dtype)
+        kind = self.p.type(lying)
         # A constant that will be cut into panels has an axis more.
         alone = self.uses[number] == 1 and value.role == "const"
         second = self.operator.nodes[0].inputs[1:2] == (number,)
@@ -123,9 +160,12 @@ class _Lowering:
             if order is not None:
                 place = [place[axis] for axis in order]
             found = parameter[list(reversed(place or [hl.Expr(0)]))]
-            return found != hl.cast(hl.UInt(8), hl.Expr(0)) if value.dtype == "bool" else found
+            if value.dtype == "bool":
+                return found != hl.cast(hl.UInt(8), hl.Expr(0))
+            return found if lying == value.dtype else hl.cast(self.p.type(value.dtype), found)
 
-        return HalideTensor(value.shape, value.dtype, at, cheap=True, number=number if alone else -1)
+        own, widened = number if alone else -1, lying in HALF_TYPES
+        return HalideTensor(value.shape, value.dtype, at, cheap=True, number=own, widened=widened)
 
     def _output(self, place: int, value: Value, tensor: HalideTensor) -> Any:
         hl = self.hl
@@ -133,8 +173,8 @@ class _Lowering:
         func, variables = hl.Func(f"out{place}"), self.p.variables(len(shape))
         indices = [hl.Expr(variable) for variable in variables]
         found = tensor.at(indices if value.shape else [])
-        kind = hl.UInt(8) if value.dtype == "bool" else self.p.type(value.dtype)
-        func[list(reversed(variables))] = hl.cast(kind, found)
+        lying = in_memory(self.stored.value(self.stored.outputs[place]).dtype, value.dtype)
+        func[list(reversed(variables))] = hl.cast(self.p.type(lying), found)
         strides = dense_strides(shape)
         buffer = func.output_buffer()
         for axis, extent in enumerate(shape):
@@ -143,7 +183,7 @@ class _Lowering:
             dimension.set_stride(strides[axis])
             func.set_estimate(variables[axis], 0, extent)
         position = len(self.operator.tensor_inputs) + place
-        self.operands[f"out{place}"] = Operand(position, shape, strides, value.dtype)
+        self.operands[f"out{place}"] = Operand(position, shape, strides, lying)
         return func
 
     def _fix(self, number: int, parameter: Any) -> None:
@@ -165,4 +205,5 @@ class _Lowering:
             dimension.set_stride(lying[axis])
             dimension.set_estimate(0, extent)
         position = self.operator.tensor_inputs.index(number)
-        self.operands[f"in{number}"] = Operand(position, shape, strides, value.dtype, order)
+        lies = in_memory(self.stored.inputs[number].dtype, value.dtype)
+        self.operands[f"in{number}"] = Operand(position, shape, strides, lies, order)

@@ -171,16 +171,36 @@ def _distance(hl: Any, place: Any) -> Any:
 
 def _gather(site: HalideSite) -> list[HalideTensor]:
     """Indices outside the tensor are brought inside: a kernel must not read what is not its own."""
-    source, where, axis, hl = site.tensor(0), site.tensor(1), site.axis(), site.hl
-    extent, rank = source.shape[axis], len(where.shape)
+    source, where, axis = site.tensor(0), site.tensor(1), site.axis()
+    rank = len(where.shape)
 
     def at(index: Index) -> Any:
-        chosen = where.at(index[axis : axis + rank])
-        chosen = hl.select(chosen < 0, chosen + extent, chosen)
-        inside = hl.cast(hl.Int(32), hl.clamp(chosen, 0, extent - 1))
+        inside = _inside(site, where.at(index[axis : axis + rank]), source.shape[axis])
         return source.at([*index[:axis], inside, *index[axis + rank :]])
 
     return _moved(site, source, at)
+
+
+def _gather_elements(site: HalideSite) -> list[HalideTensor]:
+    """As :func:`_gather`, with an index for each element."""
+    source, where, axis = site.tensor(0), site.tensor(1), site.axis()
+    return _moved(
+        site,
+        source,
+        lambda index: source.at(
+            [
+                _inside(site, where.at(index), source.shape[axis]) if a == axis else i
+                for a, i in enumerate(index)
+            ]
+        ),
+    )
+
+
+def _inside(site: HalideSite, chosen: Any, extent: int) -> Any:
+    """An index from the end made one from the start, and one outside brought inside."""
+    hl = site.hl
+    chosen = hl.select(chosen < 0, chosen + extent, chosen)
+    return hl.cast(hl.Int(32), hl.clamp(chosen, 0, extent - 1))
 
 
 _BUILDERS = {
@@ -188,6 +208,7 @@ _BUILDERS = {
     "Expand": _expand,
     "Flatten": _reshape,
     "Gather": _gather,
+    "GatherElements": _gather_elements,
     "Pad": _pad,
     "Reshape": _reshape,
     "Slice": _slice,

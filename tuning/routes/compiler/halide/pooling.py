@@ -43,11 +43,11 @@ def edged(site: HalideSite, source: HalideTensor, window: Window, outside: Any) 
 def pool(site: HalideSite) -> list[HalideTensor]:
     """MaxPool and AveragePool."""
     p, made = site.p, site.output()
-    source = p.stored(site.tensor(0))
+    source = site.tensor(0)
     window, largest = read_window(site), site.node.op == "MaxPool"
     kernel, strides, dilations = list(window.kernel), window.strides, window.dilations
     nothing = p.constant(float("-inf") if largest else 0.0, made.dtype)
-    padded = edged(site, source, window, nothing)
+    padded = p.stored(edged(site, source, window, nothing))
 
     def term(so_far: Any, i: list[Any], r: list[Any]) -> Any:
         where = [o * s + k * d for o, s, k, d in zip(i[2:], strides, r, dilations, strict=True)]
@@ -59,7 +59,7 @@ def pool(site: HalideSite) -> list[HalideTensor]:
     total = p.accumulate("pooled", made.shape, made.dtype, nothing, [(kernel, term)], role="product")
     if largest:
         return [total]
-    if padded is source:
+    if padded.shape == source.shape:
         part = p.constant(1 / prod(kernel), made.dtype)
         return [HalideTensor(made.shape, made.dtype, lambda i: total.at(i) * part)]
     whole = site.flag("count_include_pad")

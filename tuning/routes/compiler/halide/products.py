@@ -24,7 +24,7 @@ def packed(site: HalideSite, position: int, order: tuple[int, ...]) -> HalideTen
     tensor = site.tensor(position)
     number = tensor.number
     if number < 0 or site.p.operator.inputs[number].role != "const":
-        return site.p.stored(tensor)
+        return site.p.stored(tensor, wide=True)
     if site.p.packed.setdefault(number, order) != order:
         raise ValueError("one constant in two layouts")
     return tensor
@@ -49,7 +49,7 @@ def matmul(site: HalideSite) -> list[HalideTensor]:
     p, made = site.p, site.output()
     gemm = site.node.op == "Gemm"
     turned_a, turned_b = site.flag("transA"), site.flag("transB")
-    a = p.stored(site.tensor(0))
+    a = p.stored(site.tensor(0), wide=True)
     rank_b = len(site.input(1).shape)
     order = (*range(rank_b - 2), rank_b - 1, rank_b - 2) if turned_b else tuple(range(rank_b))
     b = packed(site, 1, order) if p.layout != PANELS else panelled(site, turned_b)
@@ -128,15 +128,15 @@ def _batch_index(tensor: HalideTensor, outer: Index) -> list[Any]:
 def conv(site: HalideSite) -> list[HalideTensor]:
     """Conv over any number of spatial axes, grouped, dilated, strided, padded, with bias."""
     p, made = site.p, site.output()
-    source, weights_value = p.stored(site.tensor(0)), site.input(1)
+    source, weights_value = site.tensor(0), site.input(1)
     spatial = len(source.shape) - 2
     window, group = read_window(site), site.attrs["group"]
     kernel, strides, dilations = window.kernel, window.strides, window.dilations
     per_group_in, per_group_out = weights_value.shape[1], made.shape[1] // group
-    padded = edged(site, source, window, p.constant(0.0, made.dtype))
+    padded = p.stored(edged(site, source, window, p.constant(0.0, made.dtype)), wide=True)
     turned = p.layout == CHANNELS_LAST and per_group_out > 1
     order = (1, *range(2, 2 + spatial), 0) if turned else tuple(range(2 + spatial))
-    weights = packed(site, 1, order) if turned else p.stored(site.tensor(1))
+    weights = packed(site, 1, order) if turned else p.stored(site.tensor(1), wide=True)
 
     def term(n: Any, o: Any, places: list[Any], r: list[Any]) -> Any:
         where = [x * s + k * d for x, s, k, d in zip(places, strides, r[1:], dilations, strict=True)]
@@ -165,7 +165,7 @@ def conv(site: HalideSite) -> list[HalideTensor]:
 def conv_transpose(site: HalideSite) -> list[HalideTensor]:
     """ConvTranspose, gathered: for each result the kernel's places whose source is a whole step away."""
     p, made, hl = site.p, site.output(), site.hl
-    source, weights = p.stored(site.tensor(0)), p.stored(site.tensor(1))
+    source, weights = (p.stored(site.tensor(position), wide=True) for position in (0, 1))
     spatial = len(source.shape) - 2
     window, group = read_window(site), site.attrs["group"]
     kernel, strides, dilations, before = window.kernel, window.strides, window.dilations, window.begins

@@ -16,7 +16,7 @@ FUNCTION = "halide_kernel"
 VERSION_SCRIPT = "{ global: opatlas_run; opatlas_prepare; opatlas_release; opatlas_error; local: *; };\n"
 """Linker script that hides everything but the ABI: several kernels live in one process."""
 
-_CODES = {"i": 0, "u": 1, "f": 2, "b": 1}  # halide_type_code_t; a bool is a byte
+_CODES = {"i": 0, "u": 1, "f": 2, "b": 4}  # halide_type_code_t; "b": bfloat
 
 
 def wrapper_source(operator: Operator, operands: Sequence[Operand]) -> str:

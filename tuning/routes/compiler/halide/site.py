@@ -26,6 +26,7 @@ class HalideTensor:
     at: Callable[[Index], Any]
     cheap: bool = False
     number: int = -1  # the operator's input that it is, if it is one
+    widened: bool = False  # whether reading one makes it another type
 
 
 @dataclass
@@ -63,8 +64,8 @@ class Pipeline:
         hl = self.hl
         if dtype == "bool":
             return hl.Bool()
-        bits = int(dtype.lstrip("uintfloa"))
-        return {"i": hl.Int, "u": hl.UInt, "f": hl.Float}[dtype[0]](bits)
+        bits = int(dtype.lstrip("ubintfloa"))
+        return {"i": hl.Int, "u": hl.UInt, "f": hl.Float, "b": hl.BFloat}[dtype[0]](bits)
 
     def constant(self, value: float | int | bool, dtype: str) -> Any:
         return constant(self.type(dtype), value)
@@ -106,9 +107,10 @@ class Pipeline:
         self.funcs.append(MadeFunc(func, tuple(shape), variables, reduced=extents, **about))
         return HalideTensor(tuple(shape), dtype, reader(func), cheap=True)
 
-    def stored(self, tensor: HalideTensor, name: str = "value") -> HalideTensor:
-        """The tensor as a Func, so that what is read many times can be computed once."""
-        if tensor.cheap:
+    def stored(self, tensor: HalideTensor, name: str = "value", *, wide: bool = False) -> HalideTensor:
+        """The tensor as a Func, so that what is read many times can be computed once; with ``wide`` also what
+        is only widened: a product reads each element as often as it has rows or columns."""
+        if tensor.cheap and not (wide and tensor.widened):
             return tensor
         return self.function(name, tensor.shape, tensor.dtype, tensor.at)
 

@@ -19,8 +19,11 @@ MOST_BYTES = 1 << 31
 MOST_NODES = 24
 """Adams2019's search grows faster than the graph."""
 
+HALF_TYPES = ("float16", "bfloat16")
+FLOATS = (*HALF_TYPES, "float32", "float64")
 DTYPES = (
-    *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float32", "int64", "uint64", "float64"),
+    *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+    *FLOATS,
 )
 
 POINTWISE = types_with("halide", "pointwise")
@@ -74,7 +77,7 @@ def _node_limit(operator: Operator, node: Node) -> str | None:
 
 def _floats_only(operator: Operator, node: Node) -> str | None:
     dtype = operator.value(node.inputs[0]).dtype
-    return None if dtype.startswith("float") else f"{node.op} of {dtype} is not lowered to Halide"
+    return None if dtype in FLOATS else f"{node.op} of {dtype} is not lowered to Halide"
 
 
 def _pool(operator: Operator, node: Node) -> str | None:
@@ -88,9 +91,16 @@ def _pad(operator: Operator, node: Node) -> str | None:
     return None if mode in ("constant", "edge", "reflect") else f"Pad of mode {mode} is not lowered to Halide"
 
 
+def _resize(operator: Operator, node: Node) -> str | None:
+    attributes = node.attributes
+    if attributes.get("antialias") or attributes["coordinate_transformation_mode"] == "tf_crop_and_resize":
+        return "Resize of a region or with antialias is not lowered to Halide"
+    return None if attributes["mode"] == "nearest" else _floats_only(operator, node)
+
+
 def _power(operator: Operator, node: Node) -> str | None:
     dtypes = {operator.value(number).dtype for number in node.inputs}
-    return None if dtypes <= {"float32", "float64"} else "Pow of whole numbers is not lowered to Halide"
+    return None if dtypes <= set(FLOATS) else "Pow of whole numbers is not lowered to Halide"
 
 
 _LIMITS = {
@@ -98,6 +108,7 @@ _LIMITS = {
     **dict.fromkeys(POOLING, _pool),
     "Pad": _pad,
     "Pow": _power,
+    "Resize": _resize,
 }
 
 _LEVELS: tuple[tuple[tuple[str, ...], frozenset[str]], ...] = (

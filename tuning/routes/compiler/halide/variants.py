@@ -17,6 +17,8 @@ def variants(operator: Operator) -> list[tuple[str, str, str]]:
         ("Mullapudi2016", "rows", "Mullapudi2016"),
         ("Li2018", "rows", "Li2018"),
     ]
+    if any(node.op == "Resize" for node in operator.nodes):
+        del found[0]  # its code for cubic weights reads where nothing is mapped (Halide 21, AVX-512)
     if sum(node.op in CONTRACTIONS for node in operator.nodes) == 1:
         found.insert(0, (OWN, "rows", "register tiles"))
     if any(node.op == "Conv" and _wide(operator, node.inputs[1]) for node in operator.nodes):

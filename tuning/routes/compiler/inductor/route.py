@@ -8,7 +8,7 @@ from pathlib import Path
 from opatlas.identity import Node, Operator, Setting, Target
 from opatlas.load.needs import installed_version
 from opatlas.load.torch.graph import missing
-from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, No, answer
+from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, KnownLimit, No, answer
 from tuning.routes.compiler.base import CompilerRoute
 from tuning.routes.compiler.inductor.cxx import find_cxx
 from tuning.routes.library.shapes import constant
@@ -29,6 +29,14 @@ class InductorRoute(CompilerRoute):
     name = zygote = NAME
     title = "Inductor"
     preload: tuple[str, ...] = ("tuning.routes.compiler.inductor.compile:warm",)
+    limits = (
+        KnownLimit(
+            "Inductor's code is C++ with OpenMP: the compiler that this project brings along (zig) has no "
+            "omp.h and calls another OpenMP runtime than PyTorch's.",
+            lambda operator: missing(operator) is None,
+            "on machines without g++ and clang++",
+        ),
+    )
 
     def versions(self) -> Mapping[str, str]:
         version = installed_version("torch")

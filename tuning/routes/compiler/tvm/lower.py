@@ -16,6 +16,7 @@ from opatlas.identity import Operator, Setting, to_onnx
 from opatlas.identity.dtypes import item_bytes
 from tuning.routes.base import RouteError
 from tuning.routes.compiler.tvm.lean import ir, relax, tvm
+from tuning.routes.compiler.tvm.stored import fuse_reads, read_stored
 from tuning.routes.compiler.tvm.table import ALIGNMENT, HALF_TYPES, POINTWISE
 
 Where = Literal["tensor", "scratch", "state", "literal"]
@@ -61,6 +62,7 @@ def to_module(operator: Operator, setting: Setting, target: Any) -> Any:
     from tvm.relax.frontend.onnx import from_onnx
 
     module = from_onnx(_widened(_flattened(to_onnx(operator), operator), setting))
+    module = read_stored(module, operator)
     passes = [
         relax.transform.DecomposeOpsForInference(),
         relax.transform.CanonicalizeBindings(),
@@ -72,14 +74,16 @@ def to_module(operator: Operator, setting: Setting, target: Any) -> Any:
         relax.transform.DeadCodeElimination(),
     ]
     with target:
-        module = tvm.transform.Sequential(passes)(module)
+        module = fuse_reads(tvm.transform.Sequential(passes)(module), operator)
     return _mark_layout_free(module, operator)
 
 
 def _flattened(model: Any, operator: Operator) -> Any:
-    """Declare what an elementwise operator reads and writes as one-dimensional, if all of it has one shape
-    (or one element), and a batch normalisation's images as lines: TVM cannot simplify a vector's index across
-    the rows of 56×56."""
+    """Declare what an elementwise operator reads and writes as one-dimensional, if all of it is dense and has
+    one shape (or one element), and a batch normalisation's images as lines: TVM cannot simplify a vector's
+    index across the rows of 56×56."""
+    if any(value.strides is not None for value in operator.inputs):
+        return model
     if operator.op_types == ("BatchNormalization",):
         for value in [model.graph.input[0], *model.graph.output[:1]]:
             _reshape(value, [*operator.inputs[0].shape[:2], prod(operator.inputs[0].shape[2:])])

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from opatlas.identity import Operator, Setting, Target
-from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, No, SearchRecord, answer
+from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, KnownLimit, No, SearchRecord, answer
 from tuning.routes.compiler.base import CompilerRoute
 from tuning.routes.compiler.tvm import known
 from tuning.routes.compiler.tvm.patches import VERSIONS, import_tvm, installed_versions
-from tuning.routes.compiler.tvm.table import DTYPES, OPS, variants
+from tuning.routes.compiler.tvm.table import DTYPES, OPS, has_odd_channels, variants
 
 NAME = "tvm"
 
@@ -30,6 +30,13 @@ class TvmRoute(CompilerRoute):
     name = zygote = NAME
     title = "TVM"
     preload: tuple[str, ...] = ("tuning.routes.compiler.tvm.route:warm",)
+    limits = (
+        KnownLimit(
+            "A convolution whose output channels (of one group) no vector of four divides keeps narrow "
+            "vectors: TVM pads only what it knows as an einsum.",
+            has_odd_channels,
+        ),
+    )
 
     def versions(self) -> Mapping[str, str]:
         return installed_versions()
@@ -48,9 +55,6 @@ class TvmRoute(CompilerRoute):
                 return f"TVM's ONNX frontend has no {node.domain + '.' if node.domain else ''}{node.op}"
             if node.op == "BatchNormalization" and node.attributes["training_mode"]:
                 return "TVM's frontend normalises by the given statistics only, not by a training batch's"
-        for i, value in enumerate(operator.inputs):
-            if value.strides is not None:
-                return f"input {i} is not dense and row-major; TVM's code reads dense tensors only"
         for value in (*operator.inputs, *operator.produced):
             if value.dtype not in DTYPES:
                 return f"TVM's code for CPUs has no {value.dtype}"

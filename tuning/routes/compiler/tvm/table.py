@@ -38,3 +38,13 @@ def variants(operator: Operator) -> list[tuple[str, str]]:
     if "Conv" not in kinds and last and last[0] % 4 == 0:
         found.append(("flat only", "untuned, register tiles over the innermost axis"))
     return found
+
+
+def has_odd_channels(operator: Operator) -> bool:
+    """Whether a convolution's output channels fill no vectors; depthwise ones have them along their lines."""
+    for node in operator.nodes:
+        if node.op == "Conv" and not node.domain:
+            channels = operator.value(node.inputs[1]).shape[0] // int(node.attributes["group"])
+            if channels > 1 and channels % 4:
+                return True
+    return False

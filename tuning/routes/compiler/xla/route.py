@@ -12,7 +12,7 @@ from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
-from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, No, RouteError, Yes
+from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, KnownLimit, No, RouteError, Yes
 from tuning.routes.compiler.base import CompilerRoute
 from tuning.routes.compiler.xla.table import VARIANTS, missing, variants
 
@@ -36,6 +36,15 @@ class XlaRoute(CompilerRoute):
     name = zygote = NAME
     title = "XLA"
     preload: tuple[str, ...] = ("jax", "tuning.routes.compiler.xla.route:warm")
+    limits = (
+        KnownLimit(
+            "XLA's pool has as many threads as the setting, and the thread that calls works too: where "
+            "every core has one they crowd each other, and times come out noisy. XLA makes parallel code "
+            "for no smaller pool.",
+            lambda operator: missing(operator) is None,
+            "with a thread for every core, and more than one",
+        ),
+    )
 
     def versions(self) -> Mapping[str, str]:
         try:

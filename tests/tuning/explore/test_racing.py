@@ -1,0 +1,145 @@
+"""The race of a slice over a fake laboratory: who is built, who runs in the final, what is written down."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any
+
+import pytest
+
+from catalog.models import Best, Measurement
+from tests.tuning.fakes import FakeRoute
+from tuning.explore import trial_history
+from tuning.explore.first import TRIES
+from tuning.explore.race_report import RaceReport
+from tuning.models import Exploration, Race, Stage, Trial
+from tuning.queue import steering
+from tuning.queue.promote import promote_misses
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def report(stage: Stage = Stage.CONTEST) -> RaceReport:
+    return RaceReport.from_json(Race.objects.get(stage=stage).report)
+
+
+def test_what_is_at_hand_and_faster_is_the_first_result(
+    make_miss: Callable[..., Any], worker_with: Any
+) -> None:
+    worker = worker_with(FakeRoute("onnxruntime", offers=[{"ratio": 1.4}, {"ratio": 9.0}]))
+    make_miss()
+    promote_misses()
+    worker._run_pack(worker._claim())
+    best = Best.objects.get(rank=0)
+    assert (best.route, best.label, best.measurement.purpose) == ("onnxruntime", "variant 0", "first")
+    assert Measurement.objects.filter(purpose="default").count() == 1, "the default is kept beside it"
+    assert [entry.won for entry in report(Stage.FIRST).entries] == [True, False]
+
+
+def test_what_was_disturbed_in_the_first_race_is_raced_once_more(make_miss: Any, worker_with: Any) -> None:
+    worker = worker_with(FakeRoute("onnxruntime", offers=[{"ratio": 1.4, "behave": "noisy"}]))
+    make_miss()
+    promote_misses()
+    worker._run_pack(worker._claim())
+    notes = map(json.loads, worker._laboratory.log.read_text().splitlines())
+    assert [note["what"] for note in notes if note["route"] == "onnxruntime"] == [
+        "build",
+        *["line up"] * TRIES,
+    ]
+    assert Best.objects.get().route == "eager"
+
+
+def test_what_won_for_the_nearest_operators_runs_beside_the_first_default(
+    make_miss: Callable[..., Any], worker_with: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_history, "_KNOWN_FOR_S", 0.0)
+    worker = worker_with(FakeRoute("quick", offers=[{"ratio": 0.8}, {"ratio": 1.7}]))
+    for size in range(1024, 1034):
+        make_miss("Relu", size)
+    worker.run_until_idle()
+    make_miss("Relu", 2048)
+    promote_misses()
+    worker._run_pack(worker._claim())
+    best = Best.objects.get(rank=0, operator__summary="Relu 2048")
+    assert (best.route, best.label, best.measurement.purpose) == ("quick", "variant 1", "first")
+
+
+def test_a_race_says_who_was_left_behind_who_is_equal_and_who_won(
+    make_miss: Callable[..., Any], worker_with: Any
+) -> None:
+    make_miss()
+    worker_with(
+        FakeRoute("quick", offers=[{"ratio": 1.5}, {"ratio": 0.6}, {"behave": "build_failed"}]),
+        FakeRoute("rival", "compiler", offers=[{"ratio": 1.51}]),
+    ).run_until_idle()
+    found = {f"{one.route} {one.label}": one for one in report().entries}
+    assert {name for name, one in found.items() if one.final} == {
+        "quick variant 0", "rival variant 0", "eager variant 0",
+    }  # fmt: skip
+    assert [name for name, one in found.items() if one.won] == ["rival variant 0"]
+    assert [name for name, one in found.items() if one.equal] == ["quick variant 0"]
+    assert Best.objects.get(route="quick").equal
+    assert found["quick variant 1"].final is None and found["quick variant 1"].heat == 1
+    assert found["quick variant 2"].status == "build_failed"
+    row = Race.objects.get(stage=Stage.CONTEST)
+    assert row.winner == Best.objects.get(rank=0).implementation
+
+
+@pytest.mark.parametrize(("again", "served"), [(1.51, "quick"), (1.6, "rival")])
+def test_who_is_served_stays_in_a_further_round_unless_it_is_told_apart(
+    make_miss: Callable[..., Any], worker_with: Any, again: float, served: str
+) -> None:
+    """In a round that tries everything again the incumbent runs as one candidate of many."""
+    make_miss()
+    worker_with(FakeRoute("quick", offers=[{"ratio": 1.5}])).run_until_idle()
+    steering.retry(Exploration.objects.get().pk)
+    routes = FakeRoute("quick", offers=[{"ratio": 1.5}]), FakeRoute("rival", offers=[{"ratio": again}])
+    worker_with(*routes, name="w2").run_until_idle()
+    assert Best.objects.get(rank=0).route == served
+    assert Best.objects.get(route="rival").equal == (served == "quick")
+
+
+def test_served_times_are_those_of_the_final_with_their_samples(
+    make_miss: Callable[..., Any], worker_with: Any
+) -> None:
+    make_miss()
+    worker_with(FakeRoute("quick", offers=[{"ratio": 1.5}])).run_until_idle()
+    measured = Best.objects.get(rank=0).measurement
+    assert measured.purpose == "final" and len(measured.samples_us) == 5
+
+
+def test_what_never_wins_is_not_built_any_more_but_for_a_few(
+    make_miss: Callable[..., Any], worker_with: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_history, "_KNOWN_FOR_S", 0.0)
+    worker = worker_with(
+        FakeRoute("good", offers=[{"ratio": 4.0}]), FakeRoute("bad", offers=[{"ratio": 0.2}])
+    )
+    for size in range(1024, 1024 + 40):
+        make_miss("Relu", size)
+    worker.run_until_idle()
+    tried = Trial.objects.filter(route="bad").count()
+    assert 3 < tried < 25
+    assert Trial.objects.filter(route="good", stage=Stage.CONTEST).count() == Exploration.objects.count()
+    skipped = [
+        one for row in Race.objects.all() for one in RaceReport.from_json(row.report).entries if one.skipped
+    ]
+    assert len(skipped) == Exploration.objects.count() - tried
+    assert all("to be faster than" in one.skipped for one in skipped)
+
+
+def test_the_most_promising_of_every_operator_come_before_the_rest_of_any(
+    make_miss: Any, worker_with: Any, configure: Any
+) -> None:
+    configure(pack_contest=1)
+    make_miss("Relu", 1024)
+    make_miss("Relu", 4096)
+    worker_with(FakeRoute("many", offers=[{"ratio": 1 + n / 100} for n in range(12)])).run_until_idle()
+    order = Trial.objects.filter(stage=Stage.CONTEST, route="many").order_by("pk")
+    keys = groupby(order.values_list("exploration", flat=True))
+    runs = [(key, len(list(group))) for key, group in keys]
+    assert [count for _, count in runs] == [8, 8, 4, 4] and runs[0][0] == runs[2][0] != runs[1][0]
+    assert set(Exploration.objects.values_list("state", flat=True)) == {"done"}
+    assert {best.label for best in Best.objects.filter(rank=0)} == {"variant 11"}

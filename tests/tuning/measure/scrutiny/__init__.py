@@ -1,0 +1,1 @@
+"""What a candidate goes through when its race is over."""

@@ -1,0 +1,174 @@
+"""What a candidate's chances are before it is built, learnt from the candidates tried so far. PURE.
+
+How a candidate does against the default is taken to be normal in ln(default ÷ candidate). Mean, deviation,
+the share that fails and the seconds that a try takes are learnt from the general to the particular: all
+tries, those of the route, of its candidate by label, on the kind of operator, on the op type, on its family
+(op type and size class), in its dtype. Each step is the average of its own tries, drawn towards the step
+above as if that were a few tries more: with few tries the general rules, with many the particular.
+
+Constants were fitted to the contest's table of 199 operators (docs/contest.md: ONNX Runtime and max-autotune
+against the default), each left out in turn; 92 % lie within ±1.64 deviations of what is expected then.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from opatlas.identity.operator_types import TYPES
+from opatlas.noise import MARGIN
+
+PRIOR_MEAN, PRIOR_DEVIATION = 0.0, 1.2
+"""Of ln ratio, before anything was tried: so wide that whatever there is has a real chance."""
+PRIOR_FAILS, PRIOR_S = 0.1, 2.0
+"""Share that fails, and seconds to build and measure one."""
+DRAW = (4.0, 2.0, 2.0, 4.0, 2.0, 2.0, 8.0)  # tries that the step above counts for, from all to the dtype
+LEAST_DEVIATION = 0.2
+"""Of ln ratio: operators of one family differ by this much, however alike those looked that were tried."""
+STRANGE, WIDE = 1.0, 2.0
+"""On a kind of operator that a candidate was tried on seldom, its chances are so many tries' worth anybody's
+guess, with this deviation. Without it, after a dozen operators one in fifteen called hopeless (below 2 %) was
+not; with it none."""
+BOUND = 0.02
+"""Chance to win, below which a candidate is not worth its try. Tried on 20 operators of the contest's sample,
+each left out in turn: at 2 % a tenth of the tries are left out and no winner is lost, at 5 % a fifth, and one
+operator lost 39 %."""
+
+_KIND = 3  # the step of the kind of operator
+_LEAST_S = 0.05
+_FLOPS_PER_BYTE = 8.0  # that take as long as a byte from a near cache
+_SIZE_STEP = 2  # doublings in a size class
+_NORMAL = NormalDist()
+_NUMBERS = re.compile(r"(?<![A-Za-z0-9])\d[\d.×x]*(?:, \d[\d.×x]*)*")
+
+
+@dataclass(frozen=True, slots=True)
+class TryTraits:
+    """A candidate on an operator, as far as its chances depend on it."""
+
+    route: str
+    label: str  # as ``plain_label`` has it
+    op_type: str
+    family: str  # as ``family_of_try`` has it
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class DoneTry:
+    """A candidate that was tried."""
+
+    about: TryTraits
+    log_ratio: float | None  # ln(default ÷ candidate); None: it failed
+    seconds: float  # building and measuring
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is expected of a candidate."""
+
+    mean: float  # of ln(default ÷ candidate), where it works
+    deviation: float
+    fails: float  # share
+    seconds: float
+    tries: int  # of the most particular step that has any
+
+
+def plain_label(label: str) -> str:
+    """A label without what differs from operator to operator, sizes and counts; digits of a name stay."""
+    return _NUMBERS.sub("#", label)
+
+
+def family_of_try(op_type: str, flops: float, bytes_moved: float) -> str:
+    """Op type and size class: known before anything is timed."""
+    work = max(bytes_moved, flops / _FLOPS_PER_BYTE, 1.0)
+    return f"{op_type[:80]}, 2^{_SIZE_STEP * int(math.log2(work) // _SIZE_STEP)} bytes"
+
+
+def kind_of(op_type: str) -> str:
+    """The families of the types that an operator is made of: ``convolution+activation``."""
+    names = (TYPES[name].family if name in TYPES else name for name in op_type.split("+"))
+    return "+".join(dict.fromkeys(names))
+
+
+class Odds:
+    """Outlooks from a history of tries."""
+
+    def __init__(self, history: Iterable[DoneTry]) -> None:
+        self._sums: defaultdict[tuple[str, ...], _Sums] = defaultdict(_Sums)
+        for one in history:
+            for key in _steps(one.about):
+                self._sums[key].add(one)
+
+    def expect(self, about: TryTraits) -> Outlook:
+        """What the history lets expect of a candidate on an operator: at every step the averages of its
+        tries, with the step above as ``DRAW`` tries more."""
+        mean, variance, fails, seconds = PRIOR_MEAN, PRIOR_DEVIATION**2, PRIOR_FAILS, PRIOR_S
+        doubt, tries = 0.0, 0
+        for key, draw in zip(_steps(about), DRAW, strict=True):
+            sums = self._sums.get(key)
+            if sums is None:
+                break  # the steps are nested: below there is nothing either
+            if sums.count == tries:
+                continue  # the same tries as the step above: they count once
+            weight, worked = draw + sums.count, draw + sums.worked
+            fails = (sums.count - sums.worked + draw * fails) / weight
+            seconds = (sums.seconds + draw * seconds) / weight
+            above, mean = mean, (sums.ratio + draw * mean) / worked
+            variance = (sums.spread(mean) + draw * (variance + (above - mean) ** 2)) / worked
+            doubt = variance / worked
+            tries = sums.count
+        deviation = max(LEAST_DEVIATION, math.sqrt(variance + doubt))
+        return Outlook(mean, deviation, fails, max(_LEAST_S, seconds), tries)
+
+    def chance(self, about: TryTraits, to_beat: float) -> float:
+        """That the candidate works and is faster than ``to_beat`` (default ÷ time) by more than MARGIN."""
+        outlook, known = self.expect(about), self._known(about)
+        ahead = outlook.mean - math.log(to_beat * (1 + MARGIN))
+        learnt, guessed = _NORMAL.cdf(ahead / outlook.deviation), _NORMAL.cdf(ahead / WIDE)
+        return (1 - outlook.fails) * (known * learnt + (1 - known) * guessed)
+
+    def promise(self, about: TryTraits, to_beat: float) -> float:
+        """Expected gain in ln ratio over ``to_beat`` per second that the try takes: the most promising is
+        built first."""
+        outlook = self.expect(about)
+        ahead = (outlook.mean - math.log(to_beat)) / outlook.deviation
+        gain = outlook.deviation * (_NORMAL.pdf(ahead) + ahead * _NORMAL.cdf(ahead))
+        return (1 - outlook.fails) * max(0.0, gain) / outlook.seconds
+
+    def _known(self, about: TryTraits) -> float:
+        """Share of a candidate's chances that its own tries on the kind of operator tell."""
+        sums = self._sums.get(_steps(about)[_KIND])
+        return sums.count / (sums.count + STRANGE) if sums else 0.0
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Over the tries of one step; ``ratio`` and ``squares`` are of ln ratio, over those that worked."""
+
+    count: int = 0
+    worked: int = 0
+    ratio: float = 0.0
+    squares: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, one: DoneTry) -> None:
+        self.count += 1
+        self.seconds += one.seconds
+        if one.log_ratio is not None:
+            self.worked += 1
+            self.ratio += one.log_ratio
+            self.squares += one.log_ratio**2
+
+    def spread(self, mean: float) -> float:
+        """Sum of the squared differences from a mean."""
+        return max(0.0, self.squares - 2 * mean * self.ratio + self.worked * mean**2)
+
+
+def _steps(about: TryTraits) -> tuple[tuple[str, ...], ...]:
+    """Keys from the general to the particular, each the one above with a word more."""
+    words = (about.route, about.label, kind_of(about.op_type), about.op_type, about.family, about.dtype)
+    return tuple(words[:depth] for depth in range(len(words) + 1))

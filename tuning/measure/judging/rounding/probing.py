@@ -1,0 +1,100 @@
+"""What nothing is written down for: runs on inputs moved at random by their rounding tell how far results go.
+
+What TRIES runs move an element by is a sample of what its own rounding errors can do (the root of the mean
+square); SAFETY covers how few runs there are, and the root of the terms what errors add up to on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import sqrt
+
+import numpy as np
+import torch
+
+from tuning.measure.judging.rounding.step import Errors, Step, difference, is_floating, rounded
+from tuning.measure.judging.tolerance import FUNCTION
+
+TRIES, SAFETY = 6, 6.0
+_LEAST = 2.0**-30
+"""Inputs are moved by at least this share, and what comes of it is taken down in proportion: less would be
+lost in the reference's own rounding."""
+
+
+def probed(step: Step) -> Errors:
+    """Errors of a node that no rule knows."""
+    relative = max(step.epsilon, step.sum_epsilon if step.epsilon else 0.0, 2.0**-52)
+    times = max(1.0, _LEAST / relative)
+    squares: list[torch.Tensor] = [torch.zeros(made.shape, dtype=torch.float64) for made in step.made]
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(TRIES):
+        values = [_moved(value, error, relative * times, times, generator)
+                  for value, error in zip(step.values, step.errors, strict=True)]  # fmt: skip
+        for total, made, other in zip(squares, step.made, step.call(values), strict=True):
+            total += difference(made, other) ** 2
+    root = SAFETY * sqrt(step.terms) / times
+    errors: Errors = [(total / TRIES).sqrt_().mul_(root) for total in squares]
+    return rounded(step, errors, FUNCTION)
+
+
+def _moved(
+    value: torch.Tensor, error: torch.Tensor | None, relative: float, times: float, random: torch.Generator
+):
+    if not is_floating(value):
+        return value
+    sizes = value.abs() * relative
+    if error is not None:
+        sizes = sizes + times * error
+    signs = torch.randint(0, 2, value.shape, generator=random).mul_(2).sub_(1)
+    return value + signs * sizes
+
+
+Run = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+
+
+def probed_graph(
+    run: Run, inputs: Sequence[np.ndarray], made: Sequence[np.ndarray], relative: float, terms: int
+) -> list[np.ndarray]:
+    """The same for a whole operator that is run by another library: errors of its outputs, as float64, from
+    the furthest that any run goes.
+
+    ``relative`` is the rounding that inputs are moved by; the library rounds too, in the operator's own
+    types, so what comes of moving includes that. Each floating input is moved as a whole both ways first
+    (scales that decide on which side of a step everything lies), then all of them at random.
+    """
+    random = np.random.default_rng(1)
+    furthest = [np.zeros(one.shape) for one in made]
+    floats = [index for index, array in enumerate(inputs) if holds_floats(array)]
+    shifts: list[list[np.ndarray]] = []
+    for index in floats:
+        for sign in (1.0, -1.0):
+            changed = list(inputs)
+            changed[index] = _scaled(inputs[index], np.full(inputs[index].shape, 1 + sign * relative))
+            shifts.append(changed)
+    for _ in range(TRIES if floats else 0):
+        shifts.append([_at_random(array, relative, random) for array in inputs])
+    for values in shifts:
+        for most, one, other in zip(furthest, made, run(values), strict=True):
+            with np.errstate(invalid="ignore", over="ignore"):
+                apart = np.abs(one.astype(np.float64) - other.astype(np.float64))
+            np.maximum(most, np.where(np.isnan(apart), 0.0, apart), out=most)
+    return [
+        most if one.dtype.kind in "biu" else most * SAFETY * sqrt(terms)
+        for most, one in zip(furthest, made, strict=True)
+    ]
+
+
+def _at_random(array: np.ndarray, relative: float, random: np.random.Generator) -> np.ndarray:
+    if not holds_floats(array):
+        return array
+    return _scaled(array, 1 + relative * random.choice([-1.0, 1.0], array.shape))
+
+
+def _scaled(array: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    moved: np.ndarray = (array.astype(np.float64) * factor).astype(array.dtype)
+    return moved
+
+
+def holds_floats(array: np.ndarray) -> bool:
+    """Whether the elements are real floating numbers, of NumPy's types or of ml_dtypes'."""
+    return array.dtype.kind == "f" or array.dtype.name.startswith(("bfloat", "float"))
