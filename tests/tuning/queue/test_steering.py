@@ -32,7 +32,7 @@ def test_pausing_a_running_exploration_takes_it_from_its_worker(make_exploration
 
 
 def test_who_is_waited_for_comes_before_its_equals(make_exploration: Callable[..., Any]) -> None:
-    first, second = make_exploration(), make_exploration("Relu")
+    first, second = make_exploration(), make_exploration("Conv")
     private = make_exploration("Add", scope="org:7")
     stage_awaited.send(
         sender=None,

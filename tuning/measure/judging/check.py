@@ -97,25 +97,27 @@ def _share(got: np.ndarray, wanted: np.ndarray, allowed: np.ndarray | None) -> f
 def _look_closely(
     blocks: Sequence[Block], tolerance: float, worst: float, name: str, size: int
 ) -> CheckResult:
-    wrong_kind = wrong = 0
-    example = ""
+    not_finite = wrong = 0
+    examples: dict[Status, str] = {}
     for block in blocks:
         shares, agree = _verdicts(*block)
         off = ~agree & ~(shares <= tolerance)
         odd = off & (np.isfinite(block[0]) != np.isfinite(block[1]))
-        wrong_kind += int(np.count_nonzero(odd))
-        wrong += int(np.count_nonzero(off))
-        if off.any() and (not example or wrong_kind == int(np.count_nonzero(odd)) > 0):
-            example = _example(block, int(np.argmax(odd if odd.any() else off)))
+        not_finite += int(np.count_nonzero(odd))
+        wrong += int(np.count_nonzero(off & ~odd))
+        for status, found in ((Status.NOT_FINITE, odd), (Status.WRONG_RESULT, off & ~odd)):
+            if status not in examples and found.any():
+                examples[status] = _example(block, int(np.argmax(found)))
         known = np.where(np.isnan(shares), np.inf, shares)[~agree]
         worst = max(worst, float(np.max(known, initial=0.0)))
-    if wrong_kind:
-        why = f"{wrong_kind} of {size} elements are not finite where the reference is, or the other way round"
+    if not_finite > wrong:  # what most of them are: a zero where NaN was wanted is one wrong zero among many
+        why = f"{not_finite} of {size} elements are not finite where the reference is, or the other way round"
+        example = examples[Status.NOT_FINITE]
         return CheckResult(Status.NOT_FINITE, f"{name}: {why} ({example})", float("inf"))
     if wrong:
-        return CheckResult(
-            Status.WRONG_RESULT, f"{name}: {wrong} of {size} elements are wrong ({example})", worst
-        )
+        why = f"{not_finite + wrong} of {size} elements are wrong"
+        example = examples[Status.WRONG_RESULT]
+        return CheckResult(Status.WRONG_RESULT, f"{name}: {why} ({example})", worst)
     return CheckResult(error=worst)
 
 
