@@ -2,13 +2,13 @@
 
 from opatlas.identity.canonical import Canonical, canonicalise
 from opatlas.identity.cost import Description, check_fits, describe
-from opatlas.identity.flags import compiler_flags, llvm_target
 from opatlas.identity.onnx_form import to_onnx
 from opatlas.identity.operator import OPSET, Node, Operator, Value
 from opatlas.identity.parse import parse_operator
+from opatlas.identity.place.flags import compiler_flags, llvm_target
+from opatlas.identity.place.setting import Setting, check_setting, default_setting
+from opatlas.identity.place.target import Target, detect_target
 from opatlas.identity.rekey import rekey
-from opatlas.identity.setting import Setting, check_setting, default_setting
-from opatlas.identity.target import Target, detect_target
 
 __all__ = [
     "OPSET",

@@ -8,7 +8,7 @@ import pytest
 
 from opatlas.errors import InvalidTarget
 from opatlas.identity import Target, compiler_flags, detect_target, llvm_target
-from opatlas.identity.target import read_caches, read_features
+from opatlas.identity.place.target import read_caches, read_features
 
 ZEN3: dict[str, Any] = {
     "kind": "cpu",

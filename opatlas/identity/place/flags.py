@@ -5,7 +5,7 @@ A virtual machine may hide a feature that the named processor has; code that use
 
 from __future__ import annotations
 
-from opatlas.identity.target import Target
+from opatlas.identity.place.target import Target
 
 # /proc/cpuinfo's name → the name that LLVM's -mattr and (with -m before it) GCC and Clang use: most are the
 # same but for an underscore.

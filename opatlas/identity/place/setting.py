@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from opatlas.errors import InvalidTarget
 from opatlas.identity.operator import digest_key
-from opatlas.identity.target import Target
+from opatlas.identity.place.target import Target
 
 KEY_VERSION = "s1"
 MAX_THREADS = 4096
