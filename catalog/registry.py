@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from catalog import models
-from catalog.errors import RequestError
 from opatlas import identity
 from opatlas.identity.operator import canonical_json
 
@@ -84,13 +83,3 @@ def register_environment(versions: Mapping[str, str]) -> models.Environment:
         digest=digest_of(versions), defaults={"versions": dict(versions)}
     )
     return row
-
-
-def check_setting(setting: identity.Setting, target: identity.Target) -> None:
-    """Refuse a setting that this hardware cannot offer."""
-    if setting.threads > target.cores:
-        raise RequestError(
-            f"The setting asks for {setting.threads} threads, but the target has {target.cores} cores: "
-            f"ask for 1 to {target.cores} threads.",
-            where="setting.threads",
-        )

@@ -22,10 +22,10 @@ from catalog.best.served import scopes_of
 from catalog.conf import conf
 from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
 from catalog.models import MissState
-from catalog.registry import check_setting, register_operators, register_setting, register_target
+from catalog.registry import register_operators, register_setting, register_target
 from opatlas import identity
 from opatlas.errors import InvalidModel, InvalidOperator
-from opatlas.identity import check_fits, default_setting, detect_target
+from opatlas.identity import Setting, check_fits, check_setting, default_setting, detect_target
 from opatlas.identity.operator import canonical_json
 from tuning.graph import SAMPLES, Extracted, Extraction, extract, sample_graph, sample_model
 from tuning.graph.operator_list import extract_list
@@ -119,10 +119,10 @@ class ModelReport:
 
 
 def default_place(threads: int | None = None) -> tuple[models.Target | identity.Target, identity.Setting]:
-    """A target that is served (else this machine), with all of its cores or as many threads as asked for."""
+    """A target that is served (else this machine), its default setting or as many threads as asked for."""
     served = models.Target.objects.filter(served_until__gt=timezone.now()).order_by("pk").first()
     hardware = identity.Target.from_json(served.description) if served else detect_target()
-    setting = default_setting(threads or hardware.cores)
+    setting = Setting(threads=threads) if threads else default_setting(hardware)
     check_setting(setting, hardware)
     return served or hardware, setting
 

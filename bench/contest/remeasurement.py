@@ -69,7 +69,7 @@ class Remeasurement:
         self.retimer = retimer
         self.baselines = baselines
         self.rivals = rivals
-        self.setting: Setting = default_setting(retimer.target.cores)
+        self.setting: Setting = default_setting(retimer.target)
 
     def row(self, entrant: Entrant) -> ContestRow:
         """The operator's figures; without an answer where nothing is served or can be measured."""

@@ -33,7 +33,7 @@ class Command(BaseCommand):
             operators = [identity.Operator.from_json(document) for document in documents]
         hardware = identity.detect_target()
         target = register_target(hardware)
-        setting = register_setting(identity.default_setting(hardware.cores))
+        setting = register_setting(identity.default_setting(hardware))
         count = options["implementations"]
         if count < len(operators) * len(synthetic.ROUTES):
             raise CommandError(

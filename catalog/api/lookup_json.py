@@ -20,14 +20,14 @@ from catalog.conf import MAX_OPERATORS, MAX_WAIT_S, conf
 from catalog.errors import RequestError, Unknown
 from catalog.lookup.lookups import AskedOperator, LookupAnswer, Result
 from catalog.models import AnswerStage
-from catalog.registry import check_setting, register_setting, register_target
+from catalog.registry import register_setting, register_target
 from catalog.selectors.rows import row_by
 from opatlas import identity
 from opatlas.errors import CallerError, InvalidOperator
 from opatlas.evidence import TIMES
 from opatlas.identity.operator import canonical_json
+from opatlas.load.manifest import KINDS
 
-KINDS = ("c-abi", "package", "recipe")
 OPERATOR_KEY = re.compile(r"o1:[0-9a-f]{64}")
 TARGET_KEY = re.compile(r"t1:[0-9a-f]{64}")
 HERE = "here"
@@ -90,7 +90,7 @@ def parse_target(value: Any) -> identity.Target | str:
 
 
 def parse_setting(value: Any) -> identity.Setting | str | None:
-    """An ``s1:`` key as it is, a setting's JSON, or None: all cores of the target."""
+    """An ``s1:`` key as it is, a setting's JSON, or None: the target's default."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -121,11 +121,11 @@ def resolve(
     hardware = identity.Target.from_json(target_row.description) if target_row else target
     assert isinstance(hardware, identity.Target)
     if setting_row is None:
-        wish = identity.default_setting(hardware.cores) if setting is None else setting
+        wish = identity.default_setting(hardware) if setting is None else setting
         assert isinstance(wish, identity.Setting)
     else:
         wish = identity.Setting.from_json(setting_row.description)
-    check_setting(wish, hardware)
+    identity.check_setting(wish, hardware)
     return target_row or register_target(hardware), setting_row or register_setting(wish)
 
 

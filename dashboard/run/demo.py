@@ -177,7 +177,7 @@ class Demo:
         operator = row.extracted.operator
         assert row.after is not None and row.after.best is not None
         best = row.after.best
-        setting = default_setting(target.cores)
+        setting = default_setting(target)
         choice = default_candidate(operator, target, setting)
         if choice is None:
             return

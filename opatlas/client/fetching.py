@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from opatlas.client.rest import Answer, Client
 from opatlas.errors import CallerError, LoadError
-from opatlas.identity import Operator, Setting, detect_target
+from opatlas.identity import Operator, Setting, Target, detect_target
+from opatlas.identity.place.cuda import NoDevice, detect_gpus
+from opatlas.identity.place.kinds import CPU
 from opatlas.identity.rekey import rekey
 from opatlas.load import Manifest, load
 from opatlas.load.kernel import LoadedKernel
@@ -117,10 +119,21 @@ def _check_asked(client: Client, answer: Answer, manifest: Manifest) -> None:
     if answer.target and answer.target != client.target.key:
         message = f"The service answered for the target {answer.target}, not for {client.target.key}."
         raise Refused("target", message)
-    machine, asked = detect_target(), client.target
-    if (machine.isa, machine.arch, machine.vendor) != (asked.isa, asked.arch, asked.vendor):
-        message = f"It was asked for {asked.arch} ({asked.isa}), but this machine is {machine.arch}."
-        raise Refused("target", message)
+    asked = client.target
+    machine = _of_this_machine(asked.kind)
+    if (asked.isa, asked.arch, asked.vendor) not in [(one.isa, one.arch, one.vendor) for one in machine]:
+        have = ", ".join(one.arch for one in machine)
+        raise Refused("target", f"It was asked for {asked.arch} ({asked.isa}), but this machine is {have}.")
+
+
+def _of_this_machine(kind: str) -> Sequence[Target]:
+    """Its processor, or its devices of a kind."""
+    if kind == CPU.name:
+        return (detect_target(),)
+    try:
+        return detect_gpus()
+    except NoDevice as why:
+        raise Refused("target", f"It was asked for a target of kind {kind}. {why}") from why
 
 
 def _is_operator(graph: Mapping[str, Any], key: str) -> bool:

@@ -19,6 +19,17 @@ TARGET = Target(
     cores=4,
 )
 SETTING = Setting(threads=4)
+GPU = Target(
+    kind="cuda",
+    arch="sm_90",
+    vendor="nvidia",
+    isa="ptx",
+    features=(),
+    cache_bytes=(("l2", 52428800),),
+    product="NVIDIA H100 80GB HBM3",
+    multiprocessors=132,
+    memory_gib=80,
+)
 
 
 def relu(length: int) -> Operator:

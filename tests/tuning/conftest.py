@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from opatlas.identity import Setting, default_setting
+from opatlas.identity import Setting
 from tests.tuning import fakes
 from tuning.queue import promote
 from tuning.worker import leader, stopping
@@ -55,7 +55,7 @@ def target_row(db: None) -> Any:
 
 @pytest.fixture
 def setting() -> Setting:
-    return default_setting(2)
+    return Setting(threads=2)
 
 
 @pytest.fixture

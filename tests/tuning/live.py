@@ -135,7 +135,7 @@ def look_up(*operators: Any, target: Target | None = None, setting: Setting | No
     target = target or detect_target()
     request = LookupRequest(
         target=register_target(target),
-        setting=register_setting(setting or default_setting(target.cores)),
+        setting=register_setting(setting or default_setting(target)),
         operators=[AskedOperator(operator.key, 1.0, operator) for operator in operators],
         organisation=default_organisation(),
     )

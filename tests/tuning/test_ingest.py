@@ -234,12 +234,12 @@ def test_a_report_takes_the_same_number_of_queries_however_large_the_model(
 
 
 def test_one_threads_setting_is_checked_against_the_hardware(target_row: Any) -> None:
-    from catalog.errors import RequestError
+    from opatlas.errors import InvalidTarget
 
     target, setting = ingest.default_place(1)
     assert (target, setting.threads) == (target_row, 1)
     assert ingest.default_place()[1].threads == fakes.TARGET.cores
-    with pytest.raises(RequestError, match="cores"):
+    with pytest.raises(InvalidTarget, match="cores"):
         ingest.default_place(10_000)
 
 

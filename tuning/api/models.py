@@ -22,7 +22,6 @@ from catalog.api.jobs import CoverageAnswer
 from catalog.api.parsers import BoundedParser, parse_json
 from catalog.api.shapes import KeyField, ModelAnswer, shape
 from catalog.errors import RequestError, TooLarge, Unknown
-from catalog.registry import check_setting
 from catalog.selectors.jobs import Coverage
 from opatlas import identity
 from tuning import ingest
@@ -217,11 +216,11 @@ def _place(request: Request) -> tuple[Any, Any]:
         raise Unknown("This target is not known: GET /api/v1/targets/ lists them.", where="target")
     hardware = identity.Target.from_json(target.description)
     if not setting_key:
-        return target, identity.default_setting(hardware.cores)
+        return target, identity.default_setting(hardware)
     setting = models.Setting.objects.filter(key=setting_key[:100]).first()
     if setting is None:
         raise Unknown("This setting is not known: GET /api/v1/settings/ lists them.", where="setting")
-    check_setting(identity.Setting.from_json(setting.description), hardware)
+    identity.check_setting(identity.Setting.from_json(setting.description), hardware)
     return target, setting
 
 

@@ -103,7 +103,7 @@ def _places_of_example(version: KernelVersion, targets: Sequence[Target]) -> Ite
             yield row.operator_id, row.target_id, row.setting_id
             return
     for target in targets[:1]:
-        setting = register_setting(identity.default_setting(_hardware(target).cores))
+        setting = register_setting(identity.default_setting(_hardware(target)))
         yield version.example.pk, target.pk, setting.pk
 
 

@@ -41,6 +41,7 @@ def family_of(operator: Operator, setting: Setting) -> str:
         "outputs": operator.outputs,
         "produced": [[value.dtype, len(value.shape)] for value in operator.produced],
         "numerics": [setting.accumulate, setting.tf32, setting.fast_math],
+        **({"graphs": True} if setting.graphs else {}),
     }
     digest = hashlib.sha256(canonical_json(document)).hexdigest()[:16]
     return f"{'+'.join(operator.op_types)[:60]}:{digest}"

@@ -50,7 +50,7 @@ class Command(BaseCommand):
                 course = demo.Demo(name, extraction.operators, client, stack, budget_s, self.stdout.write)
                 result = course.run()
             ingest.add_model(
-                data, name, organisation=organisation, target=target, setting=default_setting(target.cores)
+                data, name, organisation=organisation, target=target, setting=default_setting(target)
             )
         result["unmapped"] = extraction.unmapped
         demo.write(result, report)

@@ -179,7 +179,7 @@ def _add(data: bytes, name: str, target: Target | None, dims: dict[str, int], vi
     if target is None:
         place, setting = ingest.default_place()
     else:
-        place, setting = target, default_setting(Hardware.from_json(target.description).cores)
+        place, setting = target, default_setting(Hardware.from_json(target.description))
     owner = default_organisation()
     if viewer.focus is not None:
         owner = Organisation.objects.get(pk=viewer.focus)

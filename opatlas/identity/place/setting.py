@@ -25,6 +25,7 @@ class Setting:
     accumulate: str = "float32"  # the narrowest type sums may be kept in
     tf32: bool = False
     fast_math: bool = False
+    graphs: bool = False  # launches captured once and replayed, on devices that can
 
     @cached_property
     def key(self) -> str:
@@ -32,8 +33,12 @@ class Setting:
         return digest_key(KEY_VERSION, self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        """Every field as plain JSON: what the key is made of."""
-        return asdict(self)
+        """Every field as plain JSON: what the key is made of. A field that came later is left out where it
+        says what was meant before."""
+        document = asdict(self)
+        if not self.graphs:
+            del document["graphs"]
+        return document
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Setting:
@@ -56,21 +61,38 @@ class Setting:
         accumulate = document.get("accumulate", "float32")
         if accumulate not in ACCUMULATE:
             raise InvalidTarget(f"A setting's accumulate must be one of {', '.join(ACCUMULATE)}.")
-        flags = {name: document.get(name, False) for name in ("tf32", "fast_math")}
+        flags = {name: document.get(name, False) for name in ("tf32", "fast_math", "graphs")}
         for name, value in flags.items():
             if not isinstance(value, bool):
                 raise InvalidTarget(f"A setting's {name} must be true or false.")
         return cls(threads=threads, cache=cache, accumulate=accumulate, **flags)
 
 
-def default_setting(cores: int) -> Setting:
-    """What a job without wishes gets: all cores, warm cache, strict float32."""
-    return Setting(threads=cores)
+def default_setting(target: Target) -> Setting:
+    """What a job without wishes gets: all cores, where threads mean anything; warm cache, strict float32."""
+    return Setting(threads=target.cores if target.device.threads else 1)
 
 
 def check_setting(setting: Setting, target: Target) -> None:
-    """Refuse a setting that the target cannot run; raises :class:`opatlas.errors.InvalidTarget`."""
-    if setting.threads > target.cores:
-        raise InvalidTarget(
-            f"The setting asks for {setting.threads} threads; the target has {target.cores} cores."
+    """Refuse a setting that the target cannot run; raises :class:`opatlas.errors.InvalidTarget`, whose
+    ``where`` names the field."""
+    kind = target.device
+    if kind.threads and setting.threads > target.cores:
+        raise _misplaced(
+            "threads",
+            f"The setting asks for {setting.threads} threads, but the target has {target.cores} cores: "
+            f"ask for 1 to {target.cores} threads.",
         )
+    if not kind.threads and setting.threads != 1:
+        raise _misplaced(
+            "threads",
+            f"A target of kind {kind.name} has no threads to choose: leave threads out, or say 1.",
+        )
+    if setting.graphs and not kind.graphs:
+        raise _misplaced("graphs", f"A target of kind {kind.name} has no graphs: leave graphs out.")
+
+
+def _misplaced(field: str, sentence: str) -> InvalidTarget:
+    error = InvalidTarget(sentence)
+    error.where = f"setting.{field}"
+    return error

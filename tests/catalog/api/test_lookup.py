@@ -65,6 +65,19 @@ def test_target_and_setting_by_json_are_registered_and_default_to_all_cores(api,
     assert models.Target.objects.count() == models.Setting.objects.count() == 1
 
 
+def test_a_gpu_is_a_target_like_any_other(api, db):
+    request = {"target": making.GPU.to_json(), "operators": [{"graph": making.relu_json(8)}]}
+    answer = api.post("lookup", request).json()
+    assert (answer["target"], answer["results"][0]["status"]) == (making.GPU.key, "miss")
+    assert "No live worker serves cuda.sm_90" in answer["note"]
+    assert models.Setting.objects.get().description["threads"] == 1
+    refused = api.post("lookup", request | {"setting": {"threads": 4}})
+    assert (refused.status_code, refused.json()["where"]) == (400, "setting.threads")
+    assert "no threads to choose" in refused.json()["error"]
+    (row,) = api.get("targets/").json()["results"]
+    assert (row["kind"], row["description"]["product"]) == ("cuda", "NVIDIA H100 80GB HBM3")
+
+
 def test_here_is_the_target_of_the_live_worker_seen_last(api, target, put):
     request = {"target": "here", "operators": [{"graph": making.relu_json(8)}]}
     assert api.post("lookup", request).status_code == 404

@@ -8,7 +8,7 @@ import pytest
 
 from opatlas.errors import InvalidTarget
 from opatlas.identity import Target, compiler_flags, detect_target, llvm_target
-from opatlas.identity.place.target import read_caches, read_features
+from opatlas.identity.place.cpu import read_caches, read_features
 
 ZEN3: dict[str, Any] = {
     "kind": "cpu",
@@ -18,6 +18,17 @@ ZEN3: dict[str, Any] = {
     "features": ["avx2", "fma", "sse4_2", "bmi2", "avx"],
     "cache_bytes": {"l1d": 32768, "l2": 524288, "l3": 33554432},
     "cores": 2,
+}
+H100: dict[str, Any] = {
+    "kind": "cuda",
+    "arch": "sm_90",
+    "vendor": "nvidia",
+    "isa": "ptx",
+    "features": [],
+    "cache_bytes": {"l2": 52428800},
+    "product": "NVIDIA H100 80GB HBM3",
+    "multiprocessors": 132,
+    "memory_gib": 80,
 }
 
 
@@ -55,11 +66,40 @@ def test_every_field_is_part_of_the_key(change: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        {"arch": "sm_80"},
+        {"product": "H100 PCIe"},
+        {"multiprocessors": 114},
+        {"memory_gib": 96},
+        {"cache_bytes": {}},
+    ],
+)
+def test_every_field_of_a_gpu_is_part_of_its_key(change: dict[str, Any]) -> None:
+    gpu = Target.from_json(H100)
+    assert Target.from_json({**H100, **change}).key != gpu.key
+    assert gpu.to_json() == H100
+    assert gpu.capability == "cuda.sm_90"
+
+
+def test_kinds_that_came_later_change_no_older_key() -> None:
+    assert Target.from_json(ZEN3).key == "t1:69c9cabfc4b181c289dd964eb2966937f2976f0238fd355b0d6b790d0cc0383c"
+
+
+@pytest.mark.parametrize(
     ("document", "sentence"),
     [
         ([], "must be a JSON object"),
         ({**ZEN3, "ram": 5}, "has no field 'ram'; known are"),
-        ({**ZEN3, "kind": "cuda"}, "only 'cpu' is"),
+        ({**ZEN3, "kind": "abacus"}, "kind is one of cpu, cuda, not 'abacus'"),
+        ({**ZEN3, "kind": None}, "kind is one of cpu, cuda, not nothing"),
+        ({**ZEN3, "kind": ["cpu"]}, "kind is one of cpu, cuda"),
+        ({**ZEN3, "kind": "cuda"}, "A cuda target has no field 'cores'; known are: .*multiprocessors"),
+        ({**ZEN3, "memory_gib": 80}, "A cpu target has no field 'memory_gib'"),
+        ({**H100, "multiprocessors": 0}, "multiprocessors must be an integer from 1"),
+        ({**H100, "memory_gib": 79.6}, "memory_gib must be an integer"),
+        ({**H100, "product": "x" * 101}, "product must be text of at most 100"),
+        ({**H100, "cache_bytes": {"l3": 1}}, "levels l2 only"),
         ({**ZEN3, "arch": None}, "arch must be 1 to 64 of"),
         ({**ZEN3, "arch": "Zen 3; rm"}, "arch must be 1 to 64 of"),
         ({**ZEN3, "cores": 0}, "cores must be an integer from 1"),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opatlas.identity import Operator, default_setting
+from opatlas.identity import Operator, Setting
 from tests.tuning.routes.compiler.tvm_cases import ROUTE, TARGET, const, one, random_inputs, reference, run
 from tuning.explore.records import keep_records, known_candidates, seed
 from tuning.explore.workshop import ClaimedSlice, Workshop
@@ -44,7 +44,7 @@ def slice_of(
     def make(operator: Operator, stage: int) -> ClaimedSlice:
         row = Exploration.objects.create(
             operator=register_operator(operator), target=target_row,
-            setting=register_setting(default_setting(2)), capability="cpu.here", asked_at=timezone.now(),
+            setting=register_setting(Setting(threads=2)), capability="cpu.here", asked_at=timezone.now(),
             stage=stage, state=State.RUNNING, fence=1,
         )  # fmt: skip
         workdir = tmp_path / f"work-{row.pk}"

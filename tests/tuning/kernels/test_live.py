@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from opatlas.identity import default_setting, detect_target, parse_operator
+from opatlas.identity import Setting, detect_target, parse_operator
 from tests.configuring import configured
 from tests.tuning.live import Live, look_up, measuring
 from tuning.kernels.shipped import FOLDER
@@ -173,7 +173,7 @@ def test_shipped_kernels_pass_the_checker_in_the_sandbox(
     laboratory: Laboratory, name: str, tmp_path: Path
 ) -> None:
     """Built and checked by the laboratory as anybody's would be, on shapes with every kind of border."""
-    target, setting, tried = detect_target(), default_setting(2), 0
+    target, setting, tried = detect_target(), Setting(threads=2), 0
     for path in sorted(FOLDER.glob("*.json")):
         document = json.loads(path.read_text())
         pattern = parse_pattern(document["pattern"])

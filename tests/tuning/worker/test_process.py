@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from opatlas.identity import default_setting
+from opatlas.identity import Setting
 from tests.services import free_port
 from tests.tuning import fakes
 from tests.tuning.live import Live, children, kill_session, live, look_up, session_members
@@ -48,7 +48,7 @@ def servers(
 
 def ask(*operators: Any) -> list[str]:
     """What a job's lookup answers: hit or miss, per operator."""
-    results = look_up(*operators, target=fakes.TARGET, setting=default_setting(2))
+    results = look_up(*operators, target=fakes.TARGET, setting=Setting(threads=2))
     return [result.status for result in results]
 
 

@@ -73,6 +73,8 @@ class CppRoute:
         return compiler_versions()
 
     def available(self, target: Target) -> Answer:
+        if target.kind != "cpu":
+            return No(f"cpp kernels run on processors; the target is {target.kind}")
         try:
             compiler = find_compiler()
         except LoadError as error:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opatlas.identity import Operator, default_setting, detect_target, parse_operator
+from opatlas.identity import Operator, Setting, detect_target, parse_operator
 from opatlas.load import load
 from opatlas.load.toolchain import find_compiler
 from tuning.routes.base import Budget, Candidate, RouteError
@@ -22,7 +22,7 @@ from tuning.routes.manual.header import header
 from tuning.routes.manual.matching import parse_pattern
 from tuning.routes.registry import route
 
-TARGET, SETTING = detect_target(), default_setting(1)
+TARGET, SETTING = detect_target(), Setting(threads=1)
 RELU = parse_operator({"op": "Relu", "inputs": [{"shape": [5, 7], "dtype": "float32"}]})
 SOURCE = """
 #include "opatlas_operator.h"
@@ -166,7 +166,7 @@ def test_the_header_gives_shapes_strides_attributes_and_texts() -> None:
             ],
         }
     )
-    lines = header(conv, default_setting(2)).splitlines()
+    lines = header(conv, Setting(threads=2)).splitlines()
     for line in (
         '#define OPATLAS_OP "Conv"', "#define OPATLAS_THREADS 2", "#define OPATLAS_INPUTS 2",
         "#define OPATLAS_CONSTANTS 1", "#define IN0_STRIDE1 1", "#define IN0_DENSE 0", "#define IN1_CONST 1",
