@@ -26,6 +26,7 @@ from catalog.errors import RequestError
 from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
 from catalog.models import AnswerStage, ApiKey, Method
 from catalog.selectors import known
+from opatlas.load.manifest import KINDS
 
 OPERATOR_KEY = r"^o1:[0-9a-f]{64}$"
 STATUSES = ["hit", "miss", "need_graph"]
@@ -47,9 +48,7 @@ class AskedSerializer(serializers.Serializer[Any]):
 
 
 class AcceptsSerializer(serializers.Serializer[Any]):
-    kinds = serializers.ListField(
-        child=serializers.ChoiceField(choices=["c-abi", "package", "recipe"]), required=False, min_length=1
-    )
+    kinds = serializers.ListField(child=serializers.ChoiceField(choices=KINDS), required=False, min_length=1)
     versions = serializers.DictField(
         child=serializers.CharField(), required=False, help_text='What is installed: {"torch": "2.13.0"}.'
     )
@@ -69,9 +68,7 @@ class SettingField(serializers.JSONField):
 
 class LookupRequestSerializer(serializers.Serializer[Any]):
     target = TargetField()
-    setting = SettingField(
-        required=False, help_text="Left out: all cores of the target, warm cache, float32."
-    )
+    setting = SettingField(required=False, help_text="Left out: all cores of a CPU, warm cache, float32.")
     job = serializers.CharField(required=False, max_length=200, help_text="The run that asks, by its name.")
     accepts = AcceptsSerializer(required=False, help_text="What the caller can load. Left out: everything.")
     operators = serializers.ListField(child=AskedSerializer(), min_length=1, max_length=MAX_OPERATORS)
@@ -121,7 +118,7 @@ class BestSerializer(WithheldSerializer):
     equal = serializers.BooleanField(
         help_text="It is not the fastest known, but the race that decided did not tell it apart from that."
     )
-    kind = serializers.CharField(help_text="Of the artifact: c-abi, package or recipe.")
+    kind = serializers.CharField(help_text=f"Of the artifact: one of {', '.join(KINDS)}.")
     artifact = serializers.CharField()
     url = serializers.CharField()
 
@@ -225,7 +222,11 @@ class OperatorBestView(RestView):
                 required=True,
                 pattern="^(t1:[0-9a-f]{64}|here)$",
             ),
-            query("setting", "The setting's s1: key; all cores if left out.", pattern="^s1:[0-9a-f]{64}$"),
+            query(
+                "setting",
+                "The setting's s1: key; all cores of a CPU if left out.",
+                pattern="^s1:[0-9a-f]{64}$",
+            ),
             query("kinds", "Artifact kinds that can be loaded: c-abi,recipe."),
             query("versions", "What is installed: torch==2.13.0,onnxruntime==1.31.1."),
             query("job", "The run that asks, by its name.", maxLength=200),

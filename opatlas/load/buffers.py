@@ -14,20 +14,32 @@ from opatlas.load.dtypes import numpy_dtype
 
 def check_arrays(operator: Operator, numbers: tuple[int, ...], arrays: Mapping[int, np.ndarray]) -> None:
     """Every input in ``numbers`` must be there with the operator's dtype, shape and strides, and no other."""
-    if set(arrays) != set(numbers):
-        raise LoadError(f"inputs {sorted(arrays)} were given, the operator takes {sorted(numbers)} here")
+    check_numbers(numbers, arrays)
     for number in numbers:
         check_array(arrays[number], operator.inputs[number], f"input {number}")
 
 
+def check_numbers(numbers: tuple[int, ...], given: Mapping[int, object]) -> None:
+    """Exactly these inputs must be there."""
+    if set(given) != set(numbers):
+        raise LoadError(f"inputs {sorted(given)} were given, the operator takes {sorted(numbers)} here")
+
+
 def check_array(array: np.ndarray, value: Value, name: str) -> None:
     """Raise :class:`LoadError` unless the array is exactly what the operator states."""
-    if array.dtype != numpy_dtype(value.dtype):
-        raise LoadError(f"{name} has element type {array.dtype}, the operator says {value.dtype}")
-    if array.shape != value.shape:
-        raise LoadError(f"{name} has shape {list(array.shape)}, the operator says {list(value.shape)}")
-    if not same_strides(array, value):
-        found = [stride // array.itemsize for stride in array.strides]
+    check_layout(array.dtype, array.shape, array.strides, value, name)
+
+
+def check_layout(
+    dtype: np.dtype, shape: tuple[int, ...], strides: tuple[int, ...], value: Value, name: str
+) -> None:
+    """The same of what is no NumPy array; ``strides`` in bytes."""
+    if dtype != numpy_dtype(value.dtype):
+        raise LoadError(f"{name} has element type {dtype}, the operator says {value.dtype}")
+    if shape != value.shape:
+        raise LoadError(f"{name} has shape {list(shape)}, the operator says {list(value.shape)}")
+    if not same_strides(strides, dtype.itemsize, value):
+        found = [stride // dtype.itemsize for stride in strides]
         raise LoadError(f"{name} has strides {found}, the operator says {list(element_strides(value))}")
 
 
@@ -36,14 +48,13 @@ def element_strides(value: Value) -> tuple[int, ...]:
     return value.strides if value.strides is not None else dense_strides(value.shape)
 
 
-def same_strides(array: np.ndarray, value: Value) -> bool:
-    """Whether the array lies in memory as the value says; the stride of a dimension of 1 means nothing."""
-    if array.size == 0:
-        return True
+def same_strides(strides: tuple[int, ...], itemsize: int, value: Value) -> bool:
+    """Whether an array of the value's shape with these strides (in bytes) lies in memory as the value says;
+    the stride of a dimension of 1 means nothing."""
     wanted = element_strides(value)
-    return all(
-        size == 1 or stride == want * array.itemsize
-        for size, stride, want in zip(array.shape, array.strides, wanted, strict=True)
+    return 0 in value.shape or all(
+        size == 1 or stride == want * itemsize
+        for size, stride, want in zip(value.shape, strides, wanted, strict=True)
     )
 
 

@@ -36,6 +36,7 @@ def load(manifest: Manifest, folder: Path) -> LoadedKernel:
 
 _LOADERS = {
     "c-abi": ("opatlas.load.c_abi", "CKernel"),
+    "cuda-module": ("opatlas.load.cuda.module", "CudaKernel"),
     "recipe": ("opatlas.load.recipe", "load_recipe"),
     "package": ("opatlas.load.package", "load_package"),
 }

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from opatlas.identity.operator import canonical_json
 
-Kind = Literal["c-abi", "package", "recipe"]
+Kind = Literal["c-abi", "cuda-module", "package", "recipe"]
+KINDS: tuple[str, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True)
@@ -19,8 +20,9 @@ class Manifest:
     ``operator`` and ``setting`` are their canonical JSON. ``files`` maps a file's plain name to its SHA-256
     (hexadecimal). ``needs`` maps a distribution to the exact version that must be installed
     (``{"torch": "2.13.0"}``). ``features`` are CPU features that the code uses. ``recipe`` is the call, for
-    kind ``recipe``: ``{"library": "torch", "call": …, parameters}``. ``provenance`` says how it was built, by
-    and for whom (``tuning.measure.provenance``); what was signed without it keeps its very bytes.
+    kind ``recipe``: ``{"library": "torch", "call": …, parameters}``; ``launch`` the launch plan, for kind
+    ``cuda-module`` (:mod:`opatlas.load.cuda.plan`). ``provenance`` says how it was built, by and for whom
+    (``tuning.measure.provenance``). What was signed without one of these two keeps its very bytes.
     """
 
     kind: Kind
@@ -33,6 +35,7 @@ class Manifest:
     alignment: int = 64
     recipe: Mapping[str, Any] | None = None
     provenance: Mapping[str, Any] | None = None
+    launch: Mapping[str, Any] | None = None
 
     @property
     def sha256(self) -> str:
@@ -45,15 +48,19 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         document = asdict(self) | {"features": list(self.features)}
-        if self.provenance is None:
-            del document["provenance"]
+        for name in _CAME_LATER:
+            if document[name] is None:
+                del document[name]
         return document
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Manifest:
-        given = {field.name: document[field.name] for field in fields(cls) if field.name != "provenance"}
-        given["provenance"] = document.get("provenance")
+        given = {field.name: document[field.name] for field in fields(cls) if field.name not in _CAME_LATER}
+        given |= {name: document.get(name) for name in _CAME_LATER}
         given |= {name: dict(given[name]) for name in ("operator", "setting", "files", "needs")}
         if given["recipe"] is not None:
             given["recipe"] = dict(given["recipe"])
         return cls(**{**given, "features": tuple(document["features"])})
+
+
+_CAME_LATER = ("provenance", "launch")

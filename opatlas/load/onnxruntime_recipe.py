@@ -107,7 +107,7 @@ class OrtBound(KeptOutputs):
         self._strided: list[tuple[np.ndarray, np.ndarray]] = []
         for index, value in enumerate(operator.output_values):
             made = output = empty(replace(value, strides=None), _ALIGNMENT)
-            if not same_strides(made, value):
+            if not same_strides(made.strides, made.itemsize, value):
                 output = empty(value, _ALIGNMENT)
                 self._strided.append((output, made))
             self._outputs.append(output)

@@ -20,6 +20,7 @@ import numpy as np
 
 from tuning.measure.judging.guard import Edge, Fence, float_state, perturb_heap
 from tuning.measure.shared_tensors import ARMED, BUFFERS, TensorSlot, aligned_empty, flag_at
+from tuning.measure.transfers import transfers
 
 SPOILED = 8
 """elements of each output."""
@@ -46,6 +47,7 @@ class BoundKernel:
         self.bound: list[Any] = []
         self.spans: list[dict[int, np.ndarray]] = []
         self.native = request["manifest"]["kind"] == "c-abi"
+        self.transfers = transfers(request["manifest"]["kind"])
         self.fences: list[Fence] = []
         self.float_state = b""
         self.random = np.random.default_rng(int.from_bytes(os.urandom(16), "little"))
@@ -76,6 +78,7 @@ class BoundKernel:
             second()
         if calls & 1:
             first()
+        self.transfers.wait(first)
 
     def run_unseen(self, calls: int, poison: bool, lead_in: bool, end: int) -> None:
         """Take ``calls`` sets and, as soon as the parent raises its flag, run once on each; with ``lead_in``
@@ -94,6 +97,7 @@ class BoundKernel:
             self.bound[0]()
         for bound in bounds:
             bound()
+        self.transfers.wait(self.bound[0])
         done[0] = end
 
     def load(self) -> dict[str, Any]:
@@ -104,6 +108,7 @@ class BoundKernel:
             self.float_state = float_state()
         started = time.perf_counter_ns()
         self.kernel = load(Manifest.from_json(self.request["manifest"]), Path(self.request["workdir"]))
+        self.transfers.guard(self.kernel)
         return {"load_us": (time.perf_counter_ns() - started) / 1e3}
 
     def prepare(self) -> dict[str, Any]:
@@ -143,6 +148,7 @@ class BoundKernel:
         """Copy an input set into a bound buffer, in place."""
         for number, document in self.request["sets"][set].items():
             self.spans[buffer][int(number)][...] = TensorSlot.from_json(document).flat(self.inputs)
+        self.transfers.bring(self.bound[buffer])
         return {}
 
     def bind_unseen(self) -> dict[str, Any]:
@@ -159,6 +165,7 @@ class BoundKernel:
         for spans, bound in zip(self.spans[BUFFERS:], self.bound[BUFFERS:], strict=True):
             for number, flat in known.items():
                 spans[number][...] = flat
+            self.transfers.bring(bound)
             bound()
         if self.native:
             self.unseen_outputs = [bound.outputs() for bound in self.bound[BUFFERS:]]
@@ -175,6 +182,8 @@ class BoundKernel:
                     target[...] = source
             if time.perf_counter_ns() > copied_until:
                 break
+        for bound in self.bound[BUFFERS : BUFFERS + calls]:
+            self.transfers.bring(bound)
         if poison:
             for bound in self.bound[BUFFERS : BUFFERS + calls]:
                 bound.poison()
@@ -202,6 +211,8 @@ class BoundKernel:
                 highest = output.reshape(-1).view(np.uint8)[output.itemsize - 1 :: output.itemsize]
                 places = self.random.integers(0, output.size, SPOILED)
                 highest[places] ^= 1 if output.dtype == bool else 0x40
+        for bound in self.bound[:BUFFERS]:
+            self.transfers.send_outputs(bound)
         return {}
 
     def outputs(self, buffer: int) -> dict[str, Any]:
@@ -235,12 +246,15 @@ class BoundKernel:
             return {"mismatch": f"outputs are {found}"[:500]}
         for slot, array in zip(slots, arrays, strict=True):
             slot.view(slot.flat(self.answers))[...] = array
+        self.transfers.fetch_inputs(self.bound[buffer])
         for number, slot in self.back_slots[call].items():
             slot.flat(self.answers)[...] = self.spans[buffer][number]
         return {}
 
     def _traps(self) -> dict[str, Any]:
-        """What a C kernel touched that is not its own."""
+        """What a compiled kernel touched that is not its own."""
+        if any(self.transfers.trespassed(bound) for bound in self.bound):
+            return {"trespass": "wrote outside of its buffers on the device"}
         if not self.native:
             return {}
         if not all(fence.intact() for fence in self.fences):

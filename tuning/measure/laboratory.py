@@ -45,13 +45,14 @@ TRANSFER_S = 10.0
 """For fitting a handful of known schedules to an operator: each takes a fraction of a second."""
 
 _MEASURING = ("opatlas.load", "opatlas.load.pool:pool_library", "tuning.measure.bound_kernel")
-SUBMITTED = ("cpp",)
+SUBMITTED = ("cpp", "cuda")
 """Routes whose code somebody else wrote: its children never share a zygote with ours."""
 
 PRELOAD: Mapping[str, tuple[str, ...]] = {
     "native": ("numpy", *_MEASURING, "opatlas.load.c_abi"),
     "manual": ("numpy", *_MEASURING, "opatlas.load.c_abi"),
     "cpp": ("numpy",),
+    "cuda": ("numpy", "opatlas.load", "tuning.measure.bound_kernel", "opatlas.load.cuda.module"),
     "xla": ("numpy", "jax", *_MEASURING),
     "library": (
         *("numpy", "onnx", "torch", "onnxruntime"),
@@ -62,14 +63,16 @@ PRELOAD: Mapping[str, tuple[str, ...]] = {
 }
 """What a zygote imports beside its routes' ``preload``. ``native`` runs compiled candidates: it shares
 neither processes nor memory with the default, which lives in ``library``. ``manual`` is like it, for what
-somebody submitted, which ``cpp`` compiles: where it runs there is no compiler. ``xla`` loads what needs
-JAX."""
+somebody submitted, which ``cpp`` compiles: where it runs there is no compiler. ``cuda`` runs device code,
+and initialises CUDA in its children only. ``xla`` loads what needs JAX."""
 
 
 def zygote_of(manifest: Manifest) -> str:
     """Which zygote's children load an artifact."""
     if manifest.kind == "c-abi":
         return "manual" if manifest.route in SUBMITTED else "native"
+    if manifest.kind == "cuda-module":
+        return "cuda"
     return "xla" if "jax" in manifest.needs else "library"
 
 

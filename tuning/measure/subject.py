@@ -69,6 +69,7 @@ class Subject:
         self.child: Child | None = None
         self.runner: Runner | None = None
         self.compiled = artifact.manifest.kind == "c-abi"
+        self.keeps_outputs = artifact.manifest.kind in ("c-abi", "cuda-module")  # where they lie
         self._placed = tuple(range(BUFFERS))  # which input set lies in which timed buffer
         self._unseen = False  # whether it has buffers for new values
         self._before: Conduct | None = None
@@ -154,8 +155,8 @@ class Subject:
         self.ask({"do": "poison"}, Status.CRASHED)
 
     def spoil(self) -> None:
-        """The same values, a few outputs changed: what is kept, not computed, shows. Of compiled kernels,
-        whose outputs lie where they did."""
+        """The same values, a few outputs changed: what is kept, not computed, shows. Of kernels whose
+        outputs lie where they did."""
         self.ask({"do": "spoil"}, Status.CRASHED)
 
     def check_timed(self) -> None:

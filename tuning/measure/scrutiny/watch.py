@@ -47,7 +47,7 @@ class Watch:
 
     def _change(self, *, kept: bool) -> None:
         """``kept``: the inputs are left as they are."""
-        if kept and self._subject.compiled:
+        if kept and self._subject.keeps_outputs:
             self._subject.spoil()
         else:
             self._subject.swap_and_poison()

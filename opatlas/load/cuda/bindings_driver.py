@@ -1,0 +1,105 @@
+"""The CUDA driver through ``cuda-bindings``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from cuda.bindings import driver as cuda
+
+from opatlas.load.cuda.driver import DeviceFailed, DeviceOutOfMemory, Scalar
+
+STREAM = 0  # the context's default: what PyTorch launches without a stream of its own goes there too
+
+
+class BindingsDriver:
+    """On the device's primary context, which PyTorch and CuPy use as well."""
+
+    def __init__(self, device: int) -> None:
+        _ask(cuda.cuInit, 0)
+        self._device = _ask(cuda.cuDeviceGet, device)
+        self._context = _ask(cuda.cuDevicePrimaryCtxRetain, self._device)
+        _ask(cuda.cuCtxSetCurrent, self._context)
+
+    @property
+    def arch(self) -> str:
+        known = cuda.CUdevice_attribute
+        major = _ask(
+            cuda.cuDeviceGetAttribute, known.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, self._device
+        )
+        minor = _ask(
+            cuda.cuDeviceGetAttribute, known.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, self._device
+        )
+        return f"sm_{major}{minor}"
+
+    @property
+    def version(self) -> int:
+        return int(_ask(cuda.cuDriverGetVersion))
+
+    def allocate(self, nbytes: int) -> int:
+        return int(_ask(cuda.cuMemAlloc, nbytes))
+
+    def free(self, address: int) -> None:
+        _ask(cuda.cuMemFree, address)
+
+    def to_device(self, address: int, source: np.ndarray) -> None:
+        _ask(cuda.cuMemcpyHtoD, address, source.ctypes.data, source.nbytes)
+
+    def to_host(self, target: np.ndarray, address: int) -> None:
+        _ask(cuda.cuMemcpyDtoH, target.ctypes.data, address, target.nbytes)
+
+    def fill(self, address: int, nbytes: int, byte: int) -> None:
+        _ask(cuda.cuMemsetD8, address, byte, nbytes)
+
+    def load(self, image: bytes) -> Any:
+        return _ask(cuda.cuModuleLoadData, image)
+
+    def unload(self, module: Any) -> None:
+        _ask(cuda.cuModuleUnload, module)
+
+    def launcher(
+        self,
+        module: Any,
+        function: str,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shared_bytes: int,
+        arguments: Sequence[Scalar],
+    ) -> Callable[[], None]:
+        handle = _ask(cuda.cuModuleGetFunction, module, function.encode())
+        if shared_bytes > 48 << 10:  # more than every kernel may have has to be asked for
+            wish = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            _ask(cuda.cuFuncSetAttribute, handle, wish, shared_bytes)
+        return partial(_launch, handle, (*grid, *block), shared_bytes, Packed(arguments))
+
+    def synchronize(self) -> None:
+        _ask(cuda.cuCtxSynchronize)
+
+    def close(self) -> None:
+        _ask(cuda.cuDevicePrimaryCtxRelease, self._device)
+
+
+class Packed:
+    """Arguments as the driver wants them: an array of addresses of their values, which this keeps."""
+
+    def __init__(self, arguments: Sequence[Scalar]) -> None:
+        self._values = [np.array(argument) for argument in arguments]
+        self._addresses = np.array([value.ctypes.data for value in self._values] or [0], np.uint64)
+        self.address = int(self._addresses.ctypes.data)
+
+
+def _launch(handle: Any, sizes: tuple[int, ...], shared_bytes: int, packed: Packed) -> None:
+    (error,) = cuda.cuLaunchKernel(handle, *sizes, shared_bytes, STREAM, packed.address, 0)
+    if error:
+        raise DeviceFailed(f"the device refuses to launch: {error.name}")
+
+
+def _ask(function: Callable[..., Any], *arguments: Any) -> Any:
+    error, *answer = function(*arguments)
+    if error != cuda.CUresult.CUDA_SUCCESS:
+        out_of_memory = error == cuda.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+        kind = DeviceOutOfMemory if out_of_memory else DeviceFailed
+        raise kind(f"the device answers {error.name} to {function.__name__}")
+    return answer[0] if answer else None

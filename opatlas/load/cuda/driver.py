@@ -1,0 +1,103 @@
+"""What is used of the CUDA driver, as one small interface, and who offers it here."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from opatlas.errors import LoadError, first_line
+from opatlas.load.kernel import KernelFailed
+
+Scalar = np.generic
+
+
+class DeviceFailed(KernelFailed):
+    """What the driver reports: an illegal address, too little memory, a launch that cannot be. After most of
+    these its process can use the device no more."""
+
+
+class DeviceOutOfMemory(DeviceFailed, MemoryError):
+    """The device has not as much memory left as was asked for."""
+
+
+class CudaDriver(Protocol):
+    """One device, and one context on it. Addresses are the device's. Launches and what follows them run in
+    one stream, in order; a launch returns at once, and what went wrong in it is told by whatever waits next.
+
+    Every method may raise :class:`DeviceFailed`.
+    """
+
+    @property
+    def arch(self) -> str:
+        """``sm_90``."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """The newest CUDA that the driver knows: 13000 is 13.0."""
+        ...
+
+    def allocate(self, nbytes: int) -> int:
+        """An address, aligned to 256 bytes."""
+        ...
+
+    def free(self, address: int) -> None: ...
+
+    def to_device(self, address: int, source: np.ndarray) -> None:
+        """From C-contiguous host memory; has happened when it returns."""
+        ...
+
+    def to_host(self, target: np.ndarray, address: int) -> None:
+        """Into C-contiguous host memory, after all that was launched before."""
+        ...
+
+    def fill(self, address: int, nbytes: int, byte: int) -> None: ...
+
+    def load(self, image: bytes) -> Any:
+        """A module from a cubin or from PTX (which ends in a NUL)."""
+        ...
+
+    def unload(self, module: Any) -> None: ...
+
+    def launcher(
+        self,
+        module: Any,
+        function: str,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shared_bytes: int,
+        arguments: Sequence[Scalar],
+    ) -> Callable[[], None]:
+        """A launch with everything said: calling it launches, and nothing else. Addresses are ``uint64``."""
+        ...
+
+    def synchronize(self) -> None:
+        """Wait for all that was launched."""
+        ...
+
+    def close(self) -> None: ...
+
+
+DRIVERS = (
+    ("pycuda", "opatlas.load.cuda.pycuda_driver", "PyCudaDriver"),
+    ("cuda-bindings", "opatlas.load.cuda.bindings_driver", "BindingsDriver"),
+)
+"""Distribution, module and class of those who can; the first that is installed does."""
+
+
+def open_driver(device: int = 0) -> CudaDriver:
+    """On a device of this machine, by its number among those that are visible (``CUDA_VISIBLE_DEVICES``).
+
+    Raises :class:`LoadError` where there is none, or nothing that could reach it.
+    """
+    why = []
+    for distribution, module, name in DRIVERS:
+        try:
+            made: CudaDriver = getattr(importlib.import_module(module), name)(device)
+            return made
+        except Exception as error:  # libraries' errors share no base but Exception
+            why.append(f"{distribution}: {first_line(error, 120)}")
+    raise LoadError(f"needs a CUDA device, and none can be used here ({'; '.join(why)})")

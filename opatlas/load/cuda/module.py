@@ -1,0 +1,307 @@
+"""A module on a device: loaded from verified bytes, its constants prepared, bound to device buffers."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opatlas.errors import LoadError
+from opatlas.identity.operator import Operator, Value
+from opatlas.identity.strides import storage_elements
+from opatlas.load.buffers import check_array, check_layout, check_numbers, element_strides, empty
+from opatlas.load.cuda.driver import CudaDriver, open_driver
+from opatlas.load.cuda.plan import Argument, Launch, LaunchPlan
+from opatlas.load.dtypes import numpy_dtype
+from opatlas.load.kernel import KernelFailed
+from opatlas.load.manifest import Manifest
+
+POISON = 0xFF  # in every byte: NaN in every floating type
+GUARD = 0xA5
+HOST_ALIGNMENT = 64
+
+
+class CudaKernel:
+    """A loaded module with its launch plan, and its constants on the device.
+
+    ``guard_bytes``: so many on both sides of every buffer that is made from then on, to see who writes
+    beyond its own (:meth:`CudaBound.trespassed`).
+    """
+
+    guard_bytes = 0
+
+    def __init__(
+        self, manifest: Manifest, files: Mapping[str, bytes], driver: CudaDriver | None = None
+    ) -> None:
+        self.operator = Operator.from_json(manifest.operator)
+        self.plan = LaunchPlan.from_json(manifest.launch, self.operator)
+        if set(files) != {self.plan.module}:
+            raise LoadError(f"a cuda-module artifact has one file, its launch plan's {self.plan.module}")
+        self.driver = driver or open_driver()
+        self.plan.check_device(self.driver.arch, self.driver.version)
+        image = files[self.plan.module]
+        self._module: Any = self.driver.load(image + b"\0" if self.plan.is_ptx else image)
+        self._constants: dict[int, DeviceBuffer] | None = {} if not self.operator.constant_inputs else None
+        self._packed: list[DeviceBuffer] = []
+        self._bound: weakref.WeakSet[CudaBound] = weakref.WeakSet()
+
+    def prepare(self, constants: Mapping[int, Any]) -> None:
+        """Bring the constants to the device and pack them, if the plan does. Given new constants, a kernel
+        must be bound anew."""
+        numbers = self.operator.constant_inputs
+        check_numbers(numbers, constants)
+        self._forget_constants()
+        kept = {number: self._input(number, constants[number]) for number in numbers}
+        self._packed = [self.buffer(size) for size in self.plan.packed_bytes]
+        tensors = Tensors(kept, (), self._packed, self.buffer(self.plan.workspace_bytes))
+        for launch in self.launchers(self.plan.prepare, tensors):
+            launch()
+        self.driver.synchronize()
+        self._constants = kept
+
+    def bind(self, inputs: Mapping[int, Any]) -> CudaBound:
+        """Tie the inputs. What lies on the device already (``__cuda_array_interface__``: PyTorch, CuPy,
+        Numba) is read where it is; a NumPy array is copied there, now and whenever :meth:`CudaBound.upload`
+        says so, which is no part of a run."""
+        if self._constants is None:
+            raise LoadError("the operator has constant inputs: call prepare before bind")
+        self._open()
+        numbers = self.operator.runtime_inputs
+        check_numbers(numbers, inputs)
+        bound = CudaBound(self, {number: self._input(number, inputs[number]) for number in numbers})
+        self._bound.add(bound)
+        return bound
+
+    def tensors(self, inputs: Mapping[int, DeviceBuffer], outputs: Sequence[DeviceBuffer]) -> Tensors:
+        """What a run's arguments are taken from."""
+        workspace = self.buffer(self.plan.workspace_bytes)
+        return Tensors({**inputs, **(self._constants or {})}, outputs, self._packed, workspace)
+
+    def buffer(self, nbytes: int, host: np.ndarray | None = None) -> DeviceBuffer:
+        """Memory of its own on the device."""
+        return DeviceBuffer(self.driver, nbytes, host, self.guard_bytes)
+
+    def launchers(self, launches: Sequence[Launch], tensors: Tensors) -> list[Callable[[], None]]:
+        """Launches with everything said."""
+        return [
+            self.driver.launcher(
+                self._open(),
+                one.function,
+                one.grid,
+                one.block,
+                one.shared_bytes,
+                [tensors.argument(argument) for argument in one.arguments],
+            )
+            for one in launches
+        ]
+
+    def close(self) -> None:
+        """Free the constants and unload the module; its bound kernels can no longer be called."""
+        if self._module is None:
+            return
+        self._forget_constants()
+        self.driver.unload(self._module)
+        self._module = None
+
+    def _input(self, number: int, given: Any) -> DeviceBuffer:
+        value, name = self.operator.inputs[number], f"input {number}"
+        if isinstance(given, np.ndarray):
+            check_array(given, value, name)
+            buffer = self.buffer(_nbytes(value), given)
+            buffer.upload()
+            return buffer
+        return DeviceBuffer.of_device(self.driver, given, value, name)
+
+    def _open(self) -> Any:
+        if self._module is None:
+            raise LoadError("the kernel was closed; load it again")
+        return self._module
+
+    def _forget_constants(self) -> None:
+        for bound in self._bound:
+            bound.unbind()
+        self._bound.clear()
+        self._constants, self._packed = None, []
+
+
+class CudaBound:
+    """A module tied to its inputs. Its outputs are its own, on the device, and overwritten by every call.
+
+    A call launches and returns; :meth:`synchronize` waits. Copies to and from the host are never part of a
+    call."""
+
+    def __init__(self, kernel: CudaKernel, inputs: Mapping[int, DeviceBuffer]) -> None:
+        self._driver = kernel.driver
+        self._inputs = inputs
+        self._values = kernel.operator.output_values
+        self._outputs = [
+            kernel.buffer(_nbytes(value), empty(value, HOST_ALIGNMENT)) for value in self._values
+        ]
+        self._tensors = kernel.tensors(inputs, self._outputs)
+        self._launches = kernel.launchers(kernel.plan.run, self._tensors)
+
+    def __call__(self) -> None:
+        for launch in self._launches:
+            launch()
+
+    def synchronize(self) -> None:
+        """Wait until all calls have ended. Raises :class:`~opatlas.load.cuda.driver.DeviceFailed` for what
+        went wrong in any of them."""
+        self._driver.synchronize()
+
+    def upload(self) -> None:
+        """Bring the inputs that were given as NumPy arrays to the device again, as they are now."""
+        for buffer in self._inputs.values():
+            buffer.upload()
+
+    def outputs(self) -> Sequence[np.ndarray]:
+        """Outputs of the latest call as NumPy arrays, which the next ``outputs`` overwrites."""
+        return [buffer.download() for buffer in self._outputs]
+
+    def device_outputs(self) -> Sequence[DeviceArray]:
+        """The same where they lie, for ``torch.as_tensor`` and its like; wait for the call yourself."""
+        return [DeviceArray(buffer, value) for buffer, value in zip(self._outputs, self._values, strict=True)]
+
+    def poison(self) -> None:
+        for buffer in self._outputs:
+            self._driver.fill(buffer.address, buffer.nbytes, POISON)
+
+    def fetch_inputs(self) -> None:
+        """Read the inputs back into the NumPy arrays that were given: what the runs left of them."""
+        for buffer in self._inputs.values():
+            buffer.download()
+
+    def send_outputs(self) -> None:
+        """Write what :meth:`outputs` gave, and its reader changed, to the device."""
+        for buffer in self._outputs:
+            buffer.upload()
+
+    def trespassed(self) -> bool:
+        """Whether anything was written beside the buffers (``CudaKernel.guard_bytes``)."""
+        return not self._tensors.intact()
+
+    def unbind(self) -> None:
+        """From now on a call raises instead of launching what was unloaded."""
+        self._launches = [_closed]
+
+
+def _closed() -> None:
+    raise KernelFailed("the kernel was closed or got new constants; bind it again")
+
+
+class DeviceBuffer:
+    """Bytes on the device, freed with this object; or somebody else's, kept alive by it. ``host`` is the
+    array that they come from or go to."""
+
+    def __init__(
+        self, driver: CudaDriver, nbytes: int, host: np.ndarray | None = None, guard_bytes: int = 0
+    ) -> None:
+        self.driver = driver
+        self.nbytes = nbytes
+        self.address = 0
+        self._host = host
+        self._owner: Any = None
+        self._guards: list[tuple[int, int]] = []
+        if nbytes:
+            start = driver.allocate(nbytes + 2 * guard_bytes)
+            weakref.finalize(self, driver.free, start)
+            self.address = start + guard_bytes
+            if guard_bytes:
+                self._guards = [(start, guard_bytes), (self.address + nbytes, guard_bytes)]
+                for address, size in self._guards:
+                    driver.fill(address, size, GUARD)
+
+    @classmethod
+    def of_device(cls, driver: CudaDriver, given: Any, value: Value, name: str) -> DeviceBuffer:
+        """Raises :class:`LoadError` unless it is exactly what the operator states."""
+        said = getattr(given, "__cuda_array_interface__", None)
+        if not isinstance(said, dict):
+            raise LoadError(f"{name} is neither a NumPy array nor one on the device: {type(given).__name__}")
+        dtype, shape = np.dtype(said["typestr"]), tuple(said["shape"])
+        strides = said.get("strides")
+        if strides is None:
+            strides = tuple(stride * dtype.itemsize for stride in element_strides(Value(value.dtype, shape)))
+        check_layout(dtype, shape, tuple(strides), value, name)
+        made = cls(driver, 0)
+        made.nbytes, made.address, made._owner = _nbytes(value), int(said["data"][0]), given
+        return made
+
+    def intact(self) -> bool:
+        """Whether its guards are as they were laid."""
+        for address, size in self._guards:
+            found = np.empty(size, np.uint8)
+            self.driver.to_host(found, address)
+            if (found != GUARD).any():
+                return False
+        return True
+
+    def upload(self) -> None:
+        if self._host is not None and self.nbytes:
+            self.driver.to_device(self.address, self._flat())
+
+    def download(self) -> np.ndarray:
+        assert self._host is not None
+        if self.nbytes:
+            self.driver.to_host(self._flat(), self.address)
+        return self._host
+
+    def _flat(self) -> np.ndarray:
+        """All that lies behind the host's array, the gaps between its elements too."""
+        assert self._host is not None
+        size = self._host.itemsize
+        return np.lib.stride_tricks.as_strided(self._host, (self.nbytes // size,), (size,))
+
+
+@dataclass(frozen=True)
+class DeviceArray:
+    """An output on the device, to be read without a copy."""
+
+    buffer: DeviceBuffer
+    value: Value
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        dtype = numpy_dtype(self.value.dtype)
+        strides = self.value.strides
+        return {
+            "version": 3,
+            "typestr": dtype.str,
+            "shape": self.value.shape,
+            "strides": strides and tuple(stride * dtype.itemsize for stride in strides),
+            "data": (self.buffer.address, False),
+            "stream": None,
+        }
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """What arguments of launches name."""
+
+    inputs: Mapping[int, DeviceBuffer]
+    outputs: Sequence[DeviceBuffer]
+    packed: Sequence[DeviceBuffer]
+    workspace: DeviceBuffer
+
+    def intact(self) -> bool:
+        """Whether nothing was written beside any of them."""
+        every = (*self.inputs.values(), *self.outputs, *self.packed, self.workspace)
+        return all(buffer.intact() for buffer in every)
+
+    def argument(self, argument: Argument) -> np.generic:
+        """As its bytes are handed over."""
+        if not argument.is_address:
+            return np.dtype(argument.what).type(argument.value)
+        number = int(argument.value)
+        if argument.what == "workspace":
+            return np.uint64(self.workspace.address + number)
+        named = {"input": self.inputs, "output": self.outputs, "packed": self.packed}[argument.what]
+        return np.uint64(named[number].address)
+
+
+def _nbytes(value: Value) -> int:
+    if 0 in value.shape:
+        return 0
+    return storage_elements(value.shape, element_strides(value)) * numpy_dtype(value.dtype).itemsize

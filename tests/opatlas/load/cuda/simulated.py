@@ -1,0 +1,198 @@
+"""A simulated CUDA device: the driver's interface over NumPy.
+
+A module's image is JSON, ``{"functions": {name: what}, "us": 20}``, of ``KERNELS`` below, and how long each
+of its launches takes of the device's clock. As on a real device, launches return at once and happen when
+somebody waits; an address that was never given out is an illegal one, told by whoever waits next and by
+everybody after it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from opatlas.load.cuda import driver
+from opatlas.load.cuda.driver import DeviceFailed, DeviceOutOfMemory
+
+ILLEGAL = "the device answers CUDA_ERROR_ILLEGAL_ADDRESS"
+
+
+def install() -> None:
+    """Whoever opens a driver in this process gets this one."""
+    driver.DRIVERS = (("simulated", __name__, "SimulatedDriver"),)
+
+
+class SimulatedDriver:
+    """``memory_bytes`` is all that it has."""
+
+    def __init__(
+        self, device: int = 0, *, arch: str = "sm_90", version: int = 13000, memory_bytes: int = 1 << 26
+    ) -> None:
+        self.arch = arch
+        self.version = version
+        self.free_bytes = memory_bytes
+        self.allocated: dict[int, np.ndarray] = {}
+        self.waiting: list[Callable[[], None]] = []
+        self.launches = 0
+        self.broken = ""
+        self.busy_until_ns = 0
+        self.remembered: dict[bytes, np.ndarray] = {}  # by kernels that cheat
+        self._next = 0x7F00_0000_0000
+
+    def allocate(self, nbytes: int) -> int:
+        self._check()
+        if nbytes > self.free_bytes:
+            raise DeviceOutOfMemory("the device answers CUDA_ERROR_OUT_OF_MEMORY")
+        address = self._next
+        self._next += -(-nbytes // 256) * 256 + 4096
+        self.allocated[address] = np.full(nbytes, 0xCD, np.uint8)
+        self.free_bytes -= nbytes
+        return address
+
+    def free(self, address: int) -> None:
+        self.free_bytes += self.allocated.pop(address).nbytes
+
+    def to_device(self, address: int, source: np.ndarray) -> None:
+        self.synchronize()
+        self.bytes_at(address, source.nbytes)[...] = source.reshape(-1).view(np.uint8)
+
+    def to_host(self, target: np.ndarray, address: int) -> None:
+        self.synchronize()
+        target.reshape(-1).view(np.uint8)[...] = self.bytes_at(address, target.nbytes)
+
+    def fill(self, address: int, nbytes: int, byte: int) -> None:
+        self.waiting.append(lambda: self.bytes_at(address, nbytes).fill(byte))
+
+    def load(self, image: bytes) -> Any:
+        self._check()
+        try:
+            content = json.loads(image.rstrip(b"\0"))
+            functions, us = content["functions"], content.get("us", 0)
+        except (ValueError, KeyError):
+            raise DeviceFailed("the device answers CUDA_ERROR_INVALID_IMAGE") from None
+        return {name: (KERNELS[what], us) for name, what in functions.items()}
+
+    def unload(self, module: Any) -> None:
+        module.clear()
+
+    def launcher(
+        self,
+        module: Any,
+        function: str,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shared_bytes: int,
+        arguments: Sequence[np.generic],
+    ) -> Callable[[], None]:
+        if function not in module:
+            raise DeviceFailed("the device answers CUDA_ERROR_NOT_FOUND to cuModuleGetFunction")
+        work, us = module[function]
+
+        def launch() -> None:
+            self._check()
+            self.launches += 1
+            self.waiting.append(lambda: self._run(work, us, time.perf_counter_ns(), arguments))
+
+        return launch
+
+    def _run(self, work: Callable[..., Any], us: float, launched_ns: int, arguments: Sequence[Any]) -> None:
+        took_us = work(self, *arguments)
+        begin_ns = max(self.busy_until_ns, launched_ns)
+        self.busy_until_ns = begin_ns + int(1e3 * (us if took_us is None else took_us))
+
+    def synchronize(self) -> None:
+        self._check()
+        while self.waiting:
+            self.waiting.pop(0)()
+        while time.perf_counter_ns() < self.busy_until_ns:
+            pass
+        self._check()
+
+    def close(self) -> None:
+        self.waiting.clear()
+
+    def floats(self, address: Any, count: Any) -> np.ndarray:
+        """What a kernel sees at an address."""
+        return self.bytes_at(int(address), 4 * int(count)).view(np.float32)
+
+    def bytes_at(self, address: int, nbytes: int) -> np.ndarray:
+        for start, memory in self.allocated.items():
+            if start <= address and address + nbytes <= start + memory.nbytes:
+                return memory[address - start : address - start + nbytes]
+        self.broken = ILLEGAL
+        return np.empty(nbytes, np.uint8)
+
+    def _check(self) -> None:
+        if self.broken:
+            raise DeviceFailed(self.broken)
+
+
+def relu(device: SimulatedDriver, x: Any, y: Any, count: Any) -> None:
+    device.floats(y, count)[...] = np.maximum(device.floats(x, count), 0)
+
+
+def scaled(device: SimulatedDriver, x: Any, weights: Any, y: Any, count: Any) -> None:
+    device.floats(y, count)[...] = device.floats(x, count) * device.floats(weights, count)
+
+
+def inverted(device: SimulatedDriver, x: Any, y: Any, count: Any) -> None:
+    device.floats(y, count)[...] = 1 / device.floats(x, count)
+
+
+def beyond(device: SimulatedDriver, *arguments: Any) -> None:
+    """Writes where nothing is."""
+    device.floats(1 << 40, 1)[...] = 0
+
+
+def half(device: SimulatedDriver, x: Any, y: Any, count: Any) -> None:
+    """Leaves the second half as it was."""
+    relu(device, x, y, int(count) // 2)
+
+
+def overrunning(device: SimulatedDriver, x: Any, y: Any, count: Any) -> None:
+    """Writes a little more than its output."""
+    relu(device, x, y, count)
+    device.floats(int(y) + 4 * int(count), 1)[...] = 0
+
+
+def into_the_input(device: SimulatedDriver, x: Any, y: Any, count: Any) -> None:
+    relu(device, x, y, count)
+    device.floats(x, 1)[...] = 1
+
+
+def hanging(device: SimulatedDriver, *arguments: Any) -> float:
+    return 1e12
+
+
+def remembering(device: SimulatedDriver, x: Any, y: Any, count: Any) -> float:
+    """Looks inputs up that it has seen, and hands out what it computed then: 5 us for 40."""
+    seen = device.floats(x, count).tobytes()
+    if seen in device.remembered:
+        device.floats(y, count)[...] = device.remembered[seen]
+        return 5
+    relu(device, x, y, count)
+    device.remembered[seen] = device.floats(y, count).copy()
+    return 40
+
+
+def kept(device: SimulatedDriver, x: Any, y: Any, count: Any) -> float:
+    """Leaves its output where the input is the one of the last call with it: 5 us for 40."""
+    seen = device.floats(x, count).tobytes()
+    if seen in device.remembered:
+        return 5
+    relu(device, x, y, count)
+    device.remembered = {seen: np.empty(0)} if len(device.remembered) > 1 else {**device.remembered, seen: y}
+    return 40
+
+
+KERNELS: dict[str, Callable[..., float | None]] = {
+    work.__name__: work
+    for work in (
+        *(relu, scaled, inverted, beyond, half, overrunning),
+        *(into_the_input, hanging, remembering, kept),
+    )
+}

@@ -1,0 +1,122 @@
+"""Device code measured through the laboratory, on a simulated device: honest, faulty and cheating kernels."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from opatlas.identity import Operator, Setting
+from opatlas.load import Manifest
+from tests.catalog.making import GPU
+from tests.tuning.measure.busy import decided
+from tests.tuning.measure.kernels import relu_operator
+from tuning.measure.laboratory import Bench, Laboratory, Limits
+from tuning.measure.outcome import Outcome, Status
+from tuning.routes.base import BuiltArtifact, Route
+
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
+
+TESTS = Path(__file__).resolve().parents[2]
+SETTING = Setting()
+LIMITS = Limits(memory_bytes=1 << 30, disk_bytes=64 << 20, run_s=8.0)
+DEFAULT_US, HONEST_US = 100, 40
+
+SIMULATED = cast(
+    Route, SimpleNamespace(zygote="cuda", preload=("tests.opatlas.load.cuda.simulated:install",))
+)
+
+
+def artifact(folder: Path, operator: Operator, does: str, us: float, route: str = "cuda") -> BuiltArtifact:
+    folder.mkdir(parents=True, exist_ok=True)
+    content = json.dumps({"functions": {"relu": does}, "us": us}).encode()
+    (folder / "relu.cubin").write_bytes(content)
+    count = math.prod(operator.inputs[0].shape)
+    launch = {
+        "function": "relu",
+        "grid": [-(-count // 256), 1, 1],
+        "block": [256, 1, 1],
+        "shared_bytes": 0,
+        "arguments": [{"input": 0}, {"output": 0}, {"int32": count}],
+    }
+    plan = {
+        "module": "relu.cubin",
+        "arch": "sm_90",
+        "driver": 12080,
+        "workspace_bytes": 0,
+        "packed_bytes": [],
+        "prepare": [],
+        "run": [launch],
+    }
+    manifest = Manifest(
+        kind="cuda-module",
+        route=route,
+        operator=operator.to_json(),
+        setting=SETTING.to_json(),
+        files={"relu.cubin": hashlib.sha256(content).hexdigest()},
+        launch=plan,
+    )
+    return BuiltArtifact(manifest, folder)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    folder = tmp_path_factory.mktemp("device")
+    operator = relu_operator()
+    with Laboratory(folder / "lab", GPU, readable=[TESTS]) as lab:
+        lab.warm((SIMULATED,))
+        default = artifact(folder / "default", operator, "relu", DEFAULT_US, route="eager")
+        with lab.bench(operator, SETTING, default) as bench:
+            assert bench.default.ok, bench.default
+            yield bench
+
+
+@pytest.fixture
+def measure(bench: Bench, tmp_path: Path) -> Callable[..., Outcome]:
+    def run(does: str, us: float = HONEST_US, **limits: Any) -> Outcome:
+        made = artifact(tmp_path / does, relu_operator(), does, us)
+        return bench.measure(made, replace(LIMITS, **limits))
+
+    return run
+
+
+def test_an_honest_kernel_is_timed_by_the_devices_clock(measure: Callable[..., Outcome]) -> None:
+    outcome = decided(lambda: measure("relu"), lambda outcome: outcome.ok)
+    assert outcome.ok, outcome
+    assert outcome.timing is not None
+    assert outcome.timing.median_us == pytest.approx(HONEST_US, rel=0.15)
+    assert outcome.timing.ratios.ratio == pytest.approx(DEFAULT_US / HONEST_US, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("does", "status", "words"),
+    [
+        ("half", (Status.NOT_FINITE, Status.WRONG_RESULT), ""),
+        ("beyond", (Status.CRASHED,), "CUDA_ERROR_ILLEGAL_ADDRESS"),
+        ("overrunning", (Status.CHEATED,), "outside of its buffers on the device"),
+        ("into_the_input", (Status.WROTE_INPUT,), "changed its inputs"),
+        ("hanging", (Status.TIMED_OUT,), "longer than it may"),
+        ("kept", (Status.CHEATED,), "wrong when timed"),
+    ],
+)
+def test_what_goes_wrong_on_the_device_has_its_status(
+    measure: Callable[..., Outcome], does: str, status: tuple[Status, ...], words: str
+) -> None:
+    outcome = measure(does, run_s=3.0)
+    assert outcome.status in status, outcome
+    assert words in outcome.detail
+    again = measure("relu")
+    assert again.status in (Status.OK, Status.NOISY), again
+
+
+def test_a_kernel_that_remembers_gains_nothing(measure: Callable[..., Outcome]) -> None:
+    outcome = decided(lambda: measure("remembering"), lambda outcome: outcome.status is Status.CHEATED)
+    assert outcome.status is Status.CHEATED, outcome
+    assert "new values" in outcome.detail
