@@ -31,7 +31,7 @@ $(VENV)/opatlas.stamp: pyproject.toml $(VENV)/worker.stamp
 	@$(BIN)/python -m compileall -q catalog dashboard opatlas tuning  # else the first start does, for two seconds
 	@touch $@
 
-$(VENV)/dev.stamp: requirements-dev.txt $(VENV)/opatlas.stamp
+$(VENV)/dev.stamp: requirements-dev.txt requirements-cuda.txt $(VENV)/opatlas.stamp
 	@echo "Installing what the tests need …"
 	@$(PIP) -r requirements-dev.txt | grep -vE '^(Requirement already|Looking in)' || true
 	@$(BIN)/python -c 'import pytest, schemathesis, mypy' || exit 1

@@ -20,6 +20,7 @@ FAMILIES = {
     "LGPL": r"lgpl|lesser general public",
     "MIT": r"\bmit\b|permission is hereby granted, free of charge",
     "MPL": r"\bmpl\b|mozilla public",
+    "NVIDIA": r"licenseref-nvidia",
     "OFL": r"\bofl\b|open font licen[sc]e",
     "PSF": r"\bpsf|python software foundation",
     "Public domain": r"public.domain",

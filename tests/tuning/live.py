@@ -119,10 +119,14 @@ def live(home: Path, database_url: str = "", broker_url: str = "", app: str = ""
 
 
 @contextmanager
-def measuring(home: Path, database_url: str = "", *, compilers: bool = False) -> Iterator[Live]:
+def measuring(
+    home: Path, database_url: str = "", *, compilers: bool = False, app: str = ""
+) -> Iterator[Live]:
     """As ``live``, with workers that measure on this machine, and tune nothing. With ``compilers`` they are
-    the service's own; without, they have its libraries and submitted kernels only, and start in seconds."""
-    with live(home, database_url, app="tuning" if compilers else "tests.tuning.library_worker") as service:
+    the service's own; without, they have its libraries and submitted kernels only, and start in seconds.
+    ``app`` is another worker's."""
+    app = app or ("tuning" if compilers else "tests.tuning.library_worker")
+    with live(home, database_url, app=app) as service:
         service.environment |= {"OPATLAS_TUNING": "0", "OPATLAS_LEASE_S": "10"}
         yield service
 

@@ -2,68 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from opatlas.identity import Operator, Setting
-from opatlas.load import Manifest
 from tests.catalog.making import GPU
 from tests.tuning.measure.busy import decided
 from tests.tuning.measure.kernels import relu_operator
+from tests.tuning.measure.simulated_device import SETTING, SimulatedRoute, artifact
 from tuning.measure.laboratory import Bench, Laboratory, Limits
 from tuning.measure.outcome import Outcome, Status
-from tuning.routes.base import BuiltArtifact, Route
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 TESTS = Path(__file__).resolve().parents[2]
-SETTING = Setting()
 LIMITS = Limits(memory_bytes=1 << 30, disk_bytes=64 << 20, run_s=8.0)
 DEFAULT_US, HONEST_US = 100, 40
-
-SIMULATED = cast(
-    Route, SimpleNamespace(zygote="cuda", preload=("tests.opatlas.load.cuda.simulated:install",))
-)
-
-
-def artifact(folder: Path, operator: Operator, does: str, us: float, route: str = "cuda") -> BuiltArtifact:
-    folder.mkdir(parents=True, exist_ok=True)
-    content = json.dumps({"functions": {"relu": does}, "us": us}).encode()
-    (folder / "relu.cubin").write_bytes(content)
-    count = math.prod(operator.inputs[0].shape)
-    launch = {
-        "function": "relu",
-        "grid": [-(-count // 256), 1, 1],
-        "block": [256, 1, 1],
-        "shared_bytes": 0,
-        "arguments": [{"input": 0}, {"output": 0}, {"int32": count}],
-    }
-    plan = {
-        "module": "relu.cubin",
-        "arch": "sm_90",
-        "driver": 12080,
-        "workspace_bytes": 0,
-        "packed_bytes": [],
-        "prepare": [],
-        "run": [launch],
-    }
-    manifest = Manifest(
-        kind="cuda-module",
-        route=route,
-        operator=operator.to_json(),
-        setting=SETTING.to_json(),
-        files={"relu.cubin": hashlib.sha256(content).hexdigest()},
-        launch=plan,
-    )
-    return BuiltArtifact(manifest, folder)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +28,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     folder = tmp_path_factory.mktemp("device")
     operator = relu_operator()
     with Laboratory(folder / "lab", GPU, readable=[TESTS]) as lab:
-        lab.warm((SIMULATED,))
+        lab.warm((SimulatedRoute(),))
         default = artifact(folder / "default", operator, "relu", DEFAULT_US, route="eager")
         with lab.bench(operator, SETTING, default) as bench:
             assert bench.default.ok, bench.default

@@ -6,7 +6,8 @@ One generic source serves many shapes: it is compiled for each operator with the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from opatlas.identity import Operator, Setting
@@ -18,17 +19,48 @@ NAME = "opatlas_operator.h"
 ALIGNMENT = 64  # bytes, of every tensor that a kernel is given
 _MOST_VALUES = 64  # of a list attribute or of an input's data
 
-_C_TYPES = {
+_COMMON_TYPES = {
     "float32": "float",
     "float64": "double",
     "bool": "uint8_t",
-    "float16": "uint16_t",  # its bits
-    "bfloat16": "uint16_t",
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 
 
-def header(operator: Operator, setting: Setting) -> str:
+@dataclass(frozen=True)
+class Dialect:
+    """What differs between the languages that the header is for."""
+
+    preamble: tuple[str, ...]
+    types: Mapping[str, str]
+
+
+C = Dialect(
+    ('#include "opatlas_abi.h"',),
+    {**_COMMON_TYPES, "float16": "uint16_t", "bfloat16": "uint16_t"},  # their bits
+)
+_SIZED = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long"}
+CUDA = Dialect(
+    (  # NVRTC has no <stdint.h>
+        *(f"typedef {written} {name}_t;" for name, written in _SIZED.items()),
+        *(
+            f"typedef unsigned {written.removeprefix('signed ')} u{name}_t;"
+            for name, written in _SIZED.items()
+        ),
+    ),
+    {**_COMMON_TYPES, "float16": "__half", "bfloat16": "__nv_bfloat16"},
+)
+
+
+def whole_numbers(header: str) -> dict[str, int]:
+    """The macros of a header that are whole numbers."""
+    return {name: int(text) for name, text in _WHOLE.findall(header)}
+
+
+_WHOLE = re.compile(r"^#define (\w+) \(?(-?\d+)\)?$", re.MULTILINE)
+
+
+def header(operator: Operator, setting: Setting, dialect: Dialect = C) -> str:
     """The header's text; docs/kernels.md describes its macros."""
     inputs = [operator.inputs[number] for number in operator.tensor_inputs]
     constants = sum(value.role == "const" for value in inputs)
@@ -36,7 +68,7 @@ def header(operator: Operator, setting: Setting) -> str:
         "/* Written by Opatlas for one operator. */",
         "#ifndef OPATLAS_OPERATOR_H",
         "#define OPATLAS_OPERATOR_H",
-        '#include "opatlas_abi.h"',
+        *dialect.preamble,
         f"#define OPATLAS_OP {_text('+'.join(operator.op_types))}",
         f"#define OPATLAS_THREADS {setting.threads}",
         f"#define OPATLAS_ALIGNMENT {ALIGNMENT}",
@@ -45,10 +77,10 @@ def header(operator: Operator, setting: Setting) -> str:
         f"#define OPATLAS_OUTPUTS {len(operator.outputs)}",
     ]
     for number, value in enumerate(inputs):
-        lines += _tensor(f"IN{number}", value)
+        lines += _tensor(f"IN{number}", value, dialect)
         lines.append(f"#define IN{number}_CONST {int(value.role == 'const')}")
     for number, value in enumerate(operator.output_values):
-        lines += _tensor(f"OUT{number}", value)
+        lines += _tensor(f"OUT{number}", value, dialect)
     shaping = [value for value in operator.inputs if value.data is not None]
     for number, value in enumerate(shaping):
         lines += _attribute(f"DATA{number}", list(value.data or ()))
@@ -64,7 +96,7 @@ def header(operator: Operator, setting: Setting) -> str:
     return "\n".join([*lines, "#endif", ""])
 
 
-def _tensor(prefix: str, value: Value) -> Iterator[str]:
+def _tensor(prefix: str, value: Value, dialect: Dialect) -> Iterator[str]:
     rank, strides, size = len(value.shape), element_strides(value), 1
     for axis, (dim, stride) in enumerate(zip(value.shape, strides, strict=True)):
         size *= dim
@@ -75,8 +107,8 @@ def _tensor(prefix: str, value: Value) -> Iterator[str]:
     yield f"#define {prefix}_SIZE {size}"
     yield f"#define {prefix}_DENSE {int(value.strides is None)}"
     yield f"#define {prefix}_DTYPE {ONNX_NUMBER.get(value.dtype, 0)}"
-    if value.dtype in _C_TYPES:
-        yield f"#define {prefix}_TYPE {_C_TYPES[value.dtype]}"
+    if value.dtype in dialect.types:
+        yield f"#define {prefix}_TYPE {dialect.types[value.dtype]}"
 
 
 def _attribute(macro: str, value: Any) -> Iterator[str]:

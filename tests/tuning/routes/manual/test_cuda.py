@@ -1,0 +1,154 @@
+"""Device code is compiled without a GPU, for every architecture that we name; launch plans follow shapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opatlas.errors import LoadError
+from opatlas.identity import Setting, Target, detect_target, parse_operator
+from opatlas.load.cuda.plan import LaunchPlan
+from tests.catalog.making import GPU
+from tuning.routes.base import Budget, Candidate, No, RouteError
+from tuning.routes.manual.cuda import CudaRoute, DeviceKernel, read_kernel
+from tuning.routes.manual.header import CUDA, header, whole_numbers
+from tuning.routes.manual.launch_template import InvalidLaunch, fill
+from tuning.routes.manual.own import EXAMPLES
+
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+KERNELS = {path.stem: read_kernel(path) for path in sorted((EXAMPLES / "cuda").glob("*.json"))}
+ROUTE = CudaRoute(KERNELS.values())
+SETTING = Setting()
+
+
+def tensor(*shape: int, **more: Any) -> dict[str, Any]:
+    return {"shape": list(shape), "dtype": "float32", **more}
+
+
+SILU = {
+    "inputs": [tensor(3, 1001)],
+    "nodes": [
+        {"op": "Sigmoid", "inputs": [0], "outputs": [1]},
+        {"op": "Mul", "inputs": [0, 1], "outputs": [2]},
+    ],
+    "outputs": [2],
+}
+SERVED = {
+    "softmax-cuda": [
+        {"op": "Softmax", "attrs": {"axis": -1}, "inputs": [tensor(4, 12, 128, 128)]},
+        {"op": "Softmax", "attrs": {"axis": 1}, "inputs": [tensor(7, 8191)]},
+    ],
+    "rms-norm-cuda": [
+        {"op": "RMSNormalization", "inputs": [tensor(2, 16, 4096), tensor(4096, const=True)]},
+    ],
+    "skinny-product-cuda": [
+        {"op": "MatMul", "inputs": [tensor(1, 4096), tensor(4096, 4096, const=True)]},
+        {"op": "MatMul", "inputs": [tensor(8, 33), tensor(33, 1001)]},
+    ],
+    "silu-cuda": [SILU],
+}
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_what_ships_compiles_without_a_gpu(name: str, arch: str, tmp_path: Path) -> None:
+    target = Target.from_json({**GPU.to_json(), "arch": arch})
+    for number, document in enumerate(SERVED[name]):
+        operator = parse_operator(document)
+        (candidate,) = CudaRoute([KERNELS[name]]).candidates(operator, target, SETTING, Budget(1.0))
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        built = ROUTE.build(operator, target, SETTING, candidate, folder)
+        plan = LaunchPlan.from_json(built.manifest.launch, operator)
+        plan.check_device(arch, 13000)
+        assert (folder / "kernel.cubin").read_bytes()[:4] == b"\x7fELF"
+        assert f".target {arch}" in built.schedule
+        (used,) = built.facts["functions"].values()
+        assert used["spilled_bytes"] == used["stack_bytes"] == 0
+        assert 0 < used["registers"] <= 128
+
+
+def test_a_plan_follows_the_shapes() -> None:
+    operator = parse_operator(SERVED["skinny-product-cuda"][1])
+    names = whole_numbers(header(operator, SETTING, CUDA))
+    plan = fill(KERNELS["skinny-product-cuda"].launch, names, operator, "kernel.cubin", "sm_90")
+    (launch,) = plan.run
+    assert (launch.grid, launch.block, launch.shared_bytes) == ((8, 1, 1), (32, 8, 1), 0)
+
+
+def launch(**changes: Any) -> dict[str, Any]:
+    return {"run": [{"function": "f", "grid": [1, 1, 1], "block": [1, 1, 1], "arguments": [], **changes}]}
+
+
+@pytest.mark.parametrize(
+    ("expression", "number"),
+    [
+        ("7", 7),
+        ("A", 40),
+        ("ceil(A, 16)", 3),
+        ("min(A, B) * 2 - 1", 13),
+        ("-A // -8", 5),
+        ("max(A % 7, B)", 7),
+    ],
+)
+def test_what_an_expression_may_say(expression: str, number: int) -> None:
+    operator = parse_operator(SERVED["softmax-cuda"][0])
+    plan = fill(launch(grid=[expression, 1, 1]), {"A": 40, "B": 7}, operator, "kernel.cubin", "sm_90")
+    assert plan.run[0].grid[0] == number
+
+
+@pytest.mark.parametrize(
+    ("template", "sentence"),
+    [
+        ([], "launch is an object with 'run'"),
+        ({"prepare": []}, "launch is an object with 'run'"),
+        ({**launch(), "module": "x"}, "launch is an object with 'run'"),
+        (launch(grid=["C", 1, 1]), r"launch.run\[0\].grid\[0\]: 'C' is no number here: there is no macro C"),
+        (launch(grid=["A / 2", 1, 1]), "only .* of whole numbers"),
+        (launch(grid=["A.real", 1, 1]), "only .* of whole numbers"),
+        (launch(grid=["__import__('os')", 1, 1]), "only .* of whole numbers"),
+        (launch(grid=["A // 0", 1, 1]), "is no number here: "),
+        (launch(grid=["ceil(A)", 1, 1]), "is no number here: "),
+        (launch(grid=["min()", 1, 1]), "is no number here: "),
+        (launch(grid=["9" * 100, 1, 1]), "it is too large"),
+        (launch(grid=["A" + "*A" * 99, 1, 1]), "more than 200 characters|it is too large"),
+        (launch(grid=["1 +", 1, 1]), "is no number here: "),
+        (launch(grid=["(" * 100, 1, 1]), "is no number here: "),
+        (launch(grid=[0, 1, 1]), "from 1 to 2147483647"),
+        (launch(more=1), "is an object with exactly function"),
+    ],
+)
+def test_what_cannot_be_filled_in_says_where(template: Any, sentence: str) -> None:
+    operator = parse_operator(SERVED["softmax-cuda"][0])
+    with pytest.raises((InvalidLaunch, LoadError), match=sentence):
+        fill(template, {"A": 40, "B": 7}, operator, "kernel.cubin", "sm_90")
+
+
+@pytest.mark.parametrize(
+    ("source", "changes", "sentence"),
+    [
+        ("int x = ;", {}, "does not compile: kernel.cu"),
+        ('#include "/etc/passwd"\n', {}, 'only "opatlas_operator.h", <cuda_fp16.h>'),
+        ("%: /* */ include \\\n <vector>\n", {}, "it includes <vector>: only"),
+        ("", {}, "names f, which the source does not define"),
+        ('extern "C" __global__ void f() {}', {"flags": ["-I/etc"]}, "NVRTC may be told"),
+    ],
+)
+def test_what_does_not_build_says_why(
+    source: str, changes: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    operator = parse_operator(SERVED["softmax-cuda"][0])
+    kernel = DeviceKernel("one", 1, source, launch(), KERNELS["softmax-cuda"].pattern)
+    candidate = kernel.candidate()
+    candidate = Candidate("cuda", {**candidate.parameters, **changes}, "one")
+    with pytest.raises(RouteError, match=sentence):
+        ROUTE.build(operator, GPU, SETTING, candidate, tmp_path)
+
+
+def test_it_is_for_gpus_and_for_what_matches() -> None:
+    assert isinstance(ROUTE.available(detect_target()), No)
+    assert ROUTE.available(GPU)
+    assert ROUTE.supports(parse_operator(SERVED["silu-cuda"][0]), SETTING)
+    assert not ROUTE.supports(parse_operator({"op": "Relu", "inputs": [tensor(8)]}), SETTING)

@@ -1,0 +1,111 @@
+"""CUDA C++ device code → a cubin, by NVRTC: no driver, no nvcc, no host compiler.
+
+NVRTC comes as a wheel (``nvidia-cuda-nvrtc``) and is called through ``cuda-bindings``; both need no GPU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opatlas.load.needs import installed_version
+from tuning.routes.base import RouteError
+from tuning.routes.manual.compiling import LOG_CHARACTERS, first_error
+
+DISTRIBUTIONS = ("cuda-bindings", "nvidia-cuda-nvrtc")
+ALWAYS = ("--std=c++17", "--device-as-default-execution-space", "--ptxas-options=-v", "--no-cache")
+OF_CUDA = ("cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h", "mma.h")
+_INCLUDE = re.compile(r"(?:#|%:|\?\?=)\s*(?:include|include_next|import|embed)\b(.*)")
+_USED = re.compile(r"entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores,"
+                   r" (\d+) bytes spill loads.*?Used (\d+) registers", re.DOTALL)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DeviceCode:
+    """A cubin for one architecture, with what there is to show of it. ``functions``: registers a thread, and
+    bytes that are spilled and kept on the stack."""
+
+    cubin: bytes
+    ptx: str
+    log: str
+    functions: Mapping[str, Mapping[str, int]]
+
+
+def versions() -> dict[str, str]:
+    """Empty where not all of it is installed."""
+    found = {name: installed_version(name) for name in DISTRIBUTIONS}
+    return {name: version for name, version in found.items() if version} if all(found.values()) else {}
+
+
+def compile_device_code(
+    source: str, headers: Mapping[str, str], arch: str, flags: Sequence[str] = ()
+) -> DeviceCode:
+    """``headers``: name → text, all that may be included beside NVRTC's own. Raises :class:`RouteError` with
+    the compiler's first error; the whole log goes to stdout (the trial's log)."""
+    from cuda.bindings import nvrtc
+
+    _refuse_other_files(source, headers)
+
+    def ask(function: Callable[..., Any], *arguments: Any) -> Any:
+        error, *answer = function(*arguments)
+        if error != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise RouteError(f"NVRTC answers {error.name} to {function.__name__}")
+        return answer[0] if answer else None
+
+    def text(size: Callable[..., Any], read: Callable[..., Any]) -> bytes:
+        room = b"\0" * ask(size, program)
+        ask(read, program, room)
+        return room
+
+    texts, names = [one.encode() for one in headers.values()], [name.encode() for name in headers]
+    program = ask(nvrtc.nvrtcCreateProgram, source.encode(), b"kernel.cu", len(texts), texts, names)
+    try:
+        options = [option.encode() for option in (f"--gpu-architecture={arch}", *ALWAYS, *_include(), *flags)]
+        (error,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+        said = text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
+        log = said.rstrip(b"\0").decode(errors="replace")[-LOG_CHARACTERS:]
+        if error != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            print(log)
+            raise RouteError(f"it does not compile: {first_error(log)}")
+        return DeviceCode(
+            cubin=text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN),
+            ptx=text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).rstrip(b"\0").decode(errors="replace"),
+            log=log,
+            functions=_functions(log),
+        )
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _refuse_other_files(source: str, headers: Mapping[str, str]) -> None:
+    """The compiler's messages would show what is in them."""
+    allowed = [*(f'"{name}"' for name in headers), *(f"<{name}>" for name in OF_CUDA)]
+    spliced = re.sub(r"\\\s*\n", "", source)
+    for said in _INCLUDE.findall(re.sub(r"/\*.*?\*/", " ", spliced, flags=re.DOTALL)):
+        if said.partition("//")[0].strip() not in allowed:
+            raise RouteError(f"it includes {said.strip()[:100]}: only {', '.join(allowed)} may be included")
+
+
+def _functions(log: str) -> dict[str, dict[str, int]]:
+    return {
+        name: {"registers": int(used), "spilled_bytes": int(stores) + int(loads), "stack_bytes": int(stack)}
+        for name, stack, stores, loads, used in _USED.findall(log)
+    }
+
+
+def _include() -> list[str]:
+    """CUDA's own headers (``cuda_fp16.h``), where their wheel is installed."""
+    import importlib.metadata
+
+    for distribution in ("nvidia-cuda-runtime", "nvidia-cuda-cccl"):
+        try:
+            files = importlib.metadata.files(distribution) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        for file in files:
+            if file.name == "cuda_fp16.h":
+                return [f"--include-path={Path(str(file.locate())).parent}"]
+    return []
