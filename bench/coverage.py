@@ -23,7 +23,7 @@ from opatlas.identity import Operator, Setting, Target, detect_target
 from tuning.graph.aten import CallRecord, CannotMap, read_record
 from tuning.graph.operator_list import map_record
 from tuning.routes.base import Route
-from tuning.routes.registry import ROUTES
+from tuning.routes.registry import routes_for
 
 NARROW = ("float16", "bfloat16")
 NO_COMPUTE = (
@@ -150,7 +150,7 @@ def route_report(route: Route, calls: CoveredCalls, target: Target, setting: Set
 
 
 def report(
-    calls: CoveredCalls, routes: Iterable[Route] = ROUTES, target: Target | None = None
+    calls: CoveredCalls, routes: Iterable[Route] = routes_for("cpu"), target: Target | None = None
 ) -> dict[str, Any]:
     """The whole report over ``calls``, as it is written (plain JSON)."""
     target, setting = target or detect_target(), Setting(threads=os.cpu_count() or 1)

@@ -22,6 +22,8 @@ ALLOWED: Mapping[tuple[str, str], Allowed] = {
         "form": ("plain", "product", "vector", "turned", "written_out"),
         "buffers": ("fresh", "kept"),
         "memory": ("mapped", "heap"),
+        "device": ("cpu", "cuda"),
+        "tf32": (False, True),
         "threads": int,
     },
     ("torch", "onednn"): {
@@ -55,6 +57,7 @@ _LOADERS = {
     "numpy": "opatlas.load.numpy_recipe",
 }
 _OWN_LOADERS = {("torch", "compile"): "opatlas.load.torch.compile"}
+_ON_DEVICE = {"torch": "opatlas.load.torch.on_device"}
 
 
 def check_recipe(recipe: Mapping[str, Any] | None, threads: int) -> dict[str, Any]:
@@ -94,6 +97,14 @@ def _canonical(document: Mapping[str, Any]) -> Operator:
     raise LoadError("its operator is not in today's canonical form: it has to be explored again")
 
 
+def _loader_of(recipe: Mapping[str, Any]) -> str:
+    """The module whose ``open_kernel`` makes the call."""
+    library = recipe["library"]
+    if recipe.get("device", "cpu") != "cpu":
+        return _ON_DEVICE[library]
+    return _OWN_LOADERS.get((library, recipe["call"]), _LOADERS[library])
+
+
 def load_recipe(manifest: Manifest, files: Mapping[str, bytes]) -> LoadedKernel:
     """The kernel that makes the manifest's library call."""
     if files:
@@ -101,8 +112,7 @@ def load_recipe(manifest: Manifest, files: Mapping[str, bytes]) -> LoadedKernel:
     recipe = check_recipe(manifest.recipe, int(manifest.setting["threads"]))
     operator = _canonical(manifest.operator)
     try:
-        name = _OWN_LOADERS.get((recipe["library"], recipe["call"]), _LOADERS[recipe["library"]])
-        module = importlib.import_module(name)
+        module = importlib.import_module(_loader_of(recipe))
     except ImportError as error:
         raise LoadError(f"needs {recipe['library']}, which cannot be imported: {error}") from error
     kernel: LoadedKernel = module.open_kernel(operator, recipe)

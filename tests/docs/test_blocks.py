@@ -83,6 +83,17 @@ def kernel_states(block: Block, request: pytest.FixtureRequest, folder: Path) ->
     assert set(re.findall(r"[a-z]+", drawn)) == set(VersionState.values)
 
 
+def kernel_launch(block: Block, request: Any, folder: Path) -> None:
+    from opatlas.identity import Setting, parse_operator
+    from tuning.routes.manual.header import CUDA, header, whole_numbers
+    from tuning.routes.manual.launch_template import fill
+
+    operator = parse_operator({"op": "Softmax", "inputs": [{"shape": [8, 64], "dtype": "float32"}]})
+    names = whole_numbers(header(operator, Setting(), CUDA))
+    plan = fill(json.loads(block.text), names, operator, "kernel.cubin", "sm_90")
+    assert plan.run[0].grid == (8, 1, 1)
+
+
 def kernel_pattern(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
     from django.contrib.auth.models import User
     from django.core.management import call_command
@@ -171,6 +182,9 @@ RUNS: dict[tuple[str, str], Run] = {
     ),
     ("docs/kernels.md", '{"op": "Softmax",'): Run(
         kernel_pattern, (pytest.mark.django_db,), "It is part of a submission: one that has it is submitted."
+    ),
+    ("docs/kernels.md", '{"run": [{"function"'): Run(
+        kernel_launch, (), "It is part of a submission: it is filled in for an operator."
     ),
     ("docs/webhooks.md", "POST /your/path"): Run(
         webhook_request, ALONE, "It is what a receiver gets: one gets the same headers and members."

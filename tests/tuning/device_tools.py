@@ -1,15 +1,44 @@
 """The tools of ``device_worker``: the real laboratory over a simulated device, and routes that it can run."""
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from opatlas.identity import Operator, Setting, Target
 from tests.catalog.making import GPU
-from tests.tuning.measure.simulated_device import SimulatedRoute
+from tests.tuning.measure.simulated_device import SimulatedRoute, artifact
 from tuning.measure.laboratory import Laboratory
-from tuning.routes.base import Budget, Candidate, Route
+from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, Route, RouteError, answer
+from tuning.routes.manual.submitted import SubmittedRoute
 from tuning.worker import process as worker
 
 TESTS = Path(__file__).resolve().parents[1]
+
+
+class SimulatedCuda(SubmittedRoute):
+    """Submitted kernels for the simulated device: their source says what they do, ``simulated: relu 20``."""
+
+    name = "cuda"
+    kinds = ("cuda",)
+    zygote = "cuda"
+    preload = SimulatedRoute.preload
+    builds_in_process = True
+
+    def versions(self) -> Mapping[str, str]:
+        return {"simulated": "1"}
+
+    def available(self, target: Target) -> Answer:
+        return answer(self.foreign(target))
+
+    def build(
+        self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
+    ) -> BuiltArtifact:
+        said = re.search(r"simulated: (\w+) (\d+)", str(candidate.parameters["source"]))
+        if said is None:
+            raise RouteError("it does not compile: it does not say what it does")
+        return artifact(workdir, operator, said[1], float(said[2]), self.name)
+
+
 EAGER = SimulatedRoute("eager", us=100)
 ROUTES: tuple[Route, ...] = (
     EAGER,
@@ -17,6 +46,7 @@ ROUTES: tuple[Route, ...] = (
     SimulatedRoute("triton", us=30, method="compiler"),
     SimulatedRoute("inductor", us=10, does="beyond", method="compiler"),
     SimulatedRoute("xla", us=10, does="overrunning", method="compiler"),
+    SimulatedCuda(),
 )
 
 

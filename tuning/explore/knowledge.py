@@ -14,6 +14,7 @@ from typing import Any
 
 from catalog.models import Operator as OperatorRow
 from tuning.routes.base import Candidate, Route
+from tuning.routes.manual.submitted import KINDS
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,12 @@ class Teacher:
     wrong: str  # "module:function" of (candidate, status, where, detail, worker): it was found to be wrong
 
 
-TEACHERS: Mapping[str, Teacher] = {
-    "cpp": Teacher(
-        "tuning.kernels.binding:bind_approved",
-        "tuning.kernels.binding:why_not_publish",
-        "tuning.kernels.caught:caught_in_contest",
-    ),
-}
+_OF_KERNELS = Teacher(
+    "tuning.kernels.binding:bind_approved",
+    "tuning.kernels.binding:why_not_publish",
+    "tuning.kernels.caught:caught_in_contest",
+)
+TEACHERS: Mapping[str, Teacher] = dict.fromkeys(KINDS, _OF_KERNELS)
 
 
 def taught(route: Route, operator: OperatorRow) -> Route:

@@ -24,8 +24,8 @@ from tuning.models import Exploration, Stage, Trial
 from tuning.queue.claims import EVERYTHING, Claim, Leased
 from tuning.queue.rounds import routes_of
 from tuning.routes.base import BuiltArtifact, Candidate, No, Route
-from tuning.routes.manual.cpp import CppRoute
 from tuning.routes.manual.own import is_own
+from tuning.routes.manual.submitted import SubmittedRoute
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Workshop:
 
     def safe(self, route: Route) -> Route:
         """A route with those of its kernels that may be built here; itself where it has none."""
-        if not isinstance(route, CppRoute):
+        if not isinstance(route, SubmittedRoute):
             return route
         return route.with_kernels(
             kernel for kernel in route.kernels if not self.why_unsafe(route.name, kernel.source)

@@ -29,19 +29,27 @@ from tuning.kernels.models import (
     VersionState,
 )
 from tuning.measure.observing.risks import Risk
-from tuning.routes.manual.flags import ALLOWED, LANGUAGES
+from tuning.routes.manual.flags import LANGUAGES, OF_DEVICE_CODE, OF_PROCESSORS
 
 
 class EditSerializer(serializers.Serializer[Any]):
-    """A version to submit: C or C++ source, the operators that it serves, and whose it is."""
+    """A version to submit: C, C++ or CUDA C++, the operators that it serves, and whose it is."""
 
     source = serializers.CharField(  # type: ignore[assignment]
-        trim_whitespace=False, help_text="At most 128 KiB; defines opatlas_run."
+        trim_whitespace=False,
+        help_text="At most 128 KiB; defines opatlas_run, or __global__ functions in cuda.",
     )
     language = serializers.CharField(default="c", max_length=5, help_text=f"One of {', '.join(LANGUAGES)}.")
     pattern = serializers.DictField(help_text="Which operators it serves: docs/kernels.md.")
     flags = serializers.ListField(
-        child=serializers.CharField(max_length=60), default=list, help_text=f"Of {', '.join(ALLOWED)}."
+        child=serializers.CharField(max_length=60),
+        default=list,
+        help_text=f"Of {', '.join(OF_PROCESSORS)}; in cuda of {', '.join(OF_DEVICE_CODE)}.",
+    )
+    launch = serializers.DictField(
+        default=None,
+        allow_null=True,
+        help_text="In cuda: which functions run on which grids, docs/kernels.md.",
     )
     author = serializers.CharField(max_length=200)
     licence = serializers.CharField(max_length=60, help_text="An SPDX expression: MIT, Apache-2.0.")
@@ -104,6 +112,7 @@ class VersionAnswer(ModelAnswer):
     version = serializers.IntegerField(source="number")
     pattern = serializers.DictField()
     flags = serializers.ListField(child=serializers.CharField())
+    launch = serializers.DictField(allow_null=True)
     example = serializers.CharField(source="example.key", allow_null=True, default=None)
     submitted_by = serializers.CharField(source="submitted_by.username")
     decided_by = serializers.CharField(source="decided_by.username", allow_null=True, default=None)
@@ -111,9 +120,9 @@ class VersionAnswer(ModelAnswer):
     class Meta:
         model = KernelVersion
         fields = [
-            "id", "kernel", "name", "version", "language", "source_sha256", "pattern", "flags", "author",
-            "licence", "example", "state", "state_reason", "submitted_by", "submitted_at", "decided_by",
-            "decided_at", "approved_at", "withdrawn_at",
+            "id", "kernel", "name", "version", "language", "source_sha256", "pattern", "flags", "launch",
+            "author", "licence", "example", "state", "state_reason", "submitted_by", "submitted_at",
+            "decided_by", "decided_at", "approved_at", "withdrawn_at",
         ]  # fmt: skip
 
 

@@ -14,8 +14,8 @@ from opatlas.identity import Operator
 from tuning.kernels.models import KernelVersion, VersionState
 from tuning.kernels.source_digest import source_digest
 from tuning.routes.base import Candidate
-from tuning.routes.manual.cpp import CppRoute, SubmittedKernel
 from tuning.routes.manual.matching import parse_pattern
+from tuning.routes.manual.submitted import SubmittedKernel, SubmittedRoute
 
 
 def submitted_kernel(version: KernelVersion) -> SubmittedKernel:
@@ -28,6 +28,7 @@ def submitted_kernel(version: KernelVersion) -> SubmittedKernel:
         source=version.source,
         flags=tuple(version.flags),
         pattern=parse_pattern(version.pattern),
+        launch=version.launch,
     )
 
 
@@ -42,8 +43,8 @@ def approved_kernels(operator: OperatorRow) -> Iterator[SubmittedKernel]:
             yield kernel
 
 
-def bind_approved(route: CppRoute, operator: OperatorRow) -> CppRoute:
-    """The route, with every approved kernel that matches."""
+def bind_approved(route: SubmittedRoute, operator: OperatorRow) -> SubmittedRoute:
+    """The route, with every approved kernel of its own that matches."""
     return route.with_kernels(approved_kernels(operator))
 
 
@@ -84,8 +85,10 @@ def version_of(candidate: Candidate) -> KernelVersion | None:
 
 def implementations_of(version: KernelVersion) -> QuerySet[Implementation]:
     """What was made of a version, for whatever operator."""
-    digest = digest_of(submitted_kernel(version).candidate().parameters)
-    return Implementation.objects.filter(route="cpp", candidate_sha256=digest)
+    candidate = submitted_kernel(version).candidate()
+    return Implementation.objects.filter(
+        route=candidate.route, candidate_sha256=digest_of(candidate.parameters)
+    )
 
 
 def withdraw_version(version: KernelVersion, reason: str) -> int:

@@ -96,7 +96,9 @@ class _Evaluation:
         """The columns that say what came of it."""
         route = next((route for route in self.workshop.routes if route.name == self.row.version.route), None)
         if route is None:
-            return self._found(Outcome(Status.UNSUPPORTED, "this worker does not have the route cpp"))
+            return self._found(
+                Outcome(Status.UNSUPPORTED, f"this worker does not have the route {self.row.version.route}")
+            )
         candidate = submitted_kernel(self.row.version).candidate()
         unsafe = self.workshop.why_unsafe(route.name, str(candidate.parameters["source"]))
         if reason := self.workshop.available(route) or unsafe:
@@ -300,7 +302,10 @@ def _times(row: KernelEvaluation, outcome: Outcome, fresh: Evidence | None) -> l
     names = ("median_us", *RATIOS)
     kernel = figures_of(timing, names)
     lines: list[dict[str, Any]] = [
-        {"what": "kernel", "method": "manual", "route": "cpp", "label": row.version.label, **kernel},
+        {
+            "what": "kernel", "method": "manual", "route": row.version.route, "label": row.version.label,
+            **kernel,
+        },
         {
             "what": "default", "method": "library", "route": "", "label": "default",
             "median_us": timing.default_us, "ratio_to_default": 1.0, "ratio_low": 1.0, "ratio_high": 1.0,

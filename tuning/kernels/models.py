@@ -13,6 +13,7 @@ from django.db.models import Q
 from catalog.fields import ExactJSONField
 from catalog.models import Operator, Organisation, Setting, Target
 from tuning.models import TriedRow
+from tuning.routes.manual.submitted import ROUTES
 
 
 class VersionState(models.TextChoices):
@@ -71,12 +72,13 @@ class KernelVersion(models.Model):
 
     kernel = models.ForeignKey(Kernel, models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
-    language = models.CharField(max_length=5, choices=[("c", "C"), ("c++", "C++")])
+    language = models.CharField(max_length=5, choices=[("c", "C"), ("c++", "C++"), ("cuda", "CUDA C++")])
     source = models.TextField()
     source_sha256 = models.CharField(max_length=64)
     tokens_sha256 = models.CharField(max_length=64, blank=True)  # tuning.kernels.source_digest
     pattern = ExactJSONField()  # tuning.routes.manual.matching: which operators it serves
     flags = ExactJSONField(default=list)  # of tuning.routes.manual.flags
+    launch = ExactJSONField(null=True, blank=True)  # of tuning.routes.manual.launch_template
     author = models.CharField(max_length=200)
     licence = models.CharField(max_length=60)  # an SPDX identifier
     example = models.ForeignKey(Operator, models.SET_NULL, null=True, blank=True, related_name="+")
@@ -117,7 +119,7 @@ class KernelVersion(models.Model):
     @property
     def route(self) -> str:
         """The route that contests it."""
-        return "cpp"
+        return ROUTES[self.language]
 
     @property
     def label(self) -> str:

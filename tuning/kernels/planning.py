@@ -13,8 +13,8 @@ from opatlas import identity
 from tuning.doorbell.bell import bell
 from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelVersion, VersionState
 from tuning.models import Exploration
-from tuning.routes.manual.cpp import missing_features
 from tuning.routes.manual.matching import parse_pattern
+from tuning.routes.manual.submitted import runs_on
 
 MOST_EVALUATIONS = 3
 _MOST_LOOKED_AT = 20_000  # explorations, the most called first
@@ -24,7 +24,9 @@ WAITS = (
     "Name an example operator to have it evaluated at once."
 )
 
-NO_PROCESSOR = "No processor that is served has all the features that the flags ask for: it waits for one."
+NO_DEVICE = (
+    "No processor or GPU that is served has all that its language and flags ask for: it waits for one."
+)
 
 Place = tuple[int, int, int]  # operator, target, setting
 
@@ -41,13 +43,14 @@ def matching_explorations(version: KernelVersion) -> Iterator[Exploration]:
 def plan(version: KernelVersion) -> int:
     """Queue a version's evaluations; where nothing matches, say so and wait. Returns how many."""
     newest = _newest()
-    targets = [target for target in _targets() if not missing_features(version.flags, _hardware(target))]
+    language, flags = version.language, version.flags
+    targets = [target for target in _targets() if runs_on(language, flags, _hardware(target))]
     places = list(_places(version, targets))
     for operator, target, setting in places:
         KernelEvaluation.objects.get_or_create(
             version=version, operator_id=operator, target_id=target, setting_id=setting
         )
-    reason = "" if places else WAITS if targets else NO_PROCESSOR
+    reason = "" if places else WAITS if targets else NO_DEVICE
     KernelVersion.objects.filter(pk=version.pk).update(explorations_seen=newest, state_reason=reason)
     version.explorations_seen, version.state_reason = newest, reason
     return len(places)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from django.contrib.auth.models import User
 
-from catalog.models import Organisation
+from catalog.models import Organisation, Target
 from catalog.registry import default_organisation
 from tuning.kernels.deciding import approve, may_decide
 from tuning.kernels.dossier import NEEDED, Dossier
@@ -17,18 +18,22 @@ from tuning.kernels.states import NotInThatState
 from tuning.kernels.submitting import Submission, submit
 
 FOLDER = Path(__file__).parent / "examples"
+FOLDERS = {"cpu": FOLDER, "cuda": FOLDER / "cuda"}
 
 
-def examples() -> list[Submission]:
-    """Every example, by name: ``<name>.json`` says what ``<name>.c`` or ``.cc`` is."""
-    return [_read(path) for path in sorted(FOLDER.glob("*.json"))]
+def examples(kinds: Collection[str] = tuple(FOLDERS)) -> list[Submission]:
+    """Every example for these kinds of targets, by name: ``<name>.json`` says what its source is."""
+    paths = [path for kind in FOLDERS if kind in kinds for path in sorted(FOLDERS[kind].glob("*.json"))]
+    return [_read(path) for path in paths]
 
 
 def submit_examples(user: User, organisation: Organisation | None = None) -> list[KernelVersion]:
-    """Submit every example and give the versions; what is there already, unchanged, is left alone."""
+    """Submit every example that hardware was ever asked for, and give the versions; what is there already,
+    unchanged, is left alone."""
     organisation = organisation or default_organisation()
+    kinds = {"cpu", *Target.objects.values_list("kind", flat=True)}
     versions = []
-    for submission in examples():
+    for submission in examples(kinds):
         try:
             versions.append(submit(submission, user=user, organisation=organisation))
         except NotInThatState:
@@ -57,5 +62,5 @@ def _by_digest(version: KernelVersion) -> dict[str, str]:
 
 def _read(path: Path) -> Submission:
     document: dict[str, Any] = json.loads(path.read_text())
-    source = (FOLDER / document.pop("file")).read_text()
+    source = path.with_name(document.pop("file")).read_text()
     return Submission(source=source, **document)

@@ -24,9 +24,10 @@ from tuning.kernels.models import LIVE_STATES, Kernel, KernelVersion, VersionSta
 from tuning.kernels.planning import plan, ring_for
 from tuning.kernels.source_digest import source_digest, tokens_digest
 from tuning.kernels.states import KernelNotAllowed, NotInThatState, move, record, stop_evaluating
-from tuning.routes.manual.cpp import MAX_SOURCE_BYTES
 from tuning.routes.manual.flags import check_flags
+from tuning.routes.manual.launch_template import check_template
 from tuning.routes.manual.matching import parse_pattern
+from tuning.routes.manual.submitted import MAX_SOURCE_BYTES
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{1,79}")
 MAX_PATTERN_BYTES = 32 << 10
@@ -41,6 +42,7 @@ class Submission:
     pattern: Mapping[str, Any]
     language: str = "c"
     flags: Sequence[str] = field(default=())
+    launch: Mapping[str, Any] | None = None  # device code's: tuning.routes.manual.launch_template
     author: str = ""
     licence: str = ""  # an SPDX expression: "MIT", "Apache-2.0"
     description: str = ""
@@ -55,8 +57,10 @@ class Submission:
         size = len(self.source.encode("utf-8", "replace"))
         if size > MAX_SOURCE_BYTES:
             raise TooLarge(f"A source has at most {MAX_SOURCE_BYTES >> 10} KiB; this has {size}.", "source")
-        if "opatlas_run" not in self.source:
-            raise RequestError("The source must define opatlas_run: see docs/kernels.md.", "source")
+        flags = list(check_flags(self.flags, self.language))
+        defined, launch = self._entry()
+        if defined not in self.source:
+            raise RequestError(f"The source must define {defined}: see docs/kernels.md.", "source")
         if not _storable(self.source):
             raise RequestError("The source must be text: no NUL, no lone surrogates.", "source")
         pattern = dict(self.pattern) if isinstance(self.pattern, Mapping) else self.pattern
@@ -68,11 +72,25 @@ class Submission:
             "source_sha256": source_digest(self.source),
             "tokens_sha256": tokens_digest(self.source),
             "language": self.language,
-            "flags": list(check_flags(self.flags, self.language)),
+            "flags": flags,
+            "launch": launch,
             "pattern": pattern,
             "author": _line(self.author, "author", 200),
             "licence": _licence(self.licence),
         }
+
+    def _entry(self) -> tuple[str, dict[str, Any] | None]:
+        """What the source must have, and its launch template; which only device code has, and must."""
+        if self.language != "cuda":
+            if self.launch is not None:
+                raise RequestError("Only a kernel in cuda has a launch template: leave it out.", "launch")
+            return "opatlas_run", None
+        launch = check_template(self.launch)
+        if len(canonical_json(launch)) > MAX_PATTERN_BYTES or not _storable(str(launch)):
+            raise RequestError(
+                f"A launch template is text of at most {MAX_PATTERN_BYTES >> 10} KiB.", "launch"
+            )
+        return "__global__", launch
 
 
 def may_submit(user: User) -> str:
@@ -132,7 +150,7 @@ def submit(submission: Submission, *, user: User, organisation: Organisation) ->
 
 def _refuse_unchanged(last: KernelVersion, columns: Mapping[str, Any]) -> None:
     """The very same again is no edit, unless the last one failed or was refused: it may do better now."""
-    names = ("source_sha256", "language", "flags", "pattern", "licence", "author")
+    names = ("source_sha256", "language", "flags", "launch", "pattern", "licence", "author")
     same = all(getattr(last, name) == columns[name] for name in names)
     if same and last.state in (VersionState.SUBMITTED, VersionState.BUILDING, VersionState.NOISY,
                                VersionState.AWAITING, VersionState.APPROVED):  # fmt: skip

@@ -47,7 +47,7 @@ class BoundKernel:
         self.bound: list[Any] = []
         self.spans: list[dict[int, np.ndarray]] = []
         self.native = request["manifest"]["kind"] == "c-abi"
-        self.transfers = transfers(request["manifest"]["kind"])
+        self.transfers = transfers(request["manifest"])
         self.fences: list[Fence] = []
         self.float_state = b""
         self.random = np.random.default_rng(int.from_bytes(os.urandom(16), "little"))

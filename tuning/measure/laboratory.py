@@ -24,6 +24,7 @@ from opatlas.load import Manifest
 from tuning.measure import procfs
 from tuning.measure.bench import Bench, Equipment, Limits
 from tuning.measure.builder import build_here, build_in_child, request_for, tune_in_child
+from tuning.measure.observing.device_code import looked_at
 from tuning.measure.observing.inspecting import EMPTY, Inspection, inspect
 from tuning.measure.open_bench import open_bench
 from tuning.measure.outcome import Outcome, Status
@@ -38,6 +39,7 @@ from tuning.measure.timing.caches import CacheFlusher
 from tuning.measure.timing.lock import MachineLock
 from tuning.routes.base import BuiltArtifact, Candidate, Learning, Route, SearchRecord, Tunable
 from tuning.routes.manual.own import is_own
+from tuning.routes.manual.submitted import KINDS
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +47,7 @@ TRANSFER_S = 10.0
 """For fitting a handful of known schedules to an operator: each takes a fraction of a second."""
 
 _MEASURING = ("opatlas.load", "opatlas.load.pool:pool_library", "tuning.measure.bound_kernel")
-SUBMITTED = ("cpp", "cuda")
+SUBMITTED = tuple(KINDS)
 """Routes whose code somebody else wrote: its children never share a zygote with ours."""
 
 PRELOAD: Mapping[str, tuple[str, ...]] = {
@@ -242,6 +244,8 @@ class Laboratory(AbstractContextManager["Laboratory"]):
 
         ``route`` builds the empty kernel in ``workdir`` that it is held against. Takes tenths of a second.
         """
+        if artifact.manifest.kind == "cuda-module":
+            return Inspection(*looked_at(artifact))
         honest = self.build(route, operator, setting, _empty(route), workdir)
         if isinstance(honest, Outcome):
             return Inspection({"why_not": f"the empty kernel does not build: {honest.detail[:200]}"})

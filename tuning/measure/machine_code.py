@@ -31,9 +31,11 @@ NOTABLE = {
     "xgetbv": "processor identification", "rdrand": "random number", "rdseed": "random number",
     "clflush": "cache flush", "clflushopt": "cache flush", "clwb": "cache flush", "wbinvd": "cache flush",
     "ldmxcsr": "rounding mode", "fldcw": "rounding mode", "in": "port", "out": "port",
+    "%clock": "clock", "%clock_hi": "clock", "%clock64": "clock", "%globaltimer": "clock",
+    "%globaltimer_lo": "clock", "%smid": "processor identification", "%warpid": "processor identification",
     "wrfsbase": "thread pointer", "wrgsbase": "thread pointer", "xbegin": "transaction", "hlt": "port",
 }  # fmt: skip
-"""Instructions that no computation needs, and what they are for."""
+"""Instructions, and special registers of PTX, that no computation needs, and what they are for."""
 _LABEL = re.compile(r"^([0-9a-f]+) <(.+)>:$")
 _STEP = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)(.*)$")
 _SECTION = "Disassembly of section "

@@ -15,8 +15,8 @@ from opatlas.identity import Operator, Setting, parse_operator
 from tuning.measure.laboratory import Laboratory
 from tuning.measure.outcome import Outcome
 from tuning.routes.base import Budget, Candidate, No, Route
-from tuning.routes.manual.cpp import CppRoute
-from tuning.routes.manual.own import PROOF
+from tuning.routes.manual.own import proof_of
+from tuning.routes.manual.submitted import SubmittedRoute
 
 SETTING = Setting(threads=1)
 _BUDGET = Budget(seconds=1.0, candidates=1)
@@ -49,8 +49,8 @@ def _failure(
 
 def tiny(laboratory: Laboratory, route: Route) -> Iterator[tuple[Operator, Candidate]]:
     """Operators that take no time, and the route's first candidate for those that it can express."""
-    if isinstance(route, CppRoute):
-        yield operator_of("Relu", [8, 16]), own_kernel()
+    if isinstance(route, SubmittedRoute):
+        yield operator_of("Relu", [8, 16]), own_kernel(route.name)
         return
     for operator in (
         operator_of("Add", [8, 16], [8, 16]),
@@ -63,10 +63,9 @@ def tiny(laboratory: Laboratory, route: Route) -> Iterator[tuple[Operator, Candi
                 break
 
 
-def own_kernel() -> Candidate:
+def own_kernel(route: str = "cpp") -> Candidate:
     """A source of our own: what somebody else wrote is not run to see whether that works."""
-    parameters = {"language": "c", "flags": ["-O1"], "source": PROOF.read_text()}
-    return Candidate("cpp", parameters, "our own Relu")
+    return Candidate(route, proof_of(route), "our own Relu")
 
 
 def operator_of(op: str, *inputs: Any) -> Operator:

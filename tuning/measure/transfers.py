@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 GUARD_BYTES = 1024
@@ -32,7 +33,8 @@ class OnHost:
 
 
 class OnDevice(OnHost):
-    """Kernels whose calls only launch, on copies: :class:`opatlas.load.cuda.module.CudaBound`."""
+    """Kernels whose calls only launch, on copies (:class:`opatlas.load.cuda.module.CudaBound`,
+    :class:`opatlas.load.torch.on_device.DeviceTorchBound`)."""
 
     def guard(self, kernel: Any) -> None:
         kernel.guard_bytes = GUARD_BYTES
@@ -53,6 +55,7 @@ class OnDevice(OnHost):
         return bool(bound.trespassed())
 
 
-def transfers(kind: str) -> OnHost:
-    """For artifacts of this kind."""
-    return OnDevice() if kind == "cuda-module" else OnHost()
+def transfers(manifest: Mapping[str, Any]) -> OnHost:
+    """For the kernel of this artifact."""
+    called_there = (manifest.get("recipe") or {}).get("device") == "cuda"
+    return OnDevice() if called_there or manifest["kind"] == "cuda-module" else OnHost()

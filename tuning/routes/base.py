@@ -93,6 +93,7 @@ class Route(Protocol):
     method: Method
     zygote: str  # which warm zygote its builds are forked from: "library", "tvm", "halide", "xla", "cpp"
     preload: tuple[str, ...]  # modules that zygote imports before it forks
+    kinds: tuple[str, ...]  # of targets that it is for: "cpu", "cuda"
     builds_in_process: bool  # True where a build only writes a manifest (recipes): no child is needed
 
     def versions(self) -> Mapping[str, str]:

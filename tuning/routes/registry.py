@@ -15,6 +15,7 @@ from tuning.routes.library.onednn import OneDnn
 from tuning.routes.library.onnxruntime import OnnxRuntime
 from tuning.routes.library.openblas import OpenBlas
 from tuning.routes.manual.cpp import CppRoute
+from tuning.routes.manual.cuda import CudaRoute
 
 ROUTES: tuple[Route, ...] = (
     Eager(),
@@ -28,10 +29,16 @@ ROUTES: tuple[Route, ...] = (
     XlaRoute(),
     InductorRoute(),
     CppRoute(),
+    CudaRoute(),
 )
 
 DEFAULTS = ("eager", "onnxruntime")
 """What users have without us, the first that supports the operator."""
+
+
+def routes_for(kind: str) -> tuple[Route, ...]:
+    """Those that are for targets of a kind: a worker has no others."""
+    return tuple(one for one in ROUTES if kind in one.kinds)
 
 
 def route(name: str) -> Route:

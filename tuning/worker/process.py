@@ -27,6 +27,7 @@ from catalog.context import added_log_fields
 from catalog.models import Target as TargetRow
 from catalog.registry import register_target
 from opatlas.identity import Operator, Setting, Target, detect_target
+from opatlas.identity.place.kinds import CPU
 from tuning.conf import conf
 from tuning.environments import known as environments
 from tuning.explore import scratch
@@ -63,8 +64,9 @@ class Tools:
 
 
 def real_tools() -> Tools:
-    """Every registered route, on this machine."""
-    return Tools(registry.ROUTES, registry.default_candidate, Laboratory, detect_target, prove)
+    """Every registered route for this machine's processor."""
+    routes = registry.routes_for(CPU.name)
+    return Tools(routes, registry.default_candidate, Laboratory, detect_target, prove)
 
 
 DATABASE_PAUSE_S = 1.0  # before work goes on after the database failed

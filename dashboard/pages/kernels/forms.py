@@ -9,7 +9,7 @@ from django import forms
 
 from tuning.kernels.models import Kernel, KernelVersion
 from tuning.kernels.services import Submission
-from tuning.routes.manual.flags import ALLOWED
+from tuning.routes.manual.flags import OF_DEVICE_CODE, OF_PROCESSORS
 
 _FIELD_OF = {
     "op": "operators",
@@ -39,6 +39,17 @@ int opatlas_run(const opatlas_tensor *tensors, int32_t n, const opatlas_threads 
 }"""
 
 
+_LAUNCH = """\
+{
+  "run": [
+    {"function": "softmax",
+     "grid": ["IN0_SIZE // IN0_LAST1", 1, 1],
+     "block": [256, 1, 1],
+     "arguments": [{"input": 0}, {"output": 0}]}
+  ]
+}"""
+
+
 def _mono(rows: int, placeholder: str = "") -> forms.Textarea:
     return forms.Textarea(
         {"rows": rows, "class": "mono", "spellcheck": "false", "wrap": "off", "placeholder": placeholder}
@@ -49,7 +60,7 @@ class KernelForm(forms.Form):
     """One version of a kernel. What the service refuses is said beside the field that it is about."""
 
     name = forms.CharField(label="Name", max_length=80, help_text="Lower case: <code>softmax-avx2</code>")
-    language = forms.ChoiceField(label="Language", choices=[("c", "C"), ("c++", "C++")])
+    language = forms.ChoiceField(label="Language", choices=[("c", "C"), ("c++", "C++"), ("cuda", "CUDA C++")])
     author = forms.CharField(label="Author", max_length=200)
     licence = forms.CharField(
         label="Licence", max_length=60, help_text="An SPDX name: <code>MIT</code>, <code>Apache-2.0</code>"
@@ -76,26 +87,39 @@ class KernelForm(forms.Form):
         max_length=100,
         help_text="The key of an operator to try it on first (<code>o1:…</code>); else one that it matches.",
     )
+    launch = forms.CharField(
+        label="Launch, of CUDA C++ only",
+        required=False,
+        widget=_mono(9, _LAUNCH),
+        help_text="JSON: which functions run on which grids. Numbers may be expressions over the operator's "
+        "macros.",
+    )
     source = forms.CharField(
         label="Source",
         strip=False,
         widget=_mono(26, _SOURCE),
-        help_text="Defines <code>opatlas_run</code>; <code>opatlas_operator.h</code> has the interface, and "
-        "the operator's shapes as constants.",
+        help_text="Defines <code>opatlas_run</code>, or <code>__global__</code> functions in CUDA C++; "
+        "<code>opatlas_operator.h</code> has the interface, and the operator's shapes as constants.",
     )
 
+    def clean_launch(self) -> dict[str, Any] | None:
+        return self._object("launch", "A launch is") or None
+
     def clean_constraints(self) -> dict[str, Any]:
-        text = self.cleaned_data["constraints"].strip()
-        if not text:
-            return {}
+        found = self._object("constraints", "Constraints are")
+        if "op" in found:
+            raise forms.ValidationError("The operators' types stand in the field above, not under “op”.")
+        return found
+
+    def _object(self, name: str, subject: str) -> dict[str, Any]:
+        """A field's JSON object; empty where nothing was written."""
+        text = self.cleaned_data[name].strip()
         try:
-            found = json.loads(text)
+            found = json.loads(text or "{}")
         except ValueError as error:
             raise forms.ValidationError(f"This is not JSON: {error}.") from error
         if not isinstance(found, dict):
-            raise forms.ValidationError("Constraints are one JSON object: {…}.")
-        if "op" in found:
-            raise forms.ValidationError("The operators' types stand in the field above, not under “op”.")
+            raise forms.ValidationError(f"{subject} one JSON object: {{…}}.")
         return found
 
     def clean_operators(self) -> str | list[str]:
@@ -118,6 +142,7 @@ class KernelForm(forms.Form):
             pattern={"op": given["operators"], **given["constraints"]},
             language=given["language"],
             flags=given["flags"].split(),
+            launch=given["launch"],
             author=given["author"],
             licence=given["licence"],
             description=given["description"],
@@ -149,11 +174,12 @@ def filled_from(version: KernelVersion) -> dict[str, Any]:
         "operators": types if isinstance(types, str) else ", ".join(types),
         "constraints": json.dumps(pattern, indent=2) if pattern else "",
         "flags": " ".join(version.flags),
+        "launch": json.dumps(version.launch, indent=2) if version.launch else "",
         "example": version.example.key if version.example else "",
         "source": version.source,
     }
 
 
-def allowed_flags() -> tuple[str, ...]:
-    """For people to read beside the field."""
-    return ALLOWED
+def allowed_flags() -> list[tuple[str, tuple[str, ...]]]:
+    """By language, for people to read beside the field."""
+    return [("C and C++", OF_PROCESSORS), ("CUDA C++", OF_DEVICE_CODE)]

@@ -31,6 +31,7 @@ from tuning.kernels.models import Kernel, KernelVersion, VersionState
 
 PAGE_SIZE = 50
 EVALUATIONS_DRAWN = 8
+_LEXERS = {"c": "c", "c++": "cpp", "cuda": "cuda"}
 MOVING = (VersionState.SUBMITTED, VersionState.BUILDING)
 DECISIONS: dict[str, Callable[..., KernelVersion]] = {
     "approve": services.approve,
@@ -200,8 +201,9 @@ def _texts(found: KernelVersion, sight: selectors.Sight) -> dict[str, Any]:
     diff = selectors.source_diff(found, sight)
     return {
         "diff": highlighted(diff, "diff") if diff else None,
-        "source": highlighted(found.source, "cpp" if found.language == "c++" else "c"),
+        "source": highlighted(found.source, _LEXERS[found.language]),
         "pattern": highlighted(json.dumps(found.pattern, indent=2), "json"),
+        "launch": highlighted(json.dumps(found.launch, indent=2), "json") if found.launch else None,
     }
 
 

@@ -18,6 +18,7 @@ from dashboard.web.highlighting import Code, highlighted
 from tuning.kernels.binding import submitted_kernel
 from tuning.kernels.dossier import NEEDED, Dossier
 from tuning.kernels.models import Kernel, KernelEvaluation, KernelInspection, KernelVersion, VersionState
+from tuning.routes.manual.submitted import KINDS
 
 FUNCTIONS_SHOWN = 60
 FUNCTION_CHARACTERS = 20_000
@@ -41,7 +42,7 @@ def wins(kernels: Iterable[Kernel]) -> dict[int, int]:
     if not made:
         return {}
     leading = Best.objects.filter(
-        rank=0, scope=SHARED, route="cpp", implementation__candidate_sha256__in=made
+        rank=0, scope=SHARED, route__in=KINDS, implementation__candidate_sha256__in=made
     )
     counts: Counter[int] = Counter()
     for digest, count in leading.values_list("implementation__candidate_sha256").annotate(Count("pk")):

@@ -18,12 +18,15 @@ _SAYS = {
     "xla": ("Generated: the HLO that XLA made", "StableHLO that was compiled"),
     "inductor": ("Options of the compiler", "Generated: the C++ of the graph's kernels"),
     "cpp": ("How it is compiled", "The kernel as it was submitted"),
+    "cuda": ("Generated: the PTX", "The kernel as it was submitted"),
 }
 # (route, part) → the lexer that suits it best, and what the language is called: Pygments knows no MLIR.
 _LANGUAGES = {
     ("halide", "schedule"): ("cpp", "Halide's C++"),
     ("halide", "source"): ("c", "Halide statements"),
     ("inductor", "source"): ("cpp", "C++"),
+    ("cuda", "schedule"): ("ptx", "PTX"),
+    ("cuda", "source"): ("cuda", "CUDA C++"),
     ("xla", "schedule"): ("llvm", "HLO"),
     ("xla", "source"): ("llvm", "MLIR"),
 }

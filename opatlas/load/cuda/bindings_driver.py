@@ -11,6 +11,7 @@ from cuda.bindings import driver as cuda
 
 from opatlas.load.cuda.driver import DeviceFailed, DeviceOutOfMemory, Scalar
 
+_SUCCESS = cuda.CUresult.CUDA_SUCCESS
 STREAM = 0  # the context's default: what PyTorch launches without a stream of its own goes there too
 
 
@@ -92,13 +93,13 @@ class Packed:
 
 def _launch(handle: Any, sizes: tuple[int, ...], shared_bytes: int, packed: Packed) -> None:
     (error,) = cuda.cuLaunchKernel(handle, *sizes, shared_bytes, STREAM, packed.address, 0)
-    if error:
+    if error != _SUCCESS:
         raise DeviceFailed(f"the device refuses to launch: {error.name}")
 
 
 def _ask(function: Callable[..., Any], *arguments: Any) -> Any:
     error, *answer = function(*arguments)
-    if error != cuda.CUresult.CUDA_SUCCESS:
+    if error != _SUCCESS:
         out_of_memory = error == cuda.CUresult.CUDA_ERROR_OUT_OF_MEMORY
         kind = DeviceOutOfMemory if out_of_memory else DeviceFailed
         raise kind(f"the device answers {error.name} to {function.__name__}")

@@ -14,7 +14,7 @@ from opatlas.identity.operator import Operator, Value
 from opatlas.identity.strides import storage_elements
 from opatlas.load.buffers import check_array, check_layout, check_numbers, element_strides, empty
 from opatlas.load.cuda.driver import CudaDriver, open_driver
-from opatlas.load.cuda.plan import Argument, Launch, LaunchPlan
+from opatlas.load.cuda.plan import Launch, LaunchArgument, LaunchPlan
 from opatlas.load.dtypes import numpy_dtype
 from opatlas.load.kernel import KernelFailed
 from opatlas.load.manifest import Manifest
@@ -56,7 +56,7 @@ class CudaKernel:
         self._forget_constants()
         kept = {number: self._input(number, constants[number]) for number in numbers}
         self._packed = [self.buffer(size) for size in self.plan.packed_bytes]
-        tensors = Tensors(kept, (), self._packed, self.buffer(self.plan.workspace_bytes))
+        tensors = LaunchTensors(kept, (), self._packed, self.buffer(self.plan.workspace_bytes))
         for launch in self.launchers(self.plan.prepare, tensors):
             launch()
         self.driver.synchronize()
@@ -75,16 +75,16 @@ class CudaKernel:
         self._bound.add(bound)
         return bound
 
-    def tensors(self, inputs: Mapping[int, DeviceBuffer], outputs: Sequence[DeviceBuffer]) -> Tensors:
+    def tensors(self, inputs: Mapping[int, DeviceBuffer], outputs: Sequence[DeviceBuffer]) -> LaunchTensors:
         """What a run's arguments are taken from."""
         workspace = self.buffer(self.plan.workspace_bytes)
-        return Tensors({**inputs, **(self._constants or {})}, outputs, self._packed, workspace)
+        return LaunchTensors({**inputs, **(self._constants or {})}, outputs, self._packed, workspace)
 
     def buffer(self, nbytes: int, host: np.ndarray | None = None) -> DeviceBuffer:
         """Memory of its own on the device."""
         return DeviceBuffer(self.driver, nbytes, host, self.guard_bytes)
 
-    def launchers(self, launches: Sequence[Launch], tensors: Tensors) -> list[Callable[[], None]]:
+    def launchers(self, launches: Sequence[Launch], tensors: LaunchTensors) -> list[Callable[[], None]]:
         """Launches with everything said."""
         return [
             self.driver.launcher(
@@ -277,7 +277,7 @@ class DeviceArray:
 
 
 @dataclass(frozen=True)
-class Tensors:
+class LaunchTensors:
     """What arguments of launches name."""
 
     inputs: Mapping[int, DeviceBuffer]
@@ -290,15 +290,16 @@ class Tensors:
         every = (*self.inputs.values(), *self.outputs, *self.packed, self.workspace)
         return all(buffer.intact() for buffer in every)
 
-    def argument(self, argument: Argument) -> np.generic:
+    def argument(self, argument: LaunchArgument) -> np.generic:
         """As its bytes are handed over."""
         if not argument.is_address:
             return np.dtype(argument.what).type(argument.value)
         number = int(argument.value)
         if argument.what == "workspace":
             return np.uint64(self.workspace.address + number)
-        named = {"input": self.inputs, "output": self.outputs, "packed": self.packed}[argument.what]
-        return np.uint64(named[number].address)
+        if argument.what == "input":
+            return np.uint64(self.inputs[number].address)
+        return np.uint64((self.outputs if argument.what == "output" else self.packed)[number].address)
 
 
 def _nbytes(value: Value) -> int:

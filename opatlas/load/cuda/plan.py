@@ -28,7 +28,7 @@ FLOATS = ("float32", "float64")
 
 
 @dataclass(frozen=True)
-class Argument:
+class LaunchArgument:
     """One argument of a launch. ``what`` is one of ``TENSORS``, whose ``value`` is its number (of a
     workspace: the offset in bytes), or a scalar's type."""
 
@@ -48,7 +48,7 @@ class Launch:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int
-    arguments: tuple[Argument, ...]
+    arguments: tuple[LaunchArgument, ...]
 
 
 @dataclass(frozen=True)
@@ -160,16 +160,16 @@ class _Reader:
             ),
         )
 
-    def argument(self, document: Any, part: str, where: str) -> Argument:
+    def argument(self, document: Any, part: str, where: str) -> LaunchArgument:
         if not isinstance(document, Mapping) or len(document) != 1:
             raise LoadError(f"{where} is an object of one entry, such as {{'input': 0}} or {{'int32': 7}}")
         ((what, value),) = document.items()
         if what in SCALARS:
-            return Argument(what, _whole(value, where, *SCALARS[what]))
+            return LaunchArgument(what, _whole(value, where, *SCALARS[what]))
         if what in FLOATS:
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise LoadError(f"{where} is a number")
-            return Argument(what, float(value))
+            return LaunchArgument(what, float(value))
         if what not in TENSORS:
             raise LoadError(f"{where} is one of {', '.join((*TENSORS, *SCALARS, *FLOATS))}, not {what!r:.50}")
         number = _whole(value, where, 0, max(0, self.sizes[what] - 1))
@@ -177,7 +177,7 @@ class _Reader:
             raise LoadError(f"{where}: there is no {what} {number} in {part!r}")
         if what == "output" and part == "prepare":
             raise LoadError(f"{where}: there is no output in 'prepare'")
-        return Argument(what, number)
+        return LaunchArgument(what, number)
 
 
 _FIELDS = ("module", "arch", "driver", "workspace_bytes", "packed_bytes", "prepare", "run")

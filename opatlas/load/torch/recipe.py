@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -40,9 +41,25 @@ class TorchKernel:
         check_arrays(self.operator, self.operator.constant_inputs, constants)
         # Tensors made in inference mode carry no autograd keys: every call on them later, in whatever mode
         # the process is, takes the way that a user's call under inference_mode takes.
-        with torch.inference_mode():
-            known = {number: to_tensor(array).clone() for number, array in constants.items()}
+        with torch.inference_mode(), self._where():
+            known = {number: self._constant(array) for number, array in constants.items()}
             self._plan = self._build(known)
+
+    def plan(self) -> GraphPlan:
+        """What is bound; made now where there is nothing to prepare."""
+        if self._plan is None:
+            if self.operator.constant_inputs:
+                raise LoadError("the operator has constant inputs: call prepare before bind")
+            self.prepare({})
+        assert self._plan is not None
+        return self._plan
+
+    def _constant(self, array: np.ndarray) -> torch.Tensor:
+        return to_tensor(array).clone()
+
+    def _where(self) -> AbstractContextManager[Any]:
+        """Where tensors that the calls make for themselves are made."""
+        return nullcontext()
 
     def _build(self, known: Mapping[int, torch.Tensor]) -> GraphPlan:
         from opatlas.load.torch import variants as torch_variants
@@ -53,15 +70,11 @@ class TorchKernel:
             raise LoadError(str(error)) from error
 
     def bind(self, inputs: Mapping[int, np.ndarray]) -> TorchBound:
-        if self._plan is None:
-            if self.operator.constant_inputs:
-                raise LoadError("the operator has constant inputs: call prepare before bind")
-            self.prepare({})
-        assert self._plan is not None
+        plan = self.plan()
         check_arrays(self.operator, self.operator.runtime_inputs, inputs)
         with torch.inference_mode():
             tensors = {number: to_tensor(array).view_as(to_tensor(array)) for number, array in inputs.items()}
-        call = self._wrap(self._plan.bind(tensors))
+        call = self._wrap(plan.bind(tensors))
         return TorchBound(self.operator, call, tensors, keep=self.recipe.get("buffers") == "kept")
 
     def close(self) -> None:
@@ -103,11 +116,14 @@ class TorchBound:
         return first
 
     def outputs(self) -> Sequence[np.ndarray]:
+        return [
+            to_array(tensor, value.dtype) for tensor, value in zip(self._results(), self._values, strict=True)
+        ]
+
+    def _results(self) -> list[torch.Tensor]:
         if self._result is None:
             raise KernelFailed("the kernel was not called yet")
-        return [
-            to_array(tensor, value.dtype) for tensor, value in zip(self._result, self._values, strict=True)
-        ]
+        return self._result
 
     def poison(self) -> None:
         # An output that is a view of an input is not the kernel's to overwrite.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
@@ -82,6 +84,25 @@ def test_submitting_makes_a_version_and_shows_it(ada: User) -> None:
     assert "submitted" in html and 'hx-trigger="every 2s"' in html
 
 
+def test_device_code_is_submitted_with_its_launch_and_shown_with_it(ada: User) -> None:
+    launch = {"run": [{"function": "f", "grid": ["IN0_SIZE", 1, 1], "block": [1, 1, 1], "arguments": []}]}
+    given = {
+        **FILLED,
+        "language": "cuda",
+        "flags": "--use_fast_math",
+        "source": 'extern "C" __global__ void f() {}',
+        "launch": json.dumps(launch),
+    }
+    client = browser(ada)
+    assert client.post("/kernels/submit/", given).status_code == 302
+    version = KernelVersion.objects.get()
+    assert (version.language, version.launch) == ("cuda", launch)
+    page = client.get(f"/kernels/{version.kernel_id}/", follow=True).content.decode()
+    assert "what runs on which grids" in page and "IN0_SIZE" in page and "CUDA C++" in page
+    edit = client.get(f"/kernels/{version.kernel_id}/edit/")
+    assert json.loads(edit.context["form"]["launch"].value()) == launch
+
+
 def test_browsers_line_ends_are_not_kept(ada: User) -> None:
     browser(ada).post("/kernels/submit/", {**FILLED, "source": SOURCE.replace("\n", "\r\n")})
     assert KernelVersion.objects.get().source == SOURCE
@@ -100,6 +121,9 @@ def test_browsers_line_ends_are_not_kept(ada: User) -> None:
         ({"source": "int main(void) { return 0; }"}, "must define opatlas_run"),
         ({"example": "o1:nothing"}, "no such operator"),
         ({"author": ""}, "This field is required"),
+        ({"launch": "[1]"}, "A launch is one JSON object"),
+        ({"launch": '{"run": [{}]}'}, "Only a kernel in cuda has a launch template"),
+        ({"language": "cuda", "flags": ""}, "launch is an object with 'run', a list of launches"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_typed_is_lost(wrong: dict, sentence: str, ada: User) -> None:

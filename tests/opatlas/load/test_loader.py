@@ -194,7 +194,7 @@ def test_odd_alignment_is_refused(artifact, alignment: int) -> None:
         (None, "states its call"),
         ({"library": "os", "call": "system"}, "not on the list"),
         ({"library": "torch", "call": "load"}, "not on the list"),
-        ({**EAGER, "device": "cuda"}, "has no parameter 'device'"),
+        ({**EAGER, "stream": 1}, "has no parameter 'stream'"),
         ({**EAGER, "layout": "sideways"}, "'sideways'; it can be contiguous, channels_last"),
         ({**EAGER, "onednn": 1}, "it can be True, False"),
         ({**EAGER, "threads": 0}, "a number from 1 to 1024"),

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.test import Client
 
 from opatlas.identity import Setting, detect_target, parse_operator
 from tests.configuring import configured
 from tests.tuning.live import Live, look_up, measuring
+from tests.tuning.people import Person
 from tuning.kernels.shipped import FOLDER
 from tuning.measure.laboratory import Laboratory
 from tuning.measure.outcome import Outcome, Status
-from tuning.routes.manual.cpp import CppRoute, SubmittedKernel, missing_features
+from tuning.routes.manual.cpp import CppRoute
 from tuning.routes.manual.matching import parse_pattern
+from tuning.routes.manual.submitted import SubmittedKernel, missing_features
 from tuning.routes.registry import default_candidate
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
@@ -58,30 +59,6 @@ def service(request: Any, tmp_path: Path, django_db_blocker: Any) -> Iterator[Li
         url = request.getfixturevalue("private_postgres").new_database(migrated=True)
     with django_db_blocker.unblock(), measuring(tmp_path, url) as running:
         yield running
-
-
-class Person:
-    """Somebody with an API key."""
-
-    def __init__(self, name: str, *scopes: str, decides: bool = False) -> None:
-        from django.contrib.auth.models import Permission, User
-
-        from catalog.people.keys import create_api_key
-        from catalog.registry import default_organisation
-
-        user = User.objects.create_user(name)
-        if decides:
-            user.user_permissions.add(Permission.objects.get(codename="decide"))
-        key = create_api_key(default_organisation(), name, scopes, user=user)[1]
-        self.client, self.headers = Client(), {"Authorization": f"Bearer {key}"}
-
-    def get(self, path: str) -> Any:
-        return self.client.get(f"/api/v1/kernels/{path}", headers=self.headers).json()
-
-    def post(self, path: str, document: Any) -> Any:
-        return self.client.post(
-            f"/api/v1/kernels/{path}", document, content_type="application/json", headers=self.headers
-        )
 
 
 def submission(source: str, name: str = "softmax", **given: Any) -> dict[str, Any]:

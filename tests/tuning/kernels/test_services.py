@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
 from catalog.best.publishing import Publication, publish
 from catalog.errors import RequestError, TooLarge, Unknown
@@ -16,7 +18,7 @@ from tests.catalog import making
 from tests.tuning.kernels.conftest import PATTERN, SOURCE, approve
 from tuning.kernels import binding, selectors
 from tuning.kernels.models import Kernel, KernelEvaluation, KernelVersion, VersionState
-from tuning.kernels.planning import NO_PROCESSOR, WAITS, plan_waiting
+from tuning.kernels.planning import NO_DEVICE, WAITS, plan_waiting
 from tuning.kernels.services import KernelNotAllowed, NotInThatState, may_decide, reject, revoke
 from tuning.kernels.states import move
 from tuning.models import State
@@ -24,6 +26,8 @@ from tuning.queue.rounds import begin_rounds
 
 pytestmark = pytest.mark.django_db
 EVERYTHING = selectors.Sight(everything=True)
+LAUNCH = {"run": [{"function": "f", "grid": [1, 1, 1], "block": [32, 1, 1], "arguments": [{"output": 0}]}]}
+DEVICE_CODE = {"language": "cuda", "source": 'extern "C" __global__ void f(float*) {}', "launch": LAUNCH}
 
 
 def steps(version: KernelVersion) -> list[tuple[str, str]]:
@@ -72,7 +76,22 @@ def test_an_example_is_evaluated_though_nobody_explored_it(target_row: Any, subm
 
 def test_what_no_processor_here_can_run_says_so(explored: Any, submitted: Any) -> None:
     explored(64)
-    assert submitted(flags=["-mavx512fp16"]).state_reason == NO_PROCESSOR
+    assert submitted(flags=["-mavx512fp16"]).state_reason == NO_DEVICE
+    assert submitted(**DEVICE_CODE, name="of-a-gpu").state_reason == NO_DEVICE
+
+
+def test_device_code_is_evaluated_on_gpus_only(explored: Any, submitted: Any) -> None:
+    from catalog.registry import register_target
+
+    elsewhere, there, gpu = explored(64), explored(32, calls=9), register_target(making.GPU)
+    type(there).objects.filter(pk=there.pk).update(target=gpu)
+    type(gpu).objects.update(served_until=timezone.now() + timedelta(seconds=60))
+    version = submitted(**DEVICE_CODE)
+    assert version.evaluations.get().target == gpu
+    assert submitted(name="other").evaluations.get().target == elsewhere.target
+    candidate = binding.submitted_kernel(version).candidate()
+    assert (version.route, candidate.route) == ("cuda", "cuda")
+    assert candidate.parameters["launch"] == LAUNCH
 
 
 @pytest.mark.parametrize(
@@ -89,6 +108,13 @@ def test_what_no_processor_here_can_run_says_so(explored: Any, submitted: Any) -
         ({"author": "x" * 201}, "author"),
         ({"flags": ["-I/etc"]}, "flags"),
         ({"language": "rust"}, "language"),
+        ({"launch": {"run": []}}, "launch"),
+        ({"language": "cuda"}, "launch"),
+        ({"language": "cuda", "launch": {"run": []}}, "launch"),
+        ({"language": "cuda", "launch": LAUNCH}, "source"),
+        ({"language": "cuda", "launch": {"runs": []}}, "launch"),
+        ({"language": "cuda", "launch": {"run": ["x" * 40_000]}}, "launch"),
+        ({"language": "cuda", "launch": LAUNCH, "flags": ["-O3"]}, "flags"),
         ({"pattern": {}}, "pattern.op"),
         ({"pattern": ["Softmax"]}, "pattern"),
         ({"description": "x" * 501}, "description"),
@@ -330,6 +356,6 @@ def test_patterns_of_the_shipped_kernels_match_real_operators() -> None:
     from tuning.routes.manual.matching import parse_pattern
 
     attention = parse_operator({"op": "Softmax", "inputs": [{"shape": [32, 128, 128], "dtype": "float32"}]})
-    names = [one.name for one in examples() if not parse_pattern(one.pattern).refuses(attention)]
+    names = [one.name for one in examples(["cpu"]) if not parse_pattern(one.pattern).refuses(attention)]
     assert names == ["softmax-avx2", "softmax-avx512"]
     assert PATTERN["op"] == "Softmax"

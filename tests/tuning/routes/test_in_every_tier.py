@@ -23,7 +23,9 @@ from tuning.measure.sandbox.layout import fixed_addresses
 from tuning.routes.base import BuiltArtifact, Candidate, Route
 from tuning.routes.compiler.inductor import InductorRoute
 from tuning.routes.manual.cpp import CppRoute
-from tuning.routes.registry import ROUTES, default_candidate
+from tuning.routes.registry import default_candidate, routes_for
+
+ROUTES = routes_for("cpu")
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("route-by-tier")]
 

@@ -4,13 +4,35 @@ from __future__ import annotations
 
 import pytest
 
+from opatlas.identity import Setting, detect_target, parse_operator
+from opatlas.load.recipe import check_recipe
 from tests.catalog.making import GPU
-from tuning.routes.base import No, Route
-from tuning.routes.registry import ROUTES
+from tuning.routes.base import Budget, No, Route
+from tuning.routes.library.eager import Eager
+from tuning.routes.registry import ROUTES, routes_for
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
-def test_what_is_for_processors_says_so_of_a_gpu(route: Route) -> None:
-    answer = route.available(GPU)
-    assert isinstance(answer, No)
-    assert "cuda" in answer.reason
+def test_it_refuses_targets_of_other_kinds(route: Route) -> None:
+    for target in (GPU, detect_target()):
+        if target.kind not in route.kinds:
+            answer = route.available(target)
+            assert isinstance(answer, No)
+            assert target.kind in answer.reason
+
+
+def test_a_worker_has_the_routes_for_its_kind_of_target() -> None:
+    assert {route.name for route in routes_for("cuda")} == {"eager", "cuda"}
+    assert {route.name for route in routes_for("cpu")} == {route.name for route in ROUTES} - {"cuda"}
+    assert len(routes_for("cpu")) == 11
+
+
+def test_eager_on_a_gpu_is_the_plain_call_there() -> None:
+    operator = parse_operator({"op": "Relu", "inputs": [{"shape": [8], "dtype": "float32"}]})
+    (candidate,) = Eager().candidates(operator, GPU, Setting(tf32=True), Budget(1.0))
+    recipe = {"library": "torch", "call": "eager", "device": "cuda", "tf32": True}
+    assert candidate.parameters == recipe
+    assert check_recipe(recipe, 1)["device"] == "cuda"
+    assert check_recipe({"library": "torch", "call": "eager"}, 1)["device"] == "cpu"
+    if "+cpu" in Eager().versions()["torch"]:
+        assert not Eager().available(GPU)

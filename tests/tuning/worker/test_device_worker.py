@@ -10,8 +10,68 @@ import pytest
 from tests.catalog.making import GPU
 from tests.tuning.live import look_up, measuring
 from tests.tuning.measure.kernels import relu_operator
+from tests.tuning.people import Person
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
+
+
+SOURCE = """
+extern "C" __global__ void relu(const float* x, float* y) {}  // simulated: %s
+"""
+LAUNCH = {
+    "run": [
+        {
+            "function": "relu",
+            "grid": ["ceil(IN0_SIZE, 256)", 1, 1],
+            "block": [256, 1, 1],
+            "arguments": [{"input": 0}, {"output": 0}],
+        }
+    ]
+}
+
+
+def submission(name: str, does: str) -> dict[str, Any]:
+    known = {"author": "Ada", "licence": "MIT", "pattern": {"op": "Relu"}, "language": "cuda"}
+    return {"name": name, "source": SOURCE % does, "launch": LAUNCH, **known}
+
+
+def test_device_code_is_submitted_evaluated_approved_and_wins(tmp_path: Path, django_db_blocker: Any) -> None:
+    from catalog.models import Best
+    from tuning.models import Exploration, State, Trial
+
+    operator = relu_operator()
+    with django_db_blocker.unblock(), measuring(tmp_path, app="tests.tuning.device_worker") as service:
+        service.start_worker()
+        service.wait_warm(timeout_s=120)
+        look_up(operator, target=GPU)
+        service.wait_for(lambda: Exploration.objects.filter(state=State.DONE).exists(), "its contest", 120)
+        ada, bob = Person("ada", "kernels"), Person("bob", "approve", decides=True)
+
+        def settled(version: dict[str, Any]) -> Any:
+            now = ada.get(f"versions/{version['id']}")
+            return now if now["state"] not in ("submitted", "building") else None
+
+        faulty = ada.post("", submission("faulty", "beyond 10")).json()
+        honest = ada.post("", submission("honest", "relu 15")).json()
+        failed = service.wait_for(lambda: settled(faulty), "the faulty one's evaluation", 60)
+        assert failed["state"] == "failed"
+        assert "CUDA_ERROR_ILLEGAL_ADDRESS" in failed["state_reason"]
+        right = service.wait_for(lambda: settled(honest), "the honest one's evaluation", 60)
+        if right["state"] == "noisy":
+            pytest.skip("a busy host: its evaluation was disturbed three times")
+        assert right["state"] == "awaiting", right
+        evidence = ada.get(f"versions/{honest['id']}/evidence")
+        assert evidence["inspections"][0]["observed"] == {"device": {}}
+        looked_at = {name: evidence["digests"][name] for name in ("source", "risks")}
+        approved = bob.post(f"versions/{honest['id']}/approve", {"reason": "fast", "looked_at": looked_at})
+        assert approved.json()["state"] == "approved", approved.json()
+        best = Best.objects.filter(rank=0, route="cuda", method="manual")
+        disturbed = Trial.objects.filter(route="cuda", status="noisy")
+        service.wait_for(lambda: best.exists() or disturbed.count() > 1, "the approved kernel's round", 60)
+        if not best.exists():
+            pytest.skip("a busy host: the approved kernel could not be timed")
+        (hit,) = look_up(operator, target=GPU)
+        assert (hit.best.route, hit.best.kind) == ("cuda", "cuda-module")
 
 
 def test_a_miss_on_a_gpu_becomes_a_hit(tmp_path: Path, django_db_blocker: Any) -> None:

@@ -118,7 +118,7 @@ _IMPORTS: tuple[tuple[Severity, str, frozenset[str]], ...] = (
             "setpriority nice backtrace uname gethostname sysconf get_nprocs"
         ),
     ),
-    ("note", "prints", _words("printf puts fprintf __printf_chk __fprintf_chk perror putchar")),
+    ("note", "prints", _words("printf puts vprintf fprintf __printf_chk __fprintf_chk perror putchar")),
     (
         "note",
         "leaves something to do at exit",
@@ -172,8 +172,17 @@ def risks_of_run(observed: Mapping[str, Any]) -> list[Risk]:
     """Of an untimed run that was watched (``watching.observe``), or that could not be."""
     if why_not := observed.get("why_not"):
         return [Risk("serious", f"what it asks of the system was not observed: {why_not}")]
+    if "device" in observed:
+        return list(_of_device(observed["device"]))
     lines = list(_of_calls(observed))
     return lines or [Risk("fine", "computes only: no system call beside memory while it was observed")]
+
+
+def _of_device(used: Mapping[str, Any]) -> Iterator[Risk]:
+    yield Risk("fine", "is device code only: nothing of it runs on the host")
+    for name, one in sorted(used.items()):
+        if spilled := int(one.get("spilled_bytes", 0)):
+            yield Risk("note", f"{name} spills {spilled} bytes of registers a thread")
 
 
 def risks_of_code(code: Mapping[str, Any]) -> list[Risk]:

@@ -19,6 +19,7 @@ class CompilerRoute:
     name: str
     title: str  # as people write it
     method: Method = "compiler"
+    kinds: tuple[str, ...] = ("cpu",)
     builds_in_process = False
     limits: tuple[KnownLimit, ...] = ()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from opatlas.identity import Node, Operator, Setting
+from opatlas.identity import Node, Operator, Setting, Target
 from opatlas.load.torch.graph import missing
 from opatlas.load.torch.ops.names import KEPT
-from tuning.routes.base import Answer, answer
+from tuning.routes.base import Answer, Budget, Candidate, No, answer
 from tuning.routes.library.recipes import Recipe, RecipeRoute
 from tuning.routes.library.shapes import dense_inputs, plain_attention, side_by_side, turnable, with_vector
 
@@ -30,11 +30,28 @@ class Eager(RecipeRoute):
     """
 
     name = "eager"
+    kinds: tuple[str, ...] = ("cpu", "cuda")
     distributions: tuple[str, ...] = ("torch",)
     preload: tuple[str, ...] = ("torch",)
 
+    def available(self, target: Target) -> Answer:
+        installed = self.versions().get("torch", "")
+        if target.kind == "cuda" and installed.endswith("+cpu"):
+            return No(f"torch {installed} is built without CUDA")
+        return super().available(target)
+
     def supports(self, operator: Operator, setting: Setting) -> Answer:
         return answer(missing(operator))
+
+    def candidates(
+        self, operator: Operator, target: Target, setting: Setting, budget: Budget
+    ) -> Iterator[Candidate]:
+        """On a device the plain call alone: the other forms are for processors."""
+        if target.kind == "cpu":
+            yield from super().candidates(operator, target, setting, budget)
+        elif self.supports(operator, setting):
+            call = {"library": "torch", "call": "eager", "device": target.kind, "tf32": setting.tf32}
+            yield Candidate(self.name, call, "plain call")
 
     def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
         call: Recipe = {"library": "torch", "call": "eager"}

@@ -37,6 +37,7 @@ class RecipeRoute:
 
     name: str
     method: Method = "library"
+    kinds: tuple[str, ...] = ("cpu",)
     zygote = "library"
     preload: tuple[str, ...] = ()
     builds_in_process = True
@@ -47,8 +48,10 @@ class RecipeRoute:
         return {name: version for name, version in found.items() if version is not None}
 
     def available(self, target: Target) -> Answer:
-        if target.kind != "cpu":
-            return No(f"{self.name} is a CPU library here; the target is {target.kind}")
+        if target.kind not in self.kinds:
+            return No(
+                f"{self.name} is called on {' and '.join(self.kinds)} here; the target is {target.kind}"
+            )
         absent = sorted(set(self.distributions) - set(self.versions()))
         return No(f"{', '.join(absent)} is not installed") if absent else Yes()
 

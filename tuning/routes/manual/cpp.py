@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,85 +14,32 @@ from opatlas.errors import LoadError
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
 from opatlas.load.toolchain import find_compiler
-from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, Method, No, RouteError, Yes
+from tuning.routes.base import Answer, BuiltArtifact, Candidate, No, RouteError, Yes
 from tuning.routes.manual.compiling import LIBRARY, all_flags, compile_kernel
 from tuning.routes.manual.flags import InvalidFlags, check_flags, features_of
 from tuning.routes.manual.header import ALIGNMENT, NAME, header
-from tuning.routes.manual.matching import Pattern
-
-MAX_SOURCE_BYTES = 128 << 10
+from tuning.routes.manual.submitted import KINDS, MAX_SOURCE_BYTES, SubmittedRoute, missing_features
 
 
-@dataclass(frozen=True)
-class SubmittedKernel:
-    """One version of a kernel, with all that compiling it takes."""
-
-    organisation: str
-    name: str
-    version: int
-    language: str
-    source: str
-    flags: tuple[str, ...]
-    pattern: Pattern
-
-    @property
-    def label(self) -> str:
-        return f"{self.name} v{self.version}"
-
-    def candidate(self) -> Candidate:
-        """The candidate that this kernel is, whatever the operator: its code is part of it."""
-        parameters = {
-            "organisation": self.organisation,
-            "kernel": self.name,
-            "version": self.version,
-            "language": self.language,
-            "flags": list(self.flags),
-            "source": self.source,
-        }
-        return Candidate("cpp", parameters, self.label)
-
-
-class CppRoute:
-    """C and C++ kernels. Which ones there are, a worker binds with :meth:`with_kernels`."""
+class CppRoute(SubmittedRoute):
+    """C and C++ kernels."""
 
     name = "cpp"
-    method: Method = "manual"
+    kinds: tuple[str, ...] = (KINDS["cpp"],)
     zygote = "cpp"  # where it is compiled; it runs elsewhere, see ``laboratory.zygote_of``
     preload: tuple[str, ...] = ("tuning.routes.manual.cpp",)
-    builds_in_process = False
-
-    def __init__(self, kernels: Iterable[SubmittedKernel] = ()) -> None:
-        self.kernels = tuple(kernels)
-
-    def with_kernels(self, kernels: Iterable[SubmittedKernel]) -> CppRoute:
-        """The same route, with these kernels to contest."""
-        return CppRoute(kernels)
 
     def versions(self) -> Mapping[str, str]:
         return compiler_versions()
 
     def available(self, target: Target) -> Answer:
-        if target.kind != "cpu":
-            return No(f"cpp kernels run on processors; the target is {target.kind}")
+        if reason := self.foreign(target):
+            return No(reason)
         try:
             compiler = find_compiler()
         except LoadError as error:
             return No(str(error))
         return Yes(" ".join(compiler))
-
-    def supports(self, operator: Operator, setting: Setting) -> Answer:
-        if any(not kernel.pattern.refuses(operator) for kernel in self.kernels):
-            return Yes()
-        return No("no approved kernel serves it")
-
-    def candidates(
-        self, operator: Operator, target: Target, setting: Setting, budget: Budget
-    ) -> Iterator[Candidate]:
-        """Every bound kernel that matches and that this processor can run: people chose them, so none is
-        left out for the budget's sake."""
-        for kernel in self.kernels:
-            if not kernel.pattern.refuses(operator) and not missing_features(kernel.flags, target):
-                yield kernel.candidate()
 
     def build(
         self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
@@ -121,12 +67,6 @@ class CppRoute:
             "versions": dict(compiler_versions()),
         }
         return BuiltArtifact(_manifest(operator, setting, flags, library), workdir, "", source, facts)
-
-
-def missing_features(flags: Iterable[str], target: Target) -> tuple[str, ...]:
-    """What code compiled with these flags needs, and this processor does not have."""
-    has = set(target.features)
-    return tuple(feature for feature in features_of(tuple(flags)) if feature not in has)
 
 
 @cache

@@ -1,7 +1,7 @@
 """The compiler flags that a submitted kernel may ask for, and what CPU features they need.
 
-An allow-list: anything that could read another file, load a plug-in, change what is linked or start a
-program is not on it. What a flag may do to the numbers (``-ffast-math``) the checker judges.
+Allow-lists, by language: anything that could read another file, load a plug-in, change what is linked or
+start a program is on none. What a flag may do to the numbers (``-ffast-math``) the checker judges.
 """
 
 from __future__ import annotations
@@ -44,8 +44,14 @@ STANDARDS = {
     "c": ("-std=c11", "-std=c17", "-std=gnu11", "-std=gnu17"),
     "c++": ("-std=c++14", "-std=c++17", "-std=c++20", "-std=gnu++17", "-std=gnu++20"),
 }
-LANGUAGES = tuple(STANDARDS)
-ALLOWED = (*HARMLESS, *FEATURES, *STANDARDS["c"], *STANDARDS["c++"])
+OF_DEVICE_CODE = (
+    *("--use_fast_math", "--fmad=false", "--extra-device-vectorization"),
+    *("--maxrregcount=32", "--maxrregcount=64", "--maxrregcount=128"),
+)
+"""What device code may ask of NVRTC."""
+OF_PROCESSORS = (*HARMLESS, *FEATURES, *STANDARDS["c"], *STANDARDS["c++"])
+ALLOWED = {"c": OF_PROCESSORS, "c++": OF_PROCESSORS, "cuda": OF_DEVICE_CODE}
+LANGUAGES = tuple(ALLOWED)
 MOST = 24
 
 
@@ -64,8 +70,8 @@ def check_flags(flags: Sequence[str], language: str) -> tuple[str, ...]:
     if len(flags) > MOST:
         raise InvalidFlags(f"A kernel has at most {MOST} flags.")
     for flag in flags:
-        if not isinstance(flag, str) or flag not in ALLOWED:
-            allowed = ", ".join(ALLOWED)
+        if not isinstance(flag, str) or flag not in ALLOWED[language]:
+            allowed = ", ".join(ALLOWED[language])
             raise InvalidFlags(f"The flag {str(flag)[:60]!r} is not allowed; allowed are {allowed}.")
         if flag.startswith("-std=") and flag not in STANDARDS[language]:
             raise InvalidFlags(f"{flag} is not for {language}: take one of {', '.join(STANDARDS[language])}.")

@@ -18,7 +18,7 @@ from opatlas.errors import CallerError
 from opatlas.identity import Operator
 from opatlas.load.cuda.plan import LaunchPlan
 
-FIELDS = ("prepare", "run", "workspace_bytes", "packed_bytes")
+FIELDS = ("run", "prepare", "workspace_bytes", "packed_bytes")
 LEAST_DRIVER = 12000
 """Cubins load with any driver that knows their architecture; this is the oldest one that was thought of."""
 MAX_CHARACTERS = 200
@@ -43,10 +43,7 @@ def fill(
     template: Mapping[str, Any], names: Mapping[str, int], operator: Operator, module: str, arch: str
 ) -> LaunchPlan:
     """The plan for one operator. Raises :class:`InvalidLaunch`, or LoadError for a plan that cannot be."""
-    if not isinstance(template, Mapping) or not set(template) <= set(FIELDS) or "run" not in template:
-        raise InvalidLaunch(
-            f"launch is an object with 'run', and perhaps {', '.join(set(FIELDS) - {'run'})}."
-        )
+    check_template(template)
     defaults: dict[str, Any] = {"prepare": [], "workspace_bytes": 0, "packed_bytes": []}
     filled = _filled(defaults | dict(template), names, "launch")
     for part in ("prepare", "run"):
@@ -54,6 +51,16 @@ def fill(
             if isinstance(launch, dict):
                 launch.setdefault("shared_bytes", 0)
     return LaunchPlan.from_json({**filled, "module": module, "arch": arch, "driver": LEAST_DRIVER}, operator)
+
+
+def check_template(template: Any) -> dict[str, Any]:
+    """What can be said of a template before any operator is known. Raises :class:`InvalidLaunch`."""
+    launches = template.get("run") if isinstance(template, Mapping) else None
+    if not isinstance(launches, list) or not launches or not set(template) <= set(FIELDS):
+        raise InvalidLaunch(
+            f"launch is an object with 'run', a list of launches, and perhaps {', '.join(FIELDS[1:])}."
+        )
+    return dict(template)
 
 
 def _filled(value: Any, names: Mapping[str, int], where: str) -> Any:

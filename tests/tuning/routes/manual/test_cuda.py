@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,29 @@ from opatlas.errors import LoadError
 from opatlas.identity import Setting, Target, detect_target, parse_operator
 from opatlas.load.cuda.plan import LaunchPlan
 from tests.catalog.making import GPU
-from tuning.routes.base import Budget, Candidate, No, RouteError
-from tuning.routes.manual.cuda import CudaRoute, DeviceKernel, read_kernel
+from tests.configuring import configured
+from tuning.measure.laboratory import Laboratory
+from tuning.measure.observing.device_code import looked_at
+from tuning.measure.observing.inspecting import Inspection
+from tuning.routes.base import Budget, BuiltArtifact, Candidate, No, RouteError
+from tuning.routes.manual.cuda import CudaRoute
 from tuning.routes.manual.header import CUDA, header, whole_numbers
 from tuning.routes.manual.launch_template import InvalidLaunch, fill
-from tuning.routes.manual.own import EXAMPLES
+from tuning.routes.manual.matching import parse_pattern
+from tuning.routes.manual.own import EXAMPLES, is_own, proof_of
+from tuning.routes.manual.submitted import SubmittedKernel
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
-KERNELS = {path.stem: read_kernel(path) for path in sorted((EXAMPLES / "cuda").glob("*.json"))}
+
+
+def as_it_ships(path: Path) -> SubmittedKernel:
+    document = json.loads(path.read_text())
+    source = path.with_name(document["file"]).read_text()
+    pattern, launch = parse_pattern(document["pattern"]), document["launch"]
+    return SubmittedKernel("opatlas", document["name"], 1, "cuda", source, (), pattern, launch)
+
+
+KERNELS = {path.stem: as_it_ships(path) for path in sorted((EXAMPLES / "cuda").glob("*.json"))}
 ROUTE = CudaRoute(KERNELS.values())
 SETTING = Setting()
 
@@ -133,16 +149,16 @@ def test_what_cannot_be_filled_in_says_where(template: Any, sentence: str) -> No
         ('#include "/etc/passwd"\n', {}, 'only "opatlas_operator.h", <cuda_fp16.h>'),
         ("%: /* */ include \\\n <vector>\n", {}, "it includes <vector>: only"),
         ("", {}, "names f, which the source does not define"),
-        ('extern "C" __global__ void f() {}', {"flags": ["-I/etc"]}, "NVRTC may be told"),
+        ('extern "C" __global__ void f() {}', {"flags": ["-I/etc"]}, "The flag '-I/etc' is not allowed"),
     ],
 )
 def test_what_does_not_build_says_why(
     source: str, changes: dict[str, Any], sentence: str, tmp_path: Path
 ) -> None:
     operator = parse_operator(SERVED["softmax-cuda"][0])
-    kernel = DeviceKernel("one", 1, source, launch(), KERNELS["softmax-cuda"].pattern)
-    candidate = kernel.candidate()
-    candidate = Candidate("cuda", {**candidate.parameters, **changes}, "one")
+    pattern = KERNELS["softmax-cuda"].pattern
+    kernel = SubmittedKernel("opatlas", "one", 1, "cuda", source, (), pattern, launch())
+    candidate = Candidate("cuda", {**kernel.candidate().parameters, **changes}, "one")
     with pytest.raises(RouteError, match=sentence):
         ROUTE.build(operator, GPU, SETTING, candidate, tmp_path)
 
@@ -152,3 +168,29 @@ def test_it_is_for_gpus_and_for_what_matches() -> None:
     assert ROUTE.available(GPU)
     assert ROUTE.supports(parse_operator(SERVED["silu-cuda"][0]), SETTING)
     assert not ROUTE.supports(parse_operator({"op": "Relu", "inputs": [tensor(8)]}), SETTING)
+
+
+def test_our_own_proof_compiles_in_the_sandbox_and_is_known_as_ours(tmp_path: Path) -> None:
+    parameters = proof_of("cuda")
+    assert is_own(parameters["source"])
+    assert all(is_own(kernel.source) for kernel in KERNELS.values())
+    operator = parse_operator({"op": "Relu", "inputs": [tensor(8, 16)]})
+    with configured(lock=tmp_path / "lock"), Laboratory(tmp_path / "lab", GPU) as lab:
+        built = lab.build(ROUTE, operator, SETTING, Candidate("cuda", parameters, "proof"), tmp_path / "work")
+    assert isinstance(built, BuiltArtifact), built
+    assert built.manifest.provenance is not None
+    assert LaunchPlan.from_json(built.manifest.launch, operator).run[0].grid == (1, 1, 1)
+    assert "nothing of it runs on the host" in str(Inspection(*looked_at(built)).risks)
+
+
+def test_what_stands_out_in_device_code_is_a_risk_line(tmp_path: Path) -> None:
+    source = 'extern "C" __global__ void f(float* y) { y[0] = (float)clock64(); printf("%d", 1); }'
+    kernel = SubmittedKernel(
+        "opatlas", "one", 1, "cuda", source, (), KERNELS["softmax-cuda"].pattern,
+        launch(arguments=[{"output": 0}]),
+    )  # fmt: skip
+    operator = parse_operator(SERVED["softmax-cuda"][0])
+    built = ROUTE.build(operator, GPU, SETTING, kernel.candidate(), tmp_path)
+    lines = {line["text"]: line["severity"] for line in Inspection(*looked_at(built)).risks}
+    assert any("clock" in text for text, severity in lines.items() if severity == "serious")
+    assert any("vprintf" in text or "prints" in text for text in lines)

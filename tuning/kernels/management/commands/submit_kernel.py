@@ -14,7 +14,10 @@ from catalog.registry import default_organisation
 from opatlas.errors import CallerError
 from tuning.kernels.services import Submission, submit
 
-_FIELDS = ("name", "pattern", "language", "flags", "author", "licence", "description", "example")
+_FIELDS = (
+    *("name", "pattern", "language", "flags", "launch"),
+    *("author", "licence", "description", "example"),
+)
 
 
 class Command(BaseCommand):

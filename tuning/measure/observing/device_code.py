@@ -1,0 +1,34 @@
+"""What an approver is shown of device code: what it takes of the device, and its PTX. Pure.
+
+Nothing of its author's runs on the host, so there are no system calls to watch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from tuning.measure.machine_code import MOST_TEXT, NOTABLE
+from tuning.routes.base import BuiltArtifact
+
+_CALLED = re.compile(r"^\.extern \.func .*?(\w+)\s*$", re.MULTILINE)
+_SPECIAL = re.compile(r"%[a-z]\w*")
+_ENTRY = re.compile(r"^\.visible \.entry ", re.MULTILINE)
+_DATA = re.compile(r"^\.(?:visible |weak )?\.?(?:global|const)\b.*?\[(\d+)\]", re.MULTILINE)
+
+
+def looked_at(artifact: BuiltArtifact) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """Observed, code and text, as :class:`tuning.measure.observing.inspecting.Inspection` has them."""
+    ptx = artifact.schedule
+    used: Mapping[str, Any] = artifact.facts.get("functions", {})
+    special = Counter(name for name in _SPECIAL.findall(ptx) if name in NOTABLE)
+    code = {
+        "imports": sorted(set(_CALLED.findall(ptx))),
+        "notable": dict(special),
+        "functions": len(_ENTRY.findall(ptx)),
+        "instructions": ptx.count(";\n"),
+        "data_bytes": sum(map(int, _DATA.findall(ptx))),
+    }
+    return {"device": {name: dict(one) for name, one in used.items()}}, code, ptx[:MOST_TEXT]
