@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from catalog.fields import ExactJSONField
-from catalog.models import Environment, Implementation, Method, Operator, ScopedKey, Setting, Target
+from catalog.models import Environment, Implementation, Method, Operator, Purpose, ScopedKey, Setting, Target
 from tuning.priority import PRIORITIES, Priority
 
 
@@ -106,8 +106,18 @@ class TriedRow(models.Model):
         abstract = True
 
 
+class TrialQuerySet(models.QuerySet["Trial"]):
+    def of_the_default(self) -> TrialQuerySet:
+        """Those by which the default was timed, the latest first: in a first result others run beside it."""
+        timed = {"implementation__measurements__purpose": Purpose.DEFAULT}
+        found = self.filter(stage=Stage.FIRST, status="ok", **timed)
+        return found.order_by("-implementation__measurements__pk", "-pk")
+
+
 class Trial(TriedRow):
     """One (route, candidate) built, checked and timed; failures are kept."""
+
+    objects = TrialQuerySet.as_manager()
 
     exploration = models.ForeignKey(Exploration, models.CASCADE, related_name="trials")
     route = models.CharField(max_length=40)

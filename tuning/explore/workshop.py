@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from django.utils import timezone
 
 from opatlas.identity import Operator, Setting, Target
@@ -20,7 +20,7 @@ from tuning.explore.results import Judged, Tried, keep_trial
 from tuning.measure.laboratory import SUBMITTED, Bench, Laboratory, Limits
 from tuning.measure.outcome import Outcome, Status
 from tuning.measure.provenance import candidate_digest
-from tuning.models import Exploration, Stage, Trial
+from tuning.models import Exploration, Trial, TrialQuerySet
 from tuning.queue.claims import EVERYTHING, Claim, Leased
 from tuning.queue.rounds import routes_of
 from tuning.routes.base import BuiltArtifact, Candidate, No, Route
@@ -53,10 +53,10 @@ class Workshop:
         return Limits(build_s=conf().build_s, run_s=conf().run_s, memory_bytes=conf().memory_mib << 20)
 
     def known_default(
-        self, trials: QuerySet[Trial], operator: Operator, setting: Setting
+        self, trials: TrialQuerySet, operator: Operator, setting: Setting
     ) -> tuple[Route, Candidate] | None:
-        """What the latest first result among these trials was made with, else what a user would have."""
-        first = trials.filter(stage=Stage.FIRST, status=Status.OK).order_by("-pk").first()
+        """The default that was timed last among these trials, else what a user would have."""
+        first = trials.of_the_default().first()
         for route in self.routes:
             if first is not None and route.name == first.route:
                 return route, Candidate(route.name, first.candidate, first.label)

@@ -73,8 +73,8 @@ def begin_rounds(limit: int = 500) -> int:
 
 def _first_stage(row: Exploration) -> Stage:
     """Where a round begins: with the default, if it is what must be tried again."""
-    first = Trial.objects.filter(exploration=row, stage=Stage.FIRST, status="ok").order_by("-pk")
-    default = first.values_list("route", flat=True).first()
+    timed = Trial.objects.filter(exploration=row).of_the_default()
+    default = timed.values_list("route", flat=True).first()
     return Stage.FIRST if default in row.pending_routes.split(",") else Stage.CONTEST
 
 

@@ -17,6 +17,7 @@ from tuning.explore.race_report import RaceReport
 from tuning.models import Exploration, Race, Stage, Trial
 from tuning.queue import steering
 from tuning.queue.promote import promote_misses
+from tuning.queue.rounds import begin_rounds
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -36,6 +37,27 @@ def test_what_is_at_hand_and_faster_is_the_first_result(
     assert (best.route, best.label, best.measurement.purpose) == ("onnxruntime", "variant 0", "first")
     assert Measurement.objects.filter(purpose="default").count() == 1, "the default is kept beside it"
     assert [entry.won for entry in report(Stage.FIRST).entries] == [True, False]
+
+
+@pytest.mark.parametrize("ratio", [0.7, 1.4])
+def test_the_default_stays_who_it_is_whatever_ran_beside_it_at_first(
+    ratio: float, make_miss: Callable[..., Any], worker_with: Any
+) -> None:
+    worker = worker_with(
+        FakeRoute("onnxruntime", offers=[{"ratio": ratio}, {"ratio": 1.1}]), FakeRoute("quick")
+    )
+    make_miss()
+    worker.run_until_idle()
+    assert set(Measurement.objects.values_list("default_route", flat=True)) == {"eager"}
+    assert Trial.objects.filter(stage=Stage.FIRST, status="ok").count() == 2
+    assert Trial.objects.of_the_default().get().route == "eager"
+    row = Exploration.objects.get()
+    for pending, stage in (("onnxruntime", Stage.CONTEST), ("eager", Stage.FIRST)):
+        Exploration.objects.update(pending_routes=pending)
+        begin_rounds()
+        row.refresh_from_db()
+        assert row.stage == stage
+        worker.run_until_idle()
 
 
 def test_what_was_disturbed_in_the_first_race_is_raced_once_more(make_miss: Any, worker_with: Any) -> None:
