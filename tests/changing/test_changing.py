@@ -94,7 +94,7 @@ print(candidate.label)
 def test_a_library_route_is_its_file_and_a_line(tree: Path) -> None:
     (tree / "tuning/routes/library/dummy.py").write_text(ROUTE)
     registry = tree / "tuning/routes/registry.py"
-    add_line(registry, "from tuning.routes.manual", "from tuning.routes.library.dummy import Dummy")
+    add_line(registry, "from tuning.routes.manual.cpp", "from tuning.routes.library.dummy import Dummy")
     add_line(registry, "    CppRoute(),", "    Dummy(),")
     assert run(tree, USE_ROUTE) == "a product"
 

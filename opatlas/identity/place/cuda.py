@@ -57,11 +57,8 @@ class CudaAttributes:
 def detect_gpus() -> tuple[Target, ...]:
     """All that the driver shows, in its order; asked once. Raises :class:`NoDevice`."""
     command = [sys.executable, "-m", __name__]
-    order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # as NVML and the device files have it
     try:
-        done = subprocess.run(
-            command, env=os.environ | order, capture_output=True, text=True, timeout=ASKING_S, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=ASKING_S, check=False)
     except subprocess.TimeoutExpired:
         raise NoDevice(f"the CUDA driver has not answered in {ASKING_S:.0f} s") from None
     answer = done.stdout.strip().splitlines()[-1:]
@@ -144,6 +141,7 @@ def ask_the_driver() -> list[CudaAttributes]:
 
 
 if __name__ == "__main__":
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as NVML and the device files have it
     try:
         print(json.dumps([asdict(one) for one in ask_the_driver()]))
     except NoDevice as why_not:
