@@ -88,7 +88,7 @@ class KernelForm(forms.Form):
         help_text="The key of an operator to try it on first (<code>o1:…</code>); else one that it matches.",
     )
     launch = forms.CharField(
-        label="Launch, of CUDA C++ only",
+        label="Launch",
         required=False,
         widget=_mono(9, _LAUNCH),
         help_text="JSON: which functions run on which grids. Numbers may be expressions over the operator's "
@@ -118,6 +118,8 @@ class KernelForm(forms.Form):
             found = json.loads(text or "{}")
         except ValueError as error:
             raise forms.ValidationError(f"This is not JSON: {error}.") from error
+        except RecursionError as error:
+            raise forms.ValidationError("This JSON is nested too deeply.") from error
         if not isinstance(found, dict):
             raise forms.ValidationError(f"{subject} one JSON object: {{…}}.")
         return found

@@ -122,6 +122,7 @@ def test_browsers_line_ends_are_not_kept(ada: User) -> None:
         ({"example": "o1:nothing"}, "no such operator"),
         ({"author": ""}, "This field is required"),
         ({"launch": "[1]"}, "A launch is one JSON object"),
+        ({"constraints": "[" * 100_000}, "nested too deeply"),
         ({"launch": '{"run": [{}]}'}, "Only a kernel in cuda has a launch template"),
         ({"language": "cuda", "flags": ""}, "launch is an object with 'run', a list of launches"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -111,6 +112,7 @@ def test_device_code_is_evaluated_on_gpus_only(explored: Any, submitted: Any) ->
         ({"launch": {"run": []}}, "launch"),
         ({"language": "cuda"}, "launch"),
         ({"language": "cuda", "launch": {"run": []}}, "launch"),
+        ({"language": "cuda", "launch": {"run": [json.loads("[" * 900 + "]" * 900)]}}, "launch"),
         ({"language": "cuda", "launch": LAUNCH}, "source"),
         ({"language": "cuda", "launch": {"runs": []}}, "launch"),
         ({"language": "cuda", "launch": {"run": ["x" * 40_000]}}, "launch"),

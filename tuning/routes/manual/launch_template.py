@@ -22,6 +22,7 @@ FIELDS = ("run", "prepare", "workspace_bytes", "packed_bytes")
 LEAST_DRIVER = 12000
 """Cubins load with any driver that knows their architecture; this is the oldest one that was thought of."""
 MAX_CHARACTERS = 200
+MAX_DEPTH = 6  # {run: [{arguments: [{input: 0}]}]}
 MOST = 2**63 - 1
 _BINARY: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: op.add,
@@ -60,7 +61,18 @@ def check_template(template: Any) -> dict[str, Any]:
         raise InvalidLaunch(
             f"launch is an object with 'run', a list of launches, and perhaps {', '.join(FIELDS[1:])}."
         )
+    level: list[Any] = [template]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _within(outer)]
+    if level:
+        raise InvalidLaunch("launch is nested more deeply than launches, their arguments and numbers are.")
     return dict(template)
+
+
+def _within(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return list(value) if isinstance(value, list | tuple) else []
 
 
 def _filled(value: Any, names: Mapping[str, int], where: str) -> Any:
