@@ -43,6 +43,10 @@ LIVE_STATES = (
 """A newer version supersedes these; the others have ended already."""
 
 
+LANGUAGES = [("c", "C"), ("c++", "C++"), ("cuda", "CUDA C++")]
+"""What kernels are written in, and how people write it."""
+
+
 class Kernel(models.Model):
     """A hand-written kernel, by name within its organisation. What it consists of is its versions."""
 
@@ -72,7 +76,7 @@ class KernelVersion(models.Model):
 
     kernel = models.ForeignKey(Kernel, models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
-    language = models.CharField(max_length=5, choices=[("c", "C"), ("c++", "C++"), ("cuda", "CUDA C++")])
+    language = models.CharField(max_length=5, choices=LANGUAGES)
     source = models.TextField()
     source_sha256 = models.CharField(max_length=64)
     tokens_sha256 = models.CharField(max_length=64, blank=True)  # tuning.kernels.source_digest

@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 
-from tuning.kernels.models import Kernel, KernelVersion
+from tuning.kernels.models import LANGUAGES, Kernel, KernelVersion
 from tuning.kernels.services import Submission
 from tuning.routes.manual.flags import OF_DEVICE_CODE, OF_PROCESSORS
 
@@ -60,7 +60,7 @@ class KernelForm(forms.Form):
     """One version of a kernel. What the service refuses is said beside the field that it is about."""
 
     name = forms.CharField(label="Name", max_length=80, help_text="Lower case: <code>softmax-avx2</code>")
-    language = forms.ChoiceField(label="Language", choices=[("c", "C"), ("c++", "C++"), ("cuda", "CUDA C++")])
+    language = forms.ChoiceField(label="Language", choices=LANGUAGES)
     author = forms.CharField(label="Author", max_length=200)
     licence = forms.CharField(
         label="Licence", max_length=60, help_text="An SPDX name: <code>MIT</code>, <code>Apache-2.0</code>"

@@ -78,9 +78,6 @@ class BindingsDriver:
     def synchronize(self) -> None:
         _ask(cuda.cuCtxSynchronize)
 
-    def close(self) -> None:
-        _ask(cuda.cuDevicePrimaryCtxRelease, self._device)
-
 
 class Packed:
     """Arguments as the driver wants them: an array of addresses of their values, which this keeps."""

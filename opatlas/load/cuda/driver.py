@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -78,8 +79,6 @@ class CudaDriver(Protocol):
         """Wait for all that was launched."""
         ...
 
-    def close(self) -> None: ...
-
 
 DRIVERS = (
     ("pycuda", "opatlas.load.cuda.pycuda_driver", "PyCudaDriver"),
@@ -88,8 +87,10 @@ DRIVERS = (
 """Distribution, module and class of those who can; the first that is installed does."""
 
 
+@cache
 def open_driver(device: int = 0) -> CudaDriver:
-    """On a device of this machine, by its number among those that are visible (``CUDA_VISIBLE_DEVICES``).
+    """On a device of this machine, by its number among those that are visible (``CUDA_VISIBLE_DEVICES``); one
+    for all of a process's kernels.
 
     Raises :class:`LoadError` where there is none, or nothing that could reach it.
     """

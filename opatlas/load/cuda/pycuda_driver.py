@@ -84,10 +84,6 @@ class PyCudaDriver:
         with _failing():
             self._context.synchronize()
 
-    def close(self) -> None:
-        with _failing():
-            self._context.detach()
-
 
 def _launch(call: Callable[[], None]) -> None:
     try:  # no context manager here: it would take as long as the launch

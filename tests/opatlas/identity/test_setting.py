@@ -6,9 +6,9 @@ import pytest
 
 from opatlas.errors import InvalidTarget
 from opatlas.identity import Setting, Target, check_setting, default_setting
+from tests.catalog.making import GPU
 
 TWO_CORES = Target("cpu", "zen3", "AuthenticAMD", "x86_64", ("avx2",), (("l2", 524288),), 2)
-GPU = Target("cuda", "sm_90", "nvidia", "ptx", (), (("l2", 50 << 20),), 0, "NVIDIA H100", 132, 80)
 
 
 def test_the_default_uses_all_cores_warm_and_strict() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tuning.routes.manual.compiling import LOG_CHARACTERS, first_error
 
 DISTRIBUTIONS = ("cuda-bindings", "nvidia-cuda-nvrtc")
 ALWAYS = ("--std=c++17", "--device-as-default-execution-space", "--ptxas-options=-v", "--no-cache")
-OF_CUDA = ("cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h", "mma.h")
+OF_CUDA = ("cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h")
 _INCLUDE = re.compile(r"(?:#|%:|\?\?=)\s*(?:include|include_next|import|embed)\b(.*)")
 _USED = re.compile(r"entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores,"
                    r" (\d+) bytes spill loads.*?Used (\d+) registers", re.DOTALL)  # fmt: skip
@@ -97,15 +98,10 @@ def _functions(log: str) -> dict[str, dict[str, int]]:
 
 
 def _include() -> list[str]:
-    """CUDA's own headers (``cuda_fp16.h``), where their wheel is installed."""
-    import importlib.metadata
-
-    for distribution in ("nvidia-cuda-runtime", "nvidia-cuda-cccl"):
-        try:
-            files = importlib.metadata.files(distribution) or []
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        for file in files:
-            if file.name == "cuda_fp16.h":
-                return [f"--include-path={Path(str(file.locate())).parent}"]
-    return []
+    """CUDA's own headers, where their wheel is installed."""
+    try:
+        files = metadata.files("nvidia-cuda-runtime") or []
+    except metadata.PackageNotFoundError:
+        return []
+    folders = [Path(str(file.locate())).parent for file in files if file.name == OF_CUDA[0]]
+    return [f"--include-path={folder}" for folder in folders]

@@ -112,9 +112,6 @@ class SimulatedDriver:
             pass
         self._check()
 
-    def close(self) -> None:
-        self.waiting.clear()
-
     def floats(self, address: Any, count: Any) -> np.ndarray:
         """What a kernel sees at an address."""
         return self.bytes_at(int(address), 4 * int(count)).view(np.float32)

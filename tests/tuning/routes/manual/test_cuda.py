@@ -21,6 +21,7 @@ from tuning.routes.manual.cuda import CudaRoute
 from tuning.routes.manual.header import CUDA, header, whole_numbers
 from tuning.routes.manual.launch_template import InvalidLaunch, fill
 from tuning.routes.manual.matching import parse_pattern
+from tuning.routes.manual.nvrtc import OF_CUDA, compile_device_code
 from tuning.routes.manual.own import EXAMPLES, is_own, proof_of
 from tuning.routes.manual.submitted import SubmittedKernel
 
@@ -84,6 +85,12 @@ def test_what_ships_compiles_without_a_gpu(name: str, arch: str, tmp_path: Path)
         (used,) = built.facts["functions"].values()
         assert used["spilled_bytes"] == used["stack_bytes"] == 0
         assert 0 < used["registers"] <= 128
+
+
+@pytest.mark.parametrize("header_of_cuda", OF_CUDA)
+def test_cudas_own_headers_are_there(header_of_cuda: str) -> None:
+    source = f'#include <{header_of_cuda}>\nextern "C" __global__ void f(float* y) {{ y[0] = 1; }}'
+    assert compile_device_code(source, {}, "sm_90").functions["f"]["registers"] > 0
 
 
 def test_a_plan_follows_the_shapes() -> None:
