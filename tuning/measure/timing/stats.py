@@ -9,6 +9,7 @@ import numpy as np
 
 from opatlas.evidence import Evidence, Ratios
 from opatlas.noise import (
+    BETWEEN_OCCASIONS,
     BETWEEN_PROCESSES,
     CONFIDENCE,
     DEVIATIONS,
@@ -58,11 +59,14 @@ def pool(sittings: Sequence[Evidence]) -> Evidence:
 
     A process keeps for its whole life what luck gave it (where its memory lies, which thread got which core);
     PyTorch's own call differs by up to half between two processes. The median sitting counts, so that one
-    process's luck moves nobody. The interval says where the ratio of as many further sittings will lie.
+    process's luck moves nobody. The interval says where the ratio of as many further sittings will lie on
+    another occasion.
     """
     middle, error, times = _between([one.ratios for one in sittings])
-    # What is measured again has an error of its own.
-    half = times * math.hypot(error, error * math.sqrt(_of_median(SITTINGS) / _of_median(len(sittings))))
+    # What is measured again has an error of its own, and the two occasions differ.
+    spread = error / math.sqrt(_of_median(len(sittings)))
+    again = _of_median(len(sittings)) + _of_median(SITTINGS) + 2 * BETWEEN_OCCASIONS
+    half = times * spread * math.sqrt(again)
     return Evidence(
         median_us=float(np.median([one.median_us for one in sittings])),
         spread_us=float(np.median([one.spread_us for one in sittings])),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from opatlas.evidence import Evidence
+from opatlas.noise import BETWEEN_OCCASIONS
 from tuning.measure.timing.stats import bootstrap_ratio, half_iqr, per_call_us, pool, pool_pairs, timing
 
 
@@ -114,17 +115,18 @@ def test_sittings_are_pooled_by_their_medians() -> None:
 
 
 def test_an_interval_holds_what_as_many_further_sittings_find() -> None:
-    """As often as it says, where processes differ by what is usual."""
+    """As often as it says, where processes differ by what is usual, and so do occasions."""
     rng = np.random.default_rng(5)
 
     def found() -> Evidence:
-        return pool([sitting(100 * luck, 50) for luck in np.exp(rng.normal(0, 0.012, 3))])
+        occasion = rng.normal(0, 0.012 * BETWEEN_OCCASIONS**0.5)
+        return pool([sitting(100 * luck, 50) for luck in np.exp(occasion + rng.normal(0, 0.012, 3))])
 
     pairs = [(found(), found()) for _ in range(400)]
     held = sum(one.ratio_low <= again.ratio_to_default <= one.ratio_high for one, again in pairs)
     assert held >= 0.93 * 400
     half = np.median([(one.ratio_high / one.ratio_low - 1) / 2 for one, _ in pairs])
-    assert half < 0.04, "and says something"
+    assert half < 0.05, "and says something"
 
 
 def test_more_sittings_of_a_pair_tell_it_better() -> None:
