@@ -82,8 +82,9 @@ SITTINGS, SITTINGS_OF_PRIOR = 3, 4.0
 lie apart is drawn towards the usual as if that had been seen in so many more."""
 BETWEEN_OCCASIONS = 0.5
 """Of the variance between sittings: by as much two races of the same artifacts, minutes apart, differ beyond
-it. Measured on a shared virtual machine (26 ratios of 8 operators, raced on 6 to 12 occasions by 9 laboratories):
-whose laboratory it was made no difference, when it was did, and without it 86 to 88 % of the intervals held."""
+it. Measured on a shared virtual machine (26 ratios of 8 operators, each raced on 6 to 12 occasions by several
+laboratories): whose laboratory it was made no difference, when it was did; without it 86 to 88 % of the
+intervals held."""
 MOST_SITTINGS = 7
 """of a final whose first two are not told apart."""
 

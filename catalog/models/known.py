@@ -8,7 +8,9 @@ from django.db import models
 
 from catalog.fields import ExactJSONField
 from catalog.models.accounts import Organisation
+from opatlas import identity
 from opatlas.evidence import Ratios
+from opatlas.identity.place.kinds import KINDS
 
 SHARED = "shared"
 """The scope of everything common; a private entry's scope is ``org:<id>``."""
@@ -84,7 +86,11 @@ class Setting(models.Model):
     description = ExactJSONField()
 
     def __str__(self) -> str:
-        return f"{self.threads} threads, {self.cache} cache"
+        return f"{self.threads} threads, {self.cache} cache ({self.key[:11]})"
+
+    def on(self, target: Target) -> str:
+        """As people read it beside a target: a GPU has no threads to choose."""
+        return identity.Setting.from_json(self.description).words(KINDS[target.kind])
 
 
 class Environment(models.Model):

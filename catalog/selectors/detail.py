@@ -26,7 +26,7 @@ class Place:
         return Q(target=self.target, setting=self.setting)
 
     def __str__(self) -> str:
-        return f"{self.target.capability}, {self.setting}"
+        return f"{self.target.capability}, {self.setting.on(self.target)}"
 
 
 @dataclass(frozen=True)

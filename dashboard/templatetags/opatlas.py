@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from catalog.models import Setting
 from dashboard.web import wording
 
 register = template.Library()
@@ -34,6 +35,7 @@ register.filter("seconds", _or_nothing(wording.duration_s))
 for _name in ("ratio", "percent", "compact", "quantity", "significant", "scientific"):
     register.filter(_name, _or_nothing(getattr(wording, _name)))
 register.filter("short_key", wording.short_key)
+register.filter("on", Setting.on)
 
 _MARKS = {
     ("check", "good"): "hit explored done ok alive better approved delivered enabled credit fine",

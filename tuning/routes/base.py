@@ -41,6 +41,13 @@ def answer(reason: str | None, detail: str = "") -> Answer:
     return No(reason) if reason else Yes(detail)
 
 
+def foreign_kind(route: str, kinds: Sequence[str], target: Target) -> str | None:
+    """Why a route for targets of these kinds is none for this one; None where it is."""
+    if target.kind in kinds:
+        return None
+    return f"{route} is for targets of kind {' or '.join(kinds)}, not {target.kind}"
+
+
 EVERYWHERE = "everywhere"
 
 

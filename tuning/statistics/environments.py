@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from django.db.models import Exists, Max, OuterRef, Q, Subquery
 
-from catalog.models import Environment, Implementation, Measurement, Target
+from catalog.models import Environment, Implementation, Measurement, Setting, Target
 from tuning.statistics.comparing import Comparison, Taken, compare
 
 PAIRS = 2_000
@@ -119,13 +119,14 @@ def compare_environments(target: Target, a: Environment, b: Environment, seen: Q
         .annotate(twin=Subquery(twin.values("pk")[:1]))
         .order_by("-pk")
         .values_list("pk", "twin", "route", "method", "label", "scope", "operator__key", "operator__summary",
-                     "setting__threads", "setting__cache")
+                     "setting")
     )[:PAIRS]  # fmt: skip
     rows = list(chosen)
     both = [row for row in rows if row[1] is not None and row[1] != row[0]]
     evidence = _evidence([number for row in both for number in row[:2]])
+    words = {one.pk: one.on(target) for one in Setting.objects.filter(pk__in={row[-1] for row in both})}
     pairs = [
-        _pair(row, evidence[row[1]], evidence[row[0]])
+        _pair(row, words[row[-1]], evidence[row[1]], evidence[row[0]])
         for row in both
         if row[0] in evidence and row[1] in evidence
     ]
@@ -138,12 +139,12 @@ def _first(pair: Pair) -> tuple[int, float, str]:
     return _ORDER[pair.verdict], -size, pair.operator
 
 
-def _pair(row: tuple, a: Measurement, b: Measurement) -> Pair:
-    _, _, route, method, label, scope, key, summary, threads, cache = row
+def _pair(row: tuple, setting: str, a: Measurement, b: Measurement) -> Pair:
+    _, _, route, method, label, scope, key, summary, _ = row
     return Pair(
         operator=key,
         summary=summary,
-        setting=f"{threads} threads, {cache} cache",
+        setting=setting,
         route=route,
         method=method,
         label=label,

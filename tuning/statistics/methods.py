@@ -43,7 +43,9 @@ class At:
         return Q(target=self.target, setting=self.setting) if self.value else Q()
 
     def __str__(self) -> str:
-        return f"{self.target.capability}, {self.setting}" if self.target else "everywhere"
+        if self.target is None or self.setting is None:
+            return "everywhere"
+        return f"{self.target.capability}, {self.setting.on(self.target)}"
 
 
 @dataclass(frozen=True)

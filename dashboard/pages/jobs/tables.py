@@ -105,7 +105,7 @@ _MODELS = (
     Column("form", "Form", css="spare"),
     Column("sha256", "Content", show=lambda row: row.sha256[:12], under="name", css="mono"),
     Column("capability", "Target", value="target.capability", css="nowrap", label=""),
-    Column("setting", "Setting", value=lambda row: str(row.setting), under="capability"),
+    Column("setting", "Setting", value=lambda row: row.setting.on(row.target), under="capability"),
     Column("operators", "Operators", "count", "operator_count"),
     Column("calls", "Calls", "count"),
     Column("hits_before", "Hit at first", "percent"),

@@ -235,7 +235,7 @@ def misses_table(rows: Sequence[MissRow], mine: Set[int]) -> Table:
         Column("count", "Asked", "count", "miss.count"),
         Column("calls", "Calls", "count", "miss.calls"),
         Column("for", "For", value="miss.target.capability", css="nowrap", only="page"),
-        Column("setting", "Setting", value=lambda row: str(row.miss.setting), under="for", only="page"),
+        Column("setting", "Setting", value=_setting, under="for", only="page"),
         Column("related", "Only related", value="miss.related", show=_related, under="reason"),
         *exports("worth_us"),
         *exports("first_asked_at", of="miss"),
@@ -250,6 +250,10 @@ def _miss_key(row: MissRow) -> str:
 
 def _why(row: MissRow) -> str:
     return row.miss.reason or "Not decided yet: the decider looks at it next."
+
+
+def _setting(row: MissRow) -> str:
+    return row.miss.setting.on(row.miss.target)
 
 
 def _related(row: MissRow) -> str:

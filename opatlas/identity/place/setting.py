@@ -9,10 +9,12 @@ from typing import Any, Literal
 
 from opatlas.errors import InvalidTarget
 from opatlas.identity.operator import digest_key
+from opatlas.identity.place.kinds import DeviceKind
 from opatlas.identity.place.target import Target
 
 KEY_VERSION = "s1"
 MAX_THREADS = 4096
+WORDS = {"tf32": "TF32", "fast_math": "fast math", "graphs": "CUDA graphs"}
 ACCUMULATE = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -39,6 +41,16 @@ class Setting:
         if not self.graphs:
             del document["graphs"]
         return document
+
+    def words(self, kind: DeviceKind) -> str:
+        """As people read it, on a device of this kind: "2 threads, warm cache"; only what is not usual is
+        said beside these."""
+        said = [f"{self.threads} {'thread' if self.threads == 1 else 'threads'}"] if kind.threads else []
+        said.append(f"{self.cache} cache")
+        if self.accumulate != "float32":
+            said.append(f"sums in {self.accumulate}")
+        said += [WORDS[name] for name in WORDS if getattr(self, name)]
+        return ", ".join(said)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Setting:

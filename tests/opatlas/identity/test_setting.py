@@ -6,6 +6,7 @@ import pytest
 
 from opatlas.errors import InvalidTarget
 from opatlas.identity import Setting, Target, check_setting, default_setting
+from opatlas.identity.place.kinds import CPU, CUDA, DeviceKind
 from tests.catalog.making import GPU
 
 TWO_CORES = Target("cpu", "zen3", "AuthenticAMD", "x86_64", ("avx2",), (("l2", 524288),), 2)
@@ -79,3 +80,16 @@ def test_what_the_target_cannot_offer_is_refused(
 def test_what_the_target_offers_is_taken() -> None:
     check_setting(Setting(threads=2), TWO_CORES)
     check_setting(Setting(threads=1, graphs=True, tf32=True), GPU)
+
+
+@pytest.mark.parametrize(
+    ("setting", "kind", "words"),
+    [
+        (Setting(threads=2), CPU, "2 threads, warm cache"),
+        (Setting(threads=1, cache="cold"), CPU, "1 thread, cold cache"),
+        (Setting(accumulate="float16"), CUDA, "warm cache, sums in float16"),
+        (Setting(tf32=True, graphs=True), CUDA, "warm cache, TF32, CUDA graphs"),
+    ],
+)
+def test_settings_that_differ_are_told_apart_in_words(setting: Setting, kind: DeviceKind, words: str) -> None:
+    assert setting.words(kind) == words

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from opatlas.errors import first_line
 from opatlas.identity import Operator, Setting, Target
-from tuning.routes.base import Answer, KnownLimit, Method, RouteError, answer
+from tuning.routes.base import Answer, KnownLimit, Method, RouteError, answer, foreign_kind
 
 
 class CompilerRoute:
@@ -32,9 +32,11 @@ class CompilerRoute:
 
     def foreign(self, target: Target) -> str | None:
         """Why it has no code for the target; None where it has."""
-        if target.kind == "cpu" and target.isa == "x86_64":
+        if reason := foreign_kind(self.title, self.kinds, target):
+            return reason
+        if target.isa == "x86_64":
             return None
-        return f"the {self.title} route compiles for x86-64 processors, not for {target.kind} {target.isa}"
+        return f"the {self.title} route compiles for x86-64 processors, not for {target.isa}"
 
     @contextmanager
     def refusing(self, operator: Operator, failure: str) -> Iterator[None]:

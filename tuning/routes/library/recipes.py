@@ -13,7 +13,17 @@ from opatlas.load.allocator import LARGE_BYTES
 from opatlas.load.dtypes import numpy_dtype
 from opatlas.load.needs import installed_version
 from opatlas.load.torch.graph import missing
-from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, Method, No, RouteError, Yes
+from tuning.routes.base import (
+    Answer,
+    Budget,
+    BuiltArtifact,
+    Candidate,
+    Method,
+    No,
+    RouteError,
+    Yes,
+    foreign_kind,
+)
 
 Recipe = Mapping[str, Any]
 
@@ -48,10 +58,8 @@ class RecipeRoute:
         return {name: version for name, version in found.items() if version is not None}
 
     def available(self, target: Target) -> Answer:
-        if target.kind not in self.kinds:
-            return No(
-                f"{self.name} is called on {' and '.join(self.kinds)} here; the target is {target.kind}"
-            )
+        if reason := foreign_kind(self.name, self.kinds, target):
+            return No(reason)
         absent = sorted(set(self.distributions) - set(self.versions()))
         return No(f"{', '.join(absent)} is not installed") if absent else Yes()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from opatlas.identity import Operator, Setting, Target
-from tuning.routes.base import Answer, Budget, Candidate, Method, No, Yes
+from tuning.routes.base import Answer, Budget, Candidate, Method, No, Yes, foreign_kind
 from tuning.routes.manual.flags import features_of
 from tuning.routes.manual.matching import Pattern
 
@@ -83,9 +83,7 @@ class SubmittedRoute:
 
     def foreign(self, target: Target) -> str | None:
         """Why its kernels do not run on the target; None where they do."""
-        if target.kind in self.kinds:
-            return None
-        return f"its kernels run on {KINDS[self.name]} targets, not on {target.kind}"
+        return foreign_kind(self.name, self.kinds, target)
 
     def supports(self, operator: Operator, setting: Setting) -> Answer:
         if any(not kernel.pattern.refuses(operator) for kernel in self.kernels):

@@ -12,7 +12,17 @@ from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
-from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, KnownLimit, No, RouteError, Yes
+from tuning.routes.base import (
+    Answer,
+    Budget,
+    BuiltArtifact,
+    Candidate,
+    KnownLimit,
+    No,
+    RouteError,
+    answer,
+    foreign_kind,
+)
 from tuning.routes.compiler.base import CompilerRoute
 from tuning.routes.compiler.xla.table import VARIANTS, missing, variants
 
@@ -58,9 +68,7 @@ class XlaRoute(CompilerRoute):
             return No("JAX is not installed: pip install jax==0.10.2 jaxlib==0.10.2")
         if found["jax"] != found["jaxlib"]:
             return No(f"jax {found['jax']} does not go with jaxlib {found['jaxlib']}")
-        if target.kind != "cpu":
-            return No(f"the XLA route compiles for processors, not for {target.kind}")
-        return Yes(f"JAX {found['jax']}")
+        return answer(foreign_kind(self.title, self.kinds, target), f"JAX {found['jax']}")
 
     def missing(self, operator: Operator) -> str | None:
         return missing(operator)
