@@ -8,7 +8,8 @@ prints it; ``reproduced`` (a bench of its own) times what was published again, h
 ``LIMIT=60`` the same 60 of it always. ``BUDGET_S=`` bounds the whole (seconds), or ``PER_OPERATOR_S=5``
 exploring alone: what was not contested by then keeps its first result. A run that was cut off goes on where
 it stopped; ``FRESH=1`` begins anew, ``KEEP=1`` explores on from where the last one ended: 5 s an operator,
-then 10. Pages show it while it runs.
+then 10. Pages show it while it runs. Leave the tree alone meanwhile, or run it in a clone: workers and their
+builds import what stands there at that moment.
 
 Beside another version, on the same machine (7fa76a5 knows ``SAMPLE`` and ``BUDGET_S``, of which it explores
 for 65 % and has the rest for measuring again; its JSON has no intervals and no 95th percentile)::
