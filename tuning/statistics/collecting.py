@@ -61,7 +61,7 @@ def misses(visible: Q, state: str = "", reason: str = "", q: str = "") -> QueryS
     return (
         found.filter(Words.of(q).condition("operator"))
         .select_related("operator", "target", "setting", "job")
-        .defer("operator__graph", "target__description", "setting__description")
+        .defer("operator__graph", "target__description")
         .order_by("-pk")
     )
 

@@ -107,9 +107,7 @@ def models(request: ViewerRequest) -> HttpResponse:
             form.add_error(None, str(error))
         else:
             return redirect("model", made.pk)
-    found = Model.objects.select_related("target", "setting").defer(
-        "target__description", "setting__description"
-    )
+    found = Model.objects.select_related("target", "setting").defer("target__description")
     found = found.filter(viewer.owned()).order_by("-created_at", "-pk")
     counted = found.annotate(operator_count=Count("operators"))
     page = page_of(request, counted)

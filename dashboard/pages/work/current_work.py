@@ -69,7 +69,7 @@ def explorations(visible: Q) -> QuerySet[models.Exploration]:
     return (
         models.Exploration.objects.filter(visible)
         .select_related("operator", "target", "setting")
-        .defer("operator__graph", "target__description", "setting__description")
+        .defer("operator__graph", "target__description")
     )
 
 
