@@ -14,8 +14,9 @@ from opatlas.identity.place.target import Target
 
 KEY_VERSION = "s1"
 MAX_THREADS = 4096
-WORDS = {"tf32": "TF32", "fast_math": "fast math", "graphs": "CUDA graphs"}
 ACCUMULATE = ("float16", "bfloat16", "float32", "float64")
+FLAGS = {"tf32": "TF32", "fast_math": "fast math", "graphs": "CUDA graphs"}
+"""Fields that are true or false, and what people call them."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Setting:
         said.append(f"{self.cache} cache")
         if self.accumulate != "float32":
             said.append(f"sums in {self.accumulate}")
-        said += [WORDS[name] for name in WORDS if getattr(self, name)]
+        said += [title for name, title in FLAGS.items() if getattr(self, name)]
         return ", ".join(said)
 
     @classmethod
@@ -73,7 +74,7 @@ class Setting:
         accumulate = document.get("accumulate", "float32")
         if accumulate not in ACCUMULATE:
             raise InvalidTarget(f"A setting's accumulate must be one of {', '.join(ACCUMULATE)}.")
-        flags = {name: document.get(name, False) for name in ("tf32", "fast_math", "graphs")}
+        flags = {name: document.get(name, False) for name in FLAGS}
         for name, value in flags.items():
             if not isinstance(value, bool):
                 raise InvalidTarget(f"A setting's {name} must be true or false.")

@@ -64,9 +64,8 @@ def pool(sittings: Sequence[Evidence]) -> Evidence:
     """
     middle, error, times = _between([one.ratios for one in sittings])
     # What is measured again has an error of its own, and the two occasions differ.
-    spread = error / math.sqrt(_of_median(len(sittings)))
-    again = _of_median(len(sittings)) + _of_median(SITTINGS) + 2 * BETWEEN_OCCASIONS
-    half = times * spread * math.sqrt(again)
+    beyond = (_of_median(SITTINGS) + 2 * BETWEEN_OCCASIONS) / _of_median(len(sittings))
+    half = times * error * math.sqrt(1 + beyond)
     return Evidence(
         median_us=float(np.median([one.median_us for one in sittings])),
         spread_us=float(np.median([one.spread_us for one in sittings])),
