@@ -79,7 +79,11 @@ BETWEEN_PROCESSES = 0.01
 measured as the spread of 20 ratios of PyTorch's own call against itself. No number of samples tells it."""
 SITTINGS, SITTINGS_OF_PRIOR = 3, 4.0
 """of fresh processes in which finalists run: a process keeps its luck for its whole life. How far sittings
-lie apart is drawn towards the usual as if that had been seen in so many more."""
+of one runner lie apart is drawn towards what all runners of its race show as if that had been seen in so many
+more;"""
+RACES_OF_PRIOR, MOST_OF_ONE = 2.0, 4.0
+"""and what they show, one of them at most so many times what most do, towards ``BETWEEN_PROCESSES``, as if
+that had been seen in so many."""
 BETWEEN_OCCASIONS = 0.5
 """Of the variance between sittings: by as much two races of the same artifacts, minutes apart, differ beyond
 it. Measured on a shared virtual machine (26 ratios of 8 operators, each raced on 6 to 12 occasions by several

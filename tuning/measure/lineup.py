@@ -25,7 +25,7 @@ from tuning.measure.sandbox.process import ChildFailed
 from tuning.measure.scrutiny.after_race import Scrutiny
 from tuning.measure.starting_line import checked, failure, race_on, warmed
 from tuning.measure.subject import Subject
-from tuning.measure.timing.stats import pool, pool_pairs, timing
+from tuning.measure.timing.stats import pool, pool_pairs, timing, usual_variance
 from tuning.measure.timing.timer import LINE_UP, Effort, RaceResult, race, times_us, too_noisy
 from tuning.routes.base import BuiltArtifact
 
@@ -86,13 +86,19 @@ class _LineUp:
         return self._found(time.monotonic() - began)
 
     def _found(self, spent_s: float = 0.0) -> LineUp:
-        outcomes = tuple(self.failed.get(number) or self._pooled(number) for number in self.seen)
-        pairs = {pair: pool_pairs(found) for pair, found in self.pairs.items() if found}
+        timed = [ratios for number in self.seen if (ratios := [t.ratios for t in self._timings(number)])]
+        usual = usual_variance(timed)
+        outcomes = tuple(self.failed.get(number) or self._pooled(number, usual) for number in self.seen)
+        alike = usual_variance(self.pairs.values())
+        pairs = {pair: pool_pairs(found, alike) for pair, found in self.pairs.items()}
         sittings = max(map(len, self.seen.values()), default=0)
-        itself = pool(self.default).as_default if self.default else None
+        itself = pool(self.default, usual).as_default if self.default else None
         return LineUp(outcomes, pairs, sittings, spent_s, itself)
 
-    def _pooled(self, number: int) -> Outcome:
+    def _timings(self, number: int) -> list[Evidence]:
+        return [one.timing for one in self.seen[number] if one.timing is not None]
+
+    def _pooled(self, number: int, usual: float) -> Outcome:
         """The last sitting's outcome with the timings of all; NOISY where most of them said nothing."""
         seen = self.seen[number]
         if 2 * len(seen) < self.sittings or not seen:
@@ -100,7 +106,7 @@ class _LineUp:
             return self.noisy.get(number, nothing)
         return replace(
             seen[-1],
-            timing=pool([one.timing for one in seen if one.timing is not None]),
+            timing=pool(self._timings(number), usual),
             max_error=max(one.max_error or 0.0 for one in seen),
             facts={**seen[-1].facts, "sittings": len(seen)},
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from opatlas.noise import (
     BETWEEN_PROCESSES,
     CONFIDENCE,
     DEVIATIONS,
+    MOST_OF_ONE,
+    RACES_OF_PRIOR,
     RESAMPLES,
     SITTINGS,
     SITTINGS_OF_PRIOR,
@@ -54,15 +56,31 @@ def per_call_us(
     return [float(value) for value in (once + twice - 2 * fixed) / (3 * calls) / 1e3]
 
 
-def pool(sittings: Sequence[Evidence]) -> Evidence:
-    """One timing from several sittings, each in fresh processes.
+def usual_variance(runners: Iterable[Sequence[Ratios]]) -> float:
+    """Of one sitting's log ratio, from the sittings of all who ran in one race: three of each say little,
+    those of a whole final say what processes on this machine differ by. Who differs wildly from itself counts for
+    little more than others; all are drawn towards what is usual on a quiet machine.
+    """
+    squares, freedom, within = list[float](), 0, list[float]()
+    for sittings in runners:
+        logs = np.log([one.ratio for one in sittings])
+        squares.append(float(((logs - np.median(logs)) ** 2).sum()))
+        freedom += len(logs) - 1
+        within += [math.log(one.high / one.low) / 2 / DEVIATIONS for one in sittings]
+    usual = BETWEEN_PROCESSES**2 + float(np.mean(np.square(within or [0.0])))
+    seen = float(np.minimum(squares, MOST_OF_ONE * np.median(squares)).sum()) if squares else 0.0
+    return (seen + RACES_OF_PRIOR * usual) / (freedom + RACES_OF_PRIOR)
+
+
+def pool(sittings: Sequence[Evidence], usual: float) -> Evidence:
+    """One timing from several sittings, each in fresh processes; ``usual``: the race's ``usual_variance``.
 
     A process keeps for its whole life what luck gave it (where its memory lies, which thread got which core);
     PyTorch's own call differs by up to half between two processes. The median sitting counts, so that one
     process's luck moves nobody. The interval says where the ratio of as many further sittings will lie on
     another occasion.
     """
-    middle, error, times = _between([one.ratios for one in sittings])
+    middle, error, times = _between([one.ratios for one in sittings], usual)
     # What is measured again has an error of its own, and the two occasions differ.
     beyond = (_of_median(SITTINGS) + 2 * BETWEEN_OCCASIONS) / _of_median(len(sittings))
     half = times * error * math.sqrt(1 + beyond)
@@ -77,20 +95,18 @@ def pool(sittings: Sequence[Evidence]) -> Evidence:
     )
 
 
-def pool_pairs(sittings: Sequence[Ratios]) -> Ratios:
+def pool_pairs(sittings: Sequence[Ratios], usual: float) -> Ratios:
     """One ratio of two candidates from several sittings of both: where the truth lies. More sittings make the
     interval narrower."""
-    middle, error, times = _between(sittings)
+    middle, error, times = _between(sittings, usual)
     return Ratios(math.exp(middle), math.exp(middle - times * error), math.exp(middle + times * error))
 
 
-def _between(sittings: Sequence[Ratios]) -> tuple[float, float, float]:
+def _between(sittings: Sequence[Ratios], usual: float) -> tuple[float, float, float]:
     """The median log ratio, its standard error, and how many of these make the interval (Student's t: the
-    spread is hardly known from a few sittings, so it is drawn towards what two processes usually differ by).
+    spread is hardly known from a few sittings, so it is drawn towards what is usual in this race).
     """
     logs = [math.log(one.ratio) for one in sittings]
-    within = [math.log(one.high / one.low) / 2 / DEVIATIONS for one in sittings]
-    usual = BETWEEN_PROCESSES**2 + sum(error**2 for error in within) / len(within)
     middle = float(np.median(logs))
     squares = sum((one - middle) ** 2 for one in logs) + SITTINGS_OF_PRIOR * usual
     freedom = len(logs) - 1 + SITTINGS_OF_PRIOR
