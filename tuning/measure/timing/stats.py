@@ -58,8 +58,8 @@ def per_call_us(
 
 def usual_variance(runners: Iterable[Sequence[Ratios]]) -> float:
     """Of one sitting's log ratio, from the sittings of all who ran in one race: three of each say little,
-    those of a whole final say what processes on this machine differ by. Who differs wildly from itself counts for
-    little more than others; all are drawn towards what is usual on a quiet machine.
+    those of a whole final say what processes on this machine differ by. Who differs wildly from itself counts
+    for little more than others; all are drawn towards what is usual on a quiet machine.
     """
     squares, freedom, within = list[float](), 0, list[float]()
     for sittings in runners:
