@@ -31,7 +31,7 @@ from bench.record import BenchRecord, spread
 from bench.tvm_database import TvmDatabase
 from dashboard.run.stack import ROOT, Stack
 from dashboard.run.statistics import percentile
-from opatlas.client import Client
+from opatlas.client import RestClient
 from opatlas.identity import Operator
 from tests.services import private_postgres
 from tuning.graph import extract, sample_model
@@ -121,7 +121,7 @@ def measure_flatness(operators: Sequence[Operator], engine: str) -> dict[str, An
 class ServedCatalogue:
     """A running web server over a filled database."""
 
-    client: Client
+    client: RestClient
     keys: list[str]
 
     def batch_ms(self) -> float:
@@ -155,7 +155,7 @@ def seeded(operators: Sequence[Operator], count: int, engine: str = "sqlite") ->
         )
         key = json.loads(said.strip().splitlines()[-1])["key"]
         web = stack.enter_context(Stack(environment, workers=0, logs=home / "logs"))
-        client = stack.enter_context(Client(web.url, key, job="bench"))
+        client = stack.enter_context(RestClient(web.url, key, job="bench"))
         yield ServedCatalogue(client, [operator.key for operator in operators])
 
 
@@ -173,7 +173,7 @@ def manage(environment: dict[str, str], *arguments: str) -> str:
 
 
 @contextmanager
-def exploring() -> Iterator[tuple[Stack, Client]]:
+def exploring() -> Iterator[tuple[Stack, RestClient]]:
     """A fresh service with one warm worker, as ``make run`` starts it."""
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="opatlas-bench-")))
@@ -182,7 +182,7 @@ def exploring() -> Iterator[tuple[Stack, Client]]:
         said = manage(environment, "create_api_key", "bench", "--scopes", "lookup", "operate")
         key = next(word for word in said.split() if word.startswith("opk_"))
         service = stack.enter_context(Stack(environment, logs=home / "logs"))
-        client = stack.enter_context(Client(service.url, key, job="bench"))
+        client = stack.enter_context(RestClient(service.url, key, job="bench"))
         service.wait_for(
             lambda: any(worker["warm"] for worker in rows(client, "workers")), 180, "a warm worker"
         )
@@ -225,12 +225,12 @@ def measure_batch(operators: Sequence[Operator]) -> dict[str, Any]:
     }
 
 
-def idle(client: Client) -> bool:
+def idle(client: RestClient) -> bool:
     """Whether no worker is at work: one whose exploration was discarded ends its step first."""
     return all(not worker["doing"] for worker in rows(client, "workers"))
 
 
-def first_result(client: Client, service: Stack, operator: Operator) -> float | None:
+def first_result(client: RestClient, service: Stack, operator: Operator) -> float | None:
     """Seconds from asked to first published for one operator; None when nothing was published."""
     found: list[float | None] = []
 
@@ -253,7 +253,7 @@ def elapsed_s(row: dict[str, Any]) -> float:
     return (first - asked).total_seconds()
 
 
-def rows(client: Client, resource: str, **filters: str) -> list[dict[str, Any]]:
+def rows(client: RestClient, resource: str, **filters: str) -> list[dict[str, Any]]:
     """Every row of a listing, page after page."""
     from urllib.parse import urlencode, urlsplit
 

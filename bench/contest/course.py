@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.contest.sample import Entrant
 from dashboard.run.stack import Stack
-from opatlas.client import Client
+from opatlas.client import RestClient
 from opatlas.identity import detect_target
 
 BATCH = 1024  # operators per lookup, the service's bound
@@ -58,7 +58,7 @@ def explore(
         stack.wait_for(_warm, WARM_WAIT_S, "a warm worker")
         queues.resume("*")
         say(f"Exploring {len(entrants)} operators; pages while it runs: {stack.url}")
-        with Client(stack.url, secret, job="contest", target=target) as client:
+        with RestClient(stack.url, secret, job="contest", target=target) as client:
             for start in range(0, len(entrants), BATCH):
                 part = entrants[start : start + BATCH]
                 client.lookup([one.operator for one in part], calls=[float(one.calls) for one in part])

@@ -23,13 +23,13 @@ from catalog.best.revoked import recently_revoked
 from catalog.best.served import Accepts, scopes_of
 from catalog.conf import MAX_OPERATORS, MAX_WAIT_S
 from catalog.errors import RequestError
-from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
+from catalog.lookup.lookups import INCLUDABLE, AskedOperator, LookupRequest, lookup
 from catalog.models import AnswerStage, ApiKey, Method
 from catalog.selectors import known
 from opatlas.load.manifest import KINDS
 
 OPERATOR_KEY = r"^o1:[0-9a-f]{64}$"
-STATUSES = ["hit", "miss", "need_graph"]
+STATUSES = ["hit", "miss", "need_graph", "need_lookup"]
 
 
 @extend_schema_field({"type": "number", "exclusiveMinimum": True, "minimum": 0, "maximum": 1e15})
@@ -90,6 +90,18 @@ class LookupRequestSerializer(serializers.Serializer[Any]):
         choices=AnswerStage.choices,
         help_text="With wait_s: until which stage (see the answer's `stage`); `first` unless given. What is "
         "final or has failed is not waited for.",
+    )
+    include = serializers.ListField(
+        child=serializers.ChoiceField(choices=INCLUDABLE),
+        required=False,
+        help_text="`manifest`: the signed manifests of all that hit. `related`: what is known of the related "
+        "operators, uncounted; what costs something is `need_lookup` there.",
+    )
+    known = serializers.ListField(
+        child=serializers.RegexField(r"^[0-9a-f]{64}$"),
+        required=False,
+        max_length=2 * MAX_OPERATORS,
+        help_text="Artifacts whose manifests the caller has: they are not sent again.",
     )
 
 
@@ -171,12 +183,42 @@ class RevocationsSerializer(serializers.Serializer[Any]):
     )
 
 
+class SignedManifestSerializer(serializers.Serializer[Any]):
+    """A manifest, and the signature (Ed25519, hexadecimal) over its canonical bytes."""
+
+    manifest = Document()
+    signature = serializers.CharField(allow_blank=True)
+    signer = serializers.CharField(allow_blank=True, help_text="The public key's SHA-256.")
+
+
+class SignerKeySerializer(serializers.Serializer[Any]):
+    public_key = serializers.CharField(help_text="Raw Ed25519, hexadecimal.")
+    retired_at = serializers.DateTimeField(
+        allow_null=True, help_text="Since then its signatures are refused."
+    )
+
+
 class LookupAnswerSerializer(RevocationsSerializer):
     target = serializers.CharField()
     setting = serializers.CharField()
     served = serializers.BooleanField(help_text="Whether a live worker explores for this target.")
     note = serializers.CharField(required=False, help_text="Comes with served: false.")
     results = ResultSerializer(many=True, help_text="One for each operator, in the order asked.")
+    related = ResultSerializer(
+        many=True,
+        required=False,
+        help_text="With include: one for each related operator, in the order given.",
+    )
+    manifests = serializers.DictField(
+        child=SignedManifestSerializer(),
+        required=False,
+        help_text="With include: by artifact, but those known.",
+    )
+    signers = serializers.DictField(
+        child=SignerKeySerializer(),
+        required=False,
+        help_text="With include: who signed the manifests of all that hit, by the public key's SHA-256.",
+    )
 
 
 class BestAnswerSerializer(RevocationsSerializer, ResultSerializer):
@@ -203,7 +245,8 @@ class LookupView(RestView):
         in `stage` how far exploring has come, in `final` whether it is over, in `best.is_default` whether it
         is only the default itself; it may be used for `expires_s` without asking again. `wait_s` waits until
         the stage `wait_for` is reached. `revoked` names artifacts that must no longer be used from now
-        on, whoever holds them."""
+        on, whoever holds them. `include` brings manifests and what is known of related operators along, so
+        that one request is enough for a whole model."""
         return _json(_looked_up(self.key, lookup_json.parse_lookup(request.data)))
 
 
@@ -267,6 +310,8 @@ def _looked_up(key: ApiKey, parsed: lookup_json.ParsedLookup) -> dict[str, Any]:
             accepts=parsed.accepts,
             wait_s=parsed.wait_s,
             wait_for=parsed.wait_for,
+            include=parsed.include,
+            known=parsed.known,
         )
     )
     # Read after the lookup: what was revoked while it ran is told as well.

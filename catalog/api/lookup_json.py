@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from django.utils import timezone
@@ -18,7 +18,7 @@ from catalog.best.served import Accepts, Hit
 from catalog.charging import Terms
 from catalog.conf import MAX_OPERATORS, MAX_WAIT_S, conf
 from catalog.errors import RequestError, Unknown
-from catalog.lookup.lookups import AskedOperator, LookupAnswer, Result
+from catalog.lookup.lookups import INCLUDABLE, AskedOperator, LookupAnswer, Result
 from catalog.models import AnswerStage
 from catalog.registry import register_setting, register_target
 from catalog.selectors.rows import row_by
@@ -33,7 +33,10 @@ TARGET_KEY = re.compile(r"t1:[0-9a-f]{64}")
 HERE = "here"
 SETTING_KEY = re.compile(r"s1:[0-9a-f]{64}")
 
-_FIELDS = {"target", "setting", "job", "accepts", "operators", "related", "wait_s", "wait_for"}
+_FIELDS = {
+    *("target", "setting", "job", "accepts", "operators", "related", "wait_s", "wait_for", "include", "known")
+}
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _MAX_CALLS = 1e15
 _CACHED_GRAPH_BYTES = 8192
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -51,6 +54,8 @@ class ParsedLookup:
     accepts: Accepts | None = None
     wait_s: float = 0.0
     wait_for: AnswerStage = AnswerStage.FIRST
+    include: frozenset[str] = frozenset()
+    known: frozenset[str] = frozenset()
 
 
 def parse_lookup(document: Any) -> ParsedLookup:
@@ -75,6 +80,8 @@ def parse_lookup(document: Any) -> ParsedLookup:
         accepts=_accepts(body.get("accepts")),
         wait_s=_wait_s(body.get("wait_s", 0)),
         wait_for=_wait_for(body.get("wait_for", AnswerStage.FIRST)),
+        include=_include(body.get("include", [])),
+        known=_known(body.get("known", [])),
     )
 
 
@@ -139,11 +146,27 @@ def answer_json(answer: LookupAnswer, revocations: Revocations) -> dict[str, Any
         "revoked": revocations.artifacts,
         "results": [result_json(result) for result in answer.results],
     }
+    if answer.related:
+        body["related"] = [result_json(result) for result in answer.related]
+    if answer.artifacts:
+        body["manifests"] = {row.sha256: manifest_json(row) for row in answer.artifacts}
+    if answer.signers:
+        body["signers"] = {row.sha256: signer_json(row) for row in answer.signers}
     if revocations.all:
         body["revoked_all"] = True
     if not answer.served:
         body["note"] = unserved_note(answer.target)
     return body
+
+
+def manifest_json(row: models.Artifact) -> dict[str, Any]:
+    """A manifest with what vouches for it."""
+    return {"manifest": row.manifest, "signature": row.signature, "signer": row.signer}
+
+
+def signer_json(row: models.Signer) -> dict[str, Any]:
+    retired_at = row.retired_at.isoformat() if row.retired_at else None
+    return {"public_key": row.public_key, "retired_at": retired_at}
 
 
 def unserved_note(target: models.Target) -> str:
@@ -153,6 +176,8 @@ def unserved_note(target: models.Target) -> str:
 def result_json(result: Result) -> dict[str, Any]:
     if result.terms is not None and result.best is not None:
         return _priced_json(result, result.best, result.terms)
+    if result.status == "need_lookup":
+        return {"key": result.key, "status": "need_lookup"}
     if result.best is not None:
         return {"key": result.key, "status": "hit", **stage_json(result.best), "best": hit_json(result.best)}
     if result.status == "need_graph":
@@ -254,10 +279,19 @@ def _asked(item: Any, where: str) -> AskedOperator:
         if key is None:
             raise RequestError("An operator needs a key or a graph.", where=where)
         return AskedOperator(key, calls)
-    operator = parse_graph(item["graph"], f"{where}.graph")
-    if key is not None and key != operator.key:
-        raise RequestError(f"The graph's key is {operator.key}, not the one given.", where=f"{where}.key")
+    graph = _object(item["graph"], f"{where}.graph")
+    if key is not None:
+        return AskedOperator(key, calls, partial(_graph_of, key, graph, where))
+    operator = parse_graph(graph, f"{where}.graph")
     return AskedOperator(operator.key, calls, operator)
+
+
+def _graph_of(key: str, graph: Mapping[str, Any], where: str) -> identity.Operator:
+    """A graph that came beside its key: read where the key is not known, and only then held against it."""
+    operator = parse_graph(graph, f"{where}.graph")
+    if key != operator.key:
+        raise RequestError(f"The graph's key is {operator.key}, not the one given.", where=f"{where}.key")
+    return operator
 
 
 def parse_graph(document: Any, where: str) -> identity.Operator:
@@ -311,6 +345,25 @@ def _wait_for(value: Any) -> AnswerStage:
     if not isinstance(value, str) or value not in AnswerStage.values:
         raise RequestError(f"wait_for is one of {', '.join(AnswerStage.values)}.", where="wait_for")
     return AnswerStage(value)
+
+
+def _include(value: Any) -> frozenset[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) and name in INCLUDABLE for name in value):
+        raise RequestError(f"include is a list of some of {', '.join(INCLUDABLE)}.", where="include")
+    return frozenset(value)
+
+
+def _known(value: Any) -> frozenset[str]:
+    if (
+        not isinstance(value, list)
+        or len(value) > 2 * MAX_OPERATORS
+        or not all(isinstance(one, str) and _SHA256.fullmatch(one) for one in value)
+    ):
+        raise RequestError(
+            f"known is a list of at most {2 * MAX_OPERATORS} artifacts, each 64 hexadecimal digits.",
+            where="known",
+        )
+    return frozenset(value)
 
 
 def _number(value: Any) -> float | None:

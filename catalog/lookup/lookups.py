@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal
@@ -14,7 +14,7 @@ from django.utils import timezone
 from catalog import models
 from catalog.best.served import Accepts, Hit, find_bests, operators_with_bests, scopes_of
 from catalog.best.stages import is_reached
-from catalog.charging import Terms
+from catalog.charging import Terms, charging
 from catalog.conf import MAX_WAIT_S, WAIT_POLL_S, conf
 from catalog.lookup.misses import MissAnswer, Wanted, Where, record_misses, states_now
 from catalog.lookup.serving import serve
@@ -22,7 +22,11 @@ from catalog.models import AnswerStage, MissState
 from catalog.signals import stage_awaited
 from opatlas import identity
 
-Status = Literal["hit", "miss", "need_graph"]
+Status = Literal["hit", "miss", "need_graph", "need_lookup"]
+
+MANIFEST, RELATED = "manifest", "related"
+INCLUDABLE = (MANIFEST, RELATED)
+"""What an answer may have beside the results: manifests of all hits, and what is known of related operators."""
 
 PAYMENT_REQUIRED = "payment_required"
 """The state of an item whose best is withheld until it is paid."""
@@ -33,11 +37,15 @@ _waiters = threading.Semaphore(conf().max_waiters)
 
 @dataclass(frozen=True, slots=True)
 class AskedOperator:
-    """One operator of a lookup: by key, with its graph where the caller has it."""
+    """One operator of a lookup: by key, with its graph where the caller has it, or with what reads it (and
+    raises a CallerError): what is known by its key is never read."""
 
     key: str
     calls: float = 1.0
-    graph: identity.Operator | None = None
+    graph: identity.Operator | Callable[[], identity.Operator] | None = None
+
+    def read(self) -> identity.Operator | None:
+        return self.graph() if callable(self.graph) else self.graph
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,8 @@ class LookupRequest:
     accepts: Accepts | None = None
     wait_s: float = 0.0
     wait_for: AnswerStage = AnswerStage.FIRST
+    include: frozenset[str] = frozenset()  # some of INCLUDABLE
+    known: frozenset[str] = frozenset()  # artifacts whose manifests the caller has
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +82,9 @@ class LookupAnswer:
     setting: models.Setting
     served: bool  # a live worker serves the target
     results: tuple[Result, ...]  # one for each operator that was asked for, in its order
+    related: tuple[Result, ...] = ()  # with ``include``: what is known of the related ones, free ones only
+    artifacts: tuple[models.Artifact, ...] = ()  # with ``include``: of all that hit, but those known
+    signers: tuple[models.Signer, ...] = ()  # of what hit, those known too
 
     @property
     def hits(self) -> int:
@@ -92,22 +105,57 @@ def lookup(request: LookupRequest) -> LookupAnswer:
     is over. A best that is withheld until it is paid leaves its item empty: no slower one takes its place.
     """
     asked = _merged(request.operators)
+    related = _known_related(request, asked) if RELATED in request.include else {}
     found = _find(request, list(asked))
     misses: dict[str, MissAnswer] = {}
-    if len(found) < len(asked) or request.related:
-        misses = _miss(request, {key: item for key, item in asked.items() if key not in found})
+    if len(found) < len(asked) or len(related) < len(request.related):
+        misses = _miss(request, {key: item for key, item in asked.items() if key not in found}, related)
         late = [key for key, miss in misses.items() if miss.state == MissState.EXPLORED]
         found |= _find(request, late)  # published while we asked
     if request.wait_s > 0:
         _wait(request, found, misses)
     terms = _write_down(request, asked, found, misses)
     results = {key: _result(key, found.get(key), misses.get(key), terms.get(key)) for key in asked}
+    answers = tuple(results[item.key] for item in request.operators)
+    others = tuple(_related_result(request, item.key, related, results) for item in request.related)
+    artifacts, signers = _manifests(request, (*answers, *others)) if MANIFEST in request.include else ((), ())
     return LookupAnswer(
         target=request.target,
         setting=request.setting,
         served=is_served(request.target),
-        results=tuple(results[item.key] for item in request.operators),
+        results=answers,
+        related=others if RELATED in request.include else (),
+        artifacts=artifacts,
+        signers=signers,
     )
+
+
+def _known_related(request: LookupRequest, asked: Mapping[str, AskedOperator]) -> dict[str, Hit]:
+    """Bests of the related ones. They are given as if looked at, not as if used: nothing is counted, so what
+    is charged is left out (``need_lookup``)."""
+    return _find(request, [item.key for item in request.related if item.key not in asked])
+
+
+def _related_result(
+    request: LookupRequest, key: str, related: Mapping[str, Hit], results: Mapping[str, Result]
+) -> Result:
+    if key in results:
+        return Result(key, "need_lookup") if results[key].terms else results[key]
+    hit = related.get(key)
+    if hit is None:
+        return Result(key, "miss")
+    organisation = request.organisation.pk if request.organisation else 0
+    return Result(key, "need_lookup" if charging().concerns(organisation, [(hit, 1.0)]) else "hit", hit)
+
+
+def _manifests(
+    request: LookupRequest, results: Sequence[Result]
+) -> tuple[tuple[models.Artifact, ...], tuple[models.Signer, ...]]:
+    """Of all that is served here, in two statements."""
+    hits = {result.best.artifact_sha256 for result in results if result.status == "hit" and result.best}
+    rows = models.Artifact.objects.filter(sha256__in=hits)
+    signers = models.Signer.objects.filter(sha256__in=rows.values("signer"))
+    return tuple(rows.exclude(sha256__in=request.known)), tuple(signers)
 
 
 def _merged(operators: Sequence[AskedOperator]) -> dict[str, AskedOperator]:
@@ -127,9 +175,14 @@ def _find(request: LookupRequest, keys: Sequence[str]) -> dict[str, Hit]:
     return find_bests(keys, request.target, request.setting, scopes_of(request.organisation), request.accepts)
 
 
-def _miss(request: LookupRequest, missing: dict[str, AskedOperator]) -> dict[str, MissAnswer]:
-    """Record what is missing and what is related. A key without row and graph has no part in the answer."""
-    related = {key: item for key, item in _merged(request.related).items() if key not in missing}
+def _miss(
+    request: LookupRequest, missing: dict[str, AskedOperator], known: Collection[str]
+) -> dict[str, MissAnswer]:
+    """Record what is missing and what is related, but for related ones that are ``known``. A key without row
+    and graph has no part in the answer."""
+    related = {
+        key: item for key, item in _merged(request.related).items() if key not in missing and key not in known
+    }
     ids = dict(models.Operator.objects.filter(key__in=[*missing, *related]).values_list("key", "id"))
     scopes = scopes_of(request.organisation)
     have_bests = operators_with_bests(ids.values(), request.target, request.setting, scopes) if ids else set()
@@ -139,7 +192,13 @@ def _miss(request: LookupRequest, missing: dict[str, AskedOperator]) -> dict[str
         if ids.get(key) in have_bests and request.accepts is not None
     }
     wanted = [
-        Wanted(key, item.calls, ids.get(key), item.graph, related=item.key in related)
+        Wanted(
+            key,
+            item.calls,
+            ids.get(key),
+            None if key in ids else item.read(),
+            related=item.key in related,
+        )
         for key, item in (missing | related).items()
         if key not in unloadable
         and (key in ids or item.graph is not None)

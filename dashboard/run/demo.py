@@ -21,7 +21,7 @@ from catalog.conf import conf
 from catalog.models import MissState
 from dashboard.run.stack import Stack
 from dashboard.run.statistics import geometric_mean, harmonic_mean, percentile
-from opatlas.client import Answer, Client
+from opatlas.client import Answer, RestClient
 from opatlas.identity import Target, default_setting, describe, detect_target
 from opatlas.load import Manifest
 from tuning.graph.onnx_model import Extracted
@@ -66,7 +66,7 @@ class Demo:
 
     name: str
     operators: Sequence[Extracted]
-    client: Client
+    client: RestClient
     stack: Stack
     budget_s: float
     say: Say

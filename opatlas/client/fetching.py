@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from opatlas.client.rest import Answer, Client
+from opatlas.client.answer import Answer
+from opatlas.client.rest import RestClient
 from opatlas.errors import CallerError, LoadError
 from opatlas.identity import Operator, Setting, Target, detect_target
 from opatlas.identity.place.cuda import NoDevice, detect_gpus
@@ -45,12 +46,16 @@ class Trust:
         return cls({hashlib.sha256(key).hexdigest(): key for key in keys})
 
     @classmethod
-    def of_service(cls, client: Client) -> Trust:
+    def of_service(cls, client: RestClient) -> Trust:
         """Whatever the service lists: as good as the connection to it (https)."""
-        rows = client.signers()
+        return cls.in_rows({row["sha256"]: row for row in client.signers()})
+
+    @classmethod
+    def in_rows(cls, rows: Mapping[str, Mapping[str, Any]]) -> Trust:
+        """The keys that a service named, by their SHA-256: ``public_key``, and ``retired_at`` or None."""
         return cls(
-            {row["sha256"]: bytes.fromhex(row["public_key"]) for row in rows},
-            {row["sha256"]: str(row["retired_at"]) for row in rows if row["retired_at"]},
+            {sha256: bytes.fromhex(row["public_key"]) for sha256, row in rows.items()},
+            {sha256: str(row["retired_at"]) for sha256, row in rows.items() if row["retired_at"]},
         )
 
     def check(self, manifest: Manifest, signature: str, signer: str) -> None:
@@ -70,7 +75,9 @@ class Trust:
             raise Refused("signature", message) from error
 
 
-def fetch_and_load(client: Client, answer: Answer, folder: Path, trust: Trust | None = None) -> LoadedKernel:
+def fetch_and_load(
+    client: RestClient, answer: Answer, folder: Path, trust: Trust | None = None
+) -> LoadedKernel:
     """Download a hit's artifact into ``folder``, verify all of it, and load it.
 
     ``trust`` says whose signatures count; left out, the service's own list does. In this order: not revoked;
@@ -78,20 +85,40 @@ def fetch_and_load(client: Client, answer: Answer, folder: Path, trust: Trust | 
     CPU features; exact versions; then files are fetched, and their digests compared. Raises
     :class:`Refused` for whatever does not fit, and :class:`LoadError` where the kind's own loader fails.
     """
+    sha256 = address_of(answer, client.revoked, client.all_revoked)
+    document = client.manifest(sha256)
+    manifest = checked_manifest(document, answer, client.target, lambda: trust or Trust.of_service(client))
+    client.download(sha256, manifest, folder)
+    return load_checked(manifest, folder)
+
+
+def address_of(answer: Answer, revoked: Collection[str], all_revoked: bool = False) -> str:
+    """A hit's artifact, unless it was revoked."""
     if answer.best is None:
         raise CallerError(f"There is nothing to load: the answer for {answer.key} is a {answer.status}.")
-    sha256 = answer.best["artifact"]
-    if client.all_revoked or sha256 in client.revoked:
+    sha256 = str(answer.best["artifact"])
+    if all_revoked or sha256 in revoked:
         raise Refused("revoked", f"Artifact {sha256[:12]}… was revoked: look the operator up again.")
-    document = client.manifest(sha256)
+    return sha256
+
+
+def checked_manifest(
+    document: Mapping[str, Any], answer: Answer, target: Target, trust: Callable[[], Trust]
+) -> Manifest:
+    """The manifest of a hit, once everything that can be said without its files is as it should be."""
+    sha256 = str((answer.best or {})["artifact"])
     manifest = _parsed(document)
-    (trust or Trust.of_service(client)).check(manifest, document["signature"], document["signer"])
+    trust().check(manifest, document["signature"], document["signer"])
     if manifest.sha256 != sha256:
         raise Refused("address", f"The manifest is of {manifest.sha256[:12]}…, not of {sha256[:12]}….")
-    _check_asked(client, answer, manifest)
+    _check_asked(target, answer, manifest)
     _refusing("feature", check_features, manifest.features)
     _refusing("version", check_versions, manifest.needs)
-    client.download(sha256, manifest, folder)
+    return manifest
+
+
+def load_checked(manifest: Manifest, folder: Path) -> LoadedKernel:
+    """Compare the files with the manifest, and load them."""
     for name, digest in manifest.files.items():
         found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
         if found != digest:
@@ -109,17 +136,16 @@ def _parsed(document: Mapping[str, Any]) -> Manifest:
     return manifest
 
 
-def _check_asked(client: Client, answer: Answer, manifest: Manifest) -> None:
+def _check_asked(asked: Target, answer: Answer, manifest: Manifest) -> None:
     """The artifact is for what was asked, and what was asked is for this machine."""
     if not _is_operator(manifest.operator, answer.key):
         raise Refused("operator", f"The artifact is not for the operator {answer.key}.")
     setting = Setting.from_json(manifest.setting).key
     if answer.setting and setting != answer.setting:
         raise Refused("setting", f"The artifact is for the setting {setting}, not for {answer.setting}.")
-    if answer.target and answer.target != client.target.key:
-        message = f"The service answered for the target {answer.target}, not for {client.target.key}."
+    if answer.target and answer.target != asked.key:
+        message = f"The service answered for the target {answer.target}, not for {asked.key}."
         raise Refused("target", message)
-    asked = client.target
     machine = _of_this_machine(asked.kind)
     if (asked.isa, asked.arch, asked.vendor) not in [(one.isa, one.arch, one.vendor) for one in machine]:
         have = ", ".join(one.arch for one in machine)

@@ -1,22 +1,35 @@
-"""The REST calls a job makes: look operators up, fetch an implementation.
+"""The REST calls a job makes: look operators up, fetch an implementation. Nothing is remembered between calls.
 
-Standard library only, one connection kept open; nothing is remembered between calls.
+Safe in threads, and in processes that are forked: connections are the pool's, and each process has its own.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from opatlas.client.answer import Answer
 from opatlas.errors import CallerError, OpatlasError
-from opatlas.identity import Operator, Setting, Target, detect_target
-from opatlas.load import Manifest
+from opatlas.identity.operator import Operator
+from opatlas.identity.place.cpu import detect_target
+from opatlas.identity.place.setting import Setting
+from opatlas.identity.place.target import Target
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
+
+    from opatlas.load.manifest import Manifest
+
+MOST_BYTES = 256 << 20
+"""Of one answer's body; files of artifacts are read in pieces, and bounded by their manifest's loader."""
+_PIECE = 1 << 20
+CONNECT_S = 3.0
 
 
 class ServiceError(OpatlasError):
@@ -24,43 +37,21 @@ class ServiceError(OpatlasError):
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What the service knows of one operator: ``status`` is ``hit``, ``miss`` or ``need_graph``.
+class Reply:
+    """What came of one lookup: an answer for each operator, and for each related one, in order; manifests (with
+    signature and signer) by their artifact; ``signers`` by SHA-256; and what must not be used any more."""
 
-    Of a hit, ``stage`` is how far exploring has come (``first``: the contest waits or runs; ``contest``: it
-    has ended; ``tuned``: a slice of tuning as well), ``final`` whether nothing more is planned just now, and
-    ``expires_s`` how long it may be used without asking again: seconds while it is not final.
-
-    ``best`` is the fastest acceptable implementation with its evidence (times in microseconds), ``state`` and
-    ``reason`` say what became of a miss; ``payment_required`` is one too: the best is withheld until it is
-    paid. ``price`` comes with a charged hit and with what is withheld: ``amount_micros``, ``currency``,
-    ``pay_url``, … ``target`` and ``setting`` are the keys that it holds for.
-    """
-
-    key: str
-    status: str
-    best: Mapping[str, Any] | None = None
-    state: str = ""
-    reason: str = ""
-    target: str = ""
-    setting: str = ""
-    price: Mapping[str, Any] | None = None
-    stage: str = ""
-    final: bool = False
-    expires_s: float = 0.0
-
-    @property
-    def hit(self) -> bool:
-        return self.status == "hit"
-
-    @property
-    def is_default(self) -> bool:
-        """Whether what is served is the default itself: what a job has without the service."""
-        return self.best is not None and bool(self.best.get("is_default"))
+    answers: Sequence[Answer]
+    related: Sequence[Answer] = ()
+    manifests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    signers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    revoked: frozenset[str] = frozenset()
+    all_revoked: bool = False
+    entry_life_s: float = 0.0
 
 
-class Client:
-    """A job's door to the service.
+class RestClient:
+    """The service's REST interface, call by call; :class:`opatlas.client.Client` keeps what it was told.
 
     ``url`` is the service's root (``http://127.0.0.1:8000``), ``key`` an API key with the scope ``lookup``,
     ``job`` the name under which this run's processes are counted as one. The target is this machine unless
@@ -87,15 +78,16 @@ class Client:
         self.job = job
         self.target = target or detect_target()
         self.setting = setting
+        self.timeout_s = timeout_s
         self.entry_life_s = 0.0
         self.revoked: frozenset[str] = frozenset()
         self.all_revoked = False
-        self._root = parts.path.rstrip("/")
+        self._url = url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        connect = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._connection = connect(parts.hostname, parts.port, timeout=timeout_s)
+        self._pool: Any = None
+        self._pid = 0
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> RestClient:
         return self
 
     def __exit__(
@@ -104,8 +96,10 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+        """Close all connections."""
+        if self._pool is not None and self._pid == os.getpid():
+            self._pool.clear()
+        self._pool = None
 
     def lookup(
         self,
@@ -124,44 +118,53 @@ class Client:
         ``calls`` says how often this job calls each. Raises :class:`CallerError` with the service's sentence
         when the request is wrong, :class:`ServiceError` when the service fails.
         """
-        request: dict[str, Any] = {
-            "target": self.target.to_json(),
-            "operators": [
-                _item(operator, None if calls is None else calls[i]) for i, operator in enumerate(operators)
-            ],
-        }
-        if self.setting is not None:
-            request["setting"] = self.setting.to_json()
-        if self.job:
-            request["job"] = self.job
-        if accepts is not None:
-            request["accepts"] = accepts
-        if related:
-            request["related"] = [_item(operator, None) for operator in related]
-        if wait_s:
-            request["wait_s"] = wait_s
-        if wait_for != "first":
-            request["wait_for"] = wait_for
-        answer = self.call("POST", "/api/v1/lookup", request)
-        self.entry_life_s = float(answer["entry_life_s"])
-        self.revoked = frozenset(answer["revoked"])
-        self.all_revoked = bool(answer.get("revoked_all", False))
-        return [
-            Answer(
-                key=item["key"],
-                status=item["status"],
-                best=item.get("best"),
-                state=item.get("state", ""),
-                reason=item.get("reason", ""),
-                target=answer["target"],
-                setting=answer["setting"],
-                price=item.get("price"),
-                stage=item.get("stage", ""),
-                final=item.get("final", False),
-                expires_s=float(item.get("expires_s", 0.0)),
-            )
-            for item in answer["results"]
+        items = [
+            _item(operator, None if calls is None else calls[number])
+            for number, operator in enumerate(operators)
         ]
+        others = [_item(operator, None) for operator in related]
+        reply = self.ask(items, related=others, accepts=accepts, wait_s=wait_s, wait_for=wait_for)
+        return list(reply.answers)
+
+    def ask(
+        self,
+        items: Sequence[Mapping[str, Any]],
+        *,
+        related: Sequence[Mapping[str, Any]] = (),
+        accepts: Mapping[str, Any] | None = None,
+        include: Sequence[str] = (),
+        known: Sequence[str] = (),
+        wait_s: float = 0.0,
+        wait_for: str = "first",
+    ) -> Reply:
+        """One ``POST /api/v1/lookup``; an item is ``{"key": …}``, ``{"graph": …}`` or both, and ``calls``.
+
+        ``include``: ``manifest`` for the manifests of all that hit but those ``known``, ``related`` for what is
+        known of the related ones too. Raises what :meth:`lookup` does.
+        """
+        request: dict[str, Any] = {"target": self.target.to_json(), "operators": list(items)}
+        given = {
+            "setting": self.setting.to_json() if self.setting is not None else None,
+            "job": self.job,
+            "accepts": accepts,
+            "related": list(related),
+            "include": list(include),
+            "known": list(known),
+            "wait_s": wait_s,
+            "wait_for": wait_for if wait_for != "first" else "",
+        }
+        request |= {name: value for name, value in given.items() if value}
+        answer = self.call("POST", "/api/v1/lookup", request, self.timeout_s + wait_s)
+        try:
+            reply = _reply(answer, [item.get("key") for item in items], len(related))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ServiceError(f"The service's answer is none to a lookup: {error!r}.") from error
+        self.entry_life_s, self.revoked, self.all_revoked = (
+            reply.entry_life_s,
+            reply.revoked,
+            reply.all_revoked,
+        )
+        return reply
 
     def fetch(self, best: Mapping[str, Any], folder: Path) -> Manifest:
         """Download a hit's manifest and files into ``folder``; :func:`opatlas.load.load` takes it from there.
@@ -169,6 +172,8 @@ class Client:
         The loader verifies every file's SHA-256 against the manifest; this only transports.
         :func:`opatlas.client.fetch_and_load` checks everything, the signature too.
         """
+        from opatlas.load.manifest import Manifest
+
         document = self.manifest(best["artifact"])
         manifest = Manifest.from_json(document["manifest"])
         if manifest.sha256 != best["artifact"]:
@@ -180,19 +185,24 @@ class Client:
 
     def manifest(self, sha256: str) -> Mapping[str, Any]:
         """An artifact's manifest with its signature and signer, as the service sends it."""
-        document: Mapping[str, Any] = self.call("GET", f"/api/v1/artifacts/{sha256}")
+        document = self.call("GET", f"/api/v1/artifacts/{sha256}")
+        if not isinstance(document, dict):
+            raise ServiceError(f"The service's answer for the manifest {sha256} is none.")
         return document
 
     def download(self, sha256: str, manifest: Manifest, folder: Path) -> None:
-        """Put the files that an artifact's manifest names into ``folder``, unverified."""
+        """Put the files that an artifact's manifest names into ``folder``, side by side and unverified; what a
+        broken connection left of one is gone on with."""
+        from concurrent.futures import ThreadPoolExecutor
+
         folder.mkdir(parents=True, exist_ok=True)
         for name in manifest.files:
             if Path(name).name != name:
                 raise ServiceError(f"The manifest names a file outside of its folder: {name!r}.")
-            status, body = self._send("GET", f"/api/v1/artifacts/{sha256}/files/{name}", None)
-            if status != 200:
-                raise ServiceError(f"The service answered {status} for file {name} of {sha256}.")
-            (folder / name).write_bytes(body)
+        if not manifest.files:
+            return
+        with ThreadPoolExecutor(min(4, len(manifest.files))) as hands:
+            list(hands.map(lambda name: self._download(sha256, name, folder / name), manifest.files))
 
     def signers(self) -> list[Mapping[str, Any]]:
         """Public keys that sign manifests, as the service lists them: ``sha256``, ``public_key``,
@@ -204,33 +214,120 @@ class Client:
             if not page["next"]:
                 return found
 
-    def call(self, verb: str, path: str, document: Any = None) -> Any:
+    def call(self, verb: str, path: str, document: Any = None, timeout_s: float | None = None) -> Any:
         """One JSON request to any path of the service; returns the JSON answer."""
         body = None if document is None else json.dumps(document).encode()
-        status, data = self._send(verb, path, body)
+        response = self._send(verb, path, body, {}, timeout_s)
+        data = _all_of(response)
         try:
             answer = json.loads(data) if data else None
-        except ValueError as error:
-            raise ServiceError(f"The service answered {status} with something that is not JSON.") from error
-        if status >= 500:
-            raise ServiceError(f"The service answered {status} to {verb} {path}.")
-        if status >= 400:
+        except (ValueError, RecursionError) as error:
+            message = f"The service answered {response.status} with something that is not JSON."
+            raise ServiceError(message) from error
+        if response.status >= 500 or 300 <= response.status < 400:
+            raise ServiceError(f"The service answered {response.status} to {verb} {path}.")
+        if response.status >= 400:
             sentence = answer.get("error") if isinstance(answer, dict) else None
-            raise CallerError(sentence or f"The service answered {status} to {verb} {path}.")
+            raise CallerError(
+                str(sentence or f"The service answered {response.status} to {verb} {path}.")[:2000]
+            )
         return answer
 
-    def _send(self, verb: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+    def _download(self, sha256: str, name: str, path: Path) -> None:
+        """Into ``path``, by way of a part that the next try goes on with."""
+        import fcntl
+
+        part = path.with_name(path.name + ".part")
+        with part.open("ab") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)  # two processes may want the same file
+            have = stream.seek(0, os.SEEK_END)
+            headers = {"Range": f"bytes={have}-"} if have else {}
+            url = f"/api/v1/artifacts/{sha256}/files/{name}"
+            response = self._send("GET", url, None, headers, None)
+            if response.status == 416:  # it was complete, or is another's
+                stream.truncate(0)
+                response.drain_conn()
+                response = self._send("GET", url, None, {}, None)
+            if response.status == 200:
+                stream.truncate(0)
+            elif response.status != 206:
+                response.drain_conn()
+                part.unlink(missing_ok=True)
+                raise ServiceError(f"The service answered {response.status} for file {name} of {sha256}.")
+            for piece in _pieces(response):
+                stream.write(piece)
+            stream.flush()
+            part.replace(path)
+
+    def _send(
+        self, verb: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout_s: float | None
+    ) -> BaseHTTPResponse:
+        import urllib3
+
+        if self._pool is None or self._pid != os.getpid():
+            self._pool, self._pid = urllib3.PoolManager(maxsize=8, retries=False), os.getpid()
+        timeout = urllib3.Timeout(
+            connect=min(CONNECT_S, self.timeout_s), read=self.timeout_s if timeout_s is None else timeout_s
+        )
         # A kept-open connection may have been closed by the other side meanwhile: one fresh try is owed.
         for fresh in (False, True):
             try:
-                self._connection.request(verb, self._root + path, body, self._headers)
-                response = self._connection.getresponse()
-                return response.status, response.read()
-            except (http.client.HTTPException, OSError) as error:
-                self._connection.close()
-                if fresh:
+                response: BaseHTTPResponse = self._pool.request(
+                    verb,
+                    self._url + path,
+                    body=body,
+                    headers={**self._headers, **headers},
+                    timeout=timeout,
+                    redirect=False,  # the key is for this service alone
+                    preload_content=False,
+                )
+                return response
+            except urllib3.exceptions.HTTPError as error:
+                dropped = isinstance(error, urllib3.exceptions.ProtocolError)
+                if fresh or not dropped:
                     raise ServiceError(f"The service cannot be reached: {error}.") from error
         raise AssertionError("unreachable")
+
+
+def _reply(answer: Any, keys: Sequence[Any], related: int) -> Reply:
+    target, setting = str(answer["target"]), str(answer["setting"])
+    answers = [Answer.from_json(item, target, setting) for item in answer["results"]]
+    others = [Answer.from_json(item, target, setting) for item in answer.get("related", ())]
+    if len(answers) != len(keys) or (others and len(others) != related):
+        raise ValueError(f"{len(keys)} operators were asked for, {len(answers)} are answered")
+    if any(key not in (None, one.key) for key, one in zip(keys, answers, strict=True)):
+        raise ValueError("the operators that it answers are not those that were asked for")
+    return Reply(
+        answers,
+        others,
+        {str(sha256): dict(document) for sha256, document in answer.get("manifests", {}).items()},
+        {str(sha256): dict(row) for sha256, row in answer.get("signers", {}).items()},
+        frozenset(map(str, answer["revoked"])),
+        bool(answer.get("revoked_all", False)),
+        float(answer["entry_life_s"]),
+    )
+
+
+def _pieces(response: BaseHTTPResponse) -> Any:
+    import urllib3
+
+    try:
+        yield from response.stream(_PIECE, decode_content=True)
+    except urllib3.exceptions.HTTPError as error:
+        raise ServiceError(f"The service's answer broke off: {error}.") from error
+    finally:
+        response.release_conn()
+
+
+def _all_of(response: BaseHTTPResponse) -> bytes:
+    """The whole body; raises :class:`ServiceError` for one that has no end."""
+    data = bytearray()
+    for piece in _pieces(response):
+        data += piece
+        if len(data) > MOST_BYTES:
+            response.close()
+            raise ServiceError(f"The service's answer is larger than {MOST_BYTES >> 20} MiB.")
+    return bytes(data)
 
 
 def _item(operator: Operator | str, calls: float | None) -> dict[str, Any]:

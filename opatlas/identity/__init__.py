@@ -1,15 +1,36 @@
-"""Identity: canonical operator, target and setting, and the keys made of them."""
+"""Identity: canonical operator, target and setting, and the keys made of them.
 
-from opatlas.identity.canonical import Canonical, canonicalise
-from opatlas.identity.cost import Description, check_fits, describe
-from opatlas.identity.onnx_form import to_onnx
-from opatlas.identity.operator import OPSET, Node, Operator, Value
-from opatlas.identity.parse import parse_operator
-from opatlas.identity.place.cpu import detect_target
-from opatlas.identity.place.flags import compiler_flags, llvm_target
-from opatlas.identity.place.setting import Setting, check_setting, default_setting
-from opatlas.identity.place.target import Target
-from opatlas.identity.rekey import rekey
+Names come when they are first asked for: who only keeps keys (a job's client) does not wait for ONNX.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opatlas.identity.canonical import Canonical, canonicalise
+    from opatlas.identity.cost import Description, check_fits, describe
+    from opatlas.identity.onnx_form import to_onnx
+    from opatlas.identity.operator import OPSET, Node, Operator, Value
+    from opatlas.identity.parse import parse_canonical, parse_operator
+    from opatlas.identity.place.cpu import detect_target
+    from opatlas.identity.place.flags import compiler_flags, llvm_target
+    from opatlas.identity.place.setting import Setting, check_setting, default_setting
+    from opatlas.identity.place.target import Target
+
+_HOMES = {
+    "canonical": ("Canonical", "canonicalise"),
+    "cost": ("Description", "check_fits", "describe"),
+    "onnx_form": ("to_onnx",),
+    "operator": ("OPSET", "Node", "Operator", "Value"),
+    "parse": ("parse_canonical", "parse_operator"),
+    "place.cpu": ("detect_target",),
+    "place.flags": ("compiler_flags", "llvm_target"),
+    "place.setting": ("Setting", "check_setting", "default_setting"),
+    "place.target": ("Target",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "OPSET",
@@ -28,7 +49,15 @@ __all__ = [
     "describe",
     "detect_target",
     "llvm_target",
+    "parse_canonical",
     "parse_operator",
-    "rekey",
     "to_onnx",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from opatlas.identity import schema
-
 Role = Literal["runtime", "const"]
 
 KEY_VERSION = "o1"
@@ -161,6 +159,8 @@ def _attribute(op: str, name: str, value: Any) -> Any:
         return tuple(_attribute(op, name, item) for item in value)
     if isinstance(value, int) and abs(value) >= _FIRST_WHOLE:
         # PostgreSQL's jsonb writes 1e+16 as 10000000000000000, which Python reads as an integer.
+        from opatlas.identity import schema  # needs ONNX, which who only reads keys does not wait for
+
         attribute = schema.find(op, OPSET)
         kind = attribute.attributes[name].kind if attribute and name in attribute.attributes else ""
         return float(value) if kind.startswith("FLOAT") else value

@@ -30,7 +30,7 @@ from opatlas.identity.bounds import (
     refuse,
     shown,
 )
-from opatlas.identity.canonical import settle
+from opatlas.identity.canonical import Canonical, settle
 from opatlas.identity.dtypes import CODES
 from opatlas.identity.operator import OPSET, Operator, Value
 from opatlas.identity.read_model import read_model
@@ -51,6 +51,14 @@ def parse_operator(document: Mapping[str, Any]) -> Operator:
 
     Raises :class:`opatlas.errors.InvalidOperator`, and nothing else, for any JSON value.
     """
+    return parse_canonical(document).operator
+
+
+def parse_canonical(document: Mapping[str, Any]) -> Canonical:
+    """The same with the caller's names: ``inputs[2]`` for the third input of a node or a graph.
+
+    Raises :class:`opatlas.errors.InvalidOperator`, and nothing else, for any JSON value.
+    """
     if not isinstance(document, Mapping):
         refuse("An operator must be a JSON object with 'op', 'nodes' or 'onnx'.")
     _check_depth(document)
@@ -59,7 +67,7 @@ def parse_operator(document: Mapping[str, Any]) -> Operator:
         refuse("An operator must have exactly one of 'op' (one node), 'nodes' (a graph) and 'onnx' (base64).")
     _known_fields(document, _FORMS[forms[0]], "")
     reader = {"op": _read_simple, "nodes": _read_graph, "onnx": _read_onnx}[forms[0]]
-    return settle(reader(document)).operator
+    return settle(reader(document))
 
 
 def _check_depth(document: Any) -> None:

@@ -28,7 +28,7 @@ from dashboard.billing import rules
 from dashboard.notifications.models import Subscription
 from dashboard.run import adopting
 from dashboard.run.adopting import NotAdopted, adopt
-from opatlas.client import Client, fetch_and_load, fetching
+from opatlas.client import RestClient, fetch_and_load, fetching
 from opatlas.identity import Target as Machine
 from opatlas.identity import parse_operator
 from tests.catalog.conftest import own_folders  # noqa: F401 - used by every test here
@@ -75,7 +75,7 @@ def test_what_it_holds_is_served_under_the_same_keys(
     operator = parse_operator({"op": "Softmax", "inputs": [{"dtype": "float32", "shape": [32, 64]}]})
     machine = Machine.from_json(Target.objects.get().description)
     monkeypatch.setattr(fetching, "detect_target", lambda: machine)  # of whatever machine tests run on
-    with Client(live_server.url, ADAS_KEY, target=machine) as job:
+    with RestClient(live_server.url, ADAS_KEY, target=machine) as job:
         [answer] = job.lookup([operator])
         assert (answer.key, answer.target, answer.setting) == (SOFTMAX, TARGET, SETTING)
         assert (answer.status, answer.best["route"], answer.best["label"]) == (

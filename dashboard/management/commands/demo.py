@@ -13,7 +13,7 @@ from catalog.registry import default_organisation
 from dashboard.run import demo
 from dashboard.run.migrating import migrate
 from dashboard.run.stack import Stack, StackError
-from opatlas.client import Client
+from opatlas.client import RestClient
 from opatlas.errors import OpatlasError
 from opatlas.identity import default_setting, detect_target
 from tuning import ingest
@@ -46,7 +46,7 @@ class Command(BaseCommand):
             self.stdout.write(
                 f"{name}: {len(extraction.operators)} operators. Pages while it runs: {stack.url}"
             )
-            with Client(stack.url, secret, job=f"demo {name}", target=target) as client:
+            with RestClient(stack.url, secret, job=f"demo {name}", target=target) as client:
                 course = demo.Demo(name, extraction.operators, client, stack, budget_s, self.stdout.write)
                 result = course.run()
             ingest.add_model(

@@ -145,11 +145,11 @@ def test_trials_of_what_is_withheld_do_not_show_how_it_was_made(
 def test_a_jobs_client_is_told_the_price_and_gets_nothing_that_is_withheld(
     compiled, live_server, tenant, target, setting, price
 ):
-    from opatlas.client.rest import Client
+    from opatlas.client.rest import RestClient
 
     key = create_api_key(tenant, "job", ["lookup"])[1]
     price(0.02)
-    with Client(live_server.url, key, target=making.TARGET, setting=making.SETTING) as service:
+    with RestClient(live_server.url, key, target=making.TARGET, setting=making.SETTING) as service:
         (answer,) = service.lookup([making.relu(64)])
         assert (answer.status, answer.price["amount_micros"]) == ("hit", 20_000)
         price(0.05, mode="withhold", priority=1)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from dashboard.run.stack import ROOT, Stack
-from opatlas.client import Client
+from opatlas.client import RestClient
 from opatlas.identity import Operator, parse_operator
 from opatlas.load import load
 
@@ -64,7 +64,7 @@ def test_two_workers_one_killed_and_every_miss_becomes_a_hit(
     app, logs = "tests.tuning.library_worker", tmp_path / "logs"
     with Stack(environment, workers=2, logs=logs, app=app) as stack:
         assert {process.name for process in stack.processes} == {"web", "worker0", "worker1", "courier"}
-        with Client(stack.url, key, job="whole service") as client:
+        with RestClient(stack.url, key, job="whole service") as client:
 
             def listing(resource: str) -> list[dict[str, Any]]:
                 return list(client.call("GET", f"/api/v1/{resource}/?limit=200")["results"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from opatlas.client import Client
+from opatlas.client import RestClient
 from opatlas.identity import detect_target
 from opatlas.load.signing import new_key
 from tests.catalog.conftest import own_folders  # noqa: F401 - used by every test here
@@ -47,8 +47,8 @@ def publish_add(transactional_db: None, tmp_path: Path, signing_key: Any) -> Cal
 
 
 @pytest.fixture
-def client(live_server: Any, make_key: Callable[..., str]) -> Iterator[Client]:
+def client(live_server: Any, make_key: Callable[..., str]) -> Iterator[RestClient]:
     from opatlas.identity import Setting
 
-    with Client(live_server.url, make_key("lookup", "admin"), setting=Setting(threads=1)) as connected:
+    with RestClient(live_server.url, make_key("lookup", "admin"), setting=Setting(threads=1)) as connected:
         yield connected

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from opatlas.errors import InvalidOperator
-from opatlas.identity import Operator, parse_operator, rekey
+from opatlas.identity import Operator, parse_operator
+from opatlas.identity.rekey import rekey
 from tests.opatlas.identity.examples import EXAMPLES, GRAPHS, known, node, tensor
 
 

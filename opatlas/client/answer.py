@@ -1,0 +1,103 @@
+"""What is known of one operator, wherever it was known. PURE."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from opatlas.evidence import TIMES
+
+STATUSES = ("hit", "miss", "need_graph", "need_lookup")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the service knows of one operator: ``status`` is ``hit``, ``miss`` or ``need_graph``. An answer is
+    true where it is a hit.
+
+    Of a hit, ``stage`` is how far exploring has come (``first``: the contest waits or runs; ``contest``: it
+    has ended; ``tuned``: a slice of tuning as well), ``final`` whether nothing more is planned just now, and
+    ``expires_s`` how long it may be used without asking again: seconds while it is not final.
+
+    ``best`` is the fastest acceptable implementation with its evidence (times in microseconds), ``state`` and
+    ``reason`` say what became of a miss; ``payment_required`` is one too: the best is withheld until it is
+    paid. ``price`` comes with a charged hit and with what is withheld: ``amount_micros``, ``currency``,
+    ``pay_url``, … ``target`` and ``setting`` are the keys that it holds for.
+
+    ``source`` says who answered: the ``service``, this process's ``memory``, the machine's ``cache``, or
+    ``nobody`` (a miss, since the service could not be asked; ``reason`` says why).
+    """
+
+    key: str
+    status: str
+    best: Mapping[str, Any] | None = None
+    state: str = ""
+    reason: str = ""
+    target: str = ""
+    setting: str = ""
+    price: Mapping[str, Any] | None = None
+    stage: str = ""
+    final: bool = False
+    expires_s: float = 0.0
+    source: str = "service"
+    loader: Callable[[Answer], Any] | None = field(default=None, repr=False, compare=False)
+
+    def __bool__(self) -> bool:
+        return self.status == "hit"
+
+    @property
+    def hit(self) -> bool:
+        return self.status == "hit"
+
+    @property
+    def is_default(self) -> bool:
+        """Whether what is served is the default itself: what a job has without the service."""
+        return self.best is not None and bool(self.best.get("is_default"))
+
+    def load(self) -> Any:
+        """The implementation as a function of the operator's inputs (:class:`~.function.KernelFunction`):
+        fetched where it is not here yet, verified, loaded. Raises :class:`opatlas.errors.LoadError`."""
+        if self.loader is None:
+            raise ValueError("This answer was made by no client: load it with fetch_and_load.")
+        return self.loader(self)
+
+    @classmethod
+    def from_json(cls, item: Mapping[str, Any], target: str, setting: str) -> Answer:
+        """One item of a lookup's answer; raises ValueError (or its like) for what no service of ours sends."""
+        answer = cls(
+            key=item["key"],
+            status=item["status"],
+            best=item.get("best"),
+            state=item.get("state", ""),
+            reason=item.get("reason", ""),
+            target=target,
+            setting=setting,
+            price=item.get("price"),
+            stage=item.get("stage", ""),
+            final=item.get("final", False),
+            expires_s=float(item.get("expires_s", 0.0)),
+        )
+        if answer.status not in STATUSES or answer.hit != (answer.best is not None):
+            raise ValueError(f"an item has the status {str(answer.status)[:40]!r}")
+        if not math.isfinite(answer.expires_s):
+            raise ValueError("an item expires at no time")
+        if answer.best is not None:
+            _check_best(answer.best)
+        return answer
+
+    def to_json(self) -> dict[str, Any]:
+        """What :meth:`from_json` reads."""
+        names = ("key", "status", "best", "state", "reason", "price", "stage", "final", "expires_s")
+        return {name: value for name in names if (value := getattr(self, name)) not in (None, "")}
+
+
+def _check_best(best: Mapping[str, Any]) -> None:
+    if not _SHA256.fullmatch(best["artifact"]):
+        raise ValueError("a hit has no artifact's address")
+    for name in TIMES:
+        if not math.isfinite(best[name]) or best[name] < 0:
+            raise ValueError(f"a hit's {name} is no time")

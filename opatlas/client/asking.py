@@ -1,0 +1,165 @@
+"""What a caller names an operator by (arrays, tensors, shapes, JSON, ONNX, a key), as a key and a document.
+
+Reading a description takes a millisecond and ONNX; so what was read once is known by its *signature* in this
+process, and by its *alias* in the machine's cache.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from opatlas.errors import InvalidOperator
+from opatlas.identity.operator import KEY_VERSION, Operator, canonical_json
+
+
+@dataclass(eq=False, slots=True)
+class Asked:
+    """One operator as it was asked for.
+
+    ``document`` describes it to the service (None: only the key is known). ``places`` says which of the
+    caller's inputs each tensor of the canonical operator is (None: they are the same). ``known``: the latest
+    answer that this caller was given, with the entry that it was made of.
+    """
+
+    key: str
+    document: Mapping[str, Any] | None = None
+    places: tuple[int, ...] | None = None
+    known: tuple[Any, Any] = field(default=(None, None))
+    predicted_until: float = 0.0  # on the monotonic clock: what comes next was asked for
+
+
+def signature(op: Any, inputs: Sequence[Any], const: Sequence[int], attrs: Mapping[str, Any]) -> Any:
+    """Something hashable that is equal where the operator is; quick to make. None where there is none."""
+    parts: list[Any] = [op]
+    for one in inputs:
+        kind = type(one)
+        if kind is np.ndarray:
+            parts += (one.dtype, one.shape, one.strides)
+        elif one is None or kind is tuple:
+            parts.append(one)
+        elif hasattr(one, "dtype"):
+            stride = one.stride() if hasattr(one, "stride") else ()
+            parts += (one.dtype, tuple(one.shape), stride)
+        else:
+            return None
+    if const:
+        parts.append(tuple(const))
+    if attrs:
+        parts.append(tuple(attrs.items()))
+    return tuple(parts)
+
+
+def describe_call(
+    op: str, inputs: Sequence[Any], const: Sequence[int], attrs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The JSON of one ONNX node over these inputs: arrays, tensors, shapes (float32), pairs of a shape and a
+    dtype, lists of numbers (known values: the ``axes`` of a ReduceSum), or None (an optional one left out).
+
+    ``const``: numbers of the inputs whose values stay (weights).
+    """
+    for number in const:
+        if not 0 <= number < len(inputs):
+            raise InvalidOperator(f"const names input {number}, but there are {len(inputs)} inputs.")
+    described = [_describe_input(one, number in const) for number, one in enumerate(inputs)]
+    document: dict[str, Any] = {"op": op, "inputs": described}
+    if attrs:
+        document["attrs"] = {name: _plain(value) for name, value in attrs.items()}
+    return document
+
+
+def _describe_input(one: Any, const: bool) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    if isinstance(one, list):
+        return {"value": [_plain(number) for number in one]}
+    if isinstance(one, tuple):
+        shape, dtype = one if len(one) == 2 and isinstance(one[1], str) else (one, "float32")
+        document: dict[str, Any] = {"shape": list(shape), "dtype": dtype}
+    elif hasattr(one, "dtype") and hasattr(one, "shape"):
+        document = {"shape": [int(size) for size in one.shape], "dtype": _dtype_name(one.dtype)}
+        strides = _strides(one)
+        if strides is not None:
+            document["strides"] = strides
+    else:
+        raise InvalidOperator(
+            f"An input is an array, a tensor, a shape such as (64, 256), or None, not {type(one).__name__}."
+        )
+    if const:
+        document["const"] = True
+    return document
+
+
+def _dtype_name(dtype: Any) -> str:
+    return str(dtype.name if hasattr(dtype, "name") else dtype).removeprefix("torch.")
+
+
+def _strides(one: Any) -> list[int] | None:
+    """In elements; None where row-major and dense."""
+    if isinstance(one, np.ndarray):
+        if one.flags.c_contiguous:
+            return None
+        return [step // one.itemsize for step in one.strides]
+    if not hasattr(one, "stride") or one.is_contiguous():
+        return None
+    return [int(step) for step in one.stride()]
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: NumPy's numbers are numbers."""
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def document_of(asked: Any) -> Mapping[str, Any]:
+    """The JSON that describes a whole operator: a canonical one, JSON itself, or an ONNX model."""
+    if isinstance(asked, Operator):
+        return asked.to_json()
+    if isinstance(asked, Mapping):
+        return asked
+    model = asked.SerializeToString() if hasattr(asked, "SerializeToString") else asked
+    if isinstance(model, bytes):
+        return {"onnx": base64.b64encode(model).decode()}
+    raise InvalidOperator(
+        "An operator is named by its type and inputs (lookup('MatMul', x, w)), its o1: key, its JSON, "
+        f"an ONNX model or an opatlas.identity.Operator, not by {type(asked).__name__}."
+    )
+
+
+def alias_of(document: Mapping[str, Any]) -> bytes:
+    """16 bytes that are the same for the same description, in any process, as long as keys mean the same."""
+    try:
+        text = canonical_json(document)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidOperator(f"The operator's description is no JSON: {error}.") from error
+    return hashlib.blake2b(text, digest_size=16, person=KEY_VERSION.encode()).digest()
+
+
+def read(document: Mapping[str, Any]) -> tuple[str, tuple[int, ...]]:
+    """The key that a description has, and ``places``. Imports ONNX; raises
+    :class:`opatlas.errors.InvalidOperator`."""
+    from opatlas.identity.parse import parse_canonical
+
+    canonical = parse_canonical(json.loads(canonical_json(document)))
+    operator = canonical.operator
+    called = [canonical.inputs[number] for number in operator.tensor_inputs]
+    if "onnx" in document:
+        names = _model_inputs(document["onnx"])
+        return operator.key, tuple(names.index(str(name)) if name in names else -1 for name in called)
+    return operator.key, tuple(int(str(name)[len("inputs[") : -1]) for name in called)
+
+
+def _model_inputs(onnx_base64: str) -> list[str]:
+    """Names of a model's inputs, then of its initializers that are none."""
+    from onnx import ModelProto
+
+    graph = ModelProto.FromString(base64.b64decode(onnx_base64)).graph
+    names = [one.name for one in graph.input]
+    return names + [one.name for one in graph.initializer if one.name not in names]

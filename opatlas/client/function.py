@@ -1,0 +1,175 @@
+"""A loaded implementation as a function: arrays in, arrays out; tensors in, tensors out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opatlas.client.answer import Answer
+from opatlas.client.fetching import Trust, address_of, checked_manifest, load_checked
+from opatlas.errors import CallerError, LoadError
+from opatlas.identity.operator import Operator
+from opatlas.load.buffers import check_array
+from opatlas.load.kernel import Bound, LoadedKernel
+from opatlas.load.manifest import Manifest
+
+if TYPE_CHECKING:
+    from opatlas.client.client import Client
+
+
+def load_function(client: Client, answer: Answer, places: Sequence[int] | None = None) -> KernelFunction:
+    """Fetch what is not here yet, verify it, and load it. Raises :class:`~.fetching.Refused`, or
+    :class:`opatlas.errors.LoadError` where the kind's own loader fails."""
+    sha256 = address_of(answer, client.revoked)
+    document = (client.store.manifest(sha256) if client.store is not None else None) or client.rest.manifest(
+        sha256
+    )
+    manifest = checked_manifest(document, answer, client.rest.target, lambda: _trust(client, document))
+    folder = client.home / "artifacts" / sha256[:2] / sha256
+    if not all((folder / name).exists() for name in manifest.files):
+        client.rest.download(sha256, manifest, folder)
+    try:
+        kernel = load_checked(manifest, folder)
+    except LoadError:
+        for name in manifest.files:  # damaged on the disk, or on the way: once more from the service
+            (folder / name).unlink(missing_ok=True)
+        if client.offline:
+            raise
+        client.rest.download(sha256, manifest, folder)
+        kernel = load_checked(manifest, folder)
+    return KernelFunction(kernel, Operator.from_json(manifest.operator), manifest, places)
+
+
+def _trust(client: Client, document: Mapping[str, Any]) -> Trust:
+    """Whom the caller trusts; else the signer as the service said last."""
+    if client.trust is not None:
+        return client.trust
+    signer = str(document["signer"])
+    row = client.store.signer(signer) if client.store is not None and signer else None
+    return Trust.in_rows({signer: row}) if row is not None else Trust.of_service(client.rest)
+
+
+class KernelFunction:
+    """``y = function(x, w)``, with the inputs as they were named at the lookup; the fastest that is known.
+
+    Weights are better given once (``function.prepare({1: w})``) and then left out: given with a call, they are
+    packed anew for it. A call of the same arrays as the last one is not bound again. What is given back is the
+    caller's own. Tensors of PyTorch on the CPU are read in place (DLPack) and give tensors. One call runs at a
+    time; others wait.
+    """
+
+    def __init__(
+        self,
+        kernel: LoadedKernel,
+        operator: Operator,
+        manifest: Manifest,
+        places: Sequence[int] | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.operator = operator
+        self.manifest = manifest
+        self._places = dict(zip(operator.tensor_inputs, places or operator.tensor_inputs, strict=True))
+        self._prepared = False
+        self._bound: tuple[Any, Bound] | None = None
+        self._lock = threading.Lock()
+
+    def prepare(self, weights: Mapping[int, Any]) -> None:
+        """Take the weights, by the caller's numbers; what is written into them later is not noticed."""
+        constants = {}
+        for number in self.operator.constant_inputs:
+            place = self._places[number]
+            if place not in weights:
+                raise CallerError(f"Input {place} is a weight of this operator: prepare() needs it.")
+            constants[number] = self._array(weights[place], number)
+        with self._lock:
+            self.kernel.prepare(constants)
+            self._prepared, self._bound = True, None
+
+    def __call__(self, *inputs: Any) -> Any:
+        """One run: the output, or a tuple where the operator has several."""
+        given = self._named(inputs)
+        fresh = {
+            self._places[number]: given[self._places[number]]
+            for number in self.operator.constant_inputs
+            if self._places[number] in given
+        }
+        if fresh or (self.operator.constant_inputs and not self._prepared):
+            self.prepare(fresh)  # whoever gives them with a call may have written into them since
+        arrays = {
+            number: self._array(given[self._places[number]], number)
+            for number in self.operator.runtime_inputs
+        }
+        with self._lock:
+            bound = self._bind(arrays)
+            bound()
+            made = [np.array(output) for output in bound.outputs()]
+        like = next(iter(inputs), None)
+        results = [_like(like, array) for array in made]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def bind(self, inputs: Sequence[Any]) -> Bound:
+        """Tie the caller's buffers: calling what comes back is one run and nothing else; ``outputs()`` are its
+        own buffers, overwritten by each run."""
+        given = self._named(inputs)
+        arrays = {
+            number: self._array(given[self._places[number]], number)
+            for number in self.operator.runtime_inputs
+        }
+        return self.kernel.bind(arrays)
+
+    def close(self) -> None:
+        self._bound = None
+        self.kernel.close()
+
+    def _named(self, inputs: Sequence[Any]) -> dict[int, Any]:
+        """Inputs by the caller's number; where weights were prepared, they may be left out."""
+        weights = {self._places[number] for number in self.operator.constant_inputs}
+        every = sorted(self._places.values())
+        runtime = [place for place in every if place not in weights]
+        if self._prepared and len(inputs) == len(runtime):
+            return dict(zip(runtime, inputs, strict=True))
+        if every and max(every) < len(inputs):
+            return {place: inputs[place] for place in every}
+        raise CallerError(
+            f"The operator reads the inputs {', '.join(map(str, every))}; {len(inputs)} are given."
+        )
+
+    def _bind(self, arrays: Mapping[int, np.ndarray]) -> Bound:
+        where = tuple((number, array.ctypes.data) for number, array in arrays.items())
+        if self._bound is None or self._bound[0] != where:
+            self._bound = where, self.kernel.bind(dict(arrays))
+        return self._bound[1]
+
+    def _array(self, given: Any, number: int) -> np.ndarray:
+        value = self.operator.inputs[number]
+        array = given if isinstance(given, np.ndarray) else _in_place(given)
+        check_array(array, value, f"input {self._places[number]}")
+        return array
+
+
+def _in_place(tensor: Any) -> np.ndarray:
+    """A CPU tensor's memory as an array; bfloat16 and its like by their bits."""
+    tensor = tensor.detach() if hasattr(tensor, "detach") else tensor
+    try:
+        return np.from_dlpack(tensor)
+    except (BufferError, RuntimeError, TypeError, AttributeError):
+        import ml_dtypes
+        import torch
+
+        if isinstance(tensor, torch.Tensor) and tensor.dtype is torch.bfloat16:
+            return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        raise
+
+
+def _like(given: Any, array: np.ndarray) -> Any:
+    """A tensor where tensors were given."""
+    if given is None or isinstance(given, np.ndarray) or not hasattr(given, "detach"):
+        return array
+    import torch
+
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)

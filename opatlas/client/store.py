@@ -1,0 +1,323 @@
+"""The machine's cache: what was found, in one SQLite file that all of a user's processes share.
+
+Nothing here may break a job: what cannot be read is not known, what cannot be written is not kept. A file that
+is damaged, or is somebody else's, is set aside and begun anew.
+
+SQLite keeps a rollback journal (the WAL of Debian's 3.40.1 can corrupt a file) and does not wait for the disk:
+a process that is killed loses nothing, a machine that loses power may leave a damaged file. So each entry has a
+digest of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+log = logging.getLogger("opatlas")
+
+FORMAT = 1
+"""Another format has another file: two versions of the client never read each other's."""
+APPLICATION = 0x6F706174  # "opat"
+BUSY_S = 0.25
+"""Longer than any write of ours takes; who waits longer goes on without."""
+ROOM = 0.9
+"""Of what it may hold, once the least used have been dropped."""
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS entries (
+  place BLOB NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, digest BLOB NOT NULL,
+  stored_at REAL NOT NULL, until REAL NOT NULL, used_at REAL NOT NULL,
+  PRIMARY KEY (place, key)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS entries_used ON entries (used_at);
+CREATE TABLE IF NOT EXISTS aliases (
+  alias BLOB PRIMARY KEY, key TEXT NOT NULL, places TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS manifests (artifact TEXT PRIMARY KEY, document BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS signers (sha256 TEXT PRIMARY KEY, document BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS revoked (artifact TEXT PRIMARY KEY, told_at REAL NOT NULL) WITHOUT ROWID;
+"""
+
+
+class StoredEntry(NamedTuple):
+    """An answer's JSON as it was kept. ``until``: seconds of the wall's clock."""
+
+    body: Mapping[str, Any]
+    stored_at: float
+    until: float
+
+    def left_s(self, now: float) -> float:
+        """How long it may be used; 0 where it has expired, or a clock was set back since."""
+        return max(self.until - now, 0.0) if self.stored_at <= now else 0.0
+
+
+class EntryStore:
+    """``folder/entries-1.sqlite``, opened when it is first needed, and anew in a process that was forked.
+
+    ``most_bytes`` bounds the file: the entries that were used longest ago make room.
+    """
+
+    def __init__(self, folder: Path, most_bytes: int = 256 << 20) -> None:
+        self.path = folder / f"entries-{FORMAT}.sqlite"
+        self.most_bytes = most_bytes
+        self._lock = threading.Lock()
+        self._database: sqlite3.Connection | None = None
+        self._left_behind: list[sqlite3.Connection] = []  # the parent's: closing it here would free its locks
+        self._version = -1
+        self._inode = 0  # of the file that is open
+        self._used: dict[tuple[bytes, str], float] = {}
+        self._told = False
+
+    # ---- what is known ------------------------------------------------------------------------------
+
+    def entry(self, place: bytes, key: str) -> StoredEntry | None:
+        """What is kept of an operator at a place, expired or not; damaged rows are none."""
+
+        def read(database: sqlite3.Connection) -> StoredEntry | None:
+            row = database.execute(
+                "SELECT body, digest, stored_at, until FROM entries WHERE place = ? AND key = ?", (place, key)
+            ).fetchone()
+            if row is None or _digest(place, key, row[0]) != row[1]:
+                return None
+            return StoredEntry(json.loads(row[0]), row[2], row[3])
+
+        found = self._try(read, None)
+        if found is not None:
+            self._used[place, key] = time.time()
+        return found
+
+    def keep(self, place: bytes, entries: Mapping[str, tuple[Mapping[str, Any], float]]) -> None:
+        """Keep answers by key: their JSON, and for how many seconds."""
+        now = time.time()
+        rows = []
+        for key, (document, life_s) in entries.items():
+            body = json.dumps(document, separators=(",", ":")).encode()
+            rows.append((place, key, body, _digest(place, key, body), now, now + life_s, now))
+        self._write(
+            lambda database: database.executemany("REPLACE INTO entries VALUES (?,?,?,?,?,?,?)", rows)
+        )
+
+    def alias(self, alias: bytes) -> tuple[str, tuple[int, ...]] | None:
+        """The key that a caller's own description of an operator has, and which of the caller's inputs each of
+        its tensors is."""
+        row = self._try(
+            lambda database: database.execute(
+                "SELECT key, places FROM aliases WHERE alias = ?", (alias,)
+            ).fetchone(),
+            None,
+        )
+        return None if row is None else (row[0], tuple(json.loads(row[1])))
+
+    def keep_alias(self, alias: bytes, key: str, places: Sequence[int]) -> None:
+        row = (alias, key, json.dumps(list(places)))
+        self._write(lambda database: database.execute("REPLACE INTO aliases VALUES (?,?,?)", row))
+
+    def manifest(self, artifact: str) -> Mapping[str, Any] | None:
+        """A manifest with its signature and signer's key, as the service sent it."""
+        row = self._try(
+            lambda database: database.execute(
+                "SELECT document FROM manifests WHERE artifact = ?", (artifact,)
+            ).fetchone(),
+            None,
+        )
+        return None if row is None else dict(json.loads(row[0]))
+
+    def manifests_among(self, artifacts: Sequence[str]) -> set[str]:
+        """Which of these have their manifests here."""
+        marks = ",".join("?" * len(artifacts))
+        sql = f"SELECT artifact FROM manifests WHERE artifact IN ({marks})"
+        rows: list[Any] = self._try(lambda database: database.execute(sql, list(artifacts)).fetchall(), [])
+        return {artifact for (artifact,) in rows}
+
+    def artifacts_at(self, place: bytes, keys: Sequence[str]) -> list[str]:
+        """Of entries, expired ones too: which artifacts they name whose manifests are here."""
+        named = [self.entry(place, key) for key in keys]
+        artifacts = [entry.body["best"]["artifact"] for entry in named if entry and entry.body.get("best")]
+        return sorted(self.manifests_among(artifacts)) if artifacts else []
+
+    def keep_manifests(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
+        rows = [(artifact, json.dumps(document).encode()) for artifact, document in documents.items()]
+        self._write(lambda database: database.executemany("REPLACE INTO manifests VALUES (?,?)", rows))
+
+    def signer(self, sha256: str) -> Mapping[str, Any] | None:
+        """A signer's public key and since when it is retired, as the service said last."""
+        row = self._try(
+            lambda database: database.execute(
+                "SELECT document FROM signers WHERE sha256 = ?", (sha256,)
+            ).fetchone(),
+            None,
+        )
+        return None if row is None else dict(json.loads(row[0]))
+
+    def keep_signers(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
+        rows = [(sha256, json.dumps(document).encode()) for sha256, document in documents.items()]
+        self._write(lambda database: database.executemany("REPLACE INTO signers VALUES (?,?)", rows))
+
+    def revoke(self, artifacts: Iterable[str]) -> None:
+        """Keep that these must never run again, and drop what is known of them."""
+        rows = [(artifact, time.time()) for artifact in artifacts]
+        if rows:
+            self._write(
+                lambda database: database.executemany("INSERT OR IGNORE INTO revoked VALUES (?,?)", rows)
+            )
+
+    def revoked(self) -> frozenset[str]:
+        """All that were ever revoked, as far as this machine was told."""
+        rows: list[Any] = self._try(lambda database: database.execute("SELECT artifact FROM revoked").fetchall(), [])
+        return frozenset(artifact for (artifact,) in rows)
+
+    def has_changed(self) -> bool:
+        """Whether another process has written since this was last asked."""
+        (version,) = self._try(lambda database: database.execute("PRAGMA data_version").fetchone(), (-1,))
+        changed, self._version = version != self._version, version
+        return changed
+
+    def entries(self, place: bytes) -> dict[str, StoredEntry]:
+        """All of a place, for a snapshot."""
+        sql = "SELECT key, body, digest, stored_at, until FROM entries WHERE place = ? ORDER BY key"
+        rows: list[Any] = self._try(lambda database: database.execute(sql, (place,)).fetchall(), [])
+        return {
+            key: StoredEntry(json.loads(body), stored_at, until)
+            for key, body, digest, stored_at, until in rows
+            if _digest(place, key, body) == digest
+        }
+
+    def drop_all(self, place: bytes) -> None:
+        """Forget every entry of a place."""
+        self._write(lambda database: database.execute("DELETE FROM entries WHERE place = ?", (place,)))
+
+    def counts(self) -> dict[str, int]:
+        """Rows by table, and the file's bytes."""
+        tables = ("entries", "aliases", "manifests", "revoked")
+
+        def count(database: sqlite3.Connection) -> dict[str, int]:
+            sql = "SELECT count(*) FROM {}"
+            return {name: database.execute(sql.format(name)).fetchone()[0] for name in tables}
+
+        size = self.path.stat().st_size if self.path.exists() else 0
+        return {**self._try(count, dict.fromkeys(tables, 0)), "bytes": size}
+
+    def close(self) -> None:
+        """Note what was used, and close the file."""
+        if self._used and self._database is not None:
+            self._write(lambda database: None)
+        with self._lock:
+            if self._database is not None:
+                self._database.close()
+                self._database = None
+
+    def leave_behind(self) -> None:
+        """In a process that was forked: the parent's connection and lock are the parent's."""
+        self._lock = threading.Lock()
+        if self._database is not None:
+            self._left_behind.append(self._database)
+            self._database = None
+
+    # ---- the file -----------------------------------------------------------------------------------
+
+    def _write(self, change: Callable[[sqlite3.Connection], Any]) -> None:
+        def write(database: sqlite3.Connection) -> None:
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                change(database)
+                used, self._used = self._used, {}
+                database.executemany(
+                    "UPDATE entries SET used_at = ? WHERE place = ? AND key = ?",
+                    [(at, place, key) for (place, key), at in used.items()],
+                )
+                self._make_room(database)
+                database.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    database.execute("ROLLBACK")
+                raise
+
+        self._try(write, None)
+
+    def _make_room(self, database: sqlite3.Connection) -> None:
+        (pages,), (size,), (free,) = (
+            database.execute(f"PRAGMA {name}").fetchone()
+            for name in ("page_count", "page_size", "freelist_count")
+        )
+        held = (pages - free) * size
+        if held <= self.most_bytes:
+            return
+        share = 1 - ROOM * self.most_bytes / held
+        for table, order in (("entries", "used_at"), ("aliases", "alias"), ("manifests", "artifact")):
+            (rows,) = database.execute(f"SELECT count(*) FROM {table}").fetchone()
+            oldest = f"SELECT {order} FROM {table} ORDER BY {order} LIMIT 1 OFFSET ?"
+            bound = database.execute(oldest, (int(share * rows),)).fetchone()
+            if bound is not None:
+                database.execute(f"DELETE FROM {table} WHERE {order} < ?", bound)
+
+    def _try(self, work: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
+        with self._lock:
+            try:
+                return work(self._open())
+            except sqlite3.OperationalError as error:  # locked, full, read-only: a moment's trouble
+                self._tell(error)
+            except sqlite3.DatabaseError as error:
+                if type(error) is sqlite3.DatabaseError:  # no database, or a damaged one
+                    self._set_aside(error)
+                else:
+                    self._tell(error)
+            except ValueError as error:  # rows that nobody of ours wrote
+                self._set_aside(error)
+            except OSError as error:
+                self._tell(error)
+            return otherwise
+
+    def _open(self) -> sqlite3.Connection:
+        if self._database is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            database = sqlite3.connect(
+                self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False, cached_statements=32
+            )
+            try:
+                self._begin(database)
+            except BaseException:
+                database.close()
+                raise
+            self._database = database
+            self._inode = self.path.stat().st_ino
+        return self._database
+
+    def _begin(self, database: sqlite3.Connection) -> None:
+        (application,) = database.execute("PRAGMA application_id").fetchone()
+        if application == APPLICATION:
+            database.execute("PRAGMA synchronous = OFF")
+            return
+        if database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            raise ValueError("it is another program's")
+        database.execute("PRAGMA synchronous = OFF")
+        database.executescript(f"BEGIN IMMEDIATE;{_TABLES}PRAGMA application_id = {APPLICATION};COMMIT;")
+
+    def _set_aside(self, error: Exception) -> None:
+        """The damaged file under another name, so that the next use begins a new one."""
+        if self._database is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._database.close()
+            self._database = None
+        aside = self.path.with_suffix(f".damaged-{time.time_ns()}")
+        with contextlib.suppress(OSError):
+            if self._inode and self.path.stat().st_ino != self._inode:
+                return  # another process did so already: what lies there now is a new one
+            self.path.rename(aside)
+            self.path.with_name(self.path.name + "-journal").unlink(missing_ok=True)
+            log.warning("The cache %s is set aside as %s: %s.", self.path, aside.name, error)
+
+    def _tell(self, error: Exception) -> None:
+        if not self._told:
+            self._told = True
+            log.warning("The cache %s is not used: %s.", self.path, error)
+
+
+def _digest(place: bytes, key: str, body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=8, key=place, person=key[-16:].encode()).digest()
