@@ -26,7 +26,8 @@ Status = Literal["hit", "miss", "need_graph", "need_lookup"]
 
 MANIFEST, RELATED = "manifest", "related"
 INCLUDABLE = (MANIFEST, RELATED)
-"""What an answer may have beside the results: manifests of all hits, and what is known of related operators."""
+"""What an answer may have beside the results: manifests of all hits, and what is known of related
+operators."""
 
 PAYMENT_REQUIRED = "payment_required"
 """The state of an item whose best is withheld until it is paid."""

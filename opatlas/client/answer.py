@@ -67,7 +67,7 @@ class Answer:
 
     @classmethod
     def from_json(cls, item: Mapping[str, Any], target: str, setting: str) -> Answer:
-        """One item of a lookup's answer; raises ValueError (or its like) for what no service of ours sends."""
+        """One item of a lookup's answer; raises ValueError or its like for what no service sends."""
         answer = cls(
             key=item["key"],
             status=item["status"],

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from opatlas.errors import InvalidOperator
-from opatlas.identity.operator import KEY_VERSION, Operator, canonical_json
+from opatlas.identity.operator import KEY_VERSION, canonical_json
 
 
 @dataclass(eq=False, slots=True)
@@ -119,9 +119,7 @@ def _plain(value: Any) -> Any:
 
 
 def document_of(asked: Any) -> Mapping[str, Any]:
-    """The JSON that describes a whole operator: a canonical one, JSON itself, or an ONNX model."""
-    if isinstance(asked, Operator):
-        return asked.to_json()
+    """The JSON that describes a whole operator: JSON itself, or an ONNX model."""
     if isinstance(asked, Mapping):
         return asked
     model = asked.SerializeToString() if hasattr(asked, "SerializeToString") else asked

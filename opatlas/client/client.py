@@ -31,7 +31,7 @@ from opatlas.client.related import NOTHING, Predictor
 from opatlas.client.rest import Reply, RestClient, ServiceError
 from opatlas.client.store import EntryStore
 from opatlas.errors import CallerError, OpatlasError
-from opatlas.identity.operator import canonical_json
+from opatlas.identity.operator import Operator, canonical_json
 from opatlas.identity.place.kinds import CUDA
 from opatlas.identity.place.setting import Setting
 from opatlas.identity.place.target import Target
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("opatlas")
 
 MISS_LIFE_S = 2.0
-"""A remembered miss: long enough that a loop does not ask at every turn, too short to keep anybody waiting."""
+"""A remembered miss: long enough that a loop does not ask at every turn, too short to keep anybody
+waiting."""
 LOOK_S = 1.0
 """How often memory is held against what other processes were told: revocations above all."""
 MOST_RELATED = 512
@@ -66,12 +67,12 @@ class Entry(NamedTuple):
 class Client:
     """A job's door to the catalogue: ``client.lookup("MatMul", x, w)``.
 
-    ``url`` and ``key`` default to ``OPATLAS_URL`` and ``OPATLAS_KEY``; the target is this machine, the setting
-    all of its cores. ``job`` names the run, of which all processes count as one. ``accepts`` says what the job
-    can load (``{"kinds": ["c-abi"]}``; everything it has installed unless given). ``cache`` is the folder of the
-    machine's cache, False for none. ``offline``: never ask, and use entries beyond their time. ``trust`` says
-    whose signatures count; the service's own list does unless it is given. ``strict``: raise where the service
-    cannot be asked or refuses, which is otherwise an empty answer and logged once.
+    ``url`` and ``key`` default to ``OPATLAS_URL`` and ``OPATLAS_KEY``; the target is this machine, the
+    setting all of its cores. ``job`` names the run, of which all processes count as one. ``accepts`` says
+    what the job can load (``{"kinds": ["c-abi"]}``; everything it has installed unless given). ``cache`` is
+    the folder of the machine's cache, False for none. ``offline``: never ask, and use entries beyond their
+    time. ``trust`` says whose signatures count; the service's own list does unless it is given. ``strict``:
+    raise where the service cannot be asked or refuses, which is otherwise an empty answer and logged once.
 
     Safe in threads and after a fork. ``timeout_s`` bounds what a request may take beyond ``wait_s``.
     """
@@ -146,10 +147,10 @@ class Client:
     ) -> Answer:
         """The best known implementation of one operator, or an empty answer (which is false).
 
-        ``operator`` is an ONNX operator type, with ``inputs`` (arrays, tensors, or shapes like ``(64, 256)`` or
-        ``((64, 256), "float16")``), ``attrs`` and ``const`` (numbers of the inputs that are weights); or an
-        :class:`opatlas.identity.Operator`, its key, its JSON, an ONNX model. ``wait_s`` waits for what is not
-        known yet. Raises :class:`opatlas.errors.InvalidOperator` for what is no operator.
+        ``operator`` is an ONNX operator type, with ``inputs`` (arrays, tensors, or shapes like ``(64, 256)``
+        or ``((64, 256), "float16")``), ``attrs`` and ``const`` (numbers of the inputs that are weights); or
+        an :class:`opatlas.identity.Operator`, its key, its JSON, an ONNX model. ``wait_s`` waits for what is
+        not known yet. Raises :class:`opatlas.errors.InvalidOperator` for what is no operator.
         """
         asked = self.asked(operator, *inputs, const=const, **attrs)
         return self._answer(asked, wait_s, wait_for)
@@ -188,6 +189,8 @@ class Client:
         if isinstance(operator, str):
             known = self._asked.get(operator)
             return known if known is not None else self._remember(operator, Asked(operator))
+        if isinstance(operator, Operator):
+            return self._remember(operator.key, Asked(operator.key, operator.to_json()))
         return self._read(document_of(operator))
 
     def _read(self, document: Mapping[str, Any]) -> Asked:
@@ -214,10 +217,16 @@ class Client:
     def _answer(self, asked: Asked, wait_s: float, wait_for: str) -> Answer:
         entry = self._entries.get(asked.key)
         now = time.monotonic()
-        if entry is not None and now < entry.until and now < self._looked_at + LOOK_S:
-            if entry.answer.hit and not wait_s and now < asked.predicted_until:
-                self.counts["memory"] += 1
-                return self._given(asked, entry.answer)
+        if (
+            entry is not None
+            and now < entry.until
+            and now < self._looked_at + LOOK_S
+            and now < asked.predicted_until
+            and entry.answer.best is not None
+            and not wait_s
+        ):
+            self.counts["memory"] += 1
+            return self._given(asked, entry.answer)
         known = self._cached(asked, wait_for if wait_s else "")
         related = self._uncached_related(asked, now)
         if known is not None:
@@ -262,7 +271,8 @@ class Client:
         return self._keep_in_memory(answer, left_s, now)
 
     def _uncached_related(self, asked: Asked, now: float) -> list[Asked]:
-        """S: what will be asked for next, and is not known. Predicted once for as long as that is remembered."""
+        """S: what will be asked for next, and is not known. Predicted once for as long as that is
+        remembered."""
         if now < asked.predicted_until:
             return []
         asked.predicted_until = now + self.rest.entry_life_s if self.rest.entry_life_s else now + LOOK_S

@@ -55,10 +55,10 @@ def _trust(client: Client, document: Mapping[str, Any]) -> Trust:
 class KernelFunction:
     """``y = function(x, w)``, with the inputs as they were named at the lookup; the fastest that is known.
 
-    Weights are better given once (``function.prepare({1: w})``) and then left out: given with a call, they are
-    packed anew for it. A call of the same arrays as the last one is not bound again. What is given back is the
-    caller's own. Tensors of PyTorch on the CPU are read in place (DLPack) and give tensors. One call runs at a
-    time; others wait.
+    Weights are better given once (``function.prepare({1: w})``) and then left out: given with a call, they
+    are packed anew for it. A call of the same arrays as the last one is not bound again. What is given back
+    is the caller's own. Tensors of PyTorch on the CPU are read in place (DLPack) and give tensors. One call
+    runs at a time; others wait.
     """
 
     def __init__(
@@ -111,8 +111,8 @@ class KernelFunction:
         return results[0] if len(results) == 1 else tuple(results)
 
     def bind(self, inputs: Sequence[Any]) -> Bound:
-        """Tie the caller's buffers: calling what comes back is one run and nothing else; ``outputs()`` are its
-        own buffers, overwritten by each run."""
+        """Tie the caller's buffers: calling what comes back is one run and nothing else; ``outputs()`` are
+        its own buffers, overwritten by each run."""
         given = self._named(inputs)
         arrays = {
             number: self._array(given[self._places[number]], number)

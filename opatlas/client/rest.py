@@ -1,4 +1,5 @@
-"""The REST calls a job makes: look operators up, fetch an implementation. Nothing is remembered between calls.
+"""The REST calls a job makes: look operators up, fetch an implementation. Nothing is remembered between
+calls.
 
 Safe in threads, and in processes that are forked: connections are the pool's, and each process has its own.
 """
@@ -38,8 +39,9 @@ class ServiceError(OpatlasError):
 
 @dataclass(frozen=True)
 class Reply:
-    """What came of one lookup: an answer for each operator, and for each related one, in order; manifests (with
-    signature and signer) by their artifact; ``signers`` by SHA-256; and what must not be used any more."""
+    """What came of one lookup: an answer for each operator, and for each related one, in order; manifests
+    (with signature and signer) by their artifact; ``signers`` by SHA-256; and what must not be used any
+    more."""
 
     answers: Sequence[Answer]
     related: Sequence[Answer] = ()
@@ -139,8 +141,8 @@ class RestClient:
     ) -> Reply:
         """One ``POST /api/v1/lookup``; an item is ``{"key": …}``, ``{"graph": …}`` or both, and ``calls``.
 
-        ``include``: ``manifest`` for the manifests of all that hit but those ``known``, ``related`` for what is
-        known of the related ones too. Raises what :meth:`lookup` does.
+        ``include``: ``manifest`` for the manifests of all that hit but those ``known``, ``related`` for what
+        is known of the related ones too. Raises what :meth:`lookup` does.
         """
         request: dict[str, Any] = {"target": self.target.to_json(), "operators": list(items)}
         given = {
@@ -191,8 +193,8 @@ class RestClient:
         return document
 
     def download(self, sha256: str, manifest: Manifest, folder: Path) -> None:
-        """Put the files that an artifact's manifest names into ``folder``, side by side and unverified; what a
-        broken connection left of one is gone on with."""
+        """Put the files that an artifact's manifest names into ``folder``, side by side and unverified; what
+        a broken connection left of one is gone on with."""
         from concurrent.futures import ThreadPoolExecutor
 
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,11 @@
 """The machine's cache: what was found, in one SQLite file that all of a user's processes share.
 
-Nothing here may break a job: what cannot be read is not known, what cannot be written is not kept. A file that
-is damaged, or is somebody else's, is set aside and begun anew.
+Nothing here may break a job: what cannot be read is not known, what cannot be written is not kept. A file
+that is damaged, or is somebody else's, is set aside and begun anew.
 
-SQLite keeps a rollback journal (the WAL of Debian's 3.40.1 can corrupt a file) and does not wait for the disk:
-a process that is killed loses nothing, a machine that loses power may leave a damaged file. So each entry has a
-digest of its own.
+SQLite keeps a rollback journal (the WAL of Debian's 3.40.1 can corrupt a file) and does not wait for the
+disk: a process that is killed loses nothing, a machine that loses power may leave a damaged file. So each
+entry has a digest of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import os
 import sqlite3
 import threading
 import time
@@ -45,6 +46,9 @@ CREATE TABLE IF NOT EXISTS signers (sha256 TEXT PRIMARY KEY, document BLOB NOT N
 CREATE TABLE IF NOT EXISTS revoked (artifact TEXT PRIMARY KEY, told_at REAL NOT NULL) WITHOUT ROWID;
 """
 
+_COLUMNS = {"entries": 7, "aliases": 3, "manifests": 2, "signers": 2, "revoked": 2}
+_HAS_MANIFEST = "SELECT 1 FROM manifests WHERE artifact = ?"
+
 
 class StoredEntry(NamedTuple):
     """An answer's JSON as it was kept. ``until``: seconds of the wall's clock."""
@@ -71,6 +75,7 @@ class EntryStore:
         self._database: sqlite3.Connection | None = None
         self._left_behind: list[sqlite3.Connection] = []  # the parent's: closing it here would free its locks
         self._version = -1
+        self._pid = os.getpid()
         self._inode = 0  # of the file that is open
         self._used: dict[tuple[bytes, str], float] = {}
         self._told = False
@@ -80,112 +85,74 @@ class EntryStore:
     def entry(self, place: bytes, key: str) -> StoredEntry | None:
         """What is kept of an operator at a place, expired or not; damaged rows are none."""
 
-        def read(database: sqlite3.Connection) -> StoredEntry | None:
-            row = database.execute(
-                "SELECT body, digest, stored_at, until FROM entries WHERE place = ? AND key = ?", (place, key)
-            ).fetchone()
-            if row is None or _digest(place, key, row[0]) != row[1]:
-                return None
-            return StoredEntry(json.loads(row[0]), row[2], row[3])
-
-        found = self._try(read, None)
-        if found is not None:
-            self._used[place, key] = time.time()
-        return found
+        sql = "SELECT body, digest, stored_at, until FROM entries WHERE place = ? AND key = ?"
+        rows = self._rows(sql, place, key)
+        if not rows or _digest(place, key, rows[0][0]) != rows[0][1]:
+            return None
+        self._used[place, key] = time.time()
+        return StoredEntry(json.loads(rows[0][0]), rows[0][2], rows[0][3])
 
     def keep(self, place: bytes, entries: Mapping[str, tuple[Mapping[str, Any], float]]) -> None:
         """Keep answers by key: their JSON, and for how many seconds."""
         now = time.time()
         rows = []
         for key, (document, life_s) in entries.items():
-            body = json.dumps(document, separators=(",", ":")).encode()
+            body = _bytes(document)
             rows.append((place, key, body, _digest(place, key, body), now, now + life_s, now))
-        self._write(
-            lambda database: database.executemany("REPLACE INTO entries VALUES (?,?,?,?,?,?,?)", rows)
-        )
+        self._replace("entries", rows)
 
     def alias(self, alias: bytes) -> tuple[str, tuple[int, ...]] | None:
-        """The key that a caller's own description of an operator has, and which of the caller's inputs each of
-        its tensors is."""
-        row = self._try(
-            lambda database: database.execute(
-                "SELECT key, places FROM aliases WHERE alias = ?", (alias,)
-            ).fetchone(),
-            None,
-        )
-        return None if row is None else (row[0], tuple(json.loads(row[1])))
+        """The key that a caller's own description of an operator has, and which of the caller's inputs each
+        of its tensors is."""
+        rows = self._rows("SELECT key, places FROM aliases WHERE alias = ?", alias)
+        return (rows[0][0], tuple(json.loads(rows[0][1]))) if rows else None
 
     def keep_alias(self, alias: bytes, key: str, places: Sequence[int]) -> None:
-        row = (alias, key, json.dumps(list(places)))
-        self._write(lambda database: database.execute("REPLACE INTO aliases VALUES (?,?,?)", row))
+        self._replace("aliases", [(alias, key, json.dumps(list(places)))])
 
     def manifest(self, artifact: str) -> Mapping[str, Any] | None:
-        """A manifest with its signature and signer's key, as the service sent it."""
-        row = self._try(
-            lambda database: database.execute(
-                "SELECT document FROM manifests WHERE artifact = ?", (artifact,)
-            ).fetchone(),
-            None,
-        )
-        return None if row is None else dict(json.loads(row[0]))
+        """A manifest with its signature and signer, as the service sent it."""
+        rows = self._rows("SELECT document FROM manifests WHERE artifact = ?", artifact)
+        return dict(json.loads(rows[0][0])) if rows else None
 
-    def manifests_among(self, artifacts: Sequence[str]) -> set[str]:
-        """Which of these have their manifests here."""
-        marks = ",".join("?" * len(artifacts))
-        sql = f"SELECT artifact FROM manifests WHERE artifact IN ({marks})"
-        rows: list[Any] = self._try(lambda database: database.execute(sql, list(artifacts)).fetchall(), [])
-        return {artifact for (artifact,) in rows}
+    def keep_manifests(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
+        self._replace("manifests", [(artifact, _bytes(document)) for artifact, document in documents.items()])
 
     def artifacts_at(self, place: bytes, keys: Sequence[str]) -> list[str]:
         """Of entries, expired ones too: which artifacts they name whose manifests are here."""
-        named = [self.entry(place, key) for key in keys]
-        artifacts = [entry.body["best"]["artifact"] for entry in named if entry and entry.body.get("best")]
-        return sorted(self.manifests_among(artifacts)) if artifacts else []
-
-    def keep_manifests(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
-        rows = [(artifact, json.dumps(document).encode()) for artifact, document in documents.items()]
-        self._write(lambda database: database.executemany("REPLACE INTO manifests VALUES (?,?)", rows))
+        named = [entry for key in keys if (entry := self.entry(place, key)) is not None]
+        artifacts = {entry.body["best"]["artifact"] for entry in named if entry.body.get("best")}
+        return sorted(one for one in artifacts if self._rows(_HAS_MANIFEST, one))
 
     def signer(self, sha256: str) -> Mapping[str, Any] | None:
         """A signer's public key and since when it is retired, as the service said last."""
-        row = self._try(
-            lambda database: database.execute(
-                "SELECT document FROM signers WHERE sha256 = ?", (sha256,)
-            ).fetchone(),
-            None,
-        )
-        return None if row is None else dict(json.loads(row[0]))
+        rows = self._rows("SELECT document FROM signers WHERE sha256 = ?", sha256)
+        return dict(json.loads(rows[0][0])) if rows else None
 
     def keep_signers(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
-        rows = [(sha256, json.dumps(document).encode()) for sha256, document in documents.items()]
-        self._write(lambda database: database.executemany("REPLACE INTO signers VALUES (?,?)", rows))
+        self._replace("signers", [(sha256, _bytes(document)) for sha256, document in documents.items()])
 
     def revoke(self, artifacts: Iterable[str]) -> None:
-        """Keep that these must never run again, and drop what is known of them."""
-        rows = [(artifact, time.time()) for artifact in artifacts]
-        if rows:
-            self._write(
-                lambda database: database.executemany("INSERT OR IGNORE INTO revoked VALUES (?,?)", rows)
-            )
+        """Keep that these must never run again."""
+        self._replace("revoked", [(artifact, time.time()) for artifact in artifacts])
 
     def revoked(self) -> frozenset[str]:
         """All that were ever revoked, as far as this machine was told."""
-        rows: list[Any] = self._try(lambda database: database.execute("SELECT artifact FROM revoked").fetchall(), [])
-        return frozenset(artifact for (artifact,) in rows)
+        return frozenset(artifact for (artifact,) in self._rows("SELECT artifact FROM revoked"))
 
     def has_changed(self) -> bool:
         """Whether another process has written since this was last asked."""
-        (version,) = self._try(lambda database: database.execute("PRAGMA data_version").fetchone(), (-1,))
+        rows = self._rows("PRAGMA data_version")
+        version = rows[0][0] if rows else -1
         changed, self._version = version != self._version, version
         return changed
 
     def entries(self, place: bytes) -> dict[str, StoredEntry]:
         """All of a place, for a snapshot."""
         sql = "SELECT key, body, digest, stored_at, until FROM entries WHERE place = ? ORDER BY key"
-        rows: list[Any] = self._try(lambda database: database.execute(sql, (place,)).fetchall(), [])
         return {
             key: StoredEntry(json.loads(body), stored_at, until)
-            for key, body, digest, stored_at, until in rows
+            for key, body, digest, stored_at, until in self._rows(sql, place)
             if _digest(place, key, body) == digest
         }
 
@@ -195,14 +162,9 @@ class EntryStore:
 
     def counts(self) -> dict[str, int]:
         """Rows by table, and the file's bytes."""
-        tables = ("entries", "aliases", "manifests", "revoked")
-
-        def count(database: sqlite3.Connection) -> dict[str, int]:
-            sql = "SELECT count(*) FROM {}"
-            return {name: database.execute(sql.format(name)).fetchone()[0] for name in tables}
-
+        rows = {table: self._rows(f"SELECT count(*) FROM {table}") for table in _COLUMNS}
         size = self.path.stat().st_size if self.path.exists() else 0
-        return {**self._try(count, dict.fromkeys(tables, 0)), "bytes": size}
+        return {**{table: found[0][0] if found else 0 for table, found in rows.items()}, "bytes": size}
 
     def close(self) -> None:
         """Note what was used, and close the file."""
@@ -213,14 +175,15 @@ class EntryStore:
                 self._database.close()
                 self._database = None
 
-    def leave_behind(self) -> None:
-        """In a process that was forked: the parent's connection and lock are the parent's."""
-        self._lock = threading.Lock()
-        if self._database is not None:
-            self._left_behind.append(self._database)
-            self._database = None
-
     # ---- the file -----------------------------------------------------------------------------------
+
+    def _rows(self, sql: str, *given: Any) -> list[Any]:
+        return self._try(lambda database: database.execute(sql, given).fetchall(), list[Any]())
+
+    def _replace(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        if rows:
+            sql = f"REPLACE INTO {table} VALUES ({','.join('?' * _COLUMNS[table])})"
+            self._write(lambda database: database.executemany(sql, rows))
 
     def _write(self, change: Callable[[sqlite3.Connection], Any]) -> None:
         def write(database: sqlite3.Connection) -> None:
@@ -258,6 +221,8 @@ class EntryStore:
                 database.execute(f"DELETE FROM {table} WHERE {order} < ?", bound)
 
     def _try(self, work: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
+        if self._pid != os.getpid():
+            self._leave_behind()
         with self._lock:
             try:
                 return work(self._open())
@@ -273,6 +238,13 @@ class EntryStore:
             except OSError as error:
                 self._tell(error)
             return otherwise
+
+    def _leave_behind(self) -> None:
+        """In a process that was forked: the parent's connection and lock are the parent's."""
+        self._pid, self._lock = os.getpid(), threading.Lock()
+        if self._database is not None:
+            self._left_behind.append(self._database)
+            self._database = None
 
     def _open(self) -> sqlite3.Connection:
         if self._database is None:
@@ -317,6 +289,10 @@ class EntryStore:
         if not self._told:
             self._told = True
             log.warning("The cache %s is not used: %s.", self.path, error)
+
+
+def _bytes(document: Any) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
 
 
 def _digest(place: bytes, key: str, body: bytes) -> bytes:

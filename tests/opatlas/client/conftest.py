@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from opatlas.client import RestClient
-from opatlas.identity import detect_target
+from opatlas.client import Client, RestClient
+from opatlas.identity import Setting, detect_target
 from opatlas.load.signing import new_key
 from tests.catalog.conftest import own_folders  # noqa: F401 - used by every test here
 from tests.opatlas.load.kernels import ADD, add_operator, build
@@ -48,7 +48,20 @@ def publish_add(transactional_db: None, tmp_path: Path, signing_key: Any) -> Cal
 
 @pytest.fixture
 def client(live_server: Any, make_key: Callable[..., str]) -> Iterator[RestClient]:
-    from opatlas.identity import Setting
-
     with RestClient(live_server.url, make_key("lookup", "admin"), setting=Setting(threads=1)) as connected:
         yield connected
+
+
+@pytest.fixture
+def job(live_server: Any, make_key: Callable[..., str], tmp_path: Path) -> Iterator[Callable[..., Client]]:
+    """``job(offline=True)``: a client of the served catalogue; all of a test share one cache and one key."""
+    key, made = make_key("lookup", "admin"), []
+
+    def make(**options: Any) -> Client:
+        given = {"setting": Setting(threads=1), "cache": tmp_path / "cache", "timeout_s": 20.0}
+        made.append(Client(live_server.url, key, **(given | options)))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()

@@ -1,0 +1,379 @@
+"""The order of steps, branch by branch, against a served catalogue; requests are counted on its side."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from catalog.best import revoked
+from catalog.best.withdrawing import withdraw
+from catalog.models import Best, Implementation, Miss
+from catalog.usage import journal
+from opatlas.client import RestOfModel, Trust
+from opatlas.client import client as clients
+from opatlas.errors import CallerError
+from opatlas.load.signing import new_key, public_bytes
+from tests.opatlas.load.kernels import add_operator
+
+
+@pytest.fixture
+def requests(monkeypatch):
+    """Paths that the service was asked for, in order."""
+    from django.core.handlers.wsgi import WSGIHandler
+
+    seen, answer = [], WSGIHandler.get_response
+
+    def counted(self, request):
+        seen.append(request.path)
+        return answer(self, request)
+
+    monkeypatch.setattr(WSGIHandler, "get_response", counted)
+    return seen
+
+
+def until(condition, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.005)
+    assert condition()
+
+
+class Says:
+    """A predictor that says what it is told to."""
+
+    def __init__(self, *operators):
+        self.operators = operators
+        self.asked = Counter()
+
+    def related(self, asked):
+        self.asked[asked.key] += 1
+        return self.operators
+
+
+# ---- the order of steps ---------------------------------------------------------------------------------
+
+
+def test_a_hit_is_asked_for_once_and_known_to_the_machine(publish_add, job, requests):
+    publish_add()
+    first = job()
+    assert (answer := first.lookup(add_operator())) and answer.source == "service"
+    assert answer.best["median_us"] == 10.0 and answer.stage == "first"
+    assert [first.lookup(add_operator()).source for _ in range(3)] == ["memory"] * 3
+    second = job()
+    assert [second.lookup(add_operator()).source for _ in range(2)] == ["cache", "memory"]
+    assert requests == ["/api/v1/lookup"]
+    assert second.lookup(add_operator()).best == answer.best
+
+
+def test_a_miss_is_empty_remembered_for_a_moment_and_never_counts_as_cached(job, requests, monkeypatch):
+    client = job()
+    empty = client.lookup("Relu", (7,))
+    assert not empty and empty.state == "waiting" and Miss.objects.count() == 1
+    assert not client.lookup("Relu", (7,)) and not job().lookup("Relu", (7,))
+    assert len(requests) == 1
+    assert (client.counts["memory"], client.counts["cache"], client.counts["miss"]) == (0, 0, 2)
+    client._entries.clear()
+    monkeypatch.setattr(clients.time, "time", lambda now=time.time: now() + clients.MISS_LIFE_S)
+    client.lookup("Relu", (7,))
+    assert len(requests) == 2
+
+
+def test_not_cached_it_joins_what_is_related_and_all_is_one_request(publish_add, job, requests):
+    for size in (1000, 999, 998):
+        publish_add(size)
+    predictor = Says(add_operator(999), add_operator(998), add_operator(1000), add_operator(7))
+    client = job(predictor=predictor)
+    assert client.lookup(add_operator(1000)).source == "service"
+    assert requests == ["/api/v1/lookup"]
+    assert [client.lookup(add_operator(size)).source for size in (999, 998)] == ["memory", "memory"]
+    assert client.counts["prefetched"] == 2
+    assert Miss.objects.get().related, "who is related and not known became a miss"
+    assert not client.lookup(add_operator(7))
+    assert requests == ["/api/v1/lookup"]
+    assert job().lookup(add_operator(998)).source == "cache", "it is the machine's"
+
+
+def test_cached_it_is_given_at_once_and_what_is_related_is_fetched_meanwhile(publish_add, job, requests):
+    for size in (1000, 999):
+        publish_add(size)
+    job().lookup(add_operator(1000))
+    client = job(predictor=Says(add_operator(999)))
+    held = threading.Event()
+    ask = client.rest.ask
+    client.rest.ask = lambda *given, **options: held.wait(10) and ask(*given, **options)
+    assert client.lookup(add_operator(1000)).source == "cache", "though the service does not answer yet"
+    assert len(requests) == 1
+    held.set()
+    until(lambda: client.counts["prefetched"] or client.counts["service"])
+    assert client.lookup(add_operator(999)).source == "memory"
+    assert len(requests) == 2
+
+
+def test_nothing_related_that_is_not_cached_makes_no_request(publish_add, job, requests):
+    for size in (1000, 999):
+        publish_add(size)
+    job().lookup_all([add_operator(1000), add_operator(999)])
+    predictor = Says(add_operator(999), add_operator(1000))
+    client = job(predictor=predictor)
+    for _ in range(5):
+        assert client.lookup(add_operator(1000))
+    client.close()
+    assert len(requests) == 1
+    assert predictor.asked == {add_operator(1000).key: 1}, "asked once, not with every call"
+
+
+def test_part_of_what_is_related_comes_back_and_is_kept(publish_add, job, requests):
+    publish_add(999)
+    client = job(predictor=Says(add_operator(999), add_operator(8)))
+    assert not client.lookup(add_operator(1000)), "it is not among what came"
+    assert client.lookup(add_operator(999)).source == "memory"
+    assert len(requests) == 1 and Miss.objects.count() == 2
+
+
+def test_many_are_one_request_and_come_in_order(publish_add, job, requests):
+    publish_add(999)
+    publish_add(998)
+    client = job()
+    client.lookup(add_operator(998))
+    keys = [add_operator(size).key for size in (999, 5, 998, 999)]
+    answers = client.lookup_all(
+        [add_operator(999), add_operator(5), add_operator(998).key, add_operator(999)]
+    )
+    assert [answer.key for answer in answers] == keys
+    assert [answer.source for answer in answers] == ["service", "service", "memory", "service"]
+    assert [bool(answer) for answer in answers] == [True, False, True, True]
+    assert len(requests) == 2
+
+
+def test_the_rest_of_a_model_comes_with_its_first_operator(publish_add, job, requests):
+    sizes = range(990, 1000)
+    for size in sizes:
+        publish_add(size)
+    client = job()
+    client.predictor = RestOfModel([client.asked(add_operator(size)) for size in sizes])
+    assert all(client.lookup(add_operator(size)) for size in sizes)
+    assert requests == ["/api/v1/lookup"]
+
+
+def test_related_ones_are_not_counted_as_used(publish_add, job):
+    publish_add(999)
+    publish_add(1000)
+    client = job(predictor=Says(add_operator(999)))
+    client.lookup(add_operator(1000))
+    (line,) = [json.loads(line) for path in journal.segments() for line in path.read_text().splitlines()]
+    (hit,) = line["hits"]
+    assert hit[0] == Best.objects.get(operator__key=add_operator(1000).key).operator_id
+
+
+def test_a_handle_is_worked_out_once(publish_add, job, requests):
+    publish_add()
+    client = job()
+    handle = client.handle(add_operator())
+    answers = [handle() for _ in range(3)]
+    assert [answer.source for answer in answers] == ["service", "memory", "memory"]
+    assert answers[1] is answers[2], "nothing is made anew"
+    assert handle.key == add_operator().key and len(requests) == 1
+
+
+# ---- what ends an entry ---------------------------------------------------------------------------------
+
+
+def test_what_is_not_final_lives_for_seconds(publish_add, job, requests, monkeypatch):
+    publish_add()
+    Best.objects.update(final=False)
+    client = job()
+    assert client.lookup(add_operator()).expires_s == 10.0
+    assert client.lookup(add_operator()).source == "memory"
+    later = time.monotonic() + 11
+    monkeypatch.setattr(clients.time, "monotonic", lambda: later)
+    monkeypatch.setattr(clients.time, "time", lambda now=time.time: now() + 11)
+    assert client.lookup(add_operator()).source == "service"
+
+
+def test_waiting_for_a_stage_asks_though_something_is_known(publish_add, job, requests):
+    publish_add()
+    Best.objects.update(final=False)
+    client = job()
+    client.lookup(add_operator())
+    began = time.monotonic()
+    assert client.lookup(add_operator(), wait_s=0.2, wait_for="contest").stage == "first"
+    assert time.monotonic() - began >= 0.15 and len(requests) == 2
+
+
+def test_what_was_revoked_is_dropped_by_every_client_of_the_machine(publish_add, job, requests, monkeypatch):
+    made = publish_add()
+    publish_add(999)
+    first, second = job(), job()
+    assert first.lookup(add_operator()) and second.lookup(add_operator())
+    withdraw(Implementation.objects.filter(pk=made.implementation.pk), "it is wrong")
+    revoked.forget()
+    first.lookup(add_operator(999))  # tells it
+    assert not [answer for answer in [first.lookup(add_operator())] if answer.source == "memory"]
+    monkeypatch.setattr(clients, "LOOK_S", 0.0)
+    assert second.lookup(add_operator()).best is None, "it read what the first was told"
+    offline = job(offline=True)
+    assert not offline.lookup(add_operator()), "offline too"
+
+
+# ---- a service that is away, slow or lies ---------------------------------------------------------------
+
+
+def test_offline_gives_what_is_known_beyond_its_time(publish_add, job, requests, monkeypatch):
+    publish_add()
+    job().lookup(add_operator())
+    client = job(offline=True)
+    monkeypatch.setattr(clients.time, "time", lambda now=time.time: now() + 86400)
+    assert client.lookup(add_operator()).source == "cache"
+    assert client.lookup(add_operator(5)).reason == "The client is offline."
+    assert len(requests) == 1
+
+
+def test_a_dead_service_is_empty_told_once_and_left_alone_for_a_while(tmp_path, caplog):
+    with clients.Client("http://127.0.0.1:9", "key", cache=tmp_path) as client:
+        empty = client.lookup("Relu", (7,))
+        assert not empty and empty.source == "nobody" and "cannot be reached" in empty.reason
+        began = time.monotonic()
+        for size in range(100):
+            assert not client.lookup("Relu", (size + 1,))
+        assert client.counts["requests"] == 1
+        assert time.monotonic() - began < 2
+    assert len([record for record in caplog.records if record.name == "opatlas"]) == 1
+
+
+def test_strict_clients_raise(job, tmp_path):
+    from opatlas.client import ServiceError
+
+    client = clients.Client("http://127.0.0.1:9", "key", cache=tmp_path, strict=True)
+    with client, pytest.raises(ServiceError, match="cannot be reached"):
+        client.lookup("Relu", (7,))
+
+
+def test_a_wrong_key_is_empty_and_says_so(live_server, tmp_path, transactional_db):
+    with clients.Client(live_server.url, "opk_wrong", cache=tmp_path) as client:
+        empty = client.lookup("Relu", (7,))
+        assert not empty and "key" in empty.reason.lower()
+
+
+def test_two_keys_on_one_machine_share_no_entries(publish_add, job, live_server, make_key, tmp_path):
+    publish_add()
+    job().lookup(add_operator())
+    other = clients.Client(live_server.url, make_key("lookup"), cache=tmp_path / "cache", offline=True)
+    with other as stranger:
+        assert not stranger.lookup(add_operator())
+
+
+# ---- threads and forks ----------------------------------------------------------------------------------
+
+
+def test_threads_share_a_client(publish_add, job):
+    for size in range(990, 1000):
+        publish_add(size)
+    client, found = job(), []
+
+    def work():
+        for size in range(990, 1000):
+            found.append((size, client.lookup(add_operator(size)).key))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 80 and all(key == add_operator(size).key for size, key in found)
+
+
+def test_a_forked_process_asks_by_itself(publish_add, job):
+    publish_add()
+    publish_add(999)
+    client = job(predictor=Says(add_operator(998)))
+    client.lookup(add_operator())
+    client._lock.acquire()  # held by a thread that the child has not
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            client._looked_at = -1.0
+            status = 0 if client.lookup(add_operator(999)).source == "service" else 1
+        finally:
+            os._exit(status)
+    client._lock.release()
+    assert os.waitpid(child, 0)[1] == 0
+    assert client.lookup(add_operator()).source == "memory"
+
+
+# ---- loading --------------------------------------------------------------------------------------------
+
+
+def test_a_hit_is_loaded_from_what_the_one_request_brought(publish_add, job, requests):
+    publish_add()
+    x = np.arange(1000, dtype=np.float32)
+    answer = job().lookup("Add", x, x)
+    function = answer.load()
+    assert (function(x, 2 * x) == 3 * x).all()
+    files = [path for path in requests if path != "/api/v1/lookup"]
+    assert len(files) == 1 and files[0].endswith("/files/kernel.so"), "the manifest came with the answer"
+    assert (job(offline=True).lookup("Add", x, x).load()(x, x) == 2 * x).all(), "without the service"
+    assert len(requests) == 2
+
+
+def test_tensors_in_tensors_out_without_a_copy_on_the_way_in(publish_add, job):
+    import torch
+
+    publish_add()
+    x = torch.arange(1000, dtype=torch.float32)
+    function = job().lookup("Add", x, x).load()
+    made = function(x, x)
+    assert isinstance(made, torch.Tensor) and torch.equal(made, 2 * x)
+    again = function(x.mul_(2), x)
+    assert torch.equal(again, 2 * x) and not torch.equal(again, made), (
+        "each call's output is the caller's own"
+    )
+
+
+def test_bound_to_the_callers_buffers(publish_add, job):
+    publish_add()
+    x, y = np.ones(1000, np.float32), np.ones(1000, np.float32)
+    bound = job().lookup(add_operator()).load().bind([x, y])
+    x[:] = 41
+    bound()
+    assert (bound.outputs()[0] == 42).all()
+
+
+@pytest.mark.parametrize("wrong", [(np.ones(999, np.float32),) * 2, (np.ones(1000, np.float32),)])
+def test_wrong_inputs_are_refused(publish_add, job, wrong):
+    from opatlas.errors import OpatlasError
+
+    publish_add()
+    function = job().lookup(add_operator()).load()
+    with pytest.raises(OpatlasError):
+        function(*wrong)
+
+
+def test_whom_the_caller_trusts_decides(publish_add, job, tmp_path, signing_key):
+    from opatlas.client import Refused
+
+    publish_add()
+    assert job(trust=Trust.in_keys([public_bytes(signing_key)])).lookup(add_operator()).load()
+    stranger = Trust.in_keys([public_bytes(new_key(tmp_path / "stranger.pem"))])
+    with pytest.raises(Refused, match="not trusted"):
+        job(trust=stranger).lookup(add_operator()).load()
+
+
+def test_a_damaged_file_of_the_cache_is_fetched_again(publish_add, job, tmp_path):
+    publish_add()
+    x = np.ones(1000, np.float32)
+    job().lookup(add_operator()).load()
+    (kernel,) = (tmp_path / "cache").rglob("kernel.so")
+    kernel.write_bytes(b"damaged")
+    assert (job().lookup(add_operator()).load()(x, x) == 2).all()
+
+
+def test_an_empty_answer_cannot_be_loaded(job):
+    with pytest.raises(CallerError, match="nothing to load"):
+        job().lookup("Relu", (7,)).load()

@@ -1,0 +1,211 @@
+"""The machine's cache: shared by processes, and never in a job's way."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from opatlas.client import store as stores
+from opatlas.client.store import EntryStore
+
+PLACE = b"p" * 16
+
+
+@pytest.fixture
+def store(tmp_path):
+    found = EntryStore(tmp_path / "cache")
+    yield found
+    found.close()
+
+
+def key(number: int) -> str:
+    return f"o1:{number:064x}"
+
+
+def test_what_is_kept_is_found_by_another_process_of_the_machine(store, tmp_path):
+    store.keep(PLACE, {key(1): ({"status": "hit", "best": {"artifact": "a"}}, 60.0)})
+    script = "import sys; from pathlib import Path; from opatlas.client.store import EntryStore\n"
+    script += f"print(EntryStore(Path(sys.argv[1])).entry({PLACE!r}, {key(1)!r}).body['best'])"
+    found = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "cache"], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "{'artifact': 'a'}"
+    assert store.entry(b"q" * 16, key(1)) is None, "another place"
+
+
+def test_entries_end_and_a_clock_set_back_ends_them_too(store, monkeypatch):
+    store.keep(PLACE, {key(1): ({}, 60.0)})
+    entry, now = store.entry(PLACE, key(1)), time.time()
+    assert 59 < entry.left_s(now) <= 60
+    assert entry.left_s(now + 61) == 0.0
+    assert entry.left_s(now - 3600) == 0.0
+
+
+def test_a_damaged_row_is_no_entry(store):
+    store.keep(PLACE, {key(1): ({"a": 1}, 60.0)})
+    with sqlite3.connect(store.path) as other:
+        other.execute("UPDATE entries SET body = ?", (b'{"a":2}',))
+    other.close()
+    assert store.entry(PLACE, key(1)) is None
+
+
+@pytest.mark.parametrize("content", [b"not a database at all" * 100, b"SQLite format 3\0" + b"\xff" * 8000])
+def test_a_damaged_file_is_set_aside_and_begun_anew(store, content, caplog):
+    store.path.parent.mkdir()
+    store.path.write_bytes(content)
+    with caplog.at_level(logging.WARNING, "opatlas"):
+        assert store.entry(PLACE, key(1)) is None
+    store.keep(PLACE, {key(1): ({"a": 1}, 60.0)})
+    assert store.entry(PLACE, key(1)).body == {"a": 1}
+    (aside,) = store.path.parent.glob("*.damaged-*")
+    assert aside.read_bytes() == content, "nothing is lost"
+    assert "is set aside" in caplog.text
+
+
+def test_another_programs_file_is_left_as_it_is(store):
+    store.path.parent.mkdir()
+    with sqlite3.connect(store.path) as theirs:
+        theirs.execute("CREATE TABLE bookmarks (url TEXT)")
+    theirs.close()
+    store.keep(PLACE, {key(1): ({"a": 1}, 60.0)})
+    store.keep(PLACE, {key(1): ({"a": 1}, 60.0)})
+    assert store.entry(PLACE, key(1)).body == {"a": 1}
+    (aside,) = store.path.parent.glob("*.damaged-*")
+    with sqlite3.connect(aside) as theirs:
+        assert theirs.execute("SELECT count(*) FROM bookmarks").fetchone() == (0,)
+    theirs.close()
+
+
+def test_a_file_that_is_damaged_while_it_is_open(store):
+    for number in range(200):
+        store.keep(PLACE, {key(number): ({"filling": "x" * 2000}, 60.0)})
+    with store.path.open("r+b") as stream:
+        stream.seek(4096)
+        stream.write(os.urandom(40 * 4096))
+    with sqlite3.connect(store.path) as other:  # so that the pages are read anew
+        other.execute("PRAGMA user_version = 1")
+    other.close()
+    found = [store.entry(PLACE, key(number)) for number in range(200)]
+    assert None in found, "some of it is gone"
+    assert all(entry is None or entry.body == {"filling": "x" * 2000} for entry in found)
+    store.keep(PLACE, {key(1): ({"a": 1}, 60.0)})
+    store.keep(PLACE, {key(1): ({"a": 1}, 60.0)})
+    assert store.entry(PLACE, key(1)).body == {"a": 1}
+
+
+def test_a_full_disk_costs_entries_and_nothing_else(tmp_path):
+    script = f"""
+import resource, signal, sys
+from pathlib import Path
+from opatlas.client.store import EntryStore
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+store = EntryStore(Path(sys.argv[1]))
+store.keep({PLACE!r}, {{{key(0)!r}: ({{"a": 1}}, 60.0)}})
+resource.setrlimit(resource.RLIMIT_FSIZE, (store.path.stat().st_size, resource.RLIM_INFINITY))
+for number in range(50):
+    store.keep({PLACE!r}, {{f"o1:{{number:064x}}"[:67]: ({{"filling": "x" * 5000}}, 60.0)}})
+print(store.entry({PLACE!r}, {key(0)!r}).body, store.counts()["entries"])
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "cache"], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.startswith("{'a': 1}"), found.stdout
+    assert int(found.stdout.split()[-1]) < 50
+    assert found.stderr.count("is not used") == 1, "told once"
+
+
+def test_a_folder_that_cannot_be_made(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    store = EntryStore(tmp_path / "file" / "cache")
+    with caplog.at_level(logging.WARNING, "opatlas"):
+        store.keep(PLACE, {key(1): ({}, 60.0)})
+        assert store.entry(PLACE, key(1)) is None
+    assert caplog.text.count("is not used") == 1
+
+
+def test_the_least_used_make_room(tmp_path, monkeypatch):
+    store = EntryStore(tmp_path / "cache", most_bytes=600_000)
+    for number in range(150):
+        store.keep(PLACE, {key(number): ({"filling": "x" * 2000}, 60.0)})
+        assert store.entry(PLACE, key(0)), "used again and again"
+    held = [number for number in range(150) if store.entry(PLACE, key(number))]
+    assert held[0] == 0 and held[-1] == 149, "the first was used, the last is new"
+    assert 100 < len(held) < 150
+    for number in range(150, 400):
+        store.keep(PLACE, {key(number): ({"filling": "x" * 2000}, 60.0)})
+    assert store.path.stat().st_size < 1_000_000
+    store.close()
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from opatlas.client.store import EntryStore
+store, first = EntryStore(Path(sys.argv[1])), int(sys.argv[2])
+print("ready", flush=True)
+number = first
+while number < first + int(sys.argv[3]):
+    store.keep(b"p" * 16, {f"o1:{number:064x}": ({"number": number}, 600.0)})
+    number += 1
+"""
+
+
+def writer(folder: Path, first: int, count: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WRITER, str(folder), str(first), str(count)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_processes_write_at_once_and_one_of_them_is_killed(store, tmp_path):
+    honest = [writer(tmp_path / "cache", first, 40) for first in (1000, 2000, 3000)]
+    killed = writer(tmp_path / "cache", 5000, 10**6)
+    assert killed.stdout is not None and killed.stdout.readline()
+    time.sleep(0.3)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    for process in honest:
+        process.communicate()
+        assert process.returncode == 0
+    with sqlite3.connect(store.path) as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    database.close()
+    found = store.entries(PLACE)
+    assert all(entry.body == {"number": int(name[3:], 16)} for name, entry in found.items())
+    # A write that waits too long is left out: none of these waits for more than a few milliseconds.
+    assert sum(int(name[3:], 16) < 5000 for name in found) > 110
+
+
+def test_after_a_fork_both_go_on(store):
+    store.keep(PLACE, {key(1): ({"a": 1}, 60.0)})
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            found = store.entry(PLACE, key(1))
+            store.keep(PLACE, {key(2): ({"a": 2}, 60.0)})
+            status = 0 if found and found.body == {"a": 1} else 1
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert store.entry(PLACE, key(2)).body == {"a": 2}
+    assert store.has_changed()
+    assert not store.has_changed()
+
+
+def test_an_older_and_a_newer_client_have_files_of_their_own(tmp_path, monkeypatch):
+    ours = EntryStore(tmp_path)
+    ours.keep(PLACE, {key(1): ({"a": 1}, 60.0)})
+    monkeypatch.setattr(stores, "FORMAT", stores.FORMAT + 1)
+    newer = EntryStore(tmp_path)
+    assert newer.entry(PLACE, key(1)) is None
+    newer.keep(PLACE, {key(1): ({"b": 1}, 60.0)})
+    assert ours.entry(PLACE, key(1)).body == {"a": 1}
+    ours.close()
+    newer.close()
