@@ -170,3 +170,18 @@ def test_a_person_of_no_organisation_has_paid_for_nothing(compiled, price, put):
     assert browser.get(f"{path}/{compiled.pk}/").status_code == 402
     assert browser.get(f"{path}/{free.pk}/").status_code == 200
     assert b"0.02 EUR" in browser.get(f"/operators/{compiled.operator.key}/").content
+
+
+@pytest.mark.parametrize("mode", ["prompt", "withhold"])
+def test_what_costs_something_is_not_given_as_a_related_one(
+    compiled, look_up, price, client, target, setting, mode
+):
+    price(0.02, mode=mode)
+    body = {"target": target.key, "setting": setting.key, "include": ["related", "manifest"]}
+    asked, other = {"graph": making.relu_json(99)}, {"graph": making.relu_json(64)}
+    answer = client.post("lookup", body | {"operators": [asked], "related": [other]}).json()
+    assert answer["related"] == [{"key": making.relu(64).key, "status": "need_lookup"}]
+    assert "manifests" not in answer
+    answer = client.post("lookup", body | {"operators": [other], "related": [other]}).json()
+    assert answer["related"][0]["status"] == "need_lookup"
+    assert ("manifests" in answer) == (mode == "prompt"), "it was charged, or withheld"

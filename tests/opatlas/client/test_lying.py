@@ -1,0 +1,166 @@
+"""Services that are slow, garble or lie: the answer is empty, the job goes on, and nothing wrong is kept."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from opatlas.client import Client, rest
+from opatlas.identity import Setting, detect_target
+from tests.opatlas.load.kernels import add_operator
+
+KEY = add_operator().key
+BEST = {
+    "artifact": "a" * 64, "median_us": 1.0, "spread_us": 0.1, "default_us": 2.0,
+    "ratio_to_default": 2.0, "ratio_low": 1.9, "ratio_high": 2.1,
+}  # fmt: skip
+
+
+def answer(**changes):
+    item = {"key": KEY, "status": "hit", "best": BEST, "stage": "first", "final": True, "expires_s": 300.0}
+    item |= changes
+    place = {"target": detect_target().key, "setting": Setting(threads=1).key}
+    return place | {"results": [item], "revoked": [], "entry_life_s": 300.0}
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """``serve(reply)``: a client of a service that answers every request by ``reply(handler)``."""
+    running = []
+
+    def start(reply, **options):
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                self.rfile.read(int(self.headers["Content-Length"]))
+                server.asked.append((self.path, self.headers["Authorization"]))
+                reply(self)
+
+            do_GET = do_POST
+
+            def log_message(self, *_):
+                pass
+
+            def send(self, body, status=200, **headers):
+                self.send_response(status)
+                given = {name.replace("_", "-"): value for name, value in headers.items()}
+                for name, value in ({"Content-Length": str(len(body))} | given).items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.asked = []
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        client = Client(url, "secret", cache=tmp_path, timeout_s=0.5, setting=Setting(threads=1), **options)
+        running.append((server, client))
+        return client, server
+
+    yield start
+    for server, client in running:
+        client.close()
+        server.shutdown()
+        server.server_close()
+
+
+def says(document, **more):
+    return lambda handler: handler.send(json.dumps(document).encode(), **more)
+
+
+def test_an_honest_answer_is_taken(serve):
+    client, _ = serve(says(answer()))
+    assert client.lookup(add_operator()).best == BEST
+
+
+LIES = {
+    "no JSON": lambda handler: handler.send(b"<html>Welcome to the hotel's wireless network</html>"),
+    "JSON of another service": says({"status": "ok"}),
+    "a list": says([1, 2]),
+    "nothing": lambda handler: handler.send(b""),
+    "deeply nested": lambda handler: handler.send(b"[" * 100_000),
+    "another operator": says(answer(key=add_operator(5).key)),
+    "two answers to one question": says(answer() | {"results": answer()["results"] * 2}),
+    "none": says(answer() | {"results": []}),
+    "a hit without a best": says(answer(best=None)),
+    "an unknown status": says(answer(status="maybe")),
+    "a time that is none": says(answer(best=BEST | {"median_us": float("nan")})),
+    "a time of text": says(answer(best=BEST | {"median_us": "fast"})),
+    "an address that is none": says(answer(best=BEST | {"artifact": "../../etc/passwd"})),
+    "half a body": lambda handler: (handler.send(b"{}", Content_Length="100"), handler.connection.close()),
+    "a dropped connection": lambda handler: handler.connection.shutdown(socket.SHUT_RDWR),
+    "an error": says({"error": "We are sorry."}, status=503),
+    "a redirect": lambda handler: handler.send(b"", status=302, Location="http://127.0.0.1:1/steal"),
+    "somebody else's refusal": says({"detail": "forbidden"}, status=403),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_is_an_empty_answer(serve, lie, caplog):
+    client, server = serve(LIES[lie])
+    with caplog.at_level(logging.WARNING, "opatlas"):
+        empty = client.lookup(add_operator())
+    assert not empty and empty.source == "nobody" and empty.reason
+    assert len(caplog.records) == 1 and len(empty.reason) < 2100
+    assert client.store.counts()["entries"] == 0, "nothing of it is kept"
+    assert not client.lookup(add_operator()) and len(server.asked) <= 2, "it is left alone for a while"
+
+
+def test_a_slow_service_costs_the_time_that_was_said_and_no_more(serve):
+    client, _ = serve(lambda handler: time.sleep(3))
+    began = time.monotonic()
+    assert not client.lookup(add_operator())
+    assert time.monotonic() - began < 2
+    began = time.monotonic()
+    assert not client.lookup(add_operator())
+    assert time.monotonic() - began < 0.2, "the next one costs nothing"
+
+
+def test_a_body_without_an_end_is_not_read_to_it(serve, monkeypatch):
+    monkeypatch.setattr(rest, "MOST_BYTES", 1 << 20)
+
+    def endless(handler):
+        handler.send(b"[", Content_Length=str(1 << 40))
+        try:
+            for _ in range(2000):
+                handler.wfile.write(b"1," * 65536)
+        except OSError:
+            handler.server.hung_up = True
+
+    client, server = serve(endless)
+    empty = client.lookup(add_operator())
+    assert not empty and "larger than" in empty.reason
+    end = time.monotonic() + 10
+    while not getattr(server, "hung_up", False) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert server.hung_up
+
+
+def test_the_key_follows_no_redirect(serve):
+    thief, stolen = serve(says(answer()))
+    client, _ = serve(
+        lambda handler: handler.send(b"", status=307, Location=thief.rest._url + "/api/v1/lookup")
+    )
+    assert not client.lookup(add_operator())
+    assert not stolen.asked
+
+
+def test_a_manifest_of_something_else_is_refused(serve):
+    from opatlas.errors import LoadError
+
+    wrong = {"manifest": {"files": {}}, "signature": "00", "signer": "b" * 64}
+    document = answer() | {
+        "manifests": {"a" * 64: wrong},
+        "signers": {"b" * 64: {"public_key": "00" * 32, "retired_at": None}},
+    }
+    client, _ = serve(says(document))
+    with pytest.raises(LoadError, match="manifest"):
+        client.lookup(add_operator()).load()
