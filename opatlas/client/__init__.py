@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from opatlas.client.function import KernelFunction
     from opatlas.client.related import Predictor, RestOfModel
     from opatlas.client.rest import RestClient, ServiceError
+    from opatlas.client.snapshot import Snapshot, export_snapshot
 
 _HOMES = {
     "answer": ("Answer",),
@@ -21,6 +22,7 @@ _HOMES = {
     "function": ("KernelFunction",),
     "related": ("Predictor", "RestOfModel"),
     "rest": ("RestClient", "ServiceError"),
+    "snapshot": ("Snapshot", "export_snapshot"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -34,7 +36,9 @@ __all__ = [
     "RestClient",
     "RestOfModel",
     "ServiceError",
+    "Snapshot",
     "Trust",
+    "export_snapshot",
     "fetch_and_load",
 ]
 

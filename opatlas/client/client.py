@@ -39,6 +39,7 @@ from opatlas.identity.place.target import Target
 if TYPE_CHECKING:
     from opatlas.client.fetching import Trust
     from opatlas.client.function import KernelFunction
+    from opatlas.client.snapshot import Snapshot
 
 log = logging.getLogger("opatlas")
 
@@ -71,7 +72,8 @@ class Client:
     setting all of its cores. ``job`` names the run, of which all processes count as one. ``accepts`` says
     what the job can load (``{"kinds": ["c-abi"]}``; everything it has installed unless given). ``cache`` is
     the folder of the machine's cache, False for none. ``offline``: never ask, and use entries beyond their
-    time. ``trust`` says whose signatures count; the service's own list does unless it is given. ``strict``:
+    time. ``trust`` says whose signatures count; the service's own list does unless it is given.
+    ``snapshot``: choose what it says, and ask nobody (:mod:`opatlas.client.snapshot`). ``strict``:
     raise where the service cannot be asked or refuses, which is otherwise an empty answer and logged once.
 
     Safe in threads and after a fork. ``timeout_s`` bounds what a request may take beyond ``wait_s``.
@@ -89,6 +91,7 @@ class Client:
         cache: Path | str | bool = True,
         offline: bool = False,
         trust: Trust | None = None,
+        snapshot: Snapshot | None = None,
         predictor: Predictor = NOTHING,
         strict: bool = False,
         timeout_s: float = 5.0,
@@ -100,6 +103,7 @@ class Client:
         self.accepts = installed(self.rest.target) if accepts is None else accepts
         self.offline = offline
         self.trust = trust
+        self.snapshot = snapshot
         self.predictor = predictor
         self.strict = strict
         self.home = said.cache if cache is True else Path(cache or said.cache)
@@ -109,6 +113,8 @@ class Client:
         self._asked: dict[Any, Asked] = {}  # by signature, and by key
         self._entries: dict[str, Entry] = {}
         self._revoked: frozenset[str] = frozenset()
+        if snapshot is not None:
+            self._check_place(snapshot)
         self._looked_at = -LOOK_S
         self._lock = threading.RLock()
         self._errands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -240,6 +246,8 @@ class Client:
         answer for a moment, unless somebody waits."""
         self._look_around()
         now = time.monotonic()
+        if self.snapshot is not None:
+            return self._pinned(self.snapshot, asked.key)
         entry = self._entries.get(asked.key)
         if entry is None or now >= entry.until:
             entry = self._from_store(asked.key, now)
@@ -252,6 +260,23 @@ class Client:
         if answer.hit and answer.source == "cache":
             self._entries[asked.key] = Entry(replace(answer, source="memory"), entry.until)
         return answer
+
+    def _pinned(self, snapshot: Snapshot, key: str) -> Answer:
+        """What was chosen once, whatever has been found since; but what was revoked must not run."""
+        answer = snapshot.answers.get(key)
+        if answer is None or answer.best is None:
+            return Answer(key, "miss", reason="The snapshot does not have this operator.", source="snapshot")
+        if answer.best["artifact"] in self.revoked:
+            reason = "What the snapshot has for this operator was revoked since."
+            return Answer(key, "miss", reason=reason, source="snapshot")
+        return replace(answer, loader=self.load)
+
+    def _check_place(self, snapshot: Snapshot) -> None:
+        target, setting = snapshot.place
+        if target != self.rest.target.key:
+            raise CallerError(f"The snapshot is for the target {target}, not for {self.rest.target.key}.")
+        if self.rest.setting is not None and setting != self.rest.setting.key:
+            raise CallerError(f"The snapshot is for the setting {setting}, not for {self.rest.setting.key}.")
 
     def _from_store(self, key: str, now: float) -> Entry | None:
         found = self._store.entry(self._place, key) if self._store is not None else None
