@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from bench import contest, coverage, lookup, pages, reproduced, sandbox, trials
+from bench import client, contest, coverage, lookup, pages, reproduced, sandbox, trials
 
 BENCHES: dict[str, Callable[[], None]] = {
     "lookup": lookup.main,
+    "client": client.main,
     "pages": pages.main,
     "contest": contest.main,
     "coverage": coverage.main,

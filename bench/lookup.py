@@ -122,6 +122,8 @@ class ServedCatalogue:
     """A running web server over a filled database."""
 
     client: RestClient
+    url: str
+    key: str
     keys: list[str]
 
     def batch_ms(self) -> float:
@@ -156,7 +158,7 @@ def seeded(operators: Sequence[Operator], count: int, engine: str = "sqlite") ->
         key = json.loads(said.strip().splitlines()[-1])["key"]
         web = stack.enter_context(Stack(environment, workers=0, logs=home / "logs"))
         client = stack.enter_context(RestClient(web.url, key, job="bench"))
-        yield ServedCatalogue(client, [operator.key for operator in operators])
+        yield ServedCatalogue(client, web.url, key, [operator.key for operator in operators])
 
 
 def manage(environment: dict[str, str], *arguments: str) -> str:

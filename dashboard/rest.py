@@ -11,6 +11,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 
 RESOURCES = (
     "catalog.api.lookup",
+    "catalog.api.reports",
     "catalog.api.operators",
     "catalog.api.implementations",
     "catalog.api.artifacts",

@@ -37,7 +37,7 @@ _FIELDS = {
     *("target", "setting", "job", "accepts", "operators", "related", "wait_s", "wait_for", "include", "known")
 }
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_MAX_CALLS = 1e15
+MAX_CALLS = 1e15
 _CACHED_GRAPH_BYTES = 8192
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -329,7 +329,7 @@ def _placed(where: str, call: Callable[[Any], Any], argument: Any) -> Any:
 
 def _calls(value: Any, where: str) -> float:
     calls = _number(value)
-    if calls is None or not 0 < calls <= _MAX_CALLS:
+    if calls is None or not 0 < calls <= MAX_CALLS:
         raise RequestError("calls is a number above 0 and at most 1e15.", where=f"{where}.calls")
     return calls
 

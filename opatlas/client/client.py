@@ -12,12 +12,14 @@ empty, which is logged once, and is asked again only after a while.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import logging
 import os
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +32,7 @@ from opatlas.client.conf import conf
 from opatlas.client.related import NOTHING, Predictor
 from opatlas.client.rest import Reply, RestClient, ServiceError
 from opatlas.client.store import EntryStore
+from opatlas.client.usage import UsageReporter
 from opatlas.errors import CallerError, OpatlasError
 from opatlas.identity.operator import Operator, canonical_json
 from opatlas.identity.place.kinds import CUDA
@@ -46,6 +49,8 @@ log = logging.getLogger("opatlas")
 MISS_LIFE_S = 2.0
 """A remembered miss: long enough that a loop does not ask at every turn, too short to keep anybody
 waiting."""
+WRITE_S = 5.0
+"""How often uses are written down: what a killed process may leave uncounted."""
 LOOK_S = 1.0
 """How often memory is held against what other processes were told: revocations above all."""
 MOST_RELATED = 512
@@ -59,10 +64,12 @@ LIBRARIES = ("jax", "jaxlib", "numpy", "onnxruntime", "torch")
 
 
 class Entry(NamedTuple):
-    """An answer in memory. ``until``: on the monotonic clock."""
+    """An answer in memory. ``until``: on the monotonic clock; ``uses``: one number, how often it was given
+    since that was last written down."""
 
     answer: Answer
     until: float
+    uses: list[int]
 
 
 class Client:
@@ -107,7 +114,7 @@ class Client:
         self.predictor = predictor
         self.strict = strict
         self.home = said.cache if cache is True else Path(cache or said.cache)
-        self.counts = dict.fromkeys(("memory", "cache", "service", "miss", "requests", "prefetched"), 0)
+        self._counts = dict.fromkeys(("used", "cache", "service", "miss", "requests", "prefetched"), 0)
         self._store = EntryStore(self.home, said.cache_bytes) if cache else None
         self._place = _digest_place(self.rest, url or said.url, key or said.key, self.accepts)
         self._asked: dict[Any, Asked] = {}  # by signature, and by key
@@ -121,6 +128,9 @@ class Client:
         self._errand_boy: threading.Thread | None = None
         self._pid = os.getpid()
         self._quiet_until, self._pause_s, self._told = 0.0, FIRST_PAUSE_S, False
+        self._reporter = UsageReporter(self.rest, self._store, self._place)
+        self._written_at = time.monotonic()
+        _open.add(self)
 
     def __enter__(self) -> Client:
         return self
@@ -131,11 +141,12 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Finish what is being fetched, and let go of files and connections."""
+        """Finish what is being fetched, report what was used, and let go of files and connections."""
         if self._errand_boy is not None and self._pid == os.getpid():
             self._errands.put(None)
             self._errand_boy.join(self.rest.timeout_s)
             self._errand_boy = None
+        self._report()
         if self._store is not None:
             self._store.close()
         self.rest.close()
@@ -231,7 +242,7 @@ class Client:
             and entry.answer.best is not None
             and not wait_s
         ):
-            self.counts["memory"] += 1
+            entry.uses[0] += 1
             return self._given(asked, entry.answer)
         known = self._cached(asked, wait_for if wait_s else "")
         related = self._uncached_related(asked, now)
@@ -256,9 +267,15 @@ class Client:
         answer = entry.answer
         if wait_for and not self.offline and not (answer.final or answer.stage == wait_for):
             return None
-        self.counts[answer.source if answer.hit else "miss"] += 1
-        if answer.hit and answer.source == "cache":
-            self._entries[asked.key] = Entry(replace(answer, source="memory"), entry.until)
+        if not answer.hit:
+            self._counts["miss"] += 1
+            return answer
+        if answer.source == "cache":
+            self._counts["cache"] += 1
+            entry = self._entries[asked.key] = Entry(
+                replace(answer, source="memory"), entry.until, entry.uses
+            )
+        entry.uses[0] += 1
         return answer
 
     def _pinned(self, snapshot: Snapshot, key: str) -> Answer:
@@ -334,9 +351,9 @@ class Client:
             return {key: replace(one, reason=str(error)) for key, one in nothing.items()}
         self._pause_s = FIRST_PAUSE_S
         self._keep(reply)
-        self.counts["prefetched"] += sum(answer.hit for answer in reply.related)
+        self._counts["prefetched"] += sum(answer.hit for answer in reply.related)
         for answer in reply.answers:
-            self.counts["service" if answer.hit else "miss"] += 1
+            self._counts["service" if answer.hit else "miss"] += 1
         return {
             one.key: replace(answer, loader=self.load)
             for one, answer in zip(asked, reply.answers, strict=True)
@@ -349,7 +366,7 @@ class Client:
         known: list[str] = []
         if self._store is not None:
             known = self._store.artifacts_at(self._place, [one.key for one in (*first, *others)])
-        self.counts["requests"] += 1
+        self._counts["requests"] += 1
         return self.rest.ask(
             [_item(one) for one in first],
             related=[_item(one) for one in others],
@@ -384,17 +401,35 @@ class Client:
 
     def _keep_in_memory(self, answer: Answer, life_s: float, now: float) -> Entry:
         if len(self._entries) >= MOST_IN_MEMORY:
-            self._entries.clear()  # the machine's cache has them
-        entry = Entry(answer, now + life_s)
+            self._forget()  # the machine's cache has them
+        known = self._entries.get(answer.key)
+        if known is not None:
+            self._note_uses(known)
+        entry = Entry(answer, now + life_s, [0])
         self._entries[answer.key] = entry
         return entry
+
+    def _note_uses(self, entry: Entry) -> None:
+        """Hand the entry's count over to the reporter."""
+        uses, entry.uses[0] = entry.uses[0], 0
+        if uses and entry.answer.best is not None:
+            self._counts["used"] += uses
+            self._reporter.add({int(entry.answer.best["implementation"]): float(uses)})
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How often each source answered (``memory``, ``cache``, ``service``; ``miss``: nobody had anything),
+        requests for lookups, and related operators that came along."""
+        found = dict(self._counts)
+        used = found.pop("used") + sum(entry.uses[0] for entry in list(self._entries.values()))
+        return {"memory": used - found["cache"], **found}
 
     def _revoke(self, reply: Reply) -> None:
         new = reply.revoked - self._revoked
         if new and self._store is not None:
             self._store.revoke(new)
         if reply.all_revoked:
-            self._entries.clear()
+            self._forget()
             if self._store is not None:
                 self._store.drop_all(self._place)
         self._drop(self._revoked | new)
@@ -407,7 +442,13 @@ class Client:
             if entry.answer.best is not None and entry.answer.best["artifact"] in revoked
         ]
         for key in gone:
-            self._entries.pop(key, None)
+            if (entry := self._entries.pop(key, None)) is not None:
+                self._note_uses(entry)
+
+    def _forget(self) -> None:
+        for entry in self._entries.values():
+            self._note_uses(entry)
+        self._entries.clear()
 
     def _look_around(self) -> None:
         """Once a second: what other processes of this machine were told, and whether this one was forked."""
@@ -419,12 +460,31 @@ class Client:
             self._begin_anew()
         if self._store is not None and self._store.has_changed():
             self._drop(self._revoked | self._store.revoked())
+        if now > self._written_at + WRITE_S:
+            self._written_at = now
+            self._aside(self._report if now > self._reporter.due_at else self._write_uses)
+
+    def _write_uses(self) -> None:
+        for entry in list(self._entries.values()):
+            self._note_uses(entry)
+        self._reporter.keep()
+
+    def _report(self) -> None:
+        self._write_uses()
+        if not self._why_not_ask() and self.snapshot is None:
+            try:
+                self._reporter.send_all()
+            except OpatlasError as error:
+                self._tell(str(error))
 
     def _begin_anew(self) -> None:
         """After a fork: threads stayed with the parent, and so did whoever held a lock."""
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._errands, self._errand_boy = queue.SimpleQueue(), None
+        for entry in self._entries.values():
+            entry.uses[0] = 0
+        self._reporter.after_fork()
 
     # ---- the service --------------------------------------------------------------------------------
 
@@ -514,6 +574,16 @@ class Handle:
 
     def __call__(self, *, wait_s: float = 0.0, wait_for: str = "first") -> Answer:
         return self._client._answer(self._asked, wait_s, wait_for)
+
+
+_open: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+@atexit.register
+def _report_what_was_used() -> None:
+    """Of clients that nobody closed."""
+    for client in list(_open):
+        client.close()
 
 
 def installed(target: Target) -> dict[str, Any]:

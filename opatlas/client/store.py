@@ -43,10 +43,12 @@ CREATE TABLE IF NOT EXISTS aliases (
   alias BLOB PRIMARY KEY, key TEXT NOT NULL, places TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS manifests (artifact TEXT PRIMARY KEY, document BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS signers (sha256 TEXT PRIMARY KEY, document BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS reports (
+  name TEXT PRIMARY KEY, place BLOB NOT NULL, body BLOB NOT NULL, claimed_at REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS revoked (artifact TEXT PRIMARY KEY, told_at REAL NOT NULL) WITHOUT ROWID;
 """
 
-_COLUMNS = {"entries": 7, "aliases": 3, "manifests": 2, "signers": 2, "revoked": 2}
+_COLUMNS = {"entries": 7, "aliases": 3, "manifests": 2, "signers": 2, "revoked": 2, "reports": 4}
 _HAS_MANIFEST = "SELECT 1 FROM manifests WHERE artifact = ?"
 
 
@@ -139,6 +141,28 @@ class EntryStore:
     def revoked(self) -> frozenset[str]:
         """All that were ever revoked, as far as this machine was told."""
         return frozenset(artifact for (artifact,) in self._rows("SELECT artifact FROM revoked"))
+
+    def keep_report(self, place: bytes, name: str, report: Mapping[str, Any]) -> None:
+        """Keep what is to be reported to a place's service."""
+        self._replace("reports", [(name, place, _bytes(report), 0.0)])
+
+    def claim_report(self, place: bytes, leave_s: float) -> tuple[str, Mapping[str, Any]] | None:
+        """One that nobody else has claimed within ``leave_s``, with its name."""
+        now, found = time.time(), list[Any]()
+
+        def claim(database: sqlite3.Connection) -> None:
+            sql = (
+                "SELECT name, body FROM reports WHERE place = ? AND NOT (claimed_at BETWEEN ? AND ?) LIMIT 1"
+            )
+            found.extend(database.execute(sql, (place, now - leave_s, now)).fetchall())
+            for name, _ in found:
+                database.execute("UPDATE reports SET claimed_at = ? WHERE name = ?", (now, name))
+
+        self._write(claim)
+        return (found[0][0], dict(json.loads(found[0][1]))) if found else None
+
+    def drop_report(self, name: str) -> None:
+        self._write(lambda database: database.execute("DELETE FROM reports WHERE name = ?", (name,)))
 
     def has_changed(self) -> bool:
         """Whether another process has written since this was last asked."""

@@ -185,3 +185,9 @@ def test_what_costs_something_is_not_given_as_a_related_one(
     answer = client.post("lookup", body | {"operators": [other], "related": [other]}).json()
     assert answer["related"][0]["status"] == "need_lookup"
     assert ("manifests" in answer) == (mode == "prompt"), "it was charged, or withheld"
+
+
+def test_what_costs_something_is_not_counted_when_it_is_reported(compiled, client, price):
+    price(0.02)
+    report = {"client": "c" * 32, "sequence": 1, "used": [{"implementation": compiled.pk}]}
+    assert client.post("usage", report).json() == {"counted": 0, "repeated": False}

@@ -10,13 +10,16 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from django.db.models import Sum
 
 from catalog.best import revoked
 from catalog.best.withdrawing import withdraw
-from catalog.models import Best, Implementation, Miss
+from catalog.models import Best, Implementation, Miss, Usage
 from catalog.usage import journal
-from opatlas.client import RestOfModel, Trust
+from catalog.usage.draining import drain_journal
+from opatlas.client import RestOfModel, ServiceError, Trust
 from opatlas.client import client as clients
+from opatlas.client.usage import UsageReporter
 from opatlas.errors import CallerError
 from opatlas.load.signing import new_key, public_bytes
 from tests.opatlas.load.kernels import add_operator
@@ -124,7 +127,7 @@ def test_nothing_related_that_is_not_cached_makes_no_request(publish_add, job, r
     for _ in range(5):
         assert client.lookup(add_operator(1000))
     client.close()
-    assert len(requests) == 1
+    assert requests == ["/api/v1/lookup", "/api/v1/usage"], "the first client's, and what was used at the end"
     assert predictor.asked == {add_operator(1000).key: 1}, "asked once, not with every call"
 
 
@@ -247,8 +250,6 @@ def test_a_dead_service_is_empty_told_once_and_left_alone_for_a_while(tmp_path, 
 
 
 def test_strict_clients_raise(job, tmp_path):
-    from opatlas.client import ServiceError
-
     client = clients.Client("http://127.0.0.1:9", "key", cache=tmp_path, strict=True)
     with client, pytest.raises(ServiceError, match="cannot be reached"):
         client.lookup("Relu", (7,))
@@ -377,3 +378,62 @@ def test_a_damaged_file_of_the_cache_is_fetched_again(publish_add, job, tmp_path
 def test_an_empty_answer_cannot_be_loaded(job):
     with pytest.raises(CallerError, match="nothing to load"):
         job().lookup("Relu", (7,)).load()
+
+
+# ---- reported use ---------------------------------------------------------------------------------------
+
+
+def used():
+    """Calls by operator, of everything that was counted."""
+    drain_journal()
+    rows = Usage.objects.values("operator__key").annotate(total=Sum("calls"))
+    return {row["operator__key"]: row["total"] for row in rows}
+
+
+def test_hits_of_the_caches_are_counted_when_they_are_reported(publish_add, job):
+    publish_add()
+    publish_add(999)
+    first = job(job="run", predictor=Says(add_operator(999)))
+    for _ in range(3):
+        first.lookup(add_operator())
+    first.lookup(add_operator(999))  # came along
+    first.close()
+    second = job(job="run")
+    second.lookup(add_operator())
+    second.close()
+    second.close()
+    assert used() == {add_operator().key: 1 + 2 + 1, add_operator(999).key: 1}
+    assert set(Usage.objects.values_list("job__name", flat=True)) == {"run"}
+
+
+def test_what_a_killed_process_wrote_down_is_reported_by_the_next(publish_add, job, live_server):
+    publish_add()
+    killed = job(job="run")
+    killed.lookup(add_operator())
+    killed.lookup(add_operator())
+    killed._write_uses()
+    killed._entries.clear()
+    killed._reporter = UsageReporter(killed.rest, None, b"")  # SIGKILL: nothing of it is ever sent
+    assert used() == {add_operator().key: 1}
+    job().close()
+    assert used() == {add_operator().key: 2}
+
+
+def test_a_report_whose_answer_was_lost_counts_once(publish_add, job, monkeypatch):
+    publish_add()
+    client = job()
+    client.lookup(add_operator())
+    client.lookup(add_operator())
+    call = client.rest.call
+
+    def lost(*given):
+        call(*given)
+        raise ServiceError("The connection broke.")
+
+    monkeypatch.setattr(client.rest, "call", lost)
+    client._report()
+    monkeypatch.setattr(client.rest, "call", call)
+    monkeypatch.setattr("opatlas.client.usage.LEAVE_S", 0.0)
+    client._report()
+    assert used() == {add_operator().key: 2}
+    assert client.store.counts()["reports"] == 0
