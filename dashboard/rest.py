@@ -21,6 +21,7 @@ RESOURCES = (
     "catalog.api.keys",
     "catalog.api.members",
     "catalog.api.audit",
+    "tuning.api.explaining",
     "tuning.api.explorations",
     "tuning.api.trials",
     "tuning.api.misses",

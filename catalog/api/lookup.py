@@ -297,6 +297,7 @@ class OperatorBestView(RestView):
 
 
 def _looked_up(key: ApiKey, parsed: lookup_json.ParsedLookup) -> dict[str, Any]:
+    parsed = lookup_json.read_graphs(parsed)
     target, setting = lookup_json.resolve(parsed.target, parsed.setting)
     answer = lookup(
         LookupRequest(

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -56,6 +56,7 @@ class ParsedLookup:
     wait_for: AnswerStage = AnswerStage.FIRST
     include: frozenset[str] = frozenset()
     known: frozenset[str] = frozenset()
+    unread: Mapping[str, Callable[[], identity.Operator]] = field(default_factory=dict)  # graphs, by key
 
 
 def parse_lookup(document: Any) -> ParsedLookup:
@@ -71,17 +72,38 @@ def parse_lookup(document: Any) -> ParsedLookup:
         raise RequestError("A lookup needs a target: its t1: key, or its JSON.", where="target")
     if "operators" not in body:
         raise RequestError("A lookup needs a list of operators.", where="operators")
+    unread: dict[str, Callable[[], identity.Operator]] = {}
     return ParsedLookup(
         target=parse_target(body["target"]),
         setting=parse_setting(body.get("setting")),
-        operators=_operators(body["operators"], "operators", least=1),
-        related=_operators(body.get("related", []), "related", least=0),
+        operators=_operators(body["operators"], "operators", 1, unread),
+        related=_operators(body.get("related", []), "related", 0, unread),
+        unread=unread,
         job=parse_job(body.get("job", "")),
         accepts=_accepts(body.get("accepts")),
         wait_s=_wait_s(body.get("wait_s", 0)),
         wait_for=_wait_for(body.get("wait_for", AnswerStage.FIRST)),
         include=_include(body.get("include", [])),
         known=_known(body.get("known", [])),
+    )
+
+
+def read_graphs(parsed: ParsedLookup) -> ParsedLookup:
+    """With the graphs of those operators that the catalogue does not know: reading one takes a millisecond,
+    and what is known by its key needs none. Raises as :func:`parse_lookup` does."""
+    if not parsed.unread:
+        return parsed
+    known = set(models.Operator.objects.filter(key__in=parsed.unread).values_list("key", flat=True))
+    graphs = {key: read() for key, read in parsed.unread.items() if key not in known}
+
+    def with_graph(item: AskedOperator) -> AskedOperator:
+        return replace(item, graph=graphs[item.key]) if item.key in graphs else item
+
+    return replace(
+        parsed,
+        operators=[with_graph(item) for item in parsed.operators],
+        related=[with_graph(item) for item in parsed.related],
+        unread={},
     )
 
 
@@ -262,13 +284,15 @@ def _by_key(model: type[Any], key: str, what: str) -> Any:
     return row
 
 
-def _operators(value: Any, where: str, least: int) -> list[AskedOperator]:
+def _operators(
+    value: Any, where: str, least: int, unread: dict[str, Callable[[], identity.Operator]]
+) -> list[AskedOperator]:
     if not isinstance(value, list) or not least <= len(value) <= MAX_OPERATORS:
         raise RequestError(f"{where} is a list of {least} to {MAX_OPERATORS} items.", where=where)
-    return [_asked(item, f"{where}[{number}]") for number, item in enumerate(value)]
+    return [_asked(item, f"{where}[{number}]", unread) for number, item in enumerate(value)]
 
 
-def _asked(item: Any, where: str) -> AskedOperator:
+def _asked(item: Any, where: str, unread: dict[str, Callable[[], identity.Operator]]) -> AskedOperator:
     if not isinstance(item, dict) or not item.keys() <= {"key", "graph", "calls"}:
         raise RequestError('An operator is {"key": "o1:…"} or {"graph": {…}}, and "calls".', where=where)
     calls = _calls(item["calls"], where) if "calls" in item else 1.0
@@ -281,7 +305,8 @@ def _asked(item: Any, where: str) -> AskedOperator:
         return AskedOperator(key, calls)
     graph = _object(item["graph"], f"{where}.graph")
     if key is not None:
-        return AskedOperator(key, calls, partial(_graph_of, key, graph, where))
+        unread[key] = partial(_graph_of, key, graph, where)
+        return AskedOperator(key, calls)
     operator = parse_graph(graph, f"{where}.graph")
     return AskedOperator(operator.key, calls, operator)
 

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from catalog.api.endpoint import MAX_ID, RestView, operation
 from catalog.api.lookup_json import MAX_CALLS, parse_job
 from catalog.conf import MAX_OPERATORS
-from catalog.usage.reporting import record_report
+from catalog.lookup.reporting import record_report
 
 
 class UsedSerializer(serializers.Serializer[Any]):

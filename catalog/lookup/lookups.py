@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal
@@ -38,15 +38,11 @@ _waiters = threading.Semaphore(conf().max_waiters)
 
 @dataclass(frozen=True, slots=True)
 class AskedOperator:
-    """One operator of a lookup: by key, with its graph where the caller has it, or with what reads it (and
-    raises a CallerError): what is known by its key is never read."""
+    """One operator of a lookup: by key, with its graph where the caller has it."""
 
     key: str
     calls: float = 1.0
-    graph: identity.Operator | Callable[[], identity.Operator] | None = None
-
-    def read(self) -> identity.Operator | None:
-        return self.graph() if callable(self.graph) else self.graph
+    graph: identity.Operator | None = None
 
 
 @dataclass(frozen=True)
@@ -193,13 +189,7 @@ def _miss(
         if ids.get(key) in have_bests and request.accepts is not None
     }
     wanted = [
-        Wanted(
-            key,
-            item.calls,
-            ids.get(key),
-            None if key in ids else item.read(),
-            related=item.key in related,
-        )
+        Wanted(key, item.calls, ids.get(key), item.graph, related=item.key in related)
         for key, item in (missing | related).items()
         if key not in unloadable
         and (key in ids or item.graph is not None)

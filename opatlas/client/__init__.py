@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from opatlas.client.answer import Answer
     from opatlas.client.client import Client, Handle
+    from opatlas.client.exporting import export_snapshot
     from opatlas.client.fetching import Refused, Trust, fetch_and_load
     from opatlas.client.function import KernelFunction
     from opatlas.client.related import Predictor, RestOfModel
     from opatlas.client.rest import RestClient, ServiceError
-    from opatlas.client.snapshot import Snapshot, export_snapshot
+    from opatlas.client.snapshot import Snapshot
 
 _HOMES = {
     "answer": ("Answer",),
     "client": ("Client", "Handle"),
+    "exporting": ("export_snapshot",),
     "fetching": ("Refused", "Trust", "fetch_and_load"),
     "function": ("KernelFunction",),
     "related": ("Predictor", "RestOfModel"),
     "rest": ("RestClient", "ServiceError"),
-    "snapshot": ("Snapshot", "export_snapshot"),
+    "snapshot": ("Snapshot",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

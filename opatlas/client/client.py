@@ -22,6 +22,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,7 +31,7 @@ from opatlas.client.answer import Answer
 from opatlas.client.asking import Asked, alias_of, describe_call, document_of, read, signature
 from opatlas.client.conf import conf
 from opatlas.client.related import NOTHING, Predictor
-from opatlas.client.rest import Reply, RestClient, ServiceError
+from opatlas.client.rest import LookupReply, RestClient, ServiceError
 from opatlas.client.store import EntryStore
 from opatlas.client.usage import UsageReporter
 from opatlas.errors import CallerError, OpatlasError
@@ -40,6 +41,7 @@ from opatlas.identity.place.setting import Setting
 from opatlas.identity.place.target import Target
 
 if TYPE_CHECKING:
+    from opatlas.client.artifacts import ArtifactShelf
     from opatlas.client.fetching import Trust
     from opatlas.client.function import KernelFunction
     from opatlas.client.snapshot import Snapshot
@@ -63,7 +65,7 @@ LIBRARIES = ("jax", "jaxlib", "numpy", "onnxruntime", "torch")
 """What recipes and packages need in exact versions."""
 
 
-class Entry(NamedTuple):
+class RememberedAnswer(NamedTuple):
     """An answer in memory. ``until``: on the monotonic clock; ``uses``: one number, how often it was given
     since that was last written down."""
 
@@ -118,7 +120,7 @@ class Client:
         self._store = EntryStore(self.home, said.cache_bytes) if cache else None
         self._place = _digest_place(self.rest, url or said.url, key or said.key, self.accepts)
         self._asked: dict[Any, Asked] = {}  # by signature, and by key
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, RememberedAnswer] = {}
         self._revoked: frozenset[str] = frozenset()
         if snapshot is not None:
             self._check_place(snapshot)
@@ -184,6 +186,17 @@ class Client:
             fetched = self._fetch(list(missing.values()), [], wait_s, wait_for)
             known |= {key: fetched[key] for key in missing}
         return [self._given(one, found) for one in asked if (found := known[one.key]) is not None]
+
+    def explain(
+        self, operator: Any, *inputs: Any, const: Sequence[int] = (), **attrs: Any
+    ) -> Mapping[str, Any]:
+        """Why a lookup of it answers what it does, as the service says: ``state``, ``sentence``,
+        ``expected_s``, and the ``nearest`` known entries with the fields of the key that differ. Raises
+        :class:`~.rest.ServiceError` where the service cannot be asked."""
+        asked = self.asked(operator, *inputs, const=const, **attrs)
+        if self.offline:
+            raise ServiceError("The client is offline.")
+        return self.rest.explain(_item(asked), self.accepts)
 
     def handle(self, operator: Any, *inputs: Any, const: Sequence[int] = (), **attrs: Any) -> Handle:
         """For an operator that is asked for again and again: nothing of it is worked out twice."""
@@ -272,7 +285,7 @@ class Client:
             return answer
         if answer.source == "cache":
             self._counts["cache"] += 1
-            entry = self._entries[asked.key] = Entry(
+            entry = self._entries[asked.key] = RememberedAnswer(
                 replace(answer, source="memory"), entry.until, entry.uses
             )
         entry.uses[0] += 1
@@ -295,7 +308,7 @@ class Client:
         if self.rest.setting is not None and setting != self.rest.setting.key:
             raise CallerError(f"The snapshot is for the setting {setting}, not for {self.rest.setting.key}.")
 
-    def _from_store(self, key: str, now: float) -> Entry | None:
+    def _from_store(self, key: str, now: float) -> RememberedAnswer | None:
         found = self._store.entry(self._place, key) if self._store is not None else None
         if found is None:
             return None
@@ -359,7 +372,9 @@ class Client:
             for one, answer in zip(asked, reply.answers, strict=True)
         }
 
-    def _ask(self, asked: Sequence[Asked], related: Sequence[Asked], wait_s: float, wait_for: str) -> Reply:
+    def _ask(
+        self, asked: Sequence[Asked], related: Sequence[Asked], wait_s: float, wait_for: str
+    ) -> LookupReply:
         # What is fetched for later alone is asked for as the related ones of its first.
         first = list(asked) or list(related[:1])
         others = [] if not asked and len(related) == 1 else [one for one in related if one not in first]
@@ -379,7 +394,7 @@ class Client:
 
     # ---- keeping ------------------------------------------------------------------------------------
 
-    def _keep(self, reply: Reply) -> None:
+    def _keep(self, reply: LookupReply) -> None:
         now = time.monotonic()
         with self._lock:
             self._revoke(reply)
@@ -399,17 +414,17 @@ class Client:
                 if reply.signers:
                     self._store.keep_signers(reply.signers)
 
-    def _keep_in_memory(self, answer: Answer, life_s: float, now: float) -> Entry:
+    def _keep_in_memory(self, answer: Answer, life_s: float, now: float) -> RememberedAnswer:
         if len(self._entries) >= MOST_IN_MEMORY:
             self._forget()  # the machine's cache has them
         known = self._entries.get(answer.key)
         if known is not None:
             self._note_uses(known)
-        entry = Entry(answer, now + life_s, [0])
+        entry = RememberedAnswer(answer, now + life_s, [0])
         self._entries[answer.key] = entry
         return entry
 
-    def _note_uses(self, entry: Entry) -> None:
+    def _note_uses(self, entry: RememberedAnswer) -> None:
         """Hand the entry's count over to the reporter."""
         uses, entry.uses[0] = entry.uses[0], 0
         if uses and entry.answer.best is not None:
@@ -424,7 +439,7 @@ class Client:
         used = found.pop("used") + sum(entry.uses[0] for entry in list(self._entries.values()))
         return {"memory": used - found["cache"], **found}
 
-    def _revoke(self, reply: Reply) -> None:
+    def _revoke(self, reply: LookupReply) -> None:
         new = reply.revoked - self._revoked
         if new and self._store is not None:
             self._store.revoke(new)
@@ -546,9 +561,14 @@ class Client:
     def load(self, answer: Answer, places: Sequence[int] | None = None) -> KernelFunction:
         """A hit as a function of the operator's inputs; ``places`` says which of the caller's inputs each
         tensor of the operator is. Verified first (:class:`~.fetching.Refused`)."""
-        from opatlas.client.function import load_function
+        return self.artifacts.load(answer, self.revoked, places)
 
-        return load_function(self, answer, places)
+    @cached_property
+    def artifacts(self) -> ArtifactShelf:
+        """Where this client has its artifacts from."""
+        from opatlas.client.artifacts import ArtifactShelf
+
+        return ArtifactShelf(self.rest, self._store, self.home, self.trust, self.snapshot, self.offline)
 
     @property
     def store(self) -> EntryStore | None:

@@ -4,79 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from opatlas.client.answer import Answer
-from opatlas.client.fetching import Trust, address_of, checked_manifest, load_checked
-from opatlas.errors import CallerError, LoadError
+from opatlas.errors import CallerError
 from opatlas.identity.operator import Operator
 from opatlas.load.buffers import check_array
 from opatlas.load.kernel import Bound, LoadedKernel
 from opatlas.load.manifest import Manifest
-
-if TYPE_CHECKING:
-    from opatlas.client.client import Client
-
-
-@dataclass(frozen=True)
-class FetchedArtifact:
-    """An artifact whose manifest was checked, and whose files lie in ``folder``, not compared yet."""
-
-    document: Mapping[str, Any]
-    signer: Mapping[str, Any]
-    manifest: Manifest
-    folder: Path
-
-
-def load_function(client: Client, answer: Answer, places: Sequence[int] | None = None) -> KernelFunction:
-    """Fetch what is not here yet, verify it, and load it. Raises :class:`~.fetching.Refused`, or
-    :class:`opatlas.errors.LoadError` where the kind's own loader fails."""
-    found = fetch_artifact(client, answer)
-    try:
-        kernel = load_checked(found.manifest, found.folder)
-    except LoadError:
-        if client.offline or not found.manifest.files:
-            raise
-        for name in found.manifest.files:  # damaged on the disk, or on the way: once more from the source
-            (found.folder / name).unlink(missing_ok=True)
-        found = fetch_artifact(client, answer)
-        kernel = load_checked(found.manifest, found.folder)
-    return KernelFunction(kernel, Operator.from_json(found.manifest.operator), found.manifest, places)
-
-
-def fetch_artifact(client: Client, answer: Answer) -> FetchedArtifact:
-    """A hit's manifest, checked, and its files: from the snapshot, the machine's cache, or the service."""
-    sha256 = address_of(answer, client.revoked)
-    snapshot = client.snapshot if answer.source == "snapshot" else None
-    document = snapshot.manifests[sha256] if snapshot is not None else _document(client, sha256)
-    signer = str(document.get("signer", ""))
-    row = snapshot.signers[signer] if snapshot is not None else _signer(client, signer)
-    trust = client.trust or Trust.in_rows({signer: row} if row else {})
-    manifest = checked_manifest(document, answer, client.rest.target, lambda: trust)
-    folder = client.home / "artifacts" / sha256[:2] / sha256
-    if not all((folder / name).exists() for name in manifest.files):
-        if snapshot is not None:
-            snapshot.extract(sha256, folder)
-        else:
-            client.rest.download(sha256, manifest, folder)
-    return FetchedArtifact(document, row or {}, manifest, folder)
-
-
-def _document(client: Client, sha256: str) -> Mapping[str, Any]:
-    known = client.store.manifest(sha256) if client.store is not None else None
-    return known or client.rest.manifest(sha256)
-
-
-def _signer(client: Client, signer: str) -> Mapping[str, Any] | None:
-    """A signer's key as the service said last; asked for where it never did."""
-    known = client.store.signer(signer) if client.store is not None and signer else None
-    if known is None and not client.offline:
-        known = next((row for row in client.rest.signers() if row["sha256"] == signer), None)
-    return known and {name: known[name] for name in ("public_key", "retired_at")}
 
 
 class KernelFunction:

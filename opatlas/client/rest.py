@@ -38,7 +38,7 @@ class ServiceError(OpatlasError):
 
 
 @dataclass(frozen=True)
-class Reply:
+class LookupReply:
     """What came of one lookup: an answer for each operator, and for each related one, in order; manifests
     (with signature and signer) by their artifact; ``signers`` by SHA-256; and what must not be used any
     more."""
@@ -138,7 +138,7 @@ class RestClient:
         known: Sequence[str] = (),
         wait_s: float = 0.0,
         wait_for: str = "first",
-    ) -> Reply:
+    ) -> LookupReply:
         """One ``POST /api/v1/lookup``; an item is ``{"key": …}``, ``{"graph": …}`` or both, and ``calls``.
 
         ``include``: ``manifest`` for the manifests of all that hit but those ``known``, ``related`` for what
@@ -167,6 +167,19 @@ class RestClient:
             reply.all_revoked,
         )
         return reply
+
+    def explain(self, item: Mapping[str, Any], accepts: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """One ``POST /api/v1/explain``: why a lookup of this item (as :meth:`ask` takes them) answers what it
+        does. ``state``, ``sentence``, ``expected_s``, ``nearest`` entries with the fields that differ."""
+        request = {"target": self.target.to_json(), "operator": dict(item)}
+        if self.setting is not None:
+            request["setting"] = self.setting.to_json()
+        if accepts is not None:
+            request["accepts"] = dict(accepts)
+        answer = self.call("POST", "/api/v1/explain", request)
+        if not isinstance(answer, dict) or not isinstance(answer.get("sentence"), str):
+            raise ServiceError("The service's answer is no explanation.")
+        return answer
 
     def fetch(self, best: Mapping[str, Any], folder: Path) -> Manifest:
         """Download a hit's manifest and files into ``folder``; :func:`opatlas.load.load` takes it from there.
@@ -291,7 +304,7 @@ class RestClient:
         raise AssertionError("unreachable")
 
 
-def _reply(answer: Any, keys: Sequence[Any], related: int) -> Reply:
+def _reply(answer: Any, keys: Sequence[Any], related: int) -> LookupReply:
     target, setting = str(answer["target"]), str(answer["setting"])
     answers = [Answer.from_json(item, target, setting) for item in answer["results"]]
     others = [Answer.from_json(item, target, setting) for item in answer.get("related", ())]
@@ -299,7 +312,7 @@ def _reply(answer: Any, keys: Sequence[Any], related: int) -> Reply:
         raise ValueError(f"{len(keys)} operators were asked for, {len(answers)} are answered")
     if any(key not in (None, one.key) for key, one in zip(keys, answers, strict=True)):
         raise ValueError("the operators that it answers are not those that were asked for")
-    return Reply(
+    return LookupReply(
         answers,
         others,
         {str(sha256): dict(document) for sha256, document in answer.get("manifests", {}).items()},

@@ -11,20 +11,14 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opatlas.client.answer import Answer
-from opatlas.errors import CallerError, LoadError
-from opatlas.identity.operator import canonical_json
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from opatlas.client.client import Client
+from opatlas.errors import LoadError
 
 FORMAT = 1
 MOST_JSON_BYTES = 1 << 30
-_SIGNED = b"opatlas snapshot 1\n"
+SIGNED = b"opatlas snapshot 1\n"
 
 
 @dataclass(frozen=True)
@@ -69,65 +63,13 @@ class Snapshot:
                 (folder / Path(name).name).write_bytes(archive.read(f"files/{digest}"))
 
 
-def export_snapshot(
-    client: Client, operators: Iterable[Any], path: Path | str, private_key: Ed25519PrivateKey
-) -> Snapshot:
-    """Write down what ``client`` chooses for these operators (all must hit), with every file, signed.
-
-    Raises :class:`opatlas.errors.CallerError` where one of them is not known: nothing is written.
-    """
-    from opatlas.client.function import fetch_artifact
-    from opatlas.load.signing import public_bytes
-
-    answers = sorted({one.key: one for one in client.lookup_all(list(operators))}.values(), key=_key)
-    for answer in answers:
-        if not answer.hit:
-            raise CallerError(f"Operator {answer.key} is not known ({answer.reason or answer.state}).")
-    fetched = {
-        str(answer.best["artifact"]): fetch_artifact(client, answer) for answer in answers if answer.best
-    }
-    signers = {str(found.document["signer"]): dict(found.signer) for found in fetched.values()}
-    document = {
-        "format": FORMAT,
-        "target": answers[0].target if answers else client.rest.target.key,
-        "setting": answers[0].setting if answers else "",
-        "entries": [answer.to_json() for answer in answers],
-        "manifests": {sha256: dict(found.document) for sha256, found in fetched.items()},
-        "signers": signers,
-    }
-    text = canonical_json(document)
-    files = {
-        digest: (found.folder / name).read_bytes()
-        for found in fetched.values()
-        for name, digest in found.manifest.files.items()
-    }
-    part = Path(path).with_name(Path(path).name + ".part")
-    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
-        _add(archive, "snapshot.json", text)
-        _add(archive, "signature", private_key.sign(_SIGNED + text))
-        for digest, content in sorted(files.items()):
-            _add(archive, f"files/{digest}", content)
-    part.replace(path)
-    return Snapshot.open(path, [public_bytes(private_key)])
-
-
-def _key(answer: Answer) -> str:
-    return answer.key
-
-
-def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # no time of day: the same choices, the same bytes
-    member.compress_type = zipfile.ZIP_DEFLATED
-    archive.writestr(member, content)
-
-
 def _verify(text: bytes, signature: bytes, trusted: Iterable[bytes]) -> None:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     for key in trusted:
         try:
-            Ed25519PublicKey.from_public_bytes(key).verify(signature, _SIGNED + text)
+            Ed25519PublicKey.from_public_bytes(key).verify(signature, SIGNED + text)
             return
         except (InvalidSignature, ValueError):
             continue
