@@ -52,12 +52,6 @@ def _one_of(*words: str) -> Callable[[str], str]:
 @dataclass(frozen=True, kw_only=True)
 class DashboardConf:
     port: int = variable(8000, "port", "where `manage.py serve` answers", name="PORT", least=1, most=65535)
-    url: str = variable(
-        "http://127.0.0.1:8000",
-        "URL",
-        "where people find the service: links in messages begin with it",
-        read=lambda text: text.rstrip("/"),
-    )
     hosts: tuple[str, ...] = variable(
         "127.0.0.1,localhost,[::1]", "names", "under which it answers, separated by commas", read=_listed
     )

@@ -133,11 +133,24 @@ _READERS: dict[Any, Callable[[str], Any]] = {
 class OpatlasConf:
     """What a job and everything else read."""
 
+    url: str = variable(
+        "http://127.0.0.1:8000",
+        "URL",
+        "where people and jobs find the service: clients ask there, links in messages begin with it",
+        read=lambda text: text.rstrip("/"),
+    )
+    key: str = variable("", "text", "the API key that a job's client asks with", shown="none", secret=True)
     cache: Path = variable(
         lambda given: Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "opatlas",
         "folder",
-        "where the thread pool is kept, compiled once",
+        "what clients of this machine were told, artifacts, and the thread pool, compiled once",
         shown="the user's cache folder",
+    )
+    cache_bytes: int = variable(
+        256 << 20,
+        "bytes",
+        "that entries of clients may take there, artifacts not counted; the least used make room",
+        least=1 << 20,
     )
     cc: str = variable(
         "", "command", "the C compiler", name="CC", shown="gcc, cc, clang or ziglang's, whichever is there"

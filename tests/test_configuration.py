@@ -35,10 +35,8 @@ READS_THE_ENVIRONMENT = {
 }
 """Modules that look at the environment, and what for; only the first reads configuration."""
 
-OTHERS = {"OPATLAS_KEY"} | {
-    f"OPATLAS_{name}" for name in ("OP", "THREADS", "ALIGNMENT", "INPUTS", "CONSTANTS", "OUTPUTS")
-}
-"""What documents name that is nothing to set: the reader's own key, and a kernel's macros."""
+OTHERS = {f"OPATLAS_{name}" for name in ("OP", "THREADS", "ALIGNMENT", "INPUTS", "CONSTANTS", "OUTPUTS")}
+"""What documents name that is nothing to set: a kernel's macros."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opatlas.client.answer import Answer
 from opatlas.client.asking import Asked, alias_of, describe_call, document_of, read, signature
-from opatlas.client.conf import conf
 from opatlas.client.related import NOTHING, Predictor
 from opatlas.client.rest import LookupReply, RestClient, ServiceError
 from opatlas.client.store import EntryStore
 from opatlas.client.usage import UsageReporter
+from opatlas.conf import conf
 from opatlas.errors import CallerError, OpatlasError
 from opatlas.identity.operator import Operator, canonical_json
 from opatlas.identity.place.kinds import CUDA

@@ -16,7 +16,7 @@ from catalog.api.shapes import shape
 from catalog.errors import RequestError
 from catalog.models import Operator
 from opatlas import identity
-from tuning.statistics.explaining import Explanation, ExplainRequest, explain
+from tuning.statistics.explaining import ExplainRequest, Explanation, explain
 
 
 class ExplainRequestSerializer(serializers.Serializer[Any]):

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboard.conf import conf
 from dashboard.notifications.models import (
     Happening,
     Notification,
@@ -16,6 +15,7 @@ from dashboard.notifications.models import (
 )
 from dashboard.notifications.write import wording
 from dashboard.notifications.write.audiences import audiences
+from opatlas.conf import conf
 
 LINES_SHOWN = 50
 

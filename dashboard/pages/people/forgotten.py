@@ -11,8 +11,8 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse_lazy
 
 from catalog.people import audit, sessions
-from dashboard.conf import conf
 from dashboard.pages.people.invitations import sends_mail
+from opatlas.conf import conf
 
 
 class ForgottenForm(forms.PasswordResetForm):

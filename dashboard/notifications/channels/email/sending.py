@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 from django.core.mail import EmailMessage, get_connection
 from django.core.mail.backends.base import BaseEmailBackend
 
-from dashboard.conf import conf
 from dashboard.notifications.channels.email import unsubscribing
 from dashboard.notifications.channels.outcome import SendResult
 from dashboard.notifications.write.letters import LINES_SHOWN, Letter, absolute
+from opatlas.conf import conf
 
 _EVERY = {"at_once": "", "hourly": " once an hour", "daily": " once a day"}
 

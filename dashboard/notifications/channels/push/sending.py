@@ -7,11 +7,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboard.conf import conf
 from dashboard.notifications.channels.outcome import SendResult
 from dashboard.notifications.channels.push import vapid
 from dashboard.notifications.write.letters import Letter
 from dashboard.webhooks import guard
+from opatlas.conf import conf
 
 TTL_S = 24 * 3600
 TIMEOUT_S = 8.0
