@@ -134,12 +134,25 @@ class OpatlasConf:
     """What a job and everything else read."""
 
     url: str = variable(
-        "http://127.0.0.1:8000",
+        "",
         "URL",
         "where people and jobs find the service: clients ask there, links in messages begin with it",
+        shown="what `opatlas login` kept; else `http://127.0.0.1:8000`",
         read=lambda text: text.rstrip("/"),
     )
-    key: str = variable("", "text", "the API key that a job's client asks with", shown="none", secret=True)
+    key: str = variable(
+        "",
+        "text",
+        "the API key that a job's client asks with",
+        shown="what `opatlas login` kept",
+        secret=True,
+    )
+    config: Path = variable(
+        lambda given: Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opatlas",
+        "folder",
+        "where `opatlas login` keeps both",
+        shown="the user's configuration folder",
+    )
     cache: Path = variable(
         lambda given: Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "opatlas",
         "folder",
@@ -156,6 +169,11 @@ class OpatlasConf:
         "", "command", "the C compiler", name="CC", shown="gcc, cc, clang or ziglang's, whichever is there"
     )
     cxx: str = variable("", "command", "the C++ compiler", name="CXX", shown="g++, c++, clang++ or ziglang's")
+
+    @property
+    def service_url(self) -> str:
+        """Where the service is, unless somebody said otherwise."""
+        return self.url or "http://127.0.0.1:8000"
 
 
 def conf() -> OpatlasConf:

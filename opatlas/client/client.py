@@ -17,6 +17,7 @@ import hashlib
 import logging
 import os
 import queue
+import shutil
 import threading
 import time
 import weakref
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opatlas.client.answer import Answer
 from opatlas.client.asking import Asked, alias_of, describe_call, document_of, read, signature
+from opatlas.client.login import read_login
 from opatlas.client.related import NOTHING, Predictor
 from opatlas.client.rest import LookupReply, RestClient, ServiceError
 from opatlas.client.store import EntryStore
@@ -77,13 +79,14 @@ class RememberedAnswer(NamedTuple):
 class Client:
     """A job's door to the catalogue: ``client.lookup("MatMul", x, w)``.
 
-    ``url`` and ``key`` default to ``OPATLAS_URL`` and ``OPATLAS_KEY``; the target is this machine, the
-    setting all of its cores. ``job`` names the run, of which all processes count as one. ``accepts`` says
-    what the job can load (``{"kinds": ["c-abi"]}``; everything it has installed unless given). ``cache`` is
-    the folder of the machine's cache, False for none. ``offline``: never ask, and use entries beyond their
-    time. ``trust`` says whose signatures count; the service's own list does unless it is given.
-    ``snapshot``: choose what it says, and ask nobody (:mod:`opatlas.client.snapshot`). ``strict``:
-    raise where the service cannot be asked or refuses, which is otherwise an empty answer and logged once.
+    ``url`` and ``key`` default to ``OPATLAS_URL`` and ``OPATLAS_KEY``, then to what ``opatlas login`` kept;
+    the target is this machine, the setting all of its cores. ``job`` names the run, of which all processes
+    count as one. ``accepts`` says what the job can load (``{"kinds": ["c-abi"]}``; everything it has
+    installed unless given). ``cache`` is the folder of the machine's cache, False for none. ``offline``:
+    never ask, and use entries beyond their time. ``trust`` says whose signatures count; the service's own
+    list does unless it is given. ``snapshot``: choose what it says, and ask nobody
+    (:mod:`opatlas.client.snapshot`). ``strict``: raise where the service cannot be asked or refuses, which is
+    otherwise an empty answer and logged once.
 
     Safe in threads and after a fork. ``timeout_s`` bounds what a request may take beyond ``wait_s``.
     """
@@ -106,9 +109,9 @@ class Client:
         timeout_s: float = 5.0,
     ) -> None:
         said = conf()
-        self.rest = RestClient(
-            url or said.url, key or said.key, job=job, target=target, setting=setting, timeout_s=timeout_s
-        )
+        kept_url, kept_key = ("", "") if (url or said.url) and (key or said.key) else read_login()
+        url, key = url or said.url or kept_url or said.service_url, key or said.key or kept_key
+        self.rest = RestClient(url, key, job=job, target=target, setting=setting, timeout_s=timeout_s)
         self.accepts = installed(self.rest.target) if accepts is None else accepts
         self.offline = offline
         self.trust = trust
@@ -118,7 +121,7 @@ class Client:
         self.home = said.cache if cache is True else Path(cache or said.cache)
         self._counts = dict.fromkeys(("used", "cache", "service", "miss", "requests", "prefetched"), 0)
         self._store = EntryStore(self.home, said.cache_bytes) if cache else None
-        self._place = _digest_place(self.rest, url or said.url, key or said.key, self.accepts)
+        self._place = _digest_place(self.rest, url, key, self.accepts)
         self._asked: dict[Any, Asked] = {}  # by signature, and by key
         self._entries: dict[str, RememberedAnswer] = {}
         self._revoked: frozenset[str] = frozenset()
@@ -569,6 +572,15 @@ class Client:
         from opatlas.client.artifacts import ArtifactShelf
 
         return ArtifactShelf(self.rest, self._store, self.home, self.trust, self.snapshot, self.offline)
+
+    def forget_everything(self) -> None:
+        """Empty the machine's cache: entries, aliases, artifacts. What was revoked stays known, and so do
+        uses that are not reported yet."""
+        self._forget()
+        self._asked.clear()
+        if self._store is not None:
+            self._store.clear()
+        shutil.rmtree(self.home / "artifacts", ignore_errors=True)
 
     @property
     def store(self) -> EntryStore | None:

@@ -184,6 +184,15 @@ class EntryStore:
         """Forget every entry of a place."""
         self._write(lambda database: database.execute("DELETE FROM entries WHERE place = ?", (place,)))
 
+    def clear(self) -> None:
+        """Forget everything but what was revoked and what is to be reported."""
+
+        def empty(database: sqlite3.Connection) -> None:
+            for table in set(_COLUMNS) - {"revoked", "reports"}:
+                database.execute(f"DELETE FROM {table}")
+
+        self._write(empty)
+
     def counts(self) -> dict[str, int]:
         """Rows by table, and the file's bytes."""
         rows = {table: self._rows(f"SELECT count(*) FROM {table}") for table in _COLUMNS}

@@ -68,6 +68,11 @@ def python_example(block: Block, request: pytest.FixtureRequest, folder: Path) -
     assert said.split()[0] in ("first", "contest", "tuned") and "[[32. 32. 32." in said
 
 
+def named_operators(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    run([sys.executable, "-c", block.text], folder, OPATLAS_CACHE=str(folder / "cache"))
+    assert list((folder / "cache").glob("entries-*.sqlite"))
+
+
 def whole_model(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
     service: Service = request.getfixturevalue("service")
     [line] = [line for line in block.text.splitlines() if "manage.py" in line]
@@ -170,10 +175,11 @@ RUNS: dict[tuple[str, str], Run] = {
         "What `make run` runs is what every block of this file that needs the service talks to.",
     ),
     ("README.md", "curl -s http://127.0"): Run(curl, ALONE),
-    ("README.md", "import os"): Run(python_example, ALONE),
+    ("README.md", "import numpy as np"): Run(python_example, ALONE),
     ("README.md", "make demo MODEL=resn"): Run(
         make_demo, NIGHTLY, "A model of one operator for 5 s, in a copy of the tree."
     ),
+    ("docs/client.md", "import numpy as np"): Run(named_operators),
     ("docs/contest.md", "199 of 200 operators"): Run(
         contest_result, instead="An hour of `make bench ONLY=contest` printed it: the README says the same."
     ),

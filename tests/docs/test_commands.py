@@ -184,6 +184,7 @@ def written_by_tests(typed: Typed, command: str) -> None:
 HERE: dict[str, Callable[[Typed, str], None]] = {
     ".ci/run": ci,
     "granian --interface wsgi dashboard.wsgi:application": web_node,
+    "make bench ONLY=client": make_target,
     "make bench ONLY=contest": make_target,
     "make bench ONLY=lookup": make_target,
     "make bench ONLY=pages": make_target,

@@ -61,7 +61,7 @@ class Letter:
 
 def absolute(path: str) -> str:
     """An address that works outside of the service's own pages."""
-    return f"{conf().url}{path}"
+    return f"{conf().service_url}{path}"
 
 
 def letters(messages: Sequence[NotificationMessage]) -> list[Letter]:

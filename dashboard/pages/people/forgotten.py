@@ -37,7 +37,7 @@ class Forgotten(views.PasswordResetView):
 
     def form_valid(self, form: Any) -> HttpResponse:
         # Links begin with the service's own address, never with what a request says of its host.
-        self.extra_email_context = {"service": conf().url}
+        self.extra_email_context = {"service": conf().service_url}
         audit.note(self.request, action="password.forgotten", subject=form.cleaned_data["email"])
         return super().form_valid(form)
 

@@ -48,7 +48,7 @@ def send_all(letters: Sequence[Letter], until: float) -> dict[int, SendResult]:
 
 def compose(letter: Letter, connection: BaseEmailBackend | None = None) -> EmailMessage:
     """The mail. Its Message-ID is the message's own, so that one sent twice after a crash is known as one."""
-    host = urlsplit(conf().url).hostname or "localhost"
+    host = urlsplit(conf().service_url).hostname or "localhost"
     link = absolute(unsubscribing.path_for(letter.user_id, letter.subscriptions))
     return EmailMessage(
         letter.subject,

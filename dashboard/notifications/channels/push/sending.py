@@ -61,7 +61,7 @@ def payload(letter: Letter) -> bytes:
     tag = shown[0].key if len(letter.lines) == 1 else f"message-{letter.message_id}"
     title = "Opatlas" if len(letter.lines) == 1 else f"Opatlas: {len(letter.lines)} messages"
     # A path: the worker opens it where it lives, whatever the service calls itself.
-    path = letter.url.removeprefix(conf().url)
+    path = letter.url.removeprefix(conf().service_url)
     return json.dumps({"title": title, "body": body, "url": path, "tag": tag}).encode()
 
 

@@ -1,0 +1,314 @@
+"""The command ``opatlas``: what a job's client knows and does, for people and scripts (``--json``).
+
+Needs the extra ``opatlas[cli]`` (typer, rich). Exit codes: 0; 1 where there is no answer; 2 where what was
+asked for is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from opatlas.errors import CallerError, OpatlasError
+
+try:
+    import typer
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
+except ImportError:  # what a job itself needs none of
+    sys.exit("The command opatlas needs typer and rich: pip install 'opatlas[cli]'.")
+
+if TYPE_CHECKING:
+    from opatlas.client import Answer, Client
+
+app = typer.Typer(no_args_is_help=True, help="The fastest known implementation of every operator.")
+cache_app = typer.Typer(no_args_is_help=True, help="What this machine was told.")
+app.add_typer(cache_app, name="cache")
+
+SHAPE = re.compile(r"(?P<shape>\d+(x\d+)*|scalar)(:(?P<dtype>\w+))?(?P<const>\*)?")
+BATCH = 256
+"""Operators of one request in ``prefetch``."""
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Operator = Annotated[str, typer.Argument(help="An ONNX operator type, an o1: key, or a file (.json, .onnx).")]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Argument(help="Its inputs: 64x256, 64x256:float16, scalar, 256x128* (a weight), - (left out)."),
+]
+Attributes = Annotated[
+    list[str] | None, typer.Option("--attr", help="An attribute: transB=1, pads=[1,1,1,1].")
+]
+Offline = Annotated[bool, typer.Option("--offline", help="Ask nobody.")]
+
+
+@app.command()
+def target(as_json: AsJson = False) -> None:
+    """What this machine is: the hardware that times hold for."""
+    from opatlas.identity import default_setting, detect_target
+
+    found = detect_target()
+    told = {"target": found.to_json(), "key": found.key, "setting": default_setting(found).key}
+    if as_json:
+        _print_json(told)
+        return
+    table = _table("", "")
+    for name, value in found.to_json().items():
+        table.add_row(name, ", ".join(value) if isinstance(value, list) else str(value))
+    table.add_row("key", found.key)
+    _console().print(table)
+
+
+@app.command()
+def lookup(
+    operator: Operator,
+    inputs: Inputs = None,
+    attr: Attributes = None,
+    wait_s: Annotated[float, typer.Option("--wait", help="Seconds to wait for what is not known.")] = 0.0,
+    wait_for: Annotated[str, typer.Option(help="first, contest or tuned.")] = "first",
+    offline: Offline = False,
+    as_json: AsJson = False,
+) -> None:
+    """The best known implementation of one operator."""
+    with _client(offline) as client:
+        named, given, attrs = _asked(operator, inputs, attr)
+        answer = client.lookup(named, *given, wait_s=wait_s, wait_for=wait_for, **attrs)
+    if as_json:
+        _print_json(answer.to_json() | {"source": answer.source})
+    else:
+        _print_answer(answer)
+    if not answer:
+        raise typer.Exit(1)
+
+
+@app.command()
+def explain(
+    operator: Operator, inputs: Inputs = None, attr: Attributes = None, as_json: AsJson = False
+) -> None:
+    """Why a lookup answers as it does, and which known entries are nearest."""
+    with _client() as client:
+        named, given, attrs = _asked(operator, inputs, attr)
+        told = client.explain(named, *given, **attrs)
+    if as_json:
+        _print_json(told)
+        return
+    console = _console()
+    console.print(f"[bold]{told['state'].replace('_', ' ')}[/]  {told['sentence']}", highlight=False)
+    if told["nearest"]:
+        table = _table("nearest known", "µs", "× default", "differs in")
+        for one in told["nearest"]:
+            differs = [f"{row['field']}: {row['known']} (asked: {row['asked']})" for row in one["differs"]]
+            numbers = f"{one['median_us']:.1f}", f"{one['ratio_to_default']:.2f}"
+            table.add_row(one["summary"], *numbers, "\n".join(differs))
+        console.print(table)
+
+
+@app.command()
+def prefetch(
+    file: Annotated[Path, typer.Argument(help="A JSON list of operators, or one JSON operator a line.")],
+    as_json: AsJson = False,
+) -> None:
+    """Bring what is known of many operators into this machine's cache; the rest is explored."""
+    operators = _operators(file)
+    answers: list[Answer] = []
+    with _client() as client, Progress(console=_console(stderr=True), transient=True) as progress:
+        task = progress.add_task("Looking up", total=len(operators))
+        for begin in range(0, len(operators), BATCH):
+            batch = operators[begin : begin + BATCH]
+            answers += client.lookup_all(batch)
+            progress.advance(task, len(batch))
+        requests = client.counts["requests"]
+    hits = sum(map(bool, answers))
+    told = {"operators": len(operators), "hits": hits, "misses": len(answers) - hits, "requests": requests}
+    if as_json:
+        _print_json(told)
+    else:
+        print(f"{hits} of {len(operators)} operators are known; {requests} requests.")
+
+
+@app.command()
+def login(
+    url: Annotated[str, typer.Option(prompt="Address of the service")],
+    key: Annotated[str, typer.Option(prompt="API key", hide_input=True)],
+) -> None:
+    """Keep the service's address and a key for this user, once they have been tried."""
+    from opatlas.client import RestClient
+    from opatlas.client.login import config_path, write_login
+
+    with RestClient(url, key, timeout_s=10.0) as rest:
+        rest.call("GET", "/api/v1/signers/?limit=1")
+    write_login(url, key)
+    print(f"Written to {config_path()}.")
+
+
+@cache_app.command()
+def stats(as_json: AsJson = False) -> None:
+    """What the machine's cache holds."""
+    with _client(offline=True) as client:
+        told: dict[str, Any] = {"folder": str(client.home)} | (client.store.counts() if client.store else {})
+    if as_json:
+        _print_json(told)
+        return
+    table = _table("", "")
+    for name, value in told.items():
+        table.add_row(name, f"{value:,}" if isinstance(value, int) else value)
+    _console().print(table)
+
+
+@cache_app.command()
+def clear() -> None:
+    """Forget entries, aliases and artifacts; what was revoked stays known."""
+    with _client(offline=True) as client:
+        client.forget_everything()
+    print(f"{client.home} is empty, but for what was revoked.")
+
+
+@cache_app.command()
+def export(
+    operators: Annotated[Path, typer.Argument(help="A JSON list of operators, or one a line.")],
+    to: Annotated[Path, typer.Argument(help="The snapshot's file.")],
+    signing_key: Annotated[Path, typer.Option(help="A private key (PEM); made where there is none.")],
+) -> None:
+    """Write what is chosen for these operators into a signed snapshot."""
+    from opatlas.client import export_snapshot
+    from opatlas.load.signing import new_key, public_bytes, read_key
+
+    private = read_key(signing_key) if signing_key.exists() else new_key(signing_key)
+    with _client() as client:
+        made = export_snapshot(client, _operators(operators), to, private)
+    print(f"{to}: {len(made.answers)} operators; public key {public_bytes(private).hex()}.")
+
+
+@cache_app.command("import")
+def import_(
+    snapshot: Annotated[Path, typer.Argument(help="The snapshot's file.")],
+    public_key: Annotated[str, typer.Option(help="Who must have signed it: 64 hexadecimal digits.")],
+) -> None:
+    """Check a snapshot, and put its artifacts into this machine's cache."""
+    from opatlas.client import Snapshot
+
+    if not re.fullmatch(r"[0-9a-f]{64}", public_key):
+        raise CallerError("A public key is 64 hexadecimal digits, as `opatlas cache export` prints it.")
+    taken = Snapshot.open(snapshot, [bytes.fromhex(public_key)])
+    with _client(offline=True, snapshot=taken) as client:
+        for answer in taken.answers.values():
+            client.load(answer).close()
+    print(f"{len(taken.answers)} operators: Client(snapshot=Snapshot.open({str(snapshot)!r}, …)) uses them.")
+
+
+def main() -> None:
+    """The entry point: errors are one sentence."""
+    try:
+        app()
+    except CallerError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    except OpatlasError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
+
+
+# ---- what is asked for, and how it is shown -------------------------------------------------------------
+
+
+def _client(offline: bool = False, **options: Any) -> Client:
+    from opatlas.client import Client
+
+    return Client(offline=offline, strict=not offline, timeout_s=30.0, **options)
+
+
+def _asked(
+    operator: str, inputs: Sequence[str] | None, attributes: Sequence[str] | None
+) -> tuple[Any, list[Any], dict[str, Any]]:
+    """What ``Client.lookup`` takes: the operator, its inputs, and keywords."""
+    if operator.startswith("o1:"):
+        return operator, [], {}
+    path = Path(operator)
+    if path.suffix in (".json", ".onnx"):
+        if not path.exists():
+            raise CallerError(f"There is no file {operator}.")
+        return path.read_bytes() if path.suffix == ".onnx" else _json(path.read_text(), operator), [], {}
+    attrs = dict(_attribute(text) for text in attributes or ())
+    given, const = list[Any](), list[int]()
+    for number, text in enumerate(inputs or ()):
+        found = SHAPE.fullmatch(text)
+        if text == "-":
+            given.append(None)
+        elif found is None:
+            raise CallerError(f"Input {text!r} looks like 64x256, 64x256:float16, scalar or 256x128*.")
+        else:
+            shape = () if found["shape"] == "scalar" else tuple(map(int, found["shape"].split("x")))
+            given.append((shape, found["dtype"] or "float32"))
+            if found["const"]:
+                const.append(number)
+    if not given:
+        raise CallerError(f"Name the inputs of {operator}: opatlas lookup {operator} 64x256 …")
+    return operator, given, {"const": const, **attrs}
+
+
+def _attribute(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise CallerError(f"An attribute looks like transB=1, not {text!r}.")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _operators(path: Path) -> list[Mapping[str, Any]]:
+    if not path.exists():
+        raise CallerError(f"There is no file {path}.")
+    text = path.read_text()
+    if text.lstrip().startswith("["):
+        return list(_json(text, str(path)))
+    return [
+        _json(line, f"{path}:{number}") for number, line in enumerate(text.splitlines(), 1) if line.strip()
+    ]
+
+
+def _json(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise CallerError(f"{where} is no JSON: {error}.") from error
+
+
+def _print_answer(answer: Answer) -> None:
+    console = _console()
+    if answer.best is None:
+        console.print(f"[bold]empty[/]  {answer.reason or answer.state or answer.status}", highlight=False)
+        return
+    best = answer.best
+    table = _table("", "")
+    gained = "the default itself" if answer.is_default else f"{best['ratio_to_default']:.2f}× the default"
+    table.add_row("best", f"{best['route']}: {best['label']} ({best['method']})")
+    table.add_row("time", f"{best['median_us']:.1f} µs; the default took {best['default_us']:.1f} µs")
+    table.add_row("gain", f"{gained} ({best['ratio_low']:.2f} to {best['ratio_high']:.2f})")
+    table.add_row("stage", answer.stage + ("" if answer.final else ": a faster one may be found any moment"))
+    table.add_row("artifact", f"{best['kind']} {best['artifact'][:12]}…")
+    table.add_row("from", answer.source)
+    console.print(table)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(show_header=any(columns), box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _console(stderr: bool = False) -> Console:
+    return Console(stderr=stderr, highlight=False)
+
+
+def _print_json(document: Any) -> None:
+    print(json.dumps(document, indent=1, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Where a user's client finds the service when neither a caller nor the environment says: a file of their
+own."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+
+from opatlas.conf import Misconfigured, conf
+
+
+def config_path() -> Path:
+    """``opatlas/config.toml`` in the user's configuration folder."""
+    return conf().config / "config.toml"
+
+
+def read_login() -> tuple[str, str]:
+    """The service's address and the key that ``opatlas login`` kept; empty where there is none."""
+    try:
+        found = tomllib.loads(config_path().read_text())
+    except FileNotFoundError:
+        return "", ""
+    except (OSError, ValueError) as error:
+        raise Misconfigured(f"{config_path()} cannot be read: {error}.") from error
+    return str(found.get("url", "")), str(found.get("key", ""))
+
+
+def write_login(url: str, key: str) -> None:
+    """For this user alone (mode 0600)."""
+    path = config_path()
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = path.with_suffix(".part")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
+        stream.write(f"url = {json.dumps(url)}\nkey = {json.dumps(key)}\n")
+    part.replace(path)

@@ -1,0 +1,158 @@
+"""The command ``opatlas``, as people and scripts call it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from opatlas import cli
+from opatlas.client.login import config_path, read_login
+from opatlas.errors import CallerError
+from opatlas.identity import detect_target
+from opatlas.load.signing import public_bytes, read_key
+from tests.opatlas.load.kernels import add_operator
+
+
+@pytest.fixture
+def command(configure, tmp_path):
+    """``command("lookup", "Relu", "7")``: its exit code and what it printed."""
+    configure(cache=tmp_path / "cache", config=tmp_path / "config")
+
+    def run(*words, code=0, **options):
+        done = CliRunner().invoke(cli.app, list(map(str, words)), **options)
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        assert done.exit_code == code, done.output
+        return done.output
+
+    return run
+
+
+@pytest.fixture
+def at_service(command, configure, live_server, make_key, publish_add):
+    """The same with a service that knows an addition (on one thread)."""
+    configure(url=live_server.url, key=make_key("lookup", "admin"))
+    publish_add()
+    return command
+
+
+def operators(path: Path, *sizes: int) -> Path:
+    path.write_text("\n".join(json.dumps(add_operator(size).to_json()) for size in sizes))
+    return path
+
+
+def test_what_this_machine_is(command):
+    told = json.loads(command("target", "--json"))
+    assert told["key"] == detect_target().key and told["target"]["cores"] == detect_target().cores
+    assert detect_target().arch in command("target")
+
+
+def test_an_empty_answer_says_why_and_fails(at_service):
+    told = at_service("lookup", "Relu", "7", code=1)
+    assert "empty" in told and "waiting" in told
+    told = json.loads(at_service("lookup", "Relu", "7", "--json", code=1))
+    assert (told["status"], told["state"]) == ("miss", "waiting")
+
+
+def test_a_hit_is_told_in_words_and_as_json(at_service, monkeypatch):
+    from opatlas.client import Client
+    from opatlas.identity import Setting
+
+    def with_one_thread(offline=False, **options):
+        return Client(offline=offline, strict=not offline, setting=Setting(threads=1), **options)
+
+    monkeypatch.setattr(cli, "_client", with_one_thread)
+    told = at_service("lookup", "Add", "1000", "1000")
+    assert "cpp: add (manual)" in told and "10.0 µs; the default took 20.0 µs" in told
+    assert "2.00× the default (1.98 to 2.02)" in told
+    told = json.loads(at_service("lookup", add_operator().key, "--offline", "--json"))
+    assert told["source"] == "cache" and told["best"]["ratio_to_default"] == 2.0
+
+
+def test_why_there_is_no_answer(at_service, publish_add):
+    told = at_service("explain", "Add", "1000", "1000")
+    assert "unknown" in told and "setting.threads: 1 (asked: " in told
+    assert json.loads(at_service("explain", "Add", "1000", "1000", "--json"))["state"] == "unknown"
+
+
+def test_many_at_once(at_service, tmp_path):
+    told = json.loads(at_service("prefetch", operators(tmp_path / "operators.jsonl", 5, 6, 7), "--json"))
+    assert told == {"operators": 3, "hits": 0, "misses": 3, "requests": 1}
+
+
+def test_the_cache_is_counted_and_emptied(at_service, tmp_path):
+    at_service("prefetch", operators(tmp_path / "operators.jsonl", 5, 6))
+    told = json.loads(at_service("cache", "stats", "--json"))
+    assert told["entries"] == 2 and told["folder"] == str(tmp_path / "cache")
+    assert str(tmp_path / "cache") in at_service("cache", "stats").replace("\n", "")
+    assert "is empty" in at_service("cache", "clear")
+    assert json.loads(at_service("cache", "stats", "--json"))["entries"] == 0
+
+
+def test_a_snapshot_goes_out_and_comes_in(at_service, tmp_path, monkeypatch):
+    from opatlas.client import Client
+    from opatlas.identity import Setting
+
+    def with_one_thread(offline=False, **options):
+        return Client(offline=offline, setting=Setting(threads=1), **options)
+
+    monkeypatch.setattr(cli, "_client", with_one_thread)
+    listed, to, key = (tmp_path / name for name in ("operators.jsonl", "job.opatlas", "key.pem"))
+    told = at_service("cache", "export", operators(listed, 1000), to, "--signing-key", key)
+    public = public_bytes(read_key(key)).hex()
+    assert "1 operators" in told and public in told
+    at_service("cache", "clear")
+    assert "1 operators" in at_service("cache", "import", to, "--public-key", public)
+    assert list((tmp_path / "cache").rglob("kernel.so"))
+
+
+def test_a_login_is_tried_and_kept_for_this_user_alone(command, live_server, make_key):
+    key = make_key("lookup")
+    told = command("login", input=f"{live_server.url}\n{key}\n")
+    assert key not in told and str(config_path()) in told.replace("\n", "")
+    assert read_login() == (live_server.url, key)
+    assert stat.S_IMODE(config_path().stat().st_mode) == 0o600
+    assert "waiting" in command("lookup", "Relu", "7", code=1)
+    with pytest.raises(CallerError, match="key"):
+        command("login", "--url", live_server.url, "--key", "opk_wrong")
+    assert read_login() == (live_server.url, key), "what worked stays"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("lookup", "Relu"), "Name the inputs"),
+        (("lookup", "Relu", "7*7"), "looks like 64x256"),
+        (("lookup", "Gemm", "8x8", "8x8", "--attr", "alpha"), "looks like transB=1"),
+        (("lookup", "nothing.onnx"), "There is no file"),
+        (("cache", "import", "x", "--public-key", "me"), "64 hexadecimal digits"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(command, words, sentence):
+    with pytest.raises(CallerError, match=sentence):
+        command(*words)
+
+
+def test_shapes_dtypes_weights_and_attributes():
+    assert cli._asked("Gemm", ["64x32", "32x8:float16*", "-", "scalar"], ["alpha=0.5", "pads=[1,1]"]) == (
+        "Gemm",
+        [((64, 32), "float32"), ((32, 8), "float16"), None, ((), "float32")],
+        {"const": [1], "alpha": 0.5, "pads": [1, 1]},
+    )
+
+
+def test_as_a_process_an_error_is_one_line_on_stderr(tmp_path):
+    environment = os.environ | {"OPATLAS_URL": "http://127.0.0.1:9", "OPATLAS_CACHE": str(tmp_path)}
+    command = [str(Path(sys.executable).with_name("opatlas")), "lookup", "Relu", "7"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith("The service cannot be reached") and done.stderr.count("\n") == 1
+    shown = subprocess.run([command[0], "--show-completion"], capture_output=True, text=True, env=environment)
+    assert "complete" in shown.stdout + shown.stderr
