@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 from tests.databases import ROOT
 
 FAMILIES = {
+    "ISC": r"\bISC\b|use, copy, modify, and distribute this software for any purpose with or without fee",
     "Apache": r"apache",
     "BSD": r"\b0?bsd\b|redistributions in binary form",
     "BSL": r"\bbsl-|boost software",
