@@ -63,6 +63,8 @@ MOST_IN_MEMORY = 1 << 16
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 """After a request that failed nobody is asked for so long; twice as long each time."""
 INCLUDED = ("manifest", "related")
+UNKNOWN_FIELD = "There is no field "
+"""How a service begins its refusal of a field that came later."""
 LIBRARIES = ("jax", "jaxlib", "numpy", "onnxruntime", "torch")
 """What recipes and packages need in exact versions."""
 
@@ -133,6 +135,7 @@ class Client:
         self._errand_boy: threading.Thread | None = None
         self._pid = os.getpid()
         self._quiet_until, self._pause_s, self._told = 0.0, FIRST_PAUSE_S, False
+        self._plain = False
         self._reporter = UsageReporter(self.rest, self._store, self._place)
         self._written_at = time.monotonic()
         _open.add(self)
@@ -385,15 +388,16 @@ class Client:
         if self._store is not None:
             known = self._store.artifacts_at(self._place, [one.key for one in (*first, *others)])
         self._counts["requests"] += 1
-        return self.rest.ask(
-            [_item(one) for one in first],
-            related=[_item(one) for one in others],
-            accepts=self.accepts,
-            include=INCLUDED,
-            known=known,
-            wait_s=wait_s,
-            wait_for=wait_for,
-        )
+        items, more = [_item(one) for one in first], [_item(one) for one in others]
+        waiting: dict[str, Any] = {"accepts": self.accepts, "wait_s": wait_s, "wait_for": wait_for}
+        if not self._plain:
+            try:
+                return self.rest.ask(items, related=more, include=INCLUDED, known=known, **waiting)
+            except CallerError as error:
+                if not str(error).startswith(UNKNOWN_FIELD):
+                    raise
+                self._plain = True  # a service from before these fields: asked without them from now on
+        return self.rest.ask(items, related=more, **waiting)
 
     # ---- keeping ------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import numpy as np
 from opatlas.errors import CallerError
 from opatlas.identity.operator import Operator
 from opatlas.load.buffers import check_array
+from opatlas.load.c_abi import CKernel
 from opatlas.load.kernel import Bound, LoadedKernel
 from opatlas.load.manifest import Manifest
 
@@ -73,15 +74,26 @@ class KernelFunction:
         results = [_like(like, array) for array in made]
         return results[0] if len(results) == 1 else tuple(results)
 
-    def bind(self, inputs: Sequence[Any]) -> Bound:
-        """Tie the caller's buffers: calling what comes back is one run and nothing else; ``outputs()`` are
-        its own buffers, overwritten by each run."""
+    def bind(self, inputs: Sequence[Any], outputs: Sequence[Any] | None = None) -> Bound:
+        """Tie the caller's buffers: calling what comes back is one run and nothing else. ``outputs()`` are
+        overwritten by each run: those given (compiled kernels write there; of a library call they are copied
+        into), else buffers of its own."""
         given = self._named(inputs)
         arrays = {
             number: self._array(given[self._places[number]], number)
             for number in self.operator.runtime_inputs
         }
-        return self.kernel.bind(arrays)
+        if outputs is None:
+            return self.kernel.bind(arrays)
+        values = self.operator.output_values
+        if len(outputs) != len(values):
+            raise CallerError(f"The operator has {len(values)} outputs; {len(outputs)} are given.")
+        taken = [one if isinstance(one, np.ndarray) else _in_place(one) for one in outputs]
+        for number, (array, value) in enumerate(zip(taken, values, strict=True)):
+            check_array(array, value, f"output {number}")
+        if isinstance(self.kernel, CKernel):
+            return self.kernel.bind(arrays, taken)
+        return CopiedOut(self.kernel.bind(arrays), taken)
 
     def close(self) -> None:
         self._bound = None
@@ -111,6 +123,24 @@ class KernelFunction:
         array = given if isinstance(given, np.ndarray) else _in_place(given)
         check_array(array, value, f"input {self._places[number]}")
         return array
+
+
+class CopiedOut:
+    """Bound to outputs of the caller's, where the kernel has its own."""
+
+    def __init__(self, bound: Bound, outputs: Sequence[np.ndarray]) -> None:
+        self._bound, self._taken = bound, outputs
+
+    def __call__(self) -> None:
+        self._bound()
+        for taken, made in zip(self._taken, self._bound.outputs(), strict=True):
+            taken[...] = made
+
+    def outputs(self) -> Sequence[np.ndarray]:
+        return self._taken
+
+    def poison(self) -> None:
+        self._bound.poison()
 
 
 def _in_place(tensor: Any) -> np.ndarray:

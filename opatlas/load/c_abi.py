@@ -11,7 +11,7 @@ import numpy as np
 
 from opatlas.errors import LoadError
 from opatlas.identity.operator import Operator, Value
-from opatlas.load.buffers import aligned, check_arrays, element_strides, empty, is_aligned
+from opatlas.load.buffers import aligned, check_array, check_arrays, element_strides, empty, is_aligned
 from opatlas.load.dtypes import ONNX_NUMBER
 from opatlas.load.files import SharedLibrary
 from opatlas.load.kernel import KeptOutputs, KernelFailed
@@ -78,14 +78,14 @@ class CKernel:
                 raise LoadError(f"the kernel refuses its constants: {self.failure(code)}")
         self._constants = kept
 
-    def bind(self, inputs: Mapping[int, np.ndarray]) -> CBound:
+    def bind(self, inputs: Mapping[int, np.ndarray], outputs: Sequence[np.ndarray] | None = None) -> CBound:
         """Tie the inputs. One that is not aligned to the manifest's ``alignment`` is copied into an aligned
         buffer in *every* call, so that new values are seen; that time is part of the run."""
         if self._constants is None:
             raise LoadError("the operator has constant inputs: call prepare before bind")
         self._open()
         check_arrays(self.operator, self.operator.runtime_inputs, inputs)
-        bound = CBound(self, {**inputs, **self._constants})
+        bound = CBound(self, {**inputs, **self._constants}, outputs)
         self._bound.add(bound)
         return bound
 
@@ -124,9 +124,12 @@ class CKernel:
 
 
 class CBound(KeptOutputs):
-    """A C kernel tied to its inputs; its outputs are its own, aligned, and overwritten by every call."""
+    """A C kernel tied to its inputs and outputs; these are its own unless they are given, and overwritten by
+    every call. What is not aligned is copied with every call."""
 
-    def __init__(self, kernel: CKernel, inputs: Mapping[int, np.ndarray]) -> None:
+    def __init__(
+        self, kernel: CKernel, inputs: Mapping[int, np.ndarray], outputs: Sequence[np.ndarray] | None = None
+    ) -> None:
         operator = kernel.operator
         order = operator.tensor_inputs
         self._copies: list[tuple[np.ndarray, np.ndarray]] = []
@@ -137,9 +140,17 @@ class CBound(KeptOutputs):
                 source, array = array, empty(operator.inputs[number], kernel.alignment)
                 self._copies.append((array, source))
             arrays.append(array)
-        self._outputs = [empty(value, kernel.alignment) for value in operator.output_values]
+        made = [empty(value, kernel.alignment) for value in operator.output_values]
+        self._outputs = list(outputs) if outputs is not None else made
+        for number, output in enumerate(self._outputs):
+            check_array(output, operator.output_values[number], f"output {number}")
+            if is_aligned(output, kernel.alignment):
+                made[number] = output
+        self._copied_out = [
+            (out, one) for out, one in zip(self._outputs, made, strict=True) if out is not one
+        ]
         values = [*(operator.inputs[number] for number in order), *operator.output_values]
-        self._tensors = Tensors([*arrays, *self._outputs], values)
+        self._tensors = Tensors([*arrays, *made], values)
         self._kernel = kernel
         self._run, self._arguments = kernel.call(self._tensors)
 
@@ -148,6 +159,8 @@ class CBound(KeptOutputs):
             aligned_copy[...] = source
         if code := self._run(*self._arguments):
             raise KernelFailed(f"the kernel failed: {self._kernel.failure(code)}")
+        for output, made in self._copied_out:
+            output[...] = made
 
     def unbind(self) -> None:
         """From now on a call raises instead of jumping into unloaded code."""

@@ -20,7 +20,7 @@ from catalog.usage.draining import drain_journal
 from opatlas.client import RestOfModel, ServiceError, Trust
 from opatlas.client import client as clients
 from opatlas.client.usage import UsageReporter
-from opatlas.errors import CallerError
+from opatlas.errors import CallerError, OpatlasError
 from opatlas.load.signing import new_key, public_bytes
 from tests.opatlas.load.kernels import add_operator
 
@@ -269,6 +269,21 @@ def test_two_keys_on_one_machine_share_no_entries(publish_add, job, live_server,
         assert not stranger.lookup(add_operator())
 
 
+def test_a_service_from_before_is_asked_without_the_new_fields(publish_add, job, requests, monkeypatch):
+    from catalog.api import lookup_json
+
+    publish_add()
+    monkeypatch.setattr(lookup_json, "_FIELDS", lookup_json._FIELDS - {"include", "known"})
+    client = job(predictor=Says(add_operator(5)))
+    answer = client.lookup(add_operator())
+    assert answer.source == "service" and len(requests) == 2
+    x = np.ones(1000, np.float32)
+    assert (answer.load()(x, x) == 2).all(), "the manifest is asked for by itself"
+    before = len(requests)
+    client.lookup(add_operator(6))
+    assert len(requests) == before + 1, "it was told once"
+
+
 # ---- threads and forks ----------------------------------------------------------------------------------
 
 
@@ -346,10 +361,23 @@ def test_bound_to_the_callers_buffers(publish_add, job):
     assert (bound.outputs()[0] == 42).all()
 
 
+def test_bound_to_the_callers_outputs_as_well(publish_add, job):
+    publish_add()
+    function = job().lookup(add_operator()).load()
+    x = np.ones(1000, np.float32)
+    unaligned = np.zeros(1001, np.float32)[1:]
+    for output in (np.zeros(1000, np.float32), unaligned):
+        bound = function.bind([x, x], [output])
+        bound()
+        assert (output == 2).all() and bound.outputs()[0] is output
+    with pytest.raises(OpatlasError, match="output 0"):
+        function.bind([x, x], [np.zeros(999, np.float32)])
+    with pytest.raises(CallerError, match="has 1 outputs; 2 are given"):
+        function.bind([x, x], [x, x])
+
+
 @pytest.mark.parametrize("wrong", [(np.ones(999, np.float32),) * 2, (np.ones(1000, np.float32),)])
 def test_wrong_inputs_are_refused(publish_add, job, wrong):
-    from opatlas.errors import OpatlasError
-
     publish_add()
     function = job().lookup(add_operator()).load()
     with pytest.raises(OpatlasError):
