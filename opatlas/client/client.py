@@ -35,6 +35,7 @@ from opatlas.client.related import NOTHING, Predictor
 from opatlas.client.rest import LookupReply, RestClient, ServiceError
 from opatlas.client.store import EntryStore
 from opatlas.client.usage import UsageReporter
+from opatlas.client.watching import Watcher
 from opatlas.conf import conf
 from opatlas.errors import CallerError, OpatlasError
 from opatlas.identity.operator import Operator, canonical_json
@@ -136,6 +137,7 @@ class Client:
         self._pid = os.getpid()
         self._quiet_until, self._pause_s, self._told = 0.0, FIRST_PAUSE_S, False
         self._plain = False
+        self._watcher = Watcher(lambda asked: self._fetch(asked, [], 0.0, "first"))
         self._reporter = UsageReporter(self.rest, self._store, self._place)
         self._written_at = time.monotonic()
         _open.add(self)
@@ -150,6 +152,7 @@ class Client:
 
     def close(self) -> None:
         """Finish what is being fetched, report what was used, and let go of files and connections."""
+        self._watcher.stop()
         if self._errand_boy is not None and self._pid == os.getpid():
             self._errands.put(None)
             self._errand_boy.join(self.rest.timeout_s)
@@ -192,6 +195,22 @@ class Client:
             fetched = self._fetch(list(missing.values()), [], wait_s, wait_for)
             known |= {key: fetched[key] for key in missing}
         return [self._given(one, found) for one in asked if (found := known[one.key]) is not None]
+
+    def when_known(
+        self,
+        callback: Callable[[Answer], object],
+        operator: Any,
+        *inputs: Any,
+        const: Sequence[int] = (),
+        **attrs: Any,
+    ) -> None:
+        """Call ``callback`` once exploring has ended, with the answer (``answer.load()`` gives the
+        implementation); from a thread of the client's own. All that is waited for is one request, every
+        second at first and twice as seldom while nothing moves."""
+        asked = self.asked(operator, *inputs, const=const, **attrs)
+        if self._pid != os.getpid():
+            self._begin_anew()
+        self._watcher.add(asked, lambda answer: callback(self._given(asked, answer)))
 
     def explain(
         self, operator: Any, *inputs: Any, const: Sequence[int] = (), **attrs: Any
@@ -507,6 +526,7 @@ class Client:
         for entry in self._entries.values():
             entry.uses[0] = 0
         self._reporter.after_fork()
+        self._watcher = Watcher(lambda asked: self._fetch(asked, [], 0.0, "first"))
 
     # ---- the service --------------------------------------------------------------------------------
 

@@ -184,6 +184,27 @@ def test_a_handle_is_worked_out_once(publish_add, job, requests):
     assert handle.key == add_operator().key and len(requests) == 1
 
 
+def test_whoever_does_not_wait_is_told_when_exploring_has_ended(publish_add, job, requests, monkeypatch):
+    monkeypatch.setattr("opatlas.client.watching.FIRST_POLL_S", 0.05)
+    client, told = job(), []
+    client.lookup_all([add_operator(), add_operator(999)])
+    client.when_known(told.append, add_operator())
+    client.when_known(told.append, add_operator())
+    client.when_known(told.append, add_operator(999))
+    until(lambda: len(requests) >= 3)
+    assert not told
+    publish_add()
+    until(lambda: len(told) == 2)
+    x = np.ones(1000, np.float32)
+    assert (told[0].load()(x, x) == 2).all()
+    assert client.lookup(add_operator()).source == "memory", "and it is kept"
+    Miss.objects.update(state="unsupported", reason="No route can.")
+    until(lambda: len(told) == 3)
+    assert not told[2] and told[2].reason == "No route can."
+    until(lambda: client._watcher._thread is None)
+    assert len(requests) < 40
+
+
 # ---- what ends an entry ---------------------------------------------------------------------------------
 
 

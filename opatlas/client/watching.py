@@ -1,0 +1,78 @@
+"""Operators that somebody waits for without waiting: one poll for all of them, with back-off."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from opatlas.client.answer import Answer
+from opatlas.client.asking import Asked
+
+log = logging.getLogger("opatlas")
+
+FIRST_POLL_S, LONGEST_POLL_S = 1.0, 30.0
+"""Between two polls: doubled while nothing moves."""
+OVER = ("unsupported", "failed", "discarded", "payment_required")
+"""States of a miss that no further waiting changes."""
+
+Told = Callable[[Answer], object]
+
+
+@dataclass
+class Watched:
+    asked: Asked
+    told: list[Told] = field(default_factory=list)
+    seen: str = ""
+
+
+class Watcher:
+    """Polls by ``ask`` in a thread of its own, which ends with the last that is waited for."""
+
+    def __init__(self, ask: Callable[[Sequence[Asked]], dict[str, Answer]]) -> None:
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._watched: dict[str, Watched] = {}
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, asked: Asked, told: Told) -> None:
+        """``told`` is called once, from the thread: with a hit that is final, or with an empty answer whose
+        state nothing changes any more."""
+        with self._lock:
+            self._watched.setdefault(asked.key, Watched(asked)).told.append(told)
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._poll, name="opatlas-watcher", daemon=True)
+                self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _poll(self) -> None:
+        wait_s = FIRST_POLL_S
+        while not self._stopped.wait(wait_s):
+            with self._lock:
+                watched = list(self._watched.values())
+            answers = self._ask([one.asked for one in watched])
+            moved = False
+            for one in watched:
+                answer = answers[one.asked.key]
+                now = f"{answer.status} {answer.stage} {answer.state}"
+                moved, one.seen = moved or now != one.seen, now
+                if answer.final or answer.state in OVER:
+                    self._tell(one, answer)
+            wait_s = FIRST_POLL_S if moved else min(2 * wait_s, LONGEST_POLL_S)
+            with self._lock:
+                if not self._watched:
+                    self._thread = None
+                    return
+
+    def _tell(self, one: Watched, answer: Answer) -> None:
+        with self._lock:
+            self._watched.pop(one.asked.key, None)
+        for told in one.told:
+            try:
+                told(answer)
+            except Exception:
+                log.exception("What was to be told of %s failed.", one.asked.key)
