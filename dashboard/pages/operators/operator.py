@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +18,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog.best.withdrawing import withdraw
-from catalog.charging import charging
-from catalog.models import Implementation, Operator
+from catalog.charging import Terms, charging
+from catalog.models import Artifact, Implementation, Operator
 from catalog.people import audit
 from catalog.selectors import detail
 from catalog.selectors.reuse import OperatorReuse, lookups_of, reuse
@@ -116,7 +117,7 @@ def _evidence(
     trials = _trials(request, exploration)
     chosen = next((o for o in made if str(o.implementation.pk) == request.GET.get("implementation")), best)
     return {
-        "made": made, "best": best, "chosen": chosen, "side": side,
+        "made": made, "best": best, "chosen": chosen, "side": side, "artifact": _artifact(best, terms),
         "default_us": best.measurement.default_us if best and best.measurement else None,
         "miss": None if best else detail.miss(row, place, seen),
         "revocable": [one for one in made if viewer.may_on(APPROVE, one.implementation)],
@@ -130,6 +131,13 @@ def _evidence(
         "chart": _chart(made), "side_chart": _chart([one.made for one in side.sides]),
         **_worth(row, best, exploration, viewer),
     }  # fmt: skip
+
+
+def _artifact(best: detail.RankedImplementation | None, terms: Mapping[int, Terms]) -> Artifact | None:
+    """Of the best, unless it is withheld."""
+    if best is None or ((found := terms.get(best.implementation.pk)) and found.withheld):
+        return None
+    return best.implementation.artifact
 
 
 def _worth(

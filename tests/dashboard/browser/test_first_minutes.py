@@ -50,7 +50,7 @@ def test_from_the_login_to_the_first_result(live_service: Live, chromium: Any) -
         # The operator that has a result says so, and how to ask for it.
         page.goto(f"/operators/{first.operator.key}/")
         assert "eager" in page.locator("main").inner_text()
-        page.locator("button[data-copy=ask-curl]").click()
+        page.locator("button[data-copy=use-curl]").click()
         copied = page.evaluate("navigator.clipboard.readText()")
         assert copied.startswith("curl ") and first.operator.key in copied and url in copied
 

@@ -48,7 +48,7 @@ def test_from_an_empty_catalogue_to_the_samples_report(page: Any) -> None:
     assert page.locator("#live tbody tr").count() > 50
     page.get_by_role("link", name="Operators", exact=True).first.click()
     page.locator("#results .row-link").first.click()
-    assert "Ask for it" in page.locator("main").inner_text()
+    assert "Use it" in page.locator("main").inner_text()
 
 
 def test_filters_go_to_the_url_and_come_back_from_it(page: Any) -> None:
