@@ -487,9 +487,9 @@ class Client:
                 self._note_uses(entry)
 
     def _forget(self) -> None:
-        for entry in self._entries.values():
+        entries, self._entries = self._entries, {}
+        for entry in list(entries.values()):
             self._note_uses(entry)
-        self._entries.clear()
 
     def _look_around(self) -> None:
         """Once a second: what other processes of this machine were told, and whether this one was forked."""

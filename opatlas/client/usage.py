@@ -8,6 +8,7 @@ comes first; so what a killed process had written is sent by the next one.
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -30,6 +31,7 @@ class UsageReporter:
     def __init__(self, rest: RestClient, store: EntryStore | None, place: bytes) -> None:
         self.client = secrets.token_hex(16)
         self._rest, self._store, self._place = rest, store, place
+        self._lock = threading.Lock()
         self._sequence = 0
         self._used: dict[int, float] = {}
         self.due_at = time.monotonic() + REPORT_S
@@ -37,19 +39,22 @@ class UsageReporter:
     def after_fork(self) -> None:
         """A process of its own has numbers of its own, and reports nothing of its parent's."""
         self.client, self._sequence, self._used = secrets.token_hex(16), 0, {}
+        self._lock = threading.Lock()
 
     def add(self, uses: Mapping[int, float]) -> None:
         """Calls by implementation, since the last time."""
-        for implementation, calls in uses.items():
-            self._used[implementation] = self._used.get(implementation, 0.0) + calls
+        with self._lock:
+            for implementation, calls in uses.items():
+                self._used[implementation] = self._used.get(implementation, 0.0) + calls
 
     def keep(self) -> None:
         """Write down what is not reported yet."""
         while self._used:
-            some = dict(list(self._used.items())[:MOST_USED])
-            for implementation in some:
-                del self._used[implementation]
-            report = self._report(some)
+            with self._lock:
+                some = dict(list(self._used.items())[:MOST_USED])
+                for implementation in some:
+                    del self._used[implementation]
+                report = self._report(some)
             if self._store is not None:
                 self._store.keep_report(self._place, f"{self.client}-{report['sequence']}", report)
             else:
