@@ -71,7 +71,11 @@ class LookupRequestSerializer(serializers.Serializer[Any]):
     setting = SettingField(required=False, help_text="Left out: all cores of a CPU, warm cache, float32.")
     job = serializers.CharField(required=False, max_length=200, help_text="The run that asks, by its name.")
     accepts = AcceptsSerializer(required=False, help_text="What the caller can load. Left out: everything.")
-    operators = serializers.ListField(child=AskedSerializer(), min_length=1, max_length=MAX_OPERATORS)
+    operators = serializers.ListField(
+        child=AskedSerializer(),
+        max_length=MAX_OPERATORS,
+        help_text="At least one, unless `related` ones are only looked at (`include`).",
+    )
     related = serializers.ListField(
         child=AskedSerializer(),
         required=False,

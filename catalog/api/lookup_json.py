@@ -18,7 +18,7 @@ from catalog.best.served import Accepts, Hit
 from catalog.charging import Terms
 from catalog.conf import MAX_OPERATORS, MAX_WAIT_S, conf
 from catalog.errors import RequestError, Unknown
-from catalog.lookup.lookups import INCLUDABLE, AskedOperator, LookupAnswer, Result
+from catalog.lookup.lookups import INCLUDABLE, RELATED, AskedOperator, LookupAnswer, Result
 from catalog.models import AnswerStage
 from catalog.registry import register_setting, register_target
 from catalog.selectors.rows import row_by
@@ -73,17 +73,19 @@ def parse_lookup(document: Any) -> ParsedLookup:
     if "operators" not in body:
         raise RequestError("A lookup needs a list of operators.", where="operators")
     unread: dict[str, Callable[[], identity.Operator]] = {}
+    include = _include(body.get("include", []))
+    looks_only = RELATED in include and bool(body.get("related"))
     return ParsedLookup(
         target=parse_target(body["target"]),
         setting=parse_setting(body.get("setting")),
-        operators=_operators(body["operators"], "operators", 1, unread),
+        operators=_operators(body["operators"], "operators", 0 if looks_only else 1, unread),
         related=_operators(body.get("related", []), "related", 0, unread),
         unread=unread,
         job=parse_job(body.get("job", "")),
         accepts=_accepts(body.get("accepts")),
         wait_s=_wait_s(body.get("wait_s", 0)),
         wait_for=_wait_for(body.get("wait_for", AnswerStage.FIRST)),
-        include=_include(body.get("include", [])),
+        include=include,
         known=_known(body.get("known", [])),
     )
 

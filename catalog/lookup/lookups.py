@@ -105,8 +105,10 @@ def lookup(request: LookupRequest) -> LookupAnswer:
     related = _known_related(request, asked) if RELATED in request.include else {}
     found = _find(request, list(asked))
     misses: dict[str, MissAnswer] = {}
+    to_come: dict[str, MissAnswer] = {}
     if len(found) < len(asked) or len(related) < len(request.related):
-        misses = _miss(request, {key: item for key, item in asked.items() if key not in found}, related)
+        missing = {key: item for key, item in asked.items() if key not in found}
+        misses, to_come = _miss(request, missing, related)
         late = [key for key, miss in misses.items() if miss.state == MissState.EXPLORED]
         found |= _find(request, late)  # published while we asked
     if request.wait_s > 0:
@@ -114,7 +116,9 @@ def lookup(request: LookupRequest) -> LookupAnswer:
     terms = _write_down(request, asked, found, misses)
     results = {key: _result(key, found.get(key), misses.get(key), terms.get(key)) for key in asked}
     answers = tuple(results[item.key] for item in request.operators)
-    others = tuple(_related_result(request, item.key, related, results) for item in request.related)
+    charged = _charged(request, related)
+    told = _misses(to_come) | results
+    others = tuple(_related_result(item.key, related, told, charged) for item in request.related)
     artifacts, signers = _manifests(request, (*answers, *others)) if MANIFEST in request.include else ((), ())
     return LookupAnswer(
         target=request.target,
@@ -133,16 +137,27 @@ def _known_related(request: LookupRequest, asked: Mapping[str, AskedOperator]) -
     return _find(request, [item.key for item in request.related if item.key not in asked])
 
 
+def _misses(answers: Mapping[str, MissAnswer]) -> dict[str, Result]:
+    return {key: Result(key, "miss", state=one.state, reason=one.reason) for key, one in answers.items()}
+
+
+def _charged(request: LookupRequest, related: Mapping[str, Hit]) -> set[str]:
+    """Which of these cost something; asked of all at once first, since most often none does."""
+    organisation, decider = request.organisation.pk if request.organisation else 0, charging()
+    if not related or not decider.concerns(organisation, [(hit, 1.0) for hit in related.values()]):
+        return set()
+    return {key for key, hit in related.items() if decider.concerns(organisation, [(hit, 1.0)])}
+
+
 def _related_result(
-    request: LookupRequest, key: str, related: Mapping[str, Hit], results: Mapping[str, Result]
+    key: str, related: Mapping[str, Hit], results: Mapping[str, Result], charged: Collection[str]
 ) -> Result:
     if key in results:
         return Result(key, "need_lookup") if results[key].terms else results[key]
     hit = related.get(key)
     if hit is None:
         return Result(key, "miss")
-    organisation = request.organisation.pk if request.organisation else 0
-    return Result(key, "need_lookup" if charging().concerns(organisation, [(hit, 1.0)]) else "hit", hit)
+    return Result(key, "need_lookup") if key in charged else Result(key, "hit", hit)
 
 
 def _manifests(
@@ -174,9 +189,9 @@ def _find(request: LookupRequest, keys: Sequence[str]) -> dict[str, Hit]:
 
 def _miss(
     request: LookupRequest, missing: dict[str, AskedOperator], known: Collection[str]
-) -> dict[str, MissAnswer]:
-    """Record what is missing and what is related, but for related ones that are ``known``. A key without row
-    and graph has no part in the answer."""
+) -> tuple[dict[str, MissAnswer], dict[str, MissAnswer]]:
+    """Record what is missing and what is related, but for related ones that are ``known``; the states of
+    both. A key without row and graph has no part in the answer."""
     related = {
         key: item for key, item in _merged(request.related).items() if key not in missing and key not in known
     }
@@ -205,7 +220,8 @@ def _miss(
         waited_until=waited_until,
     )
     answers = record_misses(wanted, where)
-    return unloadable | {key: answer for key, answer in answers.items() if key in missing}
+    asked_for = {key: answer for key, answer in answers.items() if key in missing}
+    return unloadable | asked_for, {key: answer for key, answer in answers.items() if key in related}
 
 
 def _wait(request: LookupRequest, found: dict[str, Hit], misses: dict[str, MissAnswer]) -> None:

@@ -30,11 +30,16 @@ def record_report(
     row = models.JournalSegment(node=NODE.format(organisation.pk), segment=f"{client}-{sequence}")
     line = JournalLine(0, timezone.now(), organisation.pk, job, served, [])
     jobs = jobs_of([line])
+    counted = models.Usage.objects.filter(node=row.node, segment=row.segment)
+    if counted.exists():
+        return None
     try:
         with transaction.atomic():
             models.Usage.objects.bulk_create(list(usages(row, [line], jobs)), batch_size=50)
             count([line], jobs)
     except IntegrityError:
+        if not counted.exists():
+            raise  # not the same report at once, but a row that went meanwhile: it is sent again
         return None
     return len(served)
 

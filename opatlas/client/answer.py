@@ -11,7 +11,7 @@ from typing import Any
 from opatlas.evidence import TIMES
 
 STATUSES = ("hit", "miss", "need_graph", "need_lookup")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,10 @@ class Answer:
 
 
 def _check_best(best: Mapping[str, Any]) -> None:
-    if not _SHA256.fullmatch(best["artifact"]):
+    if not SHA256.fullmatch(best["artifact"]):
         raise ValueError("a hit has no artifact's address")
+    if not isinstance(best["implementation"], int):
+        raise ValueError("a hit's implementation has no number")
     for name in TIMES:
         if not math.isfinite(best[name]) or best[name] < 0:
             raise ValueError(f"a hit's {name} is no time")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from opatlas.client.answer import Answer
-from opatlas.client.fetching import Trust, address_of, checked_manifest, load_checked
+from opatlas.client.fetching import Refused, Trust, address_of, checked_manifest, load_checked
 from opatlas.client.function import KernelFunction
 from opatlas.client.rest import RestClient
 from opatlas.client.snapshot import Snapshot
 from opatlas.client.store import EntryStore
 from opatlas.errors import LoadError
 from opatlas.identity.operator import Operator
+from opatlas.load.kernel import LoadedKernel
 from opatlas.load.manifest import Manifest
 
 
@@ -30,7 +32,8 @@ class FetchedArtifact:
 
 @dataclass(frozen=True)
 class ArtifactShelf:
-    """Where a client has its artifacts from. ``trust``: whose signatures count; None: the service's list."""
+    """Where a client has its artifacts from. ``trust``: whose signatures count; None: the service's list.
+    ``offline``: nobody is asked."""
 
     rest: RestClient
     store: EntryStore | None
@@ -42,18 +45,16 @@ class ArtifactShelf:
     def load(
         self, answer: Answer, revoked: Collection[str], places: Sequence[int] | None = None
     ) -> KernelFunction:
-        """Fetch what is not here yet, verify it, and load it. Raises :class:`~.fetching.Refused`, or
-        :class:`opatlas.errors.LoadError` where the kind's own loader fails."""
-        found = self.fetch(answer, revoked)
+        """Fetch what is not here yet, verify it, and load it. Raises :class:`~.fetching.Refused`,
+        :class:`opatlas.errors.LoadError` where the kind's own loader fails, or what the service said."""
         try:
-            kernel = load_checked(found.manifest, found.folder)
-        except LoadError:
-            if self.offline or not found.manifest.files:
+            found, kernel = self._loaded(answer, revoked)
+        except Refused as refused:
+            if self.offline or not self._forgotten(answer, refused.why):
                 raise
-            for name in found.manifest.files:  # damaged on the disk, or on the way: once more from its source
-                (found.folder / name).unlink(missing_ok=True)
-            found = self.fetch(answer, revoked)
-            kernel = load_checked(found.manifest, found.folder)
+            found, kernel = self._loaded(answer, revoked)  # once more, from the service
+        except OSError as error:
+            raise LoadError(f"the artifact's files cannot be kept: {error}") from error
         operator = Operator.from_json(found.manifest.operator)
         return KernelFunction(kernel, operator, found.manifest, places)
 
@@ -63,19 +64,41 @@ class ArtifactShelf:
         snapshot = self.snapshot if answer.source == "snapshot" else None
         document = snapshot.manifests[sha256] if snapshot is not None else self._document(sha256)
         signer = str(document.get("signer", ""))
-        row = snapshot.signers[signer] if snapshot is not None else self._signer(signer)
+        row = snapshot.signers.get(signer) if snapshot is not None else self._signer(signer)
         trust = self.trust or Trust.in_rows({signer: row} if row else {})
         manifest = checked_manifest(document, answer, self.rest.target, lambda: trust)
-        folder = self.home / "artifacts" / sha256[:2] / sha256
+        folder = self._folder(sha256)
         if not all((folder / name).exists() for name in manifest.files):
             if snapshot is not None:
                 snapshot.extract(sha256, folder)
+            elif self.offline:
+                raise LoadError("its files are not on this machine, and the client asks nobody")
             else:
                 self.rest.download(sha256, manifest, folder)
         return FetchedArtifact(document, row or {}, manifest, folder)
 
+    def _loaded(self, answer: Answer, revoked: Collection[str]) -> tuple[FetchedArtifact, LoadedKernel]:
+        found = self.fetch(answer, revoked)
+        return found, load_checked(found.manifest, found.folder)
+
+    def _forgotten(self, answer: Answer, why: str) -> bool:
+        """Let go of what was kept and is not as it should be; whether there was anything."""
+        sha256 = str((answer.best or {}).get("artifact", ""))
+        if why == "file":
+            shutil.rmtree(self._folder(sha256), ignore_errors=True)
+            return True
+        if why in ("manifest", "signature", "address") and self.store and self.store.manifest(sha256):
+            self.store.forget_manifest(sha256)
+            return True
+        return False
+
+    def _folder(self, sha256: str) -> Path:
+        return self.home / "artifacts" / sha256[:2] / sha256
+
     def _document(self, sha256: str) -> Mapping[str, Any]:
         known = self.store.manifest(sha256) if self.store is not None else None
+        if known is None and self.offline:
+            raise LoadError("its manifest is not on this machine, and the client asks nobody")
         return known or self.rest.manifest(sha256)
 
     def _signer(self, signer: str) -> Mapping[str, Any] | None:

@@ -33,6 +33,14 @@ class Asked:
     places: tuple[int, ...] | None = None
     known: tuple[Any, Any] = field(default=(None, None))
     predicted_until: float = 0.0  # on the monotonic clock: what comes next was asked for
+    _size: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes in a request, about."""
+        if not self._size:
+            self._size = 100 + (len(canonical_json(self.document)) if self.document is not None else 0)
+        return self._size
 
 
 def signature(op: Any, inputs: Sequence[Any], const: Sequence[int], attrs: Mapping[str, Any]) -> Any:
@@ -40,7 +48,7 @@ def signature(op: Any, inputs: Sequence[Any], const: Sequence[int], attrs: Mappi
     parts: list[Any] = [op]
     for one in inputs:
         kind = type(one)
-        if kind is np.ndarray:
+        if kind is np.ndarray or isinstance(one, np.ndarray):
             parts += (one.dtype, one.shape, one.strides)
         elif one is None or kind is tuple:
             parts.append(one)

@@ -26,19 +26,22 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from opatlas.client.answer import Answer
-from opatlas.client.asking import Asked, alias_of, describe_call, document_of, read, signature
+from opatlas.client.asking import Asked
+from opatlas.client.door import MOST_ASKED, ServiceDoor, Unasked, item_of
 from opatlas.client.login import read_login
+from opatlas.client.memory import LOOK_S, AnswerMemory
+from opatlas.client.naming import OperatorNames
 from opatlas.client.related import NOTHING, Predictor
-from opatlas.client.rest import LookupReply, RestClient, ServiceError
+from opatlas.client.rest import RestClient, ServiceError
 from opatlas.client.store import EntryStore
 from opatlas.client.usage import UsageReporter
 from opatlas.client.watching import Watcher
 from opatlas.conf import conf
 from opatlas.errors import CallerError, OpatlasError
-from opatlas.identity.operator import Operator, canonical_json
+from opatlas.identity.operator import canonical_json
 from opatlas.identity.place.kinds import CUDA
 from opatlas.identity.place.setting import Setting
 from opatlas.identity.place.target import Target
@@ -51,32 +54,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("opatlas")
 
-MISS_LIFE_S = 2.0
-"""A remembered miss: long enough that a loop does not ask at every turn, too short to keep anybody
-waiting."""
 WRITE_S = 5.0
 """How often uses are written down: what a killed process may leave uncounted."""
-LOOK_S = 1.0
-"""How often memory is held against what other processes were told: revocations above all."""
-MOST_RELATED = 512
-"""Of one request; more are fetched with the next."""
-MOST_IN_MEMORY = 1 << 16
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
-"""After a request that failed nobody is asked for so long; twice as long each time."""
-INCLUDED = ("manifest", "related")
-UNKNOWN_FIELD = "There is no field "
-"""How a service begins its refusal of a field that came later."""
+LAST_REPORTS_S = 5.0
+"""What closing may spend on reporting uses; the rest is the next process's."""
 LIBRARIES = ("jax", "jaxlib", "numpy", "onnxruntime", "torch")
 """What recipes and packages need in exact versions."""
-
-
-class RememberedAnswer(NamedTuple):
-    """An answer in memory. ``until``: on the monotonic clock; ``uses``: one number, how often it was given
-    since that was last written down."""
-
-    answer: Answer
-    until: float
-    uses: list[int]
 
 
 class Client:
@@ -120,27 +103,26 @@ class Client:
         self.trust = trust
         self.snapshot = snapshot
         self.predictor = predictor
-        self.strict = strict
         self.home = said.cache if cache is True else Path(cache or said.cache)
-        self._counts = dict.fromkeys(("used", "cache", "service", "miss", "requests", "prefetched"), 0)
-        self._store = EntryStore(self.home, said.cache_bytes) if cache else None
-        self._place = _digest_place(self.rest, url, key, self.accepts)
-        self._asked: dict[Any, Asked] = {}  # by signature, and by key
-        self._entries: dict[str, RememberedAnswer] = {}
-        self._revoked: frozenset[str] = frozenset()
         if snapshot is not None:
             self._check_place(snapshot)
-        self._looked_at = -LOOK_S
-        self._lock = threading.RLock()
+        service, place = _digests(self.rest, url, key, self.accepts)
+        self.store = EntryStore(self.home, service, said.cache_bytes) if cache else None
+        self._place = place
+        self._names = OperatorNames(self.store)
+        self._memory = AnswerMemory(self.store, place, self.load, offline=offline)
+        self._door = ServiceDoor(self.rest, self.accepts, strict=strict)
+        self._reporter = UsageReporter(self.rest, self.store)
+        self._counts = dict.fromkeys(("used", "cache", "service", "miss", "prefetched"), 0)
+        self._written_at = time.monotonic()
+        self._begin()
+        _open.add(self)
+
+    def _begin(self) -> None:
+        """What each process has of its own."""
         self._errands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._errand_boy: threading.Thread | None = None
-        self._pid = os.getpid()
-        self._quiet_until, self._pause_s, self._told = 0.0, FIRST_PAUSE_S, False
-        self._plain = False
-        self._watcher = Watcher(lambda asked: self._fetch(asked, [], 0.0, "first"))
-        self._reporter = UsageReporter(self.rest, self._store, self._place)
-        self._written_at = time.monotonic()
-        _open.add(self)
+        self._watcher = Watcher(self._look_at)
 
     def __enter__(self) -> Client:
         return self
@@ -153,13 +135,13 @@ class Client:
     def close(self) -> None:
         """Finish what is being fetched, report what was used, and let go of files and connections."""
         self._watcher.stop()
-        if self._errand_boy is not None and self._pid == os.getpid():
+        if self._errand_boy is not None:
             self._errands.put(None)
             self._errand_boy.join(self.rest.timeout_s)
             self._errand_boy = None
         self._report()
-        if self._store is not None:
-            self._store.close()
+        if self.store is not None:
+            self.store.close()
         self.rest.close()
 
     # ---- asking -------------------------------------------------------------------------------------
@@ -180,20 +162,18 @@ class Client:
         an :class:`opatlas.identity.Operator`, its key, its JSON, an ONNX model. ``wait_s`` waits for what is
         not known yet. Raises :class:`opatlas.errors.InvalidOperator` for what is no operator.
         """
-        asked = self.asked(operator, *inputs, const=const, **attrs)
-        return self._answer(asked, wait_s, wait_for)
+        return self._answer(self._names.asked(operator, inputs, const, attrs), wait_s, wait_for)
 
     def lookup_all(
         self, operators: Sequence[Any], *, wait_s: float = 0.0, wait_for: str = "first"
     ) -> list[Answer]:
         """The same of many (each an operator, key, JSON or model), in order; what is not cached is asked for
-        in one request."""
+        in one request (of 512 each)."""
         asked = [self.asked(one) for one in operators]
+        self._look_around()
         known = {one.key: self._cached(one, wait_for if wait_s else "") for one in asked}
         missing = {one.key: one for one in asked if known[one.key] is None}
-        if missing:
-            fetched = self._fetch(list(missing.values()), [], wait_s, wait_for)
-            known |= {key: fetched[key] for key in missing}
+        known |= self._fetch(list(missing.values()), [], wait_s, wait_for)
         return [self._given(one, found) for one in asked if (found := known[one.key]) is not None]
 
     def when_known(
@@ -208,9 +188,10 @@ class Client:
         implementation); from a thread of the client's own. All that is waited for is one request, every
         second at first and twice as seldom while nothing moves."""
         asked = self.asked(operator, *inputs, const=const, **attrs)
-        if self._pid != os.getpid():
-            self._begin_anew()
-        self._watcher.add(asked, lambda answer: callback(self._given(asked, answer)))
+        if self.snapshot is not None or self.offline:  # whose answers do not change
+            callback(self._answer(asked, 0.0, "first"))
+        else:
+            self._watcher.add(asked, lambda: callback(self._answer(asked, 0.0, "first")))
 
     def explain(
         self, operator: Any, *inputs: Any, const: Sequence[int] = (), **attrs: Any
@@ -219,9 +200,9 @@ class Client:
         ``expected_s``, and the ``nearest`` known entries with the fields of the key that differ. Raises
         :class:`~.rest.ServiceError` where the service cannot be asked."""
         asked = self.asked(operator, *inputs, const=const, **attrs)
-        if self.offline:
-            raise ServiceError("The client is offline.")
-        return self.rest.explain(_item(asked), self.accepts)
+        if self.offline or self.snapshot is not None:
+            raise ServiceError("The client asks nobody: it is offline, or has a snapshot.")
+        return self.rest.explain(item_of(asked), self.accepts)
 
     def handle(self, operator: Any, *inputs: Any, const: Sequence[int] = (), **attrs: Any) -> Handle:
         """For an operator that is asked for again and again: nothing of it is worked out twice."""
@@ -229,59 +210,61 @@ class Client:
 
     def asked(self, operator: Any, *inputs: Any, const: Sequence[int] = (), **attrs: Any) -> Asked:
         """What is named, with its key: from memory, from the machine's cache, or read (which takes ONNX)."""
-        if isinstance(operator, Asked):
-            return operator
-        if inputs:
-            signed = signature(operator, inputs, const, attrs)
-            try:
-                return self._asked[signed]
-            except (KeyError, TypeError):  # unknown, or not hashable
-                pass
-            asked = self._read(describe_call(operator, inputs, const, attrs))
-            if signed is not None:
-                self._remember(signed, asked)
-            return asked
-        if isinstance(operator, str):
-            known = self._asked.get(operator)
-            return known if known is not None else self._remember(operator, Asked(operator))
-        if isinstance(operator, Operator):
-            return self._remember(operator.key, Asked(operator.key, operator.to_json()))
-        return self._read(document_of(operator))
+        return self._names.asked(operator, inputs, const, attrs)
 
-    def _read(self, document: Mapping[str, Any]) -> Asked:
-        alias = alias_of(document)
-        if (known := self._asked.get(alias)) is not None:
-            return known
-        found = self._store.alias(alias) if self._store is not None else None
-        if found is None:
-            found = read(document)
-            if self._store is not None:
-                self._store.keep_alias(alias, *found)
-        return self._remember(alias, Asked(found[0], document, found[1]))
+    def load(self, answer: Answer, places: Sequence[int] | None = None) -> KernelFunction:
+        """A hit as a function of the operator's inputs; ``places`` says which of the caller's inputs each
+        tensor of the operator is. Verified first (:class:`~.fetching.Refused`); raises
+        :class:`opatlas.errors.OpatlasError` where it cannot be had."""
+        return self.artifacts.load(answer, self.revoked, places)
 
-    def _remember(self, name: Any, asked: Asked) -> Asked:
-        if len(self._asked) >= MOST_IN_MEMORY:
-            self._asked.clear()
-        try:
-            return self._asked.setdefault(name, asked)
-        except TypeError:
-            return asked
+    @cached_property
+    def artifacts(self) -> ArtifactShelf:
+        """Where this client has its artifacts from."""
+        from opatlas.client.artifacts import ArtifactShelf
+
+        asks_nobody = self.offline or self.snapshot is not None
+        return ArtifactShelf(self.rest, self.store, self.home, self.trust, self.snapshot, asks_nobody)
+
+    @property
+    def revoked(self) -> frozenset[str]:
+        """Artifacts that must never run again, as far as this machine was told."""
+        return self._memory.revoked | self.rest.revoked
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How often each source answered (``memory``, ``cache``, ``service``; ``miss``: nobody had anything),
+        requests for lookups, and related operators that came along."""
+        found = dict(self._counts)
+        entries = list(self._memory.entries.values())
+        used = found.pop("used") + sum(entry.uses[0] for entry in entries)
+        return {"memory": used - found["cache"], **found, "requests": self._door.requests}
+
+    def forget_everything(self) -> None:
+        """Empty the machine's cache: entries, aliases, artifacts. What was revoked stays known, and so do
+        uses that are not reported yet."""
+        self._memory.forget()
+        self._names.forget()
+        if self.store is not None:
+            self.store.clear()
+        shutil.rmtree(self.home / "artifacts", ignore_errors=True)
 
     # ---- the order of steps -------------------------------------------------------------------------
 
     def _answer(self, asked: Asked, wait_s: float, wait_for: str) -> Answer:
-        entry = self._entries.get(asked.key)
-        now = time.monotonic()
+        memory, now = self._memory, time.monotonic()
+        entry = memory.entries.get(asked.key)
         if (
             entry is not None
             and now < entry.until
-            and now < self._looked_at + LOOK_S
+            and now < memory.looked_at + LOOK_S
             and now < asked.predicted_until
             and entry.answer.best is not None
             and not wait_s
         ):
             entry.uses[0] += 1
             return self._given(asked, entry.answer)
+        self._look_around()
         known = self._cached(asked, wait_for if wait_s else "")
         related = self._uncached_related(asked, now)
         if known is not None:
@@ -293,13 +276,9 @@ class Client:
     def _cached(self, asked: Asked, wait_for: str = "") -> Answer | None:
         """From memory or the machine's cache; None where the service has to be asked. A remembered miss is an
         answer for a moment, unless somebody waits."""
-        self._look_around()
-        now = time.monotonic()
         if self.snapshot is not None:
             return self._pinned(self.snapshot, asked.key)
-        entry = self._entries.get(asked.key)
-        if entry is None or now >= entry.until:
-            entry = self._from_store(asked.key, now)
+        entry = self._memory.peek(asked.key)
         if entry is None:
             return None
         answer = entry.answer
@@ -308,13 +287,8 @@ class Client:
         if not answer.hit:
             self._counts["miss"] += 1
             return answer
-        if answer.source == "cache":
-            self._counts["cache"] += 1
-            entry = self._entries[asked.key] = RememberedAnswer(
-                replace(answer, source="memory"), entry.until, entry.uses
-            )
-        entry.uses[0] += 1
-        return answer
+        self._counts["cache"] += answer.source == "cache"
+        return self._memory.use(entry)
 
     def _pinned(self, snapshot: Snapshot, key: str) -> Answer:
         """What was chosen once, whatever has been found since; but what was revoked must not run."""
@@ -333,246 +307,73 @@ class Client:
         if self.rest.setting is not None and setting != self.rest.setting.key:
             raise CallerError(f"The snapshot is for the setting {setting}, not for {self.rest.setting.key}.")
 
-    def _from_store(self, key: str, now: float) -> RememberedAnswer | None:
-        found = self._store.entry(self._place, key) if self._store is not None else None
-        if found is None:
-            return None
-        left_s = found.left_s(time.time())
-        if self.offline and found.body.get("best"):
-            left_s = max(left_s, LOOK_S)
-        if not left_s:
-            return None
-        try:
-            answer = self._answer_of(found.body, "cache")
-        except (KeyError, TypeError, ValueError):
-            return None
-        if answer.best is not None and answer.best["artifact"] in self._revoked:
-            return None
-        return self._keep_in_memory(answer, left_s, now)
-
     def _uncached_related(self, asked: Asked, now: float) -> list[Asked]:
-        """S: what will be asked for next, and is not known. Predicted once for as long as that is
-        remembered."""
+        """S: what will be asked for next, and is not known. Predicted once for as long as that lives."""
         if now < asked.predicted_until:
             return []
-        asked.predicted_until = now + self.rest.entry_life_s if self.rest.entry_life_s else now + LOOK_S
+        asked.predicted_until = now + (self.rest.entry_life_s or LOOK_S)
+        if self.snapshot is not None:
+            return []
         try:
             predicted = [self.asked(one) for one in self.predictor.related(asked)]
         except Exception as error:  # a predictor is an extra: it never costs the job its answer
-            self._tell(f"The predictor failed: {error!r}")
+            self._door.tell(f"The predictor failed: {error!r}.")
             return []
-        wanted = {one.key: one for one in predicted if one.key != asked.key and self._cached(one) is None}
-        return list(wanted.values())[:MOST_RELATED]
+        return self._unknown(one for one in predicted if one.key != asked.key)
+
+    def _unknown(self, operators: Any) -> list[Asked]:
+        """Those that nothing is remembered of, each once."""
+        wanted = {one.key: one for one in operators if self._memory.peek(one.key) is None}
+        return list(wanted.values())[: MOST_ASKED - 1]
 
     def _prefetch(self, related: list[Asked]) -> None:
         """S alone, for an operator that was known."""
-        wanted = [one for one in related if self._cached(one) is None]
-        if wanted:
-            self._fetch([], wanted, 0.0, "first")
+        if wanted := self._unknown(related):
+            self._fetch([], wanted)
+
+    def _look_at(self, watched: Sequence[Asked]) -> dict[str, Answer]:
+        """What has become of operators, without using any."""
+        return self._fetch([], watched)
 
     def _fetch(
-        self, asked: Sequence[Asked], related: Sequence[Asked], wait_s: float, wait_for: str
+        self,
+        asked: Sequence[Asked],
+        related: Sequence[Asked],
+        wait_s: float = 0.0,
+        wait_for: str = "first",
     ) -> dict[str, Answer]:
-        """One request for all of these; what came back is kept. Gives the answers of ``asked``."""
-        nothing = {one.key: Answer(one.key, "miss", source="nobody") for one in asked}
-        if reason := self._why_not_ask():
-            return {key: replace(one, reason=reason) for key, one in nothing.items()}
+        """One request for all of these; what came back is kept. Gives every one's answer, empty where the
+        service could not be asked."""
+        found = {one.key: Answer(one.key, "miss", source="nobody") for one in (*related, *asked)}
+        reason = ""
         try:
-            reply = self._ask(asked, related, wait_s, wait_for)
-        except ServiceError as error:
-            self._pause(error)
-            return {key: replace(one, reason=str(error)) for key, one in nothing.items()}
-        except CallerError as error:
-            if self.strict:
-                raise
-            self._pause(error)
-            return {key: replace(one, reason=str(error)) for key, one in nothing.items()}
-        self._pause_s = FIRST_PAUSE_S
-        self._keep(reply)
-        self._counts["prefetched"] += sum(answer.hit for answer in reply.related)
-        for answer in reply.answers:
-            self._counts["service" if answer.hit else "miss"] += 1
+            if self.offline or self.snapshot is not None:
+                raise Unasked("The client is offline.")
+            known = self._known_artifacts([*asked, *related]) if found else ()
+            for some, others, reply in self._door.ask(asked, related, known, wait_s, wait_for):
+                self._memory.keep(reply)
+                self._counts["prefetched"] += sum(answer.hit for answer in reply.related)
+                for answer in reply.answers:
+                    self._counts["service" if answer.hit else "miss"] += 1
+                found |= {one.key: self._sound(a) for one, a in zip(some, reply.answers, strict=True)}
+                found |= {one.key: answer for one, answer in zip(others, reply.related, strict=False)}
+        except Unasked as why:
+            reason = str(why)
         return {
-            one.key: replace(answer, loader=self.load)
-            for one, answer in zip(asked, reply.answers, strict=True)
+            key: replace(answer, reason=reason) if answer.source == "nobody" else answer
+            for key, answer in found.items()
         }
 
-    def _ask(
-        self, asked: Sequence[Asked], related: Sequence[Asked], wait_s: float, wait_for: str
-    ) -> LookupReply:
-        # What is fetched for later alone is asked for as the related ones of its first.
-        first = list(asked) or list(related[:1])
-        others = [] if not asked and len(related) == 1 else [one for one in related if one not in first]
-        known: list[str] = []
-        if self._store is not None:
-            known = self._store.artifacts_at(self._place, [one.key for one in (*first, *others)])
-        self._counts["requests"] += 1
-        items, more = [_item(one) for one in first], [_item(one) for one in others]
-        waiting: dict[str, Any] = {"accepts": self.accepts, "wait_s": wait_s, "wait_for": wait_for}
-        if not self._plain:
-            try:
-                return self.rest.ask(items, related=more, include=INCLUDED, known=known, **waiting)
-            except CallerError as error:
-                if not str(error).startswith(UNKNOWN_FIELD):
-                    raise
-                self._plain = True  # a service from before these fields: asked without them from now on
-        return self.rest.ask(items, related=more, **waiting)
+    def _sound(self, answer: Answer) -> Answer:
+        """Unless it was revoked while it was on its way."""
+        if answer.best is not None and answer.best["artifact"] in self.revoked:
+            return Answer(answer.key, "miss", reason="It was revoked just now.")
+        return replace(answer, loader=self.load)
 
-    # ---- keeping ------------------------------------------------------------------------------------
-
-    def _keep(self, reply: LookupReply) -> None:
-        now = time.monotonic()
-        with self._lock:
-            self._revoke(reply)
-            kept: dict[str, tuple[Mapping[str, Any], float]] = {}
-            for answer in (*reply.answers, *reply.related):
-                if answer.status not in ("hit", "miss") or answer.price is not None:
-                    continue  # what costs something is agreed on each time
-                life_s = answer.expires_s if answer.hit else MISS_LIFE_S
-                if life_s > 0:
-                    place = {"target": answer.target, "setting": answer.setting}
-                    kept[answer.key] = (place | answer.to_json(), life_s)
-                    self._keep_in_memory(replace(answer, source="memory", loader=self.load), life_s, now)
-            if self._store is not None:
-                self._store.keep(self._place, kept)
-                if reply.manifests:
-                    self._store.keep_manifests(reply.manifests)
-                if reply.signers:
-                    self._store.keep_signers(reply.signers)
-
-    def _keep_in_memory(self, answer: Answer, life_s: float, now: float) -> RememberedAnswer:
-        if len(self._entries) >= MOST_IN_MEMORY:
-            self._forget()  # the machine's cache has them
-        known = self._entries.get(answer.key)
-        if known is not None:
-            self._note_uses(known)
-        entry = RememberedAnswer(answer, now + life_s, [0])
-        self._entries[answer.key] = entry
-        return entry
-
-    def _note_uses(self, entry: RememberedAnswer) -> None:
-        """Hand the entry's count over to the reporter."""
-        uses, entry.uses[0] = entry.uses[0], 0
-        if uses and entry.answer.best is not None:
-            self._counts["used"] += uses
-            self._reporter.add({int(entry.answer.best["implementation"]): float(uses)})
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How often each source answered (``memory``, ``cache``, ``service``; ``miss``: nobody had anything),
-        requests for lookups, and related operators that came along."""
-        found = dict(self._counts)
-        used = found.pop("used") + sum(entry.uses[0] for entry in list(self._entries.values()))
-        return {"memory": used - found["cache"], **found}
-
-    def _revoke(self, reply: LookupReply) -> None:
-        new = reply.revoked - self._revoked
-        if new and self._store is not None:
-            self._store.revoke(new)
-        if reply.all_revoked:
-            self._forget()
-            if self._store is not None:
-                self._store.drop_all(self._place)
-        self._drop(self._revoked | new)
-
-    def _drop(self, revoked: frozenset[str]) -> None:
-        self._revoked = revoked
-        gone = [
-            key
-            for key, entry in list(self._entries.items())
-            if entry.answer.best is not None and entry.answer.best["artifact"] in revoked
-        ]
-        for key in gone:
-            if (entry := self._entries.pop(key, None)) is not None:
-                self._note_uses(entry)
-
-    def _forget(self) -> None:
-        entries, self._entries = self._entries, {}
-        for entry in list(entries.values()):
-            self._note_uses(entry)
-
-    def _look_around(self) -> None:
-        """Once a second: what other processes of this machine were told, and whether this one was forked."""
-        now = time.monotonic()
-        if now < self._looked_at + LOOK_S:
-            return
-        self._looked_at = now
-        if self._pid != os.getpid():
-            self._begin_anew()
-        if self._store is not None and self._store.has_changed():
-            self._drop(self._revoked | self._store.revoked())
-        if now > self._written_at + WRITE_S:
-            self._written_at = now
-            self._aside(self._report if now > self._reporter.due_at else self._write_uses)
-
-    def _write_uses(self) -> None:
-        for entry in list(self._entries.values()):
-            self._note_uses(entry)
-        self._reporter.keep()
-
-    def _report(self) -> None:
-        self._write_uses()
-        if not self._why_not_ask() and self.snapshot is None:
-            try:
-                self._reporter.send_all()
-            except OpatlasError as error:
-                self._tell(str(error))
-
-    def _begin_anew(self) -> None:
-        """After a fork: threads stayed with the parent, and so did whoever held a lock."""
-        self._pid = os.getpid()
-        self._lock = threading.RLock()
-        self._errands, self._errand_boy = queue.SimpleQueue(), None
-        for entry in self._entries.values():
-            entry.uses[0] = 0
-        self._reporter.after_fork()
-        self._watcher = Watcher(lambda asked: self._fetch(asked, [], 0.0, "first"))
-
-    # ---- the service --------------------------------------------------------------------------------
-
-    def _why_not_ask(self) -> str:
-        if self.offline:
-            return "The client is offline."
-        if time.monotonic() < self._quiet_until:
-            return "The service could not be asked a moment ago, and is left alone for a while."
-        return ""
-
-    def _pause(self, error: Exception) -> None:
-        if self.strict:
-            raise error
-        self._quiet_until = time.monotonic() + self._pause_s
-        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
-        self._tell(str(error))
-
-    def _tell(self, message: str) -> None:
-        if not self._told:
-            self._told = True
-            log.warning("%s Operators run as they would without Opatlas.", message)
-
-    def _aside(self, errand: Callable[[], None]) -> None:
-        """Run it in a thread of its own that ends with the process."""
-        if self._errand_boy is None or self._pid != os.getpid():
-            if self._pid != os.getpid():
-                self._begin_anew()
-            self._errand_boy = threading.Thread(target=self._run_errands, name="opatlas-client", daemon=True)
-            self._errand_boy.start()
-        self._errands.put(errand)
-
-    def _run_errands(self) -> None:
-        errands = self._errands
-        while (errand := errands.get()) is not None:
-            try:
-                errand()
-            except OpatlasError as error:
-                self._tell(str(error))
-            except Exception:
-                log.exception("What was to be fetched for later could not be.")
-
-    # ---- what is given ------------------------------------------------------------------------------
-
-    def _answer_of(self, body: Mapping[str, Any], source: str) -> Answer:
-        answer = Answer.from_json(body, body["target"], body["setting"])
-        return replace(answer, source=source, loader=self.load)
+    def _known_artifacts(self, operators: Sequence[Asked]) -> list[str]:
+        if self.store is None:
+            return []
+        return self.store.artifacts_at(self._place, [one.key for one in operators])
 
     def _given(self, asked: Asked, answer: Answer) -> Answer:
         """With how to load it; the same object as long as the answer is the same."""
@@ -585,35 +386,58 @@ class Client:
         asked.known = (answer, given)
         return given
 
-    def load(self, answer: Answer, places: Sequence[int] | None = None) -> KernelFunction:
-        """A hit as a function of the operator's inputs; ``places`` says which of the caller's inputs each
-        tensor of the operator is. Verified first (:class:`~.fetching.Refused`)."""
-        return self.artifacts.load(answer, self.revoked, places)
+    # ---- beside the job -----------------------------------------------------------------------------
 
-    @cached_property
-    def artifacts(self) -> ArtifactShelf:
-        """Where this client has its artifacts from."""
-        from opatlas.client.artifacts import ArtifactShelf
+    def _look_around(self) -> None:
+        self._memory.look_around()
+        now = time.monotonic()
+        if now > self._written_at + WRITE_S:
+            self._written_at = now
+            self._aside(self._report if now > self._reporter.due_at else self._write_uses)
 
-        return ArtifactShelf(self.rest, self._store, self.home, self.trust, self.snapshot, self.offline)
+    def _write_uses(self) -> None:
+        uses = self._memory.uses()
+        self._counts["used"] += int(sum(uses.values()))
+        self._reporter.add(uses)
+        self._reporter.keep()
 
-    def forget_everything(self) -> None:
-        """Empty the machine's cache: entries, aliases, artifacts. What was revoked stays known, and so do
-        uses that are not reported yet."""
-        self._forget()
-        self._asked.clear()
-        if self._store is not None:
-            self._store.clear()
-        shutil.rmtree(self.home / "artifacts", ignore_errors=True)
+    def _report(self) -> None:
+        try:
+            self._write_uses()
+            if not self.offline and self.snapshot is None:
+                self._reporter.send_all(LAST_REPORTS_S)
+        except OpatlasError as error:
+            self._door.tell(str(error))
 
-    @property
-    def store(self) -> EntryStore | None:
-        return self._store
+    def _aside(self, errand: Callable[[], None]) -> None:
+        """Run it in a thread of its own that ends with the process."""
+        if self._errand_boy is None:
+            boy = threading.Thread(target=self._run_errands, name="opatlas-client", daemon=True)
+            try:
+                boy.start()
+            except RuntimeError as error:  # no further thread may be had
+                self._door.tell(f"Nothing is fetched for later: {error}.")
+                return
+            self._errand_boy = boy
+        self._errands.put(errand)
 
-    @property
-    def revoked(self) -> frozenset[str]:
-        """Artifacts that must never run again, as far as this machine was told."""
-        return self._revoked | self.rest.revoked
+    def _run_errands(self) -> None:
+        errands = self._errands
+        while (errand := errands.get()) is not None:
+            try:
+                errand()
+            except OpatlasError as error:
+                self._door.tell(str(error))
+            except Exception:
+                log.exception("What was to be done beside the job could not be.")
+
+    def _after_fork(self) -> None:
+        """Threads stayed with the parent, and so did whoever held a lock, and what it has to report."""
+        self._begin()
+        self._memory.begin_anew()
+        self._reporter.begin()
+        if self.store is not None:
+            self.store.leave_behind()
 
 
 class Handle:
@@ -639,7 +463,18 @@ _open: weakref.WeakSet[Client] = weakref.WeakSet()
 def _report_what_was_used() -> None:
     """Of clients that nobody closed."""
     for client in list(_open):
-        client.close()
+        try:
+            client.close()
+        except Exception:
+            log.exception("A client could not be closed.")
+
+
+def _after_fork() -> None:
+    for client in list(_open):
+        client._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def installed(target: Target) -> dict[str, Any]:
@@ -651,17 +486,14 @@ def installed(target: Target) -> dict[str, Any]:
     return {"kinds": [compiled, "package", "recipe"], "versions": versions}
 
 
-def _item(asked: Asked) -> dict[str, Any]:
-    item: dict[str, Any] = {"key": asked.key}
-    if asked.document is not None:
-        item["graph"] = asked.document
-    return item
-
-
-def _digest_place(rest: RestClient, url: str, key: str, accepts: Mapping[str, Any] | None) -> bytes:
-    """What entries are kept for beside the operator: a service and who asks it (private entries are nobody
-    else's), target, setting, and what can be loaded."""
+def _digests(rest: RestClient, url: str, key: str, accepts: Mapping[str, Any] | None) -> tuple[bytes, bytes]:
+    """A service and who asks it (private entries are nobody else's); and what entries are kept for beside the
+    operator: that, target, setting, and what can be loaded."""
+    service = [url.rstrip("/"), hashlib.sha256(key.encode()).hexdigest()]
     setting = rest.setting.to_json() if rest.setting is not None else None
-    secret = hashlib.sha256(key.encode()).hexdigest()
-    about = [url.rstrip("/"), secret, rest.target.to_json(), setting, accepts]
-    return hashlib.blake2b(canonical_json(about), digest_size=16).digest()
+    place = [*service, rest.target.to_json(), setting, accepts]
+    return _digest(service), _digest(place)
+
+
+def _digest(document: Any) -> bytes:
+    return hashlib.blake2b(canonical_json(document), digest_size=16).digest()

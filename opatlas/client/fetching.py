@@ -16,6 +16,7 @@ from opatlas.identity.place.cuda import NoDevice, detect_gpus
 from opatlas.identity.place.kinds import CPU
 from opatlas.identity.rekey import rekey
 from opatlas.load import Manifest, load
+from opatlas.load.files import check_name
 from opatlas.load.kernel import LoadedKernel
 from opatlas.load.needs import check_features, check_versions
 from opatlas.load.signing import verify
@@ -53,8 +54,9 @@ class Trust:
     @classmethod
     def in_rows(cls, rows: Mapping[str, Mapping[str, Any]]) -> Trust:
         """The keys that a service named, by their SHA-256: ``public_key``, and ``retired_at`` or None."""
+        keys = {sha256: bytes.fromhex(row["public_key"]) for sha256, row in rows.items()}
         return cls(
-            {sha256: bytes.fromhex(row["public_key"]) for sha256, row in rows.items()},
+            {sha256: key for sha256, key in keys.items() if hashlib.sha256(key).hexdigest() == sha256},
             {sha256: str(row["retired_at"]) for sha256, row in rows.items() if row["retired_at"]},
         )
 
@@ -131,7 +133,10 @@ def _parsed(document: Mapping[str, Any]) -> Manifest:
     try:
         manifest = Manifest.from_json(document["manifest"])
         manifest.to_bytes()
-    except (KeyError, TypeError, ValueError) as error:
+        for name in manifest.files:
+            check_name(name)
+        str(document["signature"]), str(document["signer"])
+    except (KeyError, TypeError, ValueError, AttributeError, LoadError) as error:
         raise Refused("manifest", f"The manifest cannot be read: {error!r}.") from error
     return manifest
 

@@ -38,16 +38,17 @@ class KernelFunction:
         self._places = dict(zip(operator.tensor_inputs, places or operator.tensor_inputs, strict=True))
         self._prepared = False
         self._bound: tuple[Any, Bound] | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def prepare(self, weights: Mapping[int, Any]) -> None:
-        """Take the weights, by the caller's numbers; what is written into them later is not noticed."""
+        """Take the weights, by the caller's numbers: copies, so what is written into them later changes
+        nothing."""
         constants = {}
         for number in self.operator.constant_inputs:
             place = self._places[number]
             if place not in weights:
                 raise CallerError(f"Input {place} is a weight of this operator: prepare() needs it.")
-            constants[number] = self._array(weights[place], number)
+            constants[number] = np.array(self._array(weights[place], number), order="K", copy=True)
         with self._lock:
             self.kernel.prepare(constants)
             self._prepared, self._bound = True, None
@@ -55,19 +56,11 @@ class KernelFunction:
     def __call__(self, *inputs: Any) -> Any:
         """One run: the output, or a tuple where the operator has several."""
         given = self._named(inputs)
-        fresh = {
-            self._places[number]: given[self._places[number]]
-            for number in self.operator.constant_inputs
-            if self._places[number] in given
-        }
-        if fresh or (self.operator.constant_inputs and not self._prepared):
-            self.prepare(fresh)  # whoever gives them with a call may have written into them since
-        arrays = {
-            number: self._array(given[self._places[number]], number)
-            for number in self.operator.runtime_inputs
-        }
-        with self._lock:
-            bound = self._bind(arrays)
+        weights = [self._places[number] for number in self.operator.constant_inputs]
+        with self._lock:  # weights, buffers and outputs are one call's until it has its copy
+            if fresh := {place: given[place] for place in weights if place in given}:
+                self.prepare(fresh)  # whoever gives them with a call may have written into them since
+            bound = self._bind(self._runtime(given))
             bound()
             made = [np.array(output) for output in bound.outputs()]
         like = next(iter(inputs), None)
@@ -78,11 +71,7 @@ class KernelFunction:
         """Tie the caller's buffers: calling what comes back is one run and nothing else. ``outputs()`` are
         overwritten by each run: those given (compiled kernels write there; of a library call they are copied
         into), else buffers of its own."""
-        given = self._named(inputs)
-        arrays = {
-            number: self._array(given[self._places[number]], number)
-            for number in self.operator.runtime_inputs
-        }
+        arrays = self._runtime(self._named(inputs))
         if outputs is None:
             return self.kernel.bind(arrays)
         values = self.operator.output_values
@@ -111,6 +100,10 @@ class KernelFunction:
         raise CallerError(
             f"The operator reads the inputs {', '.join(map(str, every))}; {len(inputs)} are given."
         )
+
+    def _runtime(self, given: Mapping[int, Any]) -> dict[int, np.ndarray]:
+        numbers = self.operator.runtime_inputs
+        return {number: self._array(given[self._places[number]], number) for number in numbers}
 
     def _bind(self, arrays: Mapping[int, np.ndarray]) -> Bound:
         where = tuple((number, array.ctypes.data) for number, array in arrays.items())

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from opatlas.client.answer import Answer
+from opatlas.client.answer import SHA256, Answer
 from opatlas.errors import CallerError, OpatlasError
 from opatlas.identity.operator import Operator
 from opatlas.identity.place.cpu import detect_target
@@ -30,7 +32,16 @@ if TYPE_CHECKING:
 MOST_BYTES = 256 << 20
 """Of one answer's body; files of artifacts are read in pieces, and bounded by their manifest's loader."""
 _PIECE = 1 << 20
+_KEY = re.compile(r"[\x21-\x7e]*")
 CONNECT_S = 3.0
+
+
+class RefusedRequest(CallerError):
+    """The service refused a request (4xx): its sentence, ``where`` in the request, the HTTP ``status``."""
+
+    def __init__(self, message: str, where: str, status: int) -> None:
+        super().__init__(message)
+        self.where, self.status = where, status
 
 
 class ServiceError(OpatlasError):
@@ -50,6 +61,11 @@ class LookupReply:
     revoked: frozenset[str] = frozenset()
     all_revoked: bool = False
     entry_life_s: float = 0.0
+
+    @classmethod
+    def with_answers(cls, reply: LookupReply | None, answers: Sequence[Answer]) -> LookupReply:
+        """The same with other answers; of no reply, these alone."""
+        return cls(answers) if reply is None else replace(reply, answers=answers)
 
 
 class RestClient:
@@ -85,6 +101,9 @@ class RestClient:
         self.revoked: frozenset[str] = frozenset()
         self.all_revoked = False
         self._url = url.rstrip("/")
+        key = key.strip()
+        if not _KEY.fullmatch(key):
+            raise CallerError("An API key is made of printable characters, without blanks.")
         self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         self._pool: Any = None
         self._pid = 0
@@ -158,8 +177,9 @@ class RestClient:
         request |= {name: value for name, value in given.items() if value}
         answer = self.call("POST", "/api/v1/lookup", request, self.timeout_s + wait_s)
         try:
-            reply = _reply(answer, [item.get("key") for item in items], len(related))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            keys = ([item.get("key") for item in them] for them in (items, related))
+            reply = _reply(answer, *keys)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ServiceError(f"The service's answer is none to a lookup: {error!r}.") from error
         self.entry_life_s, self.revoked, self.all_revoked = (
             reply.entry_life_s,
@@ -225,15 +245,18 @@ class RestClient:
         found: list[Mapping[str, Any]] = []
         while True:
             page = self.call("GET", f"/api/v1/signers/?limit=200&offset={len(found)}")
-            found += page["results"]
-            if not page["next"]:
-                return found
+            try:
+                found += [dict(row) for row in page["results"]]
+                if not page["next"] or not page["results"]:
+                    return found
+            except (KeyError, TypeError, ValueError) as error:
+                raise ServiceError(f"The service's list of signers is none: {error!r}.") from error
 
     def call(self, verb: str, path: str, document: Any = None, timeout_s: float | None = None) -> Any:
         """One JSON request to any path of the service; returns the JSON answer."""
         body = None if document is None else json.dumps(document).encode()
         response = self._send(verb, path, body, {}, timeout_s)
-        data = _all_of(response)
+        data = _all_of(response, time.monotonic() + (timeout_s or self.timeout_s))
         try:
             answer = json.loads(data) if data else None
         except (ValueError, RecursionError) as error:
@@ -242,19 +265,23 @@ class RestClient:
         if response.status >= 500 or 300 <= response.status < 400:
             raise ServiceError(f"The service answered {response.status} to {verb} {path}.")
         if response.status >= 400:
-            sentence = answer.get("error") if isinstance(answer, dict) else None
-            raise CallerError(
-                str(sentence or f"The service answered {response.status} to {verb} {path}.")[:2000]
-            )
+            told = answer if isinstance(answer, dict) else {}
+            sentence = told.get("error") or f"The service answered {response.status} to {verb} {path}."
+            raise RefusedRequest(str(sentence)[:2000], str(told.get("where") or "")[:200], response.status)
         return answer
 
     def _download(self, sha256: str, name: str, path: Path) -> None:
         """Into ``path``, by way of a part that the next try goes on with."""
         import fcntl
 
+        from opatlas.load.files import MAX_FILE_BYTES
+
         part = path.with_name(path.name + ".part")
         with part.open("ab") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)  # two processes may want the same file
+            if not part.exists() or os.fstat(stream.fileno()).st_ino != part.stat().st_ino:
+                # Who had it before has finished: this is the file itself, or one that was given up.
+                return None if path.exists() else self._download(sha256, name, path)
             have = stream.seek(0, os.SEEK_END)
             headers = {"Range": f"bytes={have}-"} if have else {}
             url = f"/api/v1/artifacts/{sha256}/files/{name}"
@@ -269,10 +296,15 @@ class RestClient:
                 response.drain_conn()
                 part.unlink(missing_ok=True)
                 raise ServiceError(f"The service answered {response.status} for file {name} of {sha256}.")
-            for piece in _pieces(response):
+            for piece in _pieces(response, None):
                 stream.write(piece)
+                if stream.tell() > MAX_FILE_BYTES:
+                    part.unlink(missing_ok=True)
+                    response.close()
+                    raise ServiceError(f"File {name} of {sha256} is larger than {MAX_FILE_BYTES >> 30} GiB.")
             stream.flush()
             part.replace(path)
+        return None
 
     def _send(
         self, verb: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout_s: float | None
@@ -304,40 +336,52 @@ class RestClient:
         raise AssertionError("unreachable")
 
 
-def _reply(answer: Any, keys: Sequence[Any], related: int) -> LookupReply:
+def _reply(answer: Any, keys: Sequence[Any], related: Sequence[Any]) -> LookupReply:
     target, setting = str(answer["target"]), str(answer["setting"])
     answers = [Answer.from_json(item, target, setting) for item in answer["results"]]
     others = [Answer.from_json(item, target, setting) for item in answer.get("related", ())]
-    if len(answers) != len(keys) or (others and len(others) != related):
-        raise ValueError(f"{len(keys)} operators were asked for, {len(answers)} are answered")
-    if any(key not in (None, one.key) for key, one in zip(keys, answers, strict=True)):
-        raise ValueError("the operators that it answers are not those that were asked for")
+    for wanted, given in ((keys, answers), (related if others else (), others)):
+        if len(wanted) != len(given):
+            raise ValueError(f"{len(wanted)} operators were asked for, {len(given)} are answered")
+        if any(key not in (None, one.key) for key, one in zip(wanted, given, strict=True)):
+            raise ValueError("the operators that it answers are not those that were asked for")
     return LookupReply(
         answers,
         others,
-        {str(sha256): dict(document) for sha256, document in answer.get("manifests", {}).items()},
-        {str(sha256): dict(row) for sha256, row in answer.get("signers", {}).items()},
-        frozenset(map(str, answer["revoked"])),
+        {_digest(sha256): dict(document) for sha256, document in answer.get("manifests", {}).items()},
+        {_digest(sha256): dict(row) for sha256, row in answer.get("signers", {}).items()},
+        frozenset(map(_digest, answer["revoked"])),
         bool(answer.get("revoked_all", False)),
         float(answer["entry_life_s"]),
     )
 
 
-def _pieces(response: BaseHTTPResponse) -> Any:
+def _digest(text: Any) -> str:
+    if not isinstance(text, str) or not SHA256.fullmatch(text):
+        raise ValueError(f"{str(text)[:80]!r} is no SHA-256")
+    return text
+
+
+def _pieces(response: BaseHTTPResponse, end: float | None) -> Iterator[bytes]:
+    """A body as it comes; where it has not ended by ``end`` (on the monotonic clock), that is an error."""
     import urllib3
 
     try:
-        yield from response.stream(_PIECE, decode_content=True)
+        while piece := response.read1(_PIECE, decode_content=True):
+            if end is not None and time.monotonic() > end:
+                response.close()
+                raise ServiceError("The service takes too long over its answer.")
+            yield piece
     except urllib3.exceptions.HTTPError as error:
         raise ServiceError(f"The service's answer broke off: {error}.") from error
     finally:
         response.release_conn()
 
 
-def _all_of(response: BaseHTTPResponse) -> bytes:
+def _all_of(response: BaseHTTPResponse, end: float) -> bytes:
     """The whole body; raises :class:`ServiceError` for one that has no end."""
     data = bytearray()
-    for piece in _pieces(response):
+    for piece in _pieces(response, end):
         data += piece
         if len(data) > MOST_BYTES:
             response.close()

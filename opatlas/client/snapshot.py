@@ -7,7 +7,9 @@ A zip archive: ``snapshot.json`` (what was chosen for each operator, with manife
 from __future__ import annotations
 
 import json
+import os
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,9 +17,11 @@ from typing import Any
 
 from opatlas.client.answer import Answer
 from opatlas.errors import LoadError
+from opatlas.load.files import MAX_FILE_BYTES
 
 FORMAT = 1
-MOST_JSON_BYTES = 1 << 30
+MOST_JSON_BYTES = 256 << 20
+_UNREADABLE = (OSError, KeyError, zipfile.BadZipFile, EOFError, zlib.error, RuntimeError, NotImplementedError)
 SIGNED = b"opatlas snapshot 1\n"
 
 
@@ -37,10 +41,9 @@ class Snapshot:
         :class:`opatlas.errors.LoadError` with what is wrong."""
         try:
             with zipfile.ZipFile(path) as archive:
-                if archive.getinfo("snapshot.json").file_size > MOST_JSON_BYTES:
-                    raise LoadError(f"snapshot {path} is larger than {MOST_JSON_BYTES >> 20} MiB")
-                text, signature = archive.read("snapshot.json"), archive.read("signature")
-        except (OSError, KeyError, zipfile.BadZipFile, EOFError) as error:
+                text = _member(archive, "snapshot.json", MOST_JSON_BYTES)
+                signature = _member(archive, "signature", 64)
+        except _UNREADABLE as error:
             raise LoadError(f"snapshot {path} cannot be read: {error}") from error
         _verify(text, signature, trusted)
         document = json.loads(text)  # signed: it is what one of ours wrote
@@ -58,9 +61,24 @@ class Snapshot:
     def extract(self, sha256: str, folder: Path) -> None:
         """An artifact's files into ``folder``, unverified: the loader compares their digests."""
         folder.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(self.path) as archive:
-            for name, digest in self.manifests[sha256]["manifest"]["files"].items():
-                (folder / Path(name).name).write_bytes(archive.read(f"files/{digest}"))
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                for name, digest in self.manifests[sha256]["manifest"]["files"].items():
+                    content = _member(archive, f"files/{digest}", MAX_FILE_BYTES)
+                    part = folder / f"{name}.{os.getpid()}.part"
+                    part.write_bytes(content)
+                    part.replace(folder / name)
+        except _UNREADABLE as error:
+            raise LoadError(f"snapshot {self.path} cannot be read: {error}") from error
+
+
+def _member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
+    """A member's content, of which no more is read than it may have."""
+    with archive.open(name) as stream:
+        content = stream.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise zipfile.BadZipFile(f"{name} has more than {most_bytes} bytes")
+    return content
 
 
 def _verify(text: bytes, signature: bytes, trusted: Iterable[bytes]) -> None:

@@ -23,63 +23,94 @@ LEAVE_S = 30.0
 """A report that another process has begun to send is left to it for so long."""
 MOST_USED = 1024
 """Of one report."""
+NEVER_TAKEN = (400, 404, 405, 413, 422)
+"""Refusals of a report that sending it again would not change; a key that is refused may be mended."""
 
 
 class UsageReporter:
     """One client's uses. ``client`` names it for the service: a random number."""
 
-    def __init__(self, rest: RestClient, store: EntryStore | None, place: bytes) -> None:
-        self.client = secrets.token_hex(16)
-        self._rest, self._store, self._place = rest, store, place
-        self._lock = threading.Lock()
+    def __init__(self, rest: RestClient, store: EntryStore | None) -> None:
+        self._rest, self._store = rest, store
+        self.due_at = time.monotonic() + REPORT_S
+        self.begin()
+
+    def begin(self) -> None:
+        """With a number of its own, and nothing to report; in a process that was forked too."""
+        self._client = secrets.token_hex(16)
+        self._lock = threading.RLock()
         self._sequence = 0
         self._used: dict[int, float] = {}
-        self.due_at = time.monotonic() + REPORT_S
-
-    def after_fork(self) -> None:
-        """A process of its own has numbers of its own, and reports nothing of its parent's."""
-        self.client, self._sequence, self._used = secrets.token_hex(16), 0, {}
-        self._lock = threading.Lock()
+        self._written: dict[int, float] = {}  # of the report that is written down and may still change
 
     def add(self, uses: Mapping[int, float]) -> None:
         """Calls by implementation, since the last time."""
         with self._lock:
-            for implementation, calls in uses.items():
-                self._used[implementation] = self._used.get(implementation, 0.0) + calls
+            _add(self._used, uses)
 
     def keep(self) -> None:
-        """Write down what is not reported yet."""
-        while self._used:
-            with self._lock:
+        """Write down what is not reported yet: into the report that waits, or into a further one."""
+        with self._lock:
+            while self._used and self._store is not None:
                 some = dict(list(self._used.items())[:MOST_USED])
+                together = _add(dict(self._written), some)
+                if len(together) <= MOST_USED and self._written and self._changed(together):
+                    self._written = together
+                elif not self._kept(some):
+                    return  # later: the cache cannot be written just now
                 for implementation in some:
                     del self._used[implementation]
-                report = self._report(some)
-            if self._store is not None:
-                self._store.keep_report(self._place, f"{self.client}-{report['sequence']}", report)
-            else:
-                self._send(report)
 
-    def send_all(self) -> None:
-        """Send what this machine's processes have written down, those that ended long ago too. Raises
-        :class:`~.rest.ServiceError` where the service cannot be asked: then it is sent later."""
+    def send_all(self, seconds: float) -> None:
+        """Send what this machine's processes have written down, those that ended long ago too, for so long at
+        most. Raises :class:`opatlas.errors.OpatlasError` where the service cannot be asked: it is sent later.
+        """
         self.due_at = time.monotonic() + REPORT_S
         self.keep()
-        while self._store is not None:
-            found = self._store.claim_report(self._place, LEAVE_S)
-            if found is None:
-                return
+        end = time.monotonic() + seconds
+        if self._store is None:
+            self._send_unwritten()
+            return
+        while time.monotonic() < end and (found := self._store.claim_report(LEAVE_S)) is not None:
             name, report = found
             self._send(report)
             self._store.drop_report(name)
 
-    def _report(self, used: Mapping[int, float]) -> dict[str, Any]:
+    def _send_unwritten(self) -> None:
+        with self._lock:
+            while self._used:
+                some = dict(list(self._used.items())[:MOST_USED])
+                self._send(self._report(self._sequence + 1, some))
+                self._sequence += 1
+                for implementation in some:
+                    del self._used[implementation]
+
+    def _changed(self, used: Mapping[int, float]) -> bool:
+        assert self._store is not None
+        return self._store.change_report(self._name(), self._report(self._sequence, used))
+
+    def _kept(self, used: dict[int, float]) -> bool:
+        assert self._store is not None
         self._sequence += 1
+        self._written = used
+        return self._store.keep_report(self._name(), self._report(self._sequence, used))
+
+    def _name(self) -> str:
+        return f"{self._client}-{self._sequence}"
+
+    def _report(self, sequence: int, used: Mapping[int, float]) -> dict[str, Any]:
         items = [{"implementation": number, "calls": calls} for number, calls in sorted(used.items())]
-        return {"client": self.client, "sequence": self._sequence, "job": self._rest.job, "used": items}
+        return {"client": self._client, "sequence": sequence, "job": self._rest.job, "used": items}
 
     def _send(self, report: Mapping[str, Any]) -> None:
         try:
             self._rest.call("POST", "/api/v1/usage", report)
-        except CallerError:
-            return  # the service knows no such reports, or not this one: sending it again would not help
+        except CallerError as error:
+            if getattr(error, "status", 0) not in NEVER_TAKEN:
+                raise
+
+
+def _add(to: dict[int, float], uses: Mapping[int, float]) -> dict[int, float]:
+    for implementation, calls in uses.items():
+        to[implementation] = to.get(implementation, 0.0) + calls
+    return to

@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 
 from opatlas.client.answer import Answer
 from opatlas.client.asking import Asked
+from opatlas.errors import OpatlasError
 
 log = logging.getLogger("opatlas")
 
 FIRST_POLL_S, LONGEST_POLL_S = 1.0, 30.0
 """Between two polls: doubled while nothing moves."""
-OVER = ("unsupported", "failed", "discarded", "payment_required")
+OVER = ("unsupported", "failed", "discarded", "explored", "refused")
 """States of a miss that no further waiting changes."""
 
-Told = Callable[[Answer], object]
+Told = Callable[[], object]
 
 
 @dataclass
@@ -28,21 +29,20 @@ class Watched:
 
 
 class Watcher:
-    """Polls by ``ask`` in a thread of its own, which ends with the last that is waited for."""
+    """Polls by ``look`` in a thread of its own, which ends with the last that is waited for."""
 
-    def __init__(self, ask: Callable[[Sequence[Asked]], dict[str, Answer]]) -> None:
-        self._ask = ask
+    def __init__(self, look: Callable[[Sequence[Asked]], dict[str, Answer]]) -> None:
+        self._look = look
         self._lock = threading.Lock()
         self._watched: dict[str, Watched] = {}
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
     def add(self, asked: Asked, told: Told) -> None:
-        """``told`` is called once, from the thread: with a hit that is final, or with an empty answer whose
-        state nothing changes any more."""
+        """``told`` is called once, from the thread: when exploring has ended, or nothing will come of it."""
         with self._lock:
             self._watched.setdefault(asked.key, Watched(asked)).told.append(told)
-            if self._thread is None or not self._thread.is_alive():
+            if self._thread is None:
                 self._thread = threading.Thread(target=self._poll, name="opatlas-watcher", daemon=True)
                 self._thread.start()
 
@@ -54,25 +54,31 @@ class Watcher:
         while not self._stopped.wait(wait_s):
             with self._lock:
                 watched = list(self._watched.values())
-            answers = self._ask([one.asked for one in watched])
             moved = False
-            for one in watched:
-                answer = answers[one.asked.key]
+            for one, answer in self._looked_at(watched):
                 now = f"{answer.status} {answer.stage} {answer.state}"
                 moved, one.seen = moved or now != one.seen, now
-                if answer.final or answer.state in OVER:
-                    self._tell(one, answer)
+                # What has its price is not shown to who only looks.
+                if answer.final or answer.state in OVER or answer.status in ("need_lookup", "need_graph"):
+                    self._tell(one)
             wait_s = FIRST_POLL_S if moved else min(2 * wait_s, LONGEST_POLL_S)
             with self._lock:
                 if not self._watched:
                     self._thread = None
                     return
 
-    def _tell(self, one: Watched, answer: Answer) -> None:
+    def _looked_at(self, watched: Sequence[Watched]) -> list[tuple[Watched, Answer]]:
+        try:
+            answers = self._look([one.asked for one in watched])
+        except OpatlasError:  # a strict client's: the next poll may do better
+            return []
+        return [(one, answers[one.asked.key]) for one in watched]
+
+    def _tell(self, one: Watched) -> None:
         with self._lock:
             self._watched.pop(one.asked.key, None)
         for told in one.told:
             try:
-                told(answer)
+                told()
             except Exception:
                 log.exception("What was to be told of %s failed.", one.asked.key)

@@ -20,6 +20,8 @@ from tuning.statistics.rates import rates
 LOOKED_AT = 300
 """Entries of the same op types: the nearest is looked for among the latest of them."""
 NEIGHBOURS, MOST_DIFFERENCES = 3, 8
+COMPARED = 30
+"""Of the nearest in size: field by field."""
 NOBODY_ASKED = "Nobody has asked for it here yet: a lookup puts it into the queue."
 
 
@@ -191,14 +193,14 @@ def _alike(asked: ExplainRequest) -> list[NearEntry]:
         .select_related("target", "setting", "operator")
         .order_by("-pk")[:LOOKED_AT]
     )
-    found = []
-    for row in rows:
-        differs = _differences("operator", document, row.operator.graph)
-        apart = distance(sizes, features_of(identity.Operator.from_json(row.operator.graph), setting))
-        found.append((len(differs), apart, row.pk, row, differs))
-    return [
-        _near_row(row, differs) for *_, row, differs in sorted(found, key=lambda one: one[:3])[:NEIGHBOURS]
-    ]
+    apart = {
+        row.pk: distance(sizes, features_of(identity.Operator.from_json(row.operator.graph), setting))
+        for row in rows
+    }
+    near = sorted(rows, key=lambda row: (apart[row.pk], row.pk))[:COMPARED]
+    found = [(row, _differences("operator", document, row.operator.graph)) for row in near]
+    found.sort(key=lambda one: (len(one[1]), apart[one[0].pk], one[0].pk))
+    return [_near_row(row, differs) for row, differs in found[:NEIGHBOURS]]
 
 
 def _near_row(row: Best, differs: Sequence[Difference]) -> NearEntry:
@@ -256,7 +258,8 @@ def _is_rows(value: Any) -> bool:
 def _shown(value: Any, other: Any) -> str:
     """In a few characters; of long lists of names what the other one lacks."""
     if isinstance(value, list) and isinstance(other, list) and len(value) > 12:
-        lacking = [str(one) for one in value if one not in other]
+        there = set(map(str, other))
+        lacking = [text for text in map(str, value) if text not in there]
         return "with " + ", ".join(lacking)[:200] if lacking else "without these"
     text = "×".join(map(str, value)) if isinstance(value, list) and value else str(value)
     return "none" if value is None else text[:200]

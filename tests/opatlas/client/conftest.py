@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from opatlas.client import Client, RestClient
-from opatlas.identity import Setting, detect_target
+from opatlas.identity import Operator, Setting, detect_target
 from opatlas.load.signing import new_key
 from tests.catalog.conftest import own_folders  # noqa: F401 - used by every test here
-from tests.opatlas.load.kernels import ADD, add_operator, build
+from tests.opatlas.load.kernels import ADD, PREPARED_ADD, add_operator, build
 
 
 @pytest.fixture
@@ -28,14 +28,15 @@ def publish_add(transactional_db: None, tmp_path: Path, signing_key: Any) -> Cal
     from opatlas.evidence import Evidence
     from opatlas.identity import Setting
 
-    def make(size: int = 1000, **manifest: Any) -> Any:
+    def make(size: int = 1000, source: str = ADD, operator: Operator | None = None, **manifest: Any) -> Any:
         folder = tmp_path / f"build{size}"
         folder.mkdir(exist_ok=True)
-        made = build(folder, ADD, add_operator(size), threads=1, **manifest)
+        operator = operator or add_operator(size)
+        made = build(folder, source, operator, threads=1, **manifest)
         evidence = Evidence(10.0, 0.1, 20.0, 2.0, 1.98, 2.02)
         return publish(
             Publication(
-                operator=register_operator(add_operator(size)),
+                operator=register_operator(operator),
                 target=register_target(detect_target()),
                 setting=register_setting(Setting(threads=1)),
                 route="cpp", method="manual", label="add", candidate={"size": size}, manifest=made,
@@ -44,6 +45,12 @@ def publish_add(transactional_db: None, tmp_path: Path, signing_key: Any) -> Cal
         )  # fmt: skip
 
     return make
+
+
+@pytest.fixture
+def publish_prepared_add(publish_add: Callable[..., Any]) -> Callable[[], Any]:
+    """The same for a weight, which the kernel packs."""
+    return lambda: publish_add(source=PREPARED_ADD, operator=add_operator(constant=True))
 
 
 @pytest.fixture

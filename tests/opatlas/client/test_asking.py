@@ -23,7 +23,7 @@ PRODUCT = parse_operator(
 
 @pytest.fixture
 def client(tmp_path):
-    with Client("http://127.0.0.1:9", "no key", cache=tmp_path, offline=True) as offline:
+    with Client("http://127.0.0.1:9", "no-key", cache=tmp_path, offline=True) as offline:
         yield offline
 
 
@@ -104,6 +104,6 @@ def test_what_is_no_operator_is_refused_with_a_sentence(client, named, sentence)
 
 def test_an_alias_saves_another_process_the_reading(client, tmp_path, monkeypatch):
     client.asked("MatMul", X, W)
-    with Client("http://127.0.0.1:9", "no key", cache=tmp_path, offline=True) as second:
-        monkeypatch.setattr("opatlas.client.client.read", None)
+    with Client("http://127.0.0.1:9", "no-key", cache=tmp_path, offline=True) as second:
+        monkeypatch.setattr("opatlas.client.naming.read", None)
         assert second.asked("MatMul", X, W).key == PRODUCT.key

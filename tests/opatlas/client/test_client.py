@@ -17,7 +17,7 @@ from catalog.best.withdrawing import withdraw
 from catalog.models import Best, Implementation, Miss, Usage
 from catalog.usage import journal
 from catalog.usage.draining import drain_journal
-from opatlas.client import RestOfModel, ServiceError, Trust
+from opatlas.client import RestOfModel, ServiceError, Trust, memory
 from opatlas.client import client as clients
 from opatlas.client.usage import UsageReporter
 from opatlas.errors import CallerError, OpatlasError
@@ -81,8 +81,8 @@ def test_a_miss_is_empty_remembered_for_a_moment_and_never_counts_as_cached(job,
     assert not client.lookup("Relu", (7,)) and not job().lookup("Relu", (7,))
     assert len(requests) == 1
     assert (client.counts["memory"], client.counts["cache"], client.counts["miss"]) == (0, 0, 2)
-    client._entries.clear()
-    monkeypatch.setattr(clients.time, "time", lambda now=time.time: now() + clients.MISS_LIFE_S)
+    client._memory.entries.clear()
+    monkeypatch.setattr(clients.time, "time", lambda now=time.time: now() + memory.MISS_LIFE_S)
     client.lookup("Relu", (7,))
     assert len(requests) == 2
 
@@ -240,6 +240,7 @@ def test_what_was_revoked_is_dropped_by_every_client_of_the_machine(publish_add,
     first.lookup(add_operator(999))  # tells it
     assert not [answer for answer in [first.lookup(add_operator())] if answer.source == "memory"]
     monkeypatch.setattr(clients, "LOOK_S", 0.0)
+    monkeypatch.setattr(memory, "LOOK_S", 0.0)
     assert second.lookup(add_operator()).best is None, "it read what the first was told"
     offline = job(offline=True)
     assert not offline.lookup(add_operator()), "offline too"
@@ -330,16 +331,15 @@ def test_a_forked_process_asks_by_itself(publish_add, job):
     publish_add(999)
     client = job(predictor=Says(add_operator(998)))
     client.lookup(add_operator())
-    client._lock.acquire()  # held by a thread that the child has not
+    client._memory._lock.acquire()  # held by a thread that the child has not
     child = os.fork()
     if not child:
         status = 1
         try:
-            client._looked_at = -1.0
             status = 0 if client.lookup(add_operator(999)).source == "service" else 1
         finally:
             os._exit(status)
-    client._lock.release()
+    client._memory._lock.release()
     assert os.waitpid(child, 0)[1] == 0
     assert client.lookup(add_operator()).source == "memory"
 
@@ -461,8 +461,8 @@ def test_what_a_killed_process_wrote_down_is_reported_by_the_next(publish_add, j
     killed.lookup(add_operator())
     killed.lookup(add_operator())
     killed._write_uses()
-    killed._entries.clear()
-    killed._reporter = UsageReporter(killed.rest, None, b"")  # SIGKILL: nothing of it is ever sent
+    killed._memory.entries.clear()
+    killed._reporter = UsageReporter(killed.rest, None)  # SIGKILL: nothing of it is ever sent
     assert used() == {add_operator().key: 1}
     job().close()
     assert used() == {add_operator().key: 2}
@@ -486,3 +486,162 @@ def test_a_report_whose_answer_was_lost_counts_once(publish_add, job, monkeypatc
     client._report()
     assert used() == {add_operator().key: 2}
     assert client.store.counts()["reports"] == 0
+
+
+def test_what_is_predicted_fetched_or_watched_is_not_used(publish_add, job, requests, caplog):
+    for size in (1000, 999, 998):
+        publish_add(size)
+    operators = [add_operator(size) for size in (1000, 999, 998)]
+    warm = job()
+    warm.lookup_all(operators[:2])
+    client = job(predictor=Says(*operators))
+    for operator in operators[:2]:
+        client.lookup(operator)
+    until(lambda: client.counts["prefetched"] == 1)
+    told = []
+    client.when_known(told.append, operators[2])
+    until(lambda: told)
+    assert client.counts["memory"] == 1 and client.counts["cache"] == 2
+    client.close()
+    assert used() == {operators[0].key: 2, operators[1].key: 2, operators[2].key: 1}
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_uses_that_cannot_be_written_down_are_kept(publish_add, job, monkeypatch):
+    publish_add()
+    client = job()
+    client.lookup(add_operator())
+    client.lookup(add_operator())
+    monkeypatch.setattr(client.store, "keep_report", lambda *_: False)
+    client._report()
+    monkeypatch.undo()
+    client._report()
+    assert used() == {add_operator().key: 2}
+
+
+def test_without_a_cache_and_without_a_service_closing_is_quiet(publish_add, job, monkeypatch):
+    publish_add()
+    client = job(cache=False)
+    assert client.lookup(add_operator()) and client.lookup(add_operator()).source == "memory"
+
+    def broken(*_, **__):
+        raise ServiceError("The connection broke.")
+
+    monkeypatch.setattr(client.rest, "call", broken)
+    client.close()
+    monkeypatch.undo()
+    client.close()
+    assert used() == {add_operator().key: 2}
+
+
+def test_a_forked_process_reports_nothing_of_its_parents(publish_add, job):
+    publish_add()
+    client = job()
+    client.lookup(add_operator())
+    client.lookup(add_operator())
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            assert client.counts["memory"] == 0
+            client.close()  # as at its end
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    client.close()
+    assert used() == {add_operator().key: 2}
+
+
+# ---- what one wrong thing must not cost -----------------------------------------------------------------
+
+
+def test_an_operator_that_the_service_refuses_costs_no_other_its_answer(publish_add, job, monkeypatch):
+    publish_add()
+    publish_add(999)
+    wrong = {"op": "Relu", "inputs": [{"shape": [5], "dtype": "float32"}]}
+    client = job()
+    asked = client.asked(wrong)
+    asked.document = {"op": "NoSuch", "inputs": []}  # as another version of ONNX may see it
+    found = client.lookup_all([add_operator(), asked, add_operator(999)])
+    assert [bool(answer) for answer in found] == [True, False, True]
+    assert "NoSuch" in found[1].reason
+    client.predictor = Says(asked)
+    client._memory.entries.pop(asked.key, None)
+    assert client.lookup("Sigmoid", (5,)).state == "waiting", "nor is it left alone for that"
+
+
+def test_more_than_one_request_takes_are_several(publish_add, job, requests):
+    publish_add()
+    answers = job().lookup_all([*(add_operator(size) for size in range(1, 600)), add_operator()])
+    assert len(answers) == 600 and answers[-1] and not any(answers[:-1])
+    assert len(requests) == 2
+
+
+def test_asked_by_its_key_first_and_then_with_its_graph(job):
+    client = job()
+    assert client.lookup(add_operator().key).status == "need_graph"
+    client._memory.entries.clear()
+    assert client.lookup(add_operator()).state == "waiting"
+
+
+def test_many_load_the_same_at_once(publish_add, job):
+    publish_add()
+    clients, x, made = [job() for _ in range(8)], np.ones(1000, np.float32), []
+    answers = [client.lookup(add_operator()) for client in clients]
+    threads = [threading.Thread(target=lambda one=one: made.append(one.load()(x, x))) for one in answers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 8 and all((one == 2).all() for one in made)
+
+
+def test_everything_revoked_at_once_reaches_every_process(publish_add, job, requests, monkeypatch):
+    publish_add()
+    first, second = job(), job()
+    assert first.lookup(add_operator()) and second.lookup(add_operator())
+    monkeypatch.setattr("catalog.best.revoked.MOST", -1)
+    revoked.forget()
+    first.lookup(add_operator(7))
+    before = len(requests)
+    monkeypatch.setattr(clients, "LOOK_S", 0.0)
+    monkeypatch.setattr(memory, "LOOK_S", 0.0)
+    assert second.lookup(add_operator()).source == "service" and len(requests) == before + 1
+    revoked.forget()
+
+
+def test_a_hit_that_was_revoked_on_its_way_is_no_hit(publish_add, job, monkeypatch):
+    made = publish_add()
+    monkeypatch.setattr(
+        "catalog.api.lookup.recently_revoked",
+        lambda scopes: revoked.Revocations((made.implementation.artifact.sha256,)),
+    )
+    client = job()
+    assert "revoked" in client.lookup(add_operator()).reason
+    assert client.store.counts()["entries"] == 0 and not client._memory.entries
+
+
+def test_threads_with_weights_of_their_own(publish_prepared_add, job):
+    publish_prepared_add()
+    x = np.ones(1000, np.float32)
+    function = job().lookup(add_operator(constant=True)).load()
+    wrong = []
+
+    def work(value):
+        w = np.full(1000, value, np.float32)
+        for _ in range(50):
+            if not (function(x, w) == 1 + value).all():
+                wrong.append(value)
+
+    threads = [threading.Thread(target=work, args=(float(value),)) for value in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    w = np.full(1000, 3, np.float32)
+    function.prepare({1: w})
+    w[:] = 7
+    assert (function(x) == 4).all(), "weights are copied"
+    assert (function(x, w) == 8).all(), "and packed anew where they are given"

@@ -17,7 +17,7 @@ from tests.opatlas.load.kernels import add_operator
 
 KEY = add_operator().key
 BEST = {
-    "artifact": "a" * 64, "median_us": 1.0, "spread_us": 0.1, "default_us": 2.0,
+    "implementation": 7, "artifact": "a" * 64, "median_us": 1.0, "spread_us": 0.1, "default_us": 2.0,
     "ratio_to_default": 2.0, "ratio_low": 1.9, "ratio_high": 2.1,
 }  # fmt: skip
 
@@ -39,7 +39,7 @@ def serve(tmp_path):
             protocol_version = "HTTP/1.1"
 
             def do_POST(self):
-                self.rfile.read(int(self.headers["Content-Length"]))
+                self.rfile.read(int(self.headers["Content-Length"] or 0))
                 server.asked.append((self.path, self.headers["Authorization"]))
                 reply(self)
 
@@ -94,6 +94,11 @@ LIES = {
     "an unknown status": says(answer(status="maybe")),
     "a time that is none": says(answer(best=BEST | {"median_us": float("nan")})),
     "a time of text": says(answer(best=BEST | {"median_us": "fast"})),
+    "a number beyond all floats": says(answer(expires_s=10**400)),
+    "a hit of nothing": says(
+        answer(best={name: value for name, value in BEST.items() if name != "implementation"})
+    ),
+    "a revocation of nothing": says(answer() | {"revoked": ["\ud800"]}),
     "an address that is none": says(answer(best=BEST | {"artifact": "../../etc/passwd"})),
     "half a body": lambda handler: (handler.send(b"{}", Content_Length="100"), handler.connection.close()),
     "a dropped connection": lambda handler: handler.connection.shutdown(socket.SHUT_RDWR),

@@ -39,7 +39,7 @@ def elsewhere(tmp_path):
 
     def make(snapshot, **options):
         given = {"cache": tmp_path / "elsewhere", "setting": Setting(threads=1), "snapshot": snapshot}
-        made.append(Client("http://127.0.0.1:9", "no key", **(given | options)))
+        made.append(Client("http://127.0.0.1:9", "no-key", **(given | options)))
         return made[-1]
 
     yield make
@@ -113,3 +113,23 @@ def test_what_is_not_known_cannot_be_pinned_and_nothing_is_written(taken, job, o
     with pytest.raises(CallerError, match="is not known"):
         export_snapshot(job(), [add_operator(), add_operator(5)], tmp_path / "more", ours)
     assert not (tmp_path / "more").exists()
+
+
+def test_a_snapshot_that_inflates_without_end_is_refused(ours, tmp_path, monkeypatch):
+    from opatlas.client import snapshot
+
+    monkeypatch.setattr(snapshot, "MOST_JSON_BYTES", 1 << 16)
+    for name, size in (("snapshot.json", 1 << 20), ("signature", 1 << 20)):
+        with zipfile.ZipFile(tmp_path / "bomb", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("snapshot.json", b"{" * (size if name == "snapshot.json" else 1))
+            archive.writestr("signature", b"0" * (size if name == "signature" else 64))
+        with pytest.raises(LoadError, match="has more than"):
+            Snapshot.open(tmp_path / "bomb", [public_bytes(ours)])
+
+
+def test_with_a_snapshot_nobody_is_asked_whoever_waits(taken, elsewhere):
+    client, told = elsewhere(taken), []
+    client.when_known(told.append, add_operator())
+    client.when_known(told.append, add_operator(5))
+    assert [bool(answer) for answer in told] == [True, False]
+    assert client.lookup(add_operator()).source == "snapshot" and client.counts["requests"] == 0

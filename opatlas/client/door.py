@@ -1,0 +1,151 @@
+"""The way to the service: one request for many, which never breaks a job.
+
+A service that is away, or lies, is left alone for a while; an operator that it refuses is left out, and the
+others are asked for without it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from opatlas.client.answer import Answer
+from opatlas.client.asking import Asked
+from opatlas.client.rest import LookupReply, RestClient, ServiceError
+from opatlas.errors import CallerError
+
+log = logging.getLogger("opatlas")
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+"""After a request that failed nobody is asked for so long; twice as long each time."""
+INCLUDED = ("manifest", "related")
+UNKNOWN_FIELD = "There is no field "
+"""How a service begins its refusal of a field that came later."""
+MOST_ASKED, MOST_BYTES = 512, 800_000
+"""Of one request: operators, and bytes of what describes them; a service takes 1,024 and 1 MiB."""
+MOST_REFUSED = 16
+"""Operators that are left out one after the other before the rest is given up."""
+_PLACE = re.compile(r"(operators|related)\[(\d+)\]")
+
+
+class Unasked(Exception):
+    """Nobody was asked; says why."""
+
+
+class ServiceDoor:
+    """Requests for lookups. ``strict``: raise what the service says."""
+
+    def __init__(self, rest: RestClient, accepts: Mapping[str, Any], *, strict: bool) -> None:
+        self.rest = rest
+        self.accepts = accepts
+        self.strict = strict
+        self.requests = 0
+        self.plain = False  # a service from before ``include``: related operators come without answers
+        self._quiet_until, self._pause_s, self._told = 0.0, FIRST_PAUSE_S, False
+
+    def ask(
+        self,
+        asked: Sequence[Asked],
+        related: Sequence[Asked],
+        known: Sequence[str] = (),
+        wait_s: float = 0.0,
+        wait_for: str = "first",
+    ) -> Iterator[tuple[list[Asked], list[Asked], LookupReply]]:
+        """Reply by reply, with whom each is about; most often one. Raises :class:`Unasked`, or, where it is
+        strict, what the service says."""
+        if time.monotonic() < self._quiet_until:
+            raise Unasked("The service could not be asked a moment ago, and is left alone for a while.")
+        for some, others in _portions(asked, related):
+            yield self._portion(some, others, known, wait_s, wait_for)
+
+    def tell(self, message: str) -> None:
+        """Log it, once in a client's life."""
+        if not self._told:
+            self._told = True
+            log.warning("%s Operators run as they would without Opatlas.", message)
+
+    def _portion(
+        self, asked: list[Asked], related: list[Asked], known: Sequence[str], wait_s: float, wait_for: str
+    ) -> tuple[list[Asked], list[Asked], LookupReply]:
+        refused: dict[str, Answer] = {}
+        for _ in range(MOST_REFUSED):
+            left = [one for one in asked if one.key not in refused]
+            others = [one for one in related if one.key not in refused]
+            try:
+                reply = self._request(left, others, known, wait_s, wait_for) if left or others else None
+            except CallerError as error:
+                culprit = _culprit(error, left, others)
+                if self.strict or culprit is None:
+                    raise self._unasked(error) from error
+                self.tell(str(error))
+                refused[culprit.key] = Answer(culprit.key, "miss", state="refused", reason=str(error))
+                continue
+            except ServiceError as error:
+                raise self._unasked(error) from error
+            self._pause_s = FIRST_PAUSE_S
+            found = (
+                {one.key: answer for one, answer in zip(left, reply.answers, strict=True)} if reply else {}
+            )
+            found |= refused
+            answers = [found[one.key] for one in asked]
+            return asked, others, LookupReply.with_answers(reply, answers)
+        raise Unasked(f"The service refused {MOST_REFUSED} operators of one request.")
+
+    def _request(
+        self, asked: list[Asked], related: list[Asked], known: Sequence[str], wait_s: float, wait_for: str
+    ) -> LookupReply:
+        self.requests += 1
+        items, more = [item_of(one) for one in asked], [item_of(one) for one in related]
+        waiting: dict[str, Any] = {"accepts": self.accepts, "wait_s": wait_s, "wait_for": wait_for}
+        if not self.plain:
+            try:
+                return self.rest.ask(items, related=more, include=INCLUDED, known=known, **waiting)
+            except CallerError as error:
+                if not str(error).startswith(UNKNOWN_FIELD):
+                    raise
+                self.plain = True  # asked without them from now on
+        return self.rest.ask(items, related=more, **waiting) if items else LookupReply(())
+
+    def _unasked(self, error: Exception) -> Exception:
+        """What to raise: and nobody is asked for a while, unless only this request was wrong."""
+        if self.strict:
+            return error
+        if getattr(error, "status", 0) != 400:
+            self._quiet_until = time.monotonic() + self._pause_s
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        self.tell(str(error))
+        return Unasked(str(error))
+
+
+def _portions(asked: Sequence[Asked], related: Sequence[Asked]) -> Iterator[tuple[list[Asked], list[Asked]]]:
+    """What fits into a request each; those asked for first."""
+    some: list[Asked] = []
+    others: list[Asked] = []
+    held = 0
+    for one, wanted in (*((one, True) for one in asked), *((one, False) for one in related)):
+        if len(some) + len(others) >= MOST_ASKED or (held + one.size > MOST_BYTES and held):
+            yield some, others
+            some, others, held = [], [], 0
+        (some if wanted else others).append(one)
+        held += one.size
+    if some or others:
+        yield some, others
+
+
+def _culprit(error: CallerError, asked: Sequence[Asked], related: Sequence[Asked]) -> Asked | None:
+    """Whom a refusal names."""
+    found = _PLACE.match(error.where)
+    if found is None:
+        return None
+    among = asked if found[1] == "operators" else related
+    return among[int(found[2])] if int(found[2]) < len(among) else None
+
+
+def item_of(asked: Asked) -> dict[str, Any]:
+    item: dict[str, Any] = {"key": asked.key}
+    if asked.document is not None:
+        item["graph"] = asked.document
+    return item
