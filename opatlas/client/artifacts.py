@@ -11,7 +11,7 @@ from typing import Any
 from opatlas.client.answer import Answer
 from opatlas.client.fetching import Refused, Trust, address_of, checked_manifest, load_checked
 from opatlas.client.function import KernelFunction
-from opatlas.client.rest import RestClient
+from opatlas.client.rest import RestClient, ServiceError
 from opatlas.client.snapshot import Snapshot
 from opatlas.client.store import EntryStore
 from opatlas.errors import LoadError
@@ -52,7 +52,10 @@ class ArtifactShelf:
         except Refused as refused:
             if self.offline or not self._forgotten(answer, refused.why):
                 raise
-            found, kernel = self._loaded(answer, revoked)  # once more, from the service
+            try:
+                found, kernel = self._loaded(answer, revoked)  # once more, from the service
+            except ServiceError:
+                raise refused from None
         except OSError as error:
             raise LoadError(f"the artifact's files cannot be kept: {error}") from error
         operator = Operator.from_json(found.manifest.operator)

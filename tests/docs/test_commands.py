@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable
+from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,15 @@ def written_by_tests(typed: Typed, command: str) -> None:
     assert PAGE.read_text() == page()
 
 
+def extra(typed: Typed, command: str) -> None:
+    """Nothing is installed again: the extra is there, and what it asks for."""
+    [name] = re.findall(r"opatlas\[(\w+)\]", command)
+    wanted = [line for line in metadata.requires("opatlas") or [] if f'extra == "{name}"' in line]
+    assert wanted
+    for line in wanted:
+        assert metadata.version(re.split(r"[>=;]", line)[0])
+
+
 HERE: dict[str, Callable[[Typed, str], None]] = {
     ".ci/run": ci,
     "granian --interface wsgi dashboard.wsgi:application": web_node,
@@ -215,6 +225,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "manage.py sign_artifacts": plainly,
     "manage.py submit_examples --user ada": plainly,
     "manage.py submit_kernel softmax.json --user ada": kernel,
+    "pip install 'opatlas[cli]'": extra,
     "python -m bench.seed service": helped,
     "python -m tests.hostile.cheats.document": written_by_tests,
 }
