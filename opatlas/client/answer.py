@@ -60,8 +60,8 @@ class Answer:
 
     def load(self) -> Any:
         """The implementation as a function of the operator's inputs (:class:`~.function.KernelFunction`):
-        fetched where it is not here yet, verified, loaded. Raises :class:`opatlas.errors.OpatlasError`: what was
-        refused or does not load (:class:`~opatlas.errors.LoadError`), or what the service said."""
+        fetched where it is not here yet, verified, loaded. Raises :class:`opatlas.errors.OpatlasError`: what
+        was refused or does not load (:class:`~opatlas.errors.LoadError`), or what the service said."""
         if self.loader is None:
             raise ValueError("This answer was made by no client: load it with fetch_and_load.")
         return self.loader(self)
