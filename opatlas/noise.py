@@ -84,6 +84,12 @@ more;"""
 RACES_OF_PRIOR, MOST_OF_ONE = 2.0, 4.0
 """and what they show, one of them at most so many times what most do, towards ``BETWEEN_PROCESSES``, as if
 that had been seen in so many."""
+UNKNOWN_BETWEEN = 0.05
+"""What processes differ by where nothing has been learnt of this machine yet (a shared virtual one: 7 to 13
+%; a quiet one: 1 %): a first result's interval has to say something for both."""
+LEAST_FREEDOM, LEARNT_SHARE = 4, 0.2
+"""Sittings beyond one of each runner from which a final teaches what processes differ by here; and its share
+beside all that was learnt before."""
 BETWEEN_OCCASIONS = 0.5
 """Of the variance between sittings: by as much two races of the same artifacts, minutes apart, differ beyond
 it. Measured on a shared virtual machine (26 ratios of 8 operators, each raced on 6 to 12 occasions by several

@@ -17,7 +17,6 @@ import hashlib
 import logging
 import os
 import queue
-import shutil
 import threading
 import time
 import weakref
@@ -30,27 +29,25 @@ from typing import TYPE_CHECKING, Any
 
 from opatlas.client.answer import Answer
 from opatlas.client.asking import Asked
-from opatlas.client.door import MOST_ASKED, ServiceDoor, Unasked, item_of
-from opatlas.client.login import read_login
+from opatlas.client.machine import installed, this_machine
 from opatlas.client.memory import LOOK_S, AnswerMemory
 from opatlas.client.naming import OperatorNames
 from opatlas.client.related import NOTHING, Predictor
-from opatlas.client.rest import RestClient, ServiceError
-from opatlas.client.store import EntryStore
+from opatlas.client.store import EntryStore, digest_of
 from opatlas.client.usage import UsageReporter
-from opatlas.client.watching import Watcher
 from opatlas.conf import conf
 from opatlas.errors import CallerError, OpatlasError
-from opatlas.identity.operator import canonical_json
-from opatlas.identity.place.kinds import CUDA
 from opatlas.identity.place.setting import Setting
 from opatlas.identity.place.target import Target
 
 if TYPE_CHECKING:
     from opatlas.client.artifacts import ArtifactShelf
+    from opatlas.client.door import ServiceDoor
     from opatlas.client.fetching import Trust
     from opatlas.client.function import KernelFunction
+    from opatlas.client.rest import RestClient
     from opatlas.client.snapshot import Snapshot
+    from opatlas.client.watching import Watcher
 
 log = logging.getLogger("opatlas")
 
@@ -58,8 +55,8 @@ WRITE_S = 5.0
 """How often uses are written down: what a killed process may leave uncounted."""
 LAST_REPORTS_S = 5.0
 """What closing may spend on reporting uses; the rest is the next process's."""
-LIBRARIES = ("jax", "jaxlib", "numpy", "onnxruntime", "torch")
-"""What recipes and packages need in exact versions."""
+MOST_RELATED = 511
+"""Of one request, beside the operator that was asked for."""
 
 
 class Client:
@@ -95,24 +92,32 @@ class Client:
         timeout_s: float = 5.0,
     ) -> None:
         said = conf()
-        kept_url, kept_key = ("", "") if (url or said.url) and (key or said.key) else read_login()
-        url, key = url or said.url or kept_url or said.service_url, key or said.key or kept_key
-        self.rest = RestClient(url, key, job=job, target=target, setting=setting, timeout_s=timeout_s)
-        self.accepts = installed(self.rest.target) if accepts is None else accepts
+        url, key = url or said.url, key or said.key
+        if not (url and key):
+            from opatlas.client.login import read_login
+
+            kept_url, kept_key = read_login()
+            url, key = url or kept_url or said.service_url, key or kept_key
+        self.home = said.cache if cache is True else Path(cache or said.cache)
+        service = digest_of([url.rstrip("/"), hashlib.sha256(key.encode()).hexdigest()])
+        self.store = EntryStore(self.home, service, said.cache_bytes) if cache else None
+        self.target = target or this_machine(self.store)
+        self.setting = setting
+        self.accepts = installed(self.target) if accepts is None else accepts
+        self._address: dict[str, Any] = {"url": url, "key": key, "job": job, "timeout_s": timeout_s}
+        self._strict = strict
         self.offline = offline
         self.trust = trust
         self.snapshot = snapshot
         self.predictor = predictor
-        self.home = said.cache if cache is True else Path(cache or said.cache)
         if snapshot is not None:
             self._check_place(snapshot)
-        service, place = _digests(self.rest, url, key, self.accepts)
-        self.store = EntryStore(self.home, service, said.cache_bytes) if cache else None
-        self._place = place
+        about = setting.to_json() if setting is not None else None
+        # What entries are kept for beside the operator; private ones are nobody else's.
+        self._place = digest_of([service.hex(), self.target.to_json(), about, self.accepts])
         self._names = OperatorNames(self.store)
-        self._memory = AnswerMemory(self.store, place, self.load, offline=offline)
-        self._door = ServiceDoor(self.rest, self.accepts, strict=strict)
-        self._reporter = UsageReporter(self.rest, self.store)
+        self._memory = AnswerMemory(self.store, self._place, self.load, offline=offline)
+        self._reporter = UsageReporter(job, self.store)
         self._counts = dict.fromkeys(("used", "cache", "service", "miss", "prefetched"), 0)
         self._written_at = time.monotonic()
         self._begin()
@@ -122,7 +127,7 @@ class Client:
         """What each process has of its own."""
         self._errands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._errand_boy: threading.Thread | None = None
-        self._watcher = Watcher(self._look_at)
+        self._watcher: Watcher | None = None
 
     def __enter__(self) -> Client:
         return self
@@ -134,15 +139,30 @@ class Client:
 
     def close(self) -> None:
         """Finish what is being fetched, report what was used, and let go of files and connections."""
-        self._watcher.stop()
+        if self._watcher is not None:
+            self._watcher.stop()
         if self._errand_boy is not None:
             self._errands.put(None)
-            self._errand_boy.join(self.rest.timeout_s)
+            self._errand_boy.join(self._address["timeout_s"])
             self._errand_boy = None
         self._report()
         if self.store is not None:
             self.store.close()
-        self.rest.close()
+        if "rest" in self.__dict__:
+            self.rest.close()
+
+    @cached_property
+    def rest(self) -> RestClient:
+        """The REST calls, made when somebody has to be asked: importing them takes longer than a hit."""
+        from opatlas.client.rest import RestClient
+
+        return RestClient(**self._address, target=self.target, setting=self.setting)
+
+    @cached_property
+    def _door(self) -> ServiceDoor:
+        from opatlas.client.door import ServiceDoor
+
+        return ServiceDoor(self.rest, self.accepts, strict=self._strict)
 
     # ---- asking -------------------------------------------------------------------------------------
 
@@ -187,11 +207,15 @@ class Client:
         """Call ``callback`` once exploring has ended, with the answer (``answer.load()`` gives the
         implementation); from a thread of the client's own. All that is waited for is one request, every
         second at first and twice as seldom while nothing moves."""
+        from opatlas.client.watching import Watcher
+
         asked = self.asked(operator, *inputs, const=const, **attrs)
         if self.snapshot is not None or self.offline:  # whose answers do not change
             callback(self._answer(asked, 0.0, "first"))
-        else:
-            self._watcher.add(asked, lambda: callback(self._answer(asked, 0.0, "first")))
+            return
+        if self._watcher is None:
+            self._watcher = Watcher(self._look_at)
+        self._watcher.add(asked, lambda: callback(self._answer(asked, 0.0, "first")))
 
     def explain(
         self, operator: Any, *inputs: Any, const: Sequence[int] = (), **attrs: Any
@@ -199,6 +223,9 @@ class Client:
         """Why a lookup of it answers what it does, as the service says: ``state``, ``sentence``,
         ``expected_s``, and the ``nearest`` known entries with the fields of the key that differ. Raises
         :class:`~.rest.ServiceError` where the service cannot be asked."""
+        from opatlas.client.door import item_of
+        from opatlas.client.rest import ServiceError
+
         asked = self.asked(operator, *inputs, const=const, **attrs)
         if self.offline or self.snapshot is not None:
             raise ServiceError("The client asks nobody: it is offline, or has a snapshot.")
@@ -229,7 +256,7 @@ class Client:
     @property
     def revoked(self) -> frozenset[str]:
         """Artifacts that must never run again, as far as this machine was told."""
-        return self._memory.revoked | self.rest.revoked
+        return self._memory.revoked
 
     @property
     def counts(self) -> dict[str, int]:
@@ -238,7 +265,8 @@ class Client:
         found = dict(self._counts)
         entries = list(self._memory.entries.values())
         used = found.pop("used") + sum(entry.uses[0] for entry in entries)
-        return {"memory": used - found["cache"], **found, "requests": self._door.requests}
+        requests = self._door.requests if "_door" in self.__dict__ else 0
+        return {"memory": used - found["cache"], **found, "requests": requests}
 
     def forget_everything(self) -> None:
         """Empty the machine's cache: entries, aliases, artifacts. What was revoked stays known, and so do
@@ -247,6 +275,8 @@ class Client:
         self._names.forget()
         if self.store is not None:
             self.store.clear()
+        import shutil
+
         shutil.rmtree(self.home / "artifacts", ignore_errors=True)
 
     # ---- the order of steps -------------------------------------------------------------------------
@@ -302,16 +332,16 @@ class Client:
 
     def _check_place(self, snapshot: Snapshot) -> None:
         target, setting = snapshot.place
-        if target != self.rest.target.key:
-            raise CallerError(f"The snapshot is for the target {target}, not for {self.rest.target.key}.")
-        if self.rest.setting is not None and setting != self.rest.setting.key:
-            raise CallerError(f"The snapshot is for the setting {setting}, not for {self.rest.setting.key}.")
+        if target != self.target.key:
+            raise CallerError(f"The snapshot is for the target {target}, not for {self.target.key}.")
+        if self.setting is not None and setting != self.setting.key:
+            raise CallerError(f"The snapshot is for the setting {setting}, not for {self.setting.key}.")
 
     def _uncached_related(self, asked: Asked, now: float) -> list[Asked]:
         """S: what will be asked for next, and is not known. Predicted once for as long as that lives."""
         if now < asked.predicted_until:
             return []
-        asked.predicted_until = now + (self.rest.entry_life_s or LOOK_S)
+        asked.predicted_until = now + (self._memory.entry_life_s or LOOK_S)
         if self.snapshot is not None:
             return []
         try:
@@ -324,7 +354,7 @@ class Client:
     def _unknown(self, operators: Any) -> list[Asked]:
         """Those that nothing is remembered of, each once."""
         wanted = {one.key: one for one in operators if self._memory.peek(one.key) is None}
-        return list(wanted.values())[: MOST_ASKED - 1]
+        return list(wanted.values())[:MOST_RELATED]
 
     def _prefetch(self, related: list[Asked]) -> None:
         """S alone, for an operator that was known."""
@@ -344,6 +374,8 @@ class Client:
     ) -> dict[str, Answer]:
         """One request for all of these; what came back is kept. Gives every one's answer, empty where the
         service could not be asked."""
+        from opatlas.client.door import Unasked
+
         found = {one.key: Answer(one.key, "miss", source="nobody") for one in (*related, *asked)}
         reason = ""
         try:
@@ -404,8 +436,8 @@ class Client:
     def _report(self) -> None:
         try:
             self._write_uses()
-            if not self.offline and self.snapshot is None:
-                self._reporter.send_all(LAST_REPORTS_S)
+            if not self.offline and self.snapshot is None and self._reporter.is_due:
+                self._reporter.send_all(self.rest, LAST_REPORTS_S)
         except OpatlasError as error:
             self._door.tell(str(error))
 
@@ -475,25 +507,3 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-def installed(target: Target) -> dict[str, Any]:
-    """What this process can load: kinds of artifacts for the target, and the libraries that it has."""
-    from opatlas.load.needs import installed_version
-
-    versions = {name: version for name in LIBRARIES if (version := installed_version(name)) is not None}
-    compiled = "cuda-module" if target.kind == CUDA.name else "c-abi"
-    return {"kinds": [compiled, "package", "recipe"], "versions": versions}
-
-
-def _digests(rest: RestClient, url: str, key: str, accepts: Mapping[str, Any] | None) -> tuple[bytes, bytes]:
-    """A service and who asks it (private entries are nobody else's); and what entries are kept for beside the
-    operator: that, target, setting, and what can be loaded."""
-    service = [url.rstrip("/"), hashlib.sha256(key.encode()).hexdigest()]
-    setting = rest.setting.to_json() if rest.setting is not None else None
-    place = [*service, rest.target.to_json(), setting, accepts]
-    return _digest(service), _digest(place)
-
-
-def _digest(document: Any) -> bytes:
-    return hashlib.blake2b(canonical_json(document), digest_size=16).digest()

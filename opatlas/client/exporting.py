@@ -37,7 +37,7 @@ def export_snapshot(
     signers = {str(found.document["signer"]): dict(found.signer) for found in fetched.values()}
     document = {
         "format": FORMAT,
-        "target": answers[0].target if answers else client.rest.target.key,
+        "target": answers[0].target if answers else client.target.key,
         "setting": answers[0].setting if answers else "",
         "entries": [answer.to_json() for answer in answers],
         "manifests": {sha256: dict(found.document) for sha256, found in fetched.items()},

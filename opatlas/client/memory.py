@@ -6,11 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opatlas.client.answer import Answer
-from opatlas.client.rest import LookupReply
 from opatlas.client.store import EntryStore
+
+if TYPE_CHECKING:
+    from opatlas.client.rest import LookupReply
 
 MISS_LIFE_S = 2.0
 """A remembered miss: long enough that a loop does not ask at every turn, too short to keep anybody
@@ -37,6 +39,7 @@ class AnswerMemory:
     ) -> None:
         self.entries: dict[str, RememberedAnswer] = {}
         self.looked_at = -LOOK_S
+        self.entry_life_s = 0.0  # of what is final, as the service said last
         self.revoked: frozenset[str] = frozenset()
         self._unwritten: frozenset[str] = frozenset()  # revocations that the cache could not take
         self._all_revoked_at = 0.0
@@ -78,6 +81,7 @@ class AnswerMemory:
         """What a service said: but nothing that it revoked, and nothing that costs something, which is agreed
         on each time."""
         with self._lock:
+            self.entry_life_s = reply.entry_life_s
             self._revoke(reply)
             kept: dict[str, tuple[Mapping[str, Any], float]] = {}
             for answer in (*reply.answers, *reply.related):

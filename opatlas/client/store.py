@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from opatlas.identity.operator import canonical_json
+
 T = TypeVar("T")
 log = logging.getLogger("opatlas")
 
@@ -51,12 +53,13 @@ CREATE TABLE IF NOT EXISTS signers (
   service BLOB NOT NULL, sha256 TEXT NOT NULL, document BLOB NOT NULL,
   PRIMARY KEY (service, sha256)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS reports (
-  name TEXT PRIMARY KEY, service BLOB NOT NULL, body BLOB NOT NULL, claimed_at REAL NOT NULL) WITHOUT ROWID;
+  name TEXT PRIMARY KEY, service BLOB NOT NULL, body BLOB NOT NULL, kept_at REAL NOT NULL,
+  claimed_at REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS revoked (
   service BLOB NOT NULL, artifact TEXT NOT NULL, told_at REAL NOT NULL,
   PRIMARY KEY (service, artifact)) WITHOUT ROWID;
 """
-_COLUMNS = {"entries": 7, "aliases": 3, "manifests": 3, "signers": 3, "reports": 4, "revoked": 3}
+_COLUMNS = {"entries": 7, "aliases": 3, "manifests": 3, "signers": 3, "reports": 5, "revoked": 3}
 _EVERYTHING = ""
 """Stands for an artifact among those revoked: all that was kept before is."""
 
@@ -121,13 +124,20 @@ class EntryStore:
     def alias(self, alias: bytes) -> tuple[str, tuple[int, ...]] | None:
         """The key that a caller's own description of an operator has, and which of the caller's inputs each
         of its tensors is."""
-        rows = self._rows("SELECT body, digest FROM aliases WHERE alias = ?", alias)
-        found = _whole(rows[0][0], rows[0][1], alias, "") if rows else None
+        found = self.fact(alias)
         return (str(found["key"]), tuple(found["places"])) if found is not None else None
 
     def keep_alias(self, alias: bytes, key: str, places: Sequence[int]) -> None:
-        body = _bytes({"key": key, "places": list(places)})
-        self._replace("aliases", [(alias, body, _digest(alias, "", body))])
+        self.keep_fact(alias, {"key": key, "places": list(places)})
+
+    def fact(self, name: bytes) -> Mapping[str, Any] | None:
+        """Something that takes a while to find out; kept among the aliases."""
+        rows = self._rows("SELECT body, digest FROM aliases WHERE alias = ?", name)
+        return _whole(rows[0][0], rows[0][1], name, "") if rows else None
+
+    def keep_fact(self, name: bytes, document: Mapping[str, Any]) -> None:
+        body = _bytes(document)
+        self._replace("aliases", [(name, body, _digest(name, "", body))])
 
     def manifest(self, artifact: str) -> Mapping[str, Any] | None:
         """A manifest with its signature and signer, as the service sent it."""
@@ -195,7 +205,7 @@ class EntryStore:
 
     def keep_report(self, name: str, report: Mapping[str, Any]) -> bool:
         """Keep what is to be reported to the service; whether that was written."""
-        return self._replace("reports", [(name, self.service, _bytes(report), 0.0)])
+        return self._replace("reports", [(name, self.service, _bytes(report), time.time(), 0.0)])
 
     def change_report(self, name: str, report: Mapping[str, Any]) -> bool:
         """Replace a report that nobody has begun to send; False where somebody has."""
@@ -206,6 +216,11 @@ class EntryStore:
             changed.append(database.execute(sql, (_bytes(report), name)).rowcount)
 
         return self._write(change) and changed == [1]
+
+    def report_age_s(self) -> float:
+        """Of the oldest that waits; 0 where none does."""
+        rows = self._rows("SELECT min(kept_at) FROM reports WHERE service = ?", self.service)
+        return time.time() - rows[0][0] if rows and rows[0][0] is not None else 0.0
 
     def claim_report(self, leave_s: float) -> tuple[str, Mapping[str, Any]] | None:
         """One that nobody else has claimed within ``leave_s``, with its name."""
@@ -383,6 +398,11 @@ class EntryStore:
         if not self._told:
             self._told = True
             log.warning("The cache %s is not used: %s.", self.path, error)
+
+
+def digest_of(document: Any) -> bytes:
+    """16 bytes that stand for a JSON document."""
+    return hashlib.blake2b(canonical_json(document), digest_size=16).digest()
 
 
 def _bytes(document: Any) -> bytes:

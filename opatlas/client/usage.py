@@ -11,11 +11,13 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from opatlas.client.rest import RestClient
 from opatlas.client.store import EntryStore
 from opatlas.errors import CallerError
+
+if TYPE_CHECKING:
+    from opatlas.client.rest import RestClient
 
 REPORT_S = 60.0
 """Between two reports of a process, unless it ends."""
@@ -30,8 +32,8 @@ NEVER_TAKEN = (400, 404, 405, 413, 422)
 class UsageReporter:
     """One client's uses. ``client`` names it for the service: a random number."""
 
-    def __init__(self, rest: RestClient, store: EntryStore | None) -> None:
-        self._rest, self._store = rest, store
+    def __init__(self, job: str, store: EntryStore | None) -> None:
+        self._job, self._store, self._began = job, store, time.monotonic()
         self.due_at = time.monotonic() + REPORT_S
         self.begin()
 
@@ -42,6 +44,15 @@ class UsageReporter:
         self._sequence = 0
         self._used: dict[int, float] = {}
         self._written: dict[int, float] = {}  # of the report that is written down and may still change
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is something to send at the end: of a process that lived for a while, of one without
+        a cache, or what another left long enough ago. The uses of a short one are the next one's to send."""
+        if self._store is None:
+            return bool(self._used)
+        age_s = self._store.report_age_s()
+        return age_s > REPORT_S or (age_s > 0 and time.monotonic() - self._began > REPORT_S)
 
     def add(self, uses: Mapping[int, float]) -> None:
         """Calls by implementation, since the last time."""
@@ -61,7 +72,7 @@ class UsageReporter:
                 for implementation in some:
                     del self._used[implementation]
 
-    def send_all(self, seconds: float) -> None:
+    def send_all(self, rest: RestClient, seconds: float) -> None:
         """Send what this machine's processes have written down, those that ended long ago too, for so long at
         most. Raises :class:`opatlas.errors.OpatlasError` where the service cannot be asked: it is sent later.
         """
@@ -69,18 +80,18 @@ class UsageReporter:
         self.keep()
         end = time.monotonic() + seconds
         if self._store is None:
-            self._send_unwritten()
+            self._send_unwritten(rest)
             return
         while time.monotonic() < end and (found := self._store.claim_report(LEAVE_S)) is not None:
             name, report = found
-            self._send(report)
+            _send(rest, report)
             self._store.drop_report(name)
 
-    def _send_unwritten(self) -> None:
+    def _send_unwritten(self, rest: RestClient) -> None:
         with self._lock:
             while self._used:
                 some = dict(list(self._used.items())[:MOST_USED])
-                self._send(self._report(self._sequence + 1, some))
+                _send(rest, self._report(self._sequence + 1, some))
                 self._sequence += 1
                 for implementation in some:
                     del self._used[implementation]
@@ -100,14 +111,15 @@ class UsageReporter:
 
     def _report(self, sequence: int, used: Mapping[int, float]) -> dict[str, Any]:
         items = [{"implementation": number, "calls": calls} for number, calls in sorted(used.items())]
-        return {"client": self._client, "sequence": sequence, "job": self._rest.job, "used": items}
+        return {"client": self._client, "sequence": sequence, "job": self._job, "used": items}
 
-    def _send(self, report: Mapping[str, Any]) -> None:
-        try:
-            self._rest.call("POST", "/api/v1/usage", report)
-        except CallerError as error:
-            if getattr(error, "status", 0) not in NEVER_TAKEN:
-                raise
+
+def _send(rest: RestClient, report: Mapping[str, Any]) -> None:
+    try:
+        rest.call("POST", "/api/v1/usage", report)
+    except CallerError as error:
+        if getattr(error, "status", 0) not in NEVER_TAKEN:
+            raise
 
 
 def _add(to: dict[int, float], uses: Mapping[int, float]) -> dict[int, float]:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from tuning.measure.specimen import Specimen, needed_bytes
 from tuning.measure.subject import Subject
 from tuning.measure.timing.caches import CacheFlusher
 from tuning.measure.timing.lock import MachineLock
+from tuning.measure.timing.stats import ProcessSpread
 from tuning.measure.timing.timer import CONTEST, DEFAULT_ALONE, LINE_UP, Effort, Runner, race
 from tuning.routes.base import BuiltArtifact
 
@@ -58,6 +59,7 @@ class Equipment:
     library: Callable[[], Zygote]
     flusher: Callable[[], CacheFlusher]
     hands: Callable[[], Executor]
+    spread: ProcessSpread = field(default_factory=ProcessSpread)
 
 
 class Bench:
@@ -212,6 +214,11 @@ class LiveBench(Bench):
             if verdict is Status.NOISY:
                 status, detail = verdict, doubt
         return subject.outcome(status, detail, timing=timing)
+
+    @property
+    def spread(self) -> ProcessSpread:
+        """What this machine's processes differ by."""
+        return self._equipment.spread
 
     def is_submitted(self, artifact: BuiltArtifact) -> bool:
         """Whether somebody else wrote it."""

@@ -83,17 +83,21 @@ class _LineUp:
                 if number:
                     self.bench.drop_default()  # a process keeps its luck: the default's too
                 _Sitting(self).run(taking_part)
+        self.bench.spread.learn(self._ratios())
         return self._found(time.monotonic() - began)
 
     def _found(self, spent_s: float = 0.0) -> LineUp:
-        timed = [ratios for number in self.seen if (ratios := [t.ratios for t in self._timings(number)])]
-        usual = usual_variance(timed)
+        usual = usual_variance(self._ratios(), self.bench.spread.variance)
         outcomes = tuple(self.failed.get(number) or self._pooled(number, usual) for number in self.seen)
-        alike = usual_variance(self.pairs.values())
+        alike = usual_variance([*self.pairs.values()])
         pairs = {pair: pool_pairs(found, alike) for pair, found in self.pairs.items()}
         sittings = max(map(len, self.seen.values()), default=0)
         itself = pool(self.default, usual).as_default if self.default else None
         return LineUp(outcomes, pairs, sittings, spent_s, itself)
+
+    def _ratios(self) -> list[list[Ratios]]:
+        """Of everybody who was timed, by sitting."""
+        return [ratios for number in self.seen if (ratios := [t.ratios for t in self._timings(number)])]
 
     def _timings(self, number: int) -> list[Evidence]:
         return [one.timing for one in self.seen[number] if one.timing is not None]

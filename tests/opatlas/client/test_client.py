@@ -17,7 +17,7 @@ from catalog.best.withdrawing import withdraw
 from catalog.models import Best, Implementation, Miss, Usage
 from catalog.usage import journal
 from catalog.usage.draining import drain_journal
-from opatlas.client import RestOfModel, ServiceError, Trust, memory
+from opatlas.client import RestOfModel, ServiceError, Trust, memory, usage
 from opatlas.client import client as clients
 from opatlas.client.usage import UsageReporter
 from opatlas.errors import CallerError, OpatlasError
@@ -127,7 +127,7 @@ def test_nothing_related_that_is_not_cached_makes_no_request(publish_add, job, r
     for _ in range(5):
         assert client.lookup(add_operator(1000))
     client.close()
-    assert requests == ["/api/v1/lookup", "/api/v1/usage"], "the first client's, and what was used at the end"
+    assert requests == ["/api/v1/lookup"], "the first client's"
     assert predictor.asked == {add_operator(1000).key: 1}, "asked once, not with every call"
 
 
@@ -432,6 +432,24 @@ def test_an_empty_answer_cannot_be_loaded(job):
 # ---- reported use ---------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def at_once(monkeypatch):
+    """Reports are sent whenever a client is closed."""
+    monkeypatch.setattr(usage, "REPORT_S", -1.0)
+
+
+def test_a_short_process_leaves_its_report_to_the_next(publish_add, job, requests, monkeypatch):
+    publish_add()
+    job().lookup(add_operator())
+    short = job()
+    short.lookup(add_operator())
+    short.close()
+    assert requests == ["/api/v1/lookup"] and short.store.counts()["reports"] == 1
+    monkeypatch.setattr(usage, "REPORT_S", 0.0)
+    job().close()
+    assert requests == ["/api/v1/lookup", "/api/v1/usage"] and used() == {add_operator().key: 2}
+
+
 def used():
     """Calls by operator, of everything that was counted."""
     drain_journal()
@@ -439,7 +457,7 @@ def used():
     return {row["operator__key"]: row["total"] for row in rows}
 
 
-def test_hits_of_the_caches_are_counted_when_they_are_reported(publish_add, job):
+def test_hits_of_the_caches_are_counted_when_they_are_reported(publish_add, job, at_once):
     publish_add()
     publish_add(999)
     first = job(job="run", predictor=Says(add_operator(999)))
@@ -455,20 +473,20 @@ def test_hits_of_the_caches_are_counted_when_they_are_reported(publish_add, job)
     assert set(Usage.objects.values_list("job__name", flat=True)) == {"run"}
 
 
-def test_what_a_killed_process_wrote_down_is_reported_by_the_next(publish_add, job, live_server):
+def test_what_a_killed_process_wrote_down_is_reported_by_the_next(publish_add, job, live_server, at_once):
     publish_add()
     killed = job(job="run")
     killed.lookup(add_operator())
     killed.lookup(add_operator())
     killed._write_uses()
     killed._memory.entries.clear()
-    killed._reporter = UsageReporter(killed.rest, None)  # SIGKILL: nothing of it is ever sent
+    killed._reporter = UsageReporter("run", None)  # SIGKILL: nothing of it is ever sent
     assert used() == {add_operator().key: 1}
     job().close()
     assert used() == {add_operator().key: 2}
 
 
-def test_a_report_whose_answer_was_lost_counts_once(publish_add, job, monkeypatch):
+def test_a_report_whose_answer_was_lost_counts_once(publish_add, job, monkeypatch, at_once):
     publish_add()
     client = job()
     client.lookup(add_operator())
@@ -488,7 +506,7 @@ def test_a_report_whose_answer_was_lost_counts_once(publish_add, job, monkeypatc
     assert client.store.counts()["reports"] == 0
 
 
-def test_what_is_predicted_fetched_or_watched_is_not_used(publish_add, job, requests, caplog):
+def test_what_is_predicted_fetched_or_watched_is_not_used(publish_add, job, requests, caplog, at_once):
     for size in (1000, 999, 998):
         publish_add(size)
     operators = [add_operator(size) for size in (1000, 999, 998)]
@@ -507,14 +525,14 @@ def test_what_is_predicted_fetched_or_watched_is_not_used(publish_add, job, requ
     assert not [record for record in caplog.records if record.exc_info]
 
 
-def test_uses_that_cannot_be_written_down_are_kept(publish_add, job, monkeypatch):
+def test_uses_that_cannot_be_written_down_are_kept(publish_add, job, monkeypatch, at_once):
     publish_add()
     client = job()
     client.lookup(add_operator())
     client.lookup(add_operator())
-    monkeypatch.setattr(client.store, "keep_report", lambda *_: False)
-    client._report()
-    monkeypatch.undo()
+    with monkeypatch.context() as full:
+        full.setattr(client.store, "keep_report", lambda *_: False)
+        client._report()
     client._report()
     assert used() == {add_operator().key: 2}
 
@@ -534,7 +552,7 @@ def test_without_a_cache_and_without_a_service_closing_is_quiet(publish_add, job
     assert used() == {add_operator().key: 2}
 
 
-def test_a_forked_process_reports_nothing_of_its_parents(publish_add, job):
+def test_a_forked_process_reports_nothing_of_its_parents(publish_add, job, at_once):
     publish_add()
     client = job()
     client.lookup(add_operator())

@@ -164,10 +164,10 @@ def writer(folder: Path, first: int, count: int) -> subprocess.Popen[str]:
 
 
 def test_processes_write_at_once_and_one_of_them_is_killed(store, tmp_path):
-    honest = [writer(tmp_path / "cache", first, 40) for first in (1000, 2000, 3000)]
     killed = writer(tmp_path / "cache", 5000, 10**6)
     assert killed.stdout is not None and killed.stdout.readline()
-    time.sleep(0.3)
+    honest = [writer(tmp_path / "cache", first, 40) for first in (1000, 2000, 3000)]
+    time.sleep(0.2)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     for process in honest:
@@ -182,7 +182,7 @@ def test_processes_write_at_once_and_one_of_them_is_killed(store, tmp_path):
     found = {name: store.entry(PLACE, name) for name in names}
     assert all(entry.body == {"number": int(name[3:], 16)} for name, entry in found.items())
     # Who waits for longer than a quarter of a second goes on without, and leaves the file alone for a while.
-    assert sum(int(name[3:], 16) < 5000 for name in found) > 60
+    assert sum(int(name[3:], 16) < 5000 for name in found) >= 20
 
 
 def test_after_a_fork_both_go_on(store):

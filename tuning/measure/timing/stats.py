@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,11 +13,14 @@ from opatlas.noise import (
     BETWEEN_PROCESSES,
     CONFIDENCE,
     DEVIATIONS,
+    LEARNT_SHARE,
+    LEAST_FREEDOM,
     MOST_OF_ONE,
     RACES_OF_PRIOR,
     RESAMPLES,
     SITTINGS,
     SITTINGS_OF_PRIOR,
+    UNKNOWN_BETWEEN,
 )
 
 SEED = 20261121
@@ -56,20 +59,40 @@ def per_call_us(
     return [float(value) for value in (once + twice - 2 * fixed) / (3 * calls) / 1e3]
 
 
-def usual_variance(runners: Iterable[Sequence[Ratios]]) -> float:
+class ProcessSpread:
+    """What processes of one recipe differ by on this machine: learnt from its finals. Before the first it is
+    assumed to be ``UNKNOWN_BETWEEN``: a first result has one sitting, which tells nothing of it."""
+
+    def __init__(self) -> None:
+        self.variance = UNKNOWN_BETWEEN**2
+
+    def learn(self, runners: Sequence[Sequence[Ratios]]) -> None:
+        """From the sittings of all who ran in one race, as far as they say anything."""
+        freedom = sum(len(sittings) - 1 for sittings in runners)
+        if freedom >= LEAST_FREEDOM:
+            seen = usual_variance(runners, self.variance) - _within(runners)
+            self.variance += LEARNT_SHARE * (max(seen, BETWEEN_PROCESSES**2) - self.variance)
+
+
+def usual_variance(runners: Sequence[Sequence[Ratios]], between: float = BETWEEN_PROCESSES**2) -> float:
     """Of one sitting's log ratio, from the sittings of all who ran in one race: three of each say little,
     those of a whole final say what processes on this machine differ by. Who differs wildly from itself counts
-    for little more than others; all are drawn towards what is usual on a quiet machine.
+    for little more than others; all are drawn towards ``between``, the variance between processes.
     """
-    squares, freedom, within = list[float](), 0, list[float]()
+    squares, freedom = list[float](), 0
     for sittings in runners:
         logs = np.log([one.ratio for one in sittings])
         squares.append(float(((logs - np.median(logs)) ** 2).sum()))
         freedom += len(logs) - 1
-        within += [math.log(one.high / one.low) / 2 / DEVIATIONS for one in sittings]
-    usual = BETWEEN_PROCESSES**2 + float(np.mean(np.square(within or [0.0])))
+    usual = between + _within(runners)
     seen = float(np.minimum(squares, MOST_OF_ONE * np.median(squares)).sum()) if squares else 0.0
     return (seen + RACES_OF_PRIOR * usual) / (freedom + RACES_OF_PRIOR)
+
+
+def _within(runners: Sequence[Sequence[Ratios]]) -> float:
+    """The variance of one sitting's log ratio that its own samples tell."""
+    errors = [math.log(one.high / one.low) / 2 / DEVIATIONS for sittings in runners for one in sittings]
+    return float(np.mean(np.square(errors or [0.0])))
 
 
 def pool(sittings: Sequence[Evidence], usual: float) -> Evidence:

@@ -7,6 +7,7 @@ import pytest
 
 from opatlas.evidence import Evidence
 from tuning.measure.timing.stats import (
+    ProcessSpread,
     bootstrap_ratio,
     half_iqr,
     per_call_us,
@@ -145,6 +146,33 @@ def test_an_interval_holds_what_as_many_further_sittings_find(deviation: float) 
     assert held >= 0.92 * 400
     half = np.median([(one.ratio_high / one.ratio_low - 1) / 2 for one, _ in pairs])
     assert half < 4 * deviation, "and says something"
+
+
+@pytest.mark.parametrize("deviation", [0.01, 0.04, 0.08])
+def test_one_sitting_holds_as_often_once_finals_have_told_what_processes_differ_by(deviation: float) -> None:
+    rng, spread = np.random.default_rng(7), ProcessSpread()
+
+    def sittings(count: int) -> list[Evidence]:
+        occasion = rng.normal(0, deviation * 0.5**0.5)
+        return [sitting(100 * luck, 50) for luck in np.exp(occasion + rng.normal(0, deviation, count))]
+
+    for _ in range(30):
+        spread.learn([[one.ratios for one in sittings(3)] for _ in range(4)])
+    assert 0.5 * deviation < spread.variance**0.5 < 1.6 * deviation
+    held = 0
+    for _ in range(400):
+        [alone], again = sittings(1), sittings(3)
+        found = pool([alone], usual_variance([[alone.ratios]], spread.variance))
+        held += found.ratio_low <= np.median([one.ratio_to_default for one in again]) <= found.ratio_high
+    assert held >= 0.92 * 400
+
+
+def test_a_first_result_alone_teaches_nothing() -> None:
+    spread = ProcessSpread()
+    before = spread.variance
+    spread.learn([[sitting(100, 50).ratios], [sitting(100, 60).ratios]])
+    spread.learn([])
+    assert spread.variance == before
 
 
 def test_who_differs_wildly_from_itself_widens_nobody_elses_interval() -> None:
