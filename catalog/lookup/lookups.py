@@ -156,7 +156,7 @@ def _related_result(
         return Result(key, "need_lookup") if results[key].terms else results[key]
     hit = related.get(key)
     if hit is None:
-        return Result(key, "miss")
+        return Result(key, "need_graph")
     return Result(key, "need_lookup") if key in charged else Result(key, "hit", hit)
 
 
@@ -200,7 +200,7 @@ def _miss(
     have_bests = operators_with_bests(ids.values(), request.target, request.setting, scopes) if ids else set()
     unloadable = {
         key: MissAnswer("explored", _UNLOADABLE, ids[key])
-        for key in missing
+        for key in (*missing, *related)
         if ids.get(key) in have_bests and request.accepts is not None
     }
     wanted = [
@@ -220,8 +220,9 @@ def _miss(
         waited_until=waited_until,
     )
     answers = record_misses(wanted, where)
+    answers = unloadable | answers
     asked_for = {key: answer for key, answer in answers.items() if key in missing}
-    return unloadable | asked_for, {key: answer for key, answer in answers.items() if key in related}
+    return asked_for, {key: answer for key, answer in answers.items() if key in related}
 
 
 def _wait(request: LookupRequest, found: dict[str, Hit], misses: dict[str, MissAnswer]) -> None:

@@ -50,7 +50,8 @@ class ArtifactShelf:
         try:
             found, kernel = self._loaded(answer, revoked)
         except Refused as refused:
-            if self.offline or not self._forgotten(answer, refused.why):
+            pinned = answer.source == "snapshot" and refused.why == "file"
+            if (self.offline and not pinned) or not self._forgotten(answer, refused.why):
                 raise
             try:
                 found, kernel = self._loaded(answer, revoked)  # once more, from the service

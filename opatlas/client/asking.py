@@ -45,23 +45,19 @@ class Asked:
 
 def signature(op: Any, inputs: Sequence[Any], const: Sequence[int], attrs: Mapping[str, Any]) -> Any:
     """Something hashable that is equal where the operator is; quick to make. None where there is none."""
-    parts: list[Any] = [op]
+    parts: list[Any] = []
     for one in inputs:
         kind = type(one)
         if kind is np.ndarray or isinstance(one, np.ndarray):
-            parts += (one.dtype, one.shape, one.strides)
+            parts.append((one.dtype, one.shape, one.strides))
         elif one is None or kind is tuple:
-            parts.append(one)
+            parts.append((one,))
         elif hasattr(one, "dtype"):
             stride = one.stride() if hasattr(one, "stride") else ()
-            parts += (one.dtype, tuple(one.shape), stride)
+            parts.append((one.dtype, tuple(one.shape), stride))
         else:
             return None
-    if const:
-        parts.append(tuple(const))
-    if attrs:
-        parts.append(tuple(attrs.items()))
-    return tuple(parts)
+    return op, tuple(parts), tuple(const), tuple(attrs.items())
 
 
 def describe_call(

@@ -13,6 +13,7 @@ empty, which is logged once, and is asked again only after a while.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import hashlib
 import logging
 import os
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from opatlas.client.answer import Answer
 from opatlas.client.asking import Asked
+from opatlas.client.login import checked_address, read_login
 from opatlas.client.machine import installed, this_machine
 from opatlas.client.memory import LOOK_S, AnswerMemory
 from opatlas.client.naming import OperatorNames
@@ -55,6 +57,7 @@ WRITE_S = 5.0
 """How often uses are written down: what a killed process may leave uncounted."""
 LAST_REPORTS_S = 5.0
 """What closing may spend on reporting uses; the rest is the next process's."""
+STAGES = ("first", "contest", "tuned")
 MOST_RELATED = 511
 """Of one request, beside the operator that was asked for."""
 
@@ -94,10 +97,9 @@ class Client:
         said = conf()
         url, key = url or said.url, key or said.key
         if not (url and key):
-            from opatlas.client.login import read_login
-
             kept_url, kept_key = read_login()
             url, key = url or kept_url or said.service_url, key or kept_key
+        url, key = checked_address(url, key)
         self.home = said.cache if cache is True else Path(cache or said.cache)
         service = digest_of([url.rstrip("/"), hashlib.sha256(key.encode()).hexdigest()])
         self.store = EntryStore(self.home, service, said.cache_bytes) if cache else None
@@ -105,7 +107,7 @@ class Client:
         self.setting = setting
         self.accepts = installed(self.target) if accepts is None else accepts
         self._address: dict[str, Any] = {"url": url, "key": key, "job": job, "timeout_s": timeout_s}
-        self._strict = strict
+        self._strict, self._told = strict, False
         self.offline = offline
         self.trust = trust
         self.snapshot = snapshot
@@ -125,6 +127,7 @@ class Client:
 
     def _begin(self) -> None:
         """What each process has of its own."""
+        self._errand_lock = threading.Lock()
         self._errands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._errand_boy: threading.Thread | None = None
         self._watcher: Watcher | None = None
@@ -141,6 +144,7 @@ class Client:
         """Finish what is being fetched, report what was used, and let go of files and connections."""
         if self._watcher is not None:
             self._watcher.stop()
+            self._watcher = None
         if self._errand_boy is not None:
             self._errands.put(None)
             self._errand_boy.join(self._address["timeout_s"])
@@ -162,7 +166,18 @@ class Client:
     def _door(self) -> ServiceDoor:
         from opatlas.client.door import ServiceDoor
 
-        return ServiceDoor(self.rest, self.accepts, strict=self._strict)
+        return ServiceDoor(self.rest, self.accepts, self._tell, strict=self._strict)
+
+    def _tell(self, message: str) -> None:
+        """Log it, once in a client's life."""
+        if not self._told:
+            self._told = True
+            log.warning("%s Operators run as they would without Opatlas.", message)
+
+    def __del__(self) -> None:
+        """Nobody closed it: what was used is written down for the next one."""
+        with contextlib.suppress(Exception):
+            self._write_uses()
 
     # ---- asking -------------------------------------------------------------------------------------
 
@@ -256,6 +271,7 @@ class Client:
     @property
     def revoked(self) -> frozenset[str]:
         """Artifacts that must never run again, as far as this machine was told."""
+        self._memory.look_around()
         return self._memory.revoked
 
     @property
@@ -263,8 +279,7 @@ class Client:
         """How often each source answered (``memory``, ``cache``, ``service``; ``miss``: nobody had anything),
         requests for lookups, and related operators that came along."""
         found = dict(self._counts)
-        entries = list(self._memory.entries.values())
-        used = found.pop("used") + sum(entry.uses[0] for entry in entries)
+        used = found.pop("used") + self._memory.count_uses()
         requests = self._door.requests if "_door" in self.__dict__ else 0
         return {"memory": used - found["cache"], **found, "requests": requests}
 
@@ -312,7 +327,7 @@ class Client:
         if entry is None:
             return None
         answer = entry.answer
-        if wait_for and not self.offline and not (answer.final or answer.stage == wait_for):
+        if wait_for and not (self.offline or answer.final or _has_reached(answer.stage, wait_for)):
             return None
         if not answer.hit:
             self._counts["miss"] += 1
@@ -347,7 +362,7 @@ class Client:
         try:
             predicted = [self.asked(one) for one in self.predictor.related(asked)]
         except Exception as error:  # a predictor is an extra: it never costs the job its answer
-            self._door.tell(f"The predictor failed: {error!r}.")
+            self._tell(f"The predictor failed: {error!r}.")
             return []
         return self._unknown(one for one in predicted if one.key != asked.key)
 
@@ -381,8 +396,7 @@ class Client:
         try:
             if self.offline or self.snapshot is not None:
                 raise Unasked("The client is offline.")
-            known = self._known_artifacts([*asked, *related]) if found else ()
-            for some, others, reply in self._door.ask(asked, related, known, wait_s, wait_for):
+            for some, others, reply in self._door.ask(asked, related, self._known, wait_s, wait_for):
                 self._memory.keep(reply)
                 self._counts["prefetched"] += sum(answer.hit for answer in reply.related)
                 for answer in reply.answers:
@@ -402,7 +416,8 @@ class Client:
             return Answer(answer.key, "miss", reason="It was revoked just now.")
         return replace(answer, loader=self.load)
 
-    def _known_artifacts(self, operators: Sequence[Asked]) -> list[str]:
+    def _known(self, operators: Sequence[Asked]) -> list[str]:
+        """Artifacts of these whose manifests are here, so that they are not sent again."""
         if self.store is None:
             return []
         return self.store.artifacts_at(self._place, [one.key for one in operators])
@@ -439,18 +454,19 @@ class Client:
             if not self.offline and self.snapshot is None and self._reporter.is_due:
                 self._reporter.send_all(self.rest, LAST_REPORTS_S)
         except OpatlasError as error:
-            self._door.tell(str(error))
+            self._tell(str(error))
 
     def _aside(self, errand: Callable[[], None]) -> None:
         """Run it in a thread of its own that ends with the process."""
-        if self._errand_boy is None:
-            boy = threading.Thread(target=self._run_errands, name="opatlas-client", daemon=True)
-            try:
-                boy.start()
-            except RuntimeError as error:  # no further thread may be had
-                self._door.tell(f"Nothing is fetched for later: {error}.")
-                return
-            self._errand_boy = boy
+        with self._errand_lock:
+            if self._errand_boy is None:
+                boy = threading.Thread(target=self._run_errands, name="opatlas-client", daemon=True)
+                try:
+                    boy.start()
+                except RuntimeError as error:  # no further thread may be had
+                    self._tell(f"Nothing is fetched for later: {error}.")
+                    return
+                self._errand_boy = boy
         self._errands.put(errand)
 
     def _run_errands(self) -> None:
@@ -459,7 +475,7 @@ class Client:
             try:
                 errand()
             except OpatlasError as error:
-                self._door.tell(str(error))
+                self._tell(str(error))
             except Exception:
                 log.exception("What was to be done beside the job could not be.")
 
@@ -470,6 +486,10 @@ class Client:
         self._reporter.begin()
         if self.store is not None:
             self.store.leave_behind()
+
+
+def _has_reached(stage: str, wait_for: str) -> bool:
+    return stage in STAGES and wait_for in STAGES and STAGES.index(stage) >= STAGES.index(wait_for)
 
 
 class Handle:

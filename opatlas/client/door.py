@@ -6,18 +6,15 @@ others are asked for without it.
 
 from __future__ import annotations
 
-import logging
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from opatlas.client.answer import Answer
 from opatlas.client.asking import Asked
 from opatlas.client.rest import LookupReply, RestClient, ServiceError
 from opatlas.errors import CallerError
-
-log = logging.getLogger("opatlas")
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 """After a request that failed nobody is asked for so long; twice as long each time."""
@@ -26,8 +23,8 @@ UNKNOWN_FIELD = "There is no field "
 """How a service begins its refusal of a field that came later."""
 MOST_ASKED, MOST_BYTES = 512, 800_000
 """Of one request: operators, and bytes of what describes them; a service takes 1,024 and 1 MiB."""
-MOST_REFUSED = 16
-"""Operators that are left out one after the other before the rest is given up."""
+MOST_REFUSED, MOST_REMEMBERED = 64, 4096
+"""Operators that are left out one after the other before the rest is given up; and that are kept in mind."""
 _PLACE = re.compile(r"(operators|related)\[(\d+)\]")
 
 
@@ -36,63 +33,66 @@ class Unasked(Exception):
 
 
 class ServiceDoor:
-    """Requests for lookups. ``strict``: raise what the service says."""
+    """Requests for lookups. ``tell`` logs what goes wrong; ``strict``: raise what the service says."""
 
-    def __init__(self, rest: RestClient, accepts: Mapping[str, Any], *, strict: bool) -> None:
+    def __init__(
+        self, rest: RestClient, accepts: Mapping[str, Any], tell: Callable[[str], None], *, strict: bool
+    ) -> None:
         self.rest = rest
         self.accepts = accepts
         self.strict = strict
         self.requests = 0
         self.plain = False  # a service from before ``include``: related operators come without answers
-        self._quiet_until, self._pause_s, self._told = 0.0, FIRST_PAUSE_S, False
+        self._tell = tell
+        self._quiet_until, self._pause_s = 0.0, FIRST_PAUSE_S
+        self._refused: dict[str, str] = {}  # why, by key: they are not asked for again
 
     def ask(
         self,
         asked: Sequence[Asked],
         related: Sequence[Asked],
-        known: Sequence[str] = (),
+        known: Callable[[Sequence[Asked]], Sequence[str]],
         wait_s: float = 0.0,
         wait_for: str = "first",
     ) -> Iterator[tuple[list[Asked], list[Asked], LookupReply]]:
-        """Reply by reply, with whom each is about; most often one. Raises :class:`Unasked`, or, where it is
-        strict, what the service says."""
+        """Reply by reply, with whom each is about; most often one. ``known`` says which artifacts' manifests
+        need not be sent. Raises :class:`Unasked`, or, where it is strict, what the service says."""
         if time.monotonic() < self._quiet_until:
             raise Unasked("The service could not be asked a moment ago, and is left alone for a while.")
         for some, others in _portions(asked, related):
-            yield self._portion(some, others, known, wait_s, wait_for)
-
-    def tell(self, message: str) -> None:
-        """Log it, once in a client's life."""
-        if not self._told:
-            self._told = True
-            log.warning("%s Operators run as they would without Opatlas.", message)
+            yield self._portion(some, others, known([*some, *others]), wait_s, wait_for)
 
     def _portion(
         self, asked: list[Asked], related: list[Asked], known: Sequence[str], wait_s: float, wait_for: str
     ) -> tuple[list[Asked], list[Asked], LookupReply]:
-        refused: dict[str, Answer] = {}
+        others = related
         for _ in range(MOST_REFUSED):
-            left = [one for one in asked if one.key not in refused]
-            others = [one for one in related if one.key not in refused]
+            left = [one for one in asked if one.key not in self._refused]
+            others = [one for one in others if one.key not in self._refused]
             try:
                 reply = self._request(left, others, known, wait_s, wait_for) if left or others else None
             except CallerError as error:
                 culprit = _culprit(error, left, others)
                 if self.strict or culprit is None:
                     raise self._unasked(error) from error
-                self.tell(str(error))
-                refused[culprit.key] = Answer(culprit.key, "miss", state="refused", reason=str(error))
+                self._tell(str(error))
+                if len(self._refused) >= MOST_REMEMBERED:
+                    self._refused.clear()
+                self._refused[culprit.key] = str(error)
+                if culprit in others:
+                    others = []  # a guess at what comes next is worth no second request
                 continue
             except ServiceError as error:
                 raise self._unasked(error) from error
             self._pause_s = FIRST_PAUSE_S
-            found = (
-                {one.key: answer for one, answer in zip(left, reply.answers, strict=True)} if reply else {}
-            )
-            found |= refused
-            answers = [found[one.key] for one in asked]
+            found = {answer.key: answer for answer in reply.answers} if reply else {}
+            answers = [found[one.key] if one.key in found else self._refusal(one) for one in asked]
             return asked, others, LookupReply.with_answers(reply, answers)
         raise Unasked(f"The service refused {MOST_REFUSED} operators of one request.")
+
+    def _refusal(self, asked: Asked) -> Answer:
+        reason = self._refused.get(asked.key, "")
+        return Answer(asked.key, "miss", state="refused", reason=reason)
 
     def _request(
         self, asked: list[Asked], related: list[Asked], known: Sequence[str], wait_s: float, wait_for: str
@@ -110,13 +110,13 @@ class ServiceDoor:
         return self.rest.ask(items, related=more, **waiting) if items else LookupReply(())
 
     def _unasked(self, error: Exception) -> Exception:
-        """What to raise: and nobody is asked for a while, unless only this request was wrong."""
+        """What to raise; and nobody is asked for a while."""
         if self.strict:
             return error
-        if getattr(error, "status", 0) != 400:
+        if time.monotonic() >= self._quiet_until:  # else another thread met the same
             self._quiet_until = time.monotonic() + self._pause_s
             self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
-        self.tell(str(error))
+        self._tell(str(error))
         return Unasked(str(error))
 
 

@@ -5,10 +5,24 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
+import re
 from pathlib import Path
 
 from opatlas.conf import Misconfigured, conf
+from opatlas.errors import CallerError
+
+_URL = re.compile(r"https?://[^/\s]+(/\S*)?")
+_KEY = re.compile(r"[\x21-\x7e]*")
+
+
+def checked_address(url: str, key: str) -> tuple[str, str]:
+    """A service's address and a key, as they can be sent; raises :class:`opatlas.errors.CallerError`."""
+    url, key = url.strip().rstrip("/"), key.strip()
+    if not _URL.fullmatch(url):
+        raise CallerError(f"{url!r} is no service address; it looks like http://127.0.0.1:8000.")
+    if not _KEY.fullmatch(key):
+        raise CallerError("An API key is made of printable characters, without blanks.")
+    return url, key
 
 
 def config_path() -> Path:
@@ -18,6 +32,8 @@ def config_path() -> Path:
 
 def read_login() -> tuple[str, str]:
     """The service's address and the key that ``opatlas login`` kept; empty where there is none."""
+    import tomllib
+
     try:
         found = tomllib.loads(config_path().read_text())
     except FileNotFoundError:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opatlas.client.answer import Answer
-from opatlas.client.store import EntryStore
+from opatlas.client.store import EVERYTHING, EntryStore
 
 if TYPE_CHECKING:
     from opatlas.client.rest import LookupReply
@@ -44,7 +44,7 @@ class AnswerMemory:
         self._unwritten: frozenset[str] = frozenset()  # revocations that the cache could not take
         self._all_revoked_at = 0.0
         self._store, self._place, self._loader, self._offline = store, place, loader, offline
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._given: dict[int, float] = {}  # uses of answers that are gone, by implementation
 
     def peek(self, key: str) -> RememberedAnswer | None:
@@ -122,32 +122,41 @@ class AnswerMemory:
 
     def forget(self) -> None:
         """Let go of every answer in memory."""
-        entries, self.entries = self.entries, {}
-        for entry in list(entries.values()):
-            self._note(entry)
+        with self._lock:
+            entries, self.entries = self.entries, {}
+            for entry in list(entries.values()):
+                self._note(entry)
+
+    def count_uses(self) -> int:
+        """How many were given since the last time, left here."""
+        with self._lock:
+            kept = sum(entry.uses[0] for entry in list(self.entries.values()))
+            return kept + int(sum(self._given.values()))
 
     def uses(self) -> dict[int, float]:
         """Hand over what was given since the last time: times by implementation."""
-        for entry in list(self.entries.values()):
-            self._note(entry)
-        given, self._given = self._given, {}
-        return given
+        with self._lock:
+            for entry in list(self.entries.values()):
+                self._note(entry)
+            given, self._given = self._given, {}
+            return given
 
     def begin_anew(self) -> None:
         """In a process that was forked: what the parent gave is the parent's to report, and so is its
         lock."""
-        self._lock, self._given, self.looked_at = threading.Lock(), {}, -LOOK_S
+        self._lock, self._given, self.looked_at = threading.RLock(), {}, -LOOK_S
         for entry in self.entries.values():
             entry.uses[0] = 0
 
     def _remember(self, answer: Answer, life_s: float) -> RememberedAnswer:
-        if len(self.entries) >= MOST_IN_MEMORY:
-            self.forget()  # the machine's cache has them
-        known = self.entries.get(answer.key)
-        if known is not None:
-            self._note(known)
-        entry = self.entries[answer.key] = RememberedAnswer(answer, time.monotonic() + life_s, [0])
-        return entry
+        with self._lock:
+            if len(self.entries) >= MOST_IN_MEMORY:
+                self.forget()  # the machine's cache has them
+            known = self.entries.get(answer.key)
+            if known is not None:
+                self._note(known)
+            entry = self.entries[answer.key] = RememberedAnswer(answer, time.monotonic() + life_s, [0])
+            return entry
 
     def _note(self, entry: RememberedAnswer) -> None:
         uses, entry.uses[0] = entry.uses[0], 0
@@ -163,8 +172,8 @@ class AnswerMemory:
         if reply.all_revoked:
             self._all_revoked_at = time.time()
             self.forget()
-            if self._store is not None:
-                self._store.revoke_all()
+            if self._store is not None and not self._store.revoke_all():
+                self._unwritten |= {EVERYTHING}
         if new and self._store is not None and not self._store.revoke(new):
             self._unwritten |= new
         self._drop(self.revoked | new)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from opatlas.client.asking import Asked, alias_of, describe_call, document_of, read, signature
 from opatlas.client.store import EntryStore
 from opatlas.errors import InvalidOperator
-from opatlas.identity.operator import Operator
+from opatlas.identity.operator import Operator, canonical_json
 
 MOST_IN_MEMORY = 1 << 16
 _KEY = re.compile(r"o1:[0-9a-f]{64}")
@@ -65,7 +66,8 @@ class OperatorNames:
             found = read(document)
             if self._store is not None:
                 self._store.keep_alias(alias, *found)
-        return self._remember(alias, Asked(found[0], document, found[1]))
+        own = json.loads(canonical_json(document))  # the caller may go on with theirs
+        return self._remember(alias, Asked(found[0], own, found[1]))
 
     def _remember(self, name: Any, asked: Asked) -> Asked:
         if len(self._known) >= MOST_IN_MEMORY:

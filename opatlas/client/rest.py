@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from opatlas.client.answer import SHA256, Answer
+from opatlas.client.login import checked_address
 from opatlas.errors import CallerError, OpatlasError
 from opatlas.identity.operator import Operator
 from opatlas.identity.place.cpu import detect_target
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 MOST_BYTES = 256 << 20
 """Of one answer's body; files of artifacts are read in pieces, and bounded by their manifest's loader."""
 _PIECE = 1 << 20
-_KEY = re.compile(r"[\x21-\x7e]*")
 CONNECT_S = 3.0
 
 
@@ -90,9 +88,7 @@ class RestClient:
         setting: Setting | None = None,
         timeout_s: float = 60.0,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise CallerError(f"{url!r} is no service address; it looks like http://127.0.0.1:8000.")
+        url, key = checked_address(url, key)
         self.job = job
         self.target = target or detect_target()
         self.setting = setting
@@ -100,10 +96,7 @@ class RestClient:
         self.entry_life_s = 0.0
         self.revoked: frozenset[str] = frozenset()
         self.all_revoked = False
-        self._url = url.rstrip("/")
-        key = key.strip()
-        if not _KEY.fullmatch(key):
-            raise CallerError("An API key is made of printable characters, without blanks.")
+        self._url = url
         self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         self._pool: Any = None
         self._pid = 0

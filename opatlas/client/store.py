@@ -60,7 +60,7 @@ CREATE TABLE IF NOT EXISTS revoked (
   PRIMARY KEY (service, artifact)) WITHOUT ROWID;
 """
 _COLUMNS = {"entries": 7, "aliases": 3, "manifests": 3, "signers": 3, "reports": 5, "revoked": 3}
-_EVERYTHING = ""
+EVERYTHING = ""
 """Stands for an artifact among those revoked: all that was kept before is."""
 
 
@@ -181,15 +181,14 @@ class EntryStore:
 
     def revoke_all(self) -> bool:
         """Keep that everything which was kept before must be asked for again."""
-        return self.revoke([_EVERYTHING])
+        return self.revoke([EVERYTHING])
 
     def revoked(self) -> tuple[frozenset[str], float]:
-        """Artifacts that were ever revoked, as far as this machine was told; and when everything was (seconds
-        of the wall's clock; 0: never)."""
-        rows = self._rows("SELECT artifact, told_at FROM revoked WHERE service = ?", self.service)
-        found = dict(rows)
-        all_at = found.pop(_EVERYTHING, 0.0)
-        return frozenset(found), all_at
+        """Artifacts that were ever revoked, as far as this machine was told by any service, whoever asked;
+        and when this service revoked everything (seconds of the wall's clock; 0: never)."""
+        rows = self._rows("SELECT service, artifact, told_at FROM revoked")
+        all_at = [told_at for service, name, told_at in rows if (service, name) == (self.service, EVERYTHING)]
+        return frozenset(name for _, name, _ in rows if name != EVERYTHING), max(all_at, default=0.0)
 
     def has_changed(self) -> bool:
         """Whether another process has written since this was last asked."""
@@ -335,7 +334,8 @@ class EntryStore:
                 if type(error) is sqlite3.DatabaseError:  # no database, or a damaged one
                     self._set_aside(error)
                 else:  # locked, full, read-only: a moment's trouble
-                    if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                    code = getattr(error, "sqlite_errorcode", 0)  # none where a text is no UTF-8
+                    if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                         self._back_at = time.monotonic() + LEFT_ALONE_S
                     self._tell(error)
             except NotOurs as error:

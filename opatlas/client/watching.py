@@ -22,7 +22,7 @@ Told = Callable[[], object]
 
 
 @dataclass
-class Watched:
+class WatchedOperator:
     asked: Asked
     told: list[Told] = field(default_factory=list)
     seen: str = ""
@@ -34,14 +34,14 @@ class Watcher:
     def __init__(self, look: Callable[[Sequence[Asked]], dict[str, Answer]]) -> None:
         self._look = look
         self._lock = threading.Lock()
-        self._watched: dict[str, Watched] = {}
+        self._watched: dict[str, WatchedOperator] = {}
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
     def add(self, asked: Asked, told: Told) -> None:
         """``told`` is called once, from the thread: when exploring has ended, or nothing will come of it."""
         with self._lock:
-            self._watched.setdefault(asked.key, Watched(asked)).told.append(told)
+            self._watched.setdefault(asked.key, WatchedOperator(asked)).told.append(told)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._poll, name="opatlas-watcher", daemon=True)
                 self._thread.start()
@@ -67,14 +67,14 @@ class Watcher:
                     self._thread = None
                     return
 
-    def _looked_at(self, watched: Sequence[Watched]) -> list[tuple[Watched, Answer]]:
+    def _looked_at(self, watched: Sequence[WatchedOperator]) -> list[tuple[WatchedOperator, Answer]]:
         try:
             answers = self._look([one.asked for one in watched])
         except OpatlasError:  # a strict client's: the next poll may do better
             return []
         return [(one, answers[one.asked.key]) for one in watched]
 
-    def _tell(self, one: Watched) -> None:
+    def _tell(self, one: WatchedOperator) -> None:
         with self._lock:
             self._watched.pop(one.asked.key, None)
         for told in one.told:

@@ -229,6 +229,10 @@ BODIES: dict[str, Callable[[Rows], Rows]] = {
     **{f"kernels/versions/{{number}}/{verb}": lambda rows: _REASON
        for verb in ("approve", "evaluate", "reject", "revoke")},
     "lookup": lambda rows: {"target": "t1:" + "0" * 64, "setting": "s1:" + "0" * 64, "operators": []},
+    "explain": lambda rows: {
+        "target": "t1:" + "0" * 64, "setting": "s1:" + "0" * 64, "operator": {"key": rows["operator"].key}},
+    "usage": lambda rows: {
+        "client": "c" * 32, "sequence": 1, "used": [{"implementation": rows["implementation"].pk}]},
     "models/": lambda rows: {"sample": "nothing"},
     "queues/pause": lambda rows: {"capability": "*", **_REASON},
     "queues/resume": lambda rows: {"capability": "*"},

@@ -89,7 +89,8 @@ class _LineUp:
     def _found(self, spent_s: float = 0.0) -> LineUp:
         usual = usual_variance(self._ratios(), self.bench.spread.variance)
         outcomes = tuple(self.failed.get(number) or self._pooled(number, usual) for number in self.seen)
-        alike = usual_variance([*self.pairs.values()])
+        # Each two once; a wide prior would call a first result's two equal, whatever their samples say.
+        alike = usual_variance([found for (one, other), found in self.pairs.items() if one < other])
         pairs = {pair: pool_pairs(found, alike) for pair, found in self.pairs.items()}
         sittings = max(map(len, self.seen.values()), default=0)
         itself = pool(self.default, usual).as_default if self.default else None

@@ -74,6 +74,8 @@ def test_layout_dtype_weights_and_attributes_count(client):
         client.asked("Gemm", X, W, None, transA=0).key,
         client.asked("Gemm", X, W, None, alpha=2.0).key,
     }
+    bias, weight = client.asked("Gemm", X, W, (1,)), client.asked("Gemm", X, W, const=[1])
+    assert bias.key != weight.key, "a shape in the place of a number"
     assert len(keys) == 6, "two ways of saying transposed are one"
     assert client.asked("ReduceSum", X, [1]).key == client.asked("ReduceSum", X, [np.int64(1)]).key
     assert client.asked("ReduceSum", X, [1]).key != client.asked("ReduceSum", X, [0]).key

@@ -17,10 +17,11 @@ from catalog.best.withdrawing import withdraw
 from catalog.models import Best, Implementation, Miss, Usage
 from catalog.usage import journal
 from catalog.usage.draining import drain_journal
-from opatlas.client import RestOfModel, ServiceError, Trust, memory, usage
+from opatlas.client import Refused, RestClient, RestOfModel, ServiceError, Trust, memory, usage
 from opatlas.client import client as clients
 from opatlas.client.usage import UsageReporter
 from opatlas.errors import CallerError, OpatlasError
+from opatlas.identity import Setting
 from opatlas.load.signing import new_key, public_bytes
 from tests.opatlas.load.kernels import add_operator
 
@@ -406,8 +407,6 @@ def test_wrong_inputs_are_refused(publish_add, job, wrong):
 
 
 def test_whom_the_caller_trusts_decides(publish_add, job, tmp_path, signing_key):
-    from opatlas.client import Refused
-
     publish_add()
     assert job(trust=Trust.in_keys([public_bytes(signing_key)])).lookup(add_operator()).load()
     stranger = Trust.in_keys([public_bytes(new_key(tmp_path / "stranger.pem"))])
@@ -663,3 +662,119 @@ def test_threads_with_weights_of_their_own(publish_prepared_add, job):
     w[:] = 7
     assert (function(x) == 4).all(), "weights are copied"
     assert (function(x, w) == 8).all(), "and packed anew where they are given"
+
+
+def test_what_was_revoked_meanwhile_is_not_loaded(publish_add, job, monkeypatch):
+    made = publish_add()
+    publish_add(999)
+    first, second = job(), job()
+    answer = second.lookup(add_operator())
+    withdraw(Implementation.objects.filter(pk=made.implementation.pk), "it is wrong")
+    revoked.forget()
+    first.lookup(add_operator(999))  # is told
+    second._memory.looked_at = 0.0  # a second later
+    with pytest.raises(Refused, match="revoked"):
+        answer.load()
+    with pytest.raises(Refused, match="revoked"):
+        job(offline=True).load(answer)
+
+
+def test_whoever_waits_for_what_cannot_be_loaded_is_told(publish_add, job, monkeypatch):
+    monkeypatch.setattr("opatlas.client.watching.FIRST_POLL_S", 0.02)
+    publish_add()
+    client, told = job(accepts={"kinds": ["recipe"]}), []
+    client.when_known(told.append, add_operator())
+    client.when_known(told.append, "o1:" + "0" * 64)
+    until(lambda: len(told) == 2)
+    assert {answer.state or answer.status for answer in told} == {"explored", "need_graph"}
+    client.close()
+    client.when_known(told.append, add_operator())
+    until(lambda: len(told) == 3)
+
+
+@pytest.mark.parametrize(
+    ("url", "key"), [("localhost:8000", "key"), ("http://", "key"), ("http://here", "a b")]
+)
+def test_an_address_that_is_none_is_said_when_the_client_is_made(tmp_path, url, key):
+    with pytest.raises(CallerError, match=r"no service address|An API key"):
+        clients.Client(url, key, cache=tmp_path)
+    with pytest.raises(CallerError):
+        RestClient(url, key)
+
+
+def test_as_many_as_may_be_are_refused_and_remembered(publish_add, job, requests):
+    publish_add()
+    client = job()
+    wrong = []
+    for size in range(1, 31):
+        asked = client.asked("Relu", (size,))
+        asked.document = {"op": "NoSuch", "inputs": []}
+        wrong.append(asked)
+    found = client.lookup_all([*wrong, add_operator()])
+    assert found[-1] and [answer.state for answer in found[:-1]] == ["refused"] * 30
+    before = len(requests)
+    client.predictor = Says(*wrong, add_operator(999))
+    client._memory.entries.clear()
+    client.store.clear()
+    assert client.lookup(add_operator()) and len(requests) == before + 1, "they are not asked for again"
+
+
+def test_a_refusal_of_the_whole_request_is_not_repeated_at_once(job, requests):
+    client = job(job="x" * 300)
+    for size in range(1, 20):
+        assert "200 printable characters" in client.lookup("Relu", (size,)).reason or size > 1
+    assert len(requests) == 1
+
+
+def test_one_outage_met_by_many_threads_is_one(tmp_path):
+    with clients.Client("http://127.0.0.1:9", "key", cache=tmp_path) as client:
+        threads = [threading.Thread(target=client.lookup, args=("Relu", (size,))) for size in range(1, 9)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert client._door._pause_s <= 4
+
+
+def test_a_caller_may_go_on_with_its_document(job):
+    client, document = job(), {"op": "Relu", "inputs": [{"shape": [5], "dtype": "float32"}]}
+    handle = client.handle(document)
+    document["inputs"][0]["shape"] = [6]
+    assert handle().state == "waiting"
+
+
+def test_a_stage_that_was_passed_is_not_waited_for(publish_add, job, requests):
+    publish_add()
+    Best.objects.update(final=False, stage="contest")
+    client = job()
+    client.lookup(add_operator())
+    for stage in ("first", "contest"):
+        assert client.lookup(add_operator(), wait_s=0.1, wait_for=stage).source == "memory"
+    assert len(requests) == 1
+
+
+def test_a_client_that_nobody_closes_leaves_its_uses_written_down(publish_add, job, live_server, tmp_path):
+    import gc
+
+    publish_add()
+    job().lookup(add_operator())
+
+    def work():
+        options = {"cache": tmp_path / "cache", "setting": Setting(threads=1), "offline": True}
+        client = clients.Client(live_server.url, job_key, **options)
+        client.lookup(add_operator())
+
+    job_key = job()._address["key"]
+    work()
+    gc.collect()
+    assert job().store.counts()["reports"] == 1
+
+
+def test_a_list_longer_than_a_service_takes_known_artifacts(publish_add, job, monkeypatch):
+    made = publish_add()
+    client = job()
+    answer = client.lookup(add_operator())
+    keys = [f"o1:{number:064x}" for number in range(2100)]
+    document = {"target": answer.target, "setting": answer.setting} | answer.to_json()
+    client.store.keep(client._place, {key: (document | {"key": key}, -1.0) for key in keys})
+    assert made and client.lookup_all([*keys, add_operator()])[0].status == "need_graph"

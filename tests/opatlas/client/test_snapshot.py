@@ -133,3 +133,11 @@ def test_with_a_snapshot_nobody_is_asked_whoever_waits(taken, elsewhere):
     client.when_known(told.append, add_operator(5))
     assert [bool(answer) for answer in told] == [True, False]
     assert client.lookup(add_operator()).source == "snapshot" and client.counts["requests"] == 0
+
+
+def test_a_damaged_file_in_the_cache_comes_from_the_snapshot_again(taken, elsewhere, tmp_path):
+    client = elsewhere(taken)
+    client.lookup(add_operator()).load()
+    for kernel in (tmp_path / "elsewhere").rglob("kernel.so"):
+        kernel.write_bytes(b"damaged")
+    assert (client.lookup(add_operator()).load()(X, X) == 2).all()

@@ -82,8 +82,9 @@ def usual_variance(runners: Sequence[Sequence[Ratios]], between: float = BETWEEN
     squares, freedom = list[float](), 0
     for sittings in runners:
         logs = np.log([one.ratio for one in sittings])
-        squares.append(float(((logs - np.median(logs)) ** 2).sum()))
-        freedom += len(logs) - 1
+        if len(logs) > 1:  # who sat once says nothing of it
+            squares.append(float(((logs - np.median(logs)) ** 2).sum()))
+            freedom += len(logs) - 1
     usual = between + _within(runners)
     seen = float(np.minimum(squares, MOST_OF_ONE * np.median(squares)).sum()) if squares else 0.0
     return (seen + RACES_OF_PRIOR * usual) / (freedom + RACES_OF_PRIOR)

@@ -180,6 +180,8 @@ def test_who_differs_wildly_from_itself_widens_nobody_elses_interval() -> None:
     wild = [sitting(100 * luck, 50).ratios for luck in (0.5, 1.0, 2.0)]
     assert usual_variance([*steady, wild]) < 2 * usual_variance(steady)
     assert usual_variance([wild]) > 100 * usual_variance(steady)
+    once = [[sitting(100, 50).ratios]] * 5
+    assert usual_variance([wild, *once]) > 50 * usual_variance(steady), "who sat once says nothing of it"
 
 
 def test_more_sittings_of_a_pair_tell_it_better() -> None:
