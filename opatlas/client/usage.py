@@ -7,7 +7,7 @@ comes first; so what a killed process had written is sent by the next one.
 
 from __future__ import annotations
 
-import secrets
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class UsageReporter:
 
     def begin(self) -> None:
         """With a number of its own, and nothing to report; in a process that was forked too."""
-        self._client = secrets.token_hex(16)
+        self._client = os.urandom(16).hex()
         self._lock = threading.RLock()
         self._sequence = 0
         self._used: dict[int, float] = {}
