@@ -286,12 +286,12 @@ class Client:
     def forget_everything(self) -> None:
         """Empty the machine's cache: entries, aliases, artifacts. What was revoked stays known, and so do
         uses that are not reported yet."""
+        import shutil
+
         self._memory.forget()
         self._names.forget()
         if self.store is not None:
             self.store.clear()
-        import shutil
-
         shutil.rmtree(self.home / "artifacts", ignore_errors=True)
 
     # ---- the order of steps -------------------------------------------------------------------------

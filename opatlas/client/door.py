@@ -25,6 +25,8 @@ MOST_ASKED, MOST_BYTES = 512, 800_000
 """Of one request: operators, and bytes of what describes them; a service takes 1,024 and 1 MiB."""
 MOST_REFUSED, MOST_REMEMBERED = 64, 4096
 """Operators that are left out one after the other before the rest is given up; and that are kept in mind."""
+MOST_WAIT_S = 30.0
+"""A service refuses to be waited for any longer."""
 _PLACE = re.compile(r"(operators|related)\[(\d+)\]")
 
 
@@ -99,6 +101,7 @@ class ServiceDoor:
     ) -> LookupReply:
         self.requests += 1
         items, more = [item_of(one) for one in asked], [item_of(one) for one in related]
+        wait_s = min(wait_s, MOST_WAIT_S)
         waiting: dict[str, Any] = {"accepts": self.accepts, "wait_s": wait_s, "wait_for": wait_for}
         if not self.plain:
             try:
