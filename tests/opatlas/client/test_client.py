@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import threading
@@ -22,8 +23,9 @@ from opatlas.client import client as clients
 from opatlas.client.usage import UsageReporter
 from opatlas.errors import CallerError, OpatlasError
 from opatlas.identity import Setting
+from opatlas.load.buffers import empty
 from opatlas.load.signing import new_key, public_bytes
-from tests.opatlas.load.kernels import add_operator
+from tests.opatlas.load.kernels import ADD, add_operator
 
 
 @pytest.fixture
@@ -778,3 +780,46 @@ def test_a_list_longer_than_a_service_takes_known_artifacts(publish_add, job, mo
     document = {"target": answer.target, "setting": answer.setting} | answer.to_json()
     client.store.keep(client._place, {key: (document | {"key": key}, -1.0) for key in keys})
     assert made and client.lookup_all([*keys, add_operator()])[0].status == "need_graph"
+
+
+def test_only_what_is_not_cached_goes_along(publish_add, job, requests, monkeypatch):
+    publish_add(999)
+    publish_add(998)
+    client = job(predictor=Says(add_operator(999), add_operator(998)))
+    client.predictor, says = RestOfModel([]), client.predictor
+    client.lookup(add_operator(999))
+    client.predictor, sent, ask = says, [], client.rest.ask
+    monkeypatch.setattr(
+        client.rest, "ask", lambda *given, **more: sent.append(more["related"]) or ask(*given, **more)
+    )
+    client.lookup(add_operator())
+    assert [[item["key"] for item in related] for related in sent] == [[add_operator(998).key]]
+
+
+def test_a_refused_guess_is_worth_one_more_request_and_no_further(publish_add, job, requests):
+    publish_add()
+    client = job()
+    wrong = [client.asked("Relu", (size,)) for size in range(1, 6)]
+    for asked in wrong:
+        asked.document = {"op": "NoSuch", "inputs": []}
+    client.predictor = Says(*wrong)
+    assert client.lookup(add_operator())
+    assert len(requests) == 2
+
+
+def test_weights_are_copied_also_where_the_kernel_packs_nothing(publish_add, job):
+    operator = add_operator(constant=True)
+    publish_add(source=ADD, operator=operator)
+    x, w = np.ones(1000, np.float32), empty(operator.inputs[1], 64)
+    w[:] = 3
+    function = job().lookup(operator).load()
+    function.prepare({1: w})
+    w[:] = 7
+    assert (function(x) == 4).all()
+
+
+def test_a_key_under_anothers_name_is_trusted_by_nobody(tmp_path):
+    ours, theirs = (public_bytes(new_key(tmp_path / name)) for name in ("ours.pem", "theirs.pem"))
+    name = hashlib.sha256(ours).hexdigest()
+    assert Trust.in_rows({name: {"public_key": ours.hex(), "retired_at": None}}).keys == {name: ours}
+    assert Trust.in_rows({name: {"public_key": theirs.hex(), "retired_at": None}}).keys == {}
