@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from opatlas.lazy import names_of
 
 if TYPE_CHECKING:
     from opatlas.client.answer import Answer
@@ -16,17 +17,19 @@ if TYPE_CHECKING:
     from opatlas.client.rest import RestClient, ServiceError
     from opatlas.client.snapshot import Snapshot
 
-_HOMES = {
-    "answer": ("Answer",),
-    "client": ("Client", "Handle"),
-    "exporting": ("export_snapshot",),
-    "fetching": ("Refused", "Trust", "fetch_and_load"),
-    "function": ("KernelFunction",),
-    "related": ("Predictor", "RestOfModel"),
-    "rest": ("RestClient", "ServiceError"),
-    "snapshot": ("Snapshot",),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__getattr__ = names_of(
+    __name__,
+    {
+        "answer": ("Answer",),
+        "client": ("Client", "Handle"),
+        "exporting": ("export_snapshot",),
+        "fetching": ("Refused", "Trust", "fetch_and_load"),
+        "function": ("KernelFunction",),
+        "related": ("Predictor", "RestOfModel"),
+        "rest": ("RestClient", "ServiceError"),
+        "snapshot": ("Snapshot",),
+    },
+)
 
 __all__ = [
     "Answer",
@@ -43,11 +46,3 @@ __all__ = [
     "export_snapshot",
     "fetch_and_load",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
-    globals()[name] = value
-    return value

@@ -37,7 +37,7 @@ class KernelFunction:
         self.manifest = manifest
         self._places = dict(zip(operator.tensor_inputs, places or operator.tensor_inputs, strict=True))
         self._prepared = False
-        self._bound: tuple[Any, Bound] | None = None
+        self._bound: tuple[Any, Bound, Any] | None = None  # with the arrays: their addresses stay theirs
         self._lock = threading.RLock()
 
     def prepare(self, weights: Mapping[int, Any]) -> None:
@@ -108,7 +108,7 @@ class KernelFunction:
     def _bind(self, arrays: Mapping[int, np.ndarray]) -> Bound:
         where = tuple((number, array.ctypes.data) for number, array in arrays.items())
         if self._bound is None or self._bound[0] != where:
-            self._bound = where, self.kernel.bind(dict(arrays))
+            self._bound = where, self.kernel.bind(dict(arrays)), arrays
         return self._bound[1]
 
     def _array(self, given: Any, number: int) -> np.ndarray:

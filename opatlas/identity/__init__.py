@@ -5,8 +5,9 @@ Names come when they are first asked for: who only keeps keys (a job's client) d
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from opatlas.lazy import names_of
 
 if TYPE_CHECKING:
     from opatlas.identity.canonical import Canonical, canonicalise
@@ -19,18 +20,20 @@ if TYPE_CHECKING:
     from opatlas.identity.place.setting import Setting, check_setting, default_setting
     from opatlas.identity.place.target import Target
 
-_HOMES = {
-    "canonical": ("Canonical", "canonicalise"),
-    "cost": ("Description", "check_fits", "describe"),
-    "onnx_form": ("to_onnx",),
-    "operator": ("OPSET", "Node", "Operator", "Value"),
-    "parse": ("parse_canonical", "parse_operator"),
-    "place.cpu": ("detect_target",),
-    "place.flags": ("compiler_flags", "llvm_target"),
-    "place.setting": ("Setting", "check_setting", "default_setting"),
-    "place.target": ("Target",),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__getattr__ = names_of(
+    __name__,
+    {
+        "canonical": ("Canonical", "canonicalise"),
+        "cost": ("Description", "check_fits", "describe"),
+        "onnx_form": ("to_onnx",),
+        "operator": ("OPSET", "Node", "Operator", "Value"),
+        "parse": ("parse_canonical", "parse_operator"),
+        "place.cpu": ("detect_target",),
+        "place.flags": ("compiler_flags", "llvm_target"),
+        "place.setting": ("Setting", "check_setting", "default_setting"),
+        "place.target": ("Target",),
+    },
+)
 
 __all__ = [
     "OPSET",
@@ -53,11 +56,3 @@ __all__ = [
     "parse_operator",
     "to_onnx",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
-    globals()[name] = value
-    return value

@@ -106,7 +106,7 @@ def explain(asked: ExplainRequest) -> Explanation:
     if left is not None:
         sentence = f"{sentence} {left.how}"
     seconds, wait_s = (left.seconds, left.wait_s) if left is not None else (None, None)
-    nearest = [*_elsewhere(asked, summary), *_alike(asked)][:NEIGHBOURS]
+    nearest = [*_elsewhere(asked), *_alike(asked)][:NEIGHBOURS]
     return Explanation(asked.key, summary, state, sentence, "", seconds, wait_s, nearest)
 
 
@@ -156,7 +156,7 @@ def _of_miss(asked: ExplainRequest, row: Exploration | None) -> tuple[str, str]:
 # ---- what is near ---------------------------------------------------------------------------------------
 
 
-def _elsewhere(asked: ExplainRequest, summary: str) -> list[NearEntry]:
+def _elsewhere(asked: ExplainRequest) -> list[NearEntry]:
     """The same operator on another target or under another setting: the fewest differences first."""
     rows = (
         Best.objects.filter(operator__key=asked.key, rank=0, scope__in=asked.scopes)
