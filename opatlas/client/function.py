@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from opatlas.errors import CallerError
-from opatlas.identity.operator import Operator
+from opatlas.identity.operator import Operator, Value
 from opatlas.load.buffers import check_array
 from opatlas.load.c_abi import CKernel
 from opatlas.load.kernel import Bound, LoadedKernel
@@ -77,9 +77,10 @@ class KernelFunction:
         values = self.operator.output_values
         if len(outputs) != len(values):
             raise CallerError(f"The operator has {len(values)} outputs; {len(outputs)} are given.")
-        taken = [one if isinstance(one, np.ndarray) else _in_place(one) for one in outputs]
-        for number, (array, value) in enumerate(zip(taken, values, strict=True)):
-            check_array(array, value, f"output {number}")
+        taken = [
+            _array(one, value, f"output {number}")
+            for number, (one, value) in enumerate(zip(outputs, values, strict=True))
+        ]
         if isinstance(self.kernel, CKernel):
             return self.kernel.bind(arrays, taken)
         return CopiedOut(self.kernel.bind(arrays), taken)
@@ -112,10 +113,14 @@ class KernelFunction:
         return self._bound[1]
 
     def _array(self, given: Any, number: int) -> np.ndarray:
-        value = self.operator.inputs[number]
-        array = given if isinstance(given, np.ndarray) else _in_place(given)
-        check_array(array, value, f"input {self._places[number]}")
-        return array
+        return _array(given, self.operator.inputs[number], f"input {self._places[number]}")
+
+
+def _array(given: Any, value: Value, name: str) -> np.ndarray:
+    """What was given as an array, which is as the operator wants it."""
+    array = given if isinstance(given, np.ndarray) else _in_place(given, value.dtype)
+    check_array(array, value, name)
+    return array
 
 
 class CopiedOut:
@@ -136,26 +141,19 @@ class CopiedOut:
         self._bound.poison()
 
 
-def _in_place(tensor: Any) -> np.ndarray:
-    """A CPU tensor's memory as an array; bfloat16 and its like by their bits."""
-    tensor = tensor.detach() if hasattr(tensor, "detach") else tensor
-    try:
-        return np.from_dlpack(tensor)
-    except (BufferError, RuntimeError, TypeError, AttributeError):
-        import ml_dtypes
-        import torch
+def _in_place(given: Any, dtype: str) -> np.ndarray:
+    """A CPU tensor's memory as an array: PyTorch's, of every type; another library's by DLPack."""
+    if not hasattr(given, "detach"):
+        return np.from_dlpack(given)
+    from opatlas.load.torch.ops.types import to_array
 
-        if isinstance(tensor, torch.Tensor) and tensor.dtype is torch.bfloat16:
-            return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-        raise
+    return to_array(given.detach(), dtype)
 
 
 def _like(given: Any, array: np.ndarray) -> Any:
     """A tensor where tensors were given."""
-    if given is None or isinstance(given, np.ndarray) or not hasattr(given, "detach"):
+    if not hasattr(given, "detach"):
         return array
-    import torch
+    from opatlas.load.torch.ops.types import to_tensor
 
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+    return to_tensor(array)

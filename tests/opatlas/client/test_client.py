@@ -376,6 +376,19 @@ def test_tensors_in_tensors_out_without_a_copy_on_the_way_in(publish_add, job):
     )
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e5m2"])
+def test_tensors_of_every_type_are_read_where_they_lie(dtype):
+    import torch
+
+    from opatlas.client import function
+
+    tensor = torch.arange(8).to(getattr(torch, dtype)).requires_grad_(dtype != "float8_e5m2")
+    array = function._in_place(tensor, dtype)
+    assert array.dtype.name == dtype and array.ctypes.data == tensor.data_ptr()
+    again = function._like(tensor, array)
+    assert again.dtype is tensor.dtype and again.data_ptr() == tensor.data_ptr()
+
+
 def test_bound_to_the_callers_buffers(publish_add, job):
     publish_add()
     x, y = np.ones(1000, np.float32), np.ones(1000, np.float32)
