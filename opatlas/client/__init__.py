@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from opatlas.client.answer import Answer
     from opatlas.client.client import Client, Handle
     from opatlas.client.exporting import export_snapshot
-    from opatlas.client.fetching import Refused, Trust, fetch_and_load
-    from opatlas.client.function import KernelFunction
-    from opatlas.client.related import Predictor, RestOfModel
-    from opatlas.client.rest import RestClient, ServiceError
+    from opatlas.client.loading.fetching import Refused, Trust, fetch_and_load
+    from opatlas.client.loading.function import KernelFunction
+    from opatlas.client.predict.learnt import Learnt
+    from opatlas.client.predict.related import AskedNext, Nothing, Predictor, RestOfModel, Together
+    from opatlas.client.service.rest import RestClient, ServiceError
     from opatlas.client.snapshot import Snapshot
 
 __getattr__ = names_of(
@@ -23,25 +24,30 @@ __getattr__ = names_of(
         "answer": ("Answer",),
         "client": ("Client", "Handle"),
         "exporting": ("export_snapshot",),
-        "fetching": ("Refused", "Trust", "fetch_and_load"),
-        "function": ("KernelFunction",),
-        "related": ("Predictor", "RestOfModel"),
-        "rest": ("RestClient", "ServiceError"),
+        "loading.fetching": ("Refused", "Trust", "fetch_and_load"),
+        "loading.function": ("KernelFunction",),
+        "predict.learnt": ("Learnt",),
+        "predict.related": ("AskedNext", "Nothing", "Predictor", "RestOfModel", "Together"),
+        "service.rest": ("RestClient", "ServiceError"),
         "snapshot": ("Snapshot",),
     },
 )
 
 __all__ = [
     "Answer",
+    "AskedNext",
     "Client",
     "Handle",
     "KernelFunction",
+    "Learnt",
+    "Nothing",
     "Predictor",
     "Refused",
     "RestClient",
     "RestOfModel",
     "ServiceError",
     "Snapshot",
+    "Together",
     "Trust",
     "export_snapshot",
     "fetch_and_load",

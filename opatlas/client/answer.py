@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from opatlas.evidence import TIMES
 
 STATUSES = ("hit", "miss", "need_graph", "need_lookup")
 SHA256 = re.compile(r"[0-9a-f]{64}")
+AGREEMENT = re.compile(r"agr_[0-9a-f]{32}")
+_TARGET = re.compile(r"t1:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,11 @@ class Answer:
     ``best`` is the fastest acceptable implementation with its evidence (times in microseconds), ``state`` and
     ``reason`` say what became of a miss; ``payment_required`` is one too: the best is withheld until it is
     paid. ``price`` comes with a charged hit and with what is withheld: ``amount_micros``, ``currency``,
-    ``pay_url``, … ``target`` and ``setting`` are the keys that it holds for.
+    ``pay_url``, …, and to a job with a spend limit the ``agreement`` on further uses. ``target`` and
+    ``setting`` are the keys that it holds for.
+
+    ``from_neighbour`` marks a hit that was measured on another target, which differs from this one in cores
+    and cache sizes alone: its key as ``target``, and ``differs``. No time in ``best`` holds here then.
 
     ``source`` says who answered: the ``service``, this process's ``memory``, the machine's ``cache``, or
     ``nobody`` (a miss, since the service could not be asked; ``reason`` says why).
@@ -43,6 +49,7 @@ class Answer:
     stage: str = ""
     final: bool = False
     expires_s: float = 0.0
+    from_neighbour: Mapping[str, Any] | None = None
     source: str = "service"
     loader: Callable[[Answer], Any] | None = field(default=None, repr=False, compare=False)
 
@@ -59,9 +66,10 @@ class Answer:
         return self.best is not None and bool(self.best.get("is_default"))
 
     def load(self) -> Any:
-        """The implementation as a function of the operator's inputs (:class:`~.function.KernelFunction`):
-        fetched where it is not here yet, verified, loaded. Raises :class:`opatlas.errors.OpatlasError`: what
-        was refused or does not load (:class:`~opatlas.errors.LoadError`), or what the service said."""
+        """The implementation as a function of the operator's inputs
+        (:class:`~.loading.function.KernelFunction`): fetched where it is not here yet, verified, loaded.
+        Raises :class:`opatlas.errors.OpatlasError`: what was refused or does not load
+        (:class:`~opatlas.errors.LoadError`), or what the service said."""
         if self.loader is None:
             raise ValueError("This answer was made by no client: load it with fetch_and_load.")
         return self.loader(self)
@@ -81,6 +89,7 @@ class Answer:
             stage=item.get("stage", ""),
             final=item.get("final", False),
             expires_s=float(item.get("expires_s", 0.0)),
+            from_neighbour=item.get("from_neighbour"),
         )
         if answer.status not in STATUSES or answer.hit != (answer.best is not None):
             raise ValueError(f"an item has the status {str(answer.status)[:40]!r}")
@@ -88,12 +97,80 @@ class Answer:
             raise ValueError("an item expires at no time")
         if answer.best is not None:
             _check_best(answer.best)
+        if answer.from_neighbour is not None:
+            _check_mark(answer.from_neighbour)
+        if answer.price is not None and "agreement" in answer.price:
+            _check_agreement(answer.price["agreement"])
         return answer
 
     def to_json(self) -> dict[str, Any]:
         """What :meth:`from_json` reads."""
-        names = ("key", "status", "best", "state", "reason", "price", "stage", "final", "expires_s")
-        return {name: value for name in names if (value := getattr(self, name)) not in (None, "")}
+        return {name: value for name in _KEPT if (value := getattr(self, name)) not in (None, "")}
+
+    @property
+    def differences(self) -> str:
+        """In words, how the target that it was measured on differs from this one; empty where it is this."""
+        rows = (self.from_neighbour or {}).get("differs", {})
+        return "; ".join(f"{name} {row['neighbour']}, here {row['asked']}" for name, row in rows.items())
+
+
+@dataclass(frozen=True)
+class LookupReply:
+    """What came of one lookup: an answer for each operator, and for each related one, in order; hits that
+    jobs asked next; manifests (with signature and signer) by their artifact; ``signers`` by SHA-256; and what
+    must not be used any more, of what was revoked after ``revoked_since``; ``revoked_until`` is what to say
+    as that the next time."""
+
+    answers: Sequence[Answer]
+    related: Sequence[Answer] = ()
+    next: Sequence[Answer] = ()
+    manifests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    signers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    revoked: frozenset[str] = frozenset()
+    all_revoked: bool = False
+    entry_life_s: float = 0.0
+    revoked_since: str = ""
+    revoked_until: str = ""
+
+    @classmethod
+    def with_answers(cls, reply: LookupReply | None, answers: Sequence[Answer]) -> LookupReply:
+        """The same with other answers; of no reply, these alone."""
+        return cls(answers) if reply is None else replace(reply, answers=answers)
+
+
+_KEPT = (
+    *("key", "status", "best", "state", "reason", "price", "stage", "final", "expires_s"),
+    "from_neighbour",
+)
+
+
+def _check_mark(mark: Mapping[str, Any]) -> None:
+    if not _TARGET.fullmatch(mark["target"]):
+        raise ValueError("a neighbour has no target's key")
+    for name, row in mark["differs"].items():
+        if not isinstance(name, str) or any(
+            not isinstance(row[side], int | None) for side in ("asked", "neighbour")
+        ):
+            raise ValueError("a neighbour's differences are none")
+
+
+class RememberedAnswer(NamedTuple):
+    """An answer in memory. ``until``: on the monotonic clock; ``uses``: two numbers, how often it was given
+    since that was last handed over, and before (a miss: how often it was asked for)."""
+
+    answer: Answer
+    until: float
+    uses: list[int]
+
+
+def _check_agreement(agreement: Mapping[str, Any]) -> None:
+    if not AGREEMENT.fullmatch(agreement["id"]):
+        raise ValueError("an agreement has no name")
+    for name in ("per_use_micros", "uses", "left_micros"):
+        if type(agreement[name]) is not int or agreement[name] < 0:
+            raise ValueError(f"an agreement's {name} is no number")
+    if not math.isfinite(agreement["expires_s"]):
+        raise ValueError("an agreement expires at no time")
 
 
 def _check_best(best: Mapping[str, Any]) -> None:

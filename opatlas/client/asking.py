@@ -158,6 +158,13 @@ def read(document: Mapping[str, Any]) -> tuple[str, tuple[int, ...]]:
     return operator.key, tuple(int(str(name)[len("inputs[") : -1]) for name in called)
 
 
+def canonical_graph(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The canonical operator's JSON. Imports ONNX; raises as :func:`read` does."""
+    from opatlas.identity.parse import parse_canonical
+
+    return parse_canonical(json.loads(canonical_json(document))).operator.to_json()
+
+
 def _model_inputs(onnx_base64: str) -> list[str]:
     """Names of a model's inputs, then of its initializers that are none."""
     from onnx import ModelProto

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import hashlib
 import logging
 import os
-import queue
 import threading
 import time
 import weakref
@@ -30,12 +28,13 @@ from typing import TYPE_CHECKING, Any
 
 from opatlas.client.answer import Answer
 from opatlas.client.asking import Asked
-from opatlas.client.login import checked_address, read_login
+from opatlas.client.cache.memory import LOOK_S, AnswerMemory
+from opatlas.client.cache.store import EntryStore, digest_of
+from opatlas.client.errands import ErrandThread
 from opatlas.client.machine import installed, this_machine
-from opatlas.client.memory import LOOK_S, AnswerMemory
 from opatlas.client.naming import OperatorNames
-from opatlas.client.related import NOTHING, Predictor
-from opatlas.client.store import EntryStore, digest_of
+from opatlas.client.predict.related import AskedNext, Nothing, Predictor, begin
+from opatlas.client.service.login import checked_address, read_login, service_at, service_of
 from opatlas.client.usage import UsageReporter
 from opatlas.conf import conf
 from opatlas.errors import CallerError, OpatlasError
@@ -43,11 +42,13 @@ from opatlas.identity.place.setting import Setting
 from opatlas.identity.place.target import Target
 
 if TYPE_CHECKING:
-    from opatlas.client.artifacts import ArtifactShelf
-    from opatlas.client.door import ServiceDoor
-    from opatlas.client.fetching import Trust
-    from opatlas.client.function import KernelFunction
-    from opatlas.client.rest import RestClient
+    from opatlas.client.agreed import AgreedAnswers
+    from opatlas.client.loading.artifacts import ArtifactShelf
+    from opatlas.client.loading.fetching import Trust
+    from opatlas.client.loading.function import KernelFunction
+    from opatlas.client.predict.predicting import PredictionThread
+    from opatlas.client.service.door import ServiceDoor
+    from opatlas.client.service.rest import RestClient
     from opatlas.client.snapshot import Snapshot
     from opatlas.client.watching import Watcher
 
@@ -68,11 +69,17 @@ class Client:
     ``url`` and ``key`` default to ``OPATLAS_URL`` and ``OPATLAS_KEY``, then to what ``opatlas login`` kept;
     the target is this machine, the setting all of its cores. ``job`` names the run, of which all processes
     count as one. ``accepts`` says what the job can load (``{"kinds": ["c-abi"]}``; everything it has
-    installed unless given). ``cache`` is the folder of the machine's cache, False for none. ``offline``:
-    never ask, and use entries beyond their time. ``trust`` says whose signatures count; the service's own
-    list does unless it is given. ``snapshot``: choose what it says, and ask nobody
-    (:mod:`opatlas.client.snapshot`). ``strict``: raise where the service cannot be asked or refuses, which is
-    otherwise an empty answer and logged once.
+    installed unless given). ``cache`` is the folder of the machine's cache, False for none. ``sidecar`` is
+    the socket of a sidecar (``OPATLAS_SIDECAR`` unless given, False for none), which is asked in the
+    service's place where it has the same login, or this client none. ``offline``: never ask, and use entries
+    beyond their time. ``trust`` says whose signatures count; the service's own list does unless it is given.
+    ``snapshot``: choose what it says, and ask nobody (:mod:`opatlas.client.snapshot`). ``predictor`` guesses
+    what the job will ask for next (:mod:`opatlas.client.predict.related`; unless given, what jobs before
+    asked). ``neighbours``: on a CPU that nobody explores for, take what was found for one that differs in
+    cores and cache sizes alone (``answer.from_neighbour``). ``strict``: raise where the service cannot be
+    asked or refuses, which is otherwise an empty answer and logged once. ``spend_limit`` (``"2.50 EUR"``):
+    what this job, which must be named, may spend in all; what is charged is then kept like anything else, and
+    each use is paid.
 
     Safe in threads and after a fork. ``timeout_s`` bounds what a request may take beyond ``wait_s``.
     """
@@ -87,11 +94,14 @@ class Client:
         setting: Setting | None = None,
         accepts: Mapping[str, Any] | None = None,
         cache: Path | str | bool = True,
+        sidecar: Path | str | bool = True,
         offline: bool = False,
         trust: Trust | None = None,
         snapshot: Snapshot | None = None,
-        predictor: Predictor = NOTHING,
+        predictor: Predictor | None = None,
+        neighbours: bool = True,
         strict: bool = False,
+        spend_limit: str = "",
         timeout_s: float = 5.0,
     ) -> None:
         said = conf()
@@ -101,36 +111,71 @@ class Client:
             url, key = url or kept_url or said.service_url, key or kept_key
         url, key = checked_address(url, key)
         self.home = said.cache if cache is True else Path(cache or said.cache)
-        service = digest_of([url.rstrip("/"), hashlib.sha256(key.encode()).hexdigest()])
-        self.store = EntryStore(self.home, service, said.cache_bytes) if cache else None
+        self.store = EntryStore(self.home, most_bytes=said.cache_bytes) if cache else None
         self.target = target or this_machine(self.store)
         self.setting = setting
         self.accepts = installed(self.target) if accepts is None else accepts
         self._address: dict[str, Any] = {"url": url, "key": key, "job": job, "timeout_s": timeout_s}
-        self._strict, self._told = strict, False
+        self._sidecar = (said.sidecar if sidecar is True else Path(sidecar)) if sidecar else None
+        self._agreed = self._agree(spend_limit, job) if spend_limit else None
+        self._strict, self._neighbours, self._told = strict, neighbours, False
         self.offline = offline
         self.trust = trust
         self.snapshot = snapshot
-        self.predictor = predictor
         if snapshot is not None:
             self._check_place(snapshot)
-        about = setting.to_json() if setting is not None else None
-        # What entries are kept for beside the operator; private ones are nobody else's.
-        self._place = digest_of([service.hex(), self.target.to_json(), about, self.accepts])
         self._names = OperatorNames(self.store)
-        self._memory = AnswerMemory(self.store, self._place, self.load, offline=offline)
-        self._reporter = UsageReporter(job, self.store)
-        self._counts = dict.fromkeys(("used", "cache", "service", "miss", "prefetched"), 0)
+        self._memory = AnswerMemory(self.store, self.load, offline=offline, agreed=self._agreed)
+        self._reporter = UsageReporter(job, self.store, self._heard)
+        self._reporter.of_neighbours = self._memory.of_neighbours
         self._written_at = time.monotonic()
         self._begin()
+        self._ask_as(service_of(url, key))
+        self._find_login()
+        self.predictor = AskedNext() if predictor is None else predictor
         _open.add(self)
+
+    def _ask_as(self, service: bytes) -> None:
+        """What is kept from now on, and found, is what this login was told; private entries are nobody
+        else's."""
+        self.service = service
+        if self.store is not None:
+            self.store.service = service
+        for made in ("rest", "_door", "artifacts"):  # for who asked before
+            self.__dict__.pop(made, None)
+        about = self.setting.to_json() if self.setting is not None else None
+        kept_for: list[Any] = [service.hex(), self.target.to_json(), about, self.accepts]
+        if self._agreed is not None:  # what is agreed on is the job's own
+            kept_for.append([self._address["job"], self._address["spend_limit"]])
+        # Clients that do not ask for neighbours' entries do not find them here either.
+        self._memory.move(digest_of([*kept_for, "neighbours"] if self._neighbours else kept_for))
+
+    def _find_login(self) -> None:
+        """Without a key, a client has the login of the sidecar that is there now."""
+        if self._address["key"] or self._sidecar is None:
+            return
+        service = service_at(self._sidecar)
+        if service is not None and service != self.service:
+            self._write_uses()
+            self._reporter.begin()
+            self._ask_as(service)
+
+    def _agree(self, limit: str, job: str) -> AgreedAnswers:
+        from opatlas.client.agreed import AgreedAnswers, parse_limit
+
+        self._address["spend_limit"] = parse_limit(limit)
+        if not job:
+            raise CallerError('A spend limit is one of a job: name it, Client(job="…", spend_limit="…").')
+        return AgreedAnswers(limit)
 
     def _begin(self) -> None:
         """What each process has of its own."""
-        self._errand_lock = threading.Lock()
-        self._errands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._errand_boy: threading.Thread | None = None
+        self._counts = dict.fromkeys(("used", "cache", "service", "miss", "missed", "prefetches"), 0)
+        self._reported: dict[str, int] = {}  # sums that the reporter has
+        self._starting, self._counting = threading.Lock(), threading.Lock()
+        self._errands = ErrandThread(self.tell)
         self._watcher: Watcher | None = None
+        self._predictions: PredictionThread | None = None
 
     def __enter__(self) -> Client:
         return self
@@ -145,10 +190,10 @@ class Client:
         if self._watcher is not None:
             self._watcher.stop()
             self._watcher = None
-        if self._errand_boy is not None:
-            self._errands.put(None)
-            self._errand_boy.join(self._address["timeout_s"])
-            self._errand_boy = None
+        if self._predictions is not None:
+            self._predictions.stop()
+            self._predictions = None
+        self._errands.finish(self._address["timeout_s"])
         self._report()
         if self.store is not None:
             self.store.close()
@@ -158,17 +203,38 @@ class Client:
     @cached_property
     def rest(self) -> RestClient:
         """The REST calls, made when somebody has to be asked: importing them takes longer than a hit."""
-        from opatlas.client.rest import RestClient
+        from opatlas.client.service.capabilities import ServiceCapabilities
+        from opatlas.client.service.rest import RestClient
 
-        return RestClient(**self._address, target=self.target, setting=self.setting)
+        capabilities = ServiceCapabilities(self.store)
+        rest = RestClient(
+            **self._address, target=self.target, setting=self.setting, capabilities=capabilities
+        )
+        rest.wire.sidecar, rest.wire.service = self._sidecar, self.service
+        return rest
 
     @cached_property
     def _door(self) -> ServiceDoor:
-        from opatlas.client.door import ServiceDoor
+        from opatlas.client.service.door import ServiceDoor
 
-        return ServiceDoor(self.rest, self.accepts, self._tell, strict=self._strict)
+        wishes = {"strict": self._strict, "neighbours": self._neighbours}
+        door = ServiceDoor(self.rest, self.accepts, self._memory.told_until, self.tell, **wishes)
+        door.asks_next = getattr(self.predictor, "asks_service", False)
+        return door
 
-    def _tell(self, message: str) -> None:
+    @property
+    def predictor(self) -> Predictor:
+        """What guesses which operators come next; another one may be set at any time."""
+        return self._predictor
+
+    @predictor.setter
+    def predictor(self, predictor: Predictor) -> None:
+        self._predictor = predictor
+        begin(predictor, self)
+        if "_door" in self.__dict__:
+            self._door.asks_next = getattr(predictor, "asks_service", False)
+
+    def tell(self, message: str) -> None:
         """Log it, once in a client's life."""
         if not self._told:
             self._told = True
@@ -237,9 +303,9 @@ class Client:
     ) -> Mapping[str, Any]:
         """Why a lookup of it answers what it does, as the service says: ``state``, ``sentence``,
         ``expected_s``, and the ``nearest`` known entries with the fields of the key that differ. Raises
-        :class:`~.rest.ServiceError` where the service cannot be asked."""
-        from opatlas.client.door import item_of
-        from opatlas.client.rest import ServiceError
+        :class:`~.service.rest.ServiceError` where the service cannot be asked."""
+        from opatlas.client.service.door import item_of
+        from opatlas.client.service.rest import ServiceError
 
         asked = self.asked(operator, *inputs, const=const, **attrs)
         if self.offline or self.snapshot is not None:
@@ -256,17 +322,19 @@ class Client:
 
     def load(self, answer: Answer, places: Sequence[int] | None = None) -> KernelFunction:
         """A hit as a function of the operator's inputs; ``places`` says which of the caller's inputs each
-        tensor of the operator is. Verified first (:class:`~.fetching.Refused`); raises
+        tensor of the operator is. Verified first (:class:`~.loading.fetching.Refused`); raises
         :class:`opatlas.errors.OpatlasError` where it cannot be had."""
         return self.artifacts.load(answer, self.revoked, places)
 
     @cached_property
     def artifacts(self) -> ArtifactShelf:
         """Where this client has its artifacts from."""
-        from opatlas.client.artifacts import ArtifactShelf
+        from opatlas.client.loading.artifacts import ArtifactShelf
 
         asks_nobody = self.offline or self.snapshot is not None
-        return ArtifactShelf(self.rest, self.store, self.home, self.trust, self.snapshot, asks_nobody)
+        return ArtifactShelf(
+            self.rest, self.store, self.home, self.trust, self.snapshot, asks_nobody, self._report_failure
+        )
 
     @property
     def revoked(self) -> frozenset[str]:
@@ -277,11 +345,18 @@ class Client:
     @property
     def counts(self) -> dict[str, int]:
         """How often each source answered (``memory``, ``cache``, ``service``; ``miss``: nobody had anything),
-        requests for lookups, and related operators that came along."""
-        found = dict(self._counts)
-        used = found.pop("used") + self._memory.count_uses()
+        requests for lookups, related operators that came along, and how many of those were used
+        (``prefetched_used``: counted every few seconds)."""
+        found, along = self._counts, self._memory.count_prefetched()
+        memory = found["used"] + self._memory.count_uses() - found["cache"]
         requests = self._door.requests if "_door" in self.__dict__ else 0
-        return {"memory": used - found["cache"], **found, "requests": requests}
+        return {
+            "memory": memory,
+            **{name: found[name] for name in ("cache", "service", "miss")},
+            "requests": requests,
+            "prefetched": along["brought"],
+            "prefetched_used": along["used"],
+        }
 
     def forget_everything(self) -> None:
         """Empty the machine's cache: entries, aliases, artifacts. What was revoked stays known, and so do
@@ -311,10 +386,8 @@ class Client:
             return self._given(asked, entry.answer)
         self._look_around()
         known = self._cached(asked, wait_for if wait_s else "")
-        related = self._uncached_related(asked, now)
+        related = self._uncached_related(asked, now, known is not None)
         if known is not None:
-            if related:
-                self._aside(lambda: self._prefetch(related))
             return self._given(asked, known)
         return self._given(asked, self._fetch([asked], related, wait_s, wait_for)[asked.key])
 
@@ -331,9 +404,16 @@ class Client:
             return None
         if not answer.hit:
             self._counts["miss"] += 1
+            entry.uses[1] += 1
+            self._counts["missed"] += 1
             return answer
-        self._counts["cache"] += answer.source == "cache"
-        return self._memory.use(entry)
+        given = self._memory.use(entry)
+        if given.hit:
+            self._counts["cache"] += answer.source == "cache"
+        else:  # a limit is used up
+            self._counts["miss"] += 1
+            self._counts["missed"] += 1
+        return given
 
     def _pinned(self, snapshot: Snapshot, key: str) -> Answer:
         """What was chosen once, whatever has been found since; but what was revoked must not run."""
@@ -352,19 +432,52 @@ class Client:
         if self.setting is not None and setting != self.setting.key:
             raise CallerError(f"The snapshot is for the setting {setting}, not for {self.setting.key}.")
 
-    def _uncached_related(self, asked: Asked, now: float) -> list[Asked]:
-        """S: what will be asked for next, and is not known. Predicted once for as long as that lives."""
+    def _uncached_related(self, asked: Asked, now: float, is_cached: bool) -> Sequence[Asked]:
+        """S: what will be asked for next, and is not known. Predicted once for as long as that lives; where
+        the operator is cached, S is predicted and fetched beside the job."""
         if now < asked.predicted_until:
-            return []
+            return ()
         asked.predicted_until = now + (self._memory.entry_life_s or LOOK_S)
-        if self.snapshot is not None:
-            return []
+        if self.snapshot is not None or self.offline or isinstance(self._predictor, Nothing):
+            return ()
         try:
-            predicted = [self.asked(one) for one in self.predictor.related(asked)]
+            if not is_cached:
+                return self._prediction_thread().soon(asked)
+            self._prediction_thread().later(asked, self._prefetch_aside)
+        except RuntimeError as error:  # no further thread may be had
+            self.tell(f"Nothing is predicted: {error}.")
+        return ()
+
+    def _prediction_thread(self) -> PredictionThread:
+        from opatlas.client.predict.predicting import PredictionThread
+
+        with self._starting:
+            if self._predictions is None:
+                self._predictions = PredictionThread(self._predicted)
+            return self._predictions
+
+    def _predicted(self, asked: Asked) -> list[Asked]:
+        """S, in the predictor's thread."""
+        try:
+            predicted = [self.asked(one) for one in self._predictor.related(asked)]
+            return self._unknown(one for one in predicted if one.key != asked.key)
         except Exception as error:  # a predictor is an extra: it never costs the job its answer
-            self._tell(f"The predictor failed: {error!r}.")
+            self.tell(f"The predictor failed: {error!r}.")
             return []
-        return self._unknown(one for one in predicted if one.key != asked.key)
+
+    def _prefetch_aside(self, related: list[Asked]) -> None:
+        if related:
+            self.aside(lambda: self._prefetch(related))
+
+    def refresh(self, operators: Sequence[Any]) -> None:
+        """Ask for these anew, without the caller waiting and without a use: what is better by now, and what
+        was revoked, is known soon."""
+        asked = [self.asked(one) for one in operators]
+        if asked and not self.offline and self.snapshot is None:
+            self.aside(lambda: self._refreshed(asked))
+
+    def _refreshed(self, asked: Sequence[Asked]) -> None:
+        self._look_at(asked)
 
     def _unknown(self, operators: Any) -> list[Asked]:
         """Those that nothing is remembered of, each once."""
@@ -377,8 +490,9 @@ class Client:
             self._fetch([], wanted)
 
     def _look_at(self, watched: Sequence[Asked]) -> dict[str, Answer]:
-        """What has become of operators, without using any."""
-        return self._fetch([], watched)
+        """What has become of operators, without using any; a service from before answers lookups alone."""
+        found = self._fetch([], watched, predicted=False)
+        return found if self._door.answers_related else self._fetch(watched, [])
 
     def _fetch(
         self,
@@ -386,29 +500,48 @@ class Client:
         related: Sequence[Asked],
         wait_s: float = 0.0,
         wait_for: str = "first",
+        *,
+        predicted: bool = True,
     ) -> dict[str, Answer]:
         """One request for all of these; what came back is kept. Gives every one's answer, empty where the
-        service could not be asked."""
-        from opatlas.client.door import Unasked
+        service could not be asked. ``predicted``: so the related ones were, nobody asked for them."""
+        from opatlas.client.service.door import Unasked
 
+        self._find_login()
         found = {one.key: Answer(one.key, "miss", source="nobody") for one in (*related, *asked)}
         reason = ""
         try:
             if self.offline or self.snapshot is not None:
                 raise Unasked("The client is offline.")
-            for some, others, reply in self._door.ask(asked, related, self._known, wait_s, wait_for):
-                self._memory.keep(reply)
-                self._counts["prefetched"] += sum(answer.hit for answer in reply.related)
+            along = self._expired_with(asked, related)
+            wanted = [*related, *along.values()]
+            for some, _, reply in self._door.ask(asked, wanted, self._known, wait_s, wait_for):
+                came = [answer for answer in (*reply.related, *reply.next) if answer.key not in along]
+                self._memory.keep(reply, along, came if predicted else ())
+                self._counts["prefetches"] += predicted and not some
                 for answer in reply.answers:
                     self._counts["service" if answer.hit else "miss"] += 1
                 found |= {one.key: self._sound(a) for one, a in zip(some, reply.answers, strict=True)}
-                found |= {one.key: answer for one, answer in zip(others, reply.related, strict=False)}
+                found |= {answer.key: answer for answer in came if answer.key in found}
         except Unasked as why:
             reason = str(why)
+            nobody = sum([found[one.key].source == "nobody" for one in asked])
+            self._counts["miss"] += nobody
+            self._counts["missed"] += nobody
         return {
             key: replace(answer, reason=reason) if answer.source == "nobody" else answer
             for key, answer in found.items()
         }
+
+    def _expired_with(self, asked: Sequence[Asked], related: Sequence[Asked]) -> dict[str, Asked]:
+        """What is in use and expired as one of those asked for did: it joins the request, so that what ends
+        together is one request and not one each."""
+        room = MOST_RELATED - len(asked) - len(related)
+        if not asked or room <= 0 or not self._door.answers_related:
+            return {}
+        wanted = {one.key for one in related}
+        keys = self._memory.expired_with([one.key for one in asked], room)
+        return {key: self.asked(key) for key in keys if key not in wanted}
 
     def _sound(self, answer: Answer) -> Answer:
         """Unless it was revoked while it was on its way."""
@@ -420,7 +553,7 @@ class Client:
         """Artifacts of these whose manifests are here, so that they are not sent again."""
         if self.store is None:
             return []
-        return self.store.artifacts_at(self._place, [one.key for one in operators])
+        return self.store.artifacts_at(self._memory.place, [one.key for one in operators])
 
     def _given(self, asked: Asked, answer: Answer) -> Answer:
         """With how to load it; the same object as long as the answer is the same."""
@@ -440,44 +573,47 @@ class Client:
         now = time.monotonic()
         if now > self._written_at + WRITE_S:
             self._written_at = now
-            self._aside(self._report if now > self._reporter.due_at else self._write_uses)
+            self.aside(self._report if now > self._reporter.due_at else self._write_uses)
 
     def _write_uses(self) -> None:
-        uses = self._memory.uses()
-        self._counts["used"] += int(sum(uses.values()))
-        self._reporter.add(uses)
-        self._reporter.keep()
+        with self._counting:
+            uses = self._memory.uses()
+            self._counts["used"] += int(sum(uses.values()))
+            counts = {name: self._counts[name] for name in ("cache", "missed")}
+            counts |= {"requests": self._counts["prefetches"]} | self._memory.count_prefetched()
+            new = {name: n for name, count in counts.items() if (n := count - self._reported.get(name, 0))}
+            self._reported = counts
+            self._reporter.add(uses, new)
+            self._reporter.keep()
 
     def _report(self) -> None:
         try:
             self._write_uses()
+            self._find_login()
             if not self.offline and self.snapshot is None and self._reporter.is_due:
                 self._reporter.send_all(self.rest, LAST_REPORTS_S)
         except OpatlasError as error:
-            self._tell(str(error))
+            self.tell(str(error))
 
-    def _aside(self, errand: Callable[[], None]) -> None:
+    def _report_failure(self, failed: Mapping[str, Any]) -> None:
+        """An implementation failed here: told beside the job."""
+        from opatlas.client.loading.failing import report_of
+
+        report = report_of(failed, self._address["job"], self.accepts.get("versions") or {})
+        asked = None if self.offline or self.snapshot is not None else self.rest
+        self.aside(lambda: self._reporter.send_failure(asked, report))
+
+    def _heard(self, report: Mapping[str, Any], answer: Any) -> None:
+        if "failed" in report:
+            from opatlas.client.loading.failing import hear
+
+            hear(report, answer, self.artifacts.folder)
+        elif self._agreed is not None and isinstance(answer, dict):
+            self._agreed.told(answer.get("left_micros"))
+
+    def aside(self, errand: Callable[[], None]) -> None:
         """Run it in a thread of its own that ends with the process."""
-        with self._errand_lock:
-            if self._errand_boy is None:
-                boy = threading.Thread(target=self._run_errands, name="opatlas-client", daemon=True)
-                try:
-                    boy.start()
-                except RuntimeError as error:  # no further thread may be had
-                    self._tell(f"Nothing is fetched for later: {error}.")
-                    return
-                self._errand_boy = boy
         self._errands.put(errand)
-
-    def _run_errands(self) -> None:
-        errands = self._errands
-        while (errand := errands.get()) is not None:
-            try:
-                errand()
-            except OpatlasError as error:
-                self._tell(str(error))
-            except Exception:
-                log.exception("What was to be done beside the job could not be.")
 
     def _after_fork(self) -> None:
         """Threads stayed with the parent, and so did whoever held a lock, and what it has to report."""

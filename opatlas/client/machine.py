@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from opatlas.client.store import EntryStore, digest_of
+from opatlas.client.cache.store import EntryStore, digest_of
 from opatlas.identity.place.cpu import detect_target, usable_cores
 from opatlas.identity.place.kinds import CUDA
 from opatlas.identity.place.target import Target

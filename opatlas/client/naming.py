@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opatlas.client.asking import Asked, alias_of, describe_call, document_of, read, signature
-from opatlas.client.store import EntryStore
+from opatlas.client.cache.store import EntryStore
 from opatlas.errors import InvalidOperator
 from opatlas.identity.operator import Operator, canonical_json
 
 MOST_IN_MEMORY = 1 << 16
-_KEY = re.compile(r"o1:[0-9a-f]{64}")
+KEY = re.compile(r"o1:[0-9a-f]{64}")
 
 
 class OperatorNames:
@@ -40,7 +40,7 @@ class OperatorNames:
         if isinstance(operator, str):
             if (known := self._known.get(operator)) is not None:
                 return known
-            if not _KEY.fullmatch(operator):
+            if not KEY.fullmatch(operator):
                 raise InvalidOperator(
                     f"An operator's key is o1: and 64 hexadecimal digits, not {operator[:80]!r}; a type such "
                     "as 'Relu' is followed by its inputs."

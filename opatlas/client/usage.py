@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from opatlas.client.store import EntryStore
-from opatlas.errors import CallerError
+from opatlas.client.cache.store import EntryStore
+from opatlas.errors import CallerError, OpatlasError
 
 if TYPE_CHECKING:
-    from opatlas.client.rest import RestClient
+    from opatlas.client.service.rest import RestClient
 
 REPORT_S = 60.0
 """Between two reports of a process, unless it ends."""
@@ -25,15 +25,31 @@ LEAVE_S = 30.0
 """A report that another process has begun to send is left to it for so long."""
 MOST_USED = 1024
 """Of one report."""
+SUMS = {
+    "lookups": ("cache", "missed"),
+    "prefetched": ("brought", "used", "bytes", "used_bytes", "requests"),
+}
+"""What a report says beside the uses of implementations, where there is any: of the uses, those that the
+machine's cache gave and not the process's memory; lookups that were answered empty though the service was not
+asked; operators that came along, those of them that were used, bytes of both, and requests for such alone."""
+AGREED = "agr_"
+"""How the names of agreements begin."""
+Uses = Mapping[int | str, float]
+"""Lookups by implementation or by agreement, and sums by their name."""
 NEVER_TAKEN = (400, 404, 405, 413, 422)
 """Refusals of a report that sending it again would not change; a key that is refused may be mended."""
 
 
 class UsageReporter:
-    """One client's uses. ``client`` names it for the service: a random number."""
+    """One client's uses. ``client`` names it for the service: a random number. ``heard`` is told what the
+    service answered to its reports, and to any of failures (:mod:`opatlas.client.loading.failing`), which
+    wait beside them."""
 
-    def __init__(self, job: str, store: EntryStore | None) -> None:
-        self._job, self._store, self._began = job, store, time.monotonic()
+    def __init__(
+        self, job: str, store: EntryStore | None, heard: Callable[[Mapping[str, Any], Any], None]
+    ) -> None:
+        self._job, self._store, self._heard, self._began = job, store, heard, time.monotonic()
+        self.of_neighbours: Collection[int] = ()  # implementations that were given as another target's
         self.due_at = time.monotonic() + REPORT_S
         self.begin()
 
@@ -42,22 +58,29 @@ class UsageReporter:
         self._client = os.urandom(16).hex()
         self._lock = threading.RLock()
         self._sequence = 0
-        self._used: dict[int, float] = {}
-        self._written: dict[int, float] = {}  # of the report that is written down and may still change
+        self._owes = False  # uses that cost something
+        self._used: dict[int | str, float] = {}
+        self._written: dict[int | str, float] = {}  # of the report that is written down and may still change
 
     @property
     def is_due(self) -> bool:
         """Whether there is something to send at the end: of a process that lived for a while, of one without
-        a cache, or what another left long enough ago. The uses of a short one are the next one's to send."""
+        a cache, or what another left long enough ago. The uses of a short one are the next one's to send,
+        but for those that cost something."""
+        if self._owes:
+            return True
         if self._store is None:
-            return bool(self._used)
+            return any(what != "missed" for what in self._used)  # which alone is worth no request
         age_s = self._store.report_age_s()
         return age_s > REPORT_S or (age_s > 0 and time.monotonic() - self._began > REPORT_S)
 
-    def add(self, uses: Mapping[int, float]) -> None:
-        """Calls by implementation, since the last time."""
+    def add(self, uses: Uses, sums: Mapping[str, int]) -> None:
+        """Lookups by implementation, since the last time, in the order of first use (the service learns from
+        it what jobs ask next), and sums by their name (``SUMS``)."""
         with self._lock:
             _add(self._used, uses)
+            _add(self._used, sums)
+            self._owes |= any(str(what).startswith(AGREED) for what in uses)
 
     def keep(self) -> None:
         """Write down what is not reported yet: into the report that waits, or into a further one."""
@@ -69,8 +92,8 @@ class UsageReporter:
                     self._written = together
                 elif not self._kept(some):
                     return  # later: the cache cannot be written just now
-                for implementation in some:
-                    del self._used[implementation]
+                for what in some:
+                    del self._used[what]
 
     def send_all(self, rest: RestClient, seconds: float) -> None:
         """Send what this machine's processes have written down, those that ended long ago too, for so long at
@@ -84,23 +107,46 @@ class UsageReporter:
             return
         while time.monotonic() < end and (found := self._store.claim_report(LEAVE_S)) is not None:
             name, report = found
-            _send(rest, report)
+            self._send(rest, report)
             self._store.drop_report(name)
+        self._owes = False
 
     def _send_unwritten(self, rest: RestClient) -> None:
         with self._lock:
             while self._used:
                 some = dict(list(self._used.items())[:MOST_USED])
-                _send(rest, self._report(self._sequence + 1, some))
+                self._send(rest, self._report(self._sequence + 1, some))
                 self._sequence += 1
-                for implementation in some:
-                    del self._used[implementation]
+                for what in some:
+                    del self._used[what]
 
-    def _changed(self, used: Mapping[int, float]) -> bool:
+    def send_failure(self, rest: RestClient | None, report: Mapping[str, Any]) -> None:
+        """Now, else (nobody may be asked, or can be) by whoever sends next."""
+        try:
+            if rest is not None:
+                return self._send(rest, report)
+        except OpatlasError:
+            pass
+        if self._store is not None:
+            self._store.keep_report(f"failed-{os.urandom(16).hex()}", report)
+        return None
+
+    def _send(self, rest: RestClient, report: Mapping[str, Any]) -> None:
+        failed = "failed" in report
+        try:
+            answer = rest.call("POST", "/api/v1/failures" if failed else "/api/v1/usage", report)
+        except CallerError as error:
+            if getattr(error, "status", 0) not in NEVER_TAKEN:
+                raise
+        else:
+            if failed or report.get("client") == self._client:
+                self._heard(report, answer)
+
+    def _changed(self, used: Uses) -> bool:
         assert self._store is not None
         return self._store.change_report(self._name(), self._report(self._sequence, used))
 
-    def _kept(self, used: dict[int, float]) -> bool:
+    def _kept(self, used: dict[int | str, float]) -> bool:
         assert self._store is not None
         self._sequence += 1
         self._written = used
@@ -109,20 +155,22 @@ class UsageReporter:
     def _name(self) -> str:
         return f"{self._client}-{self._sequence}"
 
-    def _report(self, sequence: int, used: Mapping[int, float]) -> dict[str, Any]:
-        items = [{"implementation": number, "calls": calls} for number, calls in sorted(used.items())]
-        return {"client": self._client, "sequence": sequence, "job": self._job, "used": items}
+    def _report(self, sequence: int, used: Uses) -> dict[str, Any]:
+        items = [{"implementation": it, "calls": calls} for it, calls in used.items() if isinstance(it, int)]
+        for item in items:
+            if item["implementation"] in self.of_neighbours:
+                item["from_neighbour"] = True
+        report = {"client": self._client, "sequence": sequence, "job": self._job, "used": items}
+        agreed = {what: n for what, n in used.items() if isinstance(what, str) and what.startswith(AGREED)}
+        if agreed:
+            report["agreed"] = [{"agreement": what, "uses": int(n)} for what, n in agreed.items()]
+        for group, names in SUMS.items():
+            if sums := {name: int(used[name]) for name in names if name in used}:
+                report[group] = sums
+        return report
 
 
-def _send(rest: RestClient, report: Mapping[str, Any]) -> None:
-    try:
-        rest.call("POST", "/api/v1/usage", report)
-    except CallerError as error:
-        if getattr(error, "status", 0) not in NEVER_TAKEN:
-            raise
-
-
-def _add(to: dict[int, float], uses: Mapping[int, float]) -> dict[int, float]:
-    for implementation, calls in uses.items():
-        to[implementation] = to.get(implementation, 0.0) + calls
+def _add(to: dict[int | str, float], uses: Mapping[Any, float]) -> dict[int | str, float]:
+    for what, count in uses.items():
+        to[what] = to.get(what, 0.0) + count
     return to

@@ -49,6 +49,8 @@ class Tensors:
 class CKernel:
     """A loaded C kernel: its library, packed constants and threads."""
 
+    binds_outputs = True
+
     def __init__(self, manifest: Manifest, files: Mapping[str, bytes]) -> None:
         names = [name for name in files if name.endswith(".so")]
         if len(names) != 1:

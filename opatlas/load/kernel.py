@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 import numpy as np
 
@@ -56,3 +56,18 @@ class LoadedKernel(Protocol):
     def close(self) -> None:
         """Give back memory and threads."""
         ...
+
+
+class OutputBinder(LoadedKernel, Protocol):
+    """One whose runs write where the caller says."""
+
+    binds_outputs: bool
+
+    def bind(
+        self, inputs: Mapping[int, np.ndarray], outputs: Sequence[np.ndarray] | None = None
+    ) -> Bound: ...
+
+
+def binds_outputs(kernel: LoadedKernel) -> TypeGuard[OutputBinder]:
+    """Whether it is such a one."""
+    return getattr(kernel, "binds_outputs", False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,15 @@ _LEVELS = {
 }
 
 
+def quiet_options(threads: int) -> ort.SessionOptions:
+    """Of a session whose nodes run one after the other, on so many threads; errors are raised, not
+    printed."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 4
+    return options
+
+
 def open_kernel(operator: Operator, recipe: Mapping[str, Any]) -> OrtKernel:
     """The kernel of an allowed onnxruntime recipe."""
     return OrtKernel(operator, recipe)
@@ -34,6 +43,8 @@ def open_kernel(operator: Operator, recipe: Mapping[str, Any]) -> OrtKernel:
 
 class OrtKernel:
     """An operator as one ONNX Runtime session; constants become initializers (prepacked) or stay inputs."""
+
+    binds_outputs = True
 
     def __init__(self, operator: Operator, recipe: Mapping[str, Any]) -> None:
         self.operator, self.recipe = operator, recipe
@@ -50,16 +61,13 @@ class OrtKernel:
         dense = {number: np.asarray(array, order="C") for number, array in constants.items()}
         packed = dense if self.recipe["constants"] == "initializers" else {}
         self._constants = {} if packed else dense
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = int(self.recipe["threads"])
-        options.inter_op_num_threads = 1
+        options = quiet_options(int(self.recipe["threads"]))
         if self.recipe["execution"] == "parallel":  # nodes side by side, each on as many threads
             options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
             options.inter_op_num_threads = int(self.recipe["threads"])
         if not self.recipe["prepacking"]:
             options.add_session_config_entry("session.disable_prepacking", "1")
         options.graph_optimization_level = _LEVELS[self.recipe["graph_optimization"]]
-        options.log_severity_level = 4
         try:
             model = to_onnx(self.operator, packed)
             for number, storage in self._turned.items():
@@ -70,11 +78,12 @@ class OrtKernel:
         except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
             raise LoadError(f"ONNX Runtime refuses the operator: {first_line(error)}") from error
 
-    def bind(self, inputs: Mapping[int, np.ndarray]) -> OrtBound:
+    def bind(self, inputs: Mapping[int, np.ndarray], outputs: Sequence[np.ndarray] | None = None) -> OrtBound:
+        """``outputs``: where each run writes; buffers of its own unless they are given."""
         if self._session is None:
             raise LoadError("the operator has constant inputs: call prepare before bind")
         check_arrays(self.operator, self.operator.runtime_inputs, inputs)
-        return OrtBound(self._session, self.operator, {**inputs, **self._constants}, self._turned)
+        return OrtBound(self._session, self.operator, {**inputs, **self._constants}, self._turned, outputs)
 
     def close(self) -> None:
         self._session = None
@@ -89,6 +98,7 @@ class OrtBound(KeptOutputs):
         operator: Operator,
         inputs: Mapping[int, np.ndarray],
         turned: Mapping[int, Storage],
+        outputs: Sequence[np.ndarray] | None = None,
     ) -> None:
         self._binding = session.io_binding()
         self._copies: list[tuple[np.ndarray, np.ndarray]] = []
@@ -102,16 +112,18 @@ class OrtBound(KeptOutputs):
                 # ONNX Runtime takes row-major tensors only: the conversion is part of every run.
                 self._copies.append((dense, array))
             self._inputs.append(dense)
-            _bind(self._binding.bind_input, f"in{number}", dense, value.dtype)
+            bind_memory(self._binding.bind_input, f"in{number}", dense, value.dtype)
         self._outputs = []
         self._strided: list[tuple[np.ndarray, np.ndarray]] = []
         for index, value in enumerate(operator.output_values):
-            made = output = empty(replace(value, strides=None), _ALIGNMENT)
-            if not same_strides(made.strides, made.itemsize, value):
-                output = empty(value, _ALIGNMENT)
+            dense_value = replace(value, strides=None)
+            output = outputs[index] if outputs is not None else empty(value, _ALIGNMENT)
+            made = output
+            if not same_strides(output.strides, output.itemsize, dense_value):
+                made = empty(dense_value, _ALIGNMENT)
                 self._strided.append((output, made))
             self._outputs.append(output)
-            _bind(self._binding.bind_output, f"out{index}", made, value.dtype)
+            bind_memory(self._binding.bind_output, f"out{index}", made, value.dtype)
         self._run = session._sess.run_with_iobinding
         self._io = self._binding._iobinding
 
@@ -146,5 +158,6 @@ def turn_inside(model: Any, name: str, storage: Storage) -> None:
     graph.node.insert(0, helper.make_node("Transpose", [name], [turned], perm=list(storage.order)))
 
 
-def _bind(bind: Any, name: str, array: np.ndarray, dtype: str) -> None:
+def bind_memory(bind: Any, name: str, array: np.ndarray, dtype: str) -> None:
+    """Tie an array to an input or output by its address; ``bind`` is the binding's method."""
     bind(name, "cpu", 0, ONNX_NUMBER[dtype], array.shape, array.ctypes.data)

@@ -1,10 +1,11 @@
-"""Ed25519 signatures over manifests: who vouches for an artifact."""
+"""Ed25519 signatures over manifests and networks: who vouches for what is loaded."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -17,9 +18,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from opatlas.errors import LoadError
+from opatlas.identity.operator import canonical_json
 from opatlas.load.manifest import Manifest
 
-_DOMAIN = b"opatlas manifest 1\n"  # a signature made for something else can never pass for a manifest's
+# A signature made for something else can never pass for a manifest's, or for a network's.
+_DOMAIN, _NETWORK = b"opatlas manifest 1\n", b"opatlas network 1\n"
 
 
 def new_key(path: Path) -> Ed25519PrivateKey:
@@ -57,10 +60,24 @@ def sign(manifest: Manifest, private_key: Ed25519PrivateKey) -> bytes:
 
 def verify(manifest: Manifest, signature: bytes, public_keys: Iterable[bytes]) -> None:
     """Raise :class:`LoadError` unless one of the trusted keys (32 raw bytes each) made the signature."""
+    _verify(_DOMAIN + manifest.to_bytes(), signature, public_keys, "manifest")
+
+
+def sign_network(document: Mapping[str, Any], private_key: Ed25519PrivateKey) -> bytes:
+    """The 64-byte signature over what is said of a predictor's network: its file's SHA-256 above all."""
+    return private_key.sign(_NETWORK + canonical_json(document))
+
+
+def verify_network(document: Mapping[str, Any], signature: bytes, public_keys: Iterable[bytes]) -> None:
+    """As :func:`verify`."""
+    _verify(_NETWORK + canonical_json(document), signature, public_keys, "network")
+
+
+def _verify(signed: bytes, signature: bytes, public_keys: Iterable[bytes], what: str) -> None:
     for public_key in public_keys:
         try:
-            Ed25519PublicKey.from_public_bytes(public_key).verify(signature, _DOMAIN + manifest.to_bytes())
+            Ed25519PublicKey.from_public_bytes(public_key).verify(signature, signed)
             return
         except (InvalidSignature, ValueError):
             continue
-    raise LoadError("the manifest's signature was made by none of the trusted keys")
+    raise LoadError(f"the {what}'s signature was made by none of the trusted keys")

@@ -1,13 +1,15 @@
-"""Where a user's client finds the service when neither a caller nor the environment says: a file of their
-own."""
+"""Where a user's client finds the service when neither a caller nor the environment says: in a file of their
+own, or by a sidecar that has a login."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 from pathlib import Path
 
+from opatlas.client.cache.store import digest_of
 from opatlas.conf import Misconfigured, conf
 from opatlas.errors import CallerError
 
@@ -23,6 +25,24 @@ def checked_address(url: str, key: str) -> tuple[str, str]:
     if not _KEY.fullmatch(key):
         raise CallerError("An API key is made of printable characters, without blanks.")
     return url, key
+
+
+def service_of(url: str, key: str) -> bytes:
+    """16 bytes that stand for a service and who asks it."""
+    return digest_of([url, hashlib.sha256(key.encode()).hexdigest()])
+
+
+def card_path(socket: Path) -> Path:
+    """The file beside a sidecar's socket that says whose login it has."""
+    return socket.with_name(socket.name + ".json")
+
+
+def service_at(socket: Path) -> bytes | None:
+    """What :func:`service_of` gives for the login of the sidecar at a socket; None where there is none."""
+    try:
+        return bytes.fromhex(json.loads(card_path(socket).read_bytes())["service"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def config_path() -> Path:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from opatlas.client.answer import Answer
-from opatlas.client.rest import RestClient
+from opatlas.client.service.rest import RestClient
 from opatlas.errors import CallerError, LoadError
 from opatlas.identity import Operator, Setting, Target, detect_target
 from opatlas.identity.place.cuda import NoDevice, detect_gpus
 from opatlas.identity.place.kinds import CPU
+from opatlas.identity.place.neighbours import sizes_that_differ
 from opatlas.identity.rekey import rekey
 from opatlas.load import Manifest, load
 from opatlas.load.files import check_name
 from opatlas.load.kernel import LoadedKernel
 from opatlas.load.needs import check_features, check_versions
-from opatlas.load.signing import verify
+from opatlas.load.signing import verify, verify_network
 
 
 class Refused(LoadError):
@@ -62,18 +64,25 @@ class Trust:
 
     def check(self, manifest: Manifest, signature: str, signer: str) -> None:
         """Raises :class:`Refused` unless a trusted key that is not retired made the signature."""
+        self._check("manifest", signature, signer, partial(verify, manifest))
+
+    def check_network(self, document: Mapping[str, Any], signature: str, signer: str) -> None:
+        """The same of what is said of a predictor's network."""
+        self._check("network", signature, signer, partial(verify_network, document))
+
+    def _check(self, what: str, signature: str, signer: str, verifies: Callable[..., None]) -> None:
         if not signature:
-            raise Refused("unknown-signer", "The manifest is not signed.")
+            raise Refused("unknown-signer", f"The {what} is not signed.")
         key = self.keys.get(signer)
         if key is None:
-            raise Refused("unknown-signer", f"The manifest's signer {signer[:12]}… is not trusted.")
+            raise Refused("unknown-signer", f"The {what}'s signer {signer[:12]}… is not trusted.")
         if signer in self.retired:
             since = self.retired[signer]
-            raise Refused("retired-signer", f"The manifest's signer {signer[:12]}… was retired on {since}.")
+            raise Refused("retired-signer", f"The {what}'s signer {signer[:12]}… was retired on {since}.")
         try:
-            verify(manifest, bytes.fromhex(signature), [key])
+            verifies(bytes.fromhex(signature), [key])
         except (LoadError, ValueError) as error:
-            message = "The signature does not fit the manifest: one of them was changed."
+            message = f"The signature does not fit the {what}: one of them was changed."
             raise Refused("signature", message) from error
 
 
@@ -151,10 +160,26 @@ def _check_asked(asked: Target, answer: Answer, manifest: Manifest) -> None:
     if answer.target and answer.target != asked.key:
         message = f"The service answered for the target {answer.target}, not for {asked.key}."
         raise Refused("target", message)
+    if answer.from_neighbour is not None:
+        _check_neighbour(asked, answer.from_neighbour, manifest)
     machine = _of_this_machine(asked.kind)
     if (asked.isa, asked.arch, asked.vendor) not in [(one.isa, one.arch, one.vendor) for one in machine]:
         have = ", ".join(one.arch for one in machine)
         raise Refused("target", f"It was asked for {asked.arch} ({asked.isa}), but this machine is {have}.")
+
+
+def _check_neighbour(asked: Target, mark: Mapping[str, Any], manifest: Manifest) -> None:
+    """What another target's workers made may differ from here in sizes alone, whatever the service says of
+    it. A library's call is for no target; what was compiled says for which in its signed manifest."""
+    if manifest.kind == "recipe":
+        return
+    try:
+        made_for = Target.from_json((manifest.provenance or {})["target"])
+    except (KeyError, TypeError, CallerError) as error:
+        raise Refused("target", "It is another target's, and its manifest does not say which.") from error
+    if made_for.key != mark["target"] or sizes_that_differ(asked, made_for) is None:
+        message = f"It was made for {made_for.arch} ({made_for.key}), which is no neighbour of {asked.key}."
+        raise Refused("target", message)
 
 
 def _of_this_machine(kind: str) -> Sequence[Target]:

@@ -1,37 +1,40 @@
-"""The REST calls a job makes: look operators up, fetch an implementation. Nothing is remembered between
-calls.
+"""The REST calls a job makes: look operators up, fetch an implementation. No answer is remembered between
+calls; a lookup that got none keeps its name (Idempotency-Key), so that asking again is not paid again.
 
-Safe in threads, and in processes that are forked: connections are the pool's, and each process has its own.
+Safe in threads, and in processes that are forked (:mod:`opatlas.client.service.wire`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from opatlas.client.answer import SHA256, Answer
-from opatlas.client.login import checked_address
-from opatlas.errors import CallerError, OpatlasError
+from opatlas.client.answer import SHA256, Answer, LookupReply
+from opatlas.client.service.capabilities import LOOKUP, ServiceCapabilities
+from opatlas.client.service.wire import ServiceError, ServiceWire, all_of, pieces
+from opatlas.errors import CallerError
 from opatlas.identity.operator import Operator
 from opatlas.identity.place.cpu import detect_target
 from opatlas.identity.place.setting import Setting
 from opatlas.identity.place.target import Target
 
 if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse
-
     from opatlas.load.manifest import Manifest
 
-MOST_BYTES = 256 << 20
-"""Of one answer's body; files of artifacts are read in pieces, and bounded by their manifest's loader."""
-_PIECE = 1 << 20
-CONNECT_S = 3.0
+MOST_REVOKED = 10_000
+"""Of one answer: a service tells 1,000, and the rest with the next."""
+MOST_NEXT = 512
+"""Operators that a service may send along unasked."""
+MOST_UNANSWERED = 64
+_CURSOR = re.compile(r"[0-9A-Za-z.-]{1,64}")
 
 
 class RefusedRequest(CallerError):
@@ -42,36 +45,12 @@ class RefusedRequest(CallerError):
         self.where, self.status = where, status
 
 
-class ServiceError(OpatlasError):
-    """The service could not be reached, or answered with an error of its own."""
-
-
-@dataclass(frozen=True)
-class LookupReply:
-    """What came of one lookup: an answer for each operator, and for each related one, in order; manifests
-    (with signature and signer) by their artifact; ``signers`` by SHA-256; and what must not be used any
-    more."""
-
-    answers: Sequence[Answer]
-    related: Sequence[Answer] = ()
-    manifests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    signers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    revoked: frozenset[str] = frozenset()
-    all_revoked: bool = False
-    entry_life_s: float = 0.0
-
-    @classmethod
-    def with_answers(cls, reply: LookupReply | None, answers: Sequence[Answer]) -> LookupReply:
-        """The same with other answers; of no reply, these alone."""
-        return cls(answers) if reply is None else replace(reply, answers=answers)
-
-
 class RestClient:
     """The service's REST interface, call by call; :class:`opatlas.client.Client` keeps what it was told.
 
     ``url`` is the service's root (``http://127.0.0.1:8000``), ``key`` an API key with the scope ``lookup``,
     ``job`` the name under which this run's processes are counted as one. The target is this machine unless
-    another is given.
+    another is given. ``wire``: how requests get there, shared with others, in place of ``url`` and ``key``.
 
     After each lookup ``entry_life_s`` says how long its final hits may be used without asking again (each
     answer's own ``expires_s`` is less while it is not final), and ``revoked`` names artifacts that must no
@@ -87,19 +66,21 @@ class RestClient:
         target: Target | None = None,
         setting: Setting | None = None,
         timeout_s: float = 60.0,
+        spend_limit: Mapping[str, Any] | None = None,
+        capabilities: ServiceCapabilities | None = None,
+        wire: ServiceWire | None = None,
     ) -> None:
-        url, key = checked_address(url, key)
+        self.wire, self._shared = wire or ServiceWire(url, key), wire is not None
         self.job = job
         self.target = target or detect_target()
         self.setting = setting
         self.timeout_s = timeout_s
+        self.spend_limit = spend_limit
+        self.capabilities = capabilities or ServiceCapabilities()
         self.entry_life_s = 0.0
         self.revoked: frozenset[str] = frozenset()
         self.all_revoked = False
-        self._url = url
-        self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        self._pool: Any = None
-        self._pid = 0
+        self._unanswered: dict[bytes, str] = {}  # names of lookups that got no answer, by what they said
 
     def __enter__(self) -> RestClient:
         return self
@@ -110,10 +91,9 @@ class RestClient:
         self.close()
 
     def close(self) -> None:
-        """Close all connections."""
-        if self._pool is not None and self._pid == os.getpid():
-            self._pool.clear()
-        self._pool = None
+        """Close all connections of its own."""
+        if not self._shared:
+            self.wire.close()
 
     def lookup(
         self,
@@ -148,13 +128,16 @@ class RestClient:
         accepts: Mapping[str, Any] | None = None,
         include: Sequence[str] = (),
         known: Sequence[str] = (),
+        revoked_since: str = "",
         wait_s: float = 0.0,
         wait_for: str = "first",
     ) -> LookupReply:
         """One ``POST /api/v1/lookup``; an item is ``{"key": …}``, ``{"graph": …}`` or both, and ``calls``.
 
         ``include``: ``manifest`` for the manifests of all that hit but those ``known``, ``related`` for what
-        is known of the related ones too. Raises what :meth:`lookup` does.
+        is known of the related ones too, ``next`` for what jobs asked next. ``revoked_since``: the last
+        reply's ``revoked_until``; 0: from the beginning. What the service is too old for is left out. Raises
+        what :meth:`lookup` does.
         """
         request: dict[str, Any] = {"target": self.target.to_json(), "operators": list(items)}
         given = {
@@ -164,14 +147,16 @@ class RestClient:
             "related": list(related),
             "include": list(include),
             "known": list(known),
+            "revoked_since": revoked_since,
+            "spend_limit": self.spend_limit,
             "wait_s": wait_s,
             "wait_for": wait_for if wait_for != "first" else "",
         }
         request |= {name: value for name, value in given.items() if value}
-        answer = self.call("POST", "/api/v1/lookup", request, self.timeout_s + wait_s)
+        answer = self._call_named(LOOKUP, request, self.timeout_s + wait_s)
         try:
             keys = ([item.get("key") for item in them] for them in (items, related))
-            reply = _reply(answer, *keys)
+            reply = replace(_reply(answer, *keys), revoked_since=revoked_since)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ServiceError(f"The service's answer is none to a lookup: {error!r}.") from error
         self.entry_life_s, self.revoked, self.all_revoked = (
@@ -245,23 +230,62 @@ class RestClient:
             except (KeyError, TypeError, ValueError) as error:
                 raise ServiceError(f"The service's list of signers is none: {error!r}.") from error
 
-    def call(self, verb: str, path: str, document: Any = None, timeout_s: float | None = None) -> Any:
-        """One JSON request to any path of the service; returns the JSON answer."""
+    def _call_named(self, path: str, document: Any, timeout_s: float) -> Any:
+        """Post what may be charged: under a name of its own, which it keeps until it was answered."""
+        name = os.urandom(16).hex()
+        if self._unanswered:
+            name = self._unanswered.pop(_digest_of(document), name)
+        try:
+            return self.call("POST", path, document, timeout_s, {"Idempotency-Key": f'"{name}"'})
+        except ServiceError:
+            if len(self._unanswered) >= MOST_UNANSWERED:
+                self._unanswered.clear()
+            self._unanswered[_digest_of(document)] = name
+            raise
+
+    def call(
+        self,
+        verb: str,
+        path: str,
+        document: Any = None,
+        timeout_s: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """One JSON request to any path of the service; returns the JSON answer. Fields that the service is
+        too old for are left out (:mod:`opatlas.client.service.capabilities`)."""
+
+        def send(document: Any) -> Any:
+            return self._call(verb, path, document, timeout_s, headers or {})
+
+        return self.capabilities.send(path, document, send)
+
+    def _call(
+        self, verb: str, path: str, document: Any, timeout_s: float | None, headers: Mapping[str, str]
+    ) -> Any:
         body = None if document is None else json.dumps(document).encode()
-        response = self._send(verb, path, body, {}, timeout_s)
-        data = _all_of(response, time.monotonic() + (timeout_s or self.timeout_s))
+        timeout_s = self.timeout_s if timeout_s is None else timeout_s
+        response = self.wire.send(verb, path, body, headers, timeout_s)
+        data = all_of(response, time.monotonic() + timeout_s)
         try:
             answer = json.loads(data) if data else None
         except (ValueError, RecursionError) as error:
             message = f"The service answered {response.status} with something that is not JSON."
             raise ServiceError(message) from error
-        if response.status >= 500 or 300 <= response.status < 400:
-            raise ServiceError(f"The service answered {response.status} to {verb} {path}.")
-        if response.status >= 400:
+        if response.status >= 300:
             told = answer if isinstance(answer, dict) else {}
             sentence = told.get("error") or f"The service answered {response.status} to {verb} {path}."
+            if response.status >= 500 or response.status < 400:
+                raise ServiceError(str(sentence)[:2000])
             raise RefusedRequest(str(sentence)[:2000], str(told.get("where") or "")[:200], response.status)
         return answer
+
+    def read(self, path: str, most_bytes: int) -> bytes:
+        """A file of the service's, of at most so many bytes. Raises :class:`ServiceError`."""
+        response = self.wire.send("GET", path, None, {}, self.timeout_s)
+        data = all_of(response, time.monotonic() + self.timeout_s, most_bytes)
+        if response.status != 200:
+            raise ServiceError(f"The service answered {response.status} to GET {path}.")
+        return data
 
     def _download(self, sha256: str, name: str, path: Path) -> None:
         """Into ``path``, by way of a part that the next try goes on with."""
@@ -278,18 +302,18 @@ class RestClient:
             have = stream.seek(0, os.SEEK_END)
             headers = {"Range": f"bytes={have}-"} if have else {}
             url = f"/api/v1/artifacts/{sha256}/files/{name}"
-            response = self._send("GET", url, None, headers, None)
+            response = self.wire.send("GET", url, None, headers, self.timeout_s)
             if response.status == 416:  # it was complete, or is another's
                 stream.truncate(0)
                 response.drain_conn()
-                response = self._send("GET", url, None, {}, None)
+                response = self.wire.send("GET", url, None, {}, self.timeout_s)
             if response.status == 200:
                 stream.truncate(0)
             elif response.status != 206:
                 response.drain_conn()
                 part.unlink(missing_ok=True)
                 raise ServiceError(f"The service answered {response.status} for file {name} of {sha256}.")
-            for piece in _pieces(response, None):
+            for piece in pieces(response, None):
                 stream.write(piece)
                 if stream.tell() > MAX_FILE_BYTES:
                     part.unlink(missing_ok=True)
@@ -299,87 +323,53 @@ class RestClient:
             part.replace(path)
         return None
 
-    def _send(
-        self, verb: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout_s: float | None
-    ) -> BaseHTTPResponse:
-        import urllib3
-
-        if self._pool is None or self._pid != os.getpid():
-            self._pool, self._pid = urllib3.PoolManager(maxsize=8, retries=False), os.getpid()
-        timeout = urllib3.Timeout(
-            connect=min(CONNECT_S, self.timeout_s), read=self.timeout_s if timeout_s is None else timeout_s
-        )
-        # A kept-open connection may have been closed by the other side meanwhile: one fresh try is owed.
-        for fresh in (False, True):
-            try:
-                response: BaseHTTPResponse = self._pool.request(
-                    verb,
-                    self._url + path,
-                    body=body,
-                    headers={**self._headers, **headers},
-                    timeout=timeout,
-                    redirect=False,  # the key is for this service alone
-                    preload_content=False,
-                )
-                return response
-            except urllib3.exceptions.HTTPError as error:
-                dropped = isinstance(error, urllib3.exceptions.ProtocolError)
-                if fresh or not dropped:
-                    raise ServiceError(f"The service cannot be reached: {error}.") from error
-        raise AssertionError("unreachable")
-
 
 def _reply(answer: Any, keys: Sequence[Any], related: Sequence[Any]) -> LookupReply:
     target, setting = str(answer["target"]), str(answer["setting"])
-    answers = [Answer.from_json(item, target, setting) for item in answer["results"]]
+    before = {"final": True, "expires_s": answer["entry_life_s"]}  # where it does not say how far it has come
+    results = [before | item if item["status"] == "hit" else item for item in answer["results"]]
+    answers = [Answer.from_json(item, target, setting) for item in results]
     others = [Answer.from_json(item, target, setting) for item in answer.get("related", ())]
     for wanted, given in ((keys, answers), (related if others else (), others)):
         if len(wanted) != len(given):
             raise ValueError(f"{len(wanted)} operators were asked for, {len(given)} are answered")
         if any(key not in (None, one.key) for key, one in zip(wanted, given, strict=True)):
             raise ValueError("the operators that it answers are not those that were asked for")
+    named = {one.key for one in (*answers, *others)}
+    coming = [Answer.from_json(item, target, setting) for item in answer.get("next", ())[:MOST_NEXT]]
     return LookupReply(
         answers,
         others,
+        [one for one in coming if one.hit and one.key not in named],
         {_digest(sha256): dict(document) for sha256, document in answer.get("manifests", {}).items()},
         {_digest(sha256): dict(row) for sha256, row in answer.get("signers", {}).items()},
-        frozenset(map(_digest, answer["revoked"])),
+        _revoked(answer["revoked"]),
         bool(answer.get("revoked_all", False)),
         float(answer["entry_life_s"]),
+        revoked_until=_cursor(answer.get("revoked_until", "")),
     )
+
+
+def _revoked(artifacts: Any) -> frozenset[str]:
+    if len(artifacts) > MOST_REVOKED:  # they are kept for good
+        raise ValueError(f"{len(artifacts)} artifacts are said to be revoked")
+    return frozenset(map(_digest, artifacts))
+
+
+def _cursor(text: Any) -> str:
+    if not isinstance(text, str) or not (text == "" or _CURSOR.fullmatch(text)):
+        raise ValueError(f"{str(text)[:80]!r} is no place in the list of what was revoked")
+    return text
+
+
+def _digest_of(document: Any) -> bytes:
+    return hashlib.sha256(json.dumps(document).encode()).digest()
 
 
 def _digest(text: Any) -> str:
     if not isinstance(text, str) or not SHA256.fullmatch(text):
         raise ValueError(f"{str(text)[:80]!r} is no SHA-256")
     return text
-
-
-def _pieces(response: BaseHTTPResponse, end: float | None) -> Iterator[bytes]:
-    """A body as it comes; where it has not ended by ``end`` (on the monotonic clock), that is an error."""
-    import urllib3
-
-    try:
-        while piece := response.read1(_PIECE, decode_content=True):
-            if end is not None and time.monotonic() > end:
-                response.close()
-                raise ServiceError("The service takes too long over its answer.")
-            yield piece
-    except urllib3.exceptions.HTTPError as error:
-        raise ServiceError(f"The service's answer broke off: {error}.") from error
-    finally:
-        response.release_conn()
-
-
-def _all_of(response: BaseHTTPResponse, end: float) -> bytes:
-    """The whole body; raises :class:`ServiceError` for one that has no end."""
-    data = bytearray()
-    for piece in _pieces(response, end):
-        data += piece
-        if len(data) > MOST_BYTES:
-            response.close()
-            raise ServiceError(f"The service's answer is larger than {MOST_BYTES >> 20} MiB.")
-    return bytes(data)
 
 
 def _item(operator: Operator | str, calls: float | None) -> dict[str, Any]:

@@ -11,16 +11,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from opatlas.client.answer import Answer
+from opatlas.client.answer import Answer, LookupReply
 from opatlas.client.asking import Asked
-from opatlas.client.rest import LookupReply, RestClient, ServiceError
+from opatlas.client.service.capabilities import LOOKUP
+from opatlas.client.service.rest import RestClient, ServiceError
 from opatlas.errors import CallerError
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 """After a request that failed nobody is asked for so long; twice as long each time."""
-INCLUDED = ("manifest", "related")
-UNKNOWN_FIELD = "There is no field "
-"""How a service begins its refusal of a field that came later."""
+INCLUDED, NEIGHBOURS, NEXT = ("manifest", "related"), "neighbours", "next"
 MOST_ASKED, MOST_BYTES = 512, 800_000
 """Of one request: operators, and bytes of what describes them; a service takes 1,024 and 1 MiB."""
 MOST_REFUSED, MOST_REMEMBERED = 64, 4096
@@ -35,17 +34,27 @@ class Unasked(Exception):
 
 
 class ServiceDoor:
-    """Requests for lookups. ``tell`` logs what goes wrong; ``strict``: raise what the service says."""
+    """Requests for lookups. ``told_until``: up to where the service has told what it revoked; ``tell`` logs
+    what goes wrong; ``strict``: raise what the service says; ``neighbours``: take what is known of a target
+    that differs in sizes alone."""
 
     def __init__(
-        self, rest: RestClient, accepts: Mapping[str, Any], tell: Callable[[str], None], *, strict: bool
+        self,
+        rest: RestClient,
+        accepts: Mapping[str, Any],
+        told_until: Callable[[], str],
+        tell: Callable[[str], None],
+        *,
+        strict: bool,
+        neighbours: bool = True,
     ) -> None:
         self.rest = rest
         self.accepts = accepts
         self.strict = strict
         self.requests = 0
-        self.plain = False  # a service from before ``include``: related operators come without answers
-        self._tell = tell
+        self.asks_next = False  # whether what jobs asked next is to come along
+        self._wishes = (*INCLUDED, NEIGHBOURS) if neighbours else INCLUDED
+        self._told_until, self._tell = told_until, tell
         self._quiet_until, self._pause_s = 0.0, FIRST_PAUSE_S
         self._refused: dict[str, str] = {}  # why, by key: they are not asked for again
 
@@ -103,14 +112,21 @@ class ServiceDoor:
         items, more = [item_of(one) for one in asked], [item_of(one) for one in related]
         wait_s = min(wait_s, MOST_WAIT_S)
         waiting: dict[str, Any] = {"accepts": self.accepts, "wait_s": wait_s, "wait_for": wait_for}
-        if not self.plain:
-            try:
-                return self.rest.ask(items, related=more, include=INCLUDED, known=known, **waiting)
-            except CallerError as error:
-                if not str(error).startswith(UNKNOWN_FIELD):
-                    raise
-                self.plain = True  # asked without them from now on
-        return self.rest.ask(items, related=more, **waiting) if items else LookupReply(())
+        waiting["include"] = (*self._wishes, NEXT) if self.asks_next and items else self._wishes
+        since = self._told_until()
+        try:
+            if items or self.answers_related:
+                return self.rest.ask(items, related=more, known=known, revoked_since=since, **waiting)
+        except CallerError:
+            if items or self.answers_related:  # else it has just said that it does not
+                raise
+        return LookupReply(())
+
+    @property
+    def answers_related(self) -> bool:
+        """Whether the service says what it knows of related operators; those from before do not."""
+        takes = self.rest.capabilities.takes
+        return takes(LOOKUP, "include") and takes(LOOKUP, "include related")
 
     def _unasked(self, error: Exception) -> Exception:
         """What to raise; and nobody is asked for a while."""

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from opatlas.client.answer import Answer
-from opatlas.client.fetching import Refused, Trust, address_of, checked_manifest, load_checked
-from opatlas.client.function import KernelFunction
-from opatlas.client.rest import RestClient, ServiceError
+from opatlas.client.cache.store import EntryStore
+from opatlas.client.loading.failing import LOAD, FailureWatch
+from opatlas.client.loading.fetching import Refused, Trust, address_of, checked_manifest, load_checked
+from opatlas.client.loading.function import KernelFunction
+from opatlas.client.service.rest import RestClient, ServiceError
 from opatlas.client.snapshot import Snapshot
-from opatlas.client.store import EntryStore
 from opatlas.errors import LoadError
 from opatlas.identity.operator import Operator
-from opatlas.load.kernel import LoadedKernel
 from opatlas.load.manifest import Manifest
 
 
@@ -33,7 +33,7 @@ class FetchedArtifact:
 @dataclass(frozen=True)
 class ArtifactShelf:
     """Where a client has its artifacts from. ``trust``: whose signatures count; None: the service's list.
-    ``offline``: nobody is asked."""
+    ``offline``: nobody is asked. ``report`` takes what failed here."""
 
     rest: RestClient
     store: EntryStore | None
@@ -41,26 +41,28 @@ class ArtifactShelf:
     trust: Trust | None = None
     snapshot: Snapshot | None = None
     offline: bool = False
+    report: Callable[[Mapping[str, Any]], None] = lambda failed: None
 
     def load(
         self, answer: Answer, revoked: Collection[str], places: Sequence[int] | None = None
     ) -> KernelFunction:
-        """Fetch what is not here yet, verify it, and load it. Raises :class:`~.fetching.Refused`,
-        :class:`opatlas.errors.LoadError` where the kind's own loader fails, or what the service said."""
+        """Fetch what is not here yet, verify it, and load it; the operator's default in its place where it
+        has failed on this machine. Raises :class:`~.fetching.Refused`, :class:`opatlas.errors.LoadError`
+        where the kind's own loader fails, or what the service said."""
         try:
-            found, kernel = self._loaded(answer, revoked)
+            found, loaded = self._loaded(answer, revoked)
         except Refused as refused:
             pinned = answer.source == "snapshot" and refused.why == "file"
             if (self.offline and not pinned) or not self._forgotten(answer, refused.why):
                 raise
             try:
-                found, kernel = self._loaded(answer, revoked)  # once more, from the service
+                found, loaded = self._loaded(answer, revoked)  # once more, from the service
             except ServiceError:
                 raise refused from None
         except OSError as error:
             raise LoadError(f"the artifact's files cannot be kept: {error}") from error
         operator = Operator.from_json(found.manifest.operator)
-        return KernelFunction(kernel, operator, found.manifest, places)
+        return KernelFunction(operator, found.manifest, places, **loaded)
 
     def fetch(self, answer: Answer, revoked: Collection[str]) -> FetchedArtifact:
         """A hit's manifest, checked, and its files, not loaded."""
@@ -69,9 +71,9 @@ class ArtifactShelf:
         document = snapshot.manifests[sha256] if snapshot is not None else self._document(sha256)
         signer = str(document.get("signer", ""))
         row = snapshot.signers.get(signer) if snapshot is not None else self._signer(signer)
-        trust = self.trust or Trust.in_rows({signer: row} if row else {})
+        trust = self._trust_in(signer, row)
         manifest = checked_manifest(document, answer, self.rest.target, lambda: trust)
-        folder = self._folder(sha256)
+        folder = self.folder(sha256)
         if not all((folder / name).exists() for name in manifest.files):
             if snapshot is not None:
                 snapshot.extract(sha256, folder)
@@ -81,22 +83,44 @@ class ArtifactShelf:
                 self.rest.download(sha256, manifest, folder)
         return FetchedArtifact(document, row or {}, manifest, folder)
 
-    def _loaded(self, answer: Answer, revoked: Collection[str]) -> tuple[FetchedArtifact, LoadedKernel]:
+    def trusted(self, signer: str) -> Trust:
+        """Whose signatures count, if this signer's do."""
+        return self._trust_in(signer, None if self.trust else self._signer(signer))
+
+    def _trust_in(self, signer: str, row: Mapping[str, Any] | None) -> Trust:
+        return self.trust or Trust.in_rows({signer: row} if row else {})
+
+    def _loaded(self, answer: Answer, revoked: Collection[str]) -> tuple[FetchedArtifact, dict[str, Any]]:
+        """The artifact; its kernel with who watches over it, or why it must not be run."""
         found = self.fetch(answer, revoked)
-        return found, load_checked(found.manifest, found.folder)
+        assert answer.best is not None
+        compiled = found.manifest.kind != "recipe"
+        watch = FailureWatch(answer.best, found.folder, self.report, compiled)
+        if why := watch.why_not():
+            return found, {"kernel": None, "failure": why}
+        try:
+            with watch.trying():
+                kernel = load_checked(found.manifest, found.folder)
+        except LoadError as error:
+            if not isinstance(error, Refused):
+                watch.failed(LOAD, type(error).__name__, str(error))
+            raise
+        # The default is what a job has without us: it has no other to fall back to.
+        return found, {"kernel": kernel, "watch": None if answer.is_default else watch}
 
     def _forgotten(self, answer: Answer, why: str) -> bool:
         """Let go of what was kept and is not as it should be; whether there was anything."""
         sha256 = str((answer.best or {}).get("artifact", ""))
         if why == "file":
-            shutil.rmtree(self._folder(sha256), ignore_errors=True)
+            shutil.rmtree(self.folder(sha256), ignore_errors=True)
             return True
         if why in ("manifest", "signature", "address") and self.store and self.store.manifest(sha256):
             self.store.forget_manifest(sha256)
             return True
         return False
 
-    def _folder(self, sha256: str) -> Path:
+    def folder(self, sha256: str) -> Path:
+        """Where an artifact's files lie on this machine."""
         return self.home / "artifacts" / sha256[:2] / sha256
 
     def _document(self, sha256: str) -> Mapping[str, Any]:

@@ -1,0 +1,1 @@
+"""What a process remembers, and what a machine keeps."""

@@ -1,0 +1,238 @@
+"""The file of a machine's cache: one SQLite file that all of a user's processes share.
+
+Nothing here may break a job: what cannot be read is not known, what cannot be written is not kept. A file
+that is damaged, or is somebody else's, is set aside and begun anew.
+
+SQLite keeps a rollback journal (the WAL of Debian's 3.40.1 can corrupt a file) and does not wait for the
+disk: a process that is killed loses nothing, a machine that loses power may leave a damaged file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+log = logging.getLogger("opatlas")
+
+FORMAT = 1
+"""Another format has another file: two versions of the client never read each other's."""
+SCHEMA = 2
+"""Tables that were added within a format: a file from before is given them, and an older client works on."""
+APPLICATION = 0x6F706174  # "opat"
+BUSY_S = 0.25
+"""Longer than any write of ours takes; who waits longer goes on without,"""
+LEFT_ALONE_S = 2.0
+"""and leaves the file alone for so long."""
+ROOM = 0.9
+"""Of what it may hold, once the least used have been dropped."""
+MOST_REPORTS = 10_000
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS entries (
+  place BLOB NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, digest BLOB NOT NULL,
+  stored_at REAL NOT NULL, until REAL NOT NULL, used_at REAL NOT NULL,
+  PRIMARY KEY (place, key)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS entries_used ON entries (used_at);
+CREATE TABLE IF NOT EXISTS aliases (
+  alias BLOB PRIMARY KEY, body BLOB NOT NULL, digest BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS manifests (
+  service BLOB NOT NULL, artifact TEXT NOT NULL, document BLOB NOT NULL,
+  PRIMARY KEY (service, artifact)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS signers (
+  service BLOB NOT NULL, sha256 TEXT NOT NULL, document BLOB NOT NULL,
+  PRIMARY KEY (service, sha256)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS reports (
+  name TEXT PRIMARY KEY, service BLOB NOT NULL, body BLOB NOT NULL, kept_at REAL NOT NULL,
+  claimed_at REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS revoked (
+  service BLOB NOT NULL, artifact TEXT NOT NULL, told_at REAL NOT NULL,
+  PRIMARY KEY (service, artifact)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS told (service BLOB PRIMARY KEY, until TEXT NOT NULL) WITHOUT ROWID;
+"""
+COLUMNS = {"entries": 7, "aliases": 3, "manifests": 3, "signers": 3, "reports": 5, "revoked": 3, "told": 2}
+
+
+class NotOurs(Exception):
+    """A file that another program wrote."""
+
+
+class CacheFile:
+    """``folder/entries-1.sqlite``, opened when it is first needed, and anew in a process that was forked.
+
+    ``most_bytes`` bounds it: the entries that were used longest ago make room.
+    """
+
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        self.path = folder / f"entries-{FORMAT}.sqlite"
+        self.most_bytes = most_bytes
+        self._lock = threading.Lock()
+        self._database: sqlite3.Connection | None = None
+        self._left_behind: list[sqlite3.Connection] = []  # the parent's: closing it here would free its locks
+        self._version = -1
+        self._pid = os.getpid()
+        self._inode = 0  # of the file that is open
+        self._used: dict[tuple[bytes, str], float] = {}  # when entries were, written with the next change
+        self._told = False
+        self._back_at = 0.0  # on the monotonic clock
+
+    def has_changed(self) -> bool:
+        """Whether another process has written since this was last asked."""
+        with contextlib.suppress(OSError):
+            if self._inode and self.path.stat().st_ino != self._inode:
+                self._reopen()  # another process has set it aside
+        rows = self._rows("PRAGMA data_version")
+        version = rows[0][0] if rows else -1
+        changed, self._version = version != self._version, version
+        return changed
+
+    def close(self) -> None:
+        """Note what was used, and close the file."""
+        if self._pid != os.getpid():
+            self.leave_behind()
+        if self._used and self._database is not None:
+            self._write(lambda database: None)
+        self._reopen()
+
+    def leave_behind(self) -> None:
+        """In a process that was forked: the parent's connection and lock are the parent's."""
+        self._pid, self._lock, self._inode = os.getpid(), threading.Lock(), 0
+        if self._database is not None:
+            self._left_behind.append(self._database)
+            self._database = None
+
+    def _rows(self, sql: str, *given: Any) -> list[Any]:
+        return self._try(lambda database: database.execute(sql, given).fetchall(), list[Any]())
+
+    def _replace(self, table: str, rows: Sequence[tuple[Any, ...]]) -> bool:
+        if not rows:
+            return True
+        sql = f"REPLACE INTO {table} VALUES ({','.join('?' * COLUMNS[table])})"
+        return self._write(lambda database: database.executemany(sql, rows))
+
+    def _write(self, change: Callable[[sqlite3.Connection], Any]) -> bool:
+        """In one transaction; whether it was committed."""
+
+        def write(database: sqlite3.Connection) -> bool:
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                change(database)
+                used, self._used = self._used, {}
+                database.executemany(
+                    "UPDATE entries SET used_at = ? WHERE place = ? AND key = ?",
+                    [(at, place, key) for (place, key), at in used.items()],
+                )
+                self._make_room(database)
+                database.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    database.execute("ROLLBACK")
+                raise
+            return True
+
+        return self._try(write, False)
+
+    def _make_room(self, database: sqlite3.Connection) -> None:
+        (pages,), (size,), (free,) = (
+            database.execute(f"PRAGMA {name}").fetchone()
+            for name in ("page_count", "page_size", "freelist_count")
+        )
+        held = (pages - free) * size
+        if held <= self.most_bytes:
+            return
+        share = 1 - ROOM * self.most_bytes / held
+        for table, order in (("entries", "used_at"), ("aliases", "alias"), ("manifests", "artifact")):
+            (rows,) = database.execute(f"SELECT count(*) FROM {table}").fetchone()
+            oldest = f"SELECT {order} FROM {table} ORDER BY {order} LIMIT 1 OFFSET ?"
+            bound = database.execute(oldest, (int(share * rows),)).fetchone()
+            if bound is not None:
+                database.execute(f"DELETE FROM {table} WHERE {order} < ?", bound)
+        kept = f"SELECT name FROM reports ORDER BY name LIMIT {MOST_REPORTS}"
+        database.execute(f"DELETE FROM reports WHERE name NOT IN ({kept})")
+
+    def _try(self, work: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
+        if self._pid != os.getpid():
+            self.leave_behind()
+        if time.monotonic() < self._back_at:
+            return otherwise
+        with self._lock:
+            try:
+                return work(self._open())
+            except sqlite3.DatabaseError as error:
+                if type(error) is sqlite3.DatabaseError:  # no database, or a damaged one
+                    self._set_aside(error)
+                else:  # locked, full, read-only: a moment's trouble
+                    code = getattr(error, "sqlite_errorcode", 0)  # none where a text is no UTF-8
+                    if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                        self._back_at = time.monotonic() + LEFT_ALONE_S
+                    self._tell(error)
+            except NotOurs as error:
+                self._set_aside(error)
+            except (OSError, UnicodeError) as error:
+                self._tell(error)
+            return otherwise
+
+    def _open(self) -> sqlite3.Connection:
+        if self._database is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            database = sqlite3.connect(
+                self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False, cached_statements=32
+            )
+            try:
+                self._inode = self.path.stat().st_ino
+                self._begin(database)
+            except BaseException:
+                database.close()
+                raise
+            self._database, self._version = database, -1
+        return self._database
+
+    def _begin(self, database: sqlite3.Connection) -> None:
+        (application,) = database.execute("PRAGMA application_id").fetchone()
+        (schema,) = database.execute("PRAGMA user_version").fetchone()
+        database.execute("PRAGMA synchronous = OFF")
+        if application == APPLICATION and schema >= SCHEMA:
+            return
+        (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if application != APPLICATION and tables:
+            raise NotOurs("it is another program's")
+        marks = f"PRAGMA application_id = {APPLICATION};PRAGMA user_version = {SCHEMA};"
+        database.executescript(f"BEGIN IMMEDIATE;{TABLES}{marks}COMMIT;")
+
+    def _reopen(self) -> None:
+        with self._lock:
+            if self._database is not None:
+                self._database.close()
+            self._database, self._inode = None, 0
+
+    def _set_aside(self, error: Exception) -> None:
+        """The damaged file under another name, so that the next use begins a new one; what was revoked goes
+        along as far as it can be read."""
+        revoked = list[Any]()
+        if self._database is not None:
+            with contextlib.suppress(sqlite3.Error):
+                revoked = self._database.execute("SELECT * FROM revoked").fetchall()
+            with contextlib.suppress(sqlite3.Error):
+                self._database.close()
+        inode, self._inode, self._database = self._inode, 0, None
+        aside = self.path.with_suffix(f".damaged-{time.time_ns()}")
+        with contextlib.suppress(OSError):
+            if inode and self.path.stat().st_ino != inode:
+                return  # another process did so already: what lies there now is a new one
+            self.path.rename(aside)
+            self.path.with_name(self.path.name + "-journal").unlink(missing_ok=True)
+            log.warning("The cache %s is set aside as %s: %s.", self.path, aside.name, error)
+        with contextlib.suppress(sqlite3.Error, OSError, NotOurs):
+            self._open().executemany("REPLACE INTO revoked VALUES (?,?,?)", revoked)
+
+    def _tell(self, error: Exception) -> None:
+        if not self._told:
+            self._told = True
+            log.warning("The cache %s is not used: %s.", self.path, error)

@@ -1,0 +1,53 @@
+"""What a client does beside the job, in a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+
+from opatlas.errors import OpatlasError
+
+log = logging.getLogger("opatlas")
+Errand = Callable[[], None]
+
+
+class ErrandThread:
+    """Runs errands one after the other; its thread begins with the first, and ends with the process.
+    ``tell`` is told what went wrong."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._errands: queue.SimpleQueue[Errand | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def put(self, errand: Errand) -> None:
+        """Run it behind those that wait."""
+        with self._lock:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="opatlas-client", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:  # no further thread may be had
+                    self._tell(f"Nothing is fetched for later: {error}.")
+                    return
+                self._thread = thread
+        self._errands.put(errand)
+
+    def finish(self, timeout_s: float) -> None:
+        """Wait so long for those that were put."""
+        if self._thread is not None:
+            self._errands.put(None)
+            self._thread.join(timeout_s)
+            self._thread = None
+
+    def _run(self) -> None:
+        while (errand := self._errands.get()) is not None:
+            try:
+                errand()
+            except OpatlasError as error:
+                self._tell(str(error))
+            except Exception:
+                log.exception("What was to be done beside the job could not be.")

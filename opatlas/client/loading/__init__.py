@@ -1,0 +1,1 @@
+"""From a hit to a function: fetched, verified, loaded, watched."""

@@ -1,0 +1,1 @@
+"""Which operators a job will ask for next."""

@@ -1,0 +1,85 @@
+"""Which operators a job will ask for next: predictors, behind one interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import Any, Protocol
+
+from opatlas.client.asking import Asked
+
+
+class Predictor(Protocol):
+    """Says what will be asked for after an operator. It runs in a thread beside the job.
+
+    It may have ``asks_service``: where that is true, each request for what is not cached also brings what
+    jobs asked next. And ``begin(client)``, which is called by the client that it is given to.
+    """
+
+    def related(self, asked: Asked) -> Sequence[Any]:
+        """Operators, their keys or their JSON, the likeliest first."""
+        ...
+
+
+class Nothing:
+    """Predicts nothing."""
+
+    asks_service = False
+
+    def related(self, asked: Asked) -> Sequence[Any]:
+        return ()
+
+
+class AskedNext(Nothing):
+    """What earlier jobs of the organisation asked next: the service knows it, and sends it along with each
+    answer that it has to give anyway."""
+
+    asks_service = True
+
+
+class RestOfModel:
+    """For a job that runs a whole model: whichever of its operators is asked for, the others come next, those
+    behind it first."""
+
+    def __init__(self, operators: Sequence[Asked]) -> None:
+        """``operators`` in the order in which the model runs them (``client.asked`` makes them)."""
+        self._operators = list({one.key: one for one in operators}.values())
+        self._numbers = {one.key: number for number, one in enumerate(self._operators)}
+
+    def related(self, asked: Asked) -> Sequence[Any]:
+        number = self._numbers.get(asked.key)
+        if number is None:
+            return ()
+        return [*self._operators[number + 1 :], *self._operators[:number]]
+
+
+class Together:
+    """Several predictors as one: what each finds likeliest, in turns. One that fails says nothing."""
+
+    def __init__(self, *predictors: Predictor) -> None:
+        self.predictors = predictors
+
+    @property
+    def asks_service(self) -> bool:
+        return any(getattr(one, "asks_service", False) for one in self.predictors)
+
+    def begin(self, client: Any) -> None:
+        for one in self.predictors:
+            begin(one, client)
+
+    def related(self, asked: Asked) -> Sequence[Any]:
+        turns = zip_longest(*(list(_said(one, asked)) for one in self.predictors))
+        return [one for turn in turns for one in turn if one is not None]
+
+
+def begin(predictor: Predictor, client: Any) -> None:
+    """Tell a predictor which client it is for, if it wants to know."""
+    if (told := getattr(predictor, "begin", None)) is not None:
+        told(client)
+
+
+def _said(predictor: Predictor, asked: Asked) -> Iterator[Any]:
+    try:
+        yield from predictor.related(asked)
+    except Exception:  # the others go on; alone it would be told of
+        return

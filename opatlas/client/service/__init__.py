@@ -1,0 +1,1 @@
+"""How a client asks: whom, over what, with what that understands."""

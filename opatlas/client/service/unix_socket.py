@@ -1,0 +1,53 @@
+"""urllib3 over the UNIX socket of a sidecar, which must be this user's own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from typing import Any
+
+from urllib3 import HTTPConnectionPool
+from urllib3.connection import HTTPConnection
+from urllib3.exceptions import NewConnectionError
+
+SERVICE_HEADER = "Opatlas-Service"
+"""Of requests to a sidecar and of its answers: the address and key that it asks with, as 32 hexadecimal
+digits."""
+
+
+def peer_user(connected: socket.socket) -> int:
+    """The user at the other end of a UNIX socket."""
+    size = struct.calcsize("3i")
+    _, user, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return int(user)
+
+
+class SocketConnection(HTTPConnection):
+    """Its "host" is the path of the socket."""
+
+    def __init__(self, path: str, **options: Any) -> None:
+        super().__init__("sidecar", **options)
+        self._path = path
+
+    def _new_conn(self) -> socket.socket:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            made.settimeout(self.timeout)
+            made.connect(self._path)
+            if peer_user(made) != os.geteuid():
+                raise OSError("it is another user's")
+        except OSError as error:
+            made.close()
+            raise NewConnectionError(self, f"{self._path}: {error}") from error
+        return made
+
+
+class SocketPool(HTTPConnectionPool):
+    def __init__(self, path: str, **options: Any) -> None:
+        super().__init__("sidecar", **options)
+        self._path = path
+
+    def _new_conn(self) -> SocketConnection:  # type: ignore[override]
+        self.num_connections += 1
+        return SocketConnection(self._path, timeout=self.timeout.connect_timeout)

@@ -1,0 +1,153 @@
+"""HTTP to the service: by the socket of this machine's sidecar where one has the same login, else by
+connections of this process's own.
+
+Safe in threads, and in processes that are forked: each has its own connections.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opatlas.client.service.login import checked_address, service_at, service_of
+from opatlas.errors import OpatlasError
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse, HTTPConnectionPool, PoolManager
+
+MOST_BYTES = 256 << 20
+"""Of one answer's body; files of artifacts are read in pieces, and bounded by their manifest's loader."""
+_PIECE = 1 << 20
+CONNECT_S = 3.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 60.0
+"""A sidecar that breaks off or is silent is left alone for so long; twice as long each time. Longer than a
+service is at first: that is asked meanwhile."""
+
+
+class ServiceError(OpatlasError):
+    """The service could not be reached, or answered with an error of its own."""
+
+
+class ServiceWire:
+    """Requests to ``url`` with an API ``key``, by ``most_connections`` at once (as many as there are
+    threads). ``sidecar`` is where a sidecar's socket may lie; it is asked where its login is the same:
+    ``service`` stands for it."""
+
+    def __init__(self, url: str, key: str, *, most_connections: int | None = None) -> None:
+        self.url, self._key = checked_address(url, key)
+        self.service = service_of(self.url, self._key)
+        self.sidecar: Path | None = None
+        self._most = most_connections
+        self._pid = 0
+        self._own: PoolManager | None = None
+        self._beside: HTTPConnectionPool | None = None
+        self._away_until, self._pause_s = 0.0, FIRST_PAUSE_S
+
+    def close(self) -> None:
+        """Close all connections."""
+        if self._pid == os.getpid():
+            for pool in (self._own, self._beside):
+                if pool is not None:
+                    pool.clear() if hasattr(pool, "clear") else pool.close()
+        self._own = self._beside = None
+
+    def send(
+        self, verb: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout_s: float
+    ) -> BaseHTTPResponse:
+        """The answer, its body not read yet (:func:`pieces`, :func:`all_of`). Raises :class:`ServiceError`.
+        A broken connection is tried once more: the other side may have closed what was kept open."""
+        import urllib3
+
+        if self._pid != os.getpid():
+            self._pid, self._own, self._beside = os.getpid(), None, None
+        timeout = urllib3.Timeout(connect=min(CONNECT_S, timeout_s), read=timeout_s)
+        given = {"body": body, "timeout": timeout, "preload_content": False, "redirect": False}
+        headers = {"Content-Type": "application/json", **headers}
+        if self._is_beside():
+            try:
+                return self._ask_sidecar(verb, path, headers, given)
+            except urllib3.exceptions.HTTPError as error:
+                if not self._key or isinstance(error, urllib3.exceptions.ReadTimeoutError):
+                    raise ServiceError(f"The sidecar at {self.sidecar} does not answer: {error}.") from error
+        if not self._key and self.sidecar is not None:
+            message = f"There is no API key (OPATLAS_KEY, opatlas login), and no sidecar at {self.sidecar}."
+            raise ServiceError(message)
+        if self._own is None:
+            self._own = urllib3.PoolManager(
+                maxsize=self._most or 8, block=self._most is not None, retries=False
+            )
+        headers["Authorization"] = f"Bearer {self._key}"
+        try:
+            return _twice(self._own, verb, self.url + path, headers, given)
+        except urllib3.exceptions.HTTPError as error:
+            raise ServiceError(f"The service cannot be reached: {error}.") from error
+
+    def _is_beside(self) -> bool:
+        """Whether there is a sidecar that asks the same service with the same key."""
+        if self.sidecar is None or time.monotonic() < self._away_until:
+            return False
+        return service_at(self.sidecar) == self.service
+
+    def _ask_sidecar(
+        self, verb: str, path: str, headers: Mapping[str, str], given: Mapping[str, Any]
+    ) -> BaseHTTPResponse:
+        import urllib3
+
+        from opatlas.client.service.unix_socket import SERVICE_HEADER, SocketPool
+
+        if self._beside is None:
+            self._beside = SocketPool(str(self.sidecar), maxsize=8, retries=False)
+        try:
+            response = _twice(
+                self._beside, verb, path, {**headers, SERVICE_HEADER: self.service.hex()}, given
+            )
+        except urllib3.exceptions.HTTPError as error:
+            # Nobody at the socket is found out at once, and tried the next time; anything else takes time.
+            if not isinstance(error, urllib3.exceptions.NewConnectionError):
+                self._away_until = time.monotonic() + self._pause_s
+                self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+            raise
+        self._pause_s = FIRST_PAUSE_S
+        return response
+
+
+def _twice(
+    pool: Any, verb: str, address: str, headers: Mapping[str, str], given: Mapping[str, Any]
+) -> BaseHTTPResponse:
+    import urllib3
+
+    try:
+        return pool.request(verb, address, headers=headers, **given)
+    except urllib3.exceptions.ProtocolError:
+        return pool.request(verb, address, headers=headers, **given)
+
+
+def pieces(response: BaseHTTPResponse, end: float | None) -> Iterator[bytes]:
+    """A body as it comes; where it has not ended by ``end`` (on the monotonic clock), that is an error."""
+    import urllib3
+
+    try:
+        while piece := response.read1(_PIECE, decode_content=True):
+            if end is not None and time.monotonic() > end:
+                response.close()
+                raise ServiceError("The service takes too long over its answer.")
+            yield piece
+    except urllib3.exceptions.HTTPError as error:
+        raise ServiceError(f"The service's answer broke off: {error}.") from error
+    finally:
+        response.release_conn()
+
+
+def all_of(response: BaseHTTPResponse, end: float, most_bytes: int = 0) -> bytes:
+    """The whole body, of ``MOST_BYTES`` unless given; raises :class:`ServiceError` for one that has no
+    end."""
+    most_bytes, data = most_bytes or MOST_BYTES, bytearray()
+    for piece in pieces(response, end):
+        data += piece
+        if len(data) > most_bytes:
+            response.close()
+            raise ServiceError(f"The service's answer is larger than {most_bytes} bytes.")
+    return bytes(data)
