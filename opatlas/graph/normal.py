@@ -1,0 +1,356 @@
+"""A model in normal form: values and nodes by number, and a key of its structure. PURE.
+
+What a plan says of a model it says by these numbers, so that it is good for every model of one structure,
+whatever its names and weights are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from opatlas.errors import InvalidModel
+from opatlas.graph.onnx_model import KnownNodes, canonical_node
+from opatlas.graph.propagate import ComputeStep, is_random, propagate
+from opatlas.graph.read import MAX_MODEL_BYTES, captured, read_onnx, reads_of, renamed
+from opatlas.graph.types import TensorType
+from opatlas.identity.canonical import Canonical
+from opatlas.identity.operator import digest_key
+
+MODEL_KEY_VERSION = "m1"
+LEFT_OUT = -1
+"""The number of an optional input or output that is not there."""
+MOST_SHAPING = 16
+"""Numbers of a constant: floats of so few may say what is computed (a Resize's scales), more are weights."""
+_FLOATS = (
+    onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.DOUBLE,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """One node that computes. ``inputs`` and ``outputs`` are value numbers; ``captured``: what its bodies
+    read of the graph's values. ``reason`` says why it is no operator, if so; ``lean`` is the node without
+    outputs that nobody reads, which have no number."""
+
+    proto: onnx.NodeProto
+    lean: onnx.NodeProto
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    captured: tuple[int, ...] = ()
+    reason: str = ""
+
+    @property
+    def reads(self) -> frozenset[int]:
+        return frozenset((*self.inputs, *self.captured)) - {LEFT_OUT}
+
+    @property
+    def makes(self) -> frozenset[int]:
+        return frozenset(self.outputs) - {LEFT_OUT}
+
+
+class ModelGraph:
+    """A checked model: constants folded, branches that are always taken put in their place.
+
+    ``inputs`` and ``outputs`` are the numbers of what a run is given and gives, in the model's order;
+    ``nodes`` stand in an order in which they can run. Raises :class:`opatlas.errors.InvalidModel`.
+    """
+
+    def __init__(
+        self, data: bytes, dims: Mapping[str, int] | None = None, *, max_bytes: int = MAX_MODEL_BYTES
+    ) -> None:
+        self.model = read_onnx(data, max_bytes=max_bytes)
+        self.walk = propagate(self.model, dims or {})
+        self.names: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._known: KnownNodes = {}
+        constants = self.walk.constants
+        self.input_names = tuple(one.name for one in self.model.graph.input if one.name not in constants)
+        self.output_names = tuple(one.name for one in self.model.graph.output)
+        self.inputs = tuple(self._number(name) for name in self.input_names)
+        steps = [step for step in self.walk.steps if not step.reason.startswith("inside the body")]
+        self.nodes = tuple(self._node(step) for step in steps)
+        self.outputs = tuple(self._number(name) for name in self.output_names)
+        self.is_random = any(is_random(self.walk, step.node) for step in steps)
+        made = [value for node in self.nodes for value in node.outputs if value != LEFT_OUT]
+        if len(set(made)) < len(made):
+            raise InvalidModel("Two of the model's nodes make the same value.")
+
+    @cached_property
+    def key(self) -> str:
+        """``m1:`` and the SHA-256 of the structure: types, operators, attributes and how they hang together.
+        Values of weights are not in it; numbers that shape the computation are."""
+        return digest_key(MODEL_KEY_VERSION, self._structure())
+
+    def type_of(self, number: int) -> TensorType | None:
+        """None where it is only known when the model runs."""
+        return self.walk.types.get(self.names[number])
+
+    def proto_of(self, name: str) -> onnx.TypeProto | None:
+        """The type of a model's input or output, with the sizes that dimensions were given; as far as it is
+        known."""
+        kind = self.walk.types.get(self._same(name))
+        return kind.to_proto() if kind is not None else self._inferred.get(name)
+
+    def can_begin_at(self, number: int) -> bool:
+        """Whether a part of the model can be given this value: its element type must be known."""
+        return self.type_of(number) is not None or self.names[number] in self._inferred
+
+    def is_constant(self, number: int) -> bool:
+        return self.names[number] in self.walk.constants
+
+    def operator(self, node: int) -> tuple[Canonical, tuple[int, ...]] | None:
+        """The canonical operator of a node, and the value of each of its tensor inputs; None where it is
+        none."""
+        one = self.nodes[node]
+        if one.reason:
+            return None
+        canonical = canonical_node(self.walk, one.lean, self._known)
+        if isinstance(canonical, str):
+            return None
+        given = list(dict.fromkeys(filter(None, one.lean.input)))
+        places = []
+        for tensor in canonical.operator.tensor_inputs:
+            name = canonical.inputs[tensor]
+            if name is None:
+                return None
+            places.append(self._number(given[int(name[1:])]))
+        if len(canonical.operator.outputs) != len(one.makes):
+            return None
+        return canonical, tuple(places)
+
+    def part(
+        self, nodes: Collection[int], outputs: Sequence[int], constants: Mapping[int, np.ndarray]
+    ) -> tuple[onnx.ModelProto, tuple[int, ...]]:
+        """Some of the nodes as a model of their own, and the numbers of its inputs, in order.
+
+        ``constants`` gives the values of those that it needs. Raises :class:`InvalidModel` where an element
+        type of an input is not known.
+        """
+        chosen = [self.nodes[number] for number in sorted(nodes)]
+        made = frozenset().union(*(node.makes for node in chosen))
+        read = sorted(frozenset().union(*(node.reads for node in chosen)) - made)
+        inputs = tuple(number for number in read if not self.is_constant(number))
+        weights = [
+            numpy_helper.from_array(np.asarray(constants[number], order="C"), self.names[number])
+            for number in read
+            if self.is_constant(number)
+        ]
+        graph = helper.make_graph(
+            [self._settled(node.proto) for node in chosen],
+            "part",
+            [self._described(number) for number in inputs],
+            [self._described(number, optional=True) for number in outputs],
+            weights,
+        )
+        return self._model(graph), inputs
+
+    def constants_of(self, nodes: Collection[int]) -> frozenset[int]:
+        """Constants that some nodes read."""
+        read = frozenset().union(*(self.nodes[number].reads for number in nodes))
+        return frozenset(number for number in read if self.is_constant(number))
+
+    def evaluate(self, wanted: Iterable[int]) -> dict[int, np.ndarray]:
+        """Values of constants: of initializers as they are, of what is folded by ONNX Runtime, once."""
+        found, computed = dict[int, np.ndarray](), []
+        for number in wanted:
+            name = self.names[number]
+            if self._is_given(name):
+                found[number] = numpy_helper.to_array(self._initializer(name))
+            else:
+                computed.append(number)
+        return found | self._compute(computed) if computed else found
+
+    def _compute(self, wanted: Sequence[int]) -> dict[int, np.ndarray]:
+        import onnxruntime as ort
+
+        names = [self.names[number] for number in wanted]
+        makers = {name: node for node in self.walk.folded for name in node.output if name}
+        needed, read, waiting = set[str](), set[str](), list(names)
+        while waiting:
+            name = self._same(waiting.pop())
+            if self._is_given(name):
+                read.add(name)
+            elif name not in needed:
+                if name not in makers:
+                    raise InvalidModel(f"The constant '{name}' cannot be computed before the model runs.")
+                needed.update(makers[name].output)
+                waiting.extend(reads_of(makers[name]))
+        order = [node for node in self.walk.folded if not needed.isdisjoint(filter(None, node.output))]
+        graph = helper.make_graph(
+            [self._settled(node) for node in order],
+            "constants",
+            [],
+            [helper.make_value_info(name, onnx.TypeProto()) for name in names],
+            [self._initializer(name) for name in sorted(read)],
+        )
+        options = ort.SessionOptions()
+        options.log_severity_level = 4
+        data = self._model(graph).SerializeToString()
+        session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        return dict(zip(wanted, map(np.asarray, session.run(names, {})), strict=True))
+
+    def _is_given(self, name: str) -> bool:
+        """Whether it is in the file, or a shape that is known; all else is computed as ONNX Runtime does it,
+        not by the reference that shapes were told by."""
+        return name in self.walk.initializers or name in self._shapes
+
+    @cached_property
+    def _shapes(self) -> frozenset[str]:
+        shaping = (node for node in self.walk.folded if node.op_type in ("Shape", "Size"))
+        return frozenset(name for node in shaping for name in node.output)
+
+    def _initializer(self, name: str) -> onnx.TensorProto:
+        if name in self.walk.initializers:
+            return self.walk.initializers[name]
+        return numpy_helper.from_array(np.asarray(self.walk.values[name], order="C"), name)
+
+    def _model(self, graph: onnx.GraphProto) -> onnx.ModelProto:
+        """For the same runtime as the whole model."""
+        model = helper.make_model(graph, opset_imports=self.model.opset_import)
+        model.functions.extend(self.model.functions)
+        model.ir_version = max(self.model.ir_version, 4)  # before 4 every initializer was an input too
+        return model
+
+    def _node(self, step: ComputeStep) -> GraphNode:
+        proto = step.node
+        inner = [
+            graph
+            for attribute in proto.attribute
+            for graph in ([attribute.g] if attribute.HasField("g") else attribute.graphs)
+        ]
+        outer = sorted(set().union(*(captured(graph) for graph in inner))) if inner else []
+        inputs = tuple(self._number(name) if name else LEFT_OUT for name in proto.input)
+        within = tuple(self._number(name) for name in outer)
+        outputs = tuple(self._number(name) if name else LEFT_OUT for name in step.lean.output)
+        return GraphNode(proto, step.lean, inputs, outputs, within, step.reason)
+
+    def _same(self, name: str) -> str:
+        while name in self.walk.same:
+            name = self.walk.same[name]
+        return name
+
+    def _number(self, name: str) -> int:
+        name = self._same(name)
+        if name not in self._numbers:
+            self._numbers[name] = len(self.names)
+            self.names.append(name)
+        return self._numbers[name]
+
+    def _settled(self, proto: onnx.NodeProto) -> onnx.NodeProto:
+        """With the names that values have after branches were put in their place."""
+        names = {name: self._same(name) for name in reads_of(proto) if name in self.walk.same}
+        return renamed(proto, names) if names else proto
+
+    def _described(self, number: int, optional: bool = False) -> onnx.ValueInfoProto:
+        kind, name = self.type_of(number), self.names[number]
+        if kind is not None:
+            return helper.make_value_info(name, kind.to_proto())
+        if optional:
+            return helper.make_value_info(name, onnx.TypeProto())
+        inferred = self._inferred.get(name)
+        if inferred is None:
+            raise InvalidModel(f"The type of '{name}' is not known, so nothing can begin there.")
+        return helper.make_value_info(name, inferred)
+
+    @cached_property
+    def _inferred(self) -> dict[str, onnx.TypeProto]:
+        """What ONNX says of values whose shapes are only known at run time."""
+        whole = onnx.shape_inference.infer_shapes(self.model)
+        values = (*whole.graph.input, *whole.graph.value_info, *whole.graph.output)
+        return {value.name: value.type for value in values if value.type.WhichOneof("value")}
+
+    def _structure(self) -> dict[str, Any]:
+        names = {name: f"v{number}" for number, name in enumerate(self.names)}
+        return {
+            "opsets": sorted((entry.domain, entry.version) for entry in self.model.opset_import),
+            "inputs": [self._input_json(name) for name in self.input_names],
+            "functions": [_hashed(one) for one in self.model.functions],
+            "sparse": [_hashed(one) for one in self.model.graph.sparse_initializer],
+            "constants": [
+                [number, *self._constant_json(name)]
+                for number, name in enumerate(self.names)
+                if self.is_constant(number)
+            ],
+            "nodes": [_node_json(node.proto, lambda name: names[self._same(name)], 0) for node in self.nodes],
+            "outputs": list(self.outputs),
+        }
+
+    def _input_json(self, name: str) -> Any:
+        kind = self.walk.types.get(name)
+        if kind is not None:
+            return _type_json(kind)
+        return next(_hashed(value.type) for value in self.model.graph.input if value.name == name)
+
+    def _constant_json(self, name: str) -> list[Any]:
+        kind, value = self.walk.types[name], self.walk.values.get(name)
+        if value is None or (kind.element in _FLOATS and kind.size > MOST_SHAPING):
+            return [_type_json(kind)]
+        if value.dtype.kind in "OSU":
+            return [_type_json(kind), [str(one) for one in value.reshape(-1).tolist()]]
+        return [_type_json(kind), hashlib.sha256(np.asarray(value, order="C").tobytes()).hexdigest()]
+
+
+def _type_json(kind: TensorType) -> list[Any]:
+    return [kind.element, list(kind.shape)]
+
+
+def _hashed(proto: Any) -> str:
+    return hashlib.sha256(proto.SerializeToString(deterministic=True)).hexdigest()
+
+
+def _node_json(node: onnx.NodeProto, name_of: Callable[[str], str], depth: int) -> list[Any]:
+    """What a node is, by the numbers of its values; names and documentation are nothing."""
+    return [
+        node.domain,
+        node.op_type,
+        [name and name_of(name) for name in node.input],
+        [name and name_of(name) for name in node.output],
+        sorted(_attribute_json(one, name_of, depth) for one in node.attribute),
+    ]
+
+
+def _attribute_json(attribute: onnx.AttributeProto, name_of: Callable[[str], str], depth: int) -> list[Any]:
+    graphs = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
+    if graphs:
+        return [attribute.name, [_body_json(graph, name_of, depth + 1) for graph in graphs]]
+    plain = onnx.AttributeProto()
+    plain.CopyFrom(attribute)
+    plain.doc_string = ""
+    return [attribute.name, _hashed(plain)]
+
+
+def _body_json(graph: onnx.GraphProto, outer: Callable[[str], str], depth: int) -> list[Any]:
+    """A body, its own values numbered in order."""
+    own: dict[str, str] = {}
+    for name in (
+        *(value.name for value in graph.input),
+        *(tensor.name for tensor in graph.initializer),
+        *(name for node in graph.node for name in node.output if name),
+    ):
+        own.setdefault(name, f"b{depth}.{len(own)}")
+
+    def name_of(name: str) -> str:
+        return own.get(name) or outer(name)
+
+    return [
+        [_hashed(value.type) for value in graph.input],
+        [_hashed(_unnamed(tensor)) for tensor in graph.initializer],
+        [_hashed(sparse) for sparse in graph.sparse_initializer],
+        [_node_json(node, name_of, depth) for node in graph.node],
+        [name_of(value.name) for value in graph.output],
+    ]
+
+
+def _unnamed(tensor: onnx.TensorProto) -> onnx.TensorProto:
+    plain = onnx.TensorProto()
+    plain.CopyFrom(tensor)
+    plain.name = plain.doc_string = ""
+    return plain

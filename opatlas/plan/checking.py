@@ -1,0 +1,66 @@
+"""Whether a plan computes what its model does: each check a sentence. PURE.
+
+A plan may come from anywhere, so nothing that it says is believed: every node that is needed runs once, after
+what it reads, and a kernel's operator is the canonical operator of its nodes.
+"""
+
+from __future__ import annotations
+
+from opatlas.graph.normal import ModelGraph
+from opatlas.plan.plan import FRAMEWORKS, ByKernel, InvalidPlan, ModelPlan, PlanStep
+
+
+def check_plan(plan: ModelPlan, graph: ModelGraph, target: str, setting: str) -> None:
+    """Raises :class:`InvalidPlan` unless running the plan's steps in their order gives the model's outputs on
+    this target and setting (their keys)."""
+    for name, said, wanted in (
+        ("model", plan.model, graph.key),
+        ("target", plan.target, target),
+        ("setting", plan.setting, setting),
+    ):
+        if said != wanted:
+            raise InvalidPlan(f"The plan is for the {name} {said[:80]}, not for {wanted}.")
+    ready = set(graph.inputs) | {number for number in range(len(graph.names)) if graph.is_constant(number)}
+    done: set[int] = set()
+    for number, step in enumerate(plan.steps):
+        try:
+            _check_step(step, graph, ready, done)
+        except InvalidPlan as error:
+            raise InvalidPlan(f"Step {number} of the plan {error}") from None
+        done |= set(step.nodes)
+        ready |= set(step.outputs)
+    if missing := [number for number in graph.outputs if number not in ready]:
+        raise InvalidPlan(f"The plan never makes the model's output '{graph.names[missing[0]]}'.")
+
+
+def _check_step(step: PlanStep, graph: ModelGraph, ready: set[int], done: set[int]) -> None:
+    if not step.nodes or max(step.nodes) >= len(graph.nodes):
+        raise InvalidPlan(f"names nodes that the model does not have; it has {len(graph.nodes)}.")
+    if done.intersection(step.nodes) or len(set(step.nodes)) < len(step.nodes):
+        raise InvalidPlan("runs a node that has run before.")
+    made: set[int] = set()
+    for number in sorted(step.nodes):
+        node = graph.nodes[number]
+        if late := node.reads - ready - made:
+            raise InvalidPlan(f"reads '{graph.names[min(late)]}' before it is made.")
+        made |= node.makes
+    repeated = len(set(step.outputs)) < len(step.outputs)
+    if not step.outputs or repeated or not made.issuperset(step.outputs):
+        raise InvalidPlan("gives values that its nodes do not make.")
+    if isinstance(step.by, ByKernel):
+        _check_kernel(step, step.by, graph)
+    elif step.by.framework not in FRAMEWORKS:
+        raise InvalidPlan(f"is left to {step.by.framework[:40]!r}; regions run by {', '.join(FRAMEWORKS)}.")
+
+
+def _check_kernel(step: PlanStep, by: ByKernel, graph: ModelGraph) -> None:
+    if len(step.nodes) != 1:
+        raise InvalidPlan("is a kernel of several nodes; this version has kernels of one.")
+    found = graph.operator(step.nodes[0])
+    if found is None:
+        raise InvalidPlan("is a kernel for a node that is no operator.")
+    canonical, tensors = found
+    if canonical.operator.key != by.operator or tensors != by.tensors:
+        raise InvalidPlan("is a kernel of another operator than its node is.")
+    if tuple(number for number in graph.nodes[step.nodes[0]].outputs if number >= 0) != step.outputs:
+        raise InvalidPlan("leaves out an output of its kernel.")

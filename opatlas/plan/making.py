@@ -1,0 +1,116 @@
+"""Plans out of what is known of a model's nodes. PURE.
+
+A region is what lies between two kernels in the order in which nodes run, so steps never wait for each other
+in a circle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from opatlas.graph.normal import ModelGraph
+from opatlas.plan.plan import Alternative, ByFramework, ByKernel, ModelPlan, PlanStep
+
+DEFAULT = ByFramework("onnxruntime")
+
+
+@dataclass(frozen=True)
+class NodeChoice:
+    """An implementation for one node: its time, and what else it could be."""
+
+    by: ByKernel
+    median_us: float
+    over: tuple[Alternative, ...] = ()
+
+
+def whole(graph: ModelGraph, target: str, setting: str) -> ModelPlan:
+    """Everything left to the default framework."""
+    nodes = tuple(range(len(graph.nodes)))
+    made = frozenset().union(*(node.makes for node in graph.nodes))
+    outputs = tuple(dict.fromkeys(number for number in graph.outputs if number in made))
+    step = PlanStep(nodes, outputs, DEFAULT)
+    return ModelPlan(graph.key, target, setting, (step,))
+
+
+def with_kernels(
+    graph: ModelGraph,
+    chosen: Mapping[int, NodeChoice],
+    target: str,
+    setting: str,
+    default_us: Mapping[int, float] | None = None,
+) -> ModelPlan:
+    """Kernels for the chosen nodes, the default for the rest; nodes that no output needs are left out.
+
+    A kernel that would cut a value whose type is not known is left out as well. ``default_us``: what the
+    default takes for each node where it stands, by which regions' times are predicted.
+    """
+    needed = _needed(graph)
+    chosen = {number: chosen[number] for number in needed if number in chosen}
+    while True:
+        groups = _groups(needed, chosen)
+        across = _uncuttable(graph, groups)
+        if across is None:
+            break
+        first, last = across
+        chosen = {number: one for number, one in chosen.items() if not first <= number <= last}
+    if not chosen:
+        return whole(graph, target, setting)
+    # A region's own values are no others': only what crosses groups, or leaves the model, is kept.
+    read = [frozenset().union(*(graph.nodes[number].reads for number in group)) for group in groups]
+    makes = [frozenset().union(*(graph.nodes[number].makes for number in group)) for group in groups]
+    kept = frozenset(graph.outputs).union(*(used - made for used, made in zip(read, makes, strict=True)))
+    steps = [_step(graph, group, kept, chosen, default_us) for group in groups]
+    return ModelPlan(graph.key, target, setting, tuple(steps))
+
+
+def _needed(graph: ModelGraph) -> list[int]:
+    """Nodes that the outputs need, in order."""
+    wanted, found = set(graph.outputs), list[int]()
+    for number in reversed(range(len(graph.nodes))):
+        node = graph.nodes[number]
+        if node.makes & wanted:
+            wanted |= node.reads
+            found.append(number)
+    return found[::-1]
+
+
+def _groups(needed: Collection[int], chosen: Collection[int]) -> list[list[int]]:
+    """Nodes by step: each chosen one alone, the others together between them."""
+    groups: list[list[int]] = []
+    for number in needed:
+        alone = number in chosen or (groups and groups[-1][-1] in chosen)
+        if alone or not groups:
+            groups.append([number])
+        else:
+            groups[-1].append(number)
+    return groups
+
+
+def _uncuttable(graph: ModelGraph, groups: list[list[int]]) -> tuple[int, int] | None:
+    """The nodes between which a value of unknown type goes from one step to another, if any."""
+    maker = {value: number for group in groups for number in group for value in graph.nodes[number].makes}
+    group_of = {number: index for index, group in enumerate(groups) for number in group}
+    for group in groups:
+        for number in group:
+            for value in graph.nodes[number].reads:
+                made = maker.get(value)
+                if made is None or group_of[made] == group_of[number] or graph.can_begin_at(value):
+                    continue
+                return made, number
+    return None
+
+
+def _step(
+    graph: ModelGraph,
+    group: list[int],
+    needed: frozenset[int],
+    chosen: Mapping[int, NodeChoice],
+    default_us: Mapping[int, float] | None,
+) -> PlanStep:
+    """``needed``: values that other groups read, or that leave the model."""
+    made = [value for number in group for value in graph.nodes[number].outputs if value >= 0]
+    if (one := chosen.get(group[0])) is not None:
+        return PlanStep(tuple(group), tuple(made), one.by, one.median_us, one.over)
+    predicted = None if default_us is None else sum(default_us.get(number, 0.0) for number in group)
+    return PlanStep(tuple(group), tuple(one for one in made if one in needed), DEFAULT, predicted)

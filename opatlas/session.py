@@ -1,0 +1,421 @@
+"""A model as ``onnxruntime.InferenceSession`` runs it, with the catalogue's kernels where they are faster in
+place: ``opatlas.Session("model.onnx").run(None, {"x": x})``."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import math
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import onnx
+
+from opatlas.client.answer import Answer
+from opatlas.client.cache.store import digest_of
+from opatlas.client.client import Client
+from opatlas.client.loading.function import KernelFunction
+from opatlas.client.machine import installed
+from opatlas.errors import CallerError, InvalidModel, OpatlasError
+from opatlas.graph.normal import ModelGraph
+from opatlas.graph.types import TensorType, concrete
+from opatlas.identity.dtypes import CODES
+from opatlas.identity.place.setting import Setting, default_setting
+from opatlas.load.dtypes import ONNX_NUMBER, numpy_dtype
+from opatlas.plan.checking import check_plan
+from opatlas.plan.choosing import PROFILED_RUNS, WHOLE, choose, node_times
+from opatlas.plan.executor import Executor
+from opatlas.plan.line_up import TimedInTurns, line_up
+from opatlas.plan.making import NodeChoice, whole
+from opatlas.plan.plan import ByKernel, InvalidPlan, ModelPlan
+
+log = logging.getLogger("opatlas")
+KINDS = ("c-abi",)
+"""Artifacts that run in a model: compiled kernels write where the next step reads; a library's call would run
+beside the library's own threads."""
+ASK_S = 240.0
+"""Between two questions for what runs: a service tells of what it revoked to those that ask."""
+TRY_S = 5.0
+"""For timing plans against the whole model, once for a model on a machine."""
+_NAMES = {code: name for name, code in CODES.items() if name in ONNX_NUMBER}
+
+
+class NodeArg:
+    """An input or output of a session: ``name``, ``shape``, and ``type`` as ONNX Runtime writes it."""
+
+    def __init__(self, name: str, proto: onnx.TypeProto | None) -> None:
+        kind = concrete(proto)
+        self.name = name
+        self.shape = list(kind.shape) if kind is not None else []
+        self.type = _written(proto)
+
+    def __repr__(self) -> str:
+        return f"NodeArg(name={self.name!r}, type={self.type!r}, shape={self.shape!r})"
+
+
+def _written(proto: onnx.TypeProto | None) -> str:
+    """``tensor(float)``, ``seq(tensor(int64))``."""
+    what = proto.WhichOneof("value") if proto is not None else None
+    if proto is None or what is None:
+        return ""
+    if what == "sequence_type":
+        return f"seq({_written(proto.sequence_type.elem_type)})"
+    if what == "optional_type":
+        return f"optional({_written(proto.optional_type.elem_type)})"
+    if what == "map_type":
+        key = onnx.TensorProto.DataType.Name(proto.map_type.key_type).lower()
+        return f"map({key},{_written(proto.map_type.value_type)})"
+    named = proto.tensor_type if what == "tensor_type" else proto.sparse_tensor_type
+    element = onnx.TensorProto.DataType.Name(named.elem_type).lower()
+    return f"{'sparse_' * (what != 'tensor_type')}tensor({element})"
+
+
+@dataclass(frozen=True)
+class StepShare:
+    """One step of a run: its nodes in words, who runs them, and microseconds: its own, and those that ONNX
+    Runtime takes for these nodes."""
+
+    nodes: str
+    by: str
+    us: float
+    onnxruntime_us: float
+
+
+class Session:
+    """A model that runs by whatever is fastest on this machine, never slower than ONNX Runtime.
+
+    ``model``: a file or its bytes. ``client`` (made from the configuration unless given) says what is known
+    of its operators, in one request; what is not known is explored, so that a later session is faster. The
+    first session of a model on a machine times the plans against ONNX Runtime with ``example`` (random values
+    unless given) for ``try_s`` seconds; later ones remember. ``dims`` gives symbolic dimensions their sizes.
+
+    Raises :class:`opatlas.errors.InvalidModel` for a model that cannot be read.
+    """
+
+    def __init__(
+        self,
+        model: str | Path | bytes,
+        *,
+        client: Client | None = None,
+        dims: Mapping[str, int] | None = None,
+        threads: int | None = None,
+        example: Mapping[str, np.ndarray] | None = None,
+        try_s: float = TRY_S,
+    ) -> None:
+        data = model if isinstance(model, bytes) else Path(model).read_bytes()
+        self.graph = ModelGraph(data, dims)
+        self._own = client is None
+        self._client = client or Client(setting=_setting(threads))
+        setting = self._client.setting or default_setting(self._client.target)
+        if threads is not None and threads != setting.threads:
+            raise CallerError(f"The client's setting has {setting.threads} threads; {threads} are asked for.")
+        self.threads = setting.threads
+        self.place = (self._client.target.key, setting.key)
+        self._ask_at = time.monotonic() + ASK_S
+        self._answers: dict[str, Answer] = {}
+        choices = self.look_up()
+        self.known = len(self._answers)
+        self.standings: tuple[TimedInTurns, ...] = ()
+        remembered = self._remembered(choices)
+        if remembered is not None:
+            self._executor = self._build(remembered)
+        else:
+            self._executor = self._chosen(choices, example, try_s)
+
+    @property
+    def plan(self) -> ModelPlan:
+        """What runs."""
+        return self._executor.plan
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, np.ndarray],
+        run_options: Any = None,
+    ) -> list[np.ndarray]:
+        """The outputs that are named (all: None), in that order. ``run_options`` are ONNX Runtime's and
+        change nothing here. Raises :class:`opatlas.errors.CallerError` for inputs that do not fit."""
+        made = self._executor.run(input_feed)
+        if not output_names:
+            return made
+        by_name = dict(zip(self.graph.output_names, made, strict=True))
+        if unknown := [name for name in output_names if name not in by_name]:
+            raise CallerError(
+                f"The model has no output {unknown[0]!r}; it has {', '.join(self.graph.output_names)}."
+            )
+        return [by_name[name] for name in output_names]
+
+    def get_inputs(self) -> list[NodeArg]:
+        """What a run is given."""
+        return [NodeArg(name, self.graph.proto_of(name)) for name in self.graph.input_names]
+
+    def get_outputs(self) -> list[NodeArg]:
+        """What a run gives."""
+        return [NodeArg(name, self.graph.proto_of(name)) for name in self.graph.output_names]
+
+    def io_binding(self) -> IOBinding:
+        """Inputs and outputs tied by name, for :meth:`run_with_iobinding`."""
+        return IOBinding(self)
+
+    def run_with_iobinding(self, binding: IOBinding, run_options: Any = None) -> None:
+        """One run over what is bound."""
+        binding._take(self.run(None, binding._inputs))
+
+    def breakdown(self, input_feed: Mapping[str, np.ndarray]) -> list[StepShare]:
+        """Where the time goes: each step's, and what ONNX Runtime takes for the same nodes in the model."""
+        theirs = node_times(self.graph, input_feed, self.threads)
+        if not self.plan.kernels:  # one step: ONNX Runtime's own profile says more
+            return [StepShare(self._label([one]), WHOLE, us, us) for one, us in theirs.items()]
+        profiles = [self._executor.profile(input_feed) for _ in range(PROFILED_RUNS)]
+        return [
+            StepShare(
+                self._label(step.nodes),
+                step.by.said,
+                statistics.median(profile[at].us for profile in profiles),
+                sum(theirs.get(number, 0.0) for number in step.nodes),
+            )
+            for at, step in enumerate(self.plan.steps)
+        ]
+
+    def _label(self, nodes: Sequence[int]) -> str:
+        """What people read of some nodes: the first's name, and how many there are."""
+        proto = self.graph.nodes[nodes[0]].proto
+        more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+        return f"{proto.op_type} {proto.name or proto.output[0]}{more}"
+
+    @property
+    def peak_bytes(self) -> int:
+        """Of the buffer that values between steps share; 0 where a framework runs the whole model."""
+        return self._executor.peak_bytes
+
+    def example(self, seed: int = 0) -> dict[str, np.ndarray]:
+        """Random inputs of the model's types: normal floats, small whole numbers, true."""
+        random = np.random.default_rng(seed)
+        return {
+            name: _random(name, self.graph.walk.types.get(name), random) for name in self.graph.input_names
+        }
+
+    def close(self) -> None:
+        """Let go of kernels, buffers and, where it is the session's own, the client."""
+        self._executor.close()
+        if self._own:
+            self._client.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _chosen(
+        self, choices: Mapping[int, NodeChoice], example: Mapping[str, np.ndarray] | None, try_s: float
+    ) -> Executor:
+        """What is fastest with the caller's example, which must fit, else with random values, if the model
+        takes them."""
+        try:
+            feed = example if example is not None else self.example()
+            chosen = choose(self.graph, choices, self.place, self._build, feed, self.threads, try_s)
+        except OpatlasError as error:
+            if example is not None:
+                raise
+            log.warning("No plan is tried: random inputs do not fit the model (%s). Give an example.", error)
+            return self._build(whole(self.graph, *self.place))
+        self.standings = chosen.standings
+        self._remember(choices, chosen.plan)
+        return chosen.executor
+
+    # ---- what is known ------------------------------------------------------------------------------
+
+    def look_up(self) -> dict[int, NodeChoice]:
+        """Of every node that is an operator: the kernel that is known for it, if it can run in a model."""
+        found = {
+            number: operator
+            for number in range(len(self.graph.nodes))
+            if (operator := self.graph.operator(number)) is not None
+        }
+        operators = {canonical.operator.key: canonical.operator for canonical, _ in found.values()}
+        answers = self._client.lookup_all(list(operators.values()))
+        self._answers = {answer.key: answer for answer in answers if _runs_here(answer)}
+        choices = {}
+        for number, (canonical, tensors) in found.items():
+            answer = self._answers.get(canonical.operator.key)
+            if answer is None or answer.best is None:
+                continue
+            best = answer.best
+            by = ByKernel(answer.key, best["artifact"], tensors, f"{best['route']} {best['label']}")
+            choices[number] = NodeChoice(by, best["median_us"])
+        return choices
+
+    def _build(self, plan: ModelPlan) -> Executor:
+        return Executor(self.graph, plan, self.load, threads=self.threads, revoked=self._revoked)
+
+    def _revoked(self) -> frozenset[str]:
+        """What must not run any more, as far as the machine was told; asked for now and then, beside the
+        job."""
+        if time.monotonic() > self._ask_at:
+            self._ask_at = time.monotonic() + ASK_S
+            self._client.refresh([by.operator for by in self.plan.kernels])
+        return self._client.revoked
+
+    def load(self, by: ByKernel) -> FunctionKernel:
+        """The implementation that a step names, as the client verified it."""
+        return FunctionKernel(self._client.load(self._answers[by.operator]))
+
+    # ---- what was chosen before ---------------------------------------------------------------------
+
+    def _name(self, choices: Mapping[int, NodeChoice]) -> bytes:
+        artifacts = sorted({one.by.artifact for one in choices.values()})
+        versions = installed(self._client.target)["versions"]
+        return digest_of(["plan", self.graph.key, *self.place, artifacts, versions])
+
+    def _remembered(self, choices: Mapping[int, NodeChoice]) -> ModelPlan | None:
+        """What was chosen for this model, from the same kernels and with the same libraries."""
+        if not choices:
+            return whole(self.graph, *self.place)
+        store = self._client.store
+        kept = store.fact(self._name(choices)) if store is not None else None
+        if kept is None:
+            return None
+        try:
+            plan = ModelPlan.from_json(kept.get("plan"))
+            check_plan(plan, self.graph, *self.place)
+        except InvalidPlan as error:
+            log.warning("A plan that was kept for the model is chosen anew: %s", error)
+            return None
+        here = {answer.key: answer.best["artifact"] for answer in self._answers.values() if answer.best}
+        return plan if all(here.get(by.operator) == by.artifact for by in plan.kernels) else None
+
+    def _remember(self, choices: Mapping[int, NodeChoice], plan: ModelPlan) -> None:
+        if self._client.store is not None:
+            self._client.store.keep_fact(self._name(choices), {"plan": plan.to_json()})
+
+
+class FunctionKernel:
+    """A client's function as a step of a plan: what fails goes over to the operator's default and is told."""
+
+    binds_outputs = True
+
+    def __init__(self, function: KernelFunction) -> None:
+        self._function = function
+        self.operator = function.operator
+
+    def prepare(self, constants: Mapping[int, np.ndarray]) -> None:
+        if constants:
+            self._function.prepare(constants)
+
+    def bind(self, inputs: Mapping[int, np.ndarray], outputs: Sequence[np.ndarray] | None = None) -> Any:
+        numbers = self._function.operator.runtime_inputs
+        return self._function.bind([inputs[number] for number in numbers], outputs)
+
+    def close(self) -> None:
+        self._function.close()
+
+
+class IOBinding:
+    """As ONNX Runtime's, on the CPU: inputs and outputs tied by name."""
+
+    def __init__(self, session: Session) -> None:
+        self._names = session.graph.output_names
+        self._inputs: dict[str, np.ndarray] = {}
+        self._outputs: dict[str, np.ndarray | None] = {}
+        self._made: dict[str, np.ndarray] = {}
+
+    def bind_cpu_input(self, name: str, array: np.ndarray) -> None:
+        self._inputs[name] = array
+
+    def bind_output(
+        self,
+        name: str,
+        device_type: str = "cpu",
+        device_id: int = 0,
+        element_type: Any = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
+    ) -> None:
+        """Written to ``buffer_ptr`` (with ``element_type`` and ``shape``) by each run; a new array for each
+        unless it is given."""
+        if name not in self._names:
+            raise CallerError(f"The model has no output {name!r}; it has {', '.join(self._names)}.")
+        if device_type != "cpu":
+            raise CallerError(f"Outputs are bound on the device 'cpu', not on {device_type!r}.")
+        if buffer_ptr is None:
+            self._outputs[name] = None
+            return
+        if element_type is None or shape is None:
+            raise CallerError("An output that is bound to a buffer needs its element type and shape.")
+        dtype = np.dtype(element_type)
+        memory = (ctypes.c_char * (dtype.itemsize * math.prod(shape))).from_address(buffer_ptr)
+        self._outputs[name] = np.frombuffer(memory, dtype).reshape(shape)
+
+    def copy_outputs_to_cpu(self) -> list[np.ndarray]:
+        """Those bound, in the order in which they were."""
+        return [self._made[name] for name in self._outputs]
+
+    def _take(self, made: Sequence[np.ndarray]) -> None:
+        by_name = dict(zip(self._names, made, strict=True))
+        for name, array in self._outputs.items():
+            if array is not None:
+                check = by_name[name]
+                if (array.dtype, array.shape) != (check.dtype, check.shape):
+                    raise CallerError(
+                        f"Output '{name}' is {check.dtype} {list(check.shape)}; its buffer is for "
+                        f"{array.dtype} {list(array.shape)}."
+                    )
+                array[...] = check
+            self._made[name] = by_name[name] if array is None else array
+
+
+def _setting(threads: int | None) -> Setting | None:
+    return Setting(threads=threads) if threads is not None else None
+
+
+def _runs_here(answer: Answer) -> bool:
+    return answer.best is not None and answer.best.get("kind") in KINDS and answer.from_neighbour is None
+
+
+def _random(name: str, kind: TensorType | None, random: np.random.Generator) -> np.ndarray:
+    if kind is None or kind.element not in _NAMES:
+        raise InvalidModel(f"Input '{name}' is no tensor of numbers: give the session an example of it.")
+    dtype = numpy_dtype(_NAMES[kind.element])
+    if dtype.kind == "b":
+        return np.ones(kind.shape, dtype)
+    if dtype.kind in "iu":
+        return random.integers(0, 2, kind.shape).astype(dtype)
+    return random.standard_normal(kind.shape).astype(dtype)
+
+
+def read_inputs(path: Path) -> dict[str, np.ndarray]:
+    """Arrays by name out of a ``.npz`` file."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise CallerError(f"{path} has no arrays by name, as numpy.savez writes them: {error}.") from error
+
+
+def compared(session: Session, feed: Mapping[str, np.ndarray], seconds: float) -> tuple[TimedInTurns, ...]:
+    """What runs, and ONNX Runtime's own session of the same model on the same inputs, in turns."""
+    theirs = onnxruntime_session(session.graph, session.threads)
+    runs = {
+        "ONNX Runtime": lambda: theirs.run(None, dict(feed)),
+        "Opatlas": lambda: session.run(None, feed),
+    }
+    return tuple(line_up(runs, seconds).values())
+
+
+def onnxruntime_session(graph: ModelGraph, threads: int) -> Any:
+    """What a user of ONNX Runtime would run the model by."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    model = graph.model.SerializeToString()
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
