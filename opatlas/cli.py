@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +32,8 @@ cache_app = typer.Typer(no_args_is_help=True, help="What this machine was told."
 app.add_typer(cache_app, name="cache")
 
 SHAPE = re.compile(r"(?P<shape>\d+(x\d+)*|scalar)(:(?P<dtype>\w+))?(?P<const>\*)?")
+MOST_ROWS = 20
+"""Of a table of steps, those that take longest."""
 BATCH = 256
 """Operators of one request in ``prefetch``."""
 
@@ -131,18 +134,77 @@ def prefetch(
 
 
 @app.command()
+def run(
+    model: Annotated[Path, typer.Argument(help="An ONNX model.")],
+    inputs: Annotated[
+        Path | None, typer.Option(help="Inputs by name (.npz); random ones unless given.")
+    ] = None,
+    dim: Annotated[list[str] | None, typer.Option(help="A symbolic dimension's size: batch=1.")] = None,
+    threads: Annotated[int | None, typer.Option(help="All cores unless given.")] = None,
+    compare: Annotated[bool, typer.Option("--compare", help="Time it beside ONNX Runtime.")] = False,
+    try_s: Annotated[float, typer.Option(help="Seconds for trying plans, once for a model.")] = 5.0,
+    offline: Offline = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a model by what is fastest here, and say where its time goes."""
+    from opatlas.identity import Setting
+    from opatlas.session import Session, compared, read_inputs
+
+    if not model.exists():
+        raise CallerError(f"There is no file {model}.")
+    dims = {name: int(size) for name, size in map(_attribute, dim or ())}
+    setting = Setting(threads=threads) if threads is not None else None
+    console = _console(stderr=True)
+    with _client(offline, setting=setting) as client:
+        with console.status("Looking operators up, trying plans"):
+            session = Session(model, client=client, dims=dims, try_s=try_s)
+        with session:
+            feed = read_inputs(inputs) if inputs is not None else session.example()
+            session.run(None, feed)
+            with console.status("Timing"):
+                rows = session.breakdown(feed)
+                standings = compared(session, feed, try_s) if compare else session.standings
+    told = {
+        "nodes": len(session.graph.nodes), "known": session.known, "kernels": len(session.plan.kernels),
+        "steps": [asdict(row) for row in rows], "standings": [asdict(one) for one in standings],
+    }  # fmt: skip
+    if as_json:
+        _print_json(told)
+    else:
+        _print_run(told)
+
+
+@app.command()
 def login(
     url: Annotated[str, typer.Option(prompt="Address of the service")],
     key: Annotated[str, typer.Option(prompt="API key", hide_input=True)],
 ) -> None:
     """Keep the service's address and a key for this user, once they have been tried."""
     from opatlas.client import RestClient
-    from opatlas.client.login import config_path, write_login
+    from opatlas.client.service.login import config_path, write_login
 
     with RestClient(url, key, timeout_s=10.0) as rest:
         rest.call("GET", "/api/v1/signers/?limit=1")
     write_login(url, key)
     print(f"Written to {config_path()}.")
+
+
+@app.command()
+def sidecar(
+    socket: Annotated[Path | None, typer.Option(help="Its socket; OPATLAS_SIDECAR unless given.")] = None,
+) -> None:
+    """Answer all of this user's jobs on this machine by one connection to the service, until Ctrl-C."""
+    from opatlas.client.service.login import read_login
+    from opatlas.conf import conf
+    from opatlas.sidecar.serving import serve
+
+    kept_url, kept_key = read_login()
+    url, key = conf().url or kept_url or conf().service_url, conf().key or kept_key
+    path = (socket or conf().sidecar).absolute()
+    if not key:
+        raise CallerError("A sidecar needs a login: OPATLAS_KEY, or opatlas login.")
+    found = "jobs find it there" if path == conf().sidecar else f"jobs find it with OPATLAS_SIDECAR={path}"
+    serve(path, url, key, lambda: print(f"Sidecar of {url} at {path}: {found}. Ctrl-C ends it.", flush=True))
 
 
 @cache_app.command()
@@ -289,9 +351,34 @@ def _print_answer(answer: Answer) -> None:
     table.add_row("best", f"{best['route']}: {best['label']} ({best['method']})")
     table.add_row("time", f"{best['median_us']:.1f} µs; the default took {best['default_us']:.1f} µs")
     table.add_row("gain", f"{gained} ({best['ratio_low']:.2f} to {best['ratio_high']:.2f})")
-    table.add_row("stage", answer.stage + ("" if answer.final else ": a faster one may be found any moment"))
+    if answer.from_neighbour is not None:
+        there = f"{answer.from_neighbour['target'][:11]}… ({answer.differences})"
+        table.add_row("measured on", f"a neighbour, not on this target: {there}")
+    else:
+        going_on = "" if answer.final else ": a faster one may be found any moment"
+        table.add_row("stage", answer.stage + going_on)
     table.add_row("artifact", f"{best['kind']} {best['artifact'][:12]}…")
     table.add_row("from", answer.source)
+    console.print(table)
+
+
+def _print_run(told: Mapping[str, Any]) -> None:
+    console = _console()
+    console.print(
+        f"{told['nodes']} nodes; kernels are known for {told['known']} operators, {told['kernels']} run."
+    )
+    table = _table("who", "µs a run", "× ONNX Runtime")
+    for one in told["standings"]:
+        ratios = one["ratios"]
+        gain = f"{ratios['ratio']:.2f} ({ratios['low']:.2f} to {ratios['high']:.2f})"
+        table.add_row(one["said"], f"{one['median_us']:,.0f}", gain)
+    if told["standings"]:
+        console.print(table)
+    table = _table("nodes", "by", "µs", "ONNX Runtime's µs")
+    for row in sorted(told["steps"], key=lambda row: -row["us"])[:MOST_ROWS]:
+        table.add_row(row["nodes"], row["by"], f"{row['us']:,.1f}", f"{row['onnxruntime_us']:,.1f}")
+    if (left := len(told["steps"]) - MOST_ROWS) > 0:
+        table.add_row(f"… {left} more", "", "", "")
     console.print(table)
 
 

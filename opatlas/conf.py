@@ -159,6 +159,12 @@ class OpatlasConf:
         "what clients of this machine were told, artifacts, and the thread pool, compiled once",
         shown="the user's cache folder",
     )
+    sidecar: Path = variable(
+        lambda given: _runtime_folder(given.cache) / "sidecar.sock",
+        "file",
+        "the socket of the machine's sidecar: clients ask there where it has their login, or they have none",
+        shown="`sidecar.sock` in the user's runtime folder; where there is none, in `OPATLAS_CACHE`",
+    )
     cache_bytes: int = variable(
         256 << 20,
         "bytes",
@@ -174,6 +180,11 @@ class OpatlasConf:
     def service_url(self) -> str:
         """Where the service is, unless somebody said otherwise."""
         return self.url or "http://127.0.0.1:8000"
+
+
+def _runtime_folder(cache: Path) -> Path:
+    """Where a user's sockets lie: on this machine alone, where the system has such a place."""
+    return Path(os.environ["XDG_RUNTIME_DIR"]) / "opatlas" if os.environ.get("XDG_RUNTIME_DIR") else cache
 
 
 def conf() -> OpatlasConf:

@@ -7,6 +7,11 @@ def first_line(error: BaseException, most: int = 300) -> str:
     return (lines or [type(error).__name__])[0][:most]
 
 
+def printable(text: str, most: int = 300) -> str:
+    """Somebody else's text in one line, of ``most`` characters that can be shown."""
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:most]
+
+
 class OpatlasError(Exception):
     """Base of everything that Opatlas raises on purpose. ``str()`` is one clear sentence."""
 
