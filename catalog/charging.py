@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from django.conf import settings
+from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from catalog.errors import RequestError
@@ -20,6 +22,47 @@ from catalog.errors import RequestError
 if TYPE_CHECKING:
     from catalog.best.served import Hit
     from catalog.models import Artifact, Implementation, Usage
+    from catalog.usage.journal_line import JournalHit
+
+
+@dataclass(frozen=True, slots=True)
+class SpendLimit:
+    """What a job may spend in all: millionths of a currency (ISO 4217)."""
+
+    micros: int
+    currency: str
+
+
+@dataclass(frozen=True, slots=True)
+class Payer:
+    """Whose hits are charged: an organisation (0: none) and its job. With a limit the job has agreements on
+    further uses, and never spends more under them."""
+
+    organisation_id: int
+    job: str = ""
+    limit: SpendLimit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgreedUses:
+    """An agreement on further uses of what was charged: a client's caches may give it again, and each use is
+    charged when it is reported."""
+
+    id: str
+    per_use_micros: int
+    uses: int  # so many at this price; then a lookup says how it goes on
+    left_micros: int  # of the job's limit, and of credit where the rule withholds; of all its agreements
+    valid_until: float  # seconds since 1970
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "per_use_micros": self.per_use_micros,
+            "uses": self.uses,
+            "left_micros": self.left_micros,
+            "valid_until": datetime.fromtimestamp(self.valid_until, UTC).isoformat(),
+            "expires_s": max(0.0, round(self.valid_until - timezone.now().timestamp(), 3)),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +80,17 @@ class Terms:
     pay_url: str  # a path of this service: where to read the price and pay
     sentence: str  # "0.01 EUR a hit; withheld until credit or a plan covers it."
     due_micros: int = 0  # what the organisation owes in all, this hit included
+    agreed: AgreedUses | None = None
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Of what ``asdict`` gives."""
+        agreed = document["agreed"]
+        return cls(**{**document, "agreed": agreed and AgreedUses(**agreed)})
 
     def as_json(self) -> dict[str, Any]:
-        return {
+        agreement = {"agreement": self.agreed.as_json()} if self.agreed is not None else {}
+        return agreement | {
             "amount_micros": self.price_micros,
             "currency": self.currency,
             "rule": self.rule,
@@ -78,7 +129,7 @@ class Charging:
         return False
 
     def settle(
-        self, organisation_id: int, hits: Batch, record: Callable[[Batch], Sequence[Usage]]
+        self, payer: Payer, hits: Batch, record: Callable[[Batch], Sequence[Usage]]
     ) -> Mapping[str, Terms]:
         """Charge or withhold, inside the caller's transaction; by operator key, and who is missing is free.
 
@@ -86,6 +137,17 @@ class Charging:
         for each.
         """
         return {}
+
+    def bill_uses(
+        self, payer: Payer, uses: Mapping[str, int], record: Callable[[Sequence[JournalHit]], Sequence[Usage]]
+    ) -> int | None:
+        """Charge uses that a client reported, by agreement, inside the caller's transaction: as many as the
+        limits cover. Those that are not this job's agreements are left out. As above ``record`` writes their
+        Usage rows, one for each agreement.
+
+        Gives what the job may still spend under these agreements; None where they are none of its own.
+        """
+        return None
 
     def terms_of(
         self, organisation_id: int | None, implementations: Sequence[Implementation]

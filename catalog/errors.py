@@ -21,6 +21,12 @@ class Unknown(RequestError):
     status = 404
 
 
+class KeyReused(RequestError):
+    """An Idempotency-Key that named another request before."""
+
+    status = 422
+
+
 class TooLarge(RequestError):
     """A body beyond what the API takes."""
 

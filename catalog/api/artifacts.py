@@ -65,7 +65,7 @@ class ArtifactView(RestView):
         return _artifact(self, sha256)
 
 
-class _AnyAccept(BaseContentNegotiation):
+class AnyAccept(BaseContentNegotiation):
     """A file is sent as it is, whatever type the client would like."""
 
     def select_parser(self, request: Request, parsers: Any) -> Any:
@@ -76,7 +76,7 @@ class _AnyAccept(BaseContentNegotiation):
 
 
 class ArtifactFileView(RestView):
-    content_negotiation_class = _AnyAccept
+    content_negotiation_class = AnyAccept
 
     @operation(
         name="artifact_file",

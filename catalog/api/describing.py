@@ -20,6 +20,7 @@ _MEANINGS = {
     409: "Not in the state that it is in.",
     413: "The body is too large.",
     415: "The body must be JSON.",
+    422: "The Idempotency-Key named another request before.",
     429: "Too many requests: Retry-After says when to try again.",
     503: "The service itself failed; try again in a moment.",
 }
@@ -31,6 +32,19 @@ class ErrorSerializer(serializers.Serializer[Any]):
     request_id = serializers.CharField(required=False, help_text="Names this request in the service's log.")
 
 
+class AgreementSerializer(serializers.Serializer[Any]):
+    """What further uses of a charged hit cost, given from the caller's own caches and reported."""
+
+    id = serializers.CharField(help_text="agr_ and 32 hexadecimal digits: names it in `POST /usage`.")
+    per_use_micros = serializers.IntegerField()
+    uses = serializers.IntegerField(help_text="So many at this price; then look it up again.")
+    left_micros = serializers.IntegerField(
+        help_text="What the job may still spend, under all of its agreements together."
+    )
+    valid_until = serializers.DateTimeField()
+    expires_s = serializers.FloatField(help_text="So much later, for clocks that differ.")
+
+
 class PriceSerializer(serializers.Serializer[Any]):
     """What a hit costs. Amounts in millionths of the currency."""
 
@@ -40,6 +54,7 @@ class PriceSerializer(serializers.Serializer[Any]):
     pay_url = serializers.CharField(help_text="A path of this service: where to read the price and pay.")
     due_micros = serializers.IntegerField(help_text="What the organisation owes in all; 0 within its credit.")
     sentence = serializers.CharField()
+    agreement = AgreementSerializer(required=False, help_text="Of a charged hit, to a lookup with a limit.")
 
 
 class PaymentRequiredSerializer(ErrorSerializer):

@@ -33,10 +33,12 @@ class JobAnswer(ModelAnswer):
 JobFiguresAnswer = shape(
     jobs.JobRow,
     "hit_rate",
+    "cached_share",
     without=["job"],
     id=serializers.IntegerField(source="job.pk"),
     name=serializers.CharField(source="job.name"),
     organisation=serializers.CharField(source="job.organisation.name"),
+    using=[shape(jobs.Prefetched, "used_share", "wasted", "wasted_bytes", "requests_saved")],
 )
 CoverageAnswer = shape(jobs.Coverage, "by_operators", "by_calls")
 

@@ -6,6 +6,7 @@ No serializer reads or writes on this path: ``lookup_json`` does. The shapes her
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from django.http import HttpResponse
@@ -15,21 +16,29 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from catalog.api import lookup_json
-from catalog.api.describing import OPERATOR, PriceSerializer, query
+from catalog.api.describing import OPERATOR, PriceSerializer, header, query
 from catalog.api.endpoint import RestView, operation
 from catalog.api.parsers import BoundedJSONParser
 from catalog.api.shapes import Document
-from catalog.best.revoked import recently_revoked
+from catalog.best.revoked import revocations
 from catalog.best.served import Accepts, scopes_of
 from catalog.conf import MAX_OPERATORS, MAX_WAIT_S
 from catalog.errors import RequestError
 from catalog.lookup.lookups import INCLUDABLE, AskedOperator, LookupRequest, lookup
+from catalog.lookup.repeating import NamedRequest
 from catalog.models import AnswerStage, ApiKey, Method
 from catalog.selectors import known
 from opatlas.load.manifest import KINDS
 
 OPERATOR_KEY = r"^o1:[0-9a-f]{64}$"
 STATUSES = ["hit", "miss", "need_graph", "need_lookup"]
+IDEMPOTENCY_KEY = header(
+    "Idempotency-Key",
+    "Names this request: 1 to 255 visible ASCII characters, in quotes or not, others for each request. Sent "
+    "again within a day, a lookup that was charged is answered as it was and not charged again; another "
+    "request of that name is a 422.",
+)
+_VISIBLE = re.compile(r"[!-~]{1,255}")
 
 
 @extend_schema_field({"type": "number", "exclusiveMinimum": True, "minimum": 0, "maximum": 1e15})
@@ -66,6 +75,11 @@ class SettingField(serializers.JSONField):
     """A setting's key or its JSON."""
 
 
+class SpendLimitSerializer(serializers.Serializer[Any]):
+    amount_micros = serializers.IntegerField(min_value=0, max_value=lookup_json.MAX_LIMIT_MICROS)
+    currency = serializers.RegexField(r"^[A-Z]{3}$", help_text="ISO 4217: EUR; the account's.")
+
+
 class LookupRequestSerializer(serializers.Serializer[Any]):
     target = TargetField()
     setting = SettingField(required=False, help_text="Left out: all cores of a CPU, warm cache, float32.")
@@ -99,13 +113,27 @@ class LookupRequestSerializer(serializers.Serializer[Any]):
         child=serializers.ChoiceField(choices=INCLUDABLE),
         required=False,
         help_text="`manifest`: the signed manifests of all that hit. `related`: what is known of the related "
-        "operators, uncounted; what costs something is `need_lookup` there.",
+        "operators, uncounted; what costs something is `need_lookup` there. `neighbours`: for a CPU target "
+        "that no live worker serves, hits of the nearest target that differs in cores and cache sizes alone, "
+        "marked `from_neighbour`; free ones only. `next`: hits that your organisation's jobs asked for after "
+        "these operators, uncounted, free ones only.",
     )
     known = serializers.ListField(
         child=serializers.RegexField(r"^[0-9a-f]{64}$"),
         required=False,
         max_length=2 * MAX_OPERATORS,
         help_text="Artifacts whose manifests the caller has: they are not sent again.",
+    )
+    spend_limit = SpendLimitSerializer(
+        required=False,
+        help_text="What this job (which must be named) may spend in all. What is charged then comes with an "
+        "agreement: its further uses by the caller's caches are charged when they are reported (`POST "
+        "/usage`). Beyond the limit items are empty, with the state payment_required.",
+    )
+    revoked_since = serializers.RegexField(
+        r"^[0-9]{1,16}(-[0-9]{1,18})?$",
+        required=False,
+        help_text="The last answer's `revoked_until`, or 0: `revoked` then has all that was revoked since.",
     )
 
 
@@ -139,6 +167,21 @@ class BestSerializer(WithheldSerializer):
     url = serializers.CharField()
 
 
+class SizesSerializer(serializers.Serializer[Any]):
+    asked = serializers.IntegerField(allow_null=True)
+    neighbour = serializers.IntegerField(allow_null=True)
+
+
+class FromNeighbourSerializer(serializers.Serializer[Any]):
+    """Another target's best: every time in it was measured there, none here. It is asked for to be explored
+    here all the same, and then this candidate is the first that is tried."""
+
+    target = serializers.CharField(help_text="The neighbour's t1: key.")
+    differs = serializers.DictField(
+        child=SizesSerializer(), help_text="By field: `cores`, `cache_bytes.l2`; null where it has none."
+    )
+
+
 class ResultSerializer(serializers.Serializer[Any]):
     key = serializers.RegexField(OPERATOR_KEY)
     status = serializers.ChoiceField(choices=STATUSES)
@@ -158,6 +201,9 @@ class ResultSerializer(serializers.Serializer[Any]):
         help_text="How long this answer may be used without asking again: seconds while it is not final.",
     )
     best = BestSerializer(required=False)
+    from_neighbour = FromNeighbourSerializer(
+        required=False, help_text="With include `neighbours`: it was measured on another target."
+    )
     state = serializers.CharField(
         required=False,
         help_text="Of a miss: waiting, promoted, postponed, discarded, explored, unsupported or failed; and "
@@ -180,10 +226,17 @@ class RevocationsSerializer(serializers.Serializer[Any]):
     )
     revoked = serializers.ListField(
         child=serializers.CharField(),
-        help_text="Artifacts (SHA-256) revoked within that time and a minute: drop them, do not run them.",
+        help_text="Artifacts (SHA-256) that were revoked, within that time and a minute or since "
+        "`revoked_since`: drop them, do not run them.",
+    )
+    revoked_until = serializers.CharField(
+        required=False,
+        help_text="With `revoked_since`: what to send as that the next time.",
     )
     revoked_all = serializers.BooleanField(
-        required=False, help_text="Comes, as true, where they are too many to list: drop every entry."
+        required=False,
+        help_text="Comes, as true, where they are too many to list: drop every entry. With `revoked_since` "
+        "the oldest are listed, and the next answer goes on from there.",
     )
 
 
@@ -213,6 +266,11 @@ class LookupAnswerSerializer(RevocationsSerializer):
         required=False,
         help_text="With include: one for each related operator, in the order given.",
     )
+    next = ResultSerializer(
+        many=True,
+        required=False,
+        help_text="With include: hits that jobs asked next, the likeliest first; none that was named.",
+    )
     manifests = serializers.DictField(
         child=SignedManifestSerializer(),
         required=False,
@@ -237,7 +295,13 @@ class LookupView(RestView):
 
     parser_classes = [BoundedJSONParser]
 
-    @operation(LookupAnswerSerializer, name="lookup", takes=LookupRequestSerializer)
+    @operation(
+        LookupAnswerSerializer,
+        name="lookup",
+        takes=LookupRequestSerializer,
+        parameters=[IDEMPOTENCY_KEY],
+        fails=[422],
+    )
     def post(self, request: Request) -> HttpResponse:
         """Ask for the best implementations of many operators.
 
@@ -251,7 +315,8 @@ class LookupView(RestView):
         the stage `wait_for` is reached. `revoked` names artifacts that must no longer be used from now
         on, whoever holds them. `include` brings manifests and what is known of related operators along, so
         that one request is enough for a whole model."""
-        return _json(_looked_up(self.key, lookup_json.parse_lookup(request.data)))
+        named = _named(request, request.data)
+        return _json(_looked_up(self.key, lookup_json.parse_lookup(request.data), named))
 
 
 class OperatorBestView(RestView):
@@ -261,7 +326,9 @@ class OperatorBestView(RestView):
         BestAnswerSerializer,
         name="operator_best",
         tag="lookup",
+        fails=[422],
         parameters=[
+            IDEMPOTENCY_KEY,
             OPERATOR,
             query(
                 "target",
@@ -295,12 +362,25 @@ class OperatorBestView(RestView):
             job=lookup_json.parse_job(given.get("job", "")),
             operators=[AskedOperator(known.operator(key).key)],
         )
-        body = _looked_up(self.key, parsed)
+        body = _looked_up(self.key, parsed, _named(request, [key, *sorted(given.lists())]))
         (result,) = body.pop("results")
         return _json(result | body)
 
 
-def _looked_up(key: ApiKey, parsed: lookup_json.ParsedLookup) -> dict[str, Any]:
+def _named(request: Request, document: Any) -> NamedRequest | None:
+    given = request.headers.get("Idempotency-Key")
+    if given is None:
+        return None
+    bare = given[1:-1] if len(given) > 1 and given[0] == given[-1] == '"' else given
+    if not _VISIBLE.fullmatch(bare):
+        raise RequestError(
+            "An Idempotency-Key is 1 to 255 visible ASCII characters, in quotes or not.",
+            where="Idempotency-Key",
+        )
+    return NamedRequest(bare, document)
+
+
+def _looked_up(key: ApiKey, parsed: lookup_json.ParsedLookup, named: NamedRequest | None) -> dict[str, Any]:
     parsed = lookup_json.read_graphs(parsed)
     target, setting = lookup_json.resolve(parsed.target, parsed.setting)
     answer = lookup(
@@ -317,10 +397,12 @@ def _looked_up(key: ApiKey, parsed: lookup_json.ParsedLookup) -> dict[str, Any]:
             wait_for=parsed.wait_for,
             include=parsed.include,
             known=parsed.known,
+            spend_limit=parsed.spend_limit,
+            named=named,
         )
     )
     # Read after the lookup: what was revoked while it ran is told as well.
-    return lookup_json.answer_json(answer, recently_revoked(scopes_of(key.organisation)))
+    return lookup_json.answer_json(answer, revocations(scopes_of(key.organisation), parsed.revoked_since))
 
 
 def _accepts(kinds: str, versions: str) -> Accepts | None:

@@ -13,12 +13,13 @@ from typing import Any
 from django.utils import timezone
 
 from catalog import models
-from catalog.best.revoked import ENTRY_LIFE_S, Revocations
+from catalog.best.revoked import ENTRY_LIFE_S, RevocationCursor, Revocations
 from catalog.best.served import Accepts, Hit
-from catalog.charging import Terms
+from catalog.charging import SpendLimit, Terms
 from catalog.conf import MAX_OPERATORS, MAX_WAIT_S, conf
 from catalog.errors import RequestError, Unknown
-from catalog.lookup.lookups import INCLUDABLE, RELATED, AskedOperator, LookupAnswer, Result
+from catalog.lookup.lookups import INCLUDABLE, RELATED, AskedOperator, LookupAnswer
+from catalog.lookup.results import Result
 from catalog.models import AnswerStage
 from catalog.registry import register_setting, register_target
 from catalog.selectors.rows import row_by
@@ -34,10 +35,13 @@ HERE = "here"
 SETTING_KEY = re.compile(r"s1:[0-9a-f]{64}")
 
 _FIELDS = {
-    *("target", "setting", "job", "accepts", "operators", "related", "wait_s", "wait_for", "include", "known")
+    *("target", "setting", "job", "accepts", "operators", "related", "wait_s", "wait_for"),
+    *("include", "known", "revoked_since", "spend_limit"),
 }
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_CURRENCY = re.compile(r"[A-Z]{3}")
 MAX_CALLS = 1e15
+MAX_LIMIT_MICROS = 10**15
 _CACHED_GRAPH_BYTES = 8192
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -56,6 +60,8 @@ class ParsedLookup:
     wait_for: AnswerStage = AnswerStage.FIRST
     include: frozenset[str] = frozenset()
     known: frozenset[str] = frozenset()
+    revoked_since: RevocationCursor | None = None
+    spend_limit: SpendLimit | None = None
     unread: Mapping[str, Callable[[], identity.Operator]] = field(default_factory=dict)  # graphs, by key
 
 
@@ -87,6 +93,8 @@ def parse_lookup(document: Any) -> ParsedLookup:
         wait_for=_wait_for(body.get("wait_for", AnswerStage.FIRST)),
         include=include,
         known=_known(body.get("known", [])),
+        revoked_since=_revoked_since(body.get("revoked_since")),
+        spend_limit=_spend_limit(body),
     )
 
 
@@ -172,10 +180,14 @@ def answer_json(answer: LookupAnswer, revocations: Revocations) -> dict[str, Any
     }
     if answer.related:
         body["related"] = [result_json(result) for result in answer.related]
+    if answer.next:
+        body["next"] = [result_json(result) for result in answer.next]
     if answer.artifacts:
         body["manifests"] = {row.sha256: manifest_json(row) for row in answer.artifacts}
     if answer.signers:
         body["signers"] = {row.sha256: signer_json(row) for row in answer.signers}
+    if revocations.until:
+        body["revoked_until"] = revocations.until
     if revocations.all:
         body["revoked_all"] = True
     if not answer.served:
@@ -203,7 +215,8 @@ def result_json(result: Result) -> dict[str, Any]:
     if result.status == "need_lookup":
         return {"key": result.key, "status": "need_lookup"}
     if result.best is not None:
-        return {"key": result.key, "status": "hit", **stage_json(result.best), "best": hit_json(result.best)}
+        progress = _progress_json(result, result.best)
+        return {"key": result.key, "status": "hit", **progress, "best": hit_json(result.best)}
     if result.status == "need_graph":
         return {"key": result.key, "status": "need_graph"}
     return {"key": result.key, "status": "miss", "state": result.state, "reason": result.reason}
@@ -212,7 +225,7 @@ def result_json(result: Result) -> dict[str, Any]:
 def _priced_json(result: Result, best: Hit, terms: Terms) -> dict[str, Any]:
     """A charged hit, with its price; or an empty item that says what is to be had for it, and no address."""
     item: dict[str, Any] = {"key": result.key, "status": result.status, "price": terms.as_json()}
-    item |= stage_json(best)
+    item |= _progress_json(result, best)
     if not terms.withheld:
         return item | {"best": hit_json(best)}
     shown = ("implementation", "route", "method", "is_default", *TIMES, "measured_at")
@@ -220,10 +233,29 @@ def _priced_json(result: Result, best: Hit, terms: Terms) -> dict[str, Any]:
     return item | {"state": result.state, "reason": result.reason, "withheld": evidence}
 
 
+def _progress_json(result: Result, best: Hit) -> dict[str, Any]:
+    """How far exploring has come; with another target's best not at all, and a worker may appear any
+    moment."""
+    near = result.neighbour
+    if near is None:
+        return stage_json(best)
+    differs = {name: {"asked": ours, "neighbour": theirs} for name, (ours, theirs) in near.differs.items()}
+    mark = {"target": near.target, "differs": differs}
+    return {"final": False, "expires_s": _open_life_s(), "from_neighbour": mark}
+
+
 def stage_json(hit: Hit) -> dict[str, Any]:
     """How far exploring has come, and so how long the answer may be used."""
-    life_s = ENTRY_LIFE_S if hit.final else min(conf().open_entry_s, ENTRY_LIFE_S)
-    return {"stage": hit.stage, "final": hit.final, "expires_s": life_s}
+    return {
+        "stage": hit.stage,
+        "final": hit.final,
+        "expires_s": ENTRY_LIFE_S if hit.final else _open_life_s(),
+    }
+
+
+def _open_life_s() -> float:
+    """Of what may change any moment."""
+    return min(conf().open_entry_s, ENTRY_LIFE_S)
 
 
 def hit_json(hit: Hit) -> dict[str, Any]:
@@ -391,6 +423,33 @@ def _known(value: Any) -> frozenset[str]:
             where="known",
         )
     return frozenset(value)
+
+
+def _spend_limit(body: Mapping[str, Any]) -> SpendLimit | None:
+    if (value := body.get("spend_limit")) is None:
+        return None
+    limit = _object(value, "spend_limit")
+    amount, currency = limit.get("amount_micros"), limit.get("currency")
+    if (
+        limit.keys() != {"amount_micros", "currency"}
+        or type(amount) is not int
+        or not 0 <= amount <= MAX_LIMIT_MICROS
+        or not (isinstance(currency, str) and _CURRENCY.fullmatch(currency))
+    ):
+        raise RequestError(
+            'spend_limit is {"amount_micros": 5000000, "currency": "EUR"}: whole millionths, at most 1e15, '
+            "and the currency by ISO 4217.",
+            where="spend_limit",
+        )
+    if not parse_job(body.get("job", "")):
+        raise RequestError("A spend limit is one of a job: name the job as well.", where="job")
+    return SpendLimit(amount, currency)
+
+
+def _revoked_since(value: Any) -> RevocationCursor | None:
+    if value is None:
+        return None
+    return RevocationCursor.parse(value if isinstance(value, str) else "")
 
 
 def _number(value: Any) -> float | None:

@@ -1,52 +1,119 @@
-"""What was revoked lately: told with every lookup, so that clients drop what they hold of it."""
+"""What was revoked: told with every lookup, so that clients drop what they hold of it.
+
+Whoever says up to where they were told (``since``) hears of all that was revoked after that, however long
+they were away; whoever says nothing, of an entry's life and a minute.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from threading import Condition
+from typing import Any, NamedTuple
 
 from cachetools import TTLCache, cached
 from django.utils import timezone
 
 from catalog import models
+from catalog.errors import RequestError
 
 ENTRY_LIFE_S = 300
 """How long a client may use an entry without asking again."""
 
 MARGIN_S = 60
-"""Revocations are told for so much longer: clocks differ, and a reply is on its way for a while."""
+"""Revocations are told for so much longer: clocks differ, commits come late, a reply is on its way for a
+while."""
 
 MOST = 1000
-"""More revocations than this are not listed: then whoever holds entries drops all of them."""
+"""More revocations than this are not listed at once: then whoever holds entries drops all of them."""
 
 _FRESH_S = 1.0
+_CURSOR = re.compile(r"([0-9]{1,16})(?:-([0-9]{1,18}))?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class RevocationCursor(NamedTuple):
+    """All that was revoked up to here was told: a time, and the last row of those at that very time."""
+
+    at: datetime
+    row: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> RevocationCursor:
+        """Raises :class:`RequestError` for what no answer said."""
+        found = _CURSOR.fullmatch(text)
+        if found is None:
+            raise RequestError(
+                "revoked_since is what the last answer's revoked_until was, or 0.", where="revoked_since"
+            )
+        return cls(_EPOCH + timedelta(microseconds=int(found[1])), int(found[2] or 0))
+
+    def __str__(self) -> str:
+        at = (self.at - _EPOCH) // timedelta(microseconds=1)
+        return f"{at}-{self.row}" if self.row else str(at)
 
 
 @dataclass(frozen=True)
 class Revocations:
-    """Artifacts (SHA-256) revoked within an entry's life; ``all``: too many to list."""
+    """Artifacts (SHA-256) that are told; ``all``: there are more than can be listed at once. ``until``: what
+    to say as ``since`` the next time; empty for who said none."""
 
     artifacts: tuple[str, ...] = ()
     all: bool = False
+    until: str = ""
 
 
-def recently_revoked(scopes: Collection[str]) -> Revocations:
-    """What callers of these scopes must drop. One indexed statement a second and process, shared by all."""
-    found = _rows()
-    if len(found) > MOST:
-        return Revocations(all=True)
-    return Revocations(tuple(sorted({sha256 for scope, sha256 in found if scope in scopes})))
+class _Recent(NamedTuple):
+    """What was revoked within an entry's life and a minute: (scope, artifact) of each."""
+
+    begins_at: datetime
+    read_at: datetime
+    rows: tuple[tuple[str, str], ...]
+
+    @property
+    def until(self) -> RevocationCursor:
+        """Of a whole minute, so that who asks often has not something else to write down each time."""
+        until = self.read_at - timedelta(seconds=MARGIN_S)
+        return RevocationCursor(until.replace(second=0, microsecond=0))
+
+
+def revocations(scopes: Collection[str], since: RevocationCursor | None = None) -> Revocations:
+    """What callers of these scopes must drop. One indexed statement a second and process, shared by all; and
+    one of their own for those who were away for longer."""
+    recent = _recent()
+    too_many = len(recent.rows) > MOST
+    own = sorted({sha256 for scope, sha256 in recent.rows if scope in scopes})
+    if since is None:
+        return Revocations(all=True) if too_many else Revocations(tuple(own))
+    if too_many or not recent.begins_at <= since.at <= recent.read_at:
+        return _told_since(scopes, since, recent)
+    return Revocations(tuple(own), until=str(recent.until))
 
 
 def forget() -> None:
     """Read anew at the next call: another test's database, or one that must not wait a second."""
-    _rows.cache_clear()
+    _recent.cache_clear()
+
+
+def _told_since(scopes: Collection[str], since: RevocationCursor, recent: _Recent) -> Revocations:
+    """The oldest first, as many as are listed at once; the next answer goes on from there."""
+    if since.at > recent.read_at + timedelta(seconds=MARGIN_S):  # a clock was wrong: told from the beginning
+        since = RevocationCursor(_EPOCH)
+    rows = models.Implementation.objects.filter(scope__in=scopes, revoked_at__gte=since.at)
+    rows = rows.exclude(revoked_at=since.at, pk__lte=since.row).order_by("revoked_at", "pk")
+    found: list[Any] = list(rows.values_list("revoked_at", "pk", "artifact__sha256")[: MOST + 1])
+    artifacts = tuple(sorted({sha256 for _, _, sha256 in found[:MOST]}))
+    if len(found) <= MOST:
+        return Revocations(artifacts, until=str(recent.until))
+    at, row, _ = found[MOST - 1]
+    return Revocations(artifacts, True, str(RevocationCursor(at, row)))
 
 
 @cached(TTLCache(maxsize=1, ttl=_FRESH_S), condition=Condition())
-def _rows() -> tuple[tuple[str, str], ...]:
-    since = timezone.now() - timedelta(seconds=ENTRY_LIFE_S + MARGIN_S)
+def _recent() -> _Recent:
+    now = timezone.now()
+    since = now - timedelta(seconds=ENTRY_LIFE_S + MARGIN_S)
     lately = models.Implementation.objects.filter(revoked_at__gte=since).order_by("-revoked_at")
-    return tuple(lately.values_list("scope", "artifact__sha256")[: MOST + 1])
+    return _Recent(since, now, tuple(lately.values_list("scope", "artifact__sha256")[: MOST + 1]))

@@ -46,11 +46,12 @@ class Hit(NamedTuple):
     equal: bool  # not told apart from the winner in the race that decided
     measured_at: datetime
     rank: int
+    from_neighbour: bool = False  # of another target than was asked for: catalog.lookup.neighbours
 
 
 # Written out, because composing it costs Django's query builder as much time as all the rest of a lookup.
 _SQL = (
-    f"SELECT operator.key, {', '.join(f'best.{name}' for name in Hit._fields if name != 'key')} "
+    f"SELECT operator.key, {', '.join(f'best.{name}' for name in Hit._fields[1:-1])} "
     "FROM catalog_operator operator JOIN catalog_best best ON best.operator_id = operator.id "
     "WHERE operator.key IN ({keys}) AND best.target_id = %s AND best.setting_id = %s "
     "AND best.scope IN ({scopes})"
@@ -115,14 +116,14 @@ def _rows(
         rows = cursor.fetchall()
     if connection.vendor == "sqlite":
         return [_of_sqlite(*row) for row in rows]
-    return [Hit._make(row) for row in rows]
+    return [Hit(*row) for row in rows]
 
 
 def _of_sqlite(*row: Any) -> Hit:
     """Its truths are numbers; its times are UTC and do not say so."""
     *before, final, is_default, equal, measured_at, rank = row
     truths = map(bool, (final, is_default, equal))
-    return Hit._make((*before, *truths, measured_at.replace(tzinfo=UTC), rank))
+    return Hit(*(*before, *truths, measured_at.replace(tzinfo=UTC), rank))
 
 
 def _places(values: Sequence[object]) -> str:

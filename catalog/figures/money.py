@@ -7,7 +7,7 @@ MONEY: tuple[Figure, ...] = (
         "charged",
         "Charged",
         "currency",
-        "What price rules charged for hits, after tiers, caps and plans.",
+        "What price rules charged for hits and reported uses of them, after tiers, caps, plans and limits.",
         "sum of the ledger's charges, their sign turned, over the whole days (UTC) that the range touches",
         "LedgerDay, kept with LedgerEntry",
     ),
@@ -15,9 +15,27 @@ MONEY: tuple[Figure, ...] = (
         "hits_billed",
         "Hits billed",
         "hits",
-        "Hits that a price rule applied to; each has one ledger entry, also where a cap made it free.",
+        "Hits that a price rule applied to; each has one ledger entry, also where a cap made it free. Uses "
+        "that a client reported under one agreement at once count as one.",
         "count of the ledger's charges over the days; equals the usage rows written to be charged",
         "LedgerDay, kept with LedgerEntry and Usage",
+    ),
+    Figure(
+        "uses_billed",
+        "Uses billed",
+        "uses",
+        "Lookups that were charged: the service's own, and those of clients' caches that an agreement and "
+        "its limits covered. What was used beyond them is not charged.",
+        "sum of uses over the ledger's charges, of a lookup 1; of a job with a limit over its own",
+        "LedgerEntry; JobSpending, kept with it",
+    ),
+    Figure(
+        "spent",
+        "Spent",
+        "currency",
+        "What a job was charged under the spend limit that it set, in all.",
+        "sum of the ledger's charges of its lookups with a limit and of reported uses, their sign turned",
+        "JobSpending, kept with LedgerEntry",
     ),
     Figure(
         "list_price",

@@ -40,7 +40,8 @@ TRAFFIC: tuple[Figure, ...] = (
         "hits",
         "Hits",
         "operators answered",
-        "Lookups that got an implementation, those answered by a client's cache not counted.",
+        "Lookups that got an implementation. What clients' caches answered is one hit for each report that "
+        "names the implementation; a job's own page counts every lookup.",
         "sum of hits",
         "LookupTally",
     ),
@@ -85,6 +86,15 @@ TRAFFIC: tuple[Figure, ...] = (
         "Operators that at least two jobs asked for.",
         "operators with two jobs or more ÷ operators with one or more",
         "JobOperator",
+    ),
+    Figure(
+        "related_jobs",
+        "Related to, in jobs",
+        "jobs",
+        "How many jobs asked for another operator soon after this one: what a client is sent along.",
+        "jobs in whose order of first asks the other comes at most 32 places later; the 64 strongest of an "
+        "operator are kept, for 90 days",
+        "Succession",
     ),
     Figure(
         "reuse_rate",

@@ -123,9 +123,44 @@ WORK: tuple[Figure, ...] = (
         "job_hit_rate",
         "Hit rate",
         "share of lookups",
-        "How often the catalogue had an answer for this job.",
-        "hits ÷ (hits + misses), since the job's beginning",
-        "JobOperator",
+        "How often the catalogue had an answer for this job, from the service or from its clients' caches.",
+        "hits ÷ (hits + misses), since the job's beginning; every lookup counts, those that a client's memory"
+        " or its machine's cache answered as its reports say. A report of 1,000 lookups is 1,000 hits here",
+        "JobOperator, JobCacheDay",
+    ),
+    Figure(
+        "job_cached",
+        "From caches",
+        "share of lookups",
+        "How many of a job's lookups its clients' caches answered, so that nobody was asked.",
+        "(hits from memory + hits from the machine's cache) ÷ (hits + misses), since the job's beginning",
+        "JobCacheDay, JobOperator",
+    ),
+    Figure(
+        "prefetched_used",
+        "Prefetched and used",
+        "share of operators",
+        "How many of the operators that came along because they were predicted were then looked up by the "
+        "process that had fetched them.",
+        "prefetched operators used ÷ prefetched operators, since the job's beginning; those that another "
+        "process of the machine used are hits of the machine's cache and none of these",
+        "JobCacheDay",
+    ),
+    Figure(
+        "prefetched_wasted",
+        "Prefetched in vain",
+        "bytes",
+        "What was fetched for later and was not used so far.",
+        "bytes (answers and manifests, as compact JSON) of prefetched operators - of those used",
+        "JobCacheDay",
+    ),
+    Figure(
+        "requests_saved",
+        "Requests saved",
+        "requests, at most",
+        "How many requests prefetching saved, where each operator would have been asked for by itself.",
+        "prefetched operators used - lookups sent for prefetching alone",
+        "JobCacheDay",
     ),
     Figure(
         "job_saved",

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Literal
 
+from django.db import IntegrityError
 from django.utils import timezone
 
 from catalog import models
 from catalog.best.served import Accepts, Hit, find_bests, operators_with_bests, scopes_of
 from catalog.best.stages import is_reached
-from catalog.charging import Terms, charging
+from catalog.charging import Payer, SpendLimit, Terms, charging
 from catalog.conf import MAX_WAIT_S, WAIT_POLL_S, conf
-from catalog.lookup.misses import MissAnswer, Wanted, Where, record_misses, states_now
+from catalog.lookup.misses import QUEUED, REFUSED, MissAnswer, Wanted, Where, record_misses, states_now
+from catalog.lookup.neighbours import NeighbourHit, find_neighbours
+from catalog.lookup.repeating import Answered, NamedRequest, keep_answer, kept_answer
+from catalog.lookup.results import Result
 from catalog.lookup.serving import serve
 from catalog.models import AnswerStage, MissState
 from catalog.signals import stage_awaited
+from catalog.usage.succession import asked_next
 from opatlas import identity
 
-Status = Literal["hit", "miss", "need_graph", "need_lookup"]
-
-MANIFEST, RELATED = "manifest", "related"
-INCLUDABLE = (MANIFEST, RELATED)
-"""What an answer may have beside the results: manifests of all hits, and what is known of related
-operators."""
+MANIFEST, RELATED, NEIGHBOURS, NEXT = "manifest", "related", "neighbours", "next"
+INCLUDABLE = (MANIFEST, RELATED, NEIGHBOURS, NEXT)
+"""What an answer may have beside the results: manifests of all hits; what is known of related operators; for
+a target that nobody explores for, hits of the nearest that differs from it in sizes alone; and hits that jobs
+asked next."""
 
 PAYMENT_REQUIRED = "payment_required"
 """The state of an item whose best is withheld until it is paid."""
@@ -61,16 +64,8 @@ class LookupRequest:
     wait_for: AnswerStage = AnswerStage.FIRST
     include: frozenset[str] = frozenset()  # some of INCLUDABLE
     known: frozenset[str] = frozenset()  # artifacts whose manifests the caller has
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    key: str
-    status: Status
-    best: Hit | None = None
-    state: str = ""
-    reason: str = ""
-    terms: Terms | None = None  # what a hit cost; or, of a miss with a best, why that is withheld
+    spend_limit: SpendLimit | None = None  # the job's
+    named: NamedRequest | None = None  # so that sending it again charges nothing again
 
 
 @dataclass(frozen=True)
@@ -80,6 +75,7 @@ class LookupAnswer:
     served: bool  # a live worker serves the target
     results: tuple[Result, ...]  # one for each operator that was asked for, in its order
     related: tuple[Result, ...] = ()  # with ``include``: what is known of the related ones, free ones only
+    next: tuple[Result, ...] = ()  # with ``include``: free hits that jobs asked next, the likeliest first
     artifacts: tuple[models.Artifact, ...] = ()  # with ``include``: of all that hit, but those known
     signers: tuple[models.Signer, ...] = ()  # of what hit, those known too
 
@@ -100,7 +96,31 @@ def lookup(request: LookupRequest) -> LookupAnswer:
     with its state; a key whose graph was never seen is answered ``need_graph``. With ``wait_s`` the answer
     waits (bounded, in no transaction) until exploring has come as far as ``wait_for`` for every operator, or
     is over. A best that is withheld until it is paid leaves its item empty: no slower one takes its place.
+    What was charged and is repeated (``named``) is answered as it was.
     """
+    results, related = _answered_before(request) or _answer(request)
+    coming = _coming(request) if NEXT in request.include else ()
+    along = (*results, *related, *coming)
+    artifacts, signers = _manifests(request, along) if MANIFEST in request.include else ((), ())
+    return LookupAnswer(
+        target=request.target,
+        setting=request.setting,
+        served=is_served(request.target),
+        results=tuple(results),
+        related=tuple(related),
+        next=coming,
+        artifacts=artifacts,
+        signers=signers,
+    )
+
+
+def _answered_before(request: LookupRequest) -> Answered | None:
+    if request.named is None or request.organisation is None:
+        return None
+    return kept_answer(request.organisation, request.named)
+
+
+def _answer(request: LookupRequest) -> Answered:
     asked = _merged(request.operators)
     related = _known_related(request, asked) if RELATED in request.include else {}
     found = _find(request, list(asked))
@@ -109,26 +129,34 @@ def lookup(request: LookupRequest) -> LookupAnswer:
     if len(found) < len(asked) or len(related) < len(request.related):
         missing = {key: item for key, item in asked.items() if key not in found}
         misses, to_come = _miss(request, missing, related)
-        late = [key for key, miss in misses.items() if miss.state == MissState.EXPLORED]
-        found |= _find(request, late)  # published while we asked
+        late = [key for key, miss in (misses | to_come).items() if miss.state == MissState.EXPLORED]
+        for key, hit in _find(request, late).items():  # published while we asked
+            (found if key in asked else related)[key] = hit
+            to_come.pop(key, None)
     if request.wait_s > 0:
         _wait(request, found, misses)
-    terms = _write_down(request, asked, found, misses)
-    results = {key: _result(key, found.get(key), misses.get(key), terms.get(key)) for key in asked}
-    answers = tuple(results[item.key] for item in request.operators)
+    near = _neighbours(request, misses | to_come, found)
+    found |= {key: one.hit for key, one in near.items() if key in asked}
     charged = _charged(request, related)
-    told = _misses(to_come) | results
-    others = tuple(_related_result(item.key, related, told, charged) for item in request.related)
-    artifacts, signers = _manifests(request, (*answers, *others)) if MANIFEST in request.include else ((), ())
-    return LookupAnswer(
-        target=request.target,
-        setting=request.setting,
-        served=is_served(request.target),
-        results=answers,
-        related=others if RELATED in request.include else (),
-        artifacts=artifacts,
-        signers=signers,
-    )
+
+    def answered(terms: Mapping[str, Terms]) -> Answered:
+        results = {
+            key: _result(key, found.get(key), misses.get(key), terms.get(key), near.get(key)) for key in asked
+        }
+        told = {key: _result(key, None, miss, None, near.get(key)) for key, miss in to_come.items()} | results
+        others = [_related_result(item.key, related, told, charged) for item in request.related]
+        return [results[item.key] for item in request.operators], others if RELATED in request.include else []
+
+    try:
+        return answered(_write_down(request, asked, found, misses, answered))
+    except IntegrityError:
+        if (before := _answered_before(request)) is None:
+            raise
+        return before  # the same request at once: that one was charged
+
+
+def _explored(misses: Mapping[str, MissAnswer]) -> list[str]:
+    return [key for key, miss in misses.items() if miss.state == MissState.EXPLORED]
 
 
 def _known_related(request: LookupRequest, asked: Mapping[str, AskedOperator]) -> dict[str, Hit]:
@@ -137,8 +165,29 @@ def _known_related(request: LookupRequest, asked: Mapping[str, AskedOperator]) -
     return _find(request, [item.key for item in request.related if item.key not in asked])
 
 
-def _misses(answers: Mapping[str, MissAnswer]) -> dict[str, Result]:
-    return {key: Result(key, "miss", state=one.state, reason=one.reason) for key, one in answers.items()}
+def _coming(request: LookupRequest) -> tuple[Result, ...]:
+    """Hits that this organisation's jobs asked next. As with related ones nothing is counted or charged."""
+    if request.organisation is None:
+        return ()
+    asked = dict.fromkeys(item.key for item in request.operators)
+    named = {item.key for item in request.related}
+    keys = [key for key in asked_next(request.organisation, list(asked)) if key not in named]
+    found = _find(request, keys)
+    charged = _charged(request, found)
+    return tuple(Result(key, "hit", found[key]) for key in keys if key in found and key not in charged)
+
+
+def _neighbours(
+    request: LookupRequest, misses: Mapping[str, MissAnswer], found: Collection[str]
+) -> dict[str, NeighbourHit]:
+    """For whoever asks for them and has no worker: of what is still to be explored. Free ones only."""
+    if NEIGHBOURS not in request.include or is_served(request.target):
+        return {}
+    open_ones = [key for key, miss in misses.items() if key not in found and miss.state in _TO_EXPLORE]
+    scopes = scopes_of(request.organisation)
+    near = find_neighbours(open_ones, request.target, request.setting, scopes, request.accepts)
+    charged = _charged(request, {key: one.hit for key, one in near.items()})
+    return {key: one for key, one in near.items() if key not in charged}
 
 
 def _charged(request: LookupRequest, related: Mapping[str, Hit]) -> set[str]:
@@ -248,6 +297,7 @@ def _wait(request: LookupRequest, found: dict[str, Hit], misses: dict[str, MissA
         _waiters.release()
 
 
+_TO_EXPLORE = (*QUEUED, REFUSED)
 _ASKED = (MissState.WAITING, MissState.PROMOTED)
 _STILL_TO_COME = (*_ASKED, MissState.EXPLORED)  # so far without anything that the request accepts
 
@@ -261,11 +311,18 @@ def _goes_on(
     return miss is not None and miss.state in states
 
 
-def _result(key: str, hit: Hit | None, miss: MissAnswer | None, terms: Terms | None) -> Result:
+def _result(
+    key: str,
+    hit: Hit | None,
+    miss: MissAnswer | None,
+    terms: Terms | None,
+    neighbour: NeighbourHit | None = None,
+) -> Result:
+    hit = neighbour.hit if neighbour is not None else hit
     if hit is not None and terms is not None and terms.withheld:
         return Result(key, "miss", hit, PAYMENT_REQUIRED, terms.sentence, terms)
     if hit is not None:
-        return Result(key, "hit", best=hit, terms=terms)
+        return Result(key, "hit", best=hit, terms=terms, neighbour=neighbour)
     if miss is not None:
         nothing_fits = miss.state == MissState.EXPLORED and not miss.reason
         return Result(key, "miss", state=miss.state, reason=_UNLOADABLE if nothing_fits else miss.reason)
@@ -277,8 +334,10 @@ def _write_down(
     asked: dict[str, AskedOperator],
     found: dict[str, Hit],
     misses: dict[str, MissAnswer],
+    answered: Callable[[Mapping[str, Terms]], Answered],
 ) -> Mapping[str, Terms]:
-    if request.organisation is None:
+    organisation, named = request.organisation, request.named
+    if organisation is None:
         return {}
     missed = [
         (miss.operator_id, asked[key].calls)
@@ -287,4 +346,13 @@ def _write_down(
     ]
     # In the order of the request: a database gives its rows in any.
     hits = [(found[key], item.calls) for key, item in asked.items() if key in found]
-    return serve(request.organisation.pk, request.job, hits, missed)
+    rows = {key: miss.operator_id for key, miss in misses.items()}
+    rows |= {key: hit.operator_id for key, hit in found.items()}
+    in_order = [number for key in asked if (number := rows.get(key))]
+
+    def keep(terms: Mapping[str, Terms]) -> None:
+        if named is not None:
+            keep_answer(organisation, named, answered(terms))
+
+    payer = Payer(organisation.pk, request.job, request.spend_limit)
+    return serve(payer, hits, missed, in_order, keep)

@@ -16,9 +16,10 @@ from opatlas.identity.rekey import rekey
 
 _ADDED_UP = {
     "Miss": ("count", "calls"),
-    "JobOperator": ("hits", "default_hits", "misses"),
-    "LookupTally": ("hits", "default_hits", "misses", "hit_calls", "miss_calls"),
+    "JobOperator": ("hits", "default_hits", "neighbour_hits", "misses"),
+    "LookupTally": ("hits", "default_hits", "neighbour_hits", "misses", "hit_calls", "miss_calls"),
     "ModelOperator": ("calls",),
+    "Succession": ("jobs", "weight"),
 }
 
 

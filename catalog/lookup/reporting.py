@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from django.db import IntegrityError, transaction
 from django.db.models import OuterRef, Subquery
@@ -10,41 +12,107 @@ from django.utils import timezone
 
 from catalog import models
 from catalog.best.served import scopes_of
-from catalog.charging import charging
+from catalog.charging import Payer, charging
+from catalog.usage.job_days import add_cache_day
 from catalog.usage.journal_line import JournalHit, JournalLine
-from catalog.usage.usage_rows import count, jobs_of, usages
+from catalog.usage.recording import CHARGED
+from catalog.usage.usage_rows import Jobs, count, jobs_of, usages
 
 NODE = "client of {}"
 """Stands for the machine in a report's rows: one client's numbers never meet another organisation's."""
 
 
-def record_report(
-    organisation: models.Organisation, job: str, client: str, sequence: int, used: Mapping[int, float]
-) -> int | None:
-    """Count what a client used since its last report: calls by implementation id. One hit for each.
+@dataclass(frozen=True)
+class CacheReport:
+    """What one client did since its last report: lookups that its caches answered, by implementation id in
+    the order of first use; of all of these ``machine_hits`` by the machine's cache; and ``others``: what was
+    missed without asking, and prefetched, by columns of :class:`catalog.models.JobCacheDay`."""
 
-    Gives how many were counted; None where this report was counted before. What the organisation cannot see,
-    what was deleted since and what costs something (which is agreed on at each lookup) is left out.
+    client: str
+    sequence: int
+    used: Mapping[int, float]
+    machine_hits: int = 0
+    others: Mapping[str, int] = field(default_factory=dict)
+    of_neighbours: Collection[int] = ()  # of those used: measured on another target than the job's
+    agreed: Mapping[str, int] = field(default_factory=dict)  # uses of what is charged, by agreement
+
+
+class Counted(NamedTuple):
+    """Of a report: how many implementations it counted for; and what the job may still spend, where it was
+    charged."""
+
+    implementations: int
+    left_micros: int | None = None
+
+
+def record_report(organisation: models.Organisation, job: str, report: CacheReport) -> Counted | None:
+    """Count a report, once, and charge what was agreed on. Each implementation becomes one Usage row with its
+    lookups as its calls; for the job, every lookup is a hit.
+
+    None where this report was counted before. What the organisation cannot see, what was deleted since and
+    what costs something without an agreement is left out.
     """
-    served = _served(organisation, used)
-    row = models.JournalSegment(node=NODE.format(organisation.pk), segment=f"{client}-{sequence}")
-    line = JournalLine(0, timezone.now(), organisation.pk, job, served, [])
+    served, used = _served(organisation, report.used, report.of_neighbours), report.used
+    name = {"node": NODE.format(organisation.pk), "segment": f"{report.client}-{report.sequence}"}
+    in_order = _in_order(served, used)
+    line = JournalLine(0, timezone.now(), organisation.pk, job, served, [], in_order, is_report=True)
     jobs = jobs_of([line])
-    counted = models.Usage.objects.filter(node=row.node, segment=row.segment)
+    counted = models.JournalSegment.objects.filter(**name)
     if counted.exists():
         return None
     try:
         with transaction.atomic():
+            row = models.JournalSegment.objects.create(**name, closed=True)
+            # First of all: it locks the account, as lookups do before they count.
+            billed, left_micros = _bill(line, report.agreed, row, jobs) if report.agreed else ((), None)
             models.Usage.objects.bulk_create(list(usages(row, [line], jobs)), batch_size=50)
             count([line], jobs)
+            for one in jobs.values():
+                add_cache_day(one.pk, line.at, _cache_counts(line, billed, report))
     except IntegrityError:
-        if not counted.exists():
-            raise  # not the same report at once, but a row that went meanwhile: it is sent again
+        # Else not the same report at once, but a row that went meanwhile: it is sent again.
+        if not (counted.exists() or models.Usage.objects.filter(**name).exists()):
+            raise
         return None
-    return len(served)
+    return Counted(len(served) + len(billed), left_micros)
 
 
-def _served(organisation: models.Organisation, used: Mapping[int, float]) -> list[JournalHit]:
+def _bill(
+    line: JournalLine, agreed: Mapping[str, int], row: models.JournalSegment, jobs: Jobs
+) -> tuple[Sequence[JournalHit], int | None]:
+    """Charge what was agreed on, in rows of a segment apart; gives them as hits, and what is left."""
+    billed: list[JournalHit] = []
+    apart = models.JournalSegment(node=row.node, segment=f"{CHARGED}{row.segment}")
+
+    def record(hits: Sequence[JournalHit]) -> Sequence[models.Usage]:
+        billed.extend(hits)
+        charged = replace(line, hits=hits, asked=())
+        rows = models.Usage.objects.bulk_create(list(usages(apart, [charged], jobs)), batch_size=50)
+        count([charged], jobs)
+        return rows
+
+    left_micros = charging().bill_uses(Payer(line.organisation_id, line.job), agreed, record)
+    return billed, left_micros
+
+
+def _in_order(served: Sequence[JournalHit], used: Mapping[int, float]) -> list[int]:
+    """Operators in the order of their first use, as a report lists them. One by number says nothing of an
+    order: clients that knew none sorted."""
+    if list(used) == sorted(used):
+        return []
+    operators = {hit.implementation_id: hit.operator_id for hit in served}
+    return list(dict.fromkeys(operators[number] for number in used if number in operators))
+
+
+def _cache_counts(line: JournalLine, billed: Sequence[JournalHit], report: CacheReport) -> dict[str, int]:
+    hits = sum(line.lookups(hit) for hit in (*line.hits, *billed) if hit is not None)
+    machine = min(report.machine_hits, hits)
+    return {**report.others, "memory_hits": hits - machine, "machine_hits": machine}
+
+
+def _served(
+    organisation: models.Organisation, used: Mapping[int, float], of_neighbours: Collection[int]
+) -> list[JournalHit]:
     scopes = scopes_of(organisation)
     timed = models.Measurement.objects.filter(implementation=OuterRef("pk")).order_by("-pk")
     best = models.Best.objects.filter(implementation=OuterRef("pk"))
@@ -65,10 +133,11 @@ def _served(organisation: models.Organisation, used: Mapping[int, float]) -> lis
             row.pk,
             row.route,
             row.method,
-            row.median_us,
+            row.default_us if row.pk in of_neighbours else row.median_us,
             row.default_us,
             used[row.pk],
             bool(row.is_default),
+            row.pk in of_neighbours,
         )
         for row in found
         if row.pk not in terms

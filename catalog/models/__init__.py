@@ -12,6 +12,7 @@ from catalog.models.accounts import (
 )
 from catalog.models.asked import (
     Job,
+    JobCacheDay,
     JobDay,
     JobOperator,
     JobPlace,
@@ -39,6 +40,7 @@ from catalog.models.known import (
     Signer,
     Target,
 )
+from catalog.models.predicted import PredictorNetwork, Succession
 from catalog.models.rollups import (
     EVERYBODY,
     Grain,
@@ -51,6 +53,7 @@ from catalog.models.rollups import (
 )
 from catalog.models.served import (
     JournalSegment,
+    KeptAnswer,
     LookupTally,
     Usage,
 )

@@ -23,17 +23,21 @@ class Job(models.Model):
 
 
 class JobOperator(models.Model):
-    """What one job asked for: the grain of reuse (jobs per operator) and of a job's report."""
+    """What one job asked for: the grain of reuse (jobs per operator) and of a job's report. Hits are lookups,
+    those that its clients' caches answered included."""
 
     job = models.ForeignKey(Job, models.CASCADE, related_name="operators")
     operator = models.ForeignKey(Operator, models.CASCADE, related_name="jobs")
-    hits = models.PositiveIntegerField(default=0)
-    default_hits = models.PositiveIntegerField(default=0, db_default=0)  # of them: served the default itself
+    hits = models.PositiveBigIntegerField(default=0)
+    default_hits = models.PositiveBigIntegerField(default=0, db_default=0)  # of them: of the default itself
+    neighbour_hits = models.PositiveBigIntegerField(default=0, db_default=0)  # measured on another target
     misses = models.PositiveIntegerField(default=0)
     hit_calls = models.FloatField(default=0, db_default=0)  # calls that the job makes of what was served,
     miss_calls = models.FloatField(default=0, db_default=0)  # and of what was not
     saved_us = models.FloatField(default=0, db_default=0)  # of hits: calls × (default - served)
     last_at = models.DateTimeField(auto_now=True)
+    # Its place in the order in which the job first asked (catalog.usage.succession); None: in none.
+    number = models.PositiveIntegerField(null=True)
 
     class Meta:
         constraints = [
@@ -42,8 +46,8 @@ class JobOperator(models.Model):
 
 
 class JobDay(models.Model):
-    """What hits of one method came to for one job on one day (UTC): counted where usage is drained, in the
-    same transaction."""
+    """What hits of one method came to for one job on one day (UTC), in lookups like ``JobOperator``: counted
+    where usage is drained, in the same transaction."""
 
     job = models.ForeignKey(Job, models.CASCADE, related_name="days")
     start = models.DateTimeField()
@@ -58,6 +62,25 @@ class JobDay(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["job", "start", "method"], name="one_row_per_job_day_and_method")
         ]
+
+
+class JobCacheDay(models.Model):
+    """What a job's clients said of one day (UTC): lookups that they answered themselves, and what they
+    fetched for later. Counted once for each report, in the transaction that counts its uses."""
+
+    job = models.ForeignKey(Job, models.CASCADE, related_name="cache_days")
+    start = models.DateTimeField()
+    memory_hits = models.PositiveBigIntegerField(default=0)  # answered from a process's memory,
+    machine_hits = models.PositiveBigIntegerField(default=0)  # and from the cache that a machine shares
+    unasked_misses = models.PositiveBigIntegerField(default=0)  # answered empty without asking the service
+    prefetched = models.PositiveBigIntegerField(default=0)  # operators that came along with an answer
+    prefetched_used = models.PositiveBigIntegerField(default=0)  # of them: looked up afterwards
+    prefetched_bytes = models.PositiveBigIntegerField(default=0)  # answers and manifests
+    prefetched_used_bytes = models.PositiveBigIntegerField(default=0)
+    prefetch_requests = models.PositiveBigIntegerField(default=0)  # made for such alone
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["job", "start"], name="one_cache_row_per_job_and_day")]
 
 
 class JobPlace(models.Model):

@@ -23,6 +23,8 @@ class Usage(models.Model):
     calls = models.FloatField(default=1)
     # The default itself was served: no gain. Rows from before this was noted say no.
     is_default = models.BooleanField(default=False, db_default=False)
+    # Measured on another target than the job's: then ``median_us`` is the default's, since no gain is known.
+    from_neighbour = models.BooleanField(default=False, db_default=False)
     served_at = models.DateTimeField(db_index=True)
     node = models.CharField(max_length=60)
     segment = models.CharField(max_length=60)
@@ -37,6 +39,21 @@ class Usage(models.Model):
         ]
 
 
+class KeptAnswer(models.Model):
+    """What a charged lookup was answered, for the same request sent again; written with its charges."""
+
+    organisation = models.ForeignKey(Organisation, models.CASCADE, related_name="+")
+    key = models.CharField(max_length=255)  # the request's Idempotency-Key
+    request_sha256 = models.CharField(max_length=64)
+    answer = models.JSONField()
+    at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["organisation", "key"], name="one_answer_per_idempotency_key")
+        ]
+
+
 class LookupTally(models.Model):
     """Hits and misses per operator and hour, counted from the journal: what hit rates are made of."""
 
@@ -45,6 +62,7 @@ class LookupTally(models.Model):
     organisation = models.ForeignKey(Organisation, models.CASCADE, related_name="+")
     hits = models.PositiveIntegerField(default=0)
     default_hits = models.PositiveIntegerField(default=0, db_default=0)  # of the hits: served the default
+    neighbour_hits = models.PositiveIntegerField(default=0, db_default=0)  # measured on another target
     misses = models.PositiveIntegerField(default=0)
     hit_calls = models.FloatField(default=0)
     miss_calls = models.FloatField(default=0)

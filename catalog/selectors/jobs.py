@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from django.db.models import Count, Exists, F, Max, OuterRef, Q, QuerySet, Sum
 
@@ -33,6 +33,41 @@ REASONS = {
     MissState.EXPLORED: "known elsewhere only",
 }
 NOT_ASKED = "its miss was not queued"
+CACHE_COUNTS = (
+    *("memory_hits", "machine_hits", "unasked_misses"),
+    *("prefetched", "prefetched_used", "prefetched_bytes", "prefetched_used_bytes", "prefetch_requests"),
+)
+"""Columns of ``JobCacheDay``."""
+
+
+@dataclass(frozen=True)
+class Prefetched:
+    """What a job's clients fetched for later, since its beginning."""
+
+    operators: Annotated[int, "That came along with an answer, because they were predicted."] = 0
+    used: Annotated[int, "Of them: looked up afterwards by the process that had fetched them."] = 0
+    bytes: Annotated[int, "Their answers and manifests."] = 0
+    used_bytes: Annotated[int, "Of those that were used."] = 0
+    requests: Annotated[int, "Lookups that were sent for such operators alone."] = 0
+
+    @property
+    def used_share(self) -> float | None:
+        return self.used / self.operators if self.operators else None
+
+    @property
+    def wasted(self) -> int:
+        """Operators that were not used; one that still may be counts until it is."""
+        return max(self.operators - self.used, 0)
+
+    @property
+    def wasted_bytes(self) -> int:
+        """Bytes of those."""
+        return max(self.bytes - self.used_bytes, 0)
+
+    @property
+    def requests_saved(self) -> int:
+        """One for each operator that was used, less those that were made for prefetching alone."""
+        return self.used - self.requests
 
 
 @dataclass(frozen=True)
@@ -41,10 +76,29 @@ class JobRow(Lookups):
 
     job: models.Job
     operators: int
-    hits: int
-    misses: int
+    hits: Annotated[int, "Lookups that got an implementation, from the service or a client's cache."]
+    misses: Annotated[int, "Lookups that got none."]
     saved_us: float
     last_at: datetime | None
+    memory_hits: Annotated[int, "Of the hits: answered from a process's memory."] = 0
+    machine_hits: Annotated[int, "Of the hits: answered from the cache of a machine."] = 0
+    unasked_misses: Annotated[int, "Of the misses: answered without asking the service."] = 0
+    prefetched: Prefetched = Prefetched()
+
+    @property
+    def cached_hits(self) -> int:
+        """Hits that no request was made for."""
+        return self.memory_hits + self.machine_hits
+
+    @property
+    def service_hits(self) -> int:
+        """Hits that the service answered."""
+        return max(self.hits - self.cached_hits, 0)
+
+    @property
+    def cached_share(self) -> float | None:
+        """Hits from caches, of all lookups."""
+        return self.cached_hits / self.lookups if self.lookups else None
 
 
 @dataclass(frozen=True)
@@ -100,6 +154,7 @@ class JobSlot:
     start: datetime
     hits: dict[str, int]
     saved_us: float
+    cached_hits: Annotated[int, "Of the hits: answered from clients' caches."] = 0
 
     @property
     def all_hits(self) -> int:
@@ -119,6 +174,7 @@ class OperatorRow:
     best: models.Best | None
     state: str  # "hit", or what became of its miss
     reason: str
+    neighbour_hits: Annotated[int, "Of the hits: measured on another target; no gain is counted."] = 0
 
 
 def jobs(owned: Q, q: str = "") -> QuerySet[models.Job]:
@@ -130,7 +186,7 @@ def jobs(owned: Q, q: str = "") -> QuerySet[models.Job]:
 
 
 def rows(page: Iterable[models.Job]) -> list[JobRow]:
-    """Figures of one page's jobs: one statement."""
+    """Figures of one page's jobs: two statements."""
     listed = list(page)
     counted: Any = models.JobOperator.objects.filter(job__in=listed).values("job").order_by()
     sums = {name: Sum(name) for name in ("hits", "misses", "saved_us")}
@@ -138,7 +194,35 @@ def rows(page: Iterable[models.Job]) -> list[JobRow]:
         row.pop("job"): row for row in counted.annotate(operators=Count("pk"), last_at=Max("last_at"), **sums)
     }
     nothing = {"operators": 0, "hits": 0, "misses": 0, "saved_us": 0.0, "last_at": None}
-    return [JobRow(job, **by_job.get(job.pk, nothing)) for job in listed]
+    said = _said_by_clients(listed)
+    return [_row(job, by_job.get(job.pk, nothing), said.get(job.pk)) for job in listed]
+
+
+def _row(job: models.Job, asked: dict[str, Any], said: dict[str, int] | None) -> JobRow:
+    if said is None:
+        return JobRow(job, **asked)
+    unasked = said["unasked_misses"]
+    return JobRow(
+        job,
+        **asked | {"misses": asked["misses"] + unasked},
+        memory_hits=said["memory_hits"],
+        machine_hits=said["machine_hits"],
+        unasked_misses=unasked,
+        prefetched=Prefetched(
+            said["prefetched"],
+            said["prefetched_used"],
+            said["prefetched_bytes"],
+            said["prefetched_used_bytes"],
+            said["prefetch_requests"],
+        ),
+    )
+
+
+def _said_by_clients(listed: Sequence[models.Job]) -> dict[int, dict[str, int]]:
+    """By job, sums of what its clients reported of their caches."""
+    days: Any = models.JobCacheDay.objects.filter(job__in=listed).values("job").order_by()
+    sums = {name: Sum(name) for name in CACHE_COUNTS}
+    return {row.pop("job"): row for row in days.annotate(**sums)}
 
 
 def places_of(job: models.Job) -> list[tuple[int, int]]:
@@ -206,6 +290,11 @@ def over_time(job: models.Job, range_: TimeRange) -> list[JobSlot]:
     for row in models.JobDay.objects.filter(job=job, start__gte=range_.first("day"), start__lt=range_.until):
         slot = days[row.start]
         days[row.start] = JobSlot(row.start, slot.hits | {row.method: row.hits}, slot.saved_us + row.saved_us)
+    cached = models.JobCacheDay.objects.filter(
+        job=job, start__gte=range_.first("day"), start__lt=range_.until
+    )
+    for one in cached:
+        days[one.start] = replace(days[one.start], cached_hits=one.memory_hits + one.machine_hits)
     return list(days.values())
 
 
@@ -238,7 +327,7 @@ def operator_rows(job: models.Job, page: Iterable[models.JobOperator]) -> list[O
         made.append(
             OperatorRow(
                 row.operator, row.hits, row.misses, row.hit_calls + row.miss_calls, row.saved_us,
-                row.last_at, best, state, reason,
+                row.last_at, best, state, reason, row.neighbour_hits,
             )
         )  # fmt: skip
     return made

@@ -126,6 +126,7 @@ def _of_known(lines: Sequence[JournalLine]) -> list[JournalLine]:
     hits = [hit for line in lines for _, hit in line.numbered_hits()]
     operators = {hit.operator_id for hit in hits}
     operators |= {miss.operator_id for line in lines for miss in line.misses}
+    operators |= {operator for line in lines for operator in line.asked}
     known = _there(models.Operator, operators)
     organisations = _there(models.Organisation, {line.organisation_id for line in lines})
     there = _there(models.Implementation, {hit.implementation_id for hit in hits})
@@ -140,6 +141,7 @@ def _of_known(lines: Sequence[JournalLine]) -> list[JournalLine]:
             line,
             hits=[kept(hit) for hit in line.hits],
             misses=[miss for miss in line.misses if miss.operator_id in known],
+            asked=[operator for operator in line.asked if operator in known],
         )
         for line in lines
         if line.organisation_id in organisations

@@ -6,20 +6,23 @@ then reads some rows for each day instead of every hit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from catalog import models
 from catalog.upsert import add_up, insert_or
 from catalog.usage.journal_line import JournalHit
 
+JobHit = tuple[int, datetime, JournalHit, int]
+"""A job's hit: the job, when it was, and how many lookups it stands for."""
 
-def add_job_days(hits: Sequence[tuple[int, datetime, JournalHit]]) -> None:
-    """Count drained hits, each with its job and moment, in the transaction that stores their usage."""
+
+def add_job_days(hits: Sequence[JobHit]) -> None:
+    """Count drained hits in the transaction that stores their usage."""
     add_up(models.JobDay, ("job_id", "start", "method"), _SUMMED, _by_day(hits))
     last: dict[tuple[int, int], datetime] = {}
-    for job, at, hit in hits:
-        if hit.implementation_id is not None:
+    for job, at, hit, _ in hits:
+        if hit.implementation_id is not None and not hit.from_neighbour:  # whose place is elsewhere
             key = (job, hit.implementation_id)
             last[key] = max(last.get(key, at), at)
     _add_places(last)
@@ -28,13 +31,22 @@ def add_job_days(hits: Sequence[tuple[int, datetime, JournalHit]]) -> None:
 _SUMMED = ("hits", "default_hits", "calls", "default_us", "saved_us")
 
 
-def _by_day(
-    hits: Sequence[tuple[int, datetime, JournalHit]],
-) -> Iterator[tuple[tuple[int, datetime, str], dict[str, float]]]:
-    for job, at, hit in hits:
-        start = at.replace(hour=0, minute=0, second=0, microsecond=0)
-        counts = (1, int(hit.is_default), hit.calls, hit.calls * hit.default_us, hit.saved_us)
-        yield (job, start, hit.method), dict(zip(_SUMMED, counts, strict=True))
+def _by_day(hits: Sequence[JobHit]) -> Iterator[tuple[tuple[int, datetime, str], dict[str, float]]]:
+    for job, at, hit, lookups in hits:
+        defaults = lookups if hit.is_default else 0
+        counts = (lookups, defaults, hit.calls, hit.calls * hit.default_us, hit.saved_us)
+        yield (job, _day(at), hit.method), dict(zip(_SUMMED, counts, strict=True))
+
+
+def add_cache_day(job: int, at: datetime, counts: Mapping[str, int]) -> None:
+    """Count what a report of a client says of its caches, by columns of ``JobCacheDay``; in the transaction
+    that counts its uses."""
+    if any(counts.values()):
+        add_up(models.JobCacheDay, ("job_id", "start"), tuple(counts), [((job, _day(at)), counts)])
+
+
+def _day(at: datetime) -> datetime:
+    return at.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _add_places(last: dict[tuple[int, int], datetime]) -> None:

@@ -9,6 +9,9 @@ from typing import Any, NamedTuple, Self
 
 from catalog.best.served import Hit
 
+MOST_LOOKUPS = 1 << 40
+"""That anybody's report may stand for: sums of very many still fit."""
+
 
 class JournalHit(NamedTuple):
     """One hit, as a line has it: a list in this order. Times in µs of one call."""
@@ -21,15 +24,21 @@ class JournalHit(NamedTuple):
     default_us: float
     calls: float
     is_default: bool = False  # lines from before it was noted do not have it
+    from_neighbour: bool = False  # measured on another target: what it gains here nobody knows
 
     @classmethod
     def of(cls, hit: Hit, calls: float) -> Self:
-        told = {name: getattr(hit, name) for name in cls._fields if name != "calls"}
-        return cls(**told, calls=calls)
+        told = {name: getattr(hit, name) for name in cls._fields if name not in ("calls", "median_us")}
+        return cls(**told, median_us=counted_us(hit), calls=calls)
 
     @property
     def saved_us(self) -> float:
         return self.calls * (self.default_us - self.median_us)
+
+
+def counted_us(hit: Hit) -> float:
+    """What a call is counted with: another target's times are no gain here, so then it is the default's."""
+    return hit.default_us if hit.from_neighbour else hit.median_us
 
 
 class JournalMiss(NamedTuple):
@@ -40,7 +49,8 @@ class JournalMiss(NamedTuple):
 @dataclass(frozen=True)
 class JournalLine:
     """``offset`` is where it begins in its segment. A hit's place in ``hits`` is its number for ever: what
-    must be left out is None."""
+    must be left out is None. ``asked``: ids of all operators that were asked for, in order where it is known,
+    charged ones too."""
 
     offset: int
     at: datetime
@@ -48,18 +58,23 @@ class JournalLine:
     job: str
     hits: Sequence[JournalHit | None]
     misses: Sequence[JournalMiss]
+    asked: Sequence[int] = ()
+    is_report: bool = False  # of a client: what its caches answered
 
     @classmethod
     def of_entry(cls, offset: int, entry: Mapping[str, Any]) -> Self:
         """From the JSON of a line; raises KeyError, TypeError or ValueError where it is none."""
-        return cls(
-            offset,
-            datetime.fromtimestamp(entry["at"], UTC),
-            entry["org"],
-            entry["job"],
-            [JournalHit(*hit) for hit in entry["hits"]],
-            [JournalMiss._make(miss) for miss in entry["misses"]],
-        )
+        hits = [JournalHit(*hit) for hit in entry["hits"]]
+        misses = [JournalMiss._make(miss) for miss in entry["misses"]]
+        asked = entry.get("asked") or [hit.operator_id for hit in hits] + [
+            miss.operator_id for miss in misses
+        ]
+        at = datetime.fromtimestamp(entry["at"], UTC)
+        return cls(offset, at, entry["org"], entry["job"], hits, misses, [int(one) for one in asked])
+
+    def lookups(self, hit: JournalHit) -> int:
+        """How many of a job's lookups a hit is: one of the service's own; of a report, as many as it says."""
+        return min(max(round(hit.calls), 1), MOST_LOOKUPS) if self.is_report else 1
 
     def numbered_hits(self) -> Iterator[tuple[int, JournalHit]]:
         """(number, hit) of those that are not left out."""

@@ -12,19 +12,28 @@ from catalog import models
 from catalog.best.served import Hit
 from catalog.conf import conf
 from catalog.usage import journal
-from catalog.usage.journal_line import JournalHit, JournalLine
+from catalog.usage.journal_line import JournalHit, JournalLine, counted_us
 from catalog.usage.usage_rows import count, jobs_of, usages
+
+CHARGED = "charged-"
+"""How segments of rows begin that have a ledger entry each."""
 
 
 def journal_lookup(
-    organisation_id: int, job: str, hits: Sequence[tuple[Hit, float]], misses: Sequence[tuple[int, float]]
+    organisation_id: int,
+    job: str,
+    hits: Sequence[tuple[Hit, float]],
+    misses: Sequence[tuple[int, float]],
+    asked: Sequence[int] = (),
 ) -> None:
-    """Write one lookup down: hits with their calls, and misses as (operator id, calls).
+    """Write one lookup down: hits with their calls, misses as (operator id, calls), and the ids of all that
+    was ``asked``, in order.
 
     Raises :class:`catalog.errors.JournalError` when that is not possible; then nothing must be served.
     """
-    if not hits and not misses:
+    if not hits and not misses and not asked:
         return
+    in_order = [hit.operator_id for hit, _ in hits] + [operator for operator, _ in misses]
     journal.append(
         {
             "at": round(timezone.now().timestamp(), 3),
@@ -37,14 +46,16 @@ def journal_lookup(
                     hit.implementation_id,
                     hit.route,
                     hit.method,
-                    round(hit.median_us, 3),
+                    round(counted_us(hit), 3),
                     round(hit.default_us, 3),
                     calls,
                     hit.is_default,
+                    *([True] if hit.from_neighbour else []),  # who drains may be of before it was noted
                 )
                 for hit, calls in hits
             ],
             "misses": misses,
+            **({"asked": asked} if asked and list(asked) != in_order else {}),
         }
     )
 
@@ -52,7 +63,7 @@ def journal_lookup(
 def write_hits(organisation_id: int, job: str, hits: Sequence[tuple[Hit, float]]) -> list[models.Usage]:
     """Hits that are charged: their Usage rows, tallies and days at once, in the caller's transaction, under
     a segment of their own. Gives the rows in the order of the hits."""
-    row = models.JournalSegment(node=conf().node, segment=f"charged-{uuid.uuid4().hex}")
+    row = models.JournalSegment(node=conf().node, segment=f"{CHARGED}{uuid.uuid4().hex}")
     served = [JournalHit.of(hit, calls) for hit, calls in hits]
     lines = [JournalLine(0, timezone.now(), organisation_id, job, served, [])]
     jobs = jobs_of(lines)

@@ -1,0 +1,87 @@
+"""A charged lookup that is sent again under its Idempotency-Key is answered as it was, and not charged again.
+
+What was answered is kept in the transaction of its charges, so that there are both or neither. A repeat that
+comes while the first is being charged waits for it (milliseconds) and gets its answer: no state says that a
+request is under way, so none is left by a process that is killed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+
+from django.utils import timezone
+
+from catalog.charging import charging
+from catalog.errors import KeyReused
+from catalog.lookup.results import Result
+from catalog.models import KeptAnswer, Organisation
+
+logger = logging.getLogger(__name__)
+
+KEPT = timedelta(days=1)
+
+Answered = tuple[Sequence[Result], Sequence[Result]]
+"""Of the operators that were asked for, and of the related ones."""
+
+
+@dataclass(frozen=True)
+class NamedRequest:
+    """A request with the name that its caller gave it: repeating both is repeating the request."""
+
+    key: str  # Idempotency-Key
+    document: Any  # all that it says, as JSON
+
+    @cached_property
+    def sha256(self) -> str:
+        """Worked out where it is needed: most lookups are free, and are not kept."""
+        return hashlib.sha256(json.dumps(self.document, sort_keys=True).encode()).hexdigest()
+
+
+def kept_answer(organisation: Organisation, request: NamedRequest) -> Answered | None:
+    """What this request was answered before, where it was charged. Without price rules no statement.
+
+    Raises :class:`KeyReused` where its key named another one.
+    """
+    if not charging().has_prices(organisation.pk):
+        return None
+    kept = KeptAnswer.objects.filter(organisation=organisation, key=request.key).first()
+    if kept is None:
+        return None
+    if kept.at < timezone.now() - KEPT:
+        kept.delete()
+        return None
+    if kept.request_sha256 != request.sha256:
+        raise KeyReused(
+            "This Idempotency-Key named another request within the last day: give each request its own.",
+            where="Idempotency-Key",
+        )
+    try:
+        results, related = ([Result.from_json(one) for one in some] for some in kept.answer)
+    except (KeyError, TypeError, ValueError):
+        logger.warning("An answer that another version of the service kept cannot be read: it is forgotten.")
+        kept.delete()
+        return None
+    return results, related
+
+
+def keep_answer(organisation: Organisation, request: NamedRequest, answered: Answered) -> None:
+    """In the transaction that charges for it; raises IntegrityError where another did so meanwhile."""
+    KeptAnswer.objects.create(
+        organisation=organisation,
+        key=request.key,
+        request_sha256=request.sha256,
+        answer=[[one.to_json() for one in some] for some in answered],
+        at=timezone.now(),
+    )
+
+
+def forget_old_answers() -> int:
+    """The courier's chore."""
+    return KeptAnswer.objects.filter(at__lt=timezone.now() - KEPT).delete()[0]
