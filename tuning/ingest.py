@@ -25,9 +25,10 @@ from catalog.models import MissState
 from catalog.registry import register_operators, register_setting, register_target
 from opatlas import identity
 from opatlas.errors import InvalidModel, InvalidOperator
+from opatlas.graph import Extracted, Extraction, extract
 from opatlas.identity import Setting, check_fits, check_setting, default_setting, detect_target
 from opatlas.identity.operator import canonical_json
-from tuning.graph import SAMPLES, Extracted, Extraction, extract, sample_graph, sample_model
+from tuning.graph import SAMPLES, sample_graph, sample_model
 from tuning.graph.operator_list import extract_list
 
 __all__ = [

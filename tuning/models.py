@@ -5,7 +5,17 @@ from __future__ import annotations
 from django.db import models
 
 from catalog.fields import ExactJSONField
-from catalog.models import Environment, Implementation, Method, Operator, Purpose, ScopedKey, Setting, Target
+from catalog.models import (
+    Environment,
+    Implementation,
+    Method,
+    Operator,
+    Organisation,
+    Purpose,
+    ScopedKey,
+    Setting,
+    Target,
+)
 from tuning.priority import PRIORITIES, Priority
 
 
@@ -329,5 +339,76 @@ class FailureReason(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["place", "route", "status", "reason"], name="one_row_per_failure_reason"
+            )
+        ]
+
+
+class Failing(models.TextChoices):
+    """Where an implementation failed for a job."""
+
+    LOAD = "load", "it could not be loaded"
+    RUN = "run", "a call failed"
+    CRASH = "crash", "it ended its process"
+
+
+class FailureReport(models.Model):
+    """What one organisation's clients say of an implementation that failed for them: theirs to read, and
+    nothing but a reason to look again."""
+
+    implementation = models.ForeignKey(Implementation, models.CASCADE, related_name="failure_reports")
+    organisation = models.ForeignKey(Organisation, models.CASCADE, related_name="+")
+    where = models.CharField(max_length=10, choices=Failing)  # of the latest, as all that follows
+    error = models.CharField(max_length=80)
+    message = models.CharField(max_length=300, blank=True)
+    job = models.CharField(max_length=200, blank=True)
+    versions = ExactJSONField(default=dict)
+    count = models.PositiveIntegerField(default=1)
+    first_at = models.DateTimeField(auto_now_add=True)
+    last_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["implementation", "organisation"], name="one_failure_report_per_organisation"
+            )
+        ]
+        indexes = [models.Index(fields=["organisation", "-last_at"], name="failures_of_organisation")]
+
+
+class RecheckState(models.TextChoices):
+    WAITING = "waiting", "waits for a worker"
+    RUNNING = "running", "a worker proves it again"
+    NOT_REPRODUCED = "not_reproduced", "could not be reproduced"
+    WITHDRAWN = "withdrawn", "failed again: withdrawn"
+    UNCHECKED = "unchecked", "could not be checked"
+
+
+class Recheck(models.Model):
+    """A worker of its target proves an implementation again, since clients reported it: only what fails there
+    is withdrawn. One row for each, used again when it is reported later."""
+
+    implementation = models.ForeignKey(Implementation, models.CASCADE, related_name="rechecks")
+    target = models.ForeignKey(Target, models.CASCADE, related_name="+")
+    asked_by = models.ForeignKey(Organisation, models.SET_NULL, null=True, related_name="+")
+    asked_at = models.DateTimeField()
+    state = models.CharField(max_length=20, choices=RecheckState, default=RecheckState.WAITING)
+    detail = models.CharField(max_length=500, blank=True)
+    worker = models.CharField(max_length=100, blank=True)
+    lease_owner = models.CharField(max_length=100, blank=True)
+    lease_expires_at = models.DateTimeField(null=True, blank=True)
+    fence = models.PositiveBigIntegerField(default=0)
+    tries = models.PositiveSmallIntegerField(default=0)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            # By name: bringing operators under today's keys merges rows by their constraints.
+            models.UniqueConstraint(fields=["implementation"], name="one_recheck_per_implementation")
+        ]
+        indexes = [
+            models.Index(
+                fields=["target", "asked_at"],
+                condition=models.Q(state__in=["waiting", "running"]),
+                name="open_rechecks",
             )
         ]

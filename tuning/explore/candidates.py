@@ -55,6 +55,7 @@ def candidates_of(work: ClaimedSlice, route: Route) -> Iterator[Candidate]:
     try:
         if work.row.stage == Stage.CONTEST:
             yield from held_candidates(work.row, route.name)
+            yield from (one for one in work.favourites if one.route == route.name)
             yield from known_candidates(work, route)
         yield from route.candidates(work.operator, work.workshop.target, work.setting, budget)
     except (*DATABASE_GONE, StaleLease, Stopping, Yielding):

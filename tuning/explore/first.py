@@ -106,7 +106,7 @@ def _race(work: ClaimedSlice, bench: Bench, default: Tried, built: BuiltArtifact
 def _rivals(work: ClaimedSlice, default: Tried) -> list[tuple[Tried, BuiltArtifact]]:
     """What is at hand, built."""
     tries: dict[str, Tried] = {default.digest: default}
-    for route, candidate in (*_nearby(work), *_at_hand(work)):
+    for route, candidate in (*_elsewhere(work), *_nearby(work), *_at_hand(work)):
         tried = Tried(route, candidate)
         tries.setdefault(tried.digest, tried)
     rivals = list(tries.values())[1 : 1 + MOST_RIVALS]
@@ -129,14 +129,30 @@ def _at_hand(work: ClaimedSlice) -> Iterator[tuple[Route, Candidate]]:
             yield route, candidate
 
 
+def _elsewhere(work: ClaimedSlice) -> Iterator[tuple[Route, Candidate]]:
+    """What won for this very operator where the processor has other sizes, if it is built in no time."""
+    for candidate in work.favourites:
+        route = _possible(work, candidate.route)
+        if route is not None and (route.builds_in_process or _is_quick(work, route, candidate.label)):
+            yield route, candidate
+
+
+def _possible(work: ClaimedSlice, name: str) -> Route | None:
+    """The route, where this operator can have it."""
+    route = next((route for route in work.workshop.routes if route.name == name), None)
+    return None if route is None or name in SUBMITTED or work.supports(route) else route
+
+
+def _is_quick(work: ClaimedSlice, route: Route, label: str) -> bool:
+    expected = odds_for(work.row.target_id).expect(about_try(work.row.operator, route.name, label))
+    return expected.seconds <= QUICK_S
+
+
 def _nearby(work: ClaimedSlice) -> Iterator[tuple[Route, Candidate]]:
     """What won for the nearest known operators, where this one can have it and it is built in no time."""
-    odds, routes = odds_for(work.row.target_id), {route.name: route for route in work.workshop.routes}
     for name, label in winners_nearby(work.row):
-        route = routes.get(name)
-        if route is None or name in SUBMITTED or work.supports(route):
-            continue
-        if odds.expect(about_try(work.row.operator, name, label)).seconds > QUICK_S:
+        route = _possible(work, name)
+        if route is None or not _is_quick(work, route, label):
             continue
         alike = [one for one in candidates_of(work, route) if plain_label(one.label) == plain_label(label)]
         if alike:

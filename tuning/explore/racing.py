@@ -125,14 +125,16 @@ def _next_batch(race: RaceInProgress, waiting: list[Tried]) -> list[Tried]:
     are of the few that are tried against the odds."""
     work, to_beat = race.work, race.to_beat
 
-    def promise(tried: Tried) -> float:
-        return race.odds.promise(_about(work, tried), to_beat)
+    favourites = {candidate_digest(one.route, one.parameters) for one in work.favourites}
+
+    def promise(tried: Tried) -> tuple[bool, float]:
+        return tried.digest in favourites, race.odds.promise(_about(work, tried), to_beat)
 
     waiting.sort(key=promise, reverse=True)
     batch: list[Tried] = []
     for tried in list(waiting):
         chance = race.odds.chance(_about(work, tried), to_beat)
-        if chance < BOUND and not _must_be_tried(work, tried):
+        if chance < BOUND and tried.digest not in favourites and not _must_be_tried(work, tried):
             waiting.remove(tried)
             said = f"{chance_text(chance)} to be faster than {to_beat:.2f}×"
             race.report.entries.append(_entry(tried, skipped=said))

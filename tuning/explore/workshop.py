@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from opatlas.identity import Operator, Setting, Target
 from tuning.conf import conf
+from tuning.explore.elsewhere import winners_of_neighbours
 from tuning.explore.knowledge import taught
 from tuning.explore.results import Judged, Tried, keep_trial
 from tuning.measure.laboratory import SUBMITTED, Bench, Laboratory, Limits
@@ -120,6 +121,11 @@ class ClaimedSlice:
     def known_default(self) -> tuple[Route, Candidate] | None:
         """The default of the latest first result (a further round has none of its own)."""
         return self.workshop.known_default(self.row.trials.all(), self.operator, self.setting)
+
+    @cached_property
+    def favourites(self) -> list[Candidate]:
+        """What jobs here were given on trust: the winners of targets that differ in sizes alone."""
+        return winners_of_neighbours(self.row)
 
     @property
     def history(self) -> dict[str, list[str]]:

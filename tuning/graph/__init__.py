@@ -1,6 +1,5 @@
-"""Models and operator lists as input: taken apart into canonical operators with counts. PURE."""
+"""Operator lists and sample models as input; ONNX models are :mod:`opatlas.graph`'s. PURE."""
 
-from tuning.graph.onnx_model import Extracted, Extraction, extract
 from tuning.graph.samples import SAMPLES, sample_graph, sample_model
 
-__all__ = ["SAMPLES", "Extracted", "Extraction", "extract", "sample_graph", "sample_model"]
+__all__ = ["SAMPLES", "sample_graph", "sample_model"]

@@ -298,7 +298,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         built = build_in_child(self._zygote(route.zygote), request, workdir, limits.bounds, limits.build_s)
         if isinstance(built, Outcome):
             return built
-        return with_provenance(built, route, candidate, self.tier.name)
+        return with_provenance(built, route, candidate, self.target, self.tier.name)
 
     @cached_property
     def _equipment(self) -> Equipment:

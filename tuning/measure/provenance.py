@@ -10,19 +10,23 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
+from opatlas.identity import Target
 from opatlas.identity.operator import canonical_json
 from tuning.routes.base import BuiltArtifact, Candidate, Route
 
 
-def with_provenance(artifact: BuiltArtifact, route: Route, candidate: Candidate, tier: str) -> BuiltArtifact:
-    """The artifact with how it was built in its manifest. A recipe is a call that its manifest holds whole:
-    nothing was built, so it says nothing."""
+def with_provenance(
+    artifact: BuiltArtifact, route: Route, candidate: Candidate, target: Target, tier: str
+) -> BuiltArtifact:
+    """The artifact with how it was built, and for what, in its manifest. A recipe is a call that its manifest
+    holds whole: nothing was built, so it says nothing."""
     if artifact.manifest.kind == "recipe":
         return artifact
     told = {
         "source_sha256": hashlib.sha256(artifact.source.encode("utf-8", "surrogatepass")).hexdigest(),
         "candidate_sha256": candidate_digest(candidate.route, candidate.parameters),
         "who": _who(candidate),
+        "target": target.to_json(),
         "versions": dict(route.versions()),
         "flags": list(artifact.facts.get("flags", ())),
         "builder": {**builder(), "tier": tier},

@@ -112,7 +112,7 @@ class WorkerProcess:
                 close_old_connections()
                 promote_misses()
                 begin_rounds()
-                evaluated = self._evaluate_kernels()
+                evaluated = self._evaluate_kernels() + self._recheck_reported()
                 slices += evaluated
                 held = self._claim()
                 if not held and not evaluated:
@@ -171,6 +171,23 @@ class WorkerProcess:
             finally:
                 self.keeper.drop(held)
         return done
+
+    def _recheck_reported(self) -> int:
+        """Prove one of those again that jobs have reported; one a turn, so that no report keeps exploring
+        waiting."""
+        from tuning.rechecks import rechecking
+
+        if stopping.is_asked() or self._paused():
+            return 0
+        held = rechecking.claim(self.owner, self.target_row.pk)
+        if held is None:
+            return 0
+        self.keeper.hold([held])
+        try:
+            self._say(f"recheck {held.recheck_id}")
+            return int(rechecking.run_recheck(self._workshop(), held))
+        finally:
+            self.keeper.drop(held)
 
     def _prove_routes(self, but_not: Sequence[str]) -> int:
         """Try the routes that nothing is known of, until work waits; returns how many were tried."""

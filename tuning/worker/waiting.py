@@ -8,14 +8,16 @@ from catalog.models import Miss, MissState
 from tuning.kernels import claims as evaluations
 from tuning.models import Revalidation
 from tuning.queue import claims
+from tuning.rechecks import rechecking
 
 
 def work_waits(target_id: int, reach: Q) -> bool:
-    """A miss, an exploration that it may claim, or a submitted kernel."""
+    """A miss, an exploration that it may claim, a submitted kernel, or what a job reported."""
     return (
         claims.claimable(target_id, reach).exists()
         or Miss.objects.filter(target=target_id, state=MissState.WAITING).exists()
         or evaluations.waiting(target_id).exists()
+        or rechecking.waiting(target_id).exists()
     )
 
 

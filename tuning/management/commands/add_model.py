@@ -10,8 +10,8 @@ from django.core.management.base import CommandParser
 from catalog.commands import CallerCommand
 from catalog.registry import default_organisation
 from opatlas.errors import InvalidModel
+from opatlas.graph.read import MAX_MODEL_BYTES
 from tuning import ingest
-from tuning.graph.read import MAX_MODEL_BYTES
 
 
 class Command(CallerCommand):
