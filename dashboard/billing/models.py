@@ -180,8 +180,63 @@ class MonthCount(models.Model):
         ]
 
 
+class JobSpending(models.Model):
+    """What a job has spent under the limit that it set, in all. Added to while the account is locked."""
+
+    organisation = models.ForeignKey(Organisation, models.PROTECT, related_name="+")
+    job = models.CharField(max_length=200)  # its name
+    limit_micros = models.BigIntegerField()  # as its last lookup said
+    spent_micros = models.BigIntegerField(default=0)
+    uses = models.PositiveBigIntegerField(default=0)  # lookups that were charged, and uses that were covered
+    last_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["organisation", "job"], name="one_spending_per_job"),
+            models.CheckConstraint(condition=Q(spent_micros__gte=0), name="spending_not_negative"),
+        ]
+        indexes = [models.Index(fields=["organisation", "-last_at"], name="spendings_latest_first")]
+
+
+def new_agreement() -> str:
+    return f"agr_{secrets.token_hex(16)}"
+
+
+class UseAgreement(models.Model):
+    """The price of further uses of an implementation, as a lookup told it to a job: a version of a price
+    rule, which never changes, and what the hit was priced by. A lookup that finds the same prolongs it."""
+
+    reference = models.CharField(max_length=40, unique=True, default=new_agreement)
+    organisation = models.ForeignKey(Organisation, models.PROTECT, related_name="+")
+    job = models.CharField(max_length=200)
+    implementation = models.ForeignKey(Implementation, models.CASCADE, related_name="+")
+    rule = models.ForeignKey(PriceRule, models.PROTECT, related_name="+")
+    limit_micros = models.BigIntegerField()  # the job's
+    calls = models.FloatField()  # of one use
+    default_us = models.FloatField()
+    median_us = models.FloatField()
+    is_default = models.BooleanField(default=False)
+    made_at = models.DateTimeField(auto_now_add=True)
+    valid_until = models.DateTimeField(db_index=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["organisation", "job", "implementation"], name="agreements_of_job")]
+
+    @property
+    def operator_id(self) -> int:
+        return self.implementation.operator_id
+
+    @property
+    def method(self) -> str:
+        return self.implementation.method
+
+    @property
+    def route(self) -> str:
+        return self.implementation.route
+
+
 class Kind(models.TextChoices):
-    CHARGE = "charge"  # one hit served
+    CHARGE = "charge"  # one hit served, or uses of one that a client reported
     CREDIT = "credit"  # a payment, or credit that was given
     ADJUSTMENT = "adjustment"  # a correction, either way
     REFUND = "refund"  # credit that was paid back
@@ -201,6 +256,9 @@ class LedgerEntry(AppendOnly):
     usage = models.OneToOneField(Usage, models.PROTECT, null=True, blank=True, related_name="ledger_entry")
     rule = models.ForeignKey(PriceRule, models.PROTECT, null=True, blank=True, related_name="+")
     list_micros = models.BigIntegerField(default=0)
+    # Of a report: by which agreement, and how many of the uses that the usage row has were covered.
+    agreement = models.CharField(max_length=40, blank=True, default="", db_default="")
+    uses = models.PositiveBigIntegerField(default=1, db_default=1)
     method = models.CharField(max_length=20, blank=True)
     route = models.CharField(max_length=40, blank=True)
     # Of the others: who did it and why, or the payment's event.

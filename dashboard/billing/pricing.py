@@ -14,6 +14,9 @@ MOST_MICROS = 10**15
 """No hit costs more than this (a thousand million units): sums stay within 64 bits whatever a caller claims
 to call."""
 
+MOST_USES = 10**9
+"""No more uses are agreed on, or reported, at once."""
+
 _US_PER_S = 1_000_000
 
 
@@ -66,6 +69,59 @@ def quote(price: Price, before: SoFar, calls: float, default_us: float, served_u
     if price.cap_operator_month_micros is not None:
         micros = min(micros, max(0, price.cap_operator_month_micros - before.operator_micros))
     return Quote(listed, micros)
+
+
+@dataclass(frozen=True, slots=True)
+class UsesQuote:
+    """What several uses cost in all, and how many of them are covered."""
+
+    uses: int = 0
+    list_micros: int = 0
+    micros: int = 0
+
+
+def quote_run(
+    price: Price, before: SoFar, calls: float, default_us: float, served_us: float
+) -> tuple[Quote, int]:
+    """The price of one more hit, and how many in a row have the same: to the end of its tier, or of a cap."""
+    one = quote(price, before, calls, default_us, served_us)
+    later = [tier.from_hit - 1 - before.hits for tier in price.tiers if tier.from_hit > before.hits + 1]
+    run = min([MOST_USES, *later])
+    if 0 < one.micros == one.list_micros:
+        caps = (
+            (price.cap_month_micros, before.micros),
+            (price.cap_operator_month_micros, before.operator_micros),
+        )
+        run = min([run, *((cap - spent) // one.micros for cap, spent in caps if cap is not None)])
+    elif one.micros:
+        run = 1  # what a cap leaves of it; after it nothing
+    return one, run
+
+
+def quote_uses(
+    price: Price,
+    before: SoFar,
+    uses: int,
+    room_micros: int,
+    calls: float,
+    default_us: float,
+    served_us: float,
+) -> UsesQuote:
+    """The price of ``uses`` further hits, one after the other, each as :func:`quote` says; those that would
+    cost more than what is left of ``room_micros``, and all after them, are left out."""
+    found = UsesQuote()
+    while found.uses < uses:
+        one, run = quote_run(price, before, calls, default_us, served_us)
+        run = min(run, uses - found.uses)
+        if one.micros:
+            run = min(run, (room_micros - found.micros) // one.micros)
+        if run <= 0:
+            break
+        micros = run * one.micros
+        before = SoFar(before.hits + run, before.micros + micros, before.operator_micros + micros)
+        listed = min(found.list_micros + run * one.list_micros, MOST_MICROS)
+        found = UsesQuote(found.uses + run, listed, found.micros + micros)
+    return found
 
 
 def list_price(tier: PriceTier, calls: float, default_us: float, served_us: float) -> int:

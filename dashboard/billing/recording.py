@@ -13,23 +13,37 @@ from catalog.models import Usage
 from catalog.upsert import insert_or
 from dashboard.billing import models
 from dashboard.billing.accounts import add_days, post_event
-from dashboard.billing.models import Account, Kind, LedgerEntry, MonthCount, PriceRule, Purchase
+from dashboard.billing.models import (
+    Account,
+    Kind,
+    LedgerEntry,
+    MonthCount,
+    PriceRule,
+    Purchase,
+    UseAgreement,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """A hit that is served and charged; the balance is what is left after it."""
+    """A hit that is served and charged, or uses that were reported under an agreement, of which so many are
+    covered; the balance is what is left after it."""
 
-    hit: Hit
+    hit: Hit | UseAgreement
     calls: float
     rule: PriceRule
     list_micros: int
     amount_micros: int
     balance_micros: int
+    uses: int = 1
 
     @property
     def saved_us(self) -> float:
         return self.calls * (self.hit.default_us - self.hit.median_us)
+
+    @property
+    def agreement(self) -> str:
+        return self.hit.reference if isinstance(self.hit, UseAgreement) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +79,8 @@ def _entry(account: Account, now: datetime, charge: Charge, usage: Usage) -> Led
         usage=usage,
         rule_id=charge.rule.pk,
         list_micros=charge.list_micros,
+        agreement=charge.agreement,
+        uses=charge.uses,
         method=charge.hit.method,
         route=charge.hit.route,
     )
@@ -76,7 +92,7 @@ def _count(organisation_id: int, month: date, charges: Sequence[Charge]) -> None
         capped = charge.rule.price.cap_operator_month_micros is not None
         for operator in (0, charge.hit.operator_id) if capped else (0,):
             counted = sums.setdefault((charge.rule.line, operator), [0, 0])
-            counted[0] += 1
+            counted[0] += charge.uses
             counted[1] += charge.amount_micros
     insert_or(
         MonthCount,
@@ -126,6 +142,7 @@ def _tell_of_charges(account: Account, entries: Sequence[LedgerEntry], usages: S
                     "method": entry.method,
                     "route": entry.route,
                     "calls": usage.calls,
+                    "uses": entry.uses,
                     "amount_micros": -entry.amount_micros,
                     "rule": entry.rule_id,
                 }

@@ -15,7 +15,15 @@ from django.utils import timezone
 
 from catalog.models import Organisation, Usage
 from catalog.timerange import TimeRange
-from dashboard.billing.models import Account, Held, Kind, LedgerDay, LedgerEntry, PriceRule
+from dashboard.billing.models import (
+    Account,
+    Held,
+    JobSpending,
+    Kind,
+    LedgerDay,
+    LedgerEntry,
+    PriceRule,
+)
 
 FORECAST_DAYS = 7
 """The forecast goes by the mean of so many whole days before today."""
@@ -26,7 +34,7 @@ class Money:
     """What a range of whole days (UTC) came to, in one currency. Amounts in millionths."""
 
     currency: str
-    hits_billed: int = 0  # charges: one for each hit
+    hits_billed: int = 0  # charges: one for each hit, and for each agreement in a report
     charged_micros: int = 0
     saved_us: float = 0.0  # of hits billed
     credited_micros: int = 0  # payments and credit by hand
@@ -251,6 +259,31 @@ def withheld_lately(owned: Q, first: date, last: date, most: int = 50) -> list[W
     sums = rows.annotate(asked=Sum("times"), price=Max("price_micros"), last=Max("last_at"))
     found = sums.order_by("-asked", "implementation_id").values_list(*_WITHHELD)
     return [WithheldSum(*row) for row in found[:most]]
+
+
+@dataclass(frozen=True)
+class SpendingSum:
+    """What a job spent under the limit that it set."""
+
+    organisation: str
+    job: str
+    limit_micros: int
+    spent_micros: int
+    uses: int  # lookups that were charged, and uses that clients reported and the limit covered
+    currency: str | None
+    last_at: datetime
+
+    @property
+    def left_micros(self) -> int:
+        return max(0, self.limit_micros - self.spent_micros)
+
+
+def spendings(owned: Q, most: int = 20) -> list[SpendingSum]:
+    """Of jobs that set a limit, the latest first."""
+    columns = ("organisation__name", "job", "limit_micros", "spent_micros", "uses")
+    more = ("organisation__account__currency", "last_at")
+    rows = JobSpending.objects.filter(owned).order_by("-last_at", "-pk")
+    return [SpendingSum(*row) for row in rows.values_list(*columns, *more)[:most]]
 
 
 def rules(organisation_id: int | None = None, *, ended: bool = False) -> QuerySet[PriceRule]:

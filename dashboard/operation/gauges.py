@@ -17,6 +17,7 @@ from django.utils import timezone
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from catalog.conf import conf
 from catalog.models import EVERYBODY, Grain, JournalSegment, Miss, MissState, TrafficSlot
 from catalog.usage import journal
 from dashboard.billing.models import Account, LedgerDay, LedgerEntry
@@ -96,11 +97,13 @@ def _workers() -> Iterator[Metric]:
 
 def _journal() -> Iterator[Metric]:
     """This machine's: what was answered and not yet drained into usage."""
-    drained = dict(JournalSegment.objects.filter(closed=False).values_list("segment", "drained_bytes"))
-    undrained = 0
-    for path in journal.segments():
+    undrained, paths = 0, journal.segments()
+    # By name: each report of a client has a row here as well.
+    here = JournalSegment.objects.filter(node=conf().node, segment__in=[path.name for path in paths])
+    drained = dict(here.values_list("segment", "drained_bytes"))
+    for path in paths:
         try:
-            undrained += max(0, path.stat().st_size - drained.get(path.stem, drained.get(path.name, 0)))
+            undrained += max(0, path.stat().st_size - drained.get(path.name, 0))
         except FileNotFoundError:  # drained and taken away meanwhile
             continue
     yield _one("opatlas_journal_undrained_bytes", "Journal of this machine, not yet drained.", undrained)

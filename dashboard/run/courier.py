@@ -36,6 +36,9 @@ class Chore:
 
 CHORES = (
     Chore("catalog.rollups.rollups.keep_rollups_fresh", 2.0),
+    Chore("catalog.lookup.repeating.forget_old_answers", 600.0),
+    Chore("dashboard.billing.agreements.forget_old_agreements", 3600.0),
+    Chore("catalog.usage.succession.forget_old_successions", 3600.0),
     Chore("tuning.statistics.paid_back.refresh_when_due", 5.0),
     Chore("tuning.statistics.efforts.refresh_efforts_when_due", 5.0),
     Chore("tuning.statistics.limits.refresh_limits_when_due", 5.0),

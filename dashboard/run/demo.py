@@ -22,9 +22,9 @@ from catalog.models import MissState
 from dashboard.run.stack import Stack
 from dashboard.run.statistics import geometric_mean, harmonic_mean, percentile
 from opatlas.client import Answer, RestClient
+from opatlas.graph.onnx_model import Extracted
 from opatlas.identity import Target, default_setting, describe, detect_target
 from opatlas.load import Manifest
-from tuning.graph.onnx_model import Extracted
 from tuning.measure.laboratory import Laboratory
 from tuning.models import Exploration, Stage, State, Trial, Worker
 from tuning.queue import steering as queues

@@ -89,6 +89,13 @@ def operator_column(key: str, kind: Kind = "text", of: str = "operator", sort: s
     return Column(key, "Operator", kind, f"{of}.summary", link=page("operator", f"{of}.key"), sort=sort)
 
 
+def of_neighbours(under: str) -> Column:
+    """Of a row's hits, those that were measured on another target: nothing where there are none."""
+    key = "neighbour_hits"
+    shown = "{} measured on a neighbour"
+    return Column(key, show=lambda row: read(row, key) or None, under=under, say=shown)
+
+
 def exports(*keys: str, of: str = "", **values: Of | str) -> tuple[Column, ...]:
     """Columns that no page shows; ``of``: the path to what has these values, "" for the row itself;
     ``values``: those that it calls otherwise."""

@@ -60,6 +60,10 @@ class EntrySerializer(serializers.Serializer[Any]):
     route = serializers.CharField(allow_blank=True)
     rule = serializers.IntegerField(allow_null=True, source="rule_id")
     list_micros = serializers.IntegerField(help_text="The price before caps and plans.")
+    agreement = serializers.CharField(
+        allow_blank=True, help_text="Of uses that a client reported: under which agreement."
+    )
+    uses = serializers.IntegerField(help_text="Of a charge: so many uses of its usage row were covered.")
     reason = serializers.CharField(allow_blank=True)
     actor = serializers.CharField(allow_blank=True)
 

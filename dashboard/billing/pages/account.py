@@ -51,6 +51,7 @@ def _charges(request: ViewerRequest, owned: Q, several: bool) -> tuple[dict[str,
     currency = totals[0].currency if len(totals) == 1 and totals[0].currency else ""
     days = tables.days_table(sums, currency)
     withheld = tables.withheld_table(selectors.withheld_lately(owned, first, last), several)
+    spending = tables.spending_table(selectors.spendings(owned), several)
     context = {
         "chosen": chosen,
         "ranges": _RANGES,
@@ -61,9 +62,10 @@ def _charges(request: ViewerRequest, owned: Q, several: bool) -> tuple[dict[str,
         "methods": sorted({one.method for one in sums}),
         "days": days,
         "withheld": withheld,
+        "spending": spending,
         "drift": selectors.drift(owned),
     }
-    return context, [days, withheld]
+    return context, [days, withheld, spending]
 
 
 def _one(request: ViewerRequest, organisation: Organisation, status: int = 200, **forms: Any) -> HttpResponse:

@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from dashboard.billing import words
 from dashboard.billing.models import LedgerEntry, PriceRule
-from dashboard.billing.selectors import DaySum, OrganisationSum, WithheldSum
+from dashboard.billing.selectors import DaySum, OrganisationSum, SpendingSum, WithheldSum
 from dashboard.web.tables import Column, Table, page
 
 _ORGANISATION = Column("organisation", "Organisation")
@@ -40,6 +40,21 @@ def withheld_table(rows: Sequence[WithheldSum], several: bool) -> Table:
     return Table("withheld", "Asked for and withheld", columns, rows, "Nothing was withheld.")
 
 
+_SPENDING = (
+    Column("job", "Job"),
+    Column("spent_micros", "Spent", "money", figure="spent"),
+    Column("limit_micros", "Its limit", "money"),
+    Column("left_micros", "Left", "money"),
+    Column("uses", "Uses", "count", figure="uses_billed"),
+    Column("last_at", "Last", "when"),
+)
+
+
+def spending_table(rows: Sequence[SpendingSum], several: bool) -> Table:
+    columns = (_ORGANISATION, *_SPENDING) if several else _SPENDING
+    return Table("spending", "Jobs with a spend limit", columns, rows, "No job has set a limit.")
+
+
 _MODES = {"prompt": "charged, with a prompt to pay", "withhold": "withheld", "free": "free"}
 
 
@@ -61,6 +76,10 @@ def _what(entry: LedgerEntry) -> str:
     return entry.usage.operator.summary if entry.usage else entry.reason
 
 
+def _uses(entry: LedgerEntry) -> int | None:
+    return entry.uses if entry.usage else None
+
+
 def _listed(entry: LedgerEntry) -> int | None:
     return entry.list_micros if entry.usage else None
 
@@ -73,12 +92,13 @@ _AT = Column("at", "When", "when")
 _KIND = Column("kind", "Kind", "badge")
 _WHAT = Column("what", "What", value=_what, link=_operator)
 _AMOUNT = Column("amount_micros", "Amount", "money", figure="charged")
+_USES = Column("uses", "Uses", "count", _uses, figure="uses_billed")
 _BALANCE = Column("balance_after_micros", "Credit after", "money", figure="credit")
 
 
 def recent_table(rows: Sequence[LedgerEntry]) -> Table:
     """The ledger's last entries, in few columns."""
-    return Table("ledger", "Ledger", (_AT, _KIND, _WHAT, _AMOUNT, _BALANCE), rows, "No entries.")
+    return Table("ledger", "Ledger", (_AT, _KIND, _WHAT, _USES, _AMOUNT, _BALANCE), rows, "No entries.")
 
 
 def ledger_table(
@@ -89,11 +109,13 @@ def ledger_table(
         *([Column("organisation", "Organisation", value="organisation.name")] if several else []),
         _KIND,
         _WHAT,
+        _USES,
         _AMOUNT,
         Column("list_micros", "List price", "money", _listed, figure="list_price"),
         _BALANCE,
         Column("rule_name", "Price", value=lambda entry: str(entry.rule or "")),
         Column("job", "Job"),
+        Column("agreement", "Agreement", "code", only="export"),
     )
     return Table("ledger", "Ledger", columns, rows, "No entries.", every)
 

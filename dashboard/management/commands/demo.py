@@ -15,9 +15,10 @@ from dashboard.run.migrating import migrate
 from dashboard.run.stack import Stack, StackError
 from opatlas.client import RestClient
 from opatlas.errors import OpatlasError
+from opatlas.graph import extract
 from opatlas.identity import default_setting, detect_target
 from tuning import ingest
-from tuning.graph import extract, sample_model
+from tuning.graph import sample_model
 
 
 class Command(BaseCommand):

@@ -65,8 +65,11 @@ def job_page(request: ViewerRequest, pk: int) -> HttpResponse:
     every = _in_batches(exportable(asked), operators) if "export" in request.GET else None
     coverage, saved = selectors.coverage(job), selectors.saved(job, range_)
     slots = selectors.over_time(job, range_)
+    figures = selectors.rows([job])[0]
     made = {
         "operators": tables.job_operators_table(operators(page.object_list), every),
+        "sources": tables.sources_table(figures),
+        "prefetched": tables.prefetched_table(figures.prefetched),
         "missing": tables.missing_table(coverage),
         "saved": tables.saved_table(saved),
         "days": tables.days_table(slots),
@@ -75,7 +78,7 @@ def job_page(request: ViewerRequest, pk: int) -> HttpResponse:
         return answer
     context = made | {
         "job": job,
-        "figures": selectors.rows([job])[0],
+        "figures": figures,
         "coverage": coverage,
         "total": saved[-1],
         "chart": work_charts.job_days(slots) if saved[-1].hits else None,

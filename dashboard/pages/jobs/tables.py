@@ -3,30 +3,102 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.utils.html import format_html
 
-from catalog.selectors.jobs import Coverage, JobRow, JobSlot, Missing, OperatorRow, Saved
+from catalog.selectors.jobs import Coverage, JobRow, JobSlot, Missing, OperatorRow, Prefetched, Saved
 from dashboard.templatetags.opatlas import badge, times_100
 from dashboard.web import wording
-from dashboard.web.tables import Column, Table, exports, operator_column, page
+from dashboard.web.tables import Column, Table, exports, of_neighbours, operator_column, page
 from tuning.ingest import ReportedOperator as ModelRow
 
 _JOBS = (
-    Column("name", "Job", value="job.name", link=page("job", "job.pk")),
-    Column("organisation", "Organisation", value="job.organisation.name"),
+    Column("name", "Job", value="job.name", link=page("job", "job.pk"), css="lead"),
+    Column("organisation", "Organisation", value="job.organisation.name", under="name"),
     Column("operators", "Operators", "count"),
     Column("hits", "Hits", "count"),
     Column("misses", "Misses", "count"),
     Column("hit_rate", "Hit rate", "percent", figure="job_hit_rate"),
+    Column("cached_share", "From caches", "percent", figure="job_cached"),
+    *exports("memory_hits", "machine_hits", "service_hits", "unasked_misses"),
+    *exports(
+        prefetched="prefetched.operators",
+        prefetched_used="prefetched.used",
+        prefetched_bytes="prefetched.bytes",
+        prefetched_used_bytes="prefetched.used_bytes",
+        prefetch_requests="prefetched.requests",
+    ),
     Column("saved_us", "Saved", "us", figure="job_saved"),
-    Column("last_at", "Last lookup", "when"),
+    Column("last_at", "Last lookup", "when", css="number muted"),
 )
 
 
 def jobs_table(rows: Sequence[JobRow], every: Iterable[JobRow] | None = None) -> Table:
-    return Table("jobs", "Jobs", _JOBS, rows, "No job.", every)
+    return Table("jobs", "Jobs", _JOBS, rows, "No job.", every, css="stacks")
+
+
+@dataclass(frozen=True)
+class Portion:
+    """One row of what makes a whole; ``mark`` is its colour in the picture beside."""
+
+    mark: str
+    title: str
+    count: int
+    share: float | None
+    bytes: int = 0
+    start: float = 0.0
+
+
+def portions(whole: Sequence[tuple[str, str, int, int]]) -> list[Portion]:
+    """Of (mark, title, count, bytes), with the shares of the counts and where each begins."""
+    total, before, made = sum(one[2] for one in whole), 0, []
+    for mark, title, count, size in whole:
+        share = count / total if total else None
+        made.append(Portion(mark, title, count, share, size, before / total if total else 0.0))
+        before += count
+    return made
+
+
+def sources_table(row: JobRow) -> Table:
+    """Who answered a job's lookups, the nearest first."""
+    made = portions(
+        [
+            ("memory", "A process's memory", row.memory_hits, 0),
+            ("machine", "A machine's cache", row.machine_hits, 0),
+            ("service", "The service", row.service_hits, 0),
+            ("missed", "Nobody (the service has none)", row.misses - row.unasked_misses, 0),
+            ("unasked", "Nobody (it was not asked)", row.unasked_misses, 0),
+        ]
+    )
+    columns = (
+        Column("source", "Answered by", show=_marked, value="title"),
+        Column("lookups", "Lookups", "count", "count"),
+        Column("share", "Share", "percent"),
+    )
+    return Table("sources", "Who answered", columns, made if row.lookups else [], "It asked for nothing yet.")
+
+
+def prefetched_table(found: Prefetched) -> Table:
+    """What came along, used and not."""
+    made = portions(
+        [
+            ("used", "Used", found.used, found.used_bytes),
+            ("wasted", "Not used", found.wasted, found.wasted_bytes),
+        ]
+    )
+    columns = (
+        Column("outcome", "Came along", show=_marked, value="title"),
+        Column("operators", "Operators", "count", "count"),
+        Column("bytes", "Bytes", "bytes"),
+        Column("share", "Share", "percent", figure="prefetched_used"),
+    )
+    return Table("prefetched", "Fetched for later", columns, made if found.operators else [])
+
+
+def _marked(one: Portion) -> str:
+    return format_html('<span class="swatch" data-part="{}"></span>{}', one.mark, one.title)
 
 
 def missing_table(coverage: Coverage) -> Table:
@@ -71,6 +143,7 @@ _DAYS = (
     Column("compiler", "Compiler", "count", lambda slot: slot.hits.get("compiler", 0)),
     Column("manual", "Manual", "count", lambda slot: slot.hits.get("manual", 0)),
     Column("hits", "Hits", "count", "all_hits"),
+    Column("cached_hits", "From caches", "count"),
     Column("saved_us", "Saved", "us", figure="job_saved"),
 )
 
@@ -88,6 +161,7 @@ _JOB_OPERATORS = (
     Column("median_us", "Time", "us", "best.median_us"),
     Column("speedup", "Speed-up", "ratio", "best.ratio_to_default"),
     Column("hits", "Hits", "count"),
+    of_neighbours("hits"),
     Column("misses", "Misses", "count", sort="misses"),
     Column("calls", "Calls", "count", sort="calls"),
     Column("saved_us", "Saved", "us", sort="saved"),

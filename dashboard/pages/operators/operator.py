@@ -19,9 +19,12 @@ from django.views.decorators.http import require_POST, require_safe
 
 from catalog.best.withdrawing import withdraw
 from catalog.charging import Terms, charging
-from catalog.models import Artifact, Implementation, Operator
+from catalog.lookup.lookups import is_served
+from catalog.lookup.neighbours import NeighbourHit, find_neighbours
+from catalog.models import SHARED, Artifact, Implementation, Operator
 from catalog.people import audit
 from catalog.selectors import detail
+from catalog.selectors.predicted import related_to
 from catalog.selectors.reuse import OperatorReuse, lookups_of, reuse
 from catalog.timerange import RANGES
 from catalog.viewing import APPROVE, Viewer
@@ -36,6 +39,7 @@ from dashboard.web.ranges import range_of
 from dashboard.web.requests import ViewerRequest, number_in, refusals_said
 from dashboard.web.tables import Table, exported
 from tuning.models import Exploration, Trial
+from tuning.rechecks.selectors import reported
 from tuning.statistics import benefit, sides
 
 TRIALS_SHOWN = 50
@@ -69,6 +73,7 @@ def operator(request: ViewerRequest, key: str) -> HttpResponse:
         "host": request.build_absolute_uri("/").rstrip("/"),
         "jobs_table": tables.jobs(used), "models_table": tables.models(used),
         "lookups_table": tables.lookups(slots),
+        "related_table": tables.related(related_to(row, viewer)),
         "reuse_chart": traffic_charts.hit_rate(slots, height=220) if asked else None,
     }  # fmt: skip
     if place is not None:
@@ -120,6 +125,8 @@ def _evidence(
         "made": made, "best": best, "chosen": chosen, "side": side, "artifact": _artifact(best, terms),
         "default_us": best.measurement.default_us if best and best.measurement else None,
         "miss": None if best else detail.miss(row, place, seen),
+        "near": None if best else _neighbour(row, place, viewer),
+        "failures_table": tables.failures(reported([one.implementation for one in made], viewer)),
         "revocable": [one for one in made if viewer.may_on(APPROVE, one.implementation)],
         "exploration": exploration, "trials": trials, "history": found,
         "race": raced, "race_table": tables.race(raced),
@@ -131,6 +138,14 @@ def _evidence(
         "chart": _chart(made), "side_chart": _chart([one.made for one in side.sides]),
         **_worth(row, best, exploration, viewer),
     }  # fmt: skip
+
+
+def _neighbour(row: Operator, place: detail.Place, viewer: Viewer) -> NeighbourHit | None:
+    """What jobs here are given that take another target's, while nobody explores for this one."""
+    if is_served(place.target):
+        return None
+    scopes = viewer.scopes or (SHARED,)
+    return find_neighbours([row.key], place.target, place.setting, scopes).get(row.key)
 
 
 def _artifact(best: detail.RankedImplementation | None, terms: Mapping[int, Terms]) -> Artifact | None:

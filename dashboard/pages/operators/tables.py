@@ -9,6 +9,7 @@ from django.utils.safestring import mark_safe
 
 from catalog.charging import Terms
 from catalog.selectors.detail import RankedImplementation
+from catalog.selectors.predicted import RelatedOperator
 from catalog.selectors.reuse import OperatorReuse
 from catalog.selectors.traffic import LookupSlot
 from dashboard.pages.operators.history import TimelineEntry
@@ -17,8 +18,9 @@ from dashboard.templatetags.tables import speedup
 from dashboard.web.charts.methods import Point
 from dashboard.web.paging import with_query
 from dashboard.web.requests import ViewerRequest
-from dashboard.web.tables import Column, Table, exports, page
+from dashboard.web.tables import Column, Table, exports, of_neighbours, page
 from tuning.models import TuningSlice
+from tuning.rechecks.selectors import ReportedRow
 from tuning.statistics.comparing import Comparison, share
 from tuning.statistics.sides import Side, SideBySide
 
@@ -188,6 +190,22 @@ _LEADERS = (
 )
 
 
+_REPORTED = (
+    Column("route", "Implementation", "method", "implementation.route", beside="implementation.method"),
+    Column("label", "Variant", value="implementation.label", under="route", css="clip"),
+    Column("state", "Proved again", "badge"),
+    Column("asked_at", "Reported", "when", "recheck.asked_at", css="number muted"),
+    Column("finished_at", "Ended", "when", "recheck.finished_at", css="number muted", spare=True),
+    Column("detail", "What came of it", css="wide-text lead"),
+    Column("reports", "Your reports", "count", spare=True),
+    Column("said", "Your latest error", spare=True, css="wide-text"),
+)
+
+
+def failures(rows: Sequence[ReportedRow]) -> Table:
+    return Table("failures", "Reported as failing", _REPORTED, rows, "Nobody reported any.")
+
+
 def leaders(points: Sequence[Point]) -> Table:
     return Table("best", "The best over time", _LEADERS, points[::-1], "No best yet.")
 
@@ -200,6 +218,7 @@ def events(found: Sequence[TimelineEntry]) -> Table:
 _JOBS = (
     Column("job", "Job", value="job.name"),
     Column("hits", "Hits", "count"),
+    of_neighbours("hits"),
     Column("misses", "Misses", "count"),
     Column("last_at", "Last asked", "when"),
 )
@@ -218,6 +237,17 @@ _MODELS = (
 
 def models(reuse: OperatorReuse) -> Table:
     return Table("models", "Models", _MODELS, reuse.models, "No model has it.")
+
+
+_RELATED = (
+    Column("summary", "Operator", link=page("operator", "key"), css="wide-text lead"),
+    Column("jobs", "In jobs", "count", figure="related_jobs"),
+    *exports("key", "op_type", "last_at"),
+)
+
+
+def related(found: Sequence[RelatedOperator]) -> Table:
+    return Table("related", "Related to", _RELATED, found, "No job asked for another one after it yet.")
 
 
 _LOOKUPS = (

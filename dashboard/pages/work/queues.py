@@ -20,11 +20,13 @@ from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import exported
 from tuning.priority import PRIORITIES
 from tuning.queue.permissions import may_operate
+from tuning.rechecks.selectors import latest_rechecks
 from tuning.statistics import collecting, queues
 from tuning.statistics.rates import rates
 from tuning.statistics.workers import workers
 
 DEAD_SHOWN = 20
+RECHECKS_SHOWN = 20
 REASONS_SHOWN = 30
 
 
@@ -42,6 +44,7 @@ def queues_page(request: ViewerRequest) -> HttpResponse:
     made = {
         "throughput": tables.throughput_table(slots),
         "reasons": tables.reasons_table(collecting.reasons(visible, REASONS_SHOWN), collecting.UNDECIDED),
+        "rechecks": tables.rechecks_table(latest_rechecks(viewer.shown("implementation__"), RECHECKS_SHOWN)),
         "dead": tables.dead_table(list(dead[:DEAD_SHOWN]), exportable(dead)),
     }
     answer = exported(

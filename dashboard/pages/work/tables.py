@@ -13,7 +13,7 @@ from dashboard.pages.work.progress import first_result_s, happening, left, steps
 from dashboard.templatetags.opatlas import badge
 from dashboard.web import wording
 from dashboard.web.tables import Column, Table, exports, operator_column, page, read
-from tuning.models import Exploration
+from tuning.models import Exploration, Recheck
 from tuning.statistics.collecting import MissRow, ReasonRow
 from tuning.statistics.eta import Eta
 from tuning.statistics.queues import CapabilityQueue, HourSlot, Lane
@@ -284,6 +284,24 @@ _DEAD = (
     Column("last_line", "Error", value=_last_line),
     Column("finished_at", "Given up", "when"),
 )
+
+
+_MADE = "implementation"
+_RECHECKS = (
+    operator_column("operator", "name", "implementation.operator"),
+    Column("route", "Implementation", "method", f"{_MADE}.route", beside=f"{_MADE}.method"),
+    Column("label", "Variant", value=f"{_MADE}.label", under="route", css="clip"),
+    Column("target", "Target", value="target.capability", css="nowrap"),
+    Column("state", "State", "badge"),
+    Column("detail", "What came of it", css="wide-text", spare=True),
+    Column("asked_at", "Reported", "when", css="number muted"),
+    Column("finished_at", "Ended", "when", css="number muted", spare=True),
+)
+
+
+def rechecks_table(rows: Sequence[Recheck]) -> Table:
+    """Implementations that failed for jobs, and what proving them again has found."""
+    return Table("rechecks", "Proved again", _RECHECKS, rows, "No job has reported a failure.")
 
 
 def dead_table(shown: Sequence[Exploration], every: Iterable[Exploration]) -> Table:
