@@ -11,8 +11,10 @@ ELSEWHERE = (*ROOMS, *ONLY_HTTP, "test_choosing.py")
 """In another group; choosing touches no database."""
 NIGHTLY = "one row by its key"
 GROUPS = {
-    "the catalogue's rooms, notifications, webhooks": [
+    "the catalogue's rooms, agreements, notifications, webhooks": [
         *(f"tests/catalog/{name}" for name in ROOMS),
+        "tests/dashboard/billing/test_agreements.py",
+        "tests/dashboard/billing/test_repeating.py",
         "tests/dashboard/notifications/test_gathering.py",
         "tests/dashboard/notifications/test_late_commits.py",
         "tests/dashboard/webhooks/test_delivering.py",

@@ -28,7 +28,8 @@ from dashboard.billing import rules
 from dashboard.notifications.models import Subscription
 from dashboard.run import adopting
 from dashboard.run.adopting import NotAdopted, adopt
-from opatlas.client import RestClient, fetch_and_load, fetching
+from opatlas.client import RestClient, fetch_and_load
+from opatlas.client.loading import fetching
 from opatlas.identity import Target as Machine
 from opatlas.identity import parse_operator
 from tests.catalog.conftest import own_folders  # noqa: F401 - used by every test here

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,8 +21,9 @@ from catalog.best.withdrawing import withdraw
 from catalog.registry import default_organisation, register_environment
 from catalog.rollups.rollups import refresh_rollups
 from catalog.usage import job_days
-from catalog.usage.journal_line import JournalHit
+from catalog.usage.journal_line import JournalHit, JournalLine
 from catalog.usage.stale import mark_stale
+from catalog.usage.succession import add_successions
 from tests.dashboard.races import contest_report, first_report, keep_race
 from tuning import models as t
 
@@ -80,7 +82,7 @@ class Factory:
             key="t1:" + _digest("target"),
             defaults={
                 "kind": "cpu", "arch": "zen3", "capability": "cpu.zen3", "description": description,
-                "served_until": self.now + timedelta(seconds=30),
+                "served_until": self.now + timedelta(minutes=10),
             },
         )[0]  # fmt: skip
 
@@ -229,14 +231,19 @@ class Factory:
                 )
             )  # fmt: skip
         c.JobOperator.objects.bulk_create(rows)
+        in_order = [row.operator_id for row in rows]
+        line = JournalLine(0, timezone.now(), job.organisation_id, job.name, [], [], in_order)
+        add_successions([(job.pk, line)])
         c.Usage.objects.bulk_create(usage, batch_size=500)
         columns = JournalHit._fields
         job_days.add_job_days(
             [
-                (row.job_id or 0, row.served_at, JournalHit._make(getattr(row, name) for name in columns))
+                (row.job_id or 0, row.served_at, JournalHit._make(getattr(row, name) for name in columns), 1)
                 for row in usage
             ]
         )
+        for at, hits in Counter(row.served_at.replace(minute=0, second=0) for row in usage).items():
+            job_days.add_cache_day(job.pk, at, _said_by_clients(hits))
         return job
 
     def _served(self, job: c.Job, best: c.Best, item: int, hits: int, calls: int) -> list[c.Usage]:
@@ -312,6 +319,21 @@ class Factory:
             **common, name=f"worker-2@node{self.mark}", host="node", pid=4212, warm=False,
             last_seen_at=self.now - timedelta(seconds=190),
         )  # fmt: skip
+
+    def failures(self, operators: Iterable[c.Operator]) -> None:
+        """What jobs reported as failing, and what a worker found."""
+        states = ("waiting", "not_reproduced", "withdrawn", "unchecked")
+        for operator, state in zip(operators, states, strict=False):
+            made = c.Implementation.objects.filter(operator=operator).order_by("pk").first()
+            assert made is not None
+            said = {"where": "run", "error": "KernelFailed", "message": "the kernel failed: error code 7"}
+            t.FailureReport.objects.create(
+                implementation=made, organisation=self.organisation, last_at=self.now, count=2, **said
+            )
+            ended = {} if state == "waiting" else {"finished_at": self.now}
+            t.Recheck.objects.create(
+                implementation=made, target=self.target, asked_at=self.now, state=state, **ended
+            )
 
     def environments(self) -> None:
         """Declared versions, a live worker with a newer TVM, and what came of declaring another one."""
@@ -419,6 +441,7 @@ def full_catalogue(seed: int = 7, hours: int = 24 * 8, mark: str = "") -> Factor
     factory.traffic(known, hours)
     factory.workers()
     factory.environments()
+    factory.failures(known[:4])
     tenants(factory, known)
     refresh_rollups()
     return factory
@@ -444,6 +467,16 @@ def tenants(factory: Factory, known: list[c.Operator]) -> None:
             user=user, actor=user.username, organisation=other, action=action, subject=subject,
             address="192.0.2.7",
         )  # fmt: skip
+
+
+def _said_by_clients(hits: int) -> dict[str, int]:
+    """What a job's clients may say where so many hits were theirs or the service's."""
+    along = hits // 4
+    return {
+        "memory_hits": hits // 2, "machine_hits": hits // 5, "unasked_misses": hits // 16,
+        "prefetched": along, "prefetched_used": along * 3 // 4, "prefetch_requests": along // 9,
+        "prefetched_bytes": along * 3100, "prefetched_used_bytes": along * 3 // 4 * 3100,
+    }  # fmt: skip
 
 
 def _digest(text: str) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.dashboard.webhooks.receiver import Receiver, receiving
+from tests.distribution.tree import copy_tree, run
+from tests.docs.reading import blocks
 from tests.docs.service import Service, running, until
 
 
@@ -22,6 +24,16 @@ def service(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Ite
     home = tmp_path_factory.mktemp("service") / "home"
     with running(home, OPATLAS_WEBHOOKS_ALLOW=receiver.address) as one:
         yield one
+
+
+@pytest.fixture(scope="package")
+def job_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An empty environment with the wheel in it, made as the README says."""
+    tree = copy_tree(tmp_path_factory.mktemp("job") / "tree")
+    (tree / ".venv" / "dev.stamp").touch()
+    [text] = [block.text for block in blocks() if "pip install dist/" in block.text]
+    run(["bash", "-euo", "pipefail", "-c", text], tree, timeout_s=280)
+    return str(tree / "job/bin/python")
 
 
 @pytest.fixture(scope="package")

@@ -14,16 +14,19 @@ from bench.__main__ import BENCHES
 from tests.databases import ROOT
 from tests.distribution.tree import copy_everything, run
 from tests.docs.service import STAMPS
+from tuning.graph import sample_graph
 
 pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(600)]
 
 SAMPLE = {"SAMPLE": "small.json"}
 FEW = {"OPATLAS_BENCH_IMPLEMENTATIONS": "2000", "OPATLAS_BENCH_USAGE": "20000"}
 SHORT: dict[str, dict[str, str]] = {
+    "client": SAMPLE | FEW,
     "contest": SAMPLE | {"BUDGET_S": "60"},
     "coverage": SAMPLE,
     "lookup": SAMPLE | FEW,
     "reproduced": {"AFTER_S": "1"},
+    "models": {"BUDGET_S": "20", "MODELS": "."},
     "pages": FEW | {"OPATLAS_BENCH_EXPLORATIONS": "500", "OPATLAS_BENCH_ROUNDS": "1"},
     "sandbox": {"BUDGET_S": "20", "SITTINGS": "1"},
     "trials": {"BUDGET_S": "20"},
@@ -41,6 +44,7 @@ def tree() -> Iterator[Path]:
         tree = copy_everything(Path(folder) / "tree")
         calls = json.loads((ROOT / "bench/data/contest_sample.json").read_text())
         (tree / "small.json").write_text(json.dumps(calls[:2]))
+        (tree / "small.onnx").write_bytes(sample_graph("squeezenet"))
         yield tree
 
 

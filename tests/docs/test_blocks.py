@@ -5,12 +5,14 @@ None is passed over: a block that is not in the table fails.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,7 +25,7 @@ import onnx
 import pytest
 
 from tests.databases import ROOT
-from tests.distribution.tree import copy_everything, copy_tree, make, plain_environment, run
+from tests.distribution.tree import copy_everything, plain_environment, run
 from tests.docs.reading import PAGES, Block, blocks
 from tests.docs.service import STAMPS, Service, heed_signals, read_until_up, what_make_runs
 from tests.services import free_port
@@ -57,20 +59,34 @@ def curl(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
     assert result["best"]["median_us"] > 0
 
 
+def job_environment(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    python = request.getfixturevalue("job_python")
+    pins = (ROOT / "requirements-worker.txt").read_text()
+    [pinned] = re.findall(r"onnxruntime==\S+", block.text)
+    assert f"\n{pinned}\n" in pins  # another version's recipes would not be given to the job
+    said = run([python, "-m", "pip", "list", "--format=freeze"], folder).lower()
+    assert "opatlas==" in said and "django" not in said and "torch" not in said
+
+
 def python_example(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
     service: Service = request.getfixturevalue("service")
-    tree = copy_tree(folder / "tree")
-    make(tree, ".venv/opatlas.stamp")
-    elsewhere = folder / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "example.py").write_text(service.here(block.text))
-    said = run([str(tree / ".venv/bin/python"), "example.py"], elsewhere, OPATLAS_KEY=service.key)
+    python = request.getfixturevalue("job_python")
+    (folder / "example.py").write_text(service.here(block.text))
+    said = run([python, "example.py"], folder, OPATLAS_KEY=service.key, OPATLAS_CACHE=str(folder / "cache"))
     assert said.split()[0] in ("first", "contest", "tuned") and "[[32. 32. 32." in said
 
 
 def named_operators(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
     run([sys.executable, "-c", block.text], folder, OPATLAS_CACHE=str(folder / "cache"))
     assert list((folder / "cache").glob("entries-*.sqlite"))
+
+
+def session_example(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    made = relu((1000,))
+    made.ir_version = 10  # the newest that ONNX Runtime reads is older than onnx writes
+    onnx.save(made, folder / "model.onnx")
+    said = run([sys.executable, "-c", block.text], folder, OPATLAS_CACHE=str(folder / "cache"))
+    assert "onnxruntime 1" in said
 
 
 def whole_model(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
@@ -168,6 +184,16 @@ def make_demo(block: Block, request: pytest.FixtureRequest, folder: Path) -> Non
         assert report
 
 
+def makes_tables(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    """That they are the cache's own, tests/opatlas/client/test_protocol.py sees; so of the next block."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(block.text)
+
+
+def as_it_stands(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    run([sys.executable, "-c", block.text], folder)
+
+
 RUNS: dict[tuple[str, str], Run] = {
     ("README.md", "make run     # the w"): Run(
         make_run_and_test, NIGHTLY,
@@ -175,6 +201,7 @@ RUNS: dict[tuple[str, str], Run] = {
         "What `make run` runs is what every block of this file that needs the service talks to.",
     ),
     ("README.md", "curl -s http://127.0"): Run(curl, ALONE),
+    ("README.md", "make dist"): Run(job_environment, ALONE),
     ("README.md", "import numpy as np"): Run(python_example, ALONE),
     ("README.md", "make demo MODEL=resn"): Run(
         make_demo, NIGHTLY, "A model of one operator for 5 s, in a copy of the tree."
@@ -192,6 +219,9 @@ RUNS: dict[tuple[str, str], Run] = {
     ("docs/kernels.md", '{"run": [{"function"'): Run(
         kernel_launch, (), "It is part of a submission: it is filled in for an operator."
     ),
+    ("docs/models.md", "import numpy as np"): Run(session_example),
+    ("docs/protocol.md", "PRAGMA application_i"): Run(makes_tables),
+    ("docs/protocol.md", "import hashlib, json"): Run(as_it_stands),
     ("docs/webhooks.md", "POST /your/path"): Run(
         webhook_request, ALONE, "It is what a receiver gets: one gets the same headers and members."
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -53,6 +54,16 @@ def plainly(typed: Typed, command: str) -> None:
     """As it stands, for somebody called ada."""
     User.objects.create_user("ada")
     typed.manage(command)
+
+
+def network(typed: Typed, command: str) -> None:
+    (typed.folder / "MODELS").mkdir()
+    for name, sizes in {"one": (8, 9), "other": (8, 7)}.items():
+        calls = [
+            {"op": "aten.relu.default", "inputs": [{"shape": [size], "dtype": "float32"}]} for size in sizes
+        ]
+        (typed.folder / "MODELS" / f"{name}.json").write_text(json.dumps(calls))
+    assert "learnt from 2 jobs and models with 3 operators" in typed.manage(command)
 
 
 def kernel(typed: Typed, command: str) -> None:
@@ -195,6 +206,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     ".ci/run": ci,
     "granian --interface wsgi dashboard.wsgi:application": web_node,
     "make bench ONLY=client": make_target,
+    "make bench ONLY=models": make_target,
     "make bench ONLY=contest": make_target,
     "make bench ONLY=lookup": make_target,
     "make bench ONLY=pages": make_target,
@@ -223,6 +235,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "manage.py retime_bests": nothing_published,
     "manage.py retire_signer SHA256": no_such_key,
     "manage.py sign_artifacts": plainly,
+    "manage.py train_predictor MODELS": network,
     "manage.py submit_examples --user ada": plainly,
     "manage.py submit_kernel softmax.json --user ada": kernel,
     "pip install 'opatlas[cli]'": extra,

@@ -14,12 +14,14 @@ from django.db.models import Q
 
 from catalog import models as c
 from catalog.best.withdrawing import withdraw
+from catalog.charging import SpendLimit
 from catalog.figures.money import MONEY
 from catalog.timerange import TimeRange
 from catalog.usage.draining import drain_journal
 from dashboard.billing import accounts, rules, selectors
 from dashboard.billing.models import Account, Held, LedgerEntry, PriceRule
 from tests.catalog.conftest import ask, own_folders, place_of, put, setting, target  # noqa: F401
+from tests.dashboard.billing.making import report_uses
 
 NOW = datetime(2026, 11, 21, 15, 30, tzinfo=UTC)
 
@@ -227,6 +229,32 @@ def test_what_was_withheld_was_counted_as_a_miss(mess):
 def test_every_definition_says_all_there_is_to_say():
     assert {figure.name for figure in MONEY} >= {
         "charged", "hits_billed", "list_price", "credit", "credited", "saved_per_unit", "forecast", "drift",
-        "withheld_asked",
+        "withheld_asked", "uses_billed", "spent",
     }  # fmt: skip
     assert all(figure.meaning.endswith(".") and figure.formula and figure.source for figure in MONEY)
+
+
+def test_spent_under_a_limit(ask, put, organisation):  # noqa: F811
+    for length in (1, 2):
+        put(length, "tvm", 2.0)
+    PriceRule.objects.create(
+        name="all", per_hit_micros=7_003, currency="EUR", created_by="t", from_at=NOW - timedelta(days=60)
+    )
+    rules.forget()
+    limit = SpendLimit(100_000, "EUR")
+    for job, uses in (("one", 3), ("other", 50)):
+        found = ask(1, 2, job=job, spend_limit=limit).results
+        agreed = {result.terms.agreed.id: uses for result in found}
+        report_uses(organisation, job, uses, agreed)
+    ask(1, job="one")  # without a limit
+    expected = {}
+    for job in ("one", "other"):
+        rows = [row for row in LedgerEntry.objects.all() if row.job == job]
+        if job == "one":
+            rows = rows[:-1]
+        expected[job] = -sum(row.amount_micros for row in rows), sum(row.uses for row in rows)
+    assert expected == {"one": (8 * 7_003, 8), "other": (14 * 7_003, 14)}
+    found = selectors.spendings(asked(organisation))
+    assert {one.job: (one.spent_micros, one.uses) for one in found} == expected
+    assert {one.left_micros for one in found} == {100_000 - spent for spent, _ in expected.values()}
+    rules.forget()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,8 +14,10 @@ from catalog import models as c
 from catalog.figures.traffic import TRAFFIC
 from catalog.models import MissState
 from catalog.rollups.rollups import refresh_rollups
-from catalog.selectors import statistics, statistics_operators
+from catalog.selectors import predicted, statistics, statistics_operators
 from catalog.timerange import TimeRange
+from catalog.usage.journal_line import JournalLine
+from catalog.usage.succession import add_successions
 from catalog.viewing import Viewer
 from tests.figures.traffic_rows import NOW, messy_traffic
 from tuning import models as t
@@ -182,6 +184,30 @@ def test_hits_that_reuse_what_was_explored_for_another_job(messy: None, span: Ti
         ]
         rate = statistics.total(statistics.slots(viewer, span)).reuse_rate
         assert rate == share(len(reused), len(rows))
+
+
+def test_what_was_asked_next_and_in_how_many_jobs(messy: None) -> None:
+    for job in c.Job.objects.all():
+        asked = list(c.JobOperator.objects.filter(job=job).values_list("operator", flat=True))
+        line = JournalLine(0, NOW, job.organisation_id, job.name, [], [], asked[job.pk % 3 :] + asked[:2])
+        add_successions([(job.pk, line)])
+    seen = 0
+    for viewer in viewers():
+        orders = [
+            [row.operator.key for row in job.operators.exclude(number=None).order_by("number")]
+            for job in c.Job.objects.all()
+            if mine(job, viewer)
+        ]
+        for operator in c.Operator.objects.all():
+            after = Counter(
+                later
+                for order in orders
+                if operator.key in order
+                for later in order[order.index(operator.key) + 1 :][:32]
+            )
+            assert {row.key: row.jobs for row in predicted.related_to(operator, viewer, 1000)} == dict(after)
+            seen += len(after)
+    assert seen
 
 
 def test_reuse_in_jobs_and_shared_operators(messy: None) -> None:

@@ -15,6 +15,7 @@ from django.db.models import Q
 
 from catalog import models as c
 from catalog.figures.work import WORK
+from catalog.lookup.reporting import CacheReport, record_report
 from catalog.selectors import jobs
 from catalog.timerange import TimeRange
 from catalog.viewing import MAY, Viewer
@@ -283,14 +284,13 @@ def test_what_a_miss_is_worth(mess: Mess, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_jobs_hit_rate_and_what_it_was_saved(mess: Mess) -> None:
-    figure("job_hit_rate", "job_saved", "job_speedup")
+    figure("job_saved", "job_speedup")
     month = TimeRange(mess.now - timedelta(days=10), mess.now)
     first_day = month.since.replace(hour=0, minute=0, second=0, microsecond=0)
     for row in jobs.rows(jobs.jobs(Q())):
         asked = list(c.JobOperator.objects.filter(job=row.job))
         hits, misses = sum(one.hits for one in asked), sum(one.misses for one in asked)
         assert (row.hits, row.misses, row.operators) == (hits, misses, len(asked))
-        assert row.hit_rate == pytest.approx(hits / (hits + misses))
         for range_, since in ((None, None), (month, first_day)):
             usage = [
                 one for one in c.Usage.objects.filter(job=row.job) if not since or one.served_at >= since
@@ -311,6 +311,39 @@ def test_a_jobs_hit_rate_and_what_it_was_saved(mess: Mess) -> None:
             day = [u for u in c.Usage.objects.filter(job=row.job) if u.served_at.date() == slot.start.date()]
             assert slot.all_hits == len(day)
             assert slot.saved_us == pytest.approx(sum(u.calls * (u.default_us - u.median_us) for u in day))
+
+
+def test_who_answered_a_jobs_lookups_and_what_was_fetched_for_later(mess: Mess) -> None:
+    figure("job_hit_rate", "job_cached", "prefetched_used", "prefetched_wasted", "requests_saved")
+    before = {row.job.pk: row for row in jobs.rows(jobs.jobs(Q()))}
+    job, chance = mess.jobs[0], mess.random
+    shown = c.Implementation.objects.filter(scope="shared").values_list("pk", flat=True)[:3]
+    reports = [
+        CacheReport(
+            f"{number % 2:032x}", number // 2, {pk: float(chance.randint(1, 900)) for pk in shown},
+            chance.randint(0, 90),
+            {name: chance.randint(0, 50) for name in jobs.CACHE_COUNTS if not name.endswith("_hits")},
+        )
+        for number in range(6)
+    ]  # fmt: skip
+    for report in (*reports, *reports):
+        record_report(job.organisation, job.name, report)
+    row = next(one for one in jobs.rows(jobs.jobs(Q())) if one.job == job)
+    cached = int(sum(sum(one.used.values()) for one in reports))
+    said = {name: sum(one.others.get(name, 0) for one in reports) for name in jobs.CACHE_COUNTS}
+    old = before[job.pk]
+    assert (row.hits, row.misses) == (old.hits + cached, old.misses + said["unasked_misses"])
+    assert row.hit_rate == row.hits / (row.hits + row.misses)
+    assert row.machine_hits == sum(one.machine_hits for one in reports)
+    assert (row.cached_hits, row.service_hits) == (cached, old.hits)
+    assert row.cached_share == cached / (row.hits + row.misses)
+    found = row.prefetched
+    assert found.used_share == said["prefetched_used"] / said["prefetched"]
+    assert found.wasted_bytes == max(said["prefetched_bytes"] - said["prefetched_used_bytes"], 0)
+    assert found.requests_saved == said["prefetched_used"] - said["prefetch_requests"]
+    today = jobs.over_time(job, TimeRange(mess.now - timedelta(days=1), mess.now + timedelta(hours=1)))
+    assert sum(slot.cached_hits for slot in today) == cached
+    assert all(one == before[one.job.pk] for one in jobs.rows(jobs.jobs(Q())) if one.job != job)
 
 
 def test_a_jobs_coverage(mess: Mess) -> None:

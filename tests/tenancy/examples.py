@@ -114,6 +114,7 @@ EXAMPLES: dict[str, Callable[[Rows], list[Rows]]] = {
     "artifacts/{sha256}/files/{name}": lambda rows: [
         {"sha256": rows["artifact"].sha256, "name": next(iter(rows["artifact"].manifest["files"]))}
     ],
+    "predictor/{sha256}": lambda rows: [{"sha256": rows["network"].sha256}],
     "explorations/{id}": lambda rows: [{"id": rows["exploration"].pk}],
     **{
         f"explorations/{{id}}/{verb}": lambda rows: [{"id": rows["exploration"].pk}]
@@ -233,6 +234,9 @@ BODIES: dict[str, Callable[[Rows], Rows]] = {
         "target": "t1:" + "0" * 64, "setting": "s1:" + "0" * 64, "operator": {"key": rows["operator"].key}},
     "usage": lambda rows: {
         "client": "c" * 32, "sequence": 1, "used": [{"implementation": rows["implementation"].pk}]},
+    "failures": lambda rows: {
+        "failed": [{"implementation": rows["implementation"].pk, "artifact": rows["artifact"].sha256,
+                    "where": "run", "error": "KernelFailed"}]},
     "models/": lambda rows: {"sample": "nothing"},
     "queues/pause": lambda rows: {"capability": "*", **_REASON},
     "queues/resume": lambda rows: {"capability": "*"},

@@ -12,6 +12,7 @@ from django.apps import apps
 from django.db.models import ForeignKey, OneToOneField
 from django.utils import timezone
 
+from catalog import models as catalogue
 from catalog.models import Organisation
 from dashboard.billing import accounts
 from dashboard.billing import models as billing
@@ -27,10 +28,23 @@ APPS = ("catalog", "tuning", "kernels", "billing", "webhooks", "notifications", 
 
 
 def plant(world: World) -> None:
-    """Bills, subscriptions with what they told, webhooks with what they sent."""
+    """Bills, subscriptions with what they told, webhooks with what they sent, what its jobs asked next."""
+    _predictions(world)
     _bills(world)
     _notifications(world)
     _webhooks(world)
+
+
+def _predictions(world: World) -> None:
+    organisation, operator = world.rows["organisation"], world.rows["operator"]
+    other = catalogue.Operator.objects.exclude(pk=operator.pk).order_by("pk")[0]
+    catalogue.Succession.objects.create(
+        organisation=organisation, before=operator, after=other, jobs=COUNT, weight=1, last_at=timezone.now()
+    )
+    world.rows["network"] = catalogue.PredictorNetwork.objects.create(
+        scope=f"org:{organisation.pk}", owner=organisation, version=1, sha256="5a" * 32, size_bytes=1,
+        document={"said": MARK}, signature="00" * 64, signer="5a" * 32,
+    )  # fmt: skip
 
 
 def _bills(world: World) -> None:
@@ -47,6 +61,16 @@ def _bills(world: World) -> None:
     seen = {"organisation": organisation, "implementation": made}
     billing.Purchase.objects.create(**seen, first_at=now)
     billing.Held.objects.create(**seen, day=now.date(), times=COUNT, last_at=now)
+    billing.JobSpending.objects.create(
+        organisation=organisation, job=f"{MARK} job", limit_micros=COUNT, spent_micros=COUNT, last_at=now
+    )
+    billing.UseAgreement.objects.create(
+        **seen, job=f"{MARK} job", rule=world.rows["rule"], limit_micros=COUNT, calls=1.0, default_us=2.0,
+        median_us=1.0, valid_until=now,
+    )  # fmt: skip
+    catalogue.KeptAnswer.objects.create(
+        organisation=organisation, key=MARK, request_sha256="56" * 32, answer=[[], []], at=now
+    )
 
 
 def _notifications(world: World) -> None:

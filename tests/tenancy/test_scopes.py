@@ -18,8 +18,9 @@ from catalog.best.publishing import publish as publish_result
 from catalog.best.served import Accepts
 from catalog.best.withdrawing import set_aside as set_these_aside
 from catalog.best.withdrawing import withdraw as withdraw_these
-from catalog.lookup.lookups import AskedOperator, LookupRequest, Result, lookup
+from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
 from catalog.lookup.misses import Wanted, Where, record_misses
+from catalog.lookup.results import Result
 from catalog.models import SHARED, Best, BestChange, Implementation, Miss, MissState, Organisation
 from catalog.people.keys import create_api_key
 from catalog.registry import register_operator, register_setting, register_target

@@ -15,6 +15,7 @@ from catalog.people import members as people
 from catalog.people.keys import SCOPES, create_api_key
 from catalog.registry import default_organisation
 from catalog.rollups.rollups import refresh_rollups
+from catalog.selectors.jobs import CACHE_COUNTS
 from tests.dashboard.factory import Factory, full_catalogue
 from tests.dashboard.kernels import SUBMISSION
 from tuning import models as t
@@ -107,6 +108,8 @@ def _traffic(world: World, operator: c.Operator) -> None:
     now = timezone.now()
     job = world.rows["job"] = c.Job.objects.create(organisation=organisation, name=f"{MARK} job")
     c.JobOperator.objects.create(job=job, operator=operator, hits=COUNT, misses=COUNT)
+    day = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    c.JobCacheDay.objects.create(job=job, start=day, **dict.fromkeys(CACHE_COUNTS, COUNT))
     hour = now.replace(minute=0, second=0, microsecond=0)
     c.LookupTally.objects.create(
         hour=hour, operator=operator, organisation=organisation, hits=COUNT, misses=COUNT,
@@ -148,6 +151,16 @@ def _private(world: World, operator: c.Operator) -> None:
         label=f"{MARK} label", artifact_sha256=artifact.sha256, measured_at=timezone.now(), **times,
     )  # fmt: skip
     c.BestChange.objects.create(**place, after=made, reason=f"{MARK} reason")
+    t.Recheck.objects.create(
+        implementation=made, target=factory.target, asked_by=organisation, asked_at=timezone.now(),
+        state="unchecked", detail=f"{MARK} detail", finished_at=timezone.now(),
+    )  # fmt: skip
+    shared = c.Implementation.objects.filter(operator=operator, scope=c.SHARED).order_by("pk").first()
+    for failed in (made, shared):  # what it says of everybody's is its own too
+        t.FailureReport.objects.create(
+            implementation=failed, organisation=organisation, where="run", error=f"{MARK} error", count=COUNT,
+            message=f"{MARK} message", job=f"{MARK} job", versions={MARK: "1"}, last_at=timezone.now(),
+        )  # fmt: skip
     world.rows["miss"] = c.Miss.objects.create(**place, state="failed", reason=f"{MARK} miss", count=COUNT)
     for number, state in enumerate(("running", "done", "dead", "paused")):
         other = c.Operator.objects.order_by("pk")[number]

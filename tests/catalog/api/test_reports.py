@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from catalog.models import Job, JobDay, LookupTally, Organisation, Usage
+from catalog.models import Job, JobCacheDay, JobDay, LookupTally, Organisation, Usage
 from catalog.people.keys import create_api_key
 from tests.conftest import Api
 
@@ -39,7 +39,7 @@ def test_a_report_is_a_hit_of_the_job_with_its_calls(put, report):
     measured = one.measurements.get()
     assert (used[one.pk].median_us, used[one.pk].default_us) == (measured.median_us, measured.default_us)
     assert sum(row.hits for row in LookupTally.objects.all()) == 2
-    assert JobDay.objects.get().hits == 2
+    assert JobDay.objects.get().hits == 9, "every lookup is one"
 
 
 def test_a_report_that_arrives_twice_counts_once(put, report):
@@ -69,6 +69,45 @@ def test_what_is_private_to_others_or_gone_is_not_counted(put, report, other_org
     assert report(sequence=2, **body) == {"counted": 0, "repeated": False}
 
 
+def test_what_a_client_says_of_its_caches_is_counted_once(put, report, api):
+    one = put(64, "torch", 2.0).implementation
+    more = {
+        "lookups": {"cache": 2, "missed": 4},
+        "prefetched": {"brought": 10, "used": 6, "bytes": 5000, "used_bytes": 3000, "requests": 1},
+    }
+    for sequence in (1, 1, 2, 2):
+        report(one, sequence=sequence, **more)
+    report(one, sequence=3)  # of a client from before
+    assert not report(sequence=4, lookups={"missed": 1})["repeated"], "though nothing was used"
+    assert report(sequence=4, lookups={"missed": 1})["repeated"]
+    day = JobCacheDay.objects.get()
+    assert (day.memory_hits, day.machine_hits, day.unasked_misses) == (1 + 1 + 3, 4, 9)
+    assert (day.prefetched, day.prefetched_used, day.prefetch_requests) == (20, 12, 2)
+    assert (day.prefetched_bytes, day.prefetched_used_bytes) == (10_000, 6_000)
+    (row,) = api.get("statistics/jobs").json()["results"]
+    assert (row["hits"], row["misses"], row["hit_rate"], row["cached_share"]) == (9, 9, 0.5, 0.5)
+    assert row["prefetched"]["wasted"] == 8 and row["prefetched"]["requests_saved"] == 10
+    assert sum(row.hits for row in LookupTally.objects.all()) == 3, "jobs together: one for each report"
+
+
+def test_a_client_from_later_may_say_more(put, report):
+    assert report(put(64, "torch", 2.0).implementation, foreseen={"one": 1})["counted"] == 1
+
+
+def test_a_client_can_claim_no_more_from_its_machine_than_it_used(put, report):
+    report(put(64, "torch", 2.0).implementation, lookups={"cache": 1000})
+    day = JobCacheDay.objects.get()
+    assert (day.memory_hits, day.machine_hits) == (0, 3)
+
+
+def test_sums_that_no_client_can_have_overflow_nothing(put, report):
+    one = put(64, "torch", 2.0).implementation
+    for sequence in range(3):
+        most = {"used": [{"implementation": one.pk, "calls": 1e15}], "prefetched": {"bytes": 2**40}}
+        report(sequence=sequence, **most)
+    assert JobDay.objects.get().hits == JobCacheDay.objects.get().prefetched_bytes == 3 * 2**40
+
+
 @pytest.mark.parametrize(
     ("changes", "where"),
     [
@@ -79,6 +118,10 @@ def test_what_is_private_to_others_or_gone_is_not_counted(put, report, other_org
         ({"used": [{"implementation": 1}] * 1025}, "used"),
         ({"used": [{"implementation": 2**64}]}, "used"),
         ({"job": "a\nb"}, "job"),
+        ({"lookups": {"missed": -1}}, "lookups"),
+        ({"lookups": [1]}, "lookups"),
+        ({"prefetched": {"bytes": 2**41}}, "prefetched"),
+        ({"prefetched": {"used": 0.5}}, "prefetched"),
     ],
 )
 def test_wrong_reports_are_refused(put, report, changes, where):

@@ -169,16 +169,16 @@ def test_what_was_revoked_lately_is_told_to_those_who_may_know(put, organisation
     Implementation.objects.filter(pk=old.implementation.pk).update(
         revoked_at=timezone.now() - timedelta(seconds=revoked.ENTRY_LIFE_S + revoked.MARGIN_S + 1)
     )
-    told = revoked.recently_revoked(["shared"])
+    told = revoked.revocations(["shared"])
     assert told.artifacts == (shared.implementation.artifact.sha256,)
-    assert private.implementation.artifact.sha256 in revoked.recently_revoked(["shared", "org:77"]).artifacts
+    assert private.implementation.artifact.sha256 in revoked.revocations(["shared", "org:77"]).artifacts
 
 
 def test_what_was_revoked_lately_costs_one_statement_a_second(put, django_assert_num_queries):
     withdraw(rows(put(64, "cpp", 2.0)), "no licence")
     with django_assert_num_queries(1):
         for _ in range(50):
-            assert len(revoked.recently_revoked(["shared"]).artifacts) == 1
+            assert len(revoked.revocations(["shared"]).artifacts) == 1
 
 
 def test_too_many_to_list_means_all(put, monkeypatch):
@@ -186,7 +186,7 @@ def test_too_many_to_list_means_all(put, monkeypatch):
     for length in (64, 65, 66):
         put(length, "cpp", 2.0)
     withdraw(Implementation.objects.all(), "no licence")
-    assert revoked.recently_revoked(["shared"]) == revoked.Revocations(all=True)
+    assert revoked.revocations(["shared"]) == revoked.Revocations(all=True)
 
 
 def test_a_place_is_what_a_row_competes_for(put):

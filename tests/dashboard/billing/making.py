@@ -49,4 +49,30 @@ def bills(factory: Any, days: int = 24) -> Any:
                         job=chance.choice(("nightly-train", "serve-resnet", "notebook")),
                     )
                 )
+        with mock.patch("django.utils.timezone.now", return_value=began + timedelta(days=day, minutes=9)):
+            _limited(factory, factory.organisation, day, keys[day % len(keys)], chance.randint(1, 900))
     return tenant
+
+
+def _limited(factory: Any, organisation: Any, day: int, key: str, uses: int) -> None:
+    """A job that set a limit: one lookup, and a report of what its caches answered."""
+    from catalog.charging import SpendLimit
+    from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
+
+    job = f"fine-tune-{day // 8}"
+    request = LookupRequest(
+        factory.target, factory.setting, [AskedOperator(key)], organisation=organisation, job=job,
+        spend_limit=SpendLimit(4_000_000, "EUR"),
+    )  # fmt: skip
+    for result in lookup(request).results:
+        if result.terms is not None and result.terms.agreed is not None:
+            report_uses(organisation, job, day, {result.terms.agreed.id: uses})
+
+
+def report_uses(organisation: Any, job: str, sequence: int, agreed: dict[str, int]) -> None:
+    """As a client does."""
+    from catalog.lookup.reporting import CacheReport, record_report
+
+    columns = ("unasked_misses", "prefetched", "prefetched_used", "prefetched_bytes", "prefetched_used_bytes")
+    others = dict.fromkeys((*columns, "prefetch_requests"), 0)
+    record_report(organisation, job, CacheReport("c" * 32, sequence, {}, 0, others, agreed=agreed))

@@ -245,6 +245,6 @@ def test_exports_of_every_table(host, tenant, busy, organisation):
 def test_the_address_to_pay_at_is_the_page(client):
     from django.urls import reverse
 
-    from dashboard.billing.charging import PAY_URL
+    from dashboard.billing.desk import PAY_URL
 
     assert reverse("billing") == PAY_URL

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from catalog.models import Usage
 from catalog.people.keys import create_api_key
+from catalog.usage.draining import drain_journal
 from tests.catalog import making
 from tests.conftest import Api
 
@@ -145,7 +147,7 @@ def test_trials_of_what_is_withheld_do_not_show_how_it_was_made(
 def test_a_jobs_client_is_told_the_price_and_gets_nothing_that_is_withheld(
     compiled, live_server, tenant, target, setting, price
 ):
-    from opatlas.client.rest import RestClient
+    from opatlas.client.service.rest import RestClient
 
     key = create_api_key(tenant, "job", ["lookup"])[1]
     price(0.02)
@@ -185,6 +187,21 @@ def test_what_costs_something_is_not_given_as_a_related_one(
     answer = client.post("lookup", body | {"operators": [other], "related": [other]}).json()
     assert answer["related"][0]["status"] == "need_lookup"
     assert ("manifests" in answer) == (mode == "prompt"), "it was charged, or withheld"
+
+
+@pytest.mark.parametrize("mode", ["prompt", "withhold"])
+def test_what_costs_something_never_comes_along_unasked(compiled, price, client, put, target, setting, mode):
+    for length in (99, 100):
+        put(length, "tvm", 2.0, method="library")
+    place = {"target": target.key, "setting": setting.key}
+    model = [{"graph": making.relu_json(length)} for length in (99, 64, 100)]
+    client.post("lookup", place | {"operators": model, "job": "run"})
+    drain_journal()
+    price(0.02, mode=mode, method="compiler")
+    body = place | {"include": ["next", "manifest"], "operators": model[:1]}
+    answer = client.post("lookup", body).json()
+    assert [item["key"] for item in answer["next"]] == [making.relu(100).key]
+    assert len(answer["manifests"]) == 2 and Usage.objects.count() == 3
 
 
 def test_what_costs_something_is_not_counted_when_it_is_reported(compiled, client, price):

@@ -6,14 +6,19 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from catalog import models as c
 from catalog.charging import Charging, Terms
+from catalog.registry import register_target
+from opatlas.identity import Target
 from tests.dashboard.factory import Factory
 from tests.dashboard.people import member_client
 from tuning import models as t
@@ -346,3 +351,54 @@ def test_no_query_per_implementation_or_trial(
     exploration = t.Exploration.objects.get(operator=explored)
     catalogue.trials(exploration)
     assert queries_of(path) == few
+
+
+def test_what_jobs_asked_next_is_shown_to_who_may_see_the_jobs(
+    pages: Client, catalogue: Factory, member: Callable[[str], Client]
+) -> None:
+    before, after, far = c.Operator.objects.order_by("pk")[:3]
+    c.Succession.objects.all().delete()
+    for name in ("one", "other"):
+        catalogue.job(name, [before, after])
+    catalogue.job("third", [before, far, after])
+    path = f"/operators/{before.key}/"
+    html = text(pages, path)
+    assert "Related to" in html and f'href="/operators/{after.key}/"' in html
+    shown = [(row["key"], row["jobs"]) for row in rows_of(pages, path, "related")]
+    assert shown == [(after.key, 3), (far.key, 1)]
+    stranger = member("viewer")
+    assert "Related to" not in text(stranger, path) and rows_of(stranger, path, "related") == []
+    theirs = c.Organisation.objects.get(name="another")
+    catalogue.job("theirs", [before, far], owner=theirs)
+    assert [(row["key"], row["jobs"]) for row in rows_of(stranger, path, "related")] == [(far.key, 1)]
+    assert [row["jobs"] for row in rows_of(pages, path, "related")] == [3, 2], "the host sees all"
+
+
+def test_what_was_reported_as_failing_is_listed_and_its_errors_shown_to_who_reported(
+    pages: Client, catalogue: Factory, member: Callable[[str], Client]
+) -> None:
+    found = t.Recheck.objects.get(state="not_reproduced")
+    path = f"/operators/{found.implementation.operator.key}/"
+    html = text(pages, path)
+    assert "Reported as failing: 1" in html and "could not be reproduced" in html
+    (row,) = rows_of(pages, path, "failures")
+    assert (row["state"], row["reports"], row["said"]) == (
+        "not_reproduced", 2, "KernelFailed: the kernel failed: error code 7"
+    )  # fmt: skip
+    other = member("viewer")
+    (row,) = rows_of(other, path, "failures")
+    assert (row["state"], row["reports"], row["said"]) == ("not_reproduced", 0, "")
+    assert "error code 7" not in text(other, path)
+
+
+def test_where_nobody_explores_it_says_what_a_neighbour_has(pages: Client, catalogue: Factory) -> None:
+    best = c.Best.objects.filter(rank=0, kind="recipe").order_by("pk").first()
+    assert best is not None
+    there = Target.from_json(best.target.description)
+    here = register_target(replace(there, cores=there.cores + 4))
+    place = {"operator": best.operator, "target": here, "setting": best.setting}
+    c.Miss.objects.create(**place, state="waiting")
+    html = text(pages, f"/operators/{best.operator.key}/?at={here.pk}-{best.setting_id}")
+    assert f"cores: {there.cores} there, {there.cores + 4} here" in html and "not here" in html
+    c.Target.objects.filter(pk=here.pk).update(served_until=timezone.now() + timedelta(minutes=1))
+    assert "not here" not in text(pages, f"/operators/{best.operator.key}/?at={here.pk}-{best.setting_id}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from django.test import Client
 
 from catalog import models as c
+from catalog.usage import job_days
 from tests.dashboard.factory import Factory, full_catalogue, resnet_operators
 from tests.dashboard.people import member_client
 from tuning import models as t
@@ -222,6 +224,36 @@ def test_a_job_says_what_is_missing_and_why(pages: Client, db: None) -> None:
         assert words in html, words
 
 
+def test_a_job_says_who_answered_and_what_was_fetched_for_later(pages: Client, db: None) -> None:
+    factory = Factory()
+    operators = resnet_operators(factory, 2)
+    job = factory.job("train", operators)
+    path = f"/jobs/{job.pk}/"
+    assert "reported nothing that came along" in text_of(pages, path)
+    c.JobOperator.objects.update(hits=0, misses=0)
+    c.JobOperator.objects.filter(operator=operators[0]).update(hits=80, misses=10)
+    said = {"memory_hits": 50, "machine_hits": 20, "unasked_misses": 10}
+    along = {"prefetched": 8, "prefetched_used": 6, "prefetched_bytes": 9000, "prefetched_used_bytes": 5000}
+    job_days.add_cache_day(job.pk, factory.now, said | along | {"prefetch_requests": 2})
+    html = text_of(pages, path)
+    drawn = re.findall(r'<rect data-part="(\w+)" x="([\d.]+)" width="([\d.]+)"', html)
+    assert [(part, float(start), float(width)) for part, start, width in drawn] == [
+        ("memory", 0, 50), ("machine", 50, 20), ("service", 70, 10), ("missed", 80, 10), ("unasked", 90, 10),
+        ("used", 0, 75), ("wasted", 75, 25),
+    ]  # fmt: skip
+    for words in ("<dd>80%</dd>", "<dd>70%</dd>", "<strong>4</strong>", "<strong>4.00 kB</strong>"):
+        assert words in html, words
+
+    def rows(table: str, of: str = path) -> Any:
+        return pages.get(of, {"export": "json", "table": table}).json()["rows"]
+
+    assert [row["lookups"] for row in rows("sources")] == [50, 20, 10, 10, 10]
+    assert [(row["operators"], row["bytes"]) for row in rows("prefetched")] == [(6, 5000), (2, 4000)]
+    assert sum(row["cached_hits"] for row in rows("days")) == 70
+    (row,) = rows("jobs", "/jobs/")
+    assert (row["cached_share"], row["service_hits"], row["prefetched_used"]) == (0.7, 10, 6)
+
+
 def test_lists_beyond_the_bound_are_not_counted(
     pages: Client, catalogue: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,3 +288,11 @@ def test_a_models_export_and_coverage(pages: Client, catalogue: Factory) -> None
     assert len(rows) == model.operators.count()
     missing = pages.get(f"/models/{model.pk}/?export=json&table=missing").json()["rows"]
     assert sum(row["operators"] for row in missing) == sum(row["status"] != "hit" for row in rows)
+
+
+def test_the_queues_say_what_is_proved_again(pages: Client, catalogue: Factory) -> None:
+    html = text_of(pages, "/queues/")
+    assert "Proved again" in html and "could not be reproduced" in html
+    rows = json.loads(pages.get("/queues/?export=json&table=rechecks").content)["rows"]
+    assert rows[0]["state"] == "waiting" and len(rows) == 4
+    assert "error code" not in html, "what clients said is theirs"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from opatlas.client import Client, RestClient
+from opatlas.client import Client, RestClient, ServiceError
 from opatlas.identity import Operator, Setting, detect_target
 from opatlas.load.signing import new_key
 from tests.catalog.conftest import own_folders  # noqa: F401 - used by every test here
@@ -54,6 +54,22 @@ def publish_prepared_add(publish_add: Callable[..., Any]) -> Callable[[], Any]:
 
 
 @pytest.fixture
+def publish_all(transactional_db: None) -> Callable[[Iterable[Operator]], None]:
+    """``publish_all(operators)``: for each a result for this machine, which nobody can load."""
+    from catalog.best.publishing import publish
+    from catalog.registry import register_operator, register_setting, register_target
+    from tests.catalog import making
+
+    def make(operators: Iterable[Operator]) -> None:
+        target, setting = register_target(detect_target()), register_setting(Setting(threads=1))
+        for operator in operators:
+            place = {"operator": register_operator(operator), "target": target, "setting": setting}
+            publish(making.new_result(place, "torch", 2.0, needs={}))
+
+    return make
+
+
+@pytest.fixture
 def client(live_server: Any, make_key: Callable[..., str]) -> Iterator[RestClient]:
     with RestClient(live_server.url, make_key("lookup", "admin"), setting=Setting(threads=1)) as connected:
         yield connected
@@ -72,3 +88,37 @@ def job(live_server: Any, make_key: Callable[..., str], tmp_path: Path) -> Itera
     yield make
     for client in made:
         client.close()
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths that the service was asked for, in order."""
+    from django.core.handlers.wsgi import WSGIHandler
+
+    seen, answer = list[str](), WSGIHandler.get_response
+
+    def counted(self: Any, request: Any) -> Any:
+        seen.append(request.path)
+        return answer(self, request)
+
+    monkeypatch.setattr(WSGIHandler, "get_response", counted)
+    return seen
+
+
+@pytest.fixture
+def answer_lost(monkeypatch: pytest.MonkeyPatch) -> Callable[[Client], None]:
+    """``answer_lost(client)``: it reports, the service takes it, and the connection breaks before its
+    answer."""
+
+    def lose(client: Client) -> None:
+        call = client.rest.call
+
+        def lost(*given: Any) -> None:
+            call(*given)
+            raise ServiceError("The connection broke.")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(client.rest, "call", lost)
+            client._report()
+
+    return lose

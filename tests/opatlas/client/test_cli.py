@@ -9,15 +9,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from opatlas import cli
-from opatlas.client.login import config_path, read_login
+from opatlas.client.service.login import config_path, read_login
 from opatlas.errors import CallerError
 from opatlas.identity import detect_target
 from opatlas.load.signing import public_bytes, read_key
 from tests.opatlas.load.kernels import add_operator
+from tests.opatlas.plan.test_session import adding
 
 
 @pytest.fixture
@@ -150,9 +152,35 @@ def test_shapes_dtypes_weights_and_attributes():
 
 def test_as_a_process_an_error_is_one_line_on_stderr(tmp_path):
     environment = os.environ | {"OPATLAS_URL": "http://127.0.0.1:9", "OPATLAS_CACHE": str(tmp_path)}
+    environment["OPATLAS_KEY"] = "key"
     command = [str(Path(sys.executable).with_name("opatlas")), "lookup", "Relu", "7"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.startswith("The service cannot be reached") and done.stderr.count("\n") == 1
     shown = subprocess.run([command[0], "--show-completion"], capture_output=True, text=True, env=environment)
     assert "complete" in shown.stdout + shown.stderr
+
+
+def test_a_model_is_run_and_compared(at_service, tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(adding())
+    told = json.loads(at_service("run", path, "--threads", 1, "--try-s", 0.1, "--compare", "--json"))
+    assert (told["nodes"], told["known"]) == (3, 1)
+    assert {one["said"] for one in told["standings"]} == {"ONNX Runtime", "Opatlas"}
+    assert sum(row["us"] for row in told["steps"]) > 0
+    np.savez(tmp_path / "inputs.npz", x=np.ones(1000, np.float32), y=np.ones(1000, np.float32))
+    said = at_service("run", path, "--threads", 1, "--inputs", tmp_path / "inputs.npz")
+    assert "3 nodes; kernels are known for 1 operators" in said and "ONNX Runtime's µs" in said
+
+
+def test_a_model_that_cannot_be_run_says_why(command, tmp_path):
+    (tmp_path / "broken.onnx").write_bytes(b"nothing")
+    (tmp_path / "model.onnx").write_bytes(adding())
+    (tmp_path / "wrong.npz").write_bytes(b"nothing")
+    for words, sentence in (
+        (["none.onnx"], "There is no file none.onnx"),
+        ([tmp_path / "broken.onnx"], "no complete ONNX file"),
+        ([tmp_path / "model.onnx", "--inputs", tmp_path / "wrong.npz"], "has no arrays by name"),
+    ):
+        with pytest.raises(CallerError, match=sentence):
+            command("run", *words, "--offline")

@@ -18,29 +18,15 @@ from catalog.best.withdrawing import withdraw
 from catalog.models import Best, Implementation, Miss, Usage
 from catalog.usage import journal
 from catalog.usage.draining import drain_journal
-from opatlas.client import Refused, RestClient, RestOfModel, ServiceError, Trust, memory, usage
+from opatlas.client import Refused, RestClient, RestOfModel, ServiceError, Trust, usage
 from opatlas.client import client as clients
+from opatlas.client.cache import memory
 from opatlas.client.usage import UsageReporter
 from opatlas.errors import CallerError, OpatlasError
 from opatlas.identity import Setting
 from opatlas.load.buffers import empty
 from opatlas.load.signing import new_key, public_bytes
 from tests.opatlas.load.kernels import ADD, add_operator
-
-
-@pytest.fixture
-def requests(monkeypatch):
-    """Paths that the service was asked for, in order."""
-    from django.core.handlers.wsgi import WSGIHandler
-
-    seen, answer = [], WSGIHandler.get_response
-
-    def counted(self, request):
-        seen.append(request.path)
-        return answer(self, request)
-
-    monkeypatch.setattr(WSGIHandler, "get_response", counted)
-    return seen
 
 
 def until(condition, seconds=10.0):
@@ -294,21 +280,6 @@ def test_two_keys_on_one_machine_share_no_entries(publish_add, job, live_server,
         assert not stranger.lookup(add_operator())
 
 
-def test_a_service_from_before_is_asked_without_the_new_fields(publish_add, job, requests, monkeypatch):
-    from catalog.api import lookup_json
-
-    publish_add()
-    monkeypatch.setattr(lookup_json, "_FIELDS", lookup_json._FIELDS - {"include", "known"})
-    client = job(predictor=Says(add_operator(5)))
-    answer = client.lookup(add_operator())
-    assert answer.source == "service" and len(requests) == 2
-    x = np.ones(1000, np.float32)
-    assert (answer.load()(x, x) == 2).all(), "the manifest is asked for by itself"
-    before = len(requests)
-    client.lookup(add_operator(6))
-    assert len(requests) == before + 1, "it was told once"
-
-
 # ---- threads and forks ----------------------------------------------------------------------------------
 
 
@@ -380,7 +351,7 @@ def test_tensors_in_tensors_out_without_a_copy_on_the_way_in(publish_add, job):
 def test_tensors_of_every_type_are_read_where_they_lie(dtype):
     import torch
 
-    from opatlas.client import function
+    from opatlas.client.loading import function
 
     tensor = torch.arange(8).to(getattr(torch, dtype)).requires_grad_(dtype != "float8_e5m2")
     array = function._in_place(tensor, dtype)
@@ -494,26 +465,18 @@ def test_what_a_killed_process_wrote_down_is_reported_by_the_next(publish_add, j
     killed.lookup(add_operator())
     killed._write_uses()
     killed._memory.entries.clear()
-    killed._reporter = UsageReporter("run", None)  # SIGKILL: nothing of it is ever sent
+    killed._reporter = UsageReporter("run", None, print)  # SIGKILL: nothing of it is ever sent
     assert used() == {add_operator().key: 1}
     job().close()
     assert used() == {add_operator().key: 2}
 
 
-def test_a_report_whose_answer_was_lost_counts_once(publish_add, job, monkeypatch, at_once):
+def test_a_report_whose_answer_was_lost_counts_once(publish_add, job, monkeypatch, answer_lost, at_once):
     publish_add()
     client = job()
     client.lookup(add_operator())
     client.lookup(add_operator())
-    call = client.rest.call
-
-    def lost(*given):
-        call(*given)
-        raise ServiceError("The connection broke.")
-
-    monkeypatch.setattr(client.rest, "call", lost)
-    client._report()
-    monkeypatch.setattr(client.rest, "call", call)
+    answer_lost(client)
     monkeypatch.setattr("opatlas.client.usage.LEAVE_S", 0.0)
     client._report()
     assert used() == {add_operator().key: 2}
@@ -629,11 +592,13 @@ def test_many_load_the_same_at_once(publish_add, job):
     assert len(made) == 8 and all((one == 2).all() for one in made)
 
 
-def test_everything_revoked_at_once_reaches_every_process(publish_add, job, requests, monkeypatch):
-    publish_add()
+def test_more_revoked_than_can_be_listed_reaches_every_process(publish_add, job, requests, monkeypatch):
+    for size in (1000, 999, 998):
+        publish_add(size)
     first, second = job(), job()
     assert first.lookup(add_operator()) and second.lookup(add_operator())
-    monkeypatch.setattr("catalog.best.revoked.MOST", -1)
+    monkeypatch.setattr("catalog.best.revoked.MOST", 1)
+    withdraw(Implementation.objects.exclude(operator__key=add_operator().key), "wrong")
     revoked.forget()
     first.lookup(add_operator(7))
     before = len(requests)
@@ -646,8 +611,8 @@ def test_everything_revoked_at_once_reaches_every_process(publish_add, job, requ
 def test_a_hit_that_was_revoked_on_its_way_is_no_hit(publish_add, job, monkeypatch):
     made = publish_add()
     monkeypatch.setattr(
-        "catalog.api.lookup.recently_revoked",
-        lambda scopes: revoked.Revocations((made.implementation.artifact.sha256,)),
+        "catalog.api.lookup.revocations",
+        lambda scopes, since: revoked.Revocations((made.implementation.artifact.sha256,)),
     )
     client = job()
     assert "revoked" in client.lookup(add_operator()).reason
@@ -791,7 +756,7 @@ def test_a_list_longer_than_a_service_takes_known_artifacts(publish_add, job, mo
     answer = client.lookup(add_operator())
     keys = [f"o1:{number:064x}" for number in range(2100)]
     document = {"target": answer.target, "setting": answer.setting} | answer.to_json()
-    client.store.keep(client._place, {key: (document | {"key": key}, -1.0) for key in keys})
+    client.store.keep(client._memory.place, {key: (document | {"key": key}, -1.0) for key in keys})
     assert made and client.lookup_all([*keys, add_operator()])[0].status == "need_graph"
 
 

@@ -11,7 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from opatlas.client import Client, rest
+from opatlas.client import Client
+from opatlas.client.service import wire
 from opatlas.identity import Setting, detect_target
 from tests.opatlas.load.kernels import add_operator
 
@@ -99,6 +100,8 @@ LIES = {
         answer(best={name: value for name, value in BEST.items() if name != "implementation"})
     ),
     "a revocation of nothing": says(answer() | {"revoked": ["\ud800"]}),
+    "more revoked than anybody has": says(answer() | {"revoked": [f"{n:064x}" for n in range(20_000)]}),
+    "a place in the list that is none": says(answer() | {"revoked_until": "'; DROP TABLE told; --" * 20}),
     "an address that is none": says(answer(best=BEST | {"artifact": "../../etc/passwd"})),
     "half a body": lambda handler: (handler.send(b"{}", Content_Length="100"), handler.connection.close()),
     "a dropped connection": lambda handler: handler.connection.shutdown(socket.SHUT_RDWR),
@@ -130,7 +133,7 @@ def test_a_slow_service_costs_the_time_that_was_said_and_no_more(serve):
 
 
 def test_a_body_without_an_end_is_not_read_to_it(serve, monkeypatch):
-    monkeypatch.setattr(rest, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(wire, "MOST_BYTES", 1 << 20)
 
     def endless(handler):
         handler.send(b"[", Content_Length=str(1 << 40))
@@ -152,7 +155,7 @@ def test_a_body_without_an_end_is_not_read_to_it(serve, monkeypatch):
 def test_the_key_follows_no_redirect(serve):
     thief, stolen = serve(says(answer()))
     client, _ = serve(
-        lambda handler: handler.send(b"", status=307, Location=thief.rest._url + "/api/v1/lookup")
+        lambda handler: handler.send(b"", status=307, Location=thief.rest.wire.url + "/api/v1/lookup")
     )
     assert not client.lookup(add_operator())
     assert not stolen.asked

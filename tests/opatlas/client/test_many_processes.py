@@ -2,72 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Sequence
 
 import pytest
 
-from bench.contest.sample import NAMED, read_sample
-from catalog.best.publishing import publish
-from catalog.registry import register_operator, register_setting, register_target
-from opatlas.client import Client, RestClient
-from opatlas.identity import Operator, Setting, detect_target
-from tests.catalog import making
+from bench.contest.sample import NAMED
+from bench.shared_cache import ask_by_many, differing, truth
+from opatlas.client import Client
+from opatlas.identity import Setting
+from tests.databases import ROOT
 from tests.opatlas.load.kernels import add_operator
+from tuning.graph.operator_list import extract_list
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
-READER = """
-import json, sys
-from pathlib import Path
-from opatlas.client import Client
-from opatlas.identity import Operator, Setting
-folder, url, key, number = sys.argv[1:]
-documents = json.loads((Path(folder) / "operators.json").read_text())
-turned = documents[int(number) * 25 :] + documents[: int(number) * 25]
-found = {}
-options = {"setting": Setting(threads=1), "accepts": {}, "timeout_s": 60}
-with Client(url, key, cache=Path(folder) / "cache", **options) as client:
-    for begin in range(0, len(turned), 10):
-        for answer in client.lookup_all([Operator.from_json(one) for one in turned[begin : begin + 10]]):
-            found[answer.key] = [answer.status, dict(answer.best) if answer.best else None]
-print(json.dumps([found, client.counts]))
-"""
+LISTS = [*NAMED.values(), *(ROOT / f"tests/data/{name}_calls.json" for name in ("aten", "benchmark"))]
+"""What lies here of the open logs."""
 
 
-def published(operators: Sequence[Operator]) -> None:
-    target, setting = register_target(detect_target()), register_setting(Setting(threads=1))
-    for operator in operators:
-        place = {"operator": register_operator(operator), "target": target, "setting": setting}
-        publish(making.new_result(place, "torch", 2.0, needs={}))
-
-
-def test_a_whole_list_by_eight_processes_at_once_is_what_the_service_says(
-    live_server, make_key, tmp_path, publish_add
+def test_whole_logs_by_eight_processes_at_once_are_what_the_service_says(
+    live_server, make_key, tmp_path, publish_all
 ):
-    operators = [entrant.operator for entrant in read_sample(NAMED["open"])]
-    published(operators[::2])
-    (tmp_path / "operators.json").write_text(json.dumps([one.to_json() for one in operators]))
-    key = make_key("lookup", max_queued_misses=1000)
-    command = [sys.executable, "-c", READER, str(tmp_path), live_server.url, key]
-    running = [
-        subprocess.Popen([*command, str(number)], stdout=subprocess.PIPE, text=True) for number in range(8)
-    ]
-    found = [json.loads(process.communicate()[0]) for process in running]
-    assert all(process.returncode == 0 for process in running)
-    with RestClient(live_server.url, key, setting=Setting(threads=1)) as rest:
-        truth = {answer.key: answer for answer in rest.lookup([one.key for one in operators])}
-    for answers, _ in found:
-        assert answers.keys() == truth.keys()
-        for name, (status, best) in answers.items():
-            assert (status, best) == (truth[name].status, truth[name].best)
-    counts = [counted for _, counted in found]
+    found = [one.operator for path in LISTS for one in extract_list(path.read_bytes()).operators]
+    operators = list({operator.key: operator for operator in found}.values())
+    publish_all(operators[::2])
+    place = (live_server.url, make_key("lookup", max_queued_misses=1000), operators)
+    asked = ask_by_many(*place, tmp_path, Setting(threads=1))
+    told = truth(*place, Setting(threads=1))
+    assert list(differing([answers for answers, _ in asked], told)) == []
+    hits = sum(one["status"] == "hit" for one in told.values())
+    assert hits == len(operators[::2]) and len(told) == len(operators) > 400
+    counts = [counted for _, counted in asked]
     assert sum(one["cache"] for one in counts) > 0, "they learnt from each other"
-    assert sum(one["service"] for one in counts) < 8 * len(operators) // 2
+    assert sum(one["service"] for one in counts) < 8 * hits // 2
     with sqlite3.connect(tmp_path / "cache" / "entries-1.sqlite") as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     database.close()

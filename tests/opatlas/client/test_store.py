@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from opatlas.client import store as stores
-from opatlas.client.store import EntryStore
+from opatlas.client.cache import cachefile
+from opatlas.client.cache.store import EntryStore
 
 PLACE = b"p" * 16
 
@@ -32,7 +32,7 @@ def key(number: int) -> str:
 
 def test_what_is_kept_is_found_by_another_process_of_the_machine(store, tmp_path):
     store.keep(PLACE, {key(1): ({"status": "hit", "best": {"artifact": "a"}}, 60.0)})
-    script = "import sys; from pathlib import Path; from opatlas.client.store import EntryStore\n"
+    script = "import sys; from pathlib import Path; from opatlas.client.cache.store import EntryStore\n"
     script += f"print(EntryStore(Path(sys.argv[1])).entry({PLACE!r}, {key(1)!r}).body['best'])"
     found = subprocess.run(
         [sys.executable, "-c", script, tmp_path / "cache"], capture_output=True, text=True, check=True
@@ -115,7 +115,7 @@ def test_a_full_disk_costs_entries_and_nothing_else(tmp_path):
     script = f"""
 import resource, signal, sys
 from pathlib import Path
-from opatlas.client.store import EntryStore
+from opatlas.client.cache.store import EntryStore
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 store = EntryStore(Path(sys.argv[1]))
 store.keep({PLACE!r}, {{{key(0)!r}: ({{"a": 1}}, 60.0)}})
@@ -158,7 +158,7 @@ def test_the_least_used_make_room(tmp_path, monkeypatch):
 WRITER = """
 import sys
 from pathlib import Path
-from opatlas.client.store import EntryStore
+from opatlas.client.cache.store import EntryStore
 store, first = EntryStore(Path(sys.argv[1])), int(sys.argv[2])
 print("ready", flush=True)
 number = first
@@ -215,7 +215,7 @@ def test_after_a_fork_both_go_on(store):
 def test_an_older_and_a_newer_client_have_files_of_their_own(tmp_path, monkeypatch):
     ours = EntryStore(tmp_path)
     ours.keep(PLACE, {key(1): ({"a": 1}, 60.0)})
-    monkeypatch.setattr(stores, "FORMAT", stores.FORMAT + 1)
+    monkeypatch.setattr(cachefile, "FORMAT", cachefile.FORMAT + 1)
     newer = EntryStore(tmp_path)
     assert newer.entry(PLACE, key(1)) is None
     newer.keep(PLACE, {key(1): ({"b": 1}, 60.0)})
@@ -253,6 +253,12 @@ def test_a_file_that_somebody_holds_is_left_alone_for_a_while(store):
     assert time.monotonic() - began < 1.0, "it is waited for once, not a hundred times"
     holder.execute("ROLLBACK")
     holder.close()
+
+
+def test_a_report_that_no_service_takes_lets_the_others_pass(store):
+    for name in ("a-1", "b-1"):
+        store.keep_report(name, {"used": name})
+    assert [store.claim_report(-1.0)[0] for _ in range(4)] == ["a-1", "b-1", "a-1", "b-1"]
 
 
 def test_a_report_that_is_being_sent_is_not_changed(store):

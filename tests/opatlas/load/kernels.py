@@ -97,3 +97,46 @@ def build(folder: Path, source: str, operator: Operator, threads: int = 1, **man
         files={"kernel.so": digest},
         **manifest,
     )
+
+
+FAILS_LATER = (
+    HEADER
+    + """
+/* Fails at its third call, when half of the output is written. */
+static int calls;
+int opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* threads, void* state) {
+  const float *x = t[0].data, *y = t[1].data;
+  float* z = t[2].data;
+  int fails = ++calls >= 3;
+  int64_t n_done = fails ? t[0].shape[0] / 2 : t[0].shape[0];
+  for (int64_t i = 0; i < n_done; i++) z[i] = fails ? -1 : x[i] + y[i];
+  return fails ? 7 : 0;
+}
+const char* opatlas_error(void) { return "the third call is one too many"; }
+"""
+)
+
+CRASHES = (
+    HEADER
+    + """
+#include <signal.h>
+int opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* threads, void* state) {
+  raise(SIGSEGV);
+  return 0;
+}
+"""
+)
+
+LOADS_NOWHERE = HEADER + "int opatlas_other(void) { return 0; }\n"
+
+REFUSES_WEIGHTS = (
+    HEADER
+    + """
+int opatlas_prepare(const opatlas_tensor* c, int32_t n, const opatlas_threads* threads, void** state) {
+  return 3;
+}
+int opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* threads, void* state) {
+  return 4;
+}
+"""
+)

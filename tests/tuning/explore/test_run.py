@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from django.db.models.functions import Now
 
+from catalog.best.publishing import publish
 from catalog.models import Best, DeclaredEnvironment, Miss, MissState
+from catalog.registry import register_target
+from tests.catalog.making import new_result
+from tests.tuning import fakes
 from tests.tuning.fakes import FakeRoute, FakeTunable
 from tuning.models import Exploration, Stage, State, Trial, Worker
 from tuning.queue import claims
@@ -352,3 +357,26 @@ def test_the_incumbents_evidence_is_renewed_when_a_newcomer_would_beat_it(
     assert winner() == "held variant 0"
     best = Best.objects.get(route="held")
     assert (best.ratio_to_default, best.measurement.purpose) == (pytest.approx(1.7), "final")
+
+
+@pytest.mark.parametrize("tried", [True, False])
+def test_what_jobs_were_given_of_a_neighbour_is_the_first_that_is_tried(
+    make_miss: Callable[..., Any], worker_with: Any, tried: bool
+) -> None:
+    """A winner of the same processor with more cores, which no route offers by itself; where the features
+    differ too, nothing of it."""
+    features = fakes.TARGET.features if tried else (*fakes.TARGET.features, "avx512f")
+    there = register_target(replace(fakes.TARGET, cores=8, features=features))
+    miss = make_miss()
+    place = {"operator": miss.operator, "target": there, "setting": miss.setting}
+    publish(new_result(place, "quick", 2.0, candidate={"ratio": 1.8, "found": "there"}))
+    worker = worker_with(FakeRoute("quick", offers=[{"ratio": 1.2}, {"ratio": 1.3}]))
+    worker.run_until_idle()
+    mine = Trial.objects.filter(route="quick").order_by("pk")
+    found = {"ratio": 1.8, "found": "there"}
+    assert (mine[0].stage == Stage.FIRST, mine[0].candidate == found) == (tried, tried), "before all others"
+    contested = mine.filter(stage=Stage.CONTEST).values_list("candidate", flat=True)
+    assert (found in list(contested)) == tried
+    here = Best.objects.get(rank=0, target=miss.target)
+    assert here.implementation.candidate == (found if tried else {"ratio": 1.3})
+    assert here.ratio_to_default == pytest.approx(1.8 if tried else 1.3), "measured here"

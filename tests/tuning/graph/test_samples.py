@@ -8,8 +8,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 from opatlas.errors import InvalidModel
+from opatlas.graph import extract
 from tests.tuning.graph import making
-from tuning.graph import extract, sample_graph, sample_model
+from tuning.graph import sample_graph, sample_model
 from tuning.graph.weights import randomise_weights
 
 

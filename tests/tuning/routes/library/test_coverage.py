@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
+from opatlas.graph import extract
 from opatlas.identity import Operator, Setting, detect_target
-from tuning.graph import extract, sample_graph
+from tuning.graph import sample_graph
 from tuning.routes.registry import ROUTES, default_candidate
 
 SETTING = Setting(threads=2)

@@ -11,9 +11,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from opatlas.errors import InvalidModel
+from opatlas.graph import extract
+from opatlas.graph.read import MAX_SUBGRAPH_DEPTH, read_onnx
 from tests.tuning.graph import making
-from tuning.graph import extract, sample_graph
-from tuning.graph.read import MAX_SUBGRAPH_DEPTH, read_onnx
+from tuning.graph import sample_graph
 
 
 def _refused(model: onnx.ModelProto | bytes) -> str:

@@ -1,0 +1,140 @@
+"""A client on a machine like one that is known: marked hits, loaded only where its own check agrees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from catalog.models import Artifact, Miss, Target, Usage
+from opatlas.client import Refused, Snapshot, export_snapshot
+from opatlas.identity import detect_target
+from opatlas.load.signing import new_key, public_bytes
+from tests.opatlas.load.kernels import add_operator
+
+HERE = detect_target()
+THERE = replace(HERE, cores=HERE.cores + 6)
+X = np.ones(1000, np.float32)
+
+
+@pytest.fixture
+def publish_there(publish_add):
+    """An addition that was compiled and measured on a machine with more cores."""
+
+    def make(made_for=THERE, at=THERE, **options):
+        publish_add(provenance={"target": made_for.to_json()}, **options)
+        Target.objects.update(key=at.key, description=at.to_json())
+
+    return make
+
+
+def test_it_is_marked_loads_and_is_a_snapshots_with_its_mark(publish_there, job, tmp_path):
+    publish_there()
+    client = job()
+    answer = client.lookup(add_operator())
+    assert answer and not answer.final and answer.target == HERE.key
+    assert answer.from_neighbour["target"] == THERE.key
+    assert answer.differences == f"cores {THERE.cores}, here {HERE.cores}"
+    assert (answer.load()(X, X) == 2).all()
+    assert client.lookup(add_operator()).from_neighbour, "from memory"
+    assert job().lookup(add_operator()).from_neighbour, "and from the machine's cache"
+    assert Miss.objects.get().target.key == HERE.key
+    ours = new_key(tmp_path / "ours.pem")
+    export_snapshot(client, [add_operator()], tmp_path / "job.opatlas", ours)
+    pinned = Snapshot.open(tmp_path / "job.opatlas", [public_bytes(ours)])
+    answer = job(snapshot=pinned, cache=tmp_path / "elsewhere").lookup(add_operator())
+    assert answer.from_neighbour["target"] == THERE.key and (answer.load()(X, X) == 2).all()
+
+
+def test_who_does_not_want_them_has_none_of_them_in_the_shared_cache_either(publish_there, job):
+    publish_there()
+    assert job().lookup(add_operator())
+    assert not job(neighbours=False).lookup(add_operator())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(THERE, features=(*HERE.features, "zz_unheard_of")),
+        replace(THERE, arch="other"),
+        replace(THERE, cores=HERE.cores + 7),
+        HERE,
+    ],
+)
+def test_a_lying_service_cannot_hand_out_what_was_made_for_another(publish_there, job, other, monkeypatch):
+    publish_there(made_for=other)
+    monkeypatch.setattr("catalog.lookup.neighbours._made_for", lambda target, hits: set(hits))
+    answer = job().lookup(add_operator())
+    assert answer.from_neighbour
+    with pytest.raises(Refused, match="no neighbour of") as refused:
+        answer.load()
+    assert refused.value.why == "target"
+
+
+def test_nor_what_does_not_say_what_it_was_made_for(publish_there, publish_add, job, monkeypatch):
+    publish_there()
+    monkeypatch.setattr("catalog.lookup.neighbours._made_for", lambda target, hits: set(hits))
+    answer = job().lookup(add_operator())
+    publish_add()  # the same without a word of it
+    bare = Artifact.objects.order_by("-pk").first()
+    assert "provenance" not in bare.manifest
+    stolen = replace(answer, best={**answer.best, "artifact": bare.sha256})
+    with pytest.raises(Refused, match="does not say which"):
+        stolen.load()
+
+
+def test_a_service_from_before_is_asked_without_them(publish_there, job, requests, monkeypatch):
+    from catalog.api import lookup_json
+
+    publish_there()
+    monkeypatch.setattr(lookup_json, "INCLUDABLE", ("manifest", "related"))
+    client = job()
+    assert not client.lookup(add_operator()) and len(requests) == 2
+    client.lookup(add_operator(5))
+    assert len(requests) == 3, "it was told once"
+
+
+def test_a_mark_that_is_none_is_refused():
+    from opatlas.client.answer import Answer
+
+    best = {
+        "artifact": "a" * 64, "implementation": 1, "median_us": 1.0, "spread_us": 1.0, "default_us": 1.0,
+        "ratio_to_default": 1.0, "ratio_low": 1.0, "ratio_high": 1.0,
+    }  # fmt: skip
+    good = {"target": THERE.key, "differs": {"cores": {"asked": 2, "neighbour": None}}}
+    item = {"key": add_operator().key, "status": "hit", "best": best, "from_neighbour": good}
+    assert Answer.from_json(item, HERE.key, "").to_json()["from_neighbour"] == good
+    for mark in (5, "near", {}, good | {"target": "zen"}, good | {"differs": {"cores": {"asked": "many"}}}):
+        with pytest.raises((KeyError, TypeError, ValueError, AttributeError)):
+            Answer.from_json(item | {"from_neighbour": mark}, HERE.key, "")
+
+
+def test_the_command_says_it_in_words(publish_there, live_server, make_key, configure, tmp_path):
+    from typer.testing import CliRunner
+
+    from opatlas import cli
+    from opatlas.identity import default_setting
+
+    configure(
+        cache=tmp_path / "cache", config=tmp_path / "config", url=live_server.url, key=make_key("lookup")
+    )
+    publish_there()
+    from catalog.models import Setting
+
+    setting = default_setting(HERE)
+    Setting.objects.update(key=setting.key, description=setting.to_json())
+    told = CliRunner().invoke(cli.app, ["lookup", add_operator().key])
+    assert told.exit_code == 0, told.output
+    assert "a neighbour, not on this target" in told.output.replace("\n", " ")
+
+
+def test_what_its_cache_answered_is_reported_with_the_mark(publish_there, job):
+    publish_there()
+    client = job(job="ours")
+    for _ in range(3):
+        assert client.lookup(add_operator())
+    client._write_uses()
+    client._reporter.send_all(client.rest, 5.0)
+    row = Usage.objects.get()
+    assert row.from_neighbour and (row.calls, row.median_us) == (2, row.default_us)

@@ -1,0 +1,170 @@
+"""Whole models through ``opatlas.Session``: by a served catalogue, without one, and again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from onnx import helper
+
+import opatlas
+import opatlas.session  # before anything of it is replaced
+from opatlas.errors import CallerError
+from opatlas.evidence import Ratios
+from opatlas.plan import choosing
+from opatlas.plan.line_up import TimedInTurns, line_up, ratios_of
+from tests.opatlas.client.conftest import *  # noqa: F403 - the served catalogue
+from tests.opatlas.client.test_client import until
+from tests.opatlas.plan.making import assert_same, wanted
+from tests.tuning.graph.making import model
+
+SIZE = 1000
+
+
+def adding() -> bytes:
+    """Two additions that the catalogue's kernel does, and what it does not know."""
+    nodes = [
+        helper.make_node("Add", ["x", "y"], ["s"], name="first"),
+        helper.make_node("Tanh", ["s"], ["t"]),
+        helper.make_node("Add", ["t", "x"], ["z"], name="second"),
+    ]
+    made = model(nodes, {"x": (SIZE,), "y": (SIZE,)}, ["z"])
+    made.ir_version = 10
+    return made.SerializeToString()
+
+
+FEED = {"x": np.linspace(-1, 1, SIZE, dtype=np.float32), "y": np.linspace(0, 3, SIZE, dtype=np.float32)}
+
+
+@pytest.fixture
+def kernels_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy host anybody may: which plan runs is not left to chance here."""
+
+    def standings(runs: Any, seconds: float) -> dict[str, TimedInTurns]:
+        for run in runs.values():
+            run()
+        ratios = [1.0, *(3.0 - 0.1 * at for at in range(len(runs)))]  # the more kernels the better
+        return {
+            name: TimedInTurns(name, 10.0 / ratio, Ratios(ratio, 0.9 * ratio, 1.1 * ratio))
+            for name, ratio in zip(runs, ratios, strict=False)
+        }
+
+    monkeypatch.setattr(choosing, "line_up", standings)
+    monkeypatch.setattr(choosing, "node_times", lambda graph, feed, threads: dict.fromkeys(range(9), 99.0))
+
+
+def test_a_model_runs_by_the_catalogues_kernels_where_they_are_faster(
+    publish_add: Any, job: Any, kernels_win: None
+) -> None:
+    publish_add()
+    with opatlas.Session(adding(), client=job()) as session:
+        assert session.known == 1 and len(session.plan.kernels) == 2
+        assert session.plan.steps[0].over[0].said == "ONNX Runtime in the model"
+        assert (
+            session.plan.predicted_us == 10.0 + 99.0 + 10.0
+        )  # a kernel, what is left to ONNX Runtime, a kernel
+        for feed in (FEED, {name: -value for name, value in FEED.items()}):
+            assert_same(session.run(None, feed), wanted(adding(), feed))
+        rows = session.breakdown(FEED)
+        assert [row.by for row in rows] == ["cpp add", "onnxruntime", "cpp add"]
+        assert all(row.us > 0 for row in rows)
+
+
+def test_what_was_chosen_is_remembered_by_the_machine(
+    publish_add: Any, job: Any, kernels_win: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_add()
+    with opatlas.Session(adding(), client=job()) as first:
+        chosen = first.plan
+    monkeypatch.setattr(choosing, "line_up", lambda runs, seconds: pytest.fail("it was timed again"))
+    with opatlas.Session(adding(), client=job()) as second:
+        assert second.plan == chosen and second.standings == ()
+        assert_same(second.run(["z"], FEED), wanted(adding(), FEED))
+
+
+def test_a_revoked_kernel_is_out_of_the_next_run(publish_add: Any, job: Any, kernels_win: None) -> None:
+    from catalog.best import revoked
+    from catalog.best.withdrawing import withdraw
+    from catalog.models import Implementation
+
+    published = publish_add()
+    client = job()
+    with opatlas.Session(adding(), client=client) as session:
+        session.run(None, FEED)
+        withdraw(Implementation.objects.filter(pk=published.implementation.pk), "it was found to be wrong")
+        revoked.forget()  # a process of the service knows it within a second
+        session.run(None, FEED)
+        assert session._executor._live  # nobody has asked since
+        session._ask_at = 0.0  # some minutes later
+        session.run(None, FEED)
+        until(lambda: session.plan.kernels[0].artifact in client.revoked)
+        assert_same(session.run(None, FEED), wanted(adding(), FEED))
+        assert not session._executor._live
+
+
+def test_a_second_run_knows_what_the_first_one_missed(publish_add: Any, job: Any, kernels_win: None) -> None:
+    from catalog.models import Miss
+
+    with opatlas.Session(adding(), client=job()) as session:
+        assert session.known == 0 and not session.plan.kernels
+    assert Miss.objects.filter(related=False).count() == 2  # the addition and the tanh are explored
+    publish_add()
+    with opatlas.Session(adding(), client=job(cache=False)) as session:
+        assert len(session.plan.kernels) == 2
+
+
+def test_without_a_service_it_is_onnx_runtime(tmp_path: Path) -> None:
+    from opatlas.client import Client
+
+    path = tmp_path / "model.onnx"
+    path.write_bytes(adding())
+    with (
+        Client(offline=True, cache=tmp_path / "cache") as client,
+        opatlas.Session(path, client=client) as session,
+    ):
+        theirs = ort.InferenceSession(path)
+        assert [(one.name, one.shape, one.type) for one in session.get_inputs()] == [
+            (one.name, one.shape, one.type) for one in theirs.get_inputs()
+        ]
+        assert [one.name for one in session.get_outputs()] == [one.name for one in theirs.get_outputs()]
+        assert_same(session.run(None, FEED), theirs.run(None, FEED))
+        with pytest.raises(CallerError, match="no output 'q'; it has z"):
+            session.run(["q"], FEED)
+        binding, taken = session.io_binding(), np.empty(SIZE, np.float32)
+        for name, array in FEED.items():
+            binding.bind_cpu_input(name, array)
+        binding.bind_output("z", "cpu", 0, np.float32, [SIZE], taken.ctypes.data)
+        session.run_with_iobinding(binding)
+        assert np.shares_memory(binding.copy_outputs_to_cpu()[0], taken)
+        assert_same([taken], theirs.run(None, FEED))
+        binding.bind_output("z", "cpu", 0, np.float64, [SIZE], np.empty(SIZE).ctypes.data)
+        with pytest.raises(CallerError, match="its buffer is for float64"):
+            session.run_with_iobinding(binding)
+
+
+def test_a_line_up_takes_turns_and_leaves_out_who_fails() -> None:
+    order: list[str] = []
+
+    def fail() -> None:
+        raise ValueError
+
+    standings = line_up(
+        {"a": lambda: order.append("a"), "b": lambda: order.append("b"), "c": fail}, seconds=0.0
+    )
+    assert set(standings) == {"a", "b"} and order.count("a") == order.count("b") >= 6
+    assert "aa" in "".join(order[4:])  # whoever comes second is first in the next round
+    with pytest.raises(ValueError):
+        line_up({"c": fail, "a": lambda: None}, seconds=0.0)
+
+
+def test_the_interval_of_paired_ratios_holds_as_often_as_it_says() -> None:
+    random = np.random.default_rng(0)
+    held = []
+    for _ in range(400):
+        found = ratios_of(list(np.exp(random.normal(0.1, 0.2, 15))))
+        held.append(found.low <= np.exp(0.1) <= found.high)
+    assert 0.93 <= np.mean(held) <= 0.995
+    assert ratios_of([3.0, 1.0, 2.0]) == Ratios(2.0, 1.0, 3.0)

@@ -1,0 +1,266 @@
+"""What jobs report is proved again by a worker: what fails there is withdrawn, and no report alone does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from catalog.best.publishing import publish
+from catalog.best.withdrawing import withdraw
+from catalog.models import Best, Implementation, Miss, Operator, Organisation
+from catalog.registry import register_operator, register_setting
+from opatlas.identity import Setting, detect_target
+from tests.catalog.making import new_result
+from tests.opatlas.load.kernels import ADD, CRASHES, FAILS_LATER, LOADS_NOWHERE, add_operator, build
+from tests.tuning import fakes
+from tests.tuning.fakes import FakeRoute
+from tuning.explore.signing import signing_key
+from tuning.measure.laboratory import Laboratory
+from tuning.models import FailureReport, Recheck
+from tuning.rechecks import rechecking, reporting
+from tuning.worker.waiting import work_waits
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def put(target_row: Any, setting: Setting, configure: Any, tmp_path: Path) -> Callable[..., Implementation]:
+    """``put("wrong", size=64)``: what a worker published, which behaves so when it is proved again."""
+    configure(home=tmp_path, store=tmp_path / "artifacts")
+
+    def make(
+        behave: str = "ok", route: str = "quick", size: int = 1024, ratio: float = 2.0, **changes: Any
+    ) -> Any:
+        place = {
+            "operator": register_operator(fakes.operator("Relu", size)),
+            "target": target_row,
+            "setting": register_setting(setting),
+        }
+        changes = {"needs": {}, "candidate": {"behave": behave}, "signing_key": signing_key()} | changes
+        return publish(new_result(place, route, ratio, **changes)).implementation
+
+    return make
+
+
+@pytest.fixture
+def report(api: Any) -> Callable[..., str]:
+    """``report(implementation)`` → what the service says becomes of it."""
+
+    def post(row: Implementation, status: int = 200, by: Any = None, **more: Any) -> Any:
+        failed = {
+            "implementation": row.pk, "artifact": row.artifact.sha256, "where": "run",
+            "error": "KernelFailed", "message": "code 7",
+        }  # fmt: skip
+        answer = (by or api).post("failures", {"failed": [failed | more], "job": "today"})
+        assert answer.status_code == status, answer.json()
+        return answer.json() if status != 200 else answer.json()["results"][0]["state"]
+
+    return post
+
+
+@pytest.fixture
+def worker(worker_with: Any) -> Any:
+    return worker_with(FakeRoute("quick"))
+
+
+def served() -> str:
+    best = Best.objects.filter(rank=0).first()
+    return best.route if best else ""
+
+
+@pytest.mark.parametrize("behave", ["wrong", "cheated", "crashed"])
+def test_what_fails_again_is_withdrawn_and_the_next_best_served(
+    put: Any, report: Any, worker: Any, behave: str
+) -> None:
+    put(route="eager", ratio=1.0)
+    row = put(behave)
+    assert served() == "quick" and report(row) == "waiting" and served() == "quick", (
+        "a report withdraws nothing"
+    )
+    assert worker.run_until_idle() == 1
+    recheck = Recheck.objects.get()
+    assert (recheck.state, recheck.worker, recheck.lease_owner) == ("withdrawn", worker.owner, "")
+    row.refresh_from_db()
+    assert served() == "eager" and "reported by a job, and proved again" in row.failed_reason
+    assert report(row) == "withdrawn"
+    checked = [one for one in fakes_log(worker) if one["what"] == "check"]
+    assert len(checked) == (2 if behave == "crashed" else 1), "a mishap has a second chance"
+
+
+def fakes_log(worker: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (worker.home / "laboratory.jsonl").read_text().splitlines()]
+
+
+def test_what_cannot_be_reproduced_stays_and_is_not_asked_again_for_a_day(
+    put: Any, report: Any, worker: Any, monkeypatch: Any
+) -> None:
+    row = put()
+    assert [report(row), report(row)] == ["waiting", "waiting"]
+    worker.run_until_idle()
+    row.refresh_from_db()
+    assert served() == "quick" and row.failed_at is None
+    assert report(row) == "not_reproduced" and worker.run_until_idle() == 0
+    found = FailureReport.objects.get()
+    assert (found.count, found.error, found.message, found.job) == (3, "KernelFailed", "code 7", "today")
+    Recheck.objects.update(finished_at=timezone.now() - timedelta(days=2))
+    assert report(row) == "waiting" and Recheck.objects.count() == 1
+    assert worker.run_until_idle() == 1
+
+
+@pytest.mark.parametrize("behave", ["noisy"])
+def test_what_says_nothing_of_it_leaves_it_where_it_is(
+    put: Any, report: Any, worker: Any, behave: str
+) -> None:
+    row = put(behave)
+    report(row)
+    worker.run_until_idle()
+    assert served() == "quick" and report(row) == "unchecked"
+
+
+def test_a_worker_of_other_versions_cannot_say(put: Any, report: Any, worker: Any) -> None:
+    row = put("crashed", needs={"numpy": "1.0"})
+    report(row)
+    worker.run_until_idle()
+    assert served() == "quick" and "needs numpy 1.0" in Recheck.objects.get().detail
+
+
+def test_a_damaged_artifact_is_withdrawn(put: Any, report: Any, worker: Any, tmp_path: Path) -> None:
+    from catalog.best.artifacts import file_path
+    from tests.catalog.making import write_file
+
+    files = write_file(tmp_path / "made", "data.bin", b"right")
+    row = put(files=files, folder=tmp_path / "made")
+    file_path(files["data.bin"]).write_bytes(b"wrong")
+    report(row)
+    worker.run_until_idle()
+    assert served() == "" and Recheck.objects.get().state == "withdrawn"
+
+
+def test_others_private_ones_and_other_artifacts_are_unknown(
+    put: Any, report: Any, tenant: Organisation, tenant_api: Any
+) -> None:
+    shared = put()
+    theirs = put(size=64, scope=f"org:{tenant.pk}", owner=tenant)
+    assert report(theirs) == "unknown" and report(theirs, by=tenant_api) == "waiting"
+    assert report(shared, artifact="0" * 64) == "unknown"
+    assert report(shared, implementation=10**9) == "unknown"
+    assert FailureReport.objects.get().organisation == tenant
+
+
+def test_what_was_revoked_needs_no_proof(put: Any, report: Any) -> None:
+    row = put()
+    withdraw(Implementation.objects.filter(pk=row.pk), "it is wrong")
+    assert report(row) == "withdrawn" and not Recheck.objects.exists()
+
+
+def test_one_organisation_asks_for_only_so_many_a_day_and_has_so_many_kept(
+    put: Any, report: Any, tenant_api: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(reporting, "MOST_ASKED", 2)
+    monkeypatch.setattr(reporting, "MOST_KEPT", 3)
+    rows = [put(size=64 + number) for number in range(4)]
+    assert [report(row) for row in rows] == ["waiting", "waiting", "refused", "refused"]
+    assert report(rows[3], by=tenant_api) == "waiting", "another's are another's"
+    mine = FailureReport.objects.exclude(organisation__name="Tenant")
+    assert set(mine.values_list("implementation", flat=True)) == {row.pk for row in rows[1:]}
+
+
+def test_a_worker_that_falls_silent_leaves_it_to_another(
+    put: Any, report: Any, worker: Any, target_row: Any
+) -> None:
+    report(put("wrong"))
+    first = rechecking.claim("dead", target_row.pk)
+    assert first is not None and rechecking.claim("w1", target_row.pk) is None
+    Recheck.objects.update(lease_expires_at=timezone.now() - timedelta(seconds=5))
+    assert work_waits(target_row.pk, rechecking.Q())
+    assert worker.run_until_idle() == 1 and served() == ""
+    assert rechecking.run_recheck(worker._workshop(), first) is False, "its claim was lost"
+
+
+def test_one_that_silences_every_worker_is_given_up(put: Any, report: Any, worker: Any) -> None:
+    report(put("wrong"))
+    Recheck.objects.update(tries=rechecking.MAX_TRIES)
+    worker.run_until_idle()
+    assert served() == "quick" and "fell silent" in Recheck.objects.get().detail
+
+
+def test_a_stopping_worker_gives_it_back(put: Any, report: Any, worker: Any) -> None:
+    from tuning.worker import stopping
+
+    report(put("wrong"))
+    held = rechecking.claim(worker.owner, worker.target_row.pk)
+    stopping.ask()
+    with pytest.raises(rechecking.Stopping):
+        rechecking.run_recheck(worker._workshop(), held)
+    recheck = Recheck.objects.get()
+    assert (recheck.state, recheck.tries, served()) == ("waiting", 0, "quick")
+
+
+@pytest.mark.parametrize(
+    ("more", "where"),
+    [
+        ({"where": "somewhere"}, "failed"),
+        ({"message": "m" * 301}, "failed"),
+        ({"error": ""}, "failed"),
+        ({"artifact": "ab"}, "failed"),
+    ],
+)
+def test_reports_that_are_none_are_refused(put: Any, report: Any, more: Any, where: str) -> None:
+    assert report(put(), status=400, **more)["where"].startswith(where)
+    assert not FailureReport.objects.exists()
+
+
+def test_what_is_shown_is_printable(put: Any, report: Any) -> None:
+    report(put(), message="a\u202eb\x1b[31m", error="<b>")
+    assert FailureReport.objects.get().message == "a b [31m"
+
+
+def test_operators_that_become_one_keep_one_of_each(put: Any, report: Any) -> None:
+    from catalog.lookup.rekeying import rekey_operators
+
+    report(put())
+    Operator.objects.update(key="o0:" + "a" * 64)
+    report(put())
+    assert (Recheck.objects.count(), FailureReport.objects.count()) == (2, 2)
+    assert rekey_operators().merged == 1
+    assert (Recheck.objects.count(), FailureReport.objects.count()) == (1, 1)
+
+
+@pytest.mark.slow
+def test_real_kernels_in_the_real_sandbox(
+    put: Any, report: Any, worker: Any, target_row: Any, setting: Setting, configure: Any, tmp_path: Path
+) -> None:
+    """One that fails at its third call, one that crashes, one that does not load, and one that is right."""
+    configure(lock=tmp_path / "lock")
+    place = {"target": target_row, "setting": register_setting(setting)}
+    made = {}
+    for size, (name, source) in enumerate(
+        {"fails": FAILS_LATER, "crashes": CRASHES, "loads": LOADS_NOWHERE, "right": ADD}.items(), 1000
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        operator = add_operator(size)
+        manifest = build(folder, source, operator, threads=setting.threads)
+        publication = new_result(place | {"operator": register_operator(operator)}, "tvm", 2.0)
+        publication = replace(publication, manifest=manifest, folder=folder, signing_key=signing_key())
+        made[name] = publish(publication).implementation
+        assert report(made[name]) == "waiting"
+    with Laboratory(tmp_path / "laboratory", detect_target()) as laboratory:
+        laboratory.warm(())
+        worker._laboratory = laboratory
+        assert [worker._recheck_reported() for _ in range(5)] == [1, 1, 1, 1, 0]
+        worker._laboratory = None
+    states = {name: Recheck.objects.get(implementation=row).state for name, row in made.items()}
+    assert states == {
+        "fails": "withdrawn", "crashes": "withdrawn", "loads": "withdrawn", "right": "not_reproduced"
+    }  # fmt: skip
+    left = Best.objects.filter(implementation__in=made.values()).values_list("implementation", flat=True)
+    assert list(left) == [made["right"].pk]
+    assert not Miss.objects.exists()
