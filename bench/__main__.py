@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from bench import client, contest, coverage, lookup, pages, reproduced, sandbox, trials
+from bench import client, contest, coverage, lookup, models, pages, reproduced, sandbox, trials
 
 BENCHES: dict[str, Callable[[], None]] = {
     "lookup": lookup.main,
     "client": client.main,
+    "models": models.main,
     "pages": pages.main,
     "contest": contest.main,
     "coverage": coverage.main,

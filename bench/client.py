@@ -5,7 +5,11 @@ TVM's tuning database asked in process at 100k records, all in one run; FlashInf
 its dispatch are on other hardware. One request for all operators of a model is held against one for a single
 one.
 
-``SAMPLE=file.json`` takes other operators than ResNet-50's.
+The whole open logs (``OPATLAS_WORKLOADS``; where they do not lie, the same operators) are looked up through
+one cache by eight processes at once, and each answer is held against the service's own.
+
+``SAMPLE=file.json`` takes other operators than ResNet-50's. What predictors are worth is
+:mod:`bench.prefetch`'s.
 """
 
 from __future__ import annotations
@@ -22,11 +26,15 @@ from typing import Any
 
 import numpy as np
 
+from bench.conf import conf
 from bench.lookup import asked, capped, seeded
+from bench.prefetch import measure_prefetch
 from bench.record import BenchRecord, spread
+from bench.shared_cache import measure_shared
 from bench.tvm_database import TvmDatabase
 from opatlas.client import Client, RestClient
 from opatlas.identity import Operator, parse_operator
+from tuning.graph.operator_list import extract_list
 
 STARTS = 15
 BATCHES, CALLS = 60, 500
@@ -43,6 +51,8 @@ def main() -> None:
     starts = record.part("starts", lambda: measure_starts(operators))
     requests = record.part("requests", lambda: measure_requests(operators))
     tvm = record.part("TVM", lambda: measure_tvm(operators))
+    shared = record.part("one cache, eight processes", lambda: measure_logs(operators))
+    prefetch = record.part("prefetch", measure_prefetch)
     record.finish(
         {
             **{name: part["median"] for name, part in hits.items()},
@@ -50,6 +60,8 @@ def main() -> None:
             "one_request_ratio": requests["ratio"],
             "tvm_query_us": tvm["median"],
             "flashinfer_us": FLASHINFER_US,
+            "shared": shared,
+            "prefetch": prefetch,
             "spread": {"hits": hits, "starts": starts, "requests": requests, "tvm": tvm},
         }
     )
@@ -145,6 +157,15 @@ def measure_requests(operators: Sequence[Operator]) -> dict[str, Any]:
         "operators": len(operators),
         "ratio": round(ratio, 2),
     }
+
+
+def measure_logs(otherwise: Sequence[Operator]) -> dict[str, Any]:
+    """Every answer of every process is the service's in every field; how many came from where."""
+    logs = conf().workloads / "oplogs_merged.json"
+    found = [one.operator for one in extract_list(logs.read_bytes()).operators] if logs.exists() else []
+    operators = list({one.key: one for one in found or otherwise}.values())
+    with seeded(operators, 1000 + 4 * len(operators)) as catalogue:
+        return measure_shared(catalogue.url, catalogue.key, operators)
 
 
 def measure_tvm(operators: Sequence[Operator]) -> dict[str, Any]:

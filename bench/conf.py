@@ -63,6 +63,14 @@ class BenchConf:
         "where the open logs lie",
         shown="`shared/workloads` beside this tree",
     )
+    models: Path | None = variable(
+        None,
+        "folder",
+        "of ONNX files instead of the `onnx` package's own, by which `client` judges predictors and `models` "
+        "the executor",
+        name="MODELS",
+        shown="none",
+    )
     bench_rounds: int = variable(7, "rounds", "over every page in `pages`", least=1)
     bench_implementations: int = variable(
         1_000_000, "rows", "of implementations in `pages`, and at most in `lookup`", least=1

@@ -32,9 +32,10 @@ from bench.tvm_database import TvmDatabase
 from dashboard.run.stack import ROOT, Stack
 from dashboard.run.statistics import percentile
 from opatlas.client import RestClient
+from opatlas.graph import extract
 from opatlas.identity import Operator
 from tests.services import private_postgres
-from tuning.graph import extract, sample_model
+from tuning.graph import sample_model
 
 SIZES = {"1k": 1_000, "100k": 100_000}
 FLAT_SIZES = {"1k": 1_000, "1M": 1_000_000}
@@ -125,6 +126,7 @@ class ServedCatalogue:
     url: str
     key: str
     keys: list[str]
+    environment: dict[str, str]
 
     def batch_ms(self) -> float:
         """Time of one batch lookup of all keys, as a client sees it."""
@@ -158,7 +160,7 @@ def seeded(operators: Sequence[Operator], count: int, engine: str = "sqlite") ->
         key = json.loads(said.strip().splitlines()[-1])["key"]
         web = stack.enter_context(Stack(environment, workers=0, logs=home / "logs"))
         client = stack.enter_context(RestClient(web.url, key, job="bench"))
-        yield ServedCatalogue(client, web.url, key, [operator.key for operator in operators])
+        yield ServedCatalogue(client, web.url, key, [operator.key for operator in operators], environment)
 
 
 def manage(environment: dict[str, str], *arguments: str) -> str:
