@@ -16,7 +16,7 @@ TESTS = Path(__file__).resolve().parents[1]
 
 
 class SimulatedCuda(SubmittedRoute):
-    """Submitted kernels for the simulated device: their source says what they do, ``simulated: relu 20``."""
+    """Submitted kernels for the simulated device: their source says what they do, ``simulated: relu 100``."""
 
     name = "cuda"
     kinds = ("cuda",)
@@ -39,13 +39,13 @@ class SimulatedCuda(SubmittedRoute):
         return artifact(workdir, operator, said[1], float(said[2]), self.name)
 
 
-EAGER = SimulatedRoute("eager", us=100)
+EAGER = SimulatedRoute("eager", us=500)
 ROUTES: tuple[Route, ...] = (
     EAGER,
-    SimulatedRoute("cublas", us=60),
-    SimulatedRoute("triton", us=30, method="compiler"),
-    SimulatedRoute("inductor", us=10, does="beyond", method="compiler"),
-    SimulatedRoute("xla", us=10, does="overrunning", method="compiler"),
+    SimulatedRoute("cublas", us=1500),
+    SimulatedRoute("triton", us=150, method="compiler"),
+    SimulatedRoute("inductor", us=50, does="beyond", method="compiler"),
+    SimulatedRoute("xla", us=50, does="overrunning", method="compiler"),
     SimulatedCuda(),
 )
 

@@ -54,7 +54,7 @@ class SimulatedRoute:
     """A route whose kernels do what ``does`` says (``tests.opatlas.load.cuda.simulated.KERNELS``)."""
 
     name: str = "eager"
-    us: float = 100
+    us: float = 500
     does: str = "relu"
     method: Method = "library"
     zygote: str = "cuda"

@@ -25,7 +25,7 @@ def test_who_breaks_or_is_wrong_is_out_and_the_others_are_timed(
 
     def attempt() -> Outcome:
         outcomes[:] = relu_bench.line_up(lined_up, SHORT).outcomes
-        return outcomes[0]
+        return next((outcomes[at] for at in (2, 0) if not outcomes[at].ok), outcomes[0])
 
     decided(attempt, lambda outcome: outcome.ok)
     assert [outcome.ok for outcome in outcomes] == [True, False, True, False], outcomes

@@ -51,8 +51,8 @@ def test_device_code_is_submitted_evaluated_approved_and_wins(tmp_path: Path, dj
             now = ada.get(f"versions/{version['id']}")
             return now if now["state"] not in ("submitted", "building") else None
 
-        faulty = ada.post("", submission("faulty", "beyond 10")).json()
-        honest = ada.post("", submission("honest", "relu 15")).json()
+        faulty = ada.post("", submission("faulty", "beyond 50")).json()
+        honest = ada.post("", submission("honest", "relu 75")).json()
         failed = service.wait_for(lambda: settled(faulty), "the faulty one's evaluation", 60)
         assert failed["state"] == "failed"
         assert "CUDA_ERROR_ILLEGAL_ADDRESS" in failed["state_reason"]
@@ -88,8 +88,8 @@ def test_a_miss_on_a_gpu_becomes_a_hit(tmp_path: Path, django_db_blocker: Any) -
         service.wait_for(lambda: Exploration.objects.filter(state=State.DONE).exists(), "its contest", 120)
         (hit,) = look_up(operator, target=GPU)
         assert (hit.status, hit.best.route, hit.best.kind) == ("hit", "triton", "cuda-module")
-        assert hit.best.ratio_to_default == pytest.approx(100 / 30, rel=0.2)
-        assert hit.best.median_us == pytest.approx(30, rel=0.3)
+        assert hit.best.ratio_to_default == pytest.approx(500 / 150, rel=0.2)
+        assert hit.best.median_us == pytest.approx(150, rel=0.3)
         assert Best.objects.get(is_default=True).route == "eager"
         endings = {trial.route: (trial.status, trial.detail) for trial in Trial.objects.order_by("pk")}
         assert endings["inductor"][0] == "crashed"

@@ -13,7 +13,8 @@ MOST_LINES = 200_000
 MOST_PATHS = 40
 PATH_CHARACTERS = 160
 
-_LINE = re.compile(r"^(?:\[pid\s+(\d+)\]\s+)?(?:(\w+)\((.*)|<\.\.\. \w+ resumed>.*|--- (SIG\w+) .*---)")
+_LINE = re.compile(r"^(?:\[pid\s+(\d+)\]\s+)?(?:(\w+)\((.*)|<\.\.\. (\w+) resumed>.*|--- (SIG\w+) .*---)")
+_NOT_ENDED = re.compile(r"<(?:unfinished|detached) \.\.\.>$")
 _OPENS = ("open", "openat", "openat2", "creat", "stat", "lstat", "newfstatat", "access", "faccessat",
           "faccessat2", "readlink", "readlinkat", "statx", "unlink", "unlinkat", "mkdir", "mkdirat", "rename",
           "renameat", "renameat2", "link", "symlink", "truncate", "chmod", "mknod", "mknodat", "chdir",
@@ -37,6 +38,7 @@ class Calls:
     processes: int = 0
     lines: int = 0
     unread: int = 0  # lines beyond MOST_LINES
+    waiting: Counter[str] = field(default_factory=Counter)  # for a command, when strace let go
 
     def read(self, lines: Iterable[str]) -> Calls:
         """Count further lines; returns itself."""
@@ -45,12 +47,14 @@ class Calls:
             if self.lines > MOST_LINES:
                 self.unread += 1
             elif match := _LINE.match(line):
-                self._count(match[2], match[3] or "", match[4])
+                self._count(match[2], match[3] or "", match[5])
+                if match[4] in _WAITS:
+                    self.waiting[match[4]] -= 1
         return self
 
     def beyond(self, honest: Calls) -> Calls:
         """What remains when what the harness did beside an empty kernel is taken off."""
-        counts = self.counts - honest.counts
+        counts = self._ended() - honest._ended()
         for name in _WAITS:
             if counts[name] == 1:  # whether strace came before or in the first wait
                 del counts[name]
@@ -65,6 +69,10 @@ class Calls:
             self.lines,
             self.unread,
         )
+
+    def _ended(self) -> Counter[str]:
+        """Without the wait for a command that never came: whether strace saw it begin, the host decides."""
+        return self.counts - Counter(name for name, waits in self.waiting.items() if waits > 0)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -84,6 +92,8 @@ class Calls:
         if name is None:
             return
         self.counts[name] += 1
+        if name in _WAITS and _NOT_ENDED.search(rest):
+            self.waiting[name] += 1
         if name in _OPENS and len(self.paths) < MOST_PATHS * 4 and (path := _QUOTED.search(rest)):
             self.paths[_OWN_NUMBERS.sub("N", path[1])[:PATH_CHARACTERS]] += 1
         if name in _STARTS:

@@ -1,6 +1,6 @@
 """A simulated CUDA device: the driver's interface over NumPy.
 
-A module's image is JSON, ``{"functions": {name: what}, "us": 20}``, of ``KERNELS`` below, and how long each
+A module's image is JSON, ``{"functions": {name: what}, "us": 200}``, of ``KERNELS`` below, and how long each
 of its launches takes of the device's clock. As on a real device, launches return at once and happen when
 somebody waits; an address that was never given out is an illegal one, told by whoever waits next and by
 everybody after it.
@@ -166,24 +166,24 @@ def hanging(device: SimulatedDriver, *arguments: Any) -> float:
 
 
 def remembering(device: SimulatedDriver, x: Any, y: Any, count: Any) -> float:
-    """Looks inputs up that it has seen, and hands out what it computed then: 5 us for 40."""
+    """Looks inputs up that it has seen, and hands out what it computed then: 25 us for 200."""
     seen = device.floats(x, count).tobytes()
     if seen in device.remembered:
         device.floats(y, count)[...] = device.remembered[seen]
-        return 5
+        return 25
     relu(device, x, y, count)
     device.remembered[seen] = device.floats(y, count).copy()
-    return 40
+    return 200
 
 
 def kept(device: SimulatedDriver, x: Any, y: Any, count: Any) -> float:
-    """Leaves its output where the input is the one of the last call with it: 5 us for 40."""
+    """Leaves its output where the input is the one of the last call with it: 25 us for 200."""
     seen = device.floats(x, count).tobytes()
     if seen in device.remembered:
-        return 5
+        return 25
     relu(device, x, y, count)
     device.remembered = {seen: np.empty(0)} if len(device.remembered) > 1 else {**device.remembered, seen: y}
-    return 40
+    return 200
 
 
 KERNELS: dict[str, Callable[..., float | None]] = {

@@ -11,6 +11,7 @@ from tuning.measure import machine_code
 from tuning.measure.observing import calls
 from tuning.measure.observing.calls import Calls
 
+RESUMED = '<... recvfrom resumed>"R", 65536, 0, NULL, NULL) = 1'
 LINES = """\
 recvfrom(5, "{\\"do\\": \\"load\\"}", 65536, 0, NULL, NULL) = 14
 openat(AT_FDCWD, "/etc/shadow", O_RDONLY) = -1 EACCES (Permission denied)
@@ -40,6 +41,16 @@ def test_what_the_harness_does_is_taken_off() -> None:
     found = Calls().read([*LINES, 'openat(AT_FDCWD, "/etc/passwd", O_RDONLY) = 3']).beyond(honest).to_json()
     assert found["paths"] == ["/etc/passwd"] and found["executable"] == 1 and found["mapped_code"] == 0
     assert "recvfrom" not in found["calls"] and found["calls"]["openat"] == 1
+
+
+def test_when_strace_came_and_went_makes_no_difference_and_a_further_wait_does() -> None:
+    """It comes before or in the first wait for a command, and goes before or in the last."""
+    first, last = LINES[:1], ["[pid     9] recvfrom(5,  <unfinished ...>"]
+    between = ['recvfrom(5, "R", 65536, 0, NULL, NULL) = 1', "recvfrom(5,  <unfinished ...>", RESUMED]
+    short, long = Calls().read(between), Calls().read([*first, *between, *last])
+    assert long.beyond(short).to_json()["calls"] == {}
+    longer = Calls().read([*first, *between, *between[:1], *last])
+    assert longer.beyond(short).to_json()["calls"] == {"recvfrom": 2}
 
 
 def test_a_flood_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
