@@ -21,7 +21,7 @@ def test_a_hanging_broker_does_not_delay_the_answer(monkeypatch: pytest.MonkeyPa
     began = time.monotonic()
     for _ in range(100):
         bell.ring({"cpu.zen3"})
-    assert time.monotonic() - began < 0.2
+    assert time.monotonic() - began < 5, "a ring hangs for 30 s"
     assert not bell.flush(0.05)
     hang.set()
     assert bell.flush(5)

@@ -279,7 +279,7 @@ def test_without_a_broker_lookups_answer_at_once_and_are_explored_later(
             redis.send_signal(signal.SIGSTOP)
         began = time.monotonic()
         assert ask(*relus(2)) == ["miss", "miss"]
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - began < 3, "the broker's own time for a connection is 5 s"
         asked_at = timezone.now()
         if how == "stopped":
             service.wait_for(lambda: "onnection to broker lost" in service.last_words(), "it to be missed")
