@@ -7,6 +7,7 @@ for like any job's.
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,9 @@ from catalog.models import MissState
 from catalog.registry import register_operators, register_setting, register_target
 from opatlas import identity
 from opatlas.errors import InvalidModel, InvalidOperator
-from opatlas.graph import Extracted, Extraction, extract
+from opatlas.graph import Extracted, Extraction
+from opatlas.graph.normal import ModelGraph
+from opatlas.graph.structure import ModelStructure, structure_of
 from opatlas.identity import Setting, check_fits, check_setting, default_setting, detect_target
 from opatlas.identity.operator import canonical_json
 from tuning.graph import SAMPLES, sample_graph, sample_model
@@ -44,6 +47,7 @@ __all__ = [
     "sample_model",
 ]
 
+log = logging.getLogger("opatlas.tuning")
 BATCH = 1024
 """Operators in one lookup."""
 
@@ -141,14 +145,15 @@ def add_model(
 ) -> models.Model:
     """Take a model's bytes (ONNX, or an operator list in JSON) apart and look every operator up.
 
-    What is not known is recorded as a miss. The same content given again is the same model, asked for once
-    more. ``as_float32`` maps an operator list's half-precision tensors to float32 (its form says so). Raises
-    :class:`InvalidModel` and then has changed nothing.
+    What is not known is recorded as a miss. Of an ONNX model the structure is kept, without its weights. The
+    same content given again is the same model, asked for once more. ``as_float32`` maps an operator list's
+    half-precision tensors to float32 (its form says so). Raises :class:`InvalidModel` and then has changed
+    nothing.
     """
     name = name.strip()
     if not 1 <= len(name) <= 200 or not name.isprintable():
         raise InvalidModel("A model's name must have 1 to 200 printable characters.")
-    form, extraction = _taken_apart(data, dict(dims or {}), as_float32)
+    form, extraction, structure = _taken_apart(data, dict(dims or {}), as_float32)
     extraction = _shown(_within_memory(extraction))
     if extraction.calls > 2**31 - 1:
         raise InvalidModel(f"The model makes {extraction.calls} calls; at most {2**31 - 1} can be counted.")
@@ -165,8 +170,12 @@ def add_model(
         calls=extraction.calls,
         unmapped=extraction.unmapped,
         hits_before=hit_calls / extraction.calls if extraction.calls else 0.0,
+        key=structure.key if structure else "",
     )
-    return _stored(row, extraction.operators)
+    row = _stored(row, extraction.operators)
+    if structure is not None:
+        _keep_structure(row, structure)
+    return row
 
 
 def model_report(model: models.Model) -> ModelReport:
@@ -227,14 +236,27 @@ def _nearest(rows: QuerySet[Any], scopes: Sequence[str], kind: type[_Taken]) -> 
     return found
 
 
-def _taken_apart(data: bytes, dims: dict[str, int], as_float32: bool) -> tuple[str, Extraction]:
-    """(form, what it came to). JSON begins with a bracket, which no ONNX file does."""
+def _taken_apart(
+    data: bytes, dims: dict[str, int], as_float32: bool
+) -> tuple[str, Extraction, ModelStructure | None]:
+    """(form, what it came to, its structure if it has one). JSON begins with a bracket, which no ONNX file
+    does."""
     if not data:
         raise InvalidModel("The model is empty: send an ONNX file, or an operator list as JSON.")
     if data.lstrip()[:1] in (b"[", b"{"):
         form = "operator-list-f32" if as_float32 else "operator-list"
-        return form, extract_list(data, dims, as_float32=as_float32)
-    return "onnx", extract(data, dims)
+        return form, extract_list(data, dims, as_float32=as_float32), None
+    graph = ModelGraph(data, dims)
+    return "onnx", graph.extraction(), _structure(graph)
+
+
+def _structure(graph: ModelGraph) -> ModelStructure | None:
+    """None for a model beyond the bounds of structures: it has operators all the same."""
+    try:
+        return structure_of(graph)
+    except InvalidModel as error:
+        log.info("A model's structure is not kept: %s", error)
+        return None
 
 
 def _within_memory(extraction: Extraction) -> Extraction:
@@ -316,6 +338,15 @@ def _stored(row: models.Model, operators: Sequence[Extracted]) -> models.Model:
         same = ("organisation", "sha256", "target", "setting", "name")
         return models.Model.objects.get(**{name: getattr(row, name) for name in same})
     return row
+
+
+def _keep_structure(row: models.Model, structure: ModelStructure) -> None:
+    """Also of a model that was given before structures were kept."""
+    packed = {"packed": structure.packed()}
+    _, is_new = models.StoredStructure.objects.get_or_create(model=row, defaults=packed)
+    if is_new and row.key != structure.key:
+        models.Model.objects.filter(pk=row.pk).update(key=structure.key)
+        row.key = structure.key
 
 
 def _row(part: _Part, known: _Known | None, missed: _Missed | None, whole_us: float) -> ReportedOperator:

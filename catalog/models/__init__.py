@@ -20,6 +20,7 @@ from catalog.models.asked import (
     MissState,
     Model,
     ModelOperator,
+    StoredStructure,
 )
 from catalog.models.known import (
     SAME_KEY,

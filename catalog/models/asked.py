@@ -109,6 +109,8 @@ class Model(models.Model):
     calls = models.PositiveIntegerField(default=0)  # compute calls of one run, the unmapped ones included
     unmapped = models.JSONField(default=dict)  # reason → calls that could not be expressed
     hits_before = models.FloatField(default=0)  # share of calls that hit when it was first asked for
+    # "m1:…", of an ONNX model: of its structure without its weights. Empty where that was not kept.
+    key = models.CharField(max_length=80, blank=True, default="", db_default="")
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -120,6 +122,18 @@ class Model(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class StoredStructure(models.Model):
+    """A model's structure (``opatlas.graph.structure``): edges, types and operators, no weights. A table of
+    its own, since lists of models do not read it."""
+
+    model = models.OneToOneField(Model, models.CASCADE, related_name="structure")
+    packed = models.BinaryField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"of {self.model_id}"
 
 
 class ModelOperator(models.Model):

@@ -17,7 +17,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from opatlas.errors import InvalidModel
-from opatlas.graph.onnx_model import KnownNodes, canonical_node
+from opatlas.graph.linked import LEFT_OUT, Linked
+from opatlas.graph.onnx_model import Extraction, KnownNodes, canonical_node, extraction_of
 from opatlas.graph.propagate import ComputeStep, is_random, propagate
 from opatlas.graph.read import MAX_MODEL_BYTES, captured, read_onnx, reads_of, renamed
 from opatlas.graph.types import TensorType
@@ -25,8 +26,6 @@ from opatlas.identity.canonical import Canonical
 from opatlas.identity.operator import digest_key
 
 MODEL_KEY_VERSION = "m1"
-LEFT_OUT = -1
-"""The number of an optional input or output that is not there."""
 MOST_SHAPING = 16
 """Numbers of a constant: floats of so few may say what is computed (a Resize's scales), more are weights."""
 _FLOATS = (
@@ -35,7 +34,7 @@ _FLOATS = (
 
 
 @dataclass(frozen=True)
-class GraphNode:
+class GraphNode(Linked):
     """One node that computes. ``inputs`` and ``outputs`` are value numbers; ``captured``: what its bodies
     read of the graph's values. ``reason`` says why it is no operator, if so; ``lean`` is the node without
     outputs that nobody reads, which have no number."""
@@ -46,14 +45,6 @@ class GraphNode:
     outputs: tuple[int, ...]
     captured: tuple[int, ...] = ()
     reason: str = ""
-
-    @property
-    def reads(self) -> frozenset[int]:
-        return frozenset((*self.inputs, *self.captured)) - {LEFT_OUT}
-
-    @property
-    def makes(self) -> frozenset[int]:
-        return frozenset(self.outputs) - {LEFT_OUT}
 
 
 class ModelGraph:
@@ -125,6 +116,10 @@ class ModelGraph:
         if len(canonical.operator.outputs) != len(one.makes):
             return None
         return canonical, tuple(places)
+
+    def extraction(self) -> Extraction:
+        """Its distinct operators with counts, as :func:`opatlas.graph.extract` gives them."""
+        return extraction_of(self.walk, self._known)
 
     def part(
         self, nodes: Collection[int], outputs: Sequence[int], constants: Mapping[int, np.ndarray]
@@ -279,7 +274,7 @@ class ModelGraph:
                 for number, name in enumerate(self.names)
                 if self.is_constant(number)
             ],
-            "nodes": [_node_json(node.proto, lambda name: names[self._same(name)], 0) for node in self.nodes],
+            "nodes": [_node_json(node.lean, lambda name: names[self._same(name)], 0) for node in self.nodes],
             "outputs": list(self.outputs),
         }
 

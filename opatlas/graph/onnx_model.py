@@ -20,6 +20,9 @@ MAX_SHAPING_ELEMENTS = 1024
 """A constant with more elements is handed on by type alone: it shapes no computation."""
 
 
+KnownNodes = dict[bytes, Canonical | str]
+
+
 @dataclass(frozen=True)
 class Extracted:
     """A distinct operator of a model, how often one run calls it, and the name of one node it came from."""
@@ -54,10 +57,13 @@ def extract(
     Raises :class:`opatlas.errors.InvalidModel` with one sentence for what cannot be read: truncated or
     hostile files, dimensions that are not given, contradictory shapes.
     """
-    walk = propagate(read_onnx(data, max_bytes=max_bytes), dims or {})
+    return extraction_of(propagate(read_onnx(data, max_bytes=max_bytes), dims or {}), {})
+
+
+def extraction_of(walk: Walk, known: KnownNodes) -> Extraction:
+    """The same of a model that was walked."""
     found: dict[str, tuple[Operator, int, str]] = {}
     unmapped: Counter[str] = Counter()
-    known: KnownNodes = {}
     for step in walk.steps:
         result = step.reason or canonical_node(walk, step.lean, known)
         if isinstance(result, str):
@@ -67,9 +73,6 @@ def extract(
         operator, calls, example = found.get(result.operator.key, first)
         found[operator.key] = (operator, calls + step.calls, example)
     return Extraction([Extracted(*row) for row in found.values()], dict(unmapped), len(walk.folded))
-
-
-KnownNodes = dict[bytes, Canonical | str]
 
 
 def canonical_node(walk: Walk, node: onnx.NodeProto, known: KnownNodes) -> Canonical | str:

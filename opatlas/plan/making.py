@@ -6,13 +6,29 @@ in a circle.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from opatlas.graph.normal import ModelGraph
+from opatlas.graph.linked import Linked
 from opatlas.plan.plan import Alternative, ByFramework, ByKernel, ModelPlan, PlanStep
 
 DEFAULT = ByFramework("onnxruntime")
+
+
+class PlannedGraph(Protocol):
+    """What a plan is made of: a model, or its structure without weights."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def nodes(self) -> Sequence[Linked]: ...
+
+    @property
+    def outputs(self) -> Sequence[int]: ...
+
+    def can_begin_at(self, number: int, /) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -24,7 +40,7 @@ class NodeChoice:
     over: tuple[Alternative, ...] = ()
 
 
-def whole(graph: ModelGraph, target: str, setting: str) -> ModelPlan:
+def whole(graph: PlannedGraph, target: str, setting: str) -> ModelPlan:
     """Everything left to the default framework."""
     nodes = tuple(range(len(graph.nodes)))
     made = frozenset().union(*(node.makes for node in graph.nodes))
@@ -34,7 +50,7 @@ def whole(graph: ModelGraph, target: str, setting: str) -> ModelPlan:
 
 
 def with_kernels(
-    graph: ModelGraph,
+    graph: PlannedGraph,
     chosen: Mapping[int, NodeChoice],
     target: str,
     setting: str,
@@ -64,7 +80,7 @@ def with_kernels(
     return ModelPlan(graph.key, target, setting, tuple(steps))
 
 
-def _needed(graph: ModelGraph) -> list[int]:
+def _needed(graph: PlannedGraph) -> list[int]:
     """Nodes that the outputs need, in order."""
     wanted, found = set(graph.outputs), list[int]()
     for number in reversed(range(len(graph.nodes))):
@@ -87,7 +103,7 @@ def _groups(needed: Collection[int], chosen: Collection[int]) -> list[list[int]]
     return groups
 
 
-def _uncuttable(graph: ModelGraph, groups: list[list[int]]) -> tuple[int, int] | None:
+def _uncuttable(graph: PlannedGraph, groups: list[list[int]]) -> tuple[int, int] | None:
     """The nodes between which a value of unknown type goes from one step to another, if any."""
     maker = {value: number for group in groups for number in group for value in graph.nodes[number].makes}
     group_of = {number: index for index, group in enumerate(groups) for number in group}
@@ -102,7 +118,7 @@ def _uncuttable(graph: ModelGraph, groups: list[list[int]]) -> tuple[int, int] |
 
 
 def _step(
-    graph: ModelGraph,
+    graph: PlannedGraph,
     group: list[int],
     needed: frozenset[int],
     chosen: Mapping[int, NodeChoice],

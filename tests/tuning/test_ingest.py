@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 from collections.abc import Callable
@@ -9,12 +10,15 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from django.core.management import CommandError, call_command
 from onnx import helper
 
-from catalog.models import Miss, Model, ModelOperator, Operator, Organisation
+from catalog.models import Miss, Model, ModelOperator, Operator, Organisation, StoredStructure
 from opatlas.errors import InvalidModel
+from opatlas.graph.normal import ModelGraph
+from opatlas.graph.structure import ModelStructure
 from opatlas.identity import Setting
 from tests.catalog import making as catalogue
 from tests.tuning import fakes
@@ -273,3 +277,52 @@ def test_the_command_reads_files_and_dimensions(target_row: Any, tmp_path: Path)
     ):
         with pytest.raises(CommandError, match=words):
             _command(*arguments)
+
+
+def _every_cell() -> bytes:
+    """All that the catalogue's tables hold, one after the other."""
+    from django.apps import apps
+
+    return b"\n".join(
+        bytes(cell) if isinstance(cell, bytes | memoryview) else repr(cell).encode()
+        for table in apps.get_app_config("catalog").get_models()
+        for row in table._base_manager.values_list()
+        for cell in row
+    )
+
+
+def test_a_models_structure_is_kept_and_none_of_its_weights(add: Callable[..., Model]) -> None:
+    weight = np.random.default_rng(7).standard_normal((48, 48)).astype(np.float32)
+    bias = np.full(48, 0.123456789, np.float32)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="first"),
+        helper.make_node("Add", ["p", "b"], ["y"]),
+    ]
+    data = making.model(nodes, {"x": (1, 48)}, ["y"], {"w": weight, "b": bias}).SerializeToString()
+    assert weight.tobytes()[64:96] in data and bias.tobytes()[:32] in data
+    row = add(data)
+    kept = ModelStructure.unpacked(bytes(row.structure.packed))
+    assert kept.key == row.key == ModelGraph(data).key
+    keys = {one.operator.key for one in row.operators.select_related("operator")}
+    assert keys == set(kept.operators) and len(keys) == 2
+    cells = _every_cell() + json.dumps(kept.to_json()).encode()
+    for secret in (weight, bias):
+        assert secret.tobytes()[:16] not in cells and base64.b64encode(secret.tobytes())[:16] not in cells
+        assert str(float(secret.flat[0])).encode()[:9] not in cells
+
+
+def test_a_model_from_before_gets_its_structure_when_it_is_given_again(add: Callable[..., Model]) -> None:
+    row = add(_three())
+    StoredStructure.objects.all().delete()
+    Model.objects.update(key="")
+    assert add(_three()) == row
+    row.refresh_from_db()
+    assert row.key == ModelGraph(_three()).key == ModelStructure.unpacked(bytes(row.structure.packed)).key
+
+
+def test_what_is_too_large_for_a_structure_is_a_model_all_the_same(
+    add: Callable[..., Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opatlas.graph.structure.MOST_NODES", 3)
+    row = add(_three())
+    assert (row.key, row.calls, StoredStructure.objects.count()) == ("", 4, 0)
