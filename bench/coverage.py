@@ -19,8 +19,8 @@ from typing import Any
 from bench.conf import conf
 from bench.record import FOLDER
 from opatlas.errors import InvalidModel
+from opatlas.graph.aten import CallRecord, CannotMap, read_record
 from opatlas.identity import Operator, Setting, Target, detect_target
-from tuning.graph.aten import CallRecord, CannotMap, read_record
 from tuning.graph.operator_list import map_record
 from tuning.routes.base import Route
 from tuning.routes.registry import routes_for

@@ -31,9 +31,9 @@ from pathlib import Path
 from typing import Any
 
 from opatlas.errors import InvalidModel
+from opatlas.graph.aten import CannotMap
+from opatlas.graph.aten import read_record as parse_record
 from opatlas.identity import Operator, describe
-from tuning.graph.aten import CannotMap
-from tuning.graph.aten import read_record as parse_record
 from tuning.graph.operator_list import as_inference, extract_list, map_record
 
 DATA = Path(__file__).parent.parent / "data"

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from opatlas.graph.aten import CallRecord, CannotMap, TensorArgument
+from opatlas.graph.aten.registry import MISFITS
 from opatlas.identity.strides import dense_strides
-from tuning.graph.aten import CallRecord, CannotMap, TensorArgument
-from tuning.graph.aten.registry import MISFITS
 
 _WINDOW = ("stride", "padding", "dilation")
 

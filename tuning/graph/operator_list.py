@@ -11,9 +11,9 @@ from typing import Any
 import onnx
 
 from opatlas.errors import InvalidModel, InvalidOperator
+from opatlas.graph.aten import CallRecord, CannotMap, map_aten, read_record
 from opatlas.graph.onnx_model import Extracted, Extraction
 from opatlas.identity import OPSET, Operator, canonicalise, parse_operator
-from tuning.graph.aten import CallRecord, CannotMap, map_aten, read_record
 from tuning.graph.benchmarks import to_aten
 
 MAX_RECORDS = 200_000

@@ -12,10 +12,10 @@ import torch
 
 from opatlas.errors import InvalidModel
 from opatlas.graph import extract
+from opatlas.graph.aten import RULES, CannotMap, TensorArgument, map_aten, read_record
+from opatlas.graph.aten.call import bind
 from opatlas.identity import canonicalise
 from tuning.graph import sample_graph
-from tuning.graph.aten import RULES, CannotMap, TensorArgument, map_aten, read_record
-from tuning.graph.aten.call import bind
 from tuning.graph.operator_list import extract_list
 
 DATA = Path(__file__).parents[2] / "data"

@@ -9,9 +9,9 @@ import onnxruntime
 import pytest
 import torch
 
+from opatlas.graph.aten import RULES, map_aten, read_record
 from opatlas.identity import canonicalise, to_onnx
-from tests.tuning.graph.aten.samples import Sample, samples
-from tuning.graph.aten import RULES, map_aten, read_record
+from tests.opatlas.graph.aten.samples import Sample, samples
 
 
 def _array(text: str, random: np.random.Generator) -> tuple[np.ndarray, bool]:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tuning.graph.aten.builder import CannotMap, Ref, is_float, normal_axis
-from tuning.graph.aten.call import AtenRule, Call, rule
+from opatlas.graph.aten.builder import CannotMap, Ref, is_float, normal_axis
+from opatlas.graph.aten.call import AtenRule, Call, rule
 
 
 def _axes(call: Call, rank: int) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tuning.graph.aten import (
+from opatlas.graph.aten import (
     convolution,
     elementwise,
     indexing,
@@ -14,10 +14,10 @@ from tuning.graph.aten import (
     reduction,
     shaping,
 )
-from tuning.graph.aten.builder import CannotMap, Mapped
-from tuning.graph.aten.call import AtenRule
-from tuning.graph.aten.record import CallRecord
-from tuning.graph.aten.refused import refusal
+from opatlas.graph.aten.builder import CannotMap, Mapped
+from opatlas.graph.aten.call import AtenRule
+from opatlas.graph.aten.record import CallRecord
+from opatlas.graph.aten.refused import refusal
 
 FAMILIES: Mapping[str, Mapping[str, AtenRule]] = {
     "matmul": matmul.RULES,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tuning.graph.aten.builder import CannotMap, Ref, broadcast
-from tuning.graph.aten.call import AtenRule, Call, rule
+from opatlas.graph.aten.builder import CannotMap, Ref, broadcast
+from opatlas.graph.aten.call import AtenRule, Call, rule
 
 
 def product(call: Call, a: Ref, b: Ref) -> Ref:

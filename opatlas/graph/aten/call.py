@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuning.graph.aten.builder import (
+from opatlas.graph.aten.builder import (
     Builder,
     CannotMap,
     Mapped,
@@ -18,7 +18,7 @@ from tuning.graph.aten.builder import (
     number,
     numpy_dtype,
 )
-from tuning.graph.aten.record import DTYPES, CallRecord, TensorArgument
+from opatlas.graph.aten.record import DTYPES, CallRecord, TensorArgument
 
 REQUIRED = object()
 PLACEMENT = frozenset({"layout", "device", "pin_memory", "memory_format", "non_blocking", "generator"})

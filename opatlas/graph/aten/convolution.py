@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tuning.graph.aten.builder import CannotMap, Ref
-from tuning.graph.aten.call import AtenRule, Call, rule
+from opatlas.graph.aten.builder import CannotMap, Ref
+from opatlas.graph.aten.call import AtenRule, Call, rule
 
 
 def convolution(call: Call) -> Ref:

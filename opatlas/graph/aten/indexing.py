@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from tuning.graph.aten.builder import CannotMap, Ref
-from tuning.graph.aten.call import AtenRule, Call, rule
+from opatlas.graph.aten.builder import CannotMap, Ref
+from opatlas.graph.aten.call import AtenRule, Call, rule
 
 _REDUCTIONS = ("none", "mean", "sum")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from tuning.graph.aten.builder import CannotMap, Ref, size_of
-from tuning.graph.aten.call import AtenRule, Call, rule
+from opatlas.graph.aten.builder import CannotMap, Ref, size_of
+from opatlas.graph.aten.call import AtenRule, Call, rule
 
 
 def _or_filled(call: Call, name: str, number: float, like: Ref, shape: tuple[int, ...]) -> Ref:

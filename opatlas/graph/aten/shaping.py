@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from tuning.graph.aten.builder import CannotMap, Ref, normal_axis
-from tuning.graph.aten.call import AtenRule, Call, rule
-from tuning.graph.aten.record import TensorArgument
+from opatlas.graph.aten.builder import CannotMap, Ref, normal_axis
+from opatlas.graph.aten.call import AtenRule, Call, rule
+from opatlas.graph.aten.record import TensorArgument
 
 FAR = 2**63 - 1
 """PyTorch's "to the end"."""

@@ -6,8 +6,8 @@ import math
 from functools import partial
 from typing import Any
 
-from tuning.graph.aten.builder import CannotMap, Ref
-from tuning.graph.aten.call import AtenRule, Call, rule
+from opatlas.graph.aten.builder import CannotMap, Ref
+from opatlas.graph.aten.call import AtenRule, Call, rule
 
 
 def _sizes(

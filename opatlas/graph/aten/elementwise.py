@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from tuning.graph.aten.builder import CannotMap, Ref, Scalar, broadcast, is_float, promoted
-from tuning.graph.aten.call import AtenRule, Call, rule
+from opatlas.graph.aten.builder import CannotMap, Ref, Scalar, broadcast, is_float, promoted
+from opatlas.graph.aten.call import AtenRule, Call, rule
 
 
 def _float_input(call: Call, name: str = "self") -> Ref:

@@ -12,8 +12,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from opatlas.graph.aten.record import TensorArgument
 from opatlas.identity import OPSET
-from tuning.graph.aten.record import TensorArgument
 
 Scalar = int | float | bool
 
