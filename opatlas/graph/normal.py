@@ -19,9 +19,10 @@ from onnx import helper, numpy_helper
 from opatlas.errors import InvalidModel
 from opatlas.graph.linked import LEFT_OUT, Linked
 from opatlas.graph.onnx_model import Extraction, KnownNodes, canonical_node, extraction_of
-from opatlas.graph.propagate import ComputeStep, is_random, propagate
+from opatlas.graph.propagate import has_random, propagate
 from opatlas.graph.read import MAX_MODEL_BYTES, captured, read_onnx, reads_of, renamed
 from opatlas.graph.types import TensorType
+from opatlas.graph.walk import Body, ComputeStep, Walk
 from opatlas.identity.canonical import Canonical
 from opatlas.identity.operator import digest_key
 
@@ -37,7 +38,8 @@ _FLOATS = (
 class GraphNode(Linked):
     """One node that computes. ``inputs`` and ``outputs`` are value numbers; ``captured``: what its bodies
     read of the graph's values. ``reason`` says why it is no operator, if so; ``lean`` is the node without
-    outputs that nobody reads, which have no number."""
+    outputs that nobody reads, which have no number. ``bodies``: of a branch or loop that can be taken apart,
+    in the order then, else."""
 
     proto: onnx.NodeProto
     lean: onnx.NodeProto
@@ -45,6 +47,22 @@ class GraphNode(Linked):
     outputs: tuple[int, ...]
     captured: tuple[int, ...] = ()
     reason: str = ""
+    bodies: tuple[GraphBody, ...] = ()
+
+
+NodeAt = int | tuple[int, ...]
+"""Where a node is: its number; of one in a body the number of the body's node, which body, and its own there,
+and so on inwards."""
+
+
+@dataclass(frozen=True)
+class GraphBody:
+    """A body as a graph of its own. ``formal``: its numbers of what its node gives it, in order;
+    ``captured``: its numbers of outer values that only a run knows, with theirs outside."""
+
+    graph: ModelGraph
+    formal: tuple[int, ...]
+    captured: tuple[tuple[int, int], ...]
 
 
 class ModelGraph:
@@ -57,22 +75,60 @@ class ModelGraph:
     def __init__(
         self, data: bytes, dims: Mapping[str, int] | None = None, *, max_bytes: int = MAX_MODEL_BYTES
     ) -> None:
-        self.model = read_onnx(data, max_bytes=max_bytes)
-        self.walk = propagate(self.model, dims or {})
+        model = read_onnx(data, max_bytes=max_bytes)
+        self._set_up(model, propagate(model, dims or {}), None)
+
+    def _set_up(self, model: onnx.ModelProto, walk: Walk, outer: ModelGraph | None) -> None:
+        self.model, self.walk, self._outer = model, walk, outer
         self.names: list[str] = []
         self._numbers: dict[str, int] = {}
-        self._known: KnownNodes = {}
-        constants = self.walk.constants
-        self.input_names = tuple(one.name for one in self.model.graph.input if one.name not in constants)
-        self.output_names = tuple(one.name for one in self.model.graph.output)
+        self._known: KnownNodes = outer._known if outer is not None else {}
+        self.input_names = tuple(one.name for one in model.graph.input if one.name not in walk.constants)
+        self.output_names = tuple(one.name for one in model.graph.output)
         self.inputs = tuple(self._number(name) for name in self.input_names)
-        steps = [step for step in self.walk.steps if not step.reason.startswith("inside the body")]
-        self.nodes = tuple(self._node(step) for step in steps)
+        self.nodes = tuple(self._node(step) for step in walk.steps)
         self.outputs = tuple(self._number(name) for name in self.output_names)
-        self.is_random = any(is_random(self.walk, step.node) for step in steps)
+        self.is_random = has_random(walk)
         made = [value for node in self.nodes for value in node.outputs if value != LEFT_OUT]
         if len(set(made)) < len(made):
             raise InvalidModel("Two of the model's nodes make the same value.")
+
+    def _body(self, body: Body) -> GraphBody:
+        """A body as a model whose inputs are what it is given and what it captures. Weights stay where they
+        are: in the file's own tensors."""
+        graph = onnx.GraphProto()
+        graph.node.extend(body.graph.node)
+        graph.input.extend(self._given_type(value, body.walk) for value in body.graph.input)
+        described = (helper.make_value_info(name, self._outer_type(name)) for name in body.captured)
+        graph.input.extend(described)
+        graph.value_info.extend(body.graph.value_info)
+        graph.output.extend(body.graph.output)
+        model = helper.make_model(graph, opset_imports=self.model.opset_import)
+        model.ir_version = max(self.model.ir_version, 4)
+        inner = ModelGraph.__new__(ModelGraph)
+        inner._set_up(model, body.walk, self)
+        formal = tuple(inner._numbers[value.name] for value in body.graph.input)
+        captured = tuple(
+            (inner._numbers[name], self._number(name))
+            for name in body.captured
+            if name not in body.walk.constants
+        )
+        return GraphBody(inner, formal, captured)
+
+    @staticmethod
+    def _given_type(value: onnx.ValueInfoProto, walk: Walk) -> onnx.ValueInfoProto:
+        """Of what a body is given: as it is known, else as far as it stays the same."""
+        kind = walk.types.get(value.name)
+        if kind is not None:
+            return helper.make_value_info(value.name, kind.to_proto())
+        copy = onnx.ValueInfoProto()
+        copy.CopyFrom(value)
+        if copy.type.HasField("tensor_type"):
+            copy.type.tensor_type.ClearField("shape")
+        return copy
+
+    def _outer_type(self, name: str) -> onnx.TypeProto:
+        return self.proto_of(name) or onnx.TypeProto()
 
     @cached_property
     def key(self) -> str:
@@ -121,6 +177,17 @@ class ModelGraph:
         """Its distinct operators with counts, as :func:`opatlas.graph.extract` gives them."""
         return extraction_of(self.walk, self._known)
 
+    def operators(self) -> dict[NodeAt, tuple[Canonical, tuple[int, ...]]]:
+        """:meth:`operator` of each node that is one, those in bodies included."""
+        found: dict[NodeAt, tuple[Canonical, tuple[int, ...]]] = {}
+        for number, node in enumerate(self.nodes):
+            if (own := self.operator(number)) is not None:
+                found[number] = own
+            for which, body in enumerate(node.bodies):
+                for at, one in body.graph.operators().items():
+                    found[number, which, *(at if isinstance(at, tuple) else (at,))] = one
+        return found
+
     def part(
         self, nodes: Collection[int], outputs: Sequence[int], constants: Mapping[int, np.ndarray]
     ) -> tuple[onnx.ModelProto, tuple[int, ...]]:
@@ -157,7 +224,9 @@ class ModelGraph:
         found, computed = dict[int, np.ndarray](), []
         for number in wanted:
             name = self.names[number]
-            if self._is_given(name):
+            if name in self._outer_constants:
+                found[number] = self._from_outside(name)
+            elif self._is_given(name):
                 found[number] = numpy_helper.to_array(self._initializer(name))
             else:
                 computed.append(number)
@@ -195,16 +264,30 @@ class ModelGraph:
     def _is_given(self, name: str) -> bool:
         """Whether it is in the file, or a shape that is known; all else is computed as ONNX Runtime does it,
         not by the reference that shapes were told by."""
-        return name in self.walk.initializers or name in self._shapes
+        return name in self.walk.initializers or name in self._shapes or name in self._outer_constants
+
+    @cached_property
+    def _outer_constants(self) -> frozenset[str]:
+        """Of a body: constants that it captures."""
+        if self._outer is None:
+            return frozenset()
+        return frozenset(one.name for one in self.model.graph.input if one.name in self.walk.constants)
 
     @cached_property
     def _shapes(self) -> frozenset[str]:
         shaping = (node for node in self.walk.folded if node.op_type in ("Shape", "Size"))
         return frozenset(name for node in shaping for name in node.output)
 
+    def _from_outside(self, name: str) -> np.ndarray:
+        assert self._outer is not None
+        number = self._outer._number(name)
+        return self._outer.evaluate([number])[number]
+
     def _initializer(self, name: str) -> onnx.TensorProto:
         if name in self.walk.initializers:
             return self.walk.initializers[name]
+        if name in self._outer_constants:
+            return numpy_helper.from_array(np.asarray(self._from_outside(name), order="C"), name)
         return numpy_helper.from_array(np.asarray(self.walk.values[name], order="C"), name)
 
     def _model(self, graph: onnx.GraphProto) -> onnx.ModelProto:
@@ -225,12 +308,11 @@ class ModelGraph:
         inputs = tuple(self._number(name) if name else LEFT_OUT for name in proto.input)
         within = tuple(self._number(name) for name in outer)
         outputs = tuple(self._number(name) if name else LEFT_OUT for name in step.lean.output)
-        return GraphNode(proto, step.lean, inputs, outputs, within, step.reason)
+        bodies = tuple(self._body(body) for body in step.bodies)
+        return GraphNode(proto, step.lean, inputs, outputs, within, step.reason, bodies)
 
     def _same(self, name: str) -> str:
-        while name in self.walk.same:
-            name = self.walk.same[name]
-        return name
+        return self.walk.settled(name)
 
     def _number(self, name: str) -> int:
         name = self._same(name)

@@ -11,8 +11,9 @@ import onnx
 from onnx import helper, numpy_helper
 
 from opatlas.errors import InvalidOperator
-from opatlas.graph.propagate import Walk, propagate
-from opatlas.graph.read import MAX_MODEL_BYTES, read_onnx
+from opatlas.graph.propagate import propagate
+from opatlas.graph.read import MAX_MODEL_BYTES, nodes_inside, read_onnx
+from opatlas.graph.walk import Walk
 from opatlas.identity import Operator, canonicalise
 from opatlas.identity.canonical import Canonical
 
@@ -25,7 +26,8 @@ KnownNodes = dict[bytes, Canonical | str]
 
 @dataclass(frozen=True)
 class Extracted:
-    """A distinct operator of a model, how often one run calls it, and the name of one node it came from."""
+    """A distinct operator of a model, how often one run calls it (of a loop: one iteration), and the name of
+    one node it came from."""
 
     operator: Operator
     calls: int
@@ -37,7 +39,9 @@ class Extraction:
     """What a model or an operator list came to.
 
     ``calls`` counts all compute calls of one run; ``unmapped`` those that no canonical operator expresses, by
-    reason. ``folded`` nodes were constant (shape arithmetic, generated weights) and are no compute.
+    reason. ``folded`` nodes were constant (shape arithmetic, generated weights) and are no compute. How often
+    a loop goes round, and which branch is taken, only a run knows: a body's nodes count once, as of one
+    iteration, and those of both branches.
     """
 
     operators: list[Extracted]
@@ -64,15 +68,23 @@ def extraction_of(walk: Walk, known: KnownNodes) -> Extraction:
     """The same of a model that was walked."""
     found: dict[str, tuple[Operator, int, str]] = {}
     unmapped: Counter[str] = Counter()
-    for step in walk.steps:
-        result = step.reason or canonical_node(walk, step.lean, known)
-        if isinstance(result, str):
-            unmapped[result] += step.calls
-            continue
-        first = (result.operator, 0, step.lean.name or step.lean.output[0])
-        operator, calls, example = found.get(result.operator.key, first)
-        found[operator.key] = (operator, calls + step.calls, example)
-    return Extraction([Extracted(*row) for row in found.values()], dict(unmapped), len(walk.folded))
+    walks = [walk]
+    folded = 0
+    while walks:
+        walk = walks.pop(0)
+        folded += len(walk.folded)
+        for step in walk.steps:
+            walks += [body.walk for body in step.bodies]
+            if step.shut and (inside := len(nodes_inside(step.node))):
+                unmapped[f"inside the body of {step.node.op_type}: {step.shut}"] += inside
+            result = step.reason or canonical_node(walk, step.lean, known)
+            if isinstance(result, str):
+                unmapped[result] += 1
+                continue
+            first = (result.operator, 0, step.lean.name or step.lean.output[0])
+            operator, calls, example = found.get(result.operator.key, first)
+            found[operator.key] = (operator, calls + 1, example)
+    return Extraction([Extracted(*row) for row in found.values()], dict(unmapped), folded)
 
 
 def canonical_node(walk: Walk, node: onnx.NodeProto, known: KnownNodes) -> Canonical | str:

@@ -8,7 +8,6 @@ looked at: only small values, the kind that shapes are made of, are computed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,18 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from opatlas.errors import InvalidModel
-from opatlas.graph.read import graphs_of, label, made_in, opset_of, reads_of, renamed_graph
+from opatlas.graph.bodies import Opened, opened
+from opatlas.graph.read import (
+    graphs_of,
+    label,
+    made_in,
+    nodes_inside,
+    opset_of,
+    reads_of,
+    renamed_graph,
+)  # fmt: skip
 from opatlas.graph.types import TensorType, concrete, input_types
+from opatlas.graph.walk import CONTROL, ComputeStep, Walk
 
 MAX_FOLDED_ELEMENTS = 4096
 """Larger constants are weights or masks; no shape is made of them."""
@@ -38,7 +47,6 @@ FOLDABLE = frozenset(
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 )
-CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 LIKE_INPUT = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 """ONNX infers these by way of their function bodies alone, which needs a whole model; both keep the type."""
@@ -53,35 +61,6 @@ _REFUSALS = (
 )
 
 
-@dataclass(frozen=True)
-class ComputeStep:
-    """One compute node, its inputs' types known; ``reason`` says why it cannot be an operator, if so.
-    ``lean`` is the node without the optional outputs that nobody reads."""
-
-    node: onnx.NodeProto
-    lean: onnx.NodeProto
-    reason: str = ""
-    calls: int = 1
-
-
-@dataclass
-class Walk:
-    """The state of one walk. ``blocked`` tells, for a value whose type is unknown, why."""
-
-    opset: int
-    domains: Mapping[str, int] = field(default_factory=dict)
-    types: dict[str, TensorType] = field(default_factory=dict)
-    values: dict[str, np.ndarray] = field(default_factory=dict)
-    constants: set[str] = field(default_factory=set)
-    blocked: dict[str, str] = field(default_factory=dict)
-    declared: dict[str, TensorType] = field(default_factory=dict)
-    steps: list[ComputeStep] = field(default_factory=list)
-    folded: list[onnx.NodeProto] = field(default_factory=list)  # what computes constants, in order
-    same: dict[str, str] = field(default_factory=dict)  # an inlined If's output → the branch's value
-    initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
-    names: set[str] = field(default_factory=set)  # all that the model has, bodies' too
-
-
 def propagate(model: onnx.ModelProto, dims: Mapping[str, int]) -> Walk:
     """Walk a model that :func:`opatlas.graph.read.read_onnx` accepted; ``dims`` gives symbolic dimensions.
 
@@ -91,20 +70,31 @@ def propagate(model: onnx.ModelProto, dims: Mapping[str, int]) -> Walk:
         if not isinstance(size, int) or size < 1:
             raise InvalidModel(f"Dimension '{name}' is given as {size}; it must be at least 1.")
     graph = model.graph
-    walk = Walk(opset=opset_of(model), domains={entry.domain: entry.version for entry in model.opset_import})
+    domains = {entry.domain: entry.version for entry in model.opset_import}
+    walk = Walk(opset=opset_of(model), domains=domains, dims=dims)
     walk.names.update(name for inner, _ in graphs_of(graph) for name in made_in(inner))
     for name, known in input_types(graph, dims).items():
         if known is None:
             walk.blocked[name] = "a sequence, map or optional value"
         else:
             walk.types[name] = known
+    _declare(walk, _inferred_behind_control(model))
+    _walk_graph(walk, graph)
+    return walk
+
+
+def _walk_graph(walk: Walk, graph: onnx.GraphProto) -> None:
+    """The model's graph, or a body, once the types of what it is given are known."""
     _add_initializers(walk, graph)
-    for value in [*_inferred_behind_control(model), *graph.value_info, *graph.output]:
-        if (declared := concrete(value.type, dims)) is not None:
-            walk.declared[value.name] = declared
+    _declare(walk, (*graph.value_info, *graph.output))
     used = {name for node in graph.node for name in reads_of(node)} | {value.name for value in graph.output}
     _visit(walk, graph.node, used)
-    return walk
+
+
+def _declare(walk: Walk, values: Iterable[onnx.ValueInfoProto]) -> None:
+    for value in values:
+        if (declared := concrete(value.type, walk.dims)) is not None:
+            walk.declared[value.name] = declared
 
 
 def _inferred_behind_control(model: onnx.ModelProto) -> Iterable[onnx.ValueInfoProto]:
@@ -146,7 +136,7 @@ def _visit(walk: Walk, nodes: Any, used: set[str]) -> None:
 
 
 def _visit_node(walk: Walk, whole: onnx.NodeProto, node: onnx.NodeProto) -> None:
-    reason = _obstacle(walk, node)
+    reason, inside = _obstacle(walk, node), Opened()
     if reason is None and _fold(walk, node):
         walk.folded.append(node)
         return
@@ -160,10 +150,10 @@ def _visit_node(walk: Walk, whole: onnx.NodeProto, node: onnx.NodeProto) -> None
         elif is_random(walk, node):
             reason = f"random numbers ({node.op_type})"
     else:
-        _use_declared(walk, node, reason)
-    walk.steps.append(ComputeStep(whole, node, reason or ""))
-    if node.op_type in CONTROL and (inside := _nodes_inside(node)):
-        walk.steps.append(ComputeStep(whole, node, f"inside the body of {node.op_type}", calls=inside))
+        if node.op_type in CONTROL:
+            inside = opened(walk, node, _walk_graph)
+        _use_declared(walk, node, reason, inside.types)
+    walk.steps.append(ComputeStep(whole, node, reason or "", inside.bodies, inside.shut))
 
 
 def _obstacle(walk: Walk, node: onnx.NodeProto) -> str | None:
@@ -180,11 +170,12 @@ def _obstacle(walk: Walk, node: onnx.NodeProto) -> str | None:
     return None
 
 
-def _use_declared(walk: Walk, node: onnx.NodeProto, reason: str) -> None:
-    """Go on behind a node that cannot be expressed with the types that the file itself states."""
+def _use_declared(walk: Walk, node: onnx.NodeProto, reason: str, known: Mapping[str, TensorType]) -> None:
+    """Go on behind a node that cannot be expressed with what its bodies say of it, else with the types that
+    the file itself states."""
     for name in node.output:
-        if name in walk.declared:
-            walk.types[name] = walk.declared[name]
+        if (kind := known.get(name) or walk.declared.get(name)) is not None:
+            walk.types[name] = kind
         elif name:
             why = (
                 reason
@@ -199,8 +190,18 @@ def _block(walk: Walk, names: list[str], reason: str) -> None:
         walk.blocked[name] = reason
 
 
+def has_random(walk: Walk) -> bool:
+    """Whether two runs over the same inputs may differ: for what a node does, or one in its bodies."""
+    return any(
+        is_random(walk, step.node)
+        or any(has_random(body.walk) for body in step.bodies)
+        or (step.shut and any(one.op_type in (*RANDOM, "Dropout") for one in nodes_inside(step.node)))
+        for step in walk.steps
+    )
+
+
 def is_random(walk: Walk, node: onnx.NodeProto) -> bool:
-    """Whether two runs over the same inputs may differ."""
+    """Whether two runs of one node over the same inputs may differ."""
     if node.op_type == "Dropout" and len(node.input) > 2 and node.input[2]:
         training = walk.values.get(node.input[2])
         return training is None or bool(training.any())
@@ -357,12 +358,3 @@ def _new_name(walk: Walk, name: str) -> str:
         number += 1
     walk.names.add(new)
     return new
-
-
-def _nodes_inside(node: onnx.NodeProto) -> int:
-    graphs = [
-        graph
-        for attribute in node.attribute
-        for graph in ([attribute.g] if attribute.HasField("g") else attribute.graphs)
-    ]
-    return sum(1 + _nodes_inside(inner) for graph in graphs for inner in graph.node)

@@ -59,7 +59,7 @@ def read_onnx(data: bytes, *, max_bytes: int = MAX_MODEL_BYTES) -> onnx.ModelPro
     _check_subgraphs(model)
     model = _inlined(model)
     _check_names(model.graph)
-    _sort(model.graph)
+    sort_nodes(model.graph)
     return model
 
 
@@ -112,6 +112,11 @@ def _graphs_of_nodes(nodes: Iterable[onnx.NodeProto], depth: int) -> Iterator[tu
                 yield from graphs_of(attribute.g, depth + 1)
             for graph in attribute.graphs:
                 yield from graphs_of(graph, depth + 1)
+
+
+def nodes_inside(node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """All nodes of a node's bodies, and of theirs."""
+    return [one for graph, _ in _graphs_of_nodes([node], 0) for one in graph.node]
 
 
 def _all_graphs(model: onnx.ModelProto) -> Iterator[tuple[onnx.GraphProto, int]]:
@@ -317,7 +322,7 @@ def renamed(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
     return copy
 
 
-def _sort(graph: onnx.GraphProto) -> None:
+def sort_nodes(graph: onnx.GraphProto) -> None:
     """Put nodes in an order in which each comes after those it reads; keeps the given order where it can."""
     maker = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
     needs = [{maker[name] for name in reads_of(node) if name in maker} for node in graph.node]
