@@ -49,8 +49,11 @@ def test_an_honest_kernel_is_timed_by_the_devices_clock(measure: Callable[..., O
     outcome = decided(lambda: measure("relu"), lambda outcome: outcome.ok)
     assert outcome.ok, outcome
     assert outcome.timing is not None
-    assert outcome.timing.median_us == pytest.approx(HONEST_US, rel=0.3)
-    assert outcome.timing.ratios.ratio == pytest.approx(DEFAULT_US / HONEST_US, rel=0.15)
+    # Launches alone take a tenth of it; the simulation runs on the host, and may be kept waiting there.
+    assert 0.98 * HONEST_US < outcome.timing.median_us < 2 * HONEST_US
+    ratios = outcome.timing.ratios
+    assert 0.95 * ratios.low < DEFAULT_US / HONEST_US < 1.05 * ratios.high, ratios
+    assert ratios.ratio == pytest.approx(DEFAULT_US / HONEST_US, rel=0.3)
 
 
 @pytest.mark.parametrize(
