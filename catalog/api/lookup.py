@@ -5,7 +5,6 @@ No serializer reads or writes on this path: ``lookup_json`` does. The shapes her
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -29,6 +28,7 @@ from catalog.lookup.repeating import NamedRequest
 from catalog.models import AnswerStage, ApiKey, Method
 from catalog.selectors import known
 from opatlas.load.manifest import KINDS
+from opatlas.quick_json import json_bytes
 
 OPERATOR_KEY = r"^o1:[0-9a-f]{64}$"
 STATUSES = ["hit", "miss", "need_graph", "need_lookup"]
@@ -381,8 +381,7 @@ def _named(request: Request, document: Any) -> NamedRequest | None:
 
 
 def _looked_up(key: ApiKey, parsed: lookup_json.ParsedLookup, named: NamedRequest | None) -> dict[str, Any]:
-    parsed = lookup_json.read_graphs(parsed)
-    target, setting = lookup_json.resolve(parsed.target, parsed.setting)
+    target, setting = lookup_json.resolve(parsed)
     answer = lookup(
         LookupRequest(
             target=target,
@@ -423,7 +422,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _json(body: dict[str, Any]) -> HttpResponse:
     """Straight to bytes: a renderer that negotiates costs more than the answer."""
-    return HttpResponse(json.dumps(body, separators=(",", ":")), content_type="application/json")
+    return HttpResponse(json_bytes(body), content_type="application/json")
 
 
 urlpatterns = [

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -62,7 +62,6 @@ class ParsedLookup:
     known: frozenset[str] = frozenset()
     revoked_since: RevocationCursor | None = None
     spend_limit: SpendLimit | None = None
-    unread: Mapping[str, Callable[[], identity.Operator]] = field(default_factory=dict)  # graphs, by key
 
 
 def parse_lookup(document: Any) -> ParsedLookup:
@@ -78,15 +77,13 @@ def parse_lookup(document: Any) -> ParsedLookup:
         raise RequestError("A lookup needs a target: its t1: key, or its JSON.", where="target")
     if "operators" not in body:
         raise RequestError("A lookup needs a list of operators.", where="operators")
-    unread: dict[str, Callable[[], identity.Operator]] = {}
     include = _include(body.get("include", []))
     looks_only = RELATED in include and bool(body.get("related"))
     return ParsedLookup(
         target=parse_target(body["target"]),
         setting=parse_setting(body.get("setting")),
-        operators=_operators(body["operators"], "operators", 0 if looks_only else 1, unread),
-        related=_operators(body.get("related", []), "related", 0, unread),
-        unread=unread,
+        operators=_operators(body["operators"], "operators", 0 if looks_only else 1),
+        related=_operators(body.get("related", []), "related", 0),
         job=parse_job(body.get("job", "")),
         accepts=_accepts(body.get("accepts")),
         wait_s=_wait_s(body.get("wait_s", 0)),
@@ -95,25 +92,6 @@ def parse_lookup(document: Any) -> ParsedLookup:
         known=_known(body.get("known", [])),
         revoked_since=_revoked_since(body.get("revoked_since")),
         spend_limit=_spend_limit(body),
-    )
-
-
-def read_graphs(parsed: ParsedLookup) -> ParsedLookup:
-    """With the graphs of those operators that the catalogue does not know: reading one takes a millisecond,
-    and what is known by its key needs none. Raises as :func:`parse_lookup` does."""
-    if not parsed.unread:
-        return parsed
-    known = set(models.Operator.objects.filter(key__in=parsed.unread).values_list("key", flat=True))
-    graphs = {key: read() for key, read in parsed.unread.items() if key not in known}
-
-    def with_graph(item: AskedOperator) -> AskedOperator:
-        return replace(item, graph=graphs[item.key]) if item.key in graphs else item
-
-    return replace(
-        parsed,
-        operators=[with_graph(item) for item in parsed.operators],
-        related=[with_graph(item) for item in parsed.related],
-        unread={},
     )
 
 
@@ -148,13 +126,12 @@ def parse_job(value: Any) -> str:
     return value.strip()
 
 
-def resolve(
-    target: identity.Target | str, setting: identity.Setting | str | None
-) -> tuple[models.Target, models.Setting]:
+def resolve(parsed: ParsedLookup) -> tuple[models.Target, models.Setting]:
     """Rows for a checked target and setting. Given by JSON they are registered; an unknown key is a 404.
 
-    Everything is checked before the first row is made.
+    Everything is checked before the first row is made, unread graphs of unknown operators too.
     """
+    target, setting = parsed.target, parsed.setting
     target_row = _target_by_name(target) if isinstance(target, str) else None
     setting_row = _by_key(models.Setting, setting, "setting") if isinstance(setting, str) else None
     hardware = identity.Target.from_json(target_row.description) if target_row else target
@@ -165,7 +142,19 @@ def resolve(
     else:
         wish = identity.Setting.from_json(setting_row.description)
     identity.check_setting(wish, hardware)
+    target_row = target_row or row_by(models.Target, "key", hardware.key)
+    setting_row = setting_row or row_by(models.Setting, "key", wish.key)
+    if target_row is None or setting_row is None:
+        _check_graphs([*parsed.operators, *parsed.related])
     return target_row or register_target(hardware), setting_row or register_setting(wish)
+
+
+def _check_graphs(operators: Sequence[AskedOperator]) -> None:
+    unread = {item.key for item in operators if item.unread is not None}
+    known = set(models.Operator.objects.filter(key__in=unread).values_list("key", flat=True))
+    for item in operators:
+        if item.key in unread - known:
+            item.read_graph()
 
 
 def answer_json(answer: LookupAnswer, revocations: Revocations) -> dict[str, Any]:
@@ -318,15 +307,13 @@ def _by_key(model: type[Any], key: str, what: str) -> Any:
     return row
 
 
-def _operators(
-    value: Any, where: str, least: int, unread: dict[str, Callable[[], identity.Operator]]
-) -> list[AskedOperator]:
+def _operators(value: Any, where: str, least: int) -> list[AskedOperator]:
     if not isinstance(value, list) or not least <= len(value) <= MAX_OPERATORS:
         raise RequestError(f"{where} is a list of {least} to {MAX_OPERATORS} items.", where=where)
-    return [_asked(item, f"{where}[{number}]", unread) for number, item in enumerate(value)]
+    return [_asked(item, f"{where}[{number}]") for number, item in enumerate(value)]
 
 
-def _asked(item: Any, where: str, unread: dict[str, Callable[[], identity.Operator]]) -> AskedOperator:
+def _asked(item: Any, where: str) -> AskedOperator:
     if not isinstance(item, dict) or not item.keys() <= {"key", "graph", "calls"}:
         raise RequestError('An operator is {"key": "o1:…"} or {"graph": {…}}, and "calls".', where=where)
     calls = _calls(item["calls"], where) if "calls" in item else 1.0
@@ -339,8 +326,7 @@ def _asked(item: Any, where: str, unread: dict[str, Callable[[], identity.Operat
         return AskedOperator(key, calls)
     graph = _object(item["graph"], f"{where}.graph")
     if key is not None:
-        unread[key] = partial(_graph_of, key, graph, where)
-        return AskedOperator(key, calls)
+        return AskedOperator(key, calls, unread=partial(_graph_of, key, graph, where))
     operator = parse_graph(graph, f"{where}.graph")
     return AskedOperator(operator.key, calls, operator)
 

@@ -13,6 +13,7 @@ from rest_framework.parsers import BaseParser
 
 from catalog.conf import MAX_BODY_BYTES
 from catalog.errors import RequestError, TooLarge
+from opatlas.quick_json import read_quickly
 
 # What JSON can say and no database or answer can carry: NUL, and halves of surrogate pairs.
 _SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
@@ -61,8 +62,17 @@ class BoundedJSONParser(BoundedParser):
 def parse_json(body: bytes) -> Any:
     """Strict JSON (UTF-8, no NaN); raises :class:`RequestError` that says where it goes wrong."""
     try:
-        text = body.decode("utf-8")
-        document = json.loads(text, parse_constant=_refuse_constant)
+        document = read_quickly(body)
+    except ValueError:
+        document = _read_slowly(body)
+    if _SUSPECT.search(body):
+        _check_characters(document)
+    return document
+
+
+def _read_slowly(body: bytes) -> Any:
+    try:
+        return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
         raise RequestError(f"The body is not UTF-8 at byte {error.start}.") from error
     except json.JSONDecodeError as error:
@@ -73,9 +83,6 @@ def parse_json(body: bytes) -> Any:
         raise RequestError("The JSON is nested too deeply.") from error
     except ValueError as error:  # a number of thousands of digits
         raise RequestError("The JSON has a number that is too long.") from error
-    if _SUSPECT.search(body):
-        _check_characters(document)
-    return document
 
 
 def _check_characters(document: Any) -> None:

@@ -41,11 +41,17 @@ _waiters = threading.Semaphore(conf().max_waiters)
 
 @dataclass(frozen=True, slots=True)
 class AskedOperator:
-    """One operator of a lookup: by key, with its graph where the caller has it."""
+    """One operator of a lookup: by key, with its graph where the caller has it. ``unread``: a graph that came
+    beside its key, not read yet, since that takes a millisecond and what is known by its key needs none."""
 
     key: str
     calls: float = 1.0
     graph: identity.Operator | None = None
+    unread: Callable[[], identity.Operator] | None = None
+
+    def read_graph(self) -> identity.Operator | None:
+        """None where there is none; raises a CallerError where what came is none, or not this key's."""
+        return self.unread() if self.graph is None and self.unread is not None else self.graph
 
 
 @dataclass(frozen=True)
@@ -227,7 +233,12 @@ def _merged(operators: Sequence[AskedOperator]) -> dict[str, AskedOperator]:
         merged[item.key] = (
             item
             if seen is None
-            else replace(seen, calls=seen.calls + item.calls, graph=seen.graph or item.graph)
+            else replace(
+                seen,
+                calls=seen.calls + item.calls,
+                graph=seen.graph or item.graph,
+                unread=seen.unread or item.unread,
+            )
         )
     return merged
 
@@ -252,11 +263,12 @@ def _miss(
         for key in (*missing, *related)
         if ids.get(key) in have_bests and request.accepts is not None
     }
+    graphs = {key: item.read_graph() for key, item in (missing | related).items() if key not in ids}
     wanted = [
-        Wanted(key, item.calls, ids.get(key), item.graph, related=item.key in related)
+        Wanted(key, item.calls, ids.get(key), graphs.get(key), related=item.key in related)
         for key, item in (missing | related).items()
         if key not in unloadable
-        and (key in ids or item.graph is not None)
+        and (key in ids or graphs[key] is not None)
         and not (key in related and ids.get(key) in have_bests)
     ]
     waited_until = timezone.now() + timedelta(seconds=request.wait_s) if request.wait_s > 0 else None

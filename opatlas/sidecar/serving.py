@@ -26,6 +26,7 @@ from opatlas.client.service.login import checked_address
 from opatlas.client.service.unix_socket import SERVICE_HEADER, peer_user
 from opatlas.client.service.wire import ServiceError, ServiceWire, all_of
 from opatlas.errors import CallerError
+from opatlas.quick_json import json_bytes
 from opatlas.sidecar.answering import Answerer
 from opatlas.sidecar.lookup_body import PassedOn, read_lookup
 from opatlas.sidecar.place import claimed
@@ -250,7 +251,7 @@ class SidecarHandler(BaseHTTPRequestHandler):
         self._say(status, {"error": sentence})
 
     def _say(self, status: int, document: Mapping[str, Any]) -> None:
-        body = json.dumps(document, separators=(",", ":")).encode()
+        body = json_bytes(document)
         self._send(status, {"Content-Type": "application/json"}, body)
 
     def _send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:

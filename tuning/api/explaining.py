@@ -41,11 +41,10 @@ class ExplainView(RestView):
             {name: value for name, value in body.items() if name != "operator"}
             | {"operators": [body["operator"]]}
         )
-        parsed = lookup_json.read_graphs(parsed)
         (asked,) = parsed.operators
-        target, setting = lookup_json.resolve(parsed.target, parsed.setting)
+        target, setting = lookup_json.resolve(parsed)
         row = Operator.objects.filter(key=asked.key).first()
-        graph = identity.Operator.from_json(row.graph) if row is not None else asked.graph
+        graph = identity.Operator.from_json(row.graph) if row is not None else asked.read_graph()
         return explain(
             ExplainRequest(asked.key, graph, target, setting, self.key.organisation, parsed.accepts)
         )

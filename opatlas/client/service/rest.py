@@ -25,6 +25,7 @@ from opatlas.identity.operator import Operator
 from opatlas.identity.place.cpu import detect_target
 from opatlas.identity.place.setting import Setting
 from opatlas.identity.place.target import Target
+from opatlas.quick_json import json_bytes, read_quickly
 
 if TYPE_CHECKING:
     from opatlas.load.manifest import Manifest
@@ -262,12 +263,12 @@ class RestClient:
     def _call(
         self, verb: str, path: str, document: Any, timeout_s: float | None, headers: Mapping[str, str]
     ) -> Any:
-        body = None if document is None else json.dumps(document).encode()
+        body = None if document is None else json_bytes(document)
         timeout_s = self.timeout_s if timeout_s is None else timeout_s
         response = self.wire.send(verb, path, body, headers, timeout_s)
         data = all_of(response, time.monotonic() + timeout_s)
         try:
-            answer = json.loads(data) if data else None
+            answer = _read(data) if data else None
         except (ValueError, RecursionError) as error:
             message = f"The service answered {response.status} with something that is not JSON."
             raise ServiceError(message) from error
@@ -362,8 +363,15 @@ def _cursor(text: Any) -> str:
     return text
 
 
+def _read(data: bytes) -> Any:
+    try:
+        return read_quickly(data)
+    except ValueError:
+        return json.loads(data)
+
+
 def _digest_of(document: Any) -> bytes:
-    return hashlib.sha256(json.dumps(document).encode()).digest()
+    return hashlib.sha256(json_bytes(document)).digest()
 
 
 def _digest(text: Any) -> str:

@@ -1,0 +1,52 @@
+"""JSON by orjson where it is installed: written ten times as fast as by Python, read twice. PURE."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+_LONG = b"0" * 19
+
+
+def json_bytes(document: Any) -> bytes:
+    """As ``json.dumps`` says it, in UTF-8 and without blanks; raises what that raises."""
+    if (quick := _quick()) is None:
+        return _plain(document)
+    try:
+        text: bytes = quick.dumps(document)
+    except (TypeError, ValueError):  # integers beyond 64 bits, numbers as keys: what orjson refuses
+        return _plain(document)
+    # Its null may have been a NaN, which is to be told as what it is.
+    return _plain(document) if b"null" in text else text
+
+
+def read_quickly(text: bytes) -> Any:
+    """What ``json.loads`` reads there, or ValueError: then ask that one, which says why not."""
+    if (quick := _quick()) is None:
+        raise ValueError("orjson is not installed")
+    # Integers beyond 64 bits would become floats; digits of a hash as long as that only cost time.
+    if _LONG in text.translate(_AS_ZEROS):
+        raise ValueError("a long number")
+    document = quick.loads(text)
+    try:
+        quick.dumps(document)  # which goes 254 deep, where reading goes 1,024: too deep for who comes after
+    except TypeError as error:
+        raise ValueError("deep") from error
+    return document
+
+
+@cache
+def _quick() -> ModuleType | None:
+    """Imported with the first document: not every process has one."""
+    try:
+        return import_module("orjson")
+    except ImportError:
+        return None
+
+
+def _plain(document: Any) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
