@@ -7,6 +7,8 @@ decides when there are enough quiet ones, ``stats.py`` makes a ratio with its in
 ``tuning/environments/revalidation.py`` whether a best has changed.
 """
 
+import math
+
 # --- A disturbed host: judged by what the kernel counts, never by times (``quiet.py``)
 
 NOISY_SHARE = 0.04
@@ -17,6 +19,15 @@ STEAL_STEP_US = 10_000
 """µs: steal time is counted in steps of this length; one step says nothing about a short stretch,"""
 SHORT_STEPS = 5
 """which is one of fewer steps than this."""
+
+# --- A disturbed device: judged by what it says of itself (``tuning/measure/device``)
+
+SLOWED_BY = ("hardware slowdown", "software thermal slowdown", "hardware thermal slowdown", "power brake")
+"""Reasons of NVML: a round in which one of them held is a disturbed one. A power cap is written down and
+counts: who always meets it runs at that speed."""
+
+INVALID = math.inf
+"""How disturbed such a round was: it never counts, however few are left."""
 
 # --- A batch: long against the clock and the handshake, short against the scheduler (``timer.py``)
 

@@ -32,6 +32,12 @@ class TuningConf:
         "held while something is measured: one for all workers of a machine",
         shown="`opatlas-machine.lock` in the folder for temporary files",
     )
+    device: str = variable(
+        "",
+        "device",
+        "what a worker serves: `cuda:0` (by PCI bus) or a GPU's UUID",
+        shown="the machine's processor",
+    )
     lease_s: float = variable(30.0, "seconds", "how long a silent worker keeps what it claimed", least=0.1)
     tick_s: float = variable(0.5, "seconds", "between two looks of the leader", least=0.01)
     leader_lease_s: float = variable(5.0, "seconds", "how long a silent leader stays leader", least=0.1)

@@ -214,6 +214,9 @@ class Worker(models.Model):
     routes = models.JSONField(default=dict)  # route → {"available": bool, "reason": "", "versions": {}}
     tier = models.CharField(max_length=4, blank=True)
     memory_bytes = models.BigIntegerField(default=0)
+    device = models.CharField(max_length=40, blank=True)  # "cuda:0"; empty: it serves the processor
+    device_memory_bytes = models.BigIntegerField(default=0)
+    device_state = models.JSONField(default=dict)  # its clocks and the like at the last sign of life
     doing = models.CharField(max_length=200, blank=True)  # empty: idle
     warm = models.BooleanField(default=False)
     started_at = models.DateTimeField(auto_now_add=True)

@@ -7,6 +7,7 @@ prepare the database.
 from __future__ import annotations
 
 import argparse
+import os
 import secrets
 import signal
 import sys
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from catalog.conf import conf as catalog_conf
 from dashboard.conf import conf
 from dashboard.run.stack import Stack, StackError, port_is_free
+from tuning.measure.device.gpus import gpus
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -30,7 +32,9 @@ def main(arguments: Sequence[str]) -> None:
         sys.exit(f"Port {said.port} is in use; choose another, for example PORT={said.port + 1}.")
     _say(f"State in {catalog_conf().home}")
     try:
-        with Stack(port=said.port, workers=said.workers, prepare=prepare) as stack:
+        # Who names a device wants a worker for that one.
+        devices = [] if os.environ.get("OPATLAS_DEVICE") else [gpu.name for gpu in gpus()]
+        with Stack(port=said.port, workers=said.workers, devices=devices, prepare=prepare) as stack:
             _say(f"Opatlas is up after {time.monotonic() - started:.1f} s: {stack.url}")
             _say("The worker warms its compilers in the background. Ctrl-C stops everything.")
             stack.watch(lambda name: _say(f"{name} ended; starting it again."))

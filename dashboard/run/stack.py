@@ -15,7 +15,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,12 +85,14 @@ class Stack(AbstractContextManager["Stack"]):
     Entered, its web server answers; the others have just begun. ``environment`` overrides the process
     environment (OPATLAS_HOME, DATABASE_URL, BROKER_URL, …). ``logs`` is a folder for the processes' output,
     or None to let them write to the terminal. ``prepare`` is called while the web server imports, which
-    answers nothing before that is done. ``app`` is the Celery application that workers run.
+    answers nothing before that is done. ``app`` is the Celery application that workers run. ``devices`` have
+    a worker each beside these (``cuda:0``).
     """
 
     environment: dict[str, str] = field(default_factory=dict)
     port: int = 0
     workers: int = 1
+    devices: Sequence[str] = ()
     courier: bool = True
     logs: Path | None = None
     prepare: Callable[[], None] | None = None
@@ -102,7 +104,7 @@ class Stack(AbstractContextManager["Stack"]):
         try:
             self._start_web_and_prepare()
             self._wait_until_up()  # what follows imports compilers, and would take its cores meanwhile
-            for number in range(self.workers):
+            for number in range(self.workers + len(self.devices)):
                 self.start_worker(number)
             if self.courier:
                 self.start_courier()
@@ -141,7 +143,13 @@ class Stack(AbstractContextManager["Stack"]):
         return self._start(f"worker{number}", [
             sys.executable, "-m", "celery", "-A", self.app, "--quiet", "worker", "--loglevel", "warning",
             "--hostname", f"{name}@%h",
-        ])  # fmt: skip
+        ], more=self._device_of(number))  # fmt: skip
+
+    def _device_of(self, number: int) -> dict[str, str]:
+        """What tells a worker which device it serves: the first ones serve the processor."""
+        if not self.devices:
+            return {}
+        return {"OPATLAS_DEVICE": self.devices[number - self.workers] if number >= self.workers else ""}
 
     def start_courier(self) -> Process:
         return self._start("courier", [sys.executable, "manage.py", "courier"])
@@ -192,7 +200,8 @@ class Stack(AbstractContextManager["Stack"]):
         self.processes.clear()
 
     def watch(self, on_restart: Callable[[str], None]) -> None:
-        """Block, starting a worker or the courier again when it dies; returns when the web server ends."""
+        """Block, starting a worker or the courier again when it dies, unless it said that it cannot serve;
+        returns when the web server ends."""
         while True:
             for process in list(self.processes):
                 if process.alive:
@@ -201,6 +210,8 @@ class Stack(AbstractContextManager["Stack"]):
                 self.processes.remove(process)
                 if process.name == "web":
                     return
+                if process.popen.returncode == os.EX_CONFIG:
+                    continue
                 on_restart(process.name)
                 if process.name == "courier":
                     self.start_courier()
@@ -208,12 +219,23 @@ class Stack(AbstractContextManager["Stack"]):
                     self.start_worker(int(process.name.removeprefix("worker")))
             time.sleep(0.5)
 
-    def _start(self, name: str, command: list[str], waits_on: int | None = None) -> Process:
+    def _start(
+        self,
+        name: str,
+        command: list[str],
+        waits_on: int | None = None,
+        more: Mapping[str, str] | None = None,
+    ) -> Process:
         output: IO[bytes] | None = None
         if self.logs is not None:
             self.logs.mkdir(parents=True, exist_ok=True)
             output = (self.logs / f"{name}.log").open("ab")
-        env = {**os.environ, "DJANGO_SETTINGS_MODULE": "dashboard.settings", **self.environment}
+        env = {
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "dashboard.settings",
+            **self.environment,
+            **(more or {}),
+        }
         popen = subprocess.Popen(
             command,
             cwd=ROOT,

@@ -14,6 +14,7 @@ from opatlas.evidence import Evidence
 from opatlas.identity import Setting, Target
 from opatlas.noise import SITTINGS
 from tuning.measure import procfs
+from tuning.measure.device.watch import DeviceWatch, claim_bytes, summary
 from tuning.measure.judging.roofline import floor_us
 from tuning.measure.outcome import NO_MATTER, LineUp, Matter, Outcome, Status
 from tuning.measure.sandbox.process import Bounds, ChildFailed
@@ -21,7 +22,7 @@ from tuning.measure.sandbox.zygote import Zygote
 from tuning.measure.scrutiny.after_race import Scrutiny
 from tuning.measure.scrutiny.fresh_sets import FreshSets
 from tuning.measure.scrutiny.referees import Referees
-from tuning.measure.specimen import Specimen, needed_bytes
+from tuning.measure.specimen import Specimen, needed_bytes, tensor_bytes
 from tuning.measure.subject import Subject
 from tuning.measure.timing.caches import CacheFlusher
 from tuning.measure.timing.lock import MachineLock
@@ -59,6 +60,7 @@ class Equipment:
     library: Callable[[], Zygote]
     flusher: Callable[[], CacheFlusher]
     hands: Callable[[], Executor]
+    device: DeviceWatch | None = None  # with memory of its own
     spread: ProcessSpread = field(default_factory=ProcessSpread)
 
 
@@ -120,7 +122,8 @@ class LiveBench(Bench):
         self._default_us: float | None = None  # once it is known
         self._referees = Referees(specimen, default.manifest.route, equipment.library)
         self._fresh = FreshSets(specimen.operator, self._referees.of)
-        super().__init__(self._set_up())
+        super().__init__(Outcome(Status.UNSUPPORTED, "it is being set up"))
+        self.default = self._set_up()
         self._default_us = self.default.timing.median_us if self.default.timing else None
 
     def measure(self, artifact: BuiltArtifact, limits: Limits | None = None) -> Outcome:
@@ -161,7 +164,11 @@ class LiveBench(Bench):
             except ChildFailed as failed_child:
                 outcome = subject.outcome(failed_child.status, failed_child.detail)
                 subject.close()
+                if self._equipment.device is not None:
+                    self._equipment.device.default_ran(failed_child.detail)
                 return outcome
+        if self._equipment.device is not None:
+            self._equipment.device.default_ran("")
         self._subject = subject
         subject.evidence.facts["reference"] = self._referees.method
         return subject.outcome(Status.OK, timing=result.timings[0].as_default)
@@ -238,8 +245,13 @@ class LiveBench(Bench):
 
     def together(self) -> int:
         """How many candidates fit into memory beside each other."""
-        each = CHILD_BYTES + needed_bytes(self._specimen.operator) // 2
-        return max(2, int(MEMORY_SHARE * procfs.total_bytes()) // each)
+        operator, device = self._specimen.operator, self._equipment.device
+        each = CHILD_BYTES + needed_bytes(operator) // 2
+        together = int(MEMORY_SHARE * procfs.total_bytes()) // each
+        if device is not None and device.total_bytes:
+            there = claim_bytes(tensor_bytes(operator), device.total_bytes)
+            together = min(together, device.total_bytes // there - 1)  # beside the default
+        return max(1 if device else 2, together)
 
     def _started(self, artifact: BuiltArtifact, limits: Limits) -> Subject:
         """Loaded, checked and warmed up; closed again where it fails."""
@@ -281,12 +293,34 @@ class LiveBench(Bench):
         nothing, and on heavy operators checks are what a race takes longest for.
         """
         folder = subject.artifact.folder
+        if (device := self._equipment.device) is not None and (why := device.prove(self._self_test)):
+            raise ChildFailed(Status.UNSUPPORTED, why)
         subject.renew_time()
         subject.open()
         subject.check(self._default_us, only_timed=folder in self._right_on_all)
         if not self.is_submitted(subject.artifact):
             self._right_on_all.add(folder)
         subject.live.pause()
+
+    def settle_doubts(self) -> None:
+        """Before it closes: whether the device still computes, if something went wrong on it."""
+        if (device := self._equipment.device) is not None:
+            device.prove(self._self_test)
+
+    def _self_test(self) -> str | None:
+        """The default once more, in a fresh process and against its references; what is wrong, if anything
+        is; None where it never ran here, and so proves nothing."""
+        if not self.default.ok:
+            return None
+        subject = self.new_subject(self._artifact, self._limits)
+        try:
+            subject.open()
+            subject.check(only_timed=True)
+        except (ChildFailed, OSError) as error:
+            return str(error)
+        finally:
+            subject.close()
+        return ""
 
     def live_default(self) -> Subject:
         """The default's process, started again where it is gone."""
@@ -313,7 +347,9 @@ class LiveBench(Bench):
 
 def race_facts(runner: Runner, rounds: int, noisy_rounds: int) -> dict[str, Any]:
     """What is written down of a race beside its times."""
+    seen = summary(runner.readings)
     return {
+        **({"device": seen} if seen else {}),
         "rounds": rounds,
         "noisy_rounds": noisy_rounds,
         "calls_per_batch": runner.calls,

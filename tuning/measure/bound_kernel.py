@@ -106,6 +106,8 @@ class BoundKernel:
         if self.native:
             perturb_heap(True)
             self.float_state = float_state()
+        if "device_bytes" in self.request:
+            self.transfers.bound_memory(*self.request["device_bytes"])
         started = time.perf_counter_ns()
         self.kernel = load(Manifest.from_json(self.request["manifest"]), Path(self.request["workdir"]))
         self.transfers.guard(self.kernel)

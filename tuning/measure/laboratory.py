@@ -24,6 +24,7 @@ from opatlas.load import Manifest
 from tuning.measure import procfs
 from tuning.measure.bench import Bench, Equipment, Limits
 from tuning.measure.builder import build_here, build_in_child, request_for, tune_in_child
+from tuning.measure.device.watch import DeviceWatch
 from tuning.measure.observing.device_code import looked_at
 from tuning.measure.observing.inspecting import EMPTY, Inspection, inspect
 from tuning.measure.open_bench import open_bench
@@ -33,7 +34,7 @@ from tuning.measure.sandbox import tiers as sandbox
 from tuning.measure.sandbox.process import ChildFailed
 from tuning.measure.sandbox.zygote import Zygote
 from tuning.measure.scrutiny.referees import Referees
-from tuning.measure.specimen import Specimen, needed_bytes
+from tuning.measure.specimen import Specimen, needed_bytes, tensor_bytes
 from tuning.measure.subject import Subject
 from tuning.measure.timing.caches import CacheFlusher
 from tuning.measure.timing.lock import MachineLock
@@ -69,6 +70,10 @@ somebody submitted, which ``cpp`` compiles: where it runs there is no compiler. 
 and initialises CUDA in its children only. ``xla`` loads what needs JAX."""
 
 
+ON_DEVICE = ("cuda", "library")
+"""Zygotes whose children reach the laboratory's device, where it has one."""
+
+
 def zygote_of(manifest: Manifest) -> str:
     """Which zygote's children load an artifact."""
     if manifest.kind == "c-abi":
@@ -86,10 +91,18 @@ class Laboratory(AbstractContextManager["Laboratory"]):
     """
 
     def __init__(
-        self, home: Path, target: Target, *, tier: str | None = None, readable: Sequence[Path] = ()
+        self,
+        home: Path,
+        target: Target,
+        *,
+        tier: str | None = None,
+        readable: Sequence[Path] = (),
+        device: DeviceWatch | None = None,
     ) -> None:
-        """``tier`` forces a sandbox tier; ``readable`` are further folders that children may read."""
+        """``tier`` forces a sandbox tier; ``readable`` are further folders that children may read;
+        ``device``: what the target is, where that is no processor."""
         self.target = target
+        self.device = device
         self.tier = sandbox.SandboxTier(tier) if tier else sandbox.best_tier()
         self.home = Path(home).absolute() / f"lab-{os.getpid()}-{id(self):x}"
         self.home.mkdir(parents=True)
@@ -217,6 +230,9 @@ class Laboratory(AbstractContextManager["Laboratory"]):
             too_large = f"measuring it needs {needed >> 20} MiB; this machine has {machine >> 20} MiB"
             yield Bench(Outcome(Status.OUT_OF_MEMORY, too_large))
             return
+        if self.device is not None and (why_not := self.device.why_too_large(tensor_bytes(operator))):
+            yield Bench(Outcome(Status.OUT_OF_MEMORY, why_not))
+            return
         specimen = partial(Specimen, operator, setting)
         with open_bench(self._equipment, specimen, setting, default, Limits()) as bench:
             yield bench
@@ -310,6 +326,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
             library=lambda: self._zygote("library"),
             flusher=lambda: self._flusher,
             hands=lambda: self._hands,
+            device=self.device,
         )
 
     @cached_property
@@ -336,8 +353,9 @@ class Laboratory(AbstractContextManager["Laboratory"]):
     def _zygote(self, name: str) -> Zygote:
         if name not in self._zygotes:
             preload = self._preload.get(name, PRELOAD["native"])
+            device = self.device if name in ON_DEVICE else None
             self._zygotes[name] = Zygote(
-                name, preload, self.tier.name, self.home / name, self._pool_folder, self.readable
+                name, preload, self.tier.name, self.home / name, self._pool_folder, self.readable, device
             )
         return self._zygotes[name]
 

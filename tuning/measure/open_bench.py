@@ -44,4 +44,5 @@ def open_bench(
         try:
             yield bench
         finally:
+            bench.settle_doubts()
             bench.drop_default()

@@ -168,6 +168,16 @@ def needed_bytes(operator: Operator) -> int:
     return 9 * planner.nbytes + 9 * outputs.nbytes
 
 
+def tensor_bytes(operator: Operator) -> int:
+    """What its inputs and outputs take on a device, once."""
+    planner = Planner()
+    for number in operator.tensor_inputs:
+        _place(planner, operator, number)
+    for value in operator.output_values:
+        planner.place(value.dtype, value.shape)
+    return planner.nbytes
+
+
 def _how_many_sets(operator: Operator) -> int:
     described = describe(operator)
     cost = max(described.flops / CHEAP_FLOPS, described.bytes_moved / CHEAP_BYTES)

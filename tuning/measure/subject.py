@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tuning.measure import procfs
+from tuning.measure.device.watch import claim_bytes
 from tuning.measure.judging.check import Reference, compare
 from tuning.measure.judging.process_state import GROWTH_BYTES, Conduct, code_changed
 from tuning.measure.judging.tolerance import WHOLE
@@ -19,7 +20,7 @@ from tuning.measure.outcome import Outcome, Status
 from tuning.measure.sandbox.process import Bounds, Child, ChildFailed, Took, Unseen
 from tuning.measure.sandbox.zygote import Zygote
 from tuning.measure.shared_tensors import BUFFERS, flag_at
-from tuning.measure.specimen import Answers, Specimen, Staging
+from tuning.measure.specimen import Answers, Specimen, Staging, tensor_bytes
 from tuning.measure.timing.timer import Runner
 from tuning.routes.base import BuiltArtifact
 
@@ -101,6 +102,10 @@ class Subject:
         }
         files = [Path(self.artifact.folder) / name for name in manifest.files]
         memories = [self.specimen.inputs.fd, self.answers.memory.fd, self.staging.memory.fd]
+        if (device := self.zygote.device) is not None:
+            claim = claim_bytes(tensor_bytes(self.specimen.operator), device.total_bytes)
+            self.bounds = replace(self.bounds, device_bytes=claim)
+            request["device_bytes"] = [claim, device.total_bytes]
         self.child = self.zygote.spawn(request, memories, self.bounds, bring=files)
         self._before = Conduct.of(self.live.pid)
         loaded = self.ask({"do": "load"}, Status.LOAD_FAILED)
@@ -141,7 +146,7 @@ class Subject:
             self.live.run_ns(1, self.time_left())
         self.live.outrank()
         self.live.spread(self.specimen.threads)
-        self.runner = Runner(self.live, self.time_left())
+        self.runner = Runner(self.live, self.time_left(), device=self.zygote.device)
         self.runner.calibrate(cold=cold)
         if self._before is not None:
             self._timed = replace(Conduct.of(self.live.pid), threads=self._before.threads)
@@ -245,6 +250,8 @@ class Subject:
     def outcome(self, status: Status, detail: str = "", **more: Any) -> Outcome:
         """Everything known, as data."""
         child, evidence = self.child, self.evidence
+        if self.zygote.device is not None:
+            self.zygote.device.saw(status)
         return Outcome(
             status=status,
             detail=detail[:2000],

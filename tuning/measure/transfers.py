@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from opatlas.load.cuda import allowance
+
 GUARD_BYTES = 1024
 """On both sides of every buffer on a device."""
 
@@ -14,6 +16,9 @@ class OnHost:
 
     def guard(self, kernel: Any) -> None:
         """Before anything is bound."""
+
+    def bound_memory(self, most_bytes: int, total_bytes: int) -> None:
+        """Before anything is loaded: so much of the device's memory for this process's allocators."""
 
     def bring(self, bound: Any) -> None:
         """Its inputs were filled anew."""
@@ -39,6 +44,9 @@ class OnDevice(OnHost):
     def guard(self, kernel: Any) -> None:
         kernel.guard_bytes = GUARD_BYTES
 
+    def bound_memory(self, most_bytes: int, total_bytes: int) -> None:
+        allowance.allow(most_bytes)
+
     def bring(self, bound: Any) -> None:
         bound.upload()
 
@@ -55,7 +63,18 @@ class OnDevice(OnHost):
         return bool(bound.trespassed())
 
 
+class OnDeviceInTorch(OnDevice):
+    """Where PyTorch's own allocator hands the memory out."""
+
+    def bound_memory(self, most_bytes: int, total_bytes: int) -> None:
+        import torch
+
+        if total_bytes and torch.cuda.is_available():
+            torch.cuda.set_per_process_memory_fraction(min(1.0, most_bytes / total_bytes))
+
+
 def transfers(manifest: Mapping[str, Any]) -> OnHost:
     """For the kernel of this artifact."""
-    called_there = (manifest.get("recipe") or {}).get("device") == "cuda"
-    return OnDevice() if called_there or manifest["kind"] == "cuda-module" else OnHost()
+    if (manifest.get("recipe") or {}).get("device") == "cuda":
+        return OnDeviceInTorch()
+    return OnDevice() if manifest["kind"] == "cuda-module" else OnHost()

@@ -11,12 +11,14 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from django.db import DatabaseError, close_old_connections
 from django.db.models import Q
@@ -27,6 +29,7 @@ from catalog.context import added_log_fields
 from catalog.models import Target as TargetRow
 from catalog.registry import register_target
 from opatlas.identity import Operator, Setting, Target, detect_target
+from opatlas.identity.place.cuda import NoDevice, detect_gpus
 from opatlas.identity.place.kinds import CPU
 from tuning.conf import conf
 from tuning.environments import known as environments
@@ -34,8 +37,12 @@ from tuning.explore import scratch
 from tuning.explore.run import run_slice
 from tuning.explore.workshop import Stopping, Workshop
 from tuning.measure import procfs
+from tuning.measure.device.gpus import Gpu, gpu_named, see_only
+from tuning.measure.device.nvml import NoMonitor, open_monitor
+from tuning.measure.device.watch import DeviceWatch
 from tuning.measure.laboratory import Laboratory
 from tuning.measure.proving import prove
+from tuning.measure.timing.lock import DeviceTaken, take_device
 from tuning.models import Pause, Worker
 from tuning.queue import claims
 from tuning.queue.claims import Claim, Leased
@@ -64,9 +71,40 @@ class Tools:
 
 
 def real_tools() -> Tools:
-    """Every registered route for this machine's processor."""
+    """Every registered route for this machine's processor, or for the device that ``OPATLAS_DEVICE`` names;
+    ends the process with a sentence where that cannot be served."""
+    if conf().device:
+        return device_tools(conf().device)
     routes = registry.routes_for(CPU.name)
     return Tools(routes, registry.default_candidate, Laboratory, detect_target, prove)
+
+
+def device_tools(name: str) -> Tools:
+    """The same for one GPU, which this process then sees alone and serves alone."""
+    try:
+        gpu = gpu_named(name)
+        see_only(gpu)
+        target = detect_gpus()[0]
+        take_device(gpu.name, gpu.uuid or gpu.name)
+    except (NoDevice, DeviceTaken) as error:
+        # No Exception: Celery logs those of its signals' receivers, and goes on without them.
+        print(f"This worker cannot serve {name}: {error}", file=sys.stderr, flush=True)
+        raise SystemExit(os.EX_CONFIG) from None
+
+    def laboratory(home: Path, target: Target) -> Laboratory:
+        return Laboratory(home, target, device=watched(gpu))
+
+    routes = registry.routes_for(target.kind)
+    return Tools(routes, registry.default_candidate, laboratory, lambda: target, prove)
+
+
+def watched(gpu: Gpu) -> DeviceWatch:
+    """With NVML where it can be asked; else it says why nobody watches."""
+    try:
+        return DeviceWatch(gpu, open_monitor(gpu))
+    except NoMonitor as error:
+        logger.warning("Nobody watches %s: %s.", gpu.name, error)
+        return DeviceWatch(gpu, why_not=str(error))
 
 
 DATABASE_PAUSE_S = 1.0  # before work goes on after the database failed
@@ -127,7 +165,7 @@ class WorkerProcess:
             close_old_connections()
             time.sleep(DATABASE_PAUSE_S)
         finally:
-            self._say("")
+            self._say(self._unwell()[:200])
         return slices
 
     def close(self) -> None:
@@ -205,8 +243,14 @@ class WorkerProcess:
     def _paused(self) -> bool:
         return Pause.objects.filter(capability__in=["*", self.target.capability]).exists()
 
+    def _unwell(self) -> str:
+        """Why nothing is to be tried on this worker's device any more; it claims nothing until it is started
+        again."""
+        device = self._laboratory.device if self._laboratory is not None else None
+        return device.unwell if device is not None else ""
+
     def _claim(self) -> list[Claim]:
-        if self._paused():
+        if self._paused() or self._unwell():
             return []
         workers = len(live_workers(self.target_row.pk))
         held = claims.claim(self.owner, self.target_row.pk, workers, reach=self._reach())
@@ -336,8 +380,20 @@ class WorkerProcess:
             logger.warning("Could not say %r (%s).", doing, error)
 
     def _beat(self) -> None:
-        Worker.objects.filter(name=self.name).update(last_seen_at=Now())
+        Worker.objects.filter(name=self.name).update(last_seen_at=Now(), **self._device_facts())
         TargetRow.objects.filter(pk=self.target_row.pk).update(served_until=now_in(conf().served_s))
+
+    def _device_facts(self) -> dict[str, Any]:
+        """Columns of the device as it is now; none where this worker serves the processor."""
+        device = self._laboratory.device if self._laboratory is not None else None
+        if device is None:
+            return {}
+        reading = device.reading()
+        return {
+            "device": device.gpu.name,
+            "device_memory_bytes": device.total_bytes,
+            "device_state": asdict(reading) if reading else {"why_not": device.why_not},
+        }
 
     def _pulse(self) -> None:
         """Tell the database that we live; end the process when it was orphaned or must stop and does not."""

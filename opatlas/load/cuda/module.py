@@ -13,7 +13,8 @@ from opatlas.errors import LoadError
 from opatlas.identity.operator import Operator, Value
 from opatlas.identity.strides import storage_elements
 from opatlas.load.buffers import check_array, check_layout, check_numbers, element_strides, empty
-from opatlas.load.cuda.driver import CudaDriver, open_driver
+from opatlas.load.cuda.allowance import capped_driver
+from opatlas.load.cuda.driver import CudaDriver
 from opatlas.load.cuda.plan import Launch, LaunchArgument, LaunchPlan
 from opatlas.load.dtypes import numpy_dtype
 from opatlas.load.kernel import KernelFailed
@@ -40,7 +41,7 @@ class CudaKernel:
         self.plan = LaunchPlan.from_json(manifest.launch, self.operator)
         if set(files) != {self.plan.module}:
             raise LoadError(f"a cuda-module artifact has one file, its launch plan's {self.plan.module}")
-        self.driver = driver or open_driver()
+        self.driver = driver or capped_driver()
         self.plan.check_device(self.driver.arch, self.driver.version)
         image = files[self.plan.module]
         self._module: Any = self.driver.load(image + b"\0" if self.plan.is_ptx else image)

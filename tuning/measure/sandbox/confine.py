@@ -73,6 +73,8 @@ def _furnish(libc: ctypes.CDLL, old: Path, new: Path, plan: Mapping[str, Any]) -
         _mount_tmpfs(libc, _inside(new, path), f"mode=1777,size={size}")
     for device in _DEVICES:
         _bind(libc, old / "dev" / device, _inside(new, f"/dev/{device}"))
+    for node in plan["devices"]:
+        _bind(libc, _inside(old, node), _inside(new, node))
     _bind(libc, old / "proc", _inside(new, "/proc"))
     for path, source in plan["shown"].items():
         _bind(libc, _inside(old, source), _inside(new, path))

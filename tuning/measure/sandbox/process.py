@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tuning.measure import procfs
+from tuning.measure.device.watch import DeviceWatch
 from tuning.measure.outcome import Status
 from tuning.measure.sandbox import wire
 from tuning.measure.sandbox.child import DONE, RUN, RUN_UNSEEN
@@ -46,10 +47,11 @@ class ChildFailed(Exception):
 
 @dataclass(frozen=True)
 class Bounds:
-    """What one child may use. Bytes beyond what it shares with its zygote."""
+    """What one child may use. Bytes of the host beyond what it shares with its zygote."""
 
     memory_bytes: int
     disk_bytes: int
+    device_bytes: int = 0  # on a device with memory of its own; 0: it has no business there
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class Child:
         wait_status: Callable[[float], int | None],
         break_all: Callable[[], None],
         killed_for_memory: Callable[[], int],
+        device: DeviceWatch | None = None,
     ) -> None:
         self.channel = channel
         self.log_path = log_path
@@ -95,6 +98,7 @@ class Child:
         self._break_all = break_all
         self._killed_for_memory = killed_for_memory
         self._killed_before = killed_for_memory()
+        self._device = device if bounds.device_bytes else None
         self.pid = 0
         self.pidfd = -1
         self.base_bytes = 0
@@ -114,6 +118,8 @@ class Child:
             return  # a short piece of work can be done by now; its answer waits in the channel
         self.pid = packet.pid
         self.base_bytes = procfs.resident_bytes(self.pid)
+        if self._device is not None:
+            self._device.enter(self.pid, self.bounds.device_bytes)
 
     def ask(self, command: Mapping[str, Any] | None, timeout_s: float) -> dict[str, Any]:
         """Send a command (None: only wait for the next answer) and return the answer.
@@ -250,6 +256,8 @@ class Child:
         if self._wait_status(2.0) is None and self.pidfd >= 0 and not _readable(self.pidfd):
             self._break_all()
         self.channel.close()
+        if self._device is not None:
+            self._device.leave(self.pid)
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
@@ -336,6 +344,9 @@ class Child:
             raise ChildFailed(Status.CRASHED, f"started more than {MAX_PROCESSES} processes")
         # A forked copy shares what its parent shares with the zygote.
         self._check_memory(sum(max(0, resident - self.base_bytes) for _, resident in relatives.values()))
+        if self._device is not None and (why := self._device.over(self.pid)):
+            self._signal(signal.SIGKILL)
+            raise ChildFailed(Status.OUT_OF_MEMORY, why)
         disk = self.bounds.disk_bytes
         if procfs.folder_bytes(self.folder, disk) > disk:
             self._signal(signal.SIGKILL)

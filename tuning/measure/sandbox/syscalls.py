@@ -72,6 +72,8 @@ _IDENTITY = "setfsgid setfsuid setgid setgroups setregid setresgid setresuid set
 
 # FIONBIO, FIONREAD, FIOCLEX, FIONCLEX, FICLONE, TCGETS, TIOCGWINSZ, TIOCGPGRP: no TIOCSTI, no device's own.
 _IOCTLS = (0x5421, 0x541B, 0x5451, 0x5450, 0x40049409, 0x5401, 0x5413, 0x540F)
+# Of a device's files: the driver's own kind ("F"), and unified memory's, which have no kind at all.
+_DEVICE_IOCTLS = ((0x4600, 0xFF00), (0x0000, 0xFFFFFF00), (0x30000001, _WORD), (0x30000002, _WORD))
 # DUPFD, GETFD, SETFD, GETFL, SETFL, DUPFD_CLOEXEC, SETPIPE_SZ, GETPIPE_SZ, ADD_SEALS, GET_SEALS. Not SETOWN
 # and SETSIG: with them a write to a pipe sends any signal to any process.
 _FCNTLS = (0, 1, 2, 3, 4, 1030, 1031, 1032, 1033, 1034)
@@ -106,8 +108,9 @@ def why_not() -> str | None:
 
 
 @cache
-def built() -> bytes:
-    """The filter of every process in tier T2: BPF instructions. Raises :class:`NoFilter`."""
+def built(devices: bool = False) -> bytes:
+    """The filter of every process in tier T2: BPF instructions. ``devices``: of one that sees a GPU's files.
+    Raises :class:`NoFilter`."""
     rules = _Rules()
     rules.allow(_FILES, _MEMORY, _TIME, _WAITING, _SELF, _TALKING, _PROCESSES, _IDENTITY)
     rules.allow("open openat")
@@ -119,6 +122,8 @@ def built() -> bytes:
         rules.allow_if("fcntl", (1, _WORD, command))
     for command in _IOCTLS:
         rules.allow_if("ioctl", (1, _WORD, command))
+    for value, mask in _DEVICE_IOCTLS if devices else ():
+        rules.allow_if("ioctl", (1, mask, value))
     rules.allow_if("prlimit64", (0, _WORD, 0))
     for personality in (_FIXED_ADDRESSES, _WORD):  # setarch's, and the question what it is
         rules.allow_if("personality", (0, _WORD, personality))

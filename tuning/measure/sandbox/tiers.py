@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,7 @@ from pathlib import Path
 from tuning.measure.sandbox import cgroups, syscalls
 from tuning.measure.sandbox.identities import NoIdentity
 from tuning.measure.sandbox.programs import NoProgram
-from tuning.measure.sandbox.walls import standing
+from tuning.measure.sandbox.walls import Walls, standing
 
 TIERS = ("T2", "T1", "T0")
 PROBE_S = 20.0
@@ -83,13 +84,17 @@ def why_not(tier: str) -> str | None:
 
 def _try(tier: str, folder: Path) -> subprocess.CompletedProcess[str]:
     with standing(tier, "manual", folder) as walls:
-        command = walls.command(["-c", _PROBE[tier]])
-        return subprocess.run(
-            command,
-            env=walls.environment(),
-            pass_fds=walls.files,
-            capture_output=True,
-            text=True,
-            timeout=PROBE_S,
-            check=False,
-        )
+        return said_inside(walls, ["-c", _PROBE[tier]])
+
+
+def said_inside(walls: Walls, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """What Python says within them; raises :class:`subprocess.TimeoutExpired`."""
+    return subprocess.run(
+        walls.command(arguments),
+        env=walls.environment(),
+        pass_fds=walls.files,
+        capture_output=True,
+        text=True,
+        timeout=PROBE_S,
+        check=False,
+    )

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from tuning.measure.device.gpus import Gpu
 from tuning.measure.sandbox import cgroups, identities, roots, syscalls, wire
 from tuning.measure.sandbox.layout import fixed_addresses
 from tuning.measure.sandbox.programs import program
@@ -26,18 +27,30 @@ _FOR_SETPRIV = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
 
 class Walls:
     """``work`` is the only folder of the machine that can be written to inside; ``readable`` are further
-    ones that can be read; ``cache`` is where the loader's own thread pool lies compiled.
+    ones that can be read; ``cache`` is where the loader's own thread pool lies compiled. ``gpu``: the one
+    whose files are there, beside its driver's folders; all others' are not.
 
     Raises :class:`programs.NoProgram`, :class:`syscalls.NoFilter`, :class:`identities.NoIdentity`.
     """
 
     def __init__(
-        self, tier: str, zygote: str, work: Path, readable: Sequence[Path] = (), cache: Path | None = None
+        self,
+        tier: str,
+        zygote: str,
+        work: Path,
+        readable: Sequence[Path] = (),
+        cache: Path | None = None,
+        gpu: Gpu | None = None,
     ) -> None:
         self.tier = tier
         self.work = work
         self.readable = (*readable, *([cache] if cache else []))
         self.cache = cache
+        self.gpu = gpu
+        self.nodes = gpu.nodes if gpu else ()
+        # Below /proc, which the sandbox has anew: shown again there.
+        self.in_proc = [path for path in (gpu.folders if gpu else ()) if path.is_relative_to("/proc")]
+        self.readable += tuple(path for path in (gpu.folders if gpu else ()) if path not in self.in_proc)
         self.user: identities.Identity | None = None
         self.files: list[int] = []  # descriptors that the started command inherits
         self.running = syscalls.running_template() if tier == "T2" and zygote in roots.RUNNING else b""
@@ -80,6 +93,7 @@ class Walls:
             # A pool started while NumPy is imported would not survive the forks; each kernel sets its
             # threads.
             "OPENBLAS_NUM_THREADS": "1",
+            **(self.gpu.environment if self.gpu else {}),
             **({"LD_LIBRARY_PATH": os.environ["LD_LIBRARY_PATH"]} if "LD_LIBRARY_PATH" in os.environ else {}),
         }
 
@@ -115,8 +129,12 @@ class Walls:
             arguments += ["--symlink", target, where]
         arguments += ["--proc", "/proc", "--dev", "/dev"]
         # bubblewrap's own first process stays root where the worker is.
-        for setting in _SYSTEM_SETTINGS:
+        for setting in (*_SYSTEM_SETTINGS, *map(str, self.in_proc)):
             arguments += ["--ro-bind-try", setting, setting]
+        for folder in _folders_above(self.nodes):
+            arguments += ["--perms", "0755", "--dir", str(folder)]
+        for node in self.nodes:
+            arguments += ["--dev-bind", str(node), str(node)]
         arguments += ["--perms", "1777", "--size", str(SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm"]
         arguments += ["--remount-ro", "/dev"]
         shown = (*self.root.shown, *self.readable)
@@ -129,7 +147,12 @@ class Walls:
         for name, text in self._accounts().items():
             arguments += ["--perms", "0444", "--file", self._descriptor(text.encode()), name]
         arguments += ["--bind", str(self.work), str(self.work), "--chdir", str(self.work)]
-        arguments += ["--hostname", "sandbox", "--seccomp", self._descriptor(syscalls.built())]
+        arguments += [
+            "--hostname",
+            "sandbox",
+            "--seccomp",
+            self._descriptor(syscalls.built(bool(self.nodes))),
+        ]
         # What is left of the root is a tmpfs without a limit: nobody may fill it.
         return [*arguments, "--remount-ro", "/"]
 
@@ -141,6 +164,7 @@ class Walls:
             "hidden": [str(path) for path in self.root.hidden],
             "links": self.root.links,
             "files": self._accounts(),
+            "devices": [str(node) for node in self.nodes],
             "tmp_bytes": TMP_BYTES,
             "shared_memory_bytes": SHARED_MEMORY_BYTES,
         }
@@ -162,7 +186,7 @@ class Walls:
 def _folders_above(paths: Iterable[Path]) -> list[Path]:
     """The folders that lead to these, from the outermost; the root and what is mounted anyway left out."""
     above = {parent for path in paths for parent in path.parents}
-    return sorted(above - {Path("/"), Path("/tmp")})
+    return sorted(above - {Path("/"), Path("/tmp"), Path("/dev")})
 
 
 def _setpriv(user: int) -> list[str]:
@@ -181,9 +205,9 @@ def _unshare() -> list[str]:
 
 
 @contextlib.contextmanager
-def standing(tier: str, zygote: str, work: Path) -> Iterator[Walls]:
+def standing(tier: str, zygote: str, work: Path, gpu: Gpu | None = None) -> Iterator[Walls]:
     """Walls for as long as a ``with`` lasts."""
-    walls = Walls(tier, zygote, work)
+    walls = Walls(tier, zygote, work, gpu=gpu)
     try:
         yield walls
     finally:

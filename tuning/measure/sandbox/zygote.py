@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tuning.measure import procfs
+from tuning.measure.device.watch import DeviceWatch
 from tuning.measure.outcome import Status
 from tuning.measure.sandbox import wire
 from tuning.measure.sandbox.identities import NoIdentity
@@ -60,13 +61,16 @@ class Zygote:
         folder: Path,
         cache: Path | None = None,
         readable: Sequence[Path] = (),
+        device: DeviceWatch | None = None,
     ) -> None:
+        """``device``: what its children may use."""
         self.name = name
         self.preload = tuple(preload)
         self.tier = tier
         self.folder = folder
         self.cache = cache
         self.readable = tuple(readable)
+        self.device = device
         self.ready: Mapping[str, Any] = {}
         self.starts = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -93,7 +97,8 @@ class Zygote:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
         try:
-            self._walls = Walls(self.tier, self.name, self.folder, self.readable, self.cache)
+            gpu = self.device.gpu if self.device else None
+            self._walls = Walls(self.tier, self.name, self.folder, self.readable, self.cache, gpu)
             if self.name not in RUNNING:
                 self._walls.give(self.folder)  # compilers keep there what all their builds share
             self._walls_up(self._walls)
@@ -176,7 +181,7 @@ class Zygote:
         }
         child = Child(
             ours, log_path, folder, bounds, lambda wait_s: self._status_of(number, wait_s), self.close,
-            self._killed_for_memory,
+            self._killed_for_memory, self.device,
         )  # fmt: skip
         self._limit(bounds)
         try:

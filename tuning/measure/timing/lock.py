@@ -1,13 +1,14 @@
 """The machine's measurement lock: a measurement excludes builds and other measurements in all workers.
 
 Two advisory file locks. ``gate`` is held while waiting for ``floor``, so that a measurement which waits for
-running builds is not overtaken for ever by new ones.
+running builds is not overtaken for ever by new ones. A worker of a device holds one more for its life.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +51,32 @@ class MachineLock:
     def close(self) -> None:
         os.close(self._gate)
         os.close(self._floor)
+
+
+class DeviceTaken(Exception):
+    """Another worker of this machine serves the device: one sentence."""
+
+
+_devices: dict[Path, int] = {}  # locks that this process, or the one that forked it, holds for its life
+
+
+def take_device(name: str, identity: str, path: Path | None = None) -> None:
+    """Be the only one who serves a device of this machine, until this process and its forks end; again is
+    harmless. Its measurements hold the machine's lock too: what is launched is launched by a processor.
+
+    ``identity`` is what all who see the device call it. Raises :class:`DeviceTaken`.
+    """
+    path = path or conf().lock
+    path = path.with_name(f"{path.name}.{re.sub('[^A-Za-z0-9-]', '-', identity)}")
+    if path in _devices:
+        return
+    descriptor = _open(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise DeviceTaken(f"{name} is served by another worker of this machine already.") from None
+    _devices[path] = descriptor
 
 
 def _open(path: Path) -> int:

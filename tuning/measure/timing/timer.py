@@ -15,6 +15,8 @@ import numpy as np
 
 from opatlas import noise as limits
 from opatlas.evidence import Evidence
+from tuning.measure.device.nvml import Reading
+from tuning.measure.device.watch import DeviceTurn, DeviceWatch
 from tuning.measure.outcome import Status
 from tuning.measure.sandbox.process import Child, ChildFailed
 from tuning.measure.timing.quiet import Turn, wait_until_quiet
@@ -59,6 +61,8 @@ class Runner:
     once_ns: list[float] = field(default_factory=list)
     twice_ns: list[float] = field(default_factory=list)
     noise: list[float] = field(default_factory=list)  # how disturbed each turn was: 0 is quiet
+    device: DeviceWatch | None = None  # it runs there: the device says how its turns went
+    readings: list[Reading] = field(default_factory=list)
 
     def calibrate(self, *, cold: bool) -> None:
         """Find the handshake's cost and a batch size; the runs made for it warm everything up."""
@@ -91,6 +95,12 @@ class Runner:
             self.twice_ns.append(self._run(2 * self.calls))
         self.child.pause()
 
+    def turn(self) -> Turn | DeviceTurn:
+        """Its turn begins."""
+        if self.device is not None and self.device.monitor is not None:
+            return DeviceTurn(self.device, self.readings)
+        return Turn.start(self.child.pid)
+
     def run_again(self) -> None:
         """A batch that is not counted."""
         self.child.resume()
@@ -117,6 +127,7 @@ class Runner:
         self.once_ns.clear()
         self.twice_ns.clear()
         self.noise.clear()
+        self.readings.clear()
 
     def _least(self, calls: int) -> float:
         """Of a few batches, without the handshake; of one, where a call is long."""
@@ -159,7 +170,7 @@ class Track:
         """One turn of the default and of each, in an order that alternates (ABBA). Raises ChildFailed."""
         turns = [self.default, *(one for one in runners if one is not self.default)]
         for runner in turns if self.rounds % 2 == 0 else reversed(turns):
-            turn = Turn.start(runner.child.pid)
+            turn = runner.turn()
             runner.sample(self._flush)
             runner.noise.append(turn.disturbance())
         self.rounds += 1
@@ -288,7 +299,8 @@ def choose_rounds(noise: Sequence[float], wanted: int) -> list[int]:
     quiet = [index for index, one in enumerate(noise) if one <= limits.NOISY_SHARE]
     if len(quiet) >= wanted:
         return quiet
-    order = sorted(range(len(noise)), key=lambda index: noise[index])
+    valid = [index for index, one in enumerate(noise) if one < limits.INVALID] or range(len(noise))
+    order = sorted(valid, key=lambda index: noise[index])
     return sorted(order[: max(wanted, len(noise) // limits.LEAST_DISTURBED_ONE_IN)])
 
 
@@ -310,6 +322,9 @@ def too_noisy(
     noise: Sequence[float], timings: Sequence[Evidence], unusable: float = limits.UNUSABLE_INTERVAL
 ) -> str:
     """Why these samples say nothing; empty where they do. ``unusable``: ratio_high ÷ ratio_low."""
+    invalid = sum(one == limits.INVALID for one in noise)
+    if invalid and len(noise) - invalid < limits.SLOWER_AFTER:
+        return f"the device was slowed down in {invalid} of {len(noise)} rounds"
     noisy = len(noise) - quiet_rounds(noise)
     if noisy <= limits.DISTURBED_SHARE * len(noise):
         return ""

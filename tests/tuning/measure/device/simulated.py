@@ -1,0 +1,87 @@
+"""A GPU that is not there: files as the driver lays them, and a monitor that says what a test tells it to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+
+from tuning.measure.device.gpus import Gpu
+from tuning.measure.device.nvml import Reading
+
+CALM = Reading(
+    sm_mhz=1755, memory_mhz=2619, temperature_c=54, slowed=(), used_bytes=1 << 30, total_bytes=80 << 30
+)
+UUID = "GPU-6f3c1b0e-0000-4000-8000-%012d"
+NO_GPU = Gpu(number=0, minor=0, uuid=UUID % 0, bus="", product="simulated", nodes=())
+INFORMATION = """Model: \t\t NVIDIA H100 80GB HBM3
+IRQ:   \t\t 120
+GPU UUID: \t %s
+Bus Type: \t PCIe
+Bus Location: \t %s
+Device Minor: \t %d
+GPU Excluded:\t No
+"""
+
+
+def lay_files(root: Path, minors: Mapping[str, int], nodes: tuple[int, ...] = (0, 1, 2, 3)) -> Path:
+    """A root with the module's files by PCI bus, and device files."""
+    for bus, minor in minors.items():
+        folder = root / "proc/driver/nvidia/gpus" / bus
+        folder.mkdir(parents=True)
+        (folder / "information").write_text(INFORMATION % (UUID % minor, bus, minor))
+    (root / "dev").mkdir()
+    for name in (*(f"nvidia{minor}" for minor in nodes), "nvidiactl", "nvidia-uvm"):
+        (root / "dev" / name).write_text(name)
+    return root
+
+
+class SimulatedMonitor:
+    """``now`` is what a look sees; ``processes`` what each of them uses."""
+
+    def __init__(self) -> None:
+        self.now = CALM
+        self.processes: dict[int, int] = {}
+        self.looks = 0
+
+    def read(self) -> Reading:
+        self.looks += 1
+        return self.now
+
+    def used_by(self) -> Mapping[int, int]:
+        return self.processes
+
+
+class FakeNvml:
+    """The functions of ``pynvml`` that are asked, over what a test says. Has none that sets anything."""
+
+    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+
+    def __init__(self, bits: int = 0) -> None:
+        self.bits = bits
+        self.asked: list[str] = []
+
+    def nvmlInit(self) -> None:
+        self.asked.append("init")
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
+        self.asked.append(uuid)
+        return f"handle of {uuid}"
+
+    def nvmlDeviceGetHandleByIndex(self, number: int) -> str:
+        return f"handle of {number}"
+
+    def nvmlDeviceGetMemoryInfo(self, handle: str) -> SimpleNamespace:
+        return SimpleNamespace(used=3 << 30, total=80 << 30)
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: str) -> int:
+        return self.bits
+
+    def nvmlDeviceGetClockInfo(self, handle: str, which: int) -> int:
+        return {self.NVML_CLOCK_SM: 1980, self.NVML_CLOCK_MEM: 2619}[which]
+
+    def nvmlDeviceGetTemperature(self, handle: str, which: int) -> int:
+        return 61
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[SimpleNamespace]:
+        return [SimpleNamespace(pid=7, usedGpuMemory=5 << 20), SimpleNamespace(pid=8, usedGpuMemory=None)]

@@ -1,0 +1,121 @@
+"""A device under watch: its memory, its doubts, its rounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from opatlas.noise import INVALID
+from tests.tuning.measure.device.simulated import CALM, NO_GPU, SimulatedMonitor
+from tuning.measure.device.watch import (
+    DEFAULTS_IN_A_ROW,
+    DeviceTurn,
+    DeviceWatch,
+    claim_bytes,
+    summary,
+)
+from tuning.measure.outcome import Status
+from tuning.measure.timing.timer import choose_rounds, too_noisy
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def monitor() -> SimulatedMonitor:
+    return SimulatedMonitor()
+
+
+@pytest.fixture
+def watch(monitor: SimulatedMonitor) -> DeviceWatch:
+    return DeviceWatch(NO_GPU, monitor)
+
+
+def test_a_process_that_the_driver_names_has_its_own_claim(
+    watch: DeviceWatch, monitor: SimulatedMonitor
+) -> None:
+    watch.enter(10, 3 * GIB)
+    watch.enter(11, 2 * GIB)
+    monitor.processes = {10: 3 * GIB, 11: 2 * GIB + 1}
+    assert watch.over(10) == ""
+    assert watch.over(11) == "used 2048 MiB of the device's memory; at most 2048 MiB"
+    watch.leave(11)
+    assert watch.over(11) == "", "who has ended, or never came, is nobody's business"
+
+
+def test_where_no_process_is_named_all_claims_together_bound_what_has_come(
+    watch: DeviceWatch, monitor: SimulatedMonitor
+) -> None:
+    monitor.now = replace(CALM, used_bytes=5 * GIB)  # somebody else's, before ours came
+    watch.enter(10, 3 * GIB)
+    watch.enter(11, 2 * GIB)
+    monitor.now = replace(CALM, used_bytes=10 * GIB)
+    assert watch.over(11) == ""
+    monitor.now = replace(CALM, used_bytes=10 * GIB + 1)
+    assert "used 5120 MiB" in watch.over(11)
+
+
+def test_nothing_is_tried_on_a_device_that_fails_its_self_test(watch: DeviceWatch) -> None:
+    tests: list[str] = []
+
+    def self_test(found: str | None) -> str | None:
+        tests.append("run")
+        return found
+
+    assert watch.prove(lambda: self_test("wrong")) == "" and not tests, "nothing has gone wrong on it"
+    watch.saw(Status.WRONG_RESULT)
+    assert watch.prove(lambda: self_test("wrong")) == "" and not tests, "a wrong result is no fault"
+    watch.saw(Status.CRASHED)
+    assert watch.prove(lambda: self_test(None)) == ""
+    assert watch.prove(lambda: self_test("")) == "" and len(tests) == 2, "still in doubt after no proof"
+    assert watch.prove(lambda: self_test("wrong")) == "" and len(tests) == 2
+    watch.saw(Status.TIMED_OUT)
+    assert "cuda:0 does not compute correctly after a fault: wrong" in watch.prove(lambda: self_test("wrong"))
+    assert watch.prove(lambda: self_test("")) != "" and len(tests) == 3, "it stays so"
+
+
+def test_defaults_that_fail_in_a_row_after_a_fault_are_the_devices(watch: DeviceWatch) -> None:
+    for _ in range(DEFAULTS_IN_A_ROW):
+        watch.default_ran("it cannot do that")
+    assert not watch.unwell, "without a fault they are the operators'"
+    watch.saw(Status.CRASHED)
+    watch.default_ran("unspecified launch failure")
+    watch.default_ran("")
+    assert watch.prove(lambda: "wrong") == "", "one that ran is a proof"
+    watch.saw(Status.CRASHED)
+    for _ in range(DEFAULTS_IN_A_ROW):
+        watch.default_ran("unspecified launch failure")
+    assert "has run no default since a fault: unspecified launch failure" in watch.unwell
+
+
+def test_a_round_in_which_the_device_was_slowed_down_is_invalid(
+    watch: DeviceWatch, monitor: SimulatedMonitor
+) -> None:
+    readings: list = []
+    calm = DeviceTurn(watch, readings)
+    monitor.now = replace(CALM, sm_mhz=1700, temperature_c=60, slowed=("idle", "power cap"))
+    assert calm.disturbance() == 0.0
+    hot = DeviceTurn(watch, readings)
+    monitor.now = replace(CALM, sm_mhz=900, temperature_c=88, slowed=("hardware thermal slowdown",))
+    assert hot.disturbance() == INVALID
+    assert summary(readings) == {
+        "looks": 4,
+        "sm_mhz": [900, 1755],
+        "memory_mhz": [2619, 2619],
+        "temperature_c": [54, 88],
+        "slowed": {"idle": 2, "power cap": 2, "hardware thermal slowdown": 1},
+        "used_bytes": CALM.used_bytes,
+    }
+
+
+def test_invalid_rounds_never_count() -> None:
+    assert choose_rounds([0.5, INVALID, 0.2, INVALID], 4) == [0, 2]
+    assert "slowed down in 3 of 5 rounds" in too_noisy([0.0, INVALID, INVALID, 0.0, INVALID], [])
+    assert too_noisy([0.0, 0.0, 0.0, INVALID], []) == ""
+
+
+def test_a_claim_knows_the_operator_and_leaves_half_to_the_default(watch: DeviceWatch) -> None:
+    assert claim_bytes(GIB, 80 * GIB) == 5 * GIB
+    assert claim_bytes(100 * GIB, 80 * GIB) == 40 * GIB
+    assert watch.why_too_large(GIB) == ""
+    assert "it has 81920 MiB" in watch.why_too_large(13 * GIB)

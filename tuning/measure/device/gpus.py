@@ -1,0 +1,112 @@
+"""NVIDIA GPUs of this machine: which there are, and what a process must see to reach one of them.
+
+Read from what the kernel's module tells of itself, so that nobody has to initialise CUDA for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from opatlas.identity.place.cuda import NoDevice
+from opatlas.identity.place.kinds import CUDA
+
+ROOT = Path("/")
+_LISTED = Path("proc/driver/nvidia/gpus")
+_SHARED_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+_DRIVER_FOLDERS = ("usr/local/nvidia/lib64", "usr/lib64", "usr/lib/wsl/lib")
+_DRIVER = "libcuda.so.1"
+_NAME = re.compile(rf"{CUDA.name}:(\d+)")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One of them. ``nodes`` are the device files that reach it and no other, ``folders`` those of the driver
+    that are read for it."""
+
+    number: int  # among those that are here, by PCI bus
+    minor: int  # of its device file
+    uuid: str  # "GPU-…"; empty where the driver does not tell it yet
+    bus: str
+    product: str
+    nodes: tuple[Path, ...]
+    folders: tuple[Path, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """``cuda:0``."""
+        return f"{CUDA.name}:{self.number}"
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """With which a process sees it alone."""
+        return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": self.uuid or str(self.number)}
+
+
+def gpus(root: Path = ROOT) -> list[Gpu]:
+    """Those that have a device file here, by PCI bus: a container may be told of more than it was given."""
+    found = [
+        _described(root, folder.name, _said(folder / "information"))
+        for folder in sorted(root.glob(f"{_LISTED}/*"))
+    ]
+    # Where the module's files are not shown (gVisor), the device files are all there is.
+    found = found or [
+        _described(root, "", {"Device Minor": node.name.removeprefix("nvidia")})
+        for node in sorted(root.glob("dev/nvidia[0-9]*"), key=lambda node: (len(node.name), node.name))
+    ]
+    here = [one for one in found if one["nodes"][0].exists()]
+    return [Gpu(number=number, **one) for number, one in enumerate(here)]
+
+
+def gpu_named(name: str, root: Path = ROOT) -> Gpu:
+    """``cuda:0``, or a UUID. Raises :class:`NoDevice`, whose sentence says which there are."""
+    here = gpus(root)
+    if not _NAME.fullmatch(name) and not name.startswith("GPU-"):
+        example = f"{CUDA.name}:0, or its UUID (GPU-…)"
+        raise NoDevice(f"OPATLAS_DEVICE is a device such as {example}, not '{name[:80]}'.")
+    for gpu in here:
+        if name in (gpu.name, gpu.uuid):
+            return gpu
+    known = ", ".join(f"{gpu.name} ({gpu.product or gpu.uuid or 'not told what'})" for gpu in here)
+    raise NoDevice(f"This machine has no device {name}: {known or 'it has no NVIDIA GPU'}.")
+
+
+def see_only(gpu: Gpu) -> None:
+    """This process, and all that it starts, sees no other device."""
+    os.environ.update(gpu.environment)
+
+
+def _described(root: Path, bus: str, said: Mapping[str, str]) -> dict:
+    minor = said.get("Device Minor", "")
+    uuid = said.get("GPU UUID", "")
+    names = (f"nvidia{minor}", *_SHARED_NODES)
+    nodes = [root / "dev" / name for name in names]
+    return {
+        "minor": int(minor) if minor.isdigit() else -1,
+        "uuid": "" if "?" in uuid else uuid,
+        "bus": bus,
+        "product": said.get("Model", ""),
+        "nodes": (nodes[0], *(node for node in nodes[1:] if node.exists())),
+        "folders": tuple(_folders(root)),
+    }
+
+
+def _said(path: Path) -> dict[str, str]:
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    pairs = [line.partition(":") for line in lines]
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _folders(root: Path) -> Sequence[Path]:
+    """Where the driver's libraries lie, beside where the loader looks anyway; what the module tells."""
+    asked = [Path(one) for one in os.environ.get("LD_LIBRARY_PATH", "").split(":") if one.startswith("/")]
+    known = [root / folder for folder in _DRIVER_FOLDERS]
+    libraries = [folder for folder in dict.fromkeys([*asked, *known]) if (folder / _DRIVER).exists()]
+    module = root / _LISTED.parent
+    return [*libraries, *([module] if module.is_dir() else [])]
