@@ -171,6 +171,19 @@ class OpatlasConf:
         "that entries of clients may take there, artifacts not counted; the least used make room",
         least=1 << 20,
     )
+    frameworks: tuple[str, ...] = variable(
+        "openvino,pytorch,torch.compile",
+        "names",
+        "that `opatlas.Session` tries a model in beside ONNX Runtime, where they are installed, once for a "
+        "model on a machine; `none`: ONNX Runtime alone",
+        read=lambda text: () if text == "none" else tuple(one.strip() for one in text.split(",")),
+    )
+    loading_s: float = variable(
+        30.0,
+        "seconds",
+        "for loading a model into them then; `torch.compile` is ended when they are over",
+        least=0.0,
+    )
     cc: str = variable(
         "", "command", "the C compiler", name="CC", shown="gcc, cc, clang or ziglang's, whichever is there"
     )

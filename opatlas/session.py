@@ -21,19 +21,21 @@ from opatlas.client.answer import Answer
 from opatlas.client.cache.store import digest_of
 from opatlas.client.client import Client
 from opatlas.client.loading.function import KernelFunction
-from opatlas.client.machine import installed
-from opatlas.errors import CallerError, InvalidModel, OpatlasError
+from opatlas.client.machine import LIBRARIES, installed_versions
+from opatlas.conf import conf
+from opatlas.errors import CallerError, InvalidModel, LoadError, OpatlasError
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.types import TensorType, concrete
 from opatlas.identity.dtypes import CODES
 from opatlas.identity.place.setting import Setting, default_setting
 from opatlas.load.dtypes import ONNX_NUMBER, numpy_dtype
 from opatlas.plan.checking import check_plan
-from opatlas.plan.choosing import PROFILED_RUNS, WHOLE, choose, node_times
+from opatlas.plan.choosing import OTHERS, PROFILED_RUNS, WHOLE, choose, node_times
 from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import TimedInTurns, line_up
-from opatlas.plan.making import NodeChoice, whole
-from opatlas.plan.plan import ByKernel, InvalidPlan, ModelPlan
+from opatlas.plan.making import DEFAULT, NodeChoice, whole
+from opatlas.plan.plan import ByFramework, ByKernel, InvalidPlan, ModelPlan
+from opatlas.plan.regions import LABELS, is_installed
 
 log = logging.getLogger("opatlas")
 KINDS = ("c-abi",)
@@ -94,6 +96,8 @@ class Session:
     of its operators, in one request; what is not known is explored, so that a later session is faster. The
     first session of a model on a machine times the plans against ONNX Runtime with ``example`` (random values
     unless given) for ``try_s`` seconds; later ones remember. ``dims`` gives symbolic dimensions their sizes.
+    ``frameworks``: those of :data:`opatlas.plan.choosing.OTHERS` that the model is tried in beside ONNX
+    Runtime, as far as they are installed; ``OPATLAS_FRAMEWORKS`` unless given.
 
     Raises :class:`opatlas.errors.InvalidModel` for a model that cannot be read.
     """
@@ -107,6 +111,7 @@ class Session:
         threads: int | None = None,
         example: Mapping[str, np.ndarray] | None = None,
         try_s: float = TRY_S,
+        frameworks: Sequence[str] | None = None,
     ) -> None:
         data = model if isinstance(model, bytes) else Path(model).read_bytes()
         self.graph = ModelGraph(data, dims)
@@ -119,14 +124,13 @@ class Session:
         self.place = (self._client.target.key, setting.key)
         self._ask_at = time.monotonic() + ASK_S
         self._answers: dict[str, Answer] = {}
+        self._frameworks = tried_frameworks(conf().frameworks if frameworks is None else frameworks)
         choices = self.look_up()
         self.known = len(self._answers)
         self.standings: tuple[TimedInTurns, ...] = ()
+        self.refused: Mapping[str, str] = {}
         remembered = self._remembered(choices)
-        if remembered is not None:
-            self._executor = self._build(remembered)
-        else:
-            self._executor = self._chosen(choices, example, try_s)
+        self._executor = remembered or self._chosen(choices, example, try_s)
 
     @property
     def plan(self) -> ModelPlan:
@@ -170,13 +174,14 @@ class Session:
     def breakdown(self, input_feed: Mapping[str, np.ndarray]) -> list[StepShare]:
         """Where the time goes: each step's, and what ONNX Runtime takes for the same nodes in the model."""
         theirs = node_times(self.graph, input_feed, self.threads)
-        if not self.plan.kernels:  # one step: ONNX Runtime's own profile says more
+        by = self.plan.steps[0].by
+        if not self.plan.kernels and by == DEFAULT:  # one step: ONNX Runtime's own profile says more
             return [StepShare(self._label([one]), WHOLE, us, us) for one, us in theirs.items()]
         profiles = [self._executor.profile(input_feed) for _ in range(PROFILED_RUNS)]
         return [
             StepShare(
                 self._label(step.nodes),
-                step.by.said,
+                LABELS[step.by.framework] if isinstance(step.by, ByFramework) else step.by.said,
                 statistics.median(profile[at].us for profile in profiles),
                 sum(theirs.get(number, 0.0) for number in step.nodes),
             )
@@ -222,13 +227,16 @@ class Session:
         takes them."""
         try:
             feed = example if example is not None else self.example()
-            chosen = choose(self.graph, choices, self.place, self._build, feed, self.threads, try_s)
+            chosen = choose(
+                self.graph, choices, self.place, self._build, feed, self.threads, try_s,
+                frameworks=self._frameworks, loading_s=conf().loading_s,
+            )  # fmt: skip
         except OpatlasError as error:
             if example is not None:
                 raise
             log.warning("No plan is tried: random inputs do not fit the model (%s). Give an example.", error)
             return self._build(whole(self.graph, *self.place))
-        self.standings = chosen.standings
+        self.standings, self.refused = chosen.standings, chosen.refused
         self._remember(choices, chosen.plan)
         return chosen.executor
 
@@ -273,13 +281,13 @@ class Session:
 
     def _name(self, choices: Mapping[int, NodeChoice]) -> bytes:
         artifacts = sorted({one.by.artifact for one in choices.values()})
-        versions = installed(self._client.target)["versions"]
-        return digest_of(["plan", self.graph.key, *self.place, artifacts, versions])
+        versions = installed_versions((*LIBRARIES, "openvino"))
+        return digest_of(["plan", self.graph.key, *self.place, artifacts, versions, self._frameworks])
 
-    def _remembered(self, choices: Mapping[int, NodeChoice]) -> ModelPlan | None:
-        """What was chosen for this model, from the same kernels and with the same libraries."""
-        if not choices:
-            return whole(self.graph, *self.place)
+    def _remembered(self, choices: Mapping[int, NodeChoice]) -> Executor | None:
+        """By what was chosen for this model, from the same kernels, frameworks and libraries."""
+        if not choices and not self._frameworks:
+            return self._build(whole(self.graph, *self.place))
         store = self._client.store
         kept = store.fact(self._name(choices)) if store is not None else None
         if kept is None:
@@ -287,11 +295,13 @@ class Session:
         try:
             plan = ModelPlan.from_json(kept.get("plan"))
             check_plan(plan, self.graph, *self.place)
-        except InvalidPlan as error:
+            here = {answer.key: answer.best["artifact"] for answer in self._answers.values() if answer.best}
+            if any(here.get(by.operator) != by.artifact for by in plan.kernels):
+                return None
+            return self._build(plan)
+        except (InvalidPlan, LoadError) as error:
             log.warning("A plan that was kept for the model is chosen anew: %s", error)
             return None
-        here = {answer.key: answer.best["artifact"] for answer in self._answers.values() if answer.best}
-        return plan if all(here.get(by.operator) == by.artifact for by in plan.kernels) else None
 
     def _remember(self, choices: Mapping[int, NodeChoice], plan: ModelPlan) -> None:
         if self._client.store is not None:
@@ -375,6 +385,14 @@ class IOBinding:
 
 def _setting(threads: int | None) -> Setting | None:
     return Setting(threads=threads) if threads is not None else None
+
+
+def tried_frameworks(named: Sequence[str]) -> tuple[str, ...]:
+    """Those of them that are installed, in the order in which they are tried; raises
+    :class:`opatlas.errors.CallerError` for one that nobody knows."""
+    if unknown := [one for one in named if one not in OTHERS]:
+        raise CallerError(f"There is no framework {unknown[0]!r} to try; there are {', '.join(OTHERS)}.")
+    return tuple(one for one in OTHERS if one in named and is_installed(one))
 
 
 def _runs_here(answer: Answer) -> bool:

@@ -7,28 +7,35 @@ import logging
 import math
 import re
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime as ort
 
-from opatlas.errors import first_line
+from opatlas.errors import LoadError, first_line
 from opatlas.graph.normal import ModelGraph
 from opatlas.load.onnxruntime_recipe import quiet_options
 from opatlas.noise import MARGIN
 from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import NodeChoice, whole, with_kernels
-from opatlas.plan.plan import Alternative, ModelPlan
+from opatlas.plan.plan import FRAMEWORKS, Alternative, ByFramework, ModelPlan
+from opatlas.plan.predicting import alone_us, costs, predicted
+from opatlas.plan.regions import DEFAULT, LABELS, is_installed
+from opatlas.plan.torch_compiling import compile_ahead
 
 log = logging.getLogger("opatlas")
 PROFILED_RUNS = 5
 SHARES = (1.0, 0.5, 0.25)
 """Of the kernels that promise to be faster, the most promising: so many are tried together."""
-WHOLE = "ONNX Runtime, the whole model"
+OTHERS = FRAMEWORKS[1:]
+"""Frameworks that a model is tried in beside the default."""
+LOADING_S = 60.0
+"""For loading the model into them, one after another; what does not load within it takes no part."""
 
 Feed = Mapping[str, np.ndarray]
 Build = Callable[[ModelPlan], Executor]
@@ -36,10 +43,12 @@ Build = Callable[[ModelPlan], Executor]
 
 @dataclass(frozen=True)
 class Chosen:
-    """What runs, and who was tried: the default framework first."""
+    """What runs, and who was tried: the default framework first. ``refused``: frameworks that took no part,
+    and why."""
 
     executor: Executor
     standings: tuple[TimedInTurns, ...]
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def plan(self) -> ModelPlan:
@@ -47,35 +56,122 @@ class Chosen:
 
 
 def choose(
-    graph: ModelGraph, choices: Mapping[int, NodeChoice], place: tuple[str, str], build: Build,
-    feed: Feed, threads: int, seconds: float,
-) -> Chosen:  # fmt: skip
-    """The fastest of the default framework and of plans with more or fewer of these kernels, timed in turns.
+    graph: ModelGraph,
+    choices: Mapping[int, NodeChoice],
+    place: tuple[str, str],
+    build: Build,
+    feed: Feed,
+    threads: int,
+    seconds: float,
+    *,
+    frameworks: Sequence[str] = (),
+    loading_s: float = LOADING_S,
+) -> Chosen:
+    """The fastest of the whole model in each framework and of plans with more or fewer of these kernels, timed
+    in turns for about so many ``seconds``.
 
-    ``place``: target and setting, by their keys. A plan takes part where its outputs are the whole model's,
-    and is chosen only where its interval is beyond what is called a difference, so that nobody ever gets a
-    wrong or a slower model. Raises what the whole model raises over ``feed``.
+    ``place``: target and setting, by their keys. ``frameworks``: those that are tried beside the default, as
+    far as they are installed. Who takes part gives the default's outputs, and is chosen only where its
+    interval is beyond what is called a difference, so that nobody ever gets a wrong or a slower model. Raises
+    what the default raises over ``feed``.
     """
-    default = build(whole(graph, *place))
-    expected = default.run(feed)
-    executors = {WHOLE: default}
+    contest = _Contest(graph, place, build, feed)
     if not graph.is_random:  # two runs of which may differ: nobody could tell a wrong plan
-        try:
-            times = node_times(graph, feed, threads)
-        except Exception as error:  # whatever a profile shows or hides: the whole model runs
-            log.warning("No plan is tried, since the model could not be profiled: %s", first_line(error))
-            times = {}
-        for plan in _plans(graph, _promising(choices, times), times, place):
-            if (executor := _sound(plan, build, feed, expected)) is not None:
-                executors[said_of(plan)] = executor
-    runs = {name: _run(executor, feed) for name, executor in executors.items()}
+        contest.add_frameworks(frameworks, threads, loading_s)
+        contest.add_plans(choices, threads)
+    runs = {name: _run(executor, feed) for name, executor in contest.executors.items()}
     standings = line_up(runs, seconds) if len(runs) > 1 else {}
     better = [one for name, one in standings.items() if name != WHOLE and one.ratios.low > 1 + MARGIN]
     best = max(better, key=lambda one: one.ratios.ratio).said if better else WHOLE
-    for name, executor in executors.items():
+    for name, executor in contest.executors.items():
         if name != best:
             executor.close()
-    return Chosen(executors[best], tuple(standings.values()))
+    told = {name: contest.executors[name].plan.predicted_us for name in standings}
+    return Chosen(
+        contest.executors[best],
+        tuple(replace(one, predicted_us=told[name]) for name, one in standings.items()),
+        contest.refused,
+    )
+
+
+class _Contest:
+    """Who takes part: executors by what people read of them, each predicted, none timed yet."""
+
+    def __init__(self, graph: ModelGraph, place: tuple[str, str], build: Build, feed: Feed) -> None:
+        self._graph, self._place, self._build, self._feed = graph, place, build, feed
+        default = build(whole(graph, *place))
+        self._expected = default.run(feed)
+        self._default_us = _timed_alone(default, feed)
+        self.executors = {WHOLE: default}
+        self.refused: dict[str, str] = {}
+
+    def add_frameworks(self, frameworks: Sequence[str], threads: int, loading_s: float) -> None:
+        """The whole model in each that takes it, within so many seconds in all."""
+        end = time.perf_counter() + loading_s
+        for framework in frameworks:
+            if framework == DEFAULT or not is_installed(framework):
+                continue
+            try:
+                if (left_s := end - time.perf_counter()) <= 0:
+                    raise LoadError(f"{loading_s:.0f} s were for loading frameworks, and are over")
+                if framework == "torch.compile":
+                    compile_ahead(self._graph, threads, left_s)
+                executor = self._sound(by_framework(whole(self._graph, *self._place), framework))
+            except Exception as error:  # whatever a framework raises while it loads or runs
+                self.refused[LABELS[framework]] = first_line(error)
+                continue
+            _timed_alone(executor, self._feed)
+            self.executors[said_of(executor.plan)] = executor
+
+    def add_plans(self, choices: Mapping[int, NodeChoice], threads: int) -> None:
+        """Plans of kernels that promise to be faster in place, the rest by the default; and the one with most
+        kernels with its rest by OpenVINO, where that runs the whole model."""
+        if not choices:
+            return
+        try:
+            profiled = node_times(self._graph, self._feed, threads)
+        except Exception as error:  # whatever a profile shows or hides: the whole model runs
+            log.warning("No plan is tried, since the model could not be profiled: %s", first_line(error))
+            return
+        arrays = (*self._feed.values(), *self._expected)
+        copied = sum(one.nbytes for one in arrays if isinstance(one, np.ndarray))
+        known = costs(profiled, self._default_us, copied, threads)
+        plans = _plans(self._graph, _promising(choices, known.nodes), known.nodes, self._place)
+        if plans and any(one.startswith(LABELS["openvino"]) for one in self.executors):
+            plans.append(by_framework(plans[0], "openvino"))
+        for plan in plans:
+            try:
+                executor = self._sound(predicted(plan, known))
+            except Exception as error:
+                log.warning("A plan of %s takes no part: %s", said_of(plan), first_line(error))
+                continue
+            self.executors[said_of(plan)] = executor
+
+    def _sound(self, plan: ModelPlan) -> Executor:
+        """The plan's executor; raises unless it runs and gives what the default gives."""
+        executor = self._build(plan)
+        try:
+            if not all(map(is_close, executor.run(self._feed), self._expected)):
+                raise LoadError("it gives other values than the whole model in ONNX Runtime")
+        except Exception:
+            executor.close()
+            raise
+        return executor
+
+
+def _timed_alone(executor: Executor, feed: Feed) -> float:
+    """Microseconds of a whole model's run, which from then on is what is predicted of it."""
+    us = alone_us(_run(executor, feed))
+    [step] = executor.plan.steps
+    executor.plan = replace(executor.plan, steps=(replace(step, predicted_us=us),))
+    return us
+
+
+def by_framework(plan: ModelPlan, framework: str) -> ModelPlan:
+    """The plan with all that is left to a framework left to this one."""
+    by = ByFramework(framework)
+    steps = (replace(one, by=by) if isinstance(one.by, ByFramework) else one for one in plan.steps)
+    return replace(plan, steps=tuple(steps))
 
 
 def _plans(
@@ -91,24 +187,6 @@ def _plans(
         if plan.kernels:
             found.setdefault(said_of(plan), plan)
     return list(found.values())
-
-
-def _sound(plan: ModelPlan, build: Build, feed: Feed, expected: Sequence[np.ndarray]) -> Executor | None:
-    """The plan's executor, if it runs and gives what the whole model gives."""
-    try:
-        executor = build(plan)
-    except Exception as error:
-        log.warning("A plan of %s cannot be built: %s", said_of(plan), first_line(error))
-        return None
-    try:
-        found = executor.run(feed)
-        if all(map(is_close, found, expected)):
-            return executor
-        log.warning("A plan of %s gives other values than the whole model: it is left out.", said_of(plan))
-    except Exception as error:
-        log.warning("A plan of %s cannot run: %s", said_of(plan), first_line(error))
-    executor.close()
-    return None
 
 
 def is_close(found: Any, expected: Any) -> bool:
@@ -135,7 +213,16 @@ _MANTISSA = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
 def said_of(plan: ModelPlan) -> str:
     """How people read which plan it is."""
     count = len(plan.kernels)
-    return f"{count} of {len(plan.steps)} steps by kernels" if count else WHOLE
+    others = {step.by.framework for step in plan.steps if isinstance(step.by, ByFramework)} or {DEFAULT}
+    labels = " and ".join(sorted(LABELS[one] for one in others))
+    if not count:
+        return f"{labels}, the whole model"
+    return f"{count} of {len(plan.steps)} steps by kernels" + f", the rest by {labels}" * (
+        others != {DEFAULT}
+    )
+
+
+WHOLE = f"{LABELS[DEFAULT]}, the whole model"
 
 
 def node_times(graph: ModelGraph, feed: Feed, threads: int) -> dict[int, float]:

@@ -20,8 +20,8 @@ from opatlas.identity.operator import Operator
 from opatlas.load.dtypes import ONNX_NUMBER, numpy_dtype
 from opatlas.load.kernel import LoadedKernel, binds_outputs
 from opatlas.plan.arena import ALIGNMENT, Lifetime, place
-from opatlas.plan.plan import ByKernel, ModelPlan, PlanStep
-from opatlas.plan.regions import OnnxRuntimeRegion
+from opatlas.plan.plan import ByFramework, ByKernel, ModelPlan, PlanStep
+from opatlas.plan.regions import DEFAULT, Part, Region, open_region
 
 log = logging.getLogger("opatlas")
 _NAMES = {code: name for name, code in CODES.items() if name in ONNX_NUMBER}
@@ -72,7 +72,8 @@ class Executor:
         self._load, self._threads = load, threads
         self._failed, self._revoked = failed, revoked
         self._lock = threading.Lock()
-        self._whole: OnnxRuntimeRegion | None = None
+        self._whole: Region | None = None
+        self._whole_by = DEFAULT
         self._arrays: dict[int, np.ndarray] = {}
         self._kernels: list[LoadedKernel] = []
         self.calls: list[Callable[[], None]] = []
@@ -84,7 +85,9 @@ class Executor:
         self._is_open = True
         self.peak_bytes = 0
         if len(plan.steps) == 1 and not self._live:
-            self._whole = self._whole_model(graph.input_names)
+            by = plan.steps[0].by
+            self._whole_by = by.framework if isinstance(by, ByFramework) else DEFAULT
+            self._whole = open_region(self._whole_by, Part.whole(graph), threads, alone=True)
             return
         self._allocate()
         self._arrays |= self._values_of(number for number in graph.outputs if graph.is_constant(number))
@@ -109,7 +112,13 @@ class Executor:
                 except _PartFailed as error:
                     self._prefer_whole(arrays, error)
             assert self._whole is not None
-            return self._run_whole(self._whole, arrays)
+            try:
+                return self._run_whole(self._whole, arrays)
+            except ModelFailed as error:
+                if self._whole_by == DEFAULT:
+                    raise
+                self._prefer_whole(arrays, error)
+                return self._run_whole(self._whole, arrays)
 
     def profile(self, inputs: Mapping[str, np.ndarray]) -> list[StepTime]:
         """One run, each step timed."""
@@ -141,7 +150,7 @@ class Executor:
         if not self._is_open:
             raise CallerError("The model was closed: make it anew.")
 
-    def _run_whole(self, model: OnnxRuntimeRegion, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def _run_whole(self, model: Region, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         try:
             return model.run(arrays)
         except OpatlasError as error:
@@ -152,7 +161,7 @@ class Executor:
         whole = self._whole_model(self.graph.input_names)
         self._run_whole(whole, arrays)
         log.warning("%s. The whole model runs in ONNX Runtime.", error)
-        self._whole, self._live = whole, {}
+        self._whole, self._whole_by, self._live = whole, DEFAULT, {}
 
     def _run_all(self) -> None:
         first = 0
@@ -236,8 +245,9 @@ class Executor:
 
     # ---- preparing ----------------------------------------------------------------------------------
 
-    def _whole_model(self, inputs: Sequence[str]) -> OnnxRuntimeRegion:
-        return OnnxRuntimeRegion(self.graph.model, inputs, self.graph.output_names, self._threads, alone=True)
+    def _whole_model(self, inputs: Sequence[str]) -> Region:
+        """In the default framework."""
+        return open_region(DEFAULT, Part.whole(self.graph, inputs), self._threads, alone=True)
 
     def _allocate(self) -> None:
         """One buffer for all values whose size is known."""
@@ -306,12 +316,9 @@ class Executor:
         return call
 
     def _region(self, step: PlanStep) -> Callable[[], None]:
-        weights = self._values_of(self.graph.constants_of(step.nodes))
-        model, inputs = self.graph.part(step.nodes, step.outputs, weights)
-        names = self.graph.names
-        region = OnnxRuntimeRegion(
-            model, [names[one] for one in inputs], [names[one] for one in step.outputs], self._threads
-        )
+        part = Part.of_step(self.graph, step)
+        by = step.by.framework if isinstance(step.by, ByFramework) else DEFAULT
+        region, inputs = open_region(by, part, self._threads), part.inputs
         if self._fixed.issuperset((*inputs, *step.outputs)):
             buffers = self._arrays
             return region.bind([buffers[one] for one in inputs], [buffers[one] for one in step.outputs])

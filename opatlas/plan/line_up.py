@@ -6,6 +6,7 @@ nothing is chosen that was not timed in place.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -18,26 +19,34 @@ from opatlas.noise import CONFIDENCE
 LEAST_ROUNDS, MOST_ROUNDS = 6, 60
 """Six is the least from which an order statistic gives 95 %."""
 WARMING = 2
+SETTLING_S = 0.004
+"""Of a turn, not timed: caches are its own again, and threads of those before stop spinning meanwhile."""
+TIMED_S = 0.001
+"""A turn takes as many runs as fill this: one of microseconds says little."""
+HOPELESS_ROUNDS, HOPELESS = 3, 1.5
+"""After so many rounds, who takes so many times as long as the fastest takes no further part."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimedInTurns:
-    """One contender's time of a run, in microseconds, and how much faster it is than the first."""
+    """One contender's time of a run, in microseconds, and how much faster it is than the first.
+    ``predicted_us``: what was said of it before, None where nothing was."""
 
     said: str
     median_us: float
     ratios: Ratios
+    predicted_us: float | None = None
 
 
 def line_up(contenders: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, TimedInTurns]:
     """Time them in turns for about so many seconds, at least six rounds. The first is what the others are
     compared with; one that fails is left out, unless it is the first."""
-    names, running = list(contenders), dict(contenders)
-    first = names[0]
-    for name in names:
+    running = dict(contenders)
+    first = next(iter(running))
+    once_s: dict[str, float] = {}
+    for name, run in contenders.items():
         try:
-            for _ in range(WARMING):
-                running[name]()
+            once_s[name] = min(_seconds(run) for _ in range(WARMING))
         except Exception:
             if name == first:
                 raise
@@ -47,19 +56,43 @@ def line_up(contenders: Mapping[str, Callable[[], object]], seconds: float) -> d
     for turn in range(MOST_ROUNDS):
         if turn >= LEAST_ROUNDS and time.perf_counter() > end:
             break
+        if turn == HOPELESS_ROUNDS:
+            fastest = min(map(statistics.median, times.values()))
+            hopeless = [one for one in running if statistics.median(times[one]) > HOPELESS * fastest]
+            running = {one: run for one, run in running.items() if one == first or one not in hopeless}
         order = list(running)
         for name in order[turn % len(order) :] + order[: turn % len(order)]:
-            start = time.perf_counter_ns()
-            running[name]()
-            times[name].append((time.perf_counter_ns() - start) / 1e3)
+            times[name].append(_turn_us(running[name], once_s[name]))
     return {
         name: TimedInTurns(
             name,
             statistics.median(taken),
-            ratios_of([a / b for a, b in zip(times[first], taken, strict=True)]),
+            ratios_of([a / b for a, b in zip(times[first], taken, strict=False)]),  # as far as it took part
         )
         for name, taken in times.items()
     }
+
+
+def _turn_us(run: Callable[[], object], once_s: float) -> float:
+    """Microseconds of a run, after some that are not timed."""
+    for _ in range(_times(SETTLING_S, once_s)):
+        run()
+    runs = _times(TIMED_S, once_s)
+    start = time.perf_counter_ns()
+    for _ in range(runs):
+        run()
+    return (time.perf_counter_ns() - start) / 1e3 / runs
+
+
+def _times(fill_s: float, once_s: float) -> int:
+    """Runs that take about so long, at least one."""
+    return max(1, min(1000, math.ceil(fill_s / max(once_s, 1e-7))))
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
 
 
 def ratios_of(ratios: list[float]) -> Ratios:

@@ -16,7 +16,7 @@ from opatlas.errors import CallerError
 PLAN_VERSION = 1
 MOST_STEPS = 100_000
 MOST_US = 1e15
-FRAMEWORKS = ("onnxruntime",)
+FRAMEWORKS = ("onnxruntime", "openvino", "pytorch", "torch.compile")
 """Whom a region may be left to."""
 
 

@@ -1,17 +1,107 @@
-"""Nodes left to a framework: some of a model's nodes as one session."""
+"""Nodes left to a framework: a part of a model, or all of it, behind one interface whoever runs it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 
 from opatlas.errors import LoadError, first_line
+from opatlas.graph.normal import ModelGraph
+from opatlas.graph.types import TensorType
 from opatlas.load.kernel import KernelFailed
 from opatlas.load.onnxruntime_recipe import bind_memory, quiet_options
+from opatlas.plan.plan import PlanStep
+
+DEFAULT = "onnxruntime"
+LABELS = {
+    DEFAULT: "ONNX Runtime",
+    "openvino": "OpenVINO",
+    "pytorch": "PyTorch eager",
+    "torch.compile": "torch.compile",
+}
+"""How people read who a region is left to (:data:`opatlas.plan.plan.FRAMEWORKS`)."""
+_MODULES = {"openvino": "openvino", "pytorch": "torch", "torch.compile": "torch"}
+_REGIONS = {
+    "openvino": ("opatlas.plan.openvino_region", "OpenVinoRegion"),
+    "pytorch": ("opatlas.plan.torch_region", "EagerRegion"),
+    "torch.compile": ("opatlas.plan.torch_region", "CompiledRegion"),
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some nodes of a model, or all: as an ONNX model of their own, and by their numbers in ``graph``.
+
+    ``names`` are what ``model`` calls its inputs and outputs; the numbers are the values' in the graph.
+    """
+
+    graph: ModelGraph
+    model: onnx.ModelProto
+    nodes: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+
+    @classmethod
+    def whole(cls, graph: ModelGraph, inputs: Sequence[str] | None = None) -> Part:
+        """The model as it was given. ``inputs``: constants that are inputs too among them, by name."""
+        names = tuple(inputs) if inputs is not None else graph.input_names
+        nodes = tuple(range(len(graph.nodes)))
+        return cls(graph, graph.model, nodes, graph.inputs, graph.outputs, names, graph.output_names)
+
+    @classmethod
+    def of_step(cls, graph: ModelGraph, step: PlanStep) -> Part:
+        """A step's nodes, their weights inside."""
+        model, inputs = graph.part(step.nodes, step.outputs, graph.evaluate(graph.constants_of(step.nodes)))
+        names = graph.names
+        return cls(
+            graph, model, step.nodes, inputs, step.outputs,
+            tuple(names[one] for one in inputs), tuple(names[one] for one in step.outputs),
+        )  # fmt: skip
+
+    def types(self, numbers: Sequence[int]) -> list[TensorType]:
+        """Of these values; :class:`LoadError` where one is no tensor of a known shape."""
+        found = [self.graph.type_of(number) for number in numbers]
+        known = [kind for kind in found if kind is not None]
+        if len(known) < len(found):
+            unknown = numbers[found.index(None)]
+            raise LoadError(f"the shape of '{self.graph.names[unknown]}' is only known when the model runs")
+        return known
+
+
+class Region(Protocol):
+    """A part of a model, loaded. Both raise :class:`opatlas.load.kernel.KernelFailed` where a run fails."""
+
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """One run over these arrays; outputs are new arrays."""
+
+    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
+        """Tied to buffers that stay: a call is one run and nothing else."""
+
+
+def is_installed(framework: str) -> bool:
+    """Whether it could be loaded here; loads nothing."""
+    return framework == DEFAULT or importlib.util.find_spec(_MODULES[framework]) is not None
+
+
+def open_region(framework: str, part: Part, threads: int, *, alone: bool = False) -> Region:
+    """The part, loaded by a framework, on so many threads. ``alone``: nobody else computes between its runs,
+    so its threads may go on spinning then. Raises :class:`LoadError` where the framework refuses it."""
+    if framework == DEFAULT:
+        return OnnxRuntimeRegion(part.model, part.input_names, part.output_names, threads, alone=alone)
+    if not is_installed(framework):
+        raise LoadError(f"{LABELS[framework]} is not installed")
+    module, name = _REGIONS[framework]
+    region: Region = getattr(importlib.import_module(module), name)(part, threads)
+    return region
 
 
 class OnnxRuntimeRegion:
@@ -26,7 +116,6 @@ class OnnxRuntimeRegion:
         *,
         alone: bool = False,
     ) -> None:
-        """``alone``: nobody else computes between its runs, so its threads may go on spinning then."""
         self._inputs, self._outputs = list(inputs), list(outputs)
         options = quiet_options(threads)
         if not alone:
@@ -39,7 +128,6 @@ class OnnxRuntimeRegion:
             raise LoadError(f"ONNX Runtime refuses a part of the model: {first_line(error)}") from error
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """One run over these arrays; outputs are new arrays."""
         try:
             feed = dict(zip(self._inputs, inputs, strict=True))
             made: list[np.ndarray] = self._session.run(self._outputs, feed)
@@ -48,7 +136,6 @@ class OnnxRuntimeRegion:
         return made
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> BoundRegion:
-        """Tied to buffers that stay: a call is one run and nothing else."""
         return BoundRegion(
             self._session,
             dict(zip(self._inputs, inputs, strict=True)),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,9 +46,9 @@ class CompiledKernel:
         try:
             module = OperatorModule(self.operator, known, known).eval()
             # Traced first, so that what is guarded in every call is what a user's plain module has.
-            traced = _flat(module, self.operator)
-            self._compiled = torch.compile(traced, mode=self.recipe["mode"])
             examples = example_inputs(self.operator, self.operator.runtime_inputs)
+            traced = plain_module(module, tuple(examples.values()))
+            self._compiled = torch.compile(traced, mode=self.recipe["mode"])
             without_gradients(lambda: self._compiled(*examples.values()))()  # type: ignore[misc]
         except Unsupported as error:
             raise LoadError(str(error)) from error
@@ -85,9 +87,8 @@ def without_gradients(call: Callable[[], Any]) -> Callable[[], Any]:
     return run
 
 
-def _flat(module: OperatorModule, operator: Operator) -> Any:
-    """The module as a plain graph of PyTorch calls."""
-    examples = tuple(example_inputs(operator, operator.runtime_inputs).values())
+def plain_module(module: torch.nn.Module, examples: tuple[torch.Tensor, ...]) -> Any:
+    """The module as a plain graph of PyTorch calls, for inputs like ``examples``."""
     with torch.no_grad():
         exported = torch.export.export(module, examples, strict=False)
     flat = exported.module(check_guards=False)
@@ -103,6 +104,24 @@ def _flat(module: OperatorModule, operator: Operator) -> Any:
         if isinstance(value, torch.Tensor):  # what the graph brings along of itself
             plain.register_buffer(name, value)
     return plain.eval()
+
+
+@contextmanager
+def compiled_into(folder: Path) -> Iterator[None]:
+    """What is compiled meanwhile is taken from a folder and kept there, so that another process of this user
+    has it in seconds. Raises :class:`LoadError` for a folder that others may write to: what lies in it is
+    run."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    state = folder.stat()
+    if state.st_uid != os.geteuid() or state.st_mode & 0o022:
+        raise LoadError(f"others may write to {folder}: nothing that lies there is run")
+    _ready()
+    before = os.environ["TORCHINDUCTOR_CACHE_DIR"]
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
+    try:
+        yield
+    finally:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = before
 
 
 _is_ready = False
@@ -129,8 +148,6 @@ def warm() -> None:
     """What a zygote may do once before it forks: find out what the compiler can, precompile the headers (both
     stay in its memory and folder) and compile a little. Takes 20 s; children take 2 s instead of 15."""
     global _is_ready
-    from pathlib import Path
-
     folder = Path.cwd() / "compiled"
     folder.mkdir(exist_ok=True)
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"

@@ -97,7 +97,7 @@ class GraphPlan:
         if len(steps) == 1 and len(steps[0][2]) == 1:
             function, takes, _ = steps[0]
             return _one_call(function, [values[number] for number in takes])
-        return _many_calls(steps, values, self.operator.outputs)
+        return many_calls(steps, values, self.operator.outputs)
 
 
 def _one_call(function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[[], list[Any]]:
@@ -113,7 +113,9 @@ def _one_call(function: Callable[..., Any], arguments: Sequence[Any]) -> Callabl
     return lambda: [function(*arguments)]
 
 
-def _many_calls(steps: list[Step], values: list[Any], outputs: tuple[int, ...]) -> Callable[[], list[Any]]:
+def many_calls(steps: list[Step], values: list[Any], outputs: tuple[int, ...]) -> Callable[[], list[Any]]:
+    """All steps over ``values`` by number, with two more slots at the end: for None and for what is
+    dropped."""
     last_use = {number: index for index, (_, takes, _) in enumerate(steps) for number in takes}
     made = {number for _, _, makes in steps for number in makes}
     # Free an intermediate as soon as nobody needs it, as a user's own local variables would be.
@@ -149,4 +151,4 @@ def _build(site: TorchSite) -> Callable[..., Any]:
     return function
 
 
-__all__ = ["GraphPlan", "Kept", "Unsupported", "missing", "run_graph"]
+__all__ = ["GraphPlan", "Kept", "Step", "Unsupported", "many_calls", "missing", "run_graph"]

@@ -1,0 +1,89 @@
+"""What a plan will take, said before it is timed.
+
+Of a kernel: its published time. Of a region: the default's own profile of its nodes, brought to what the
+default takes without a profiler, and what binding and handing over to a session costs on this machine. Of a
+whole model in a framework: some runs of it alone. The line-up, in which contenders take turns, is none of
+this, so that a prediction can be wrong.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from opatlas.plan.plan import ByKernel, ModelPlan, PlanStep
+from opatlas.plan.regions import OnnxRuntimeRegion
+
+RUNS, WARM_RUNS = 5, 2
+HANDOFFS = 50
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Microseconds: of each node in the default framework, of one run of a region beyond its nodes, of one
+    call of a kernel beyond its own time, and of a run beyond its steps (inputs and outputs are copied)."""
+
+    nodes: Mapping[int, float]
+    region_us: float
+    call_us: float
+    run_us: float
+
+
+def costs(profiled: Mapping[int, float], whole_us: float, copied_bytes: int, threads: int) -> Costs:
+    """``profiled``: each node's time under a profiler, in microseconds; ``whole_us``: of the whole model
+    without one, alone; ``copied_bytes``: of a run's inputs and outputs."""
+    total, region_us = sum(profiled.values()), handoff_us(threads)
+    scale = max(whole_us - region_us, 0.0) / total if total else 1.0
+    nodes = {number: us * scale for number, us in profiled.items()}
+    return Costs(nodes, region_us, CALL_US, copied_us(copied_bytes))
+
+
+CALL_US = 0.2
+"""Of the executor's loop, for one call (``make bench ONLY=models``: ``overhead_us_per_node``)."""
+
+
+def predicted(plan: ModelPlan, known: Costs) -> ModelPlan:
+    """The plan with its steps' times; the first step's has in it what a run costs beyond its steps."""
+    steps = [_predicted(step, known) for step in plan.steps]
+    first = replace(steps[0], predicted_us=(steps[0].predicted_us or 0.0) + known.run_us)
+    return replace(plan, steps=(first, *steps[1:]))
+
+
+def _predicted(step: PlanStep, known: Costs) -> PlanStep:
+    if isinstance(step.by, ByKernel):
+        return replace(step, predicted_us=(step.predicted_us or 0.0) + known.call_us)
+    own = sum(known.nodes.get(number, 0.0) for number in step.nodes)
+    return replace(step, predicted_us=own + known.region_us)
+
+
+def alone_us(run: Callable[[], object]) -> float:
+    """Of one run with nobody else at work: the median of some."""
+    times = []
+    for _ in range(WARM_RUNS + RUNS):
+        start = time.perf_counter_ns()
+        run()
+        times.append((time.perf_counter_ns() - start) / 1e3)
+    return statistics.median(times[WARM_RUNS:])
+
+
+def handoff_us(threads: int) -> float:
+    """Of one run of a bound session that copies a single number."""
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "handoff", ends[:1], ends[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    region = OnnxRuntimeRegion(model, ["x"], ["y"], threads)
+    call = region.bind([np.ones(1, np.float32)], [np.empty(1, np.float32)])
+    return statistics.median(alone_us(call) for _ in range(HANDOFFS // RUNS))
+
+
+def copied_us(count: int) -> float:
+    """Of copying so many bytes once."""
+    source, target = np.zeros(max(count, 1), np.uint8), np.zeros(max(count, 1), np.uint8)
+    return alone_us(lambda: np.copyto(target, source))

@@ -1,0 +1,70 @@
+"""``torch.compile`` within a time bound: a process of its own compiles first, and can be ended.
+
+A compiler cannot be interrupted in the process that waits for it. What the other process compiled lies in the
+user's cache folder, from which :class:`opatlas.plan.torch_region.CompiledRegion` then takes it in seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import onnx
+
+from opatlas.conf import conf
+from opatlas.errors import LoadError, OpatlasError, first_line
+from opatlas.graph.normal import ModelGraph
+
+
+def compile_ahead(graph: ModelGraph, threads: int, seconds: float) -> None:
+    """Raises :class:`LoadError` where PyTorch cannot express the model, or takes longer."""
+    with tempfile.TemporaryDirectory(prefix="opatlas-compiling-") as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(_of_known_sizes(graph).SerializeToString())
+        found = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPATLAS_CACHE": str(conf().cache)}
+        child = subprocess.Popen(
+            [sys.executable, "-m", "opatlas.plan.torch_compiling", str(path), str(threads)],
+            env=os.environ | found, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        try:
+            _, said = child.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise LoadError(f"torch.compile takes longer than {seconds:.0f} s") from None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)  # the C++ compiler that it runs as well
+            child.wait()
+        if child.returncode:
+            raise LoadError((said.strip().splitlines() or ["torch.compile ended without a word"])[-1][:300])
+
+
+def _of_known_sizes(graph: ModelGraph) -> onnx.ModelProto:
+    """The model with the sizes that its symbolic dimensions were given."""
+    model = onnx.ModelProto()
+    model.CopyFrom(graph.model)
+    for value in model.graph.input:
+        if (known := graph.proto_of(value.name)) is not None:
+            value.type.CopyFrom(known)
+    return model
+
+
+def main(path: str, threads: str) -> int:
+    from opatlas.plan.regions import Part
+    from opatlas.plan.torch_region import CompiledRegion
+
+    try:
+        CompiledRegion(Part.whole(ModelGraph(Path(path).read_bytes())), int(threads))
+    except OpatlasError as error:
+        print(first_line(error), file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
