@@ -143,21 +143,27 @@ def run(
     threads: Annotated[int | None, typer.Option(help="All cores unless given.")] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Time it beside ONNX Runtime.")] = False,
     try_s: Annotated[float, typer.Option(help="Seconds for trying plans, once for a model.")] = 5.0,
+    framework: Annotated[
+        list[str] | None,
+        typer.Option(help="Try it beside ONNX Runtime: openvino, pytorch, torch.compile; or none."),
+    ] = None,
     offline: Offline = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a model by what is fastest here, and say where its time goes."""
     from opatlas.identity import Setting
+    from opatlas.plan.choosing import said_of
     from opatlas.session import Session, compared, read_inputs
 
     if not model.exists():
         raise CallerError(f"There is no file {model}.")
     dims = {name: int(size) for name, size in map(_attribute, dim or ())}
     setting = Setting(threads=threads) if threads is not None else None
+    frameworks = [one for one in framework if one != "none"] if framework else None
     console = _console(stderr=True)
     with _client(offline, setting=setting) as client:
-        with console.status("Looking operators up, trying plans"):
-            session = Session(model, client=client, dims=dims, try_s=try_s)
+        with console.status("Looking operators up, trying frameworks and plans"):
+            session = Session(model, client=client, dims=dims, try_s=try_s, frameworks=frameworks)
         with session:
             feed = read_inputs(inputs) if inputs is not None else session.example()
             session.run(None, feed)
@@ -167,6 +173,7 @@ def run(
     told = {
         "nodes": len(session.graph.nodes), "known": session.known, "kernels": len(session.plan.kernels),
         "steps": [asdict(row) for row in rows], "standings": [asdict(one) for one in standings],
+        "runs_by": said_of(session.plan), "refused": dict(session.refused),
     }  # fmt: skip
     if as_json:
         _print_json(told)
@@ -367,13 +374,17 @@ def _print_run(told: Mapping[str, Any]) -> None:
     console.print(
         f"{told['nodes']} nodes; kernels are known for {told['known']} operators, {told['kernels']} run."
     )
-    table = _table("who", "µs a run", "× ONNX Runtime")
+    console.print(f"It runs by {told['runs_by']}.")
+    table = _table("who", "µs a run", "predicted", "× ONNX Runtime")
     for one in told["standings"]:
         ratios = one["ratios"]
         gain = f"{ratios['ratio']:.2f} ({ratios['low']:.2f} to {ratios['high']:.2f})"
-        table.add_row(one["said"], f"{one['median_us']:,.0f}", gain)
+        predicted = f"{one['predicted_us']:,.0f}" if one["predicted_us"] is not None else ""
+        table.add_row(one["said"], f"{one['median_us']:,.0f}", predicted, gain)
     if told["standings"]:
         console.print(table)
+    for said, why in told["refused"].items():
+        console.print(f"{said} takes no part: {why}", soft_wrap=True)
     table = _table("nodes", "by", "µs", "ONNX Runtime's µs")
     for row in sorted(told["steps"], key=lambda row: -row["us"])[:MOST_ROWS]:
         table.add_row(row["nodes"], row["by"], f"{row['us']:,.1f}", f"{row['onnxruntime_us']:,.1f}")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import opatlas.conf
 from tests.configuring import configured
 from tests.databases import new_sqlite
 from tests.services import NOT_TESTED, PrivatePostgres, PrivateRedis, or_skip
@@ -18,6 +19,8 @@ from tests.times import Times
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault("OPATLAS_FRAMEWORKS", "none")  # a test that tries frameworks names them …
+    opatlas.conf._process.pop(opatlas.conf.OpatlasConf, None)  # … and pytest-django has read it already
     config.pluginmanager.register(Times(os.environ.get("OPATLAS_TEST_PART", "last")))
     os.environ["OPATLAS_TEST_PART"] = ""  # a test's own pytest writes none
 

@@ -67,8 +67,8 @@ def choose(
     frameworks: Sequence[str] = (),
     loading_s: float = LOADING_S,
 ) -> Chosen:
-    """The fastest of the whole model in each framework and of plans with more or fewer of these kernels, timed
-    in turns for about so many ``seconds``.
+    """The fastest of the whole model in each framework and of plans with more or fewer of these kernels,
+    timed in turns for about so many ``seconds``.
 
     ``place``: target and setting, by their keys. ``frameworks``: those that are tried beside the default, as
     far as they are installed. Who takes part gives the default's outputs, and is chosen only where its
@@ -153,6 +153,8 @@ class _Contest:
         try:
             if not all(map(is_close, executor.run(self._feed), self._expected)):
                 raise LoadError("it gives other values than the whole model in ONNX Runtime")
+            if executor.fallen_back:  # else ONNX Runtime would be timed under another's name
+                raise LoadError(executor.fallen_back)
         except Exception:
             executor.close()
             raise
@@ -217,9 +219,8 @@ def said_of(plan: ModelPlan) -> str:
     labels = " and ".join(sorted(LABELS[one] for one in others))
     if not count:
         return f"{labels}, the whole model"
-    return f"{count} of {len(plan.steps)} steps by kernels" + f", the rest by {labels}" * (
-        others != {DEFAULT}
-    )
+    rest = f", the rest by {labels}" * (others != {DEFAULT})
+    return f"{count} of {len(plan.steps)} steps by kernels{rest}"
 
 
 WHOLE = f"{LABELS[DEFAULT]}, the whole model"

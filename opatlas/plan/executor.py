@@ -21,7 +21,7 @@ from opatlas.load.dtypes import ONNX_NUMBER, numpy_dtype
 from opatlas.load.kernel import LoadedKernel, binds_outputs
 from opatlas.plan.arena import ALIGNMENT, Lifetime, place
 from opatlas.plan.plan import ByFramework, ByKernel, ModelPlan, PlanStep
-from opatlas.plan.regions import DEFAULT, Part, Region, open_region
+from opatlas.plan.regions import DEFAULT, ModelPart, Region, open_region
 
 log = logging.getLogger("opatlas")
 _NAMES = {code: name for name, code in CODES.items() if name in ONNX_NUMBER}
@@ -82,12 +82,13 @@ class Executor:
             for number, step in enumerate(plan.steps)
             if isinstance(step.by, ByKernel)
         }  # artifacts by step, of those that did not go over to the default
+        self.fallen_back = ""  # why the whole model runs in the default, though the plan says otherwise
         self._is_open = True
         self.peak_bytes = 0
         if len(plan.steps) == 1 and not self._live:
             by = plan.steps[0].by
             self._whole_by = by.framework if isinstance(by, ByFramework) else DEFAULT
-            self._whole = open_region(self._whole_by, Part.whole(graph), threads, alone=True)
+            self._whole = open_region(self._whole_by, ModelPart.whole(graph), threads, alone=True)
             return
         self._allocate()
         self._arrays |= self._values_of(number for number in graph.outputs if graph.is_constant(number))
@@ -162,6 +163,7 @@ class Executor:
         self._run_whole(whole, arrays)
         log.warning("%s. The whole model runs in ONNX Runtime.", error)
         self._whole, self._whole_by, self._live = whole, DEFAULT, {}
+        self.fallen_back = str(error)
 
     def _run_all(self) -> None:
         first = 0
@@ -247,7 +249,7 @@ class Executor:
 
     def _whole_model(self, inputs: Sequence[str]) -> Region:
         """In the default framework."""
-        return open_region(DEFAULT, Part.whole(self.graph, inputs), self._threads, alone=True)
+        return open_region(DEFAULT, ModelPart.whole(self.graph, inputs), self._threads, alone=True)
 
     def _allocate(self) -> None:
         """One buffer for all values whose size is known."""
@@ -316,7 +318,7 @@ class Executor:
         return call
 
     def _region(self, step: PlanStep) -> Callable[[], None]:
-        part = Part.of_step(self.graph, step)
+        part = ModelPart.of_step(self.graph, step)
         by = step.by.framework if isinstance(step.by, ByFramework) else DEFAULT
         region, inputs = open_region(by, part, self._threads), part.inputs
         if self._fixed.issuperset((*inputs, *step.outputs)):

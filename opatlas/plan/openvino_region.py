@@ -10,13 +10,13 @@ import openvino as ov
 
 from opatlas.errors import LoadError, first_line
 from opatlas.load.kernel import KernelFailed
-from opatlas.plan.regions import Part
+from opatlas.plan.regions import ModelPart
 
 
 class OpenVinoRegion:
     """One compiled model with one request of its own, computing in the model's own precision."""
 
-    def __init__(self, part: Part, threads: int) -> None:
+    def __init__(self, part: ModelPart, threads: int) -> None:
         kinds = part.types(part.inputs)
         try:
             core = ov.Core()

@@ -36,7 +36,7 @@ _REGIONS = {
 
 
 @dataclass(frozen=True)
-class Part:
+class ModelPart:
     """Some nodes of a model, or all: as an ONNX model of their own, and by their numbers in ``graph``.
 
     ``names`` are what ``model`` calls its inputs and outputs; the numbers are the values' in the graph.
@@ -51,14 +51,14 @@ class Part:
     output_names: tuple[str, ...]
 
     @classmethod
-    def whole(cls, graph: ModelGraph, inputs: Sequence[str] | None = None) -> Part:
+    def whole(cls, graph: ModelGraph, inputs: Sequence[str] | None = None) -> ModelPart:
         """The model as it was given. ``inputs``: constants that are inputs too among them, by name."""
         names = tuple(inputs) if inputs is not None else graph.input_names
         nodes = tuple(range(len(graph.nodes)))
         return cls(graph, graph.model, nodes, graph.inputs, graph.outputs, names, graph.output_names)
 
     @classmethod
-    def of_step(cls, graph: ModelGraph, step: PlanStep) -> Part:
+    def of_step(cls, graph: ModelGraph, step: PlanStep) -> ModelPart:
         """A step's nodes, their weights inside."""
         model, inputs = graph.part(step.nodes, step.outputs, graph.evaluate(graph.constants_of(step.nodes)))
         names = graph.names
@@ -92,7 +92,7 @@ def is_installed(framework: str) -> bool:
     return framework == DEFAULT or importlib.util.find_spec(_MODULES[framework]) is not None
 
 
-def open_region(framework: str, part: Part, threads: int, *, alone: bool = False) -> Region:
+def open_region(framework: str, part: ModelPart, threads: int, *, alone: bool = False) -> Region:
     """The part, loaded by a framework, on so many threads. ``alone``: nobody else computes between its runs,
     so its threads may go on spinning then. Raises :class:`LoadError` where the framework refuses it."""
     if framework == DEFAULT:

@@ -55,11 +55,11 @@ def _of_known_sizes(graph: ModelGraph) -> onnx.ModelProto:
 
 
 def main(path: str, threads: str) -> int:
-    from opatlas.plan.regions import Part
+    from opatlas.plan.regions import ModelPart
     from opatlas.plan.torch_region import CompiledRegion
 
     try:
-        CompiledRegion(Part.whole(ModelGraph(Path(path).read_bytes())), int(threads))
+        CompiledRegion(ModelPart.whole(ModelGraph(Path(path).read_bytes())), int(threads))
     except OpatlasError as error:
         print(first_line(error), file=sys.stderr)
         return 1

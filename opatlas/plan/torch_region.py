@@ -20,7 +20,7 @@ from opatlas.load.torch.graph import GraphPlan, Step, Unsupported, many_calls, m
 from opatlas.load.torch.module import buffer_name
 from opatlas.load.torch.ops.types import TORCH_TYPES, to_array, to_tensor
 from opatlas.load.torch.patterns import whole_call
-from opatlas.plan.regions import Part
+from opatlas.plan.regions import ModelPart
 
 NAMES = {code: name for name, code in CODES.items()}
 _FAILURES = (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError)
@@ -95,18 +95,18 @@ class ModelCalls:
 class EagerRegion:
     """Eager calls in inference mode, as a user of PyTorch runs a model."""
 
-    def __init__(self, part: Part, threads: int) -> None:
+    def __init__(self, part: ModelPart, threads: int) -> None:
         self._threads = threads
-        self._names = [name_of(kind) for kind in part.types(part.outputs)]
-        part.types(part.inputs)
         with torch.inference_mode():
             self._calls = ModelCalls(part.graph, part.nodes, part.outputs)
+        ends = (part.types(part.inputs), part.types(part.outputs))
+        _, self._names = ([name_of(kind) for kind in kinds] for kinds in ends)
         self._compute = self._calls.bound(part.inputs, part.outputs)
         self._constants = {one.untyped_storage().data_ptr() for one in self._calls.constants.values()}
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         try:
-            with Threads(self._threads), self._mode():
+            with TorchThreads(self._threads), self._mode():
                 tensors = [to_tensor(np.asarray(array, order="C")) for array in inputs]
                 return self._arrays(self._compute(*tensors), tensors)
         except _FAILURES as error:
@@ -140,14 +140,14 @@ class CompiledRegion(EagerRegion):
     """``torch.compile`` over the same calls. Made in seconds to minutes: whoever shall not wait for it asks
     :func:`opatlas.plan.torch_compiling.compile_ahead` first, which fills the folder that this one reads."""
 
-    def __init__(self, part: Part, threads: int) -> None:
+    def __init__(self, part: ModelPart, threads: int) -> None:
         super().__init__(part, threads)
         examples = tuple(
             torch.ones(kind.shape, dtype=TORCH_TYPES[name_of(kind)]) for kind in part.types(part.inputs)
         )
         module = _ModelModule(self._calls, part.inputs, part.outputs).eval()
         try:
-            with Threads(threads), compiled_into(conf().cache / "inductor"), self._mode():
+            with TorchThreads(threads), compiled_into(conf().cache / "inductor"), self._mode():
                 self._compute = torch.compile(plain_module(module, examples))
                 self._compute(*examples)
         except Exception as error:  # the compiler's errors share no base but Exception
@@ -179,7 +179,7 @@ class _ModelModule(torch.nn.Module):
         return tuple(self._calls.bound(self._inputs, self._outputs, constants)(*inputs))
 
 
-class Threads:
+class TorchThreads:
     """PyTorch's number of threads while a region runs; then the user's own again, which are another's."""
 
     def __init__(self, threads: int) -> None:

@@ -171,6 +171,7 @@ def test_a_model_is_run_and_compared(at_service, tmp_path):
     np.savez(tmp_path / "inputs.npz", x=np.ones(1000, np.float32), y=np.ones(1000, np.float32))
     said = at_service("run", path, "--threads", 1, "--inputs", tmp_path / "inputs.npz")
     assert "3 nodes; kernels are known for 1 operators" in said and "ONNX Runtime's µs" in said
+    assert "It runs by" in said
 
 
 def test_a_model_that_cannot_be_run_says_why(command, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ import opatlas.session  # before anything of it is replaced
 from opatlas.errors import CallerError
 from opatlas.evidence import Ratios
 from opatlas.plan import choosing
-from opatlas.plan.line_up import TimedInTurns, line_up, ratios_of
+from opatlas.plan.line_up import LEAST_ROUNDS, TimedInTurns, line_up, ratios_of
+from opatlas.plan.plan import ByKernel
+from opatlas.plan.predicting import CALL_US
 from tests.opatlas.client.conftest import *  # noqa: F403 - the served catalogue
 from tests.opatlas.client.test_client import until
 from tests.opatlas.plan.making import assert_same, wanted
@@ -54,6 +57,7 @@ def kernels_win(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(choosing, "line_up", standings)
     monkeypatch.setattr(choosing, "node_times", lambda graph, feed, threads: dict.fromkeys(range(9), 99.0))
+    monkeypatch.setattr(choosing, "alone_us", lambda run: 99e3)
 
 
 def test_a_model_runs_by_the_catalogues_kernels_where_they_are_faster(
@@ -63,13 +67,14 @@ def test_a_model_runs_by_the_catalogues_kernels_where_they_are_faster(
     with opatlas.Session(adding(), client=job()) as session:
         assert session.known == 1 and len(session.plan.kernels) == 2
         assert session.plan.steps[0].over[0].said == "ONNX Runtime in the model"
-        assert (
-            session.plan.predicted_us == 10.0 + 99.0 + 10.0
-        )  # a kernel, what is left to ONNX Runtime, a kernel
+        kernels = [step.predicted_us for step in session.plan.steps if isinstance(step.by, ByKernel)]
+        assert kernels[1] == 10.0 + CALL_US  # what was published, and the call
+        assert session.plan.predicted_us > 2 * 10.0  # what is left to ONNX Runtime is in it, too
+        assert session.standings[-1].predicted_us is not None
         for feed in (FEED, {name: -value for name, value in FEED.items()}):
             assert_same(session.run(None, feed), wanted(adding(), feed))
         rows = session.breakdown(FEED)
-        assert [row.by for row in rows] == ["cpp add", "onnxruntime", "cpp add"]
+        assert [row.by for row in rows] == ["cpp add", "ONNX Runtime", "cpp add"]
         assert all(row.us > 0 for row in rows)
 
 
@@ -154,8 +159,9 @@ def test_a_line_up_takes_turns_and_leaves_out_who_fails() -> None:
     standings = line_up(
         {"a": lambda: order.append("a"), "b": lambda: order.append("b"), "c": fail}, seconds=0.0
     )
-    assert set(standings) == {"a", "b"} and order.count("a") == order.count("b") >= 6
-    assert "aa" in "".join(order[4:])  # whoever comes second is first in the next round
+    assert set(standings) == {"a", "b"}
+    groups = [name for name, _ in groupby(order)]
+    assert len(groups) <= 2 + LEAST_ROUNDS + 1  # whoever comes second is first in the next round
     with pytest.raises(ValueError):
         line_up({"c": fail, "a": lambda: None}, seconds=0.0)
 
