@@ -33,6 +33,7 @@ RESOURCES = (
     "tuning.api.operators",
     "tuning.api.environments",
     "tuning.api.models",
+    "tuning.api.plans",
     "tuning.api.overview",
     "tuning.kernels.api",
     "dashboard.webhooks.api",

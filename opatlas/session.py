@@ -34,13 +34,10 @@ from opatlas.plan.choosing import OTHERS, PROFILED_RUNS, WHOLE, choose, node_tim
 from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import DEFAULT, NodeChoice, whole
-from opatlas.plan.plan import ByFramework, ByKernel, InvalidPlan, ModelPlan
+from opatlas.plan.plan import KERNEL_KINDS, ByFramework, ByKernel, InvalidPlan, ModelPlan
 from opatlas.plan.regions import LABELS, is_installed
 
 log = logging.getLogger("opatlas")
-KINDS = ("c-abi",)
-"""Artifacts that run in a model: compiled kernels write where the next step reads; a library's call would run
-beside the library's own threads."""
 ASK_S = 240.0
 """Between two questions for what runs: a service tells of what it revoked to those that ask."""
 TRY_S = 5.0
@@ -396,7 +393,9 @@ def tried_frameworks(named: Sequence[str]) -> tuple[str, ...]:
 
 
 def _runs_here(answer: Answer) -> bool:
-    return answer.best is not None and answer.best.get("kind") in KINDS and answer.from_neighbour is None
+    return (
+        answer.best is not None and answer.best.get("kind") in KERNEL_KINDS and answer.from_neighbour is None
+    )
 
 
 def _random(name: str, kind: TensorType | None, random: np.random.Generator) -> np.ndarray:

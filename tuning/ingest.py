@@ -170,7 +170,7 @@ def add_model(
         calls=extraction.calls,
         unmapped=extraction.unmapped,
         hits_before=hit_calls / extraction.calls if extraction.calls else 0.0,
-        key=structure.key if structure else "",
+        structure_key=structure.key if structure else "",
     )
     row = _stored(row, extraction.operators)
     if structure is not None:
@@ -344,9 +344,9 @@ def _keep_structure(row: models.Model, structure: ModelStructure) -> None:
     """Also of a model that was given before structures were kept."""
     packed = {"packed": structure.packed()}
     _, is_new = models.StoredStructure.objects.get_or_create(model=row, defaults=packed)
-    if is_new and row.key != structure.key:
-        models.Model.objects.filter(pk=row.pk).update(key=structure.key)
-        row.key = structure.key
+    if is_new and row.structure_key != structure.key:
+        models.Model.objects.filter(pk=row.pk).update(structure_key=structure.key)
+        row.structure_key = structure.key
 
 
 def _row(part: _Part, known: _Known | None, missed: _Missed | None, whole_us: float) -> ReportedOperator:

@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddField(
             model_name='model',
-            name='key',
+            name='structure_key',
             field=models.CharField(blank=True, db_default='', default='', max_length=80),
         ),
         migrations.CreateModel(

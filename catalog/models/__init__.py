@@ -41,6 +41,7 @@ from catalog.models.known import (
     Signer,
     Target,
 )
+from catalog.models.planned import PlanMeasured, StoredPlan
 from catalog.models.predicted import PredictorNetwork, Succession
 from catalog.models.rollups import (
     EVERYBODY,

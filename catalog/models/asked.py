@@ -110,7 +110,7 @@ class Model(models.Model):
     unmapped = models.JSONField(default=dict)  # reason → calls that could not be expressed
     hits_before = models.FloatField(default=0)  # share of calls that hit when it was first asked for
     # "m1:…", of an ONNX model: of its structure without its weights. Empty where that was not kept.
-    key = models.CharField(max_length=80, blank=True, default="", db_default="")
+    structure_key = models.CharField(max_length=80, blank=True, default="", db_default="")
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -8,13 +8,12 @@ from anybody: it is bounded, and checked when it is read.
 
 from __future__ import annotations
 
-import json
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from opatlas import packing
 from opatlas.errors import InvalidModel, printable
 from opatlas.graph.linked import LEFT_OUT, Linked
 from opatlas.graph.normal import ModelGraph
@@ -125,18 +124,14 @@ class ModelStructure:
 
     def packed(self) -> bytes:
         """As it is stored."""
-        return zlib.compress(json.dumps(self.to_json(), separators=(",", ":")).encode(), 6)
+        return packing.packed(self.to_json())
 
     @classmethod
     def unpacked(cls, data: bytes) -> ModelStructure:
         """Of what :meth:`packed` gave. Raises :class:`InvalidModel`."""
         try:
-            opened = zlib.decompressobj()
-            text = opened.decompress(data, MOST_BYTES)
-            if opened.unconsumed_tail:
-                raise InvalidModel(f"The structure has more than {MOST_BYTES} bytes.")
-            return cls.from_json(json.loads(text))
-        except (zlib.error, ValueError, RecursionError) as error:
+            return cls.from_json(packing.unpacked(data, MOST_BYTES))
+        except (ValueError, RecursionError) as error:
             raise InvalidModel(f"The structure cannot be read: {error}.") from None
 
 

@@ -1,4 +1,4 @@
-"""Ed25519 signatures over manifests and networks: who vouches for what is loaded."""
+"""Ed25519 signatures over manifests, networks and plans: who vouches for what is loaded."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from opatlas.errors import LoadError
 from opatlas.identity.operator import canonical_json
 from opatlas.load.manifest import Manifest
 
-# A signature made for something else can never pass for a manifest's, or for a network's.
-_DOMAIN, _NETWORK = b"opatlas manifest 1\n", b"opatlas network 1\n"
+# A signature made for something else can never pass for a manifest's, a network's or a plan's.
+_DOMAIN, _NETWORK, _PLAN = b"opatlas manifest 1\n", b"opatlas network 1\n", b"opatlas plan 1\n"
 
 
 def new_key(path: Path) -> Ed25519PrivateKey:
@@ -71,6 +71,16 @@ def sign_network(document: Mapping[str, Any], private_key: Ed25519PrivateKey) ->
 def verify_network(document: Mapping[str, Any], signature: bytes, public_keys: Iterable[bytes]) -> None:
     """As :func:`verify`."""
     _verify(_NETWORK + canonical_json(document), signature, public_keys, "network")
+
+
+def sign_plan(document: Mapping[str, Any], private_key: Ed25519PrivateKey) -> bytes:
+    """The 64-byte signature over a model's plan as JSON (``ModelPlan.to_json()``)."""
+    return private_key.sign(_PLAN + canonical_json(document))
+
+
+def verify_plan(document: Mapping[str, Any], signature: bytes, public_keys: Iterable[bytes]) -> None:
+    """As :func:`verify`."""
+    _verify(_PLAN + canonical_json(document), signature, public_keys, "plan")
 
 
 def _verify(signed: bytes, signature: bytes, public_keys: Iterable[bytes], what: str) -> None:

@@ -20,6 +20,11 @@ FRAMEWORKS = ("onnxruntime", "openvino", "pytorch", "torch.compile")
 """Whom a region may be left to."""
 
 
+KERNEL_KINDS = ("c-abi",)
+"""Artifacts that run in a model: compiled kernels write where the next step reads; a library's call would run
+beside the library's own threads."""
+
+
 class InvalidPlan(CallerError):
     """A plan that cannot be: broken, of another version, or not for this model, target or setting."""
 

@@ -130,6 +130,7 @@ EXAMPLES: dict[str, Callable[[Rows], list[Rows]]] = {
         for verb in ("", "/approve", "/evaluate", "/evidence", "/reject", "/revoke")
     },
     "models/{id}": lambda rows: [{"id": rows["model"].pk}],
+    **{f"plans/{{id}}{verb}": lambda rows: [{"id": rows["plan"].pk}] for verb in ("", "/measured")},
     "statistics/operators/{key}": lambda rows: [{"key": rows["operator"].key}],
     "notifications/{id}/read": lambda rows: [{"id": rows["notification"].pk}],
     "subscriptions/{id}": lambda rows: [{"id": rows["subscription"].pk}],
@@ -238,6 +239,9 @@ BODIES: dict[str, Callable[[Rows], Rows]] = {
         "failed": [{"implementation": rows["implementation"].pk, "artifact": rows["artifact"].sha256,
                     "where": "run", "error": "KernelFailed"}]},
     "models/": lambda rows: {"sample": "nothing"},
+    "plans": lambda rows: {"model": rows["model"].pk},
+    "plans/{id}/measured": lambda rows: {
+        "plan_us": 1.0, "default_us": 2.0, "ratio": 2.0, "ratio_low": 1.9, "ratio_high": 2.1, "chosen": True},
     "queues/pause": lambda rows: {"capability": "*", **_REASON},
     "queues/resume": lambda rows: {"capability": "*"},
 }  # fmt: skip

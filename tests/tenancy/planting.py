@@ -6,6 +6,7 @@ matrix fails on it, so that a new table cannot be forgotten.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
@@ -19,6 +20,9 @@ from dashboard.billing import models as billing
 from dashboard.notifications import models as notifications
 from dashboard.webhooks import endpoints
 from dashboard.webhooks import models as webhooks
+from opatlas.graph.structure import ModelStructure, StructureNode
+from opatlas.graph.types import TensorType
+from tuning import planning
 
 if TYPE_CHECKING:
     from tests.tenancy.world import World
@@ -30,6 +34,7 @@ APPS = ("catalog", "tuning", "kernels", "billing", "webhooks", "notifications", 
 def plant(world: World) -> None:
     """Bills, subscriptions with what they told, webhooks with what they sent, what its jobs asked next."""
     _predictions(world)
+    _plans(world)
     _bills(world)
     _notifications(world)
     _webhooks(world)
@@ -45,6 +50,22 @@ def _predictions(world: World) -> None:
         scope=f"org:{organisation.pk}", owner=organisation, version=1, sha256="5a" * 32, size_bytes=1,
         document={"said": MARK}, signature="00" * 64, signer="5a" * 32,
     )  # fmt: skip
+
+
+def _plans(world: World) -> None:
+    model = world.rows["model"]
+    node = StructureNode(
+        "Relu", f"/{MARK}/node", (0,), (1,), operator=world.rows["operator"].key, tensors=(0,)
+    )
+    floats = TensorType(1, (COUNT,))
+    structure = ModelStructure("m1:" + "7a" * 32, (0,), (1,), (node,), (floats, floats))
+    catalogue.StoredStructure.objects.create(model=model, packed=structure.packed())
+    made = planning.make_plan(structure, model.target, model.setting, model.organisation)
+    said = [replace(one, summary=f"{MARK} operator") for one in made.choices]
+    made = replace(made, choices=said, predicted_us=float(COUNT))
+    row, _ = planning.keep_plan(made, model.organisation, model.target, model.setting, model)
+    planning.keep_measured(row, planning.MeasuredPlan(COUNT, COUNT, 1.0, 1.0, 1.0, True))
+    world.rows["plan"] = row
 
 
 def _bills(world: World) -> None:

@@ -81,7 +81,11 @@ def snapshot(world: World) -> dict[str, Any]:
         if model._meta.app_label not in planting.APPS or model.__name__ in NOT_COMPARED:
             continue
         for row in model._base_manager.values():
-            kept = {name: value for name, value in row.items() if name not in ignored}
+            kept = {
+                name: value.hex() if isinstance(value, bytes) else value
+                for name, value in row.items()
+                if name not in ignored
+            }
             found[f"{model._meta.label} {row[model._meta.pk.name]}"] = encode(kept)
     return found
 

@@ -302,7 +302,7 @@ def test_a_models_structure_is_kept_and_none_of_its_weights(add: Callable[..., M
     assert weight.tobytes()[64:96] in data and bias.tobytes()[:32] in data
     row = add(data)
     kept = ModelStructure.unpacked(bytes(row.structure.packed))
-    assert kept.key == row.key == ModelGraph(data).key
+    assert kept.key == row.structure_key == ModelGraph(data).key
     keys = {one.operator.key for one in row.operators.select_related("operator")}
     assert keys == set(kept.operators) and len(keys) == 2
     cells = _every_cell() + json.dumps(kept.to_json()).encode()
@@ -314,10 +314,14 @@ def test_a_models_structure_is_kept_and_none_of_its_weights(add: Callable[..., M
 def test_a_model_from_before_gets_its_structure_when_it_is_given_again(add: Callable[..., Model]) -> None:
     row = add(_three())
     StoredStructure.objects.all().delete()
-    Model.objects.update(key="")
+    Model.objects.update(structure_key="")
     assert add(_three()) == row
     row.refresh_from_db()
-    assert row.key == ModelGraph(_three()).key == ModelStructure.unpacked(bytes(row.structure.packed)).key
+    assert (
+        row.structure_key
+        == ModelGraph(_three()).key
+        == ModelStructure.unpacked(bytes(row.structure.packed)).key
+    )
 
 
 def test_what_is_too_large_for_a_structure_is_a_model_all_the_same(
@@ -325,4 +329,4 @@ def test_what_is_too_large_for_a_structure_is_a_model_all_the_same(
 ) -> None:
     monkeypatch.setattr("opatlas.graph.structure.MOST_NODES", 3)
     row = add(_three())
-    assert (row.key, row.calls, StoredStructure.objects.count()) == ("", 4, 0)
+    assert (row.structure_key, row.calls, StoredStructure.objects.count()) == ("", 4, 0)

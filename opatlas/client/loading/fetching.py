@@ -21,7 +21,7 @@ from opatlas.load import Manifest, load
 from opatlas.load.files import check_name
 from opatlas.load.kernel import LoadedKernel
 from opatlas.load.needs import check_features, check_versions
-from opatlas.load.signing import verify, verify_network
+from opatlas.load.signing import verify, verify_network, verify_plan
 
 
 class Refused(LoadError):
@@ -69,6 +69,10 @@ class Trust:
     def check_network(self, document: Mapping[str, Any], signature: str, signer: str) -> None:
         """The same of what is said of a predictor's network."""
         self._check("network", signature, signer, partial(verify_network, document))
+
+    def check_plan(self, document: Mapping[str, Any], signature: str, signer: str) -> None:
+        """The same of a model's plan."""
+        self._check("plan", signature, signer, partial(verify_plan, document))
 
     def _check(self, what: str, signature: str, signer: str, verifies: Callable[..., None]) -> None:
         if not signature:

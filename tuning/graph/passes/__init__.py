@@ -1,0 +1,1 @@
+"""Passes that make plans: each takes a draft and gives another one. PURE."""

@@ -1,0 +1,27 @@
+"""The passes that there are, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from opatlas.plan.plan import InvalidPlan
+from tuning.graph.passes.draft import PlanDraft, PlanPass
+from tuning.graph.passes.kernels import best_kernels
+
+PASSES: Mapping[str, PlanPass] = {"kernels": best_kernels}
+
+
+def passes_named(names: Collection[str] | None) -> tuple[str, ...]:
+    """Those, in their order; all for None. Raises :class:`InvalidPlan` for a name that there is not."""
+    if names is None:
+        return tuple(PASSES)
+    if unknown := [name for name in names if name not in PASSES]:
+        raise InvalidPlan(f"There is no pass {unknown[0][:40]!r}; there are: {', '.join(PASSES)}.")
+    return tuple(name for name in PASSES if name in names)
+
+
+def run_passes(draft: PlanDraft, names: Collection[str]) -> PlanDraft:
+    """One after the other."""
+    for name in names:
+        draft = PASSES[name](draft)
+    return draft

@@ -1,0 +1,368 @@
+"""Plans of models, made of what the catalogue knows: by passes (``tuning.graph.passes``), kept with the
+reason of each choice, and compared with what sessions report.
+
+A plan names implementations and delivers none: whoever runs it looks its operators up like any job, so that
+what is charged is charged there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+from django.db import transaction
+from django.db.models import F
+
+from catalog import models
+from catalog.best.served import Accepts, Hit, find_bests, scopes_of
+from catalog.best.signers import register_signer
+from catalog.charging import charging
+from catalog.errors import RequestError, StoreError
+from catalog.lookup.misses import MissAnswer, Wanted, Where, record_misses, states_now
+from opatlas import packing
+from opatlas.evidence import Ratios
+from opatlas.graph.structure import ModelStructure
+from opatlas.identity.operator import canonical_json
+from opatlas.identity.place.kinds import CPU
+from opatlas.load.signing import public_bytes, sign_plan
+from opatlas.plan.plan import KERNEL_KINDS, ByKernel, ModelPlan
+from tuning.graph.passes.draft import PlanDraft, Published, PublishedKernel
+from tuning.graph.passes.registry import passes_named, run_passes
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+BATCH = 1024
+"""Operators in one statement."""
+MOST_PLANS = 200
+"""Of an organisation: the latest are kept."""
+MOST_BYTES = 64 << 20
+"""Of a stored plan's JSON, unpacked."""
+UNSEEN = "The catalogue has never seen this operator: look it up with its graph."
+NO_KERNEL = "No compiled kernel of it is published, and a library's call does not run in a plan"
+ASKED = "asked for, and not explored yet"
+NOT_ASKED = "not asked for on this target yet"
+
+
+@dataclass(frozen=True)
+class PlanChoice:
+    """What became of one operator's nodes, and why. Times in microseconds of one call, alone."""
+
+    operator: str
+    summary: str
+    nodes: Annotated[Sequence[int], "Numbers of the model's nodes that are this operator."]
+    by: Annotated[str, "kernel, default, or miss: nothing is published of it yet."]
+    reason: str
+    state: Annotated[str, "Of a miss."] = ""
+    route: str = ""
+    method: str = ""
+    label: str = ""
+    median_us: float | None = None
+    default_us: float | None = None
+    ratio: Annotated[float | None, "Default ÷ kernel, with its 95 % interval."] = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    implementation: int | None = None
+    artifact: str = ""
+    charged: Annotated[bool, "A lookup of it has a price: the plan names it and does not deliver it."] = False
+
+    @property
+    def link(self) -> str:
+        """The page with its evidence."""
+        return f"/operators/{self.operator}"
+
+
+@dataclass(frozen=True)
+class MadePlan:
+    """A plan with its reasons. ``predicted_us`` and ``default_us`` are of one run, over the nodes whose times
+    are known, each alone; ``unknown_nodes`` are those without."""
+
+    plan: ModelPlan
+    passes: tuple[str, ...]
+    choices: Sequence[PlanChoice]
+    predicted_us: float
+    default_us: float
+    unknown_nodes: int
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(canonical_json(self.plan.to_json())).hexdigest()
+
+    @property
+    def misses(self) -> list[PlanChoice]:
+        return [one for one in self.choices if one.by == "miss"]
+
+
+def structure_of_model(row: models.Model) -> ModelStructure:
+    """Raises :class:`RequestError` where none was kept, and says why."""
+    kept = models.StoredStructure.objects.filter(model=row).first()
+    if kept is not None:
+        return ModelStructure.unpacked(bytes(kept.packed))
+    if row.form != "onnx":
+        raise RequestError(
+            "An operator list has no structure, so there is no plan of it: give the model as ONNX.",
+            where="model",
+        )
+    raise RequestError(
+        "This model's structure was not kept: it was given before structures were, or is too large. "
+        "Give the model again.",
+        where="model",
+    )
+
+
+def make_plan(
+    structure: ModelStructure,
+    target: models.Target,
+    setting: models.Setting,
+    organisation: models.Organisation | None,
+    passes: Collection[str] | None = None,
+) -> MadePlan:
+    """By all passes unless some are named. Reads alone: nothing is counted, recorded or charged. Raises
+    :class:`opatlas.plan.plan.InvalidPlan` for an unknown pass."""
+    names = passes_named(passes)
+    if target.kind != CPU.name:
+        raise RequestError(f"Plans are made for CPUs; {target.capability} is none.", where="target")
+    keys = list(structure.operators)
+    winners, kernels = _bests(keys, target, setting, organisation)
+    published = {key: _published(hit, kernels.get(key)) for key, hit in winners.items()}
+    draft = run_passes(PlanDraft(structure, published), names)
+    plan = draft.plan(target.key, setting.key)
+    choices = _choices(structure, plan, published, kernels, organisation)
+    choices = _with_misses(choices, target, setting)
+    return MadePlan(plan, names, choices, *_sums(draft, plan))
+
+
+def queue_misses(
+    made: MadePlan,
+    target: models.Target,
+    setting: models.Setting,
+    organisation: models.Organisation | None,
+    api_key: models.ApiKey | None = None,
+) -> MadePlan:
+    """What nothing is published of becomes misses, as in a lookup; with what became of each."""
+    rows = _operators([one.operator for one in made.misses])
+    wanted = [
+        Wanted(one.operator, float(len(one.nodes)), rows[one.operator][0])
+        for one in made.misses
+        if one.operator in rows
+    ]
+    states = record_misses(wanted, Where(target, setting, api_key=api_key, organisation=organisation))
+    choices = [
+        replace(one, state=state.state, reason=state.reason or ASKED)
+        if (state := states.get(one.operator)) is not None
+        else one
+        for one in made.choices
+    ]
+    return replace(made, choices=choices)
+
+
+def keep_plan(
+    made: MadePlan,
+    organisation: models.Organisation,
+    target: models.Target,
+    setting: models.Setting,
+    given: models.Model | None = None,
+) -> tuple[models.StoredPlan, bool]:
+    """The plan's row, and whether it is new: the same plan is the same row, with today's reasons."""
+    document = {"plan": made.plan.to_json(), "choices": [asdict(one) for one in made.choices]}
+    columns = {
+        "passes": list(made.passes),
+        "packed": packing.packed(document),
+        "predicted_us": made.predicted_us,
+        "default_us": made.default_us,
+        "unknown_nodes": made.unknown_nodes,
+    }
+    place = {"key": made.plan.model, "target": target, "setting": setting}
+    with transaction.atomic():
+        row, is_new = models.StoredPlan.objects.update_or_create(
+            organisation=organisation,
+            given=given,
+            sha256=made.sha256,
+            defaults=columns,
+            create_defaults=columns | place,
+        )
+        if is_new:
+            mine = models.StoredPlan.objects.filter(organisation=organisation).order_by("-pk")
+            old = list(mine.values_list("pk", flat=True)[MOST_PLANS:])
+            mine.filter(pk__in=old).delete()
+    return row, is_new
+
+
+def kept_plan(row: models.StoredPlan) -> MadePlan:
+    """What :func:`keep_plan` kept."""
+    document = packing.unpacked(bytes(row.packed), MOST_BYTES)
+    choices = [PlanChoice(**one) for one in document["choices"]]
+    plan = ModelPlan.from_json(document["plan"])
+    return MadePlan(plan, tuple(row.passes), choices, row.predicted_us, row.default_us, row.unknown_nodes)
+
+
+def sign_stored(row: models.StoredPlan, signing_key: Ed25519PrivateKey) -> None:
+    """Vouch for a plan, so that whoever has it knows where it is from. Raises :class:`StoreError` where the
+    key was retired."""
+    signer = register_signer(public_bytes(signing_key))
+    if signer.retired_at is not None:
+        raise StoreError(f"The signing key {signer} was retired: give this worker another one.")
+    row.signature = sign_plan(kept_plan(row).plan.to_json(), signing_key).hex()
+    row.signer = signer.sha256
+    row.save(update_fields=["signature", "signer"])
+
+
+def plans_of(organisation: models.Organisation | None) -> Any:
+    """Plans that an organisation may see: its own."""
+    return models.StoredPlan.objects.filter(organisation=organisation).select_related(
+        "target", "setting", "given", "measured"
+    )
+
+
+@dataclass(frozen=True)
+class MeasuredPlan:
+    """One run by the plan and by the whole model in the default framework, taken in turns, in microseconds;
+    ``ratio`` is default ÷ plan with its interval; ``chosen``: whether the plan is what runs."""
+
+    plan_us: float
+    default_us: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    chosen: bool
+
+
+def keep_measured(row: models.StoredPlan, found: MeasuredPlan) -> models.PlanMeasured:
+    """The last report counts; how many there were is counted."""
+    values = asdict(found)
+    kept, is_new = models.PlanMeasured.objects.get_or_create(plan=row, defaults=values)
+    if not is_new:
+        for name, value in values.items():
+            setattr(kept, name, value)
+        kept.reports = F("reports") + 1  # type: ignore[assignment]
+        kept.save()
+        kept.refresh_from_db()
+    return kept
+
+
+# ---- what is known ------------------------------------------------------------------------------
+
+
+def _batches(keys: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(keys), BATCH):
+        yield keys[start : start + BATCH]
+
+
+def _bests(
+    keys: Sequence[str],
+    target: models.Target,
+    setting: models.Setting,
+    organisation: models.Organisation | None,
+) -> tuple[dict[str, Hit], dict[str, Hit]]:
+    """By operator: who is fastest, and who is fastest of those that run in a model."""
+    scopes = scopes_of(organisation)
+    accepts = Accepts(kinds=frozenset(KERNEL_KINDS))
+    winners, kernels = dict[str, Hit](), dict[str, Hit]()
+    for batch in _batches(keys):
+        winners |= find_bests(batch, target, setting, scopes)
+        kernels |= find_bests(batch, target, setting, scopes, accepts)
+    return winners, kernels
+
+
+def _published(winner: Hit, kernel: Hit | None) -> Published:
+    best = f"{winner.route} {winner.label}"
+    if kernel is None:
+        return Published(winner.default_us, best)
+    found = PublishedKernel(
+        kernel.implementation_id, kernel.artifact_sha256, kernel.route, kernel.method, kernel.label,
+        kernel.median_us, kernel.default_us,
+        Ratios(kernel.ratio_to_default, kernel.ratio_low, kernel.ratio_high), kernel.is_default,
+    )  # fmt: skip
+    return Published(kernel.default_us, best, found)
+
+
+def _operators(keys: Sequence[str]) -> dict[str, tuple[int, str]]:
+    """By key: number and summary of those that the catalogue has seen."""
+    return {
+        key: (number, summary)
+        for batch in _batches(keys)
+        for key, number, summary in models.Operator.objects.filter(key__in=batch).values_list(
+            "key", "pk", "summary"
+        )
+    }
+
+
+def _choices(
+    structure: ModelStructure,
+    plan: ModelPlan,
+    published: Mapping[str, Published],
+    kernels: Mapping[str, Hit],
+    organisation: models.Organisation | None,
+) -> list[PlanChoice]:
+    """One for each operator, in the order in which the model comes to them."""
+    seen = _operators(list(structure.operators))
+    taken = {node for step in plan.steps if isinstance(step.by, ByKernel) for node in step.nodes}
+    payer = organisation.pk if organisation else 0
+    priced = charging().concerns(payer, [(hit, 1.0) for hit in kernels.values()]) if kernels else False
+    made = []
+    for key, nodes in structure.operators.items():
+        found = published.get(key)
+        summary = seen[key][1] if key in seen else ""
+        if found is None:
+            made.append(PlanChoice(key, summary, nodes, "miss", NOT_ASKED if key in seen else UNSEEN))
+            continue
+        kernel = found.kernel
+        runs = bool(taken.intersection(nodes))
+        choice = PlanChoice(
+            key, summary, nodes, "kernel" if runs else "default", _why(found, runs),
+            default_us=found.default_us,
+        )  # fmt: skip
+        if kernel is not None:
+            choice = replace(
+                choice, route=kernel.route, method=kernel.method, label=kernel.label,
+                median_us=kernel.median_us, ratio=kernel.ratios.ratio, ratio_low=kernel.ratios.low,
+                ratio_high=kernel.ratios.high, implementation=kernel.implementation,
+                artifact=kernel.artifact,
+                charged=priced and charging().concerns(payer, [(kernels[key], 1.0)]),
+            )  # fmt: skip
+        made.append(choice)
+    return made
+
+
+def _why(found: Published, runs: bool) -> str:
+    kernel = found.kernel
+    if kernel is None:
+        return f"{NO_KERNEL} (fastest alone: {found.best})."
+    if not runs:
+        if kernel.median_us < kernel.default_us:
+            return "Faster alone, but the model cannot be cut there, or the pass for it was left out."
+        return "Its kernel is not faster than the default."
+    if kernel.ratios.low <= 1:
+        return "Faster than the default alone, though not told apart from it with certainty."
+    return "Faster than the default alone."
+
+
+def _with_misses(
+    choices: Sequence[PlanChoice], target: models.Target, setting: models.Setting
+) -> list[PlanChoice]:
+    """What is known of those that nothing is published of."""
+    missing = [one.operator for one in choices if one.by == "miss"]
+    rows = _operators(missing)
+    states = dict[str, MissAnswer]()
+    for batch in _batches(missing):
+        states |= states_now({key: rows[key][0] for key in batch if key in rows}, target, setting)
+    return [
+        replace(one, state=states[one.operator].state, reason=states[one.operator].reason or ASKED)
+        if one.operator in states
+        else one
+        for one in choices
+    ]
+
+
+def _sums(draft: PlanDraft, plan: ModelPlan) -> tuple[float, float, int]:
+    """Predicted and default time of one run over what is known, and how many nodes are not."""
+    chosen = {
+        node: step.predicted_us for step in plan.steps if isinstance(step.by, ByKernel) for node in step.nodes
+    }
+    nodes = [node for step in plan.steps for node in step.nodes]
+    defaults = {node: time for node in nodes if (time := draft.default_us(node)) is not None}
+    predicted = [chosen.get(node) or time for node, time in defaults.items()]
+    return math.fsum(predicted), math.fsum(defaults.values()), len(nodes) - len(defaults)
