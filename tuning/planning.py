@@ -29,7 +29,7 @@ from opatlas.identity.operator import canonical_json
 from opatlas.identity.place.kinds import CPU
 from opatlas.load.signing import public_bytes, sign_plan
 from opatlas.plan.plan import KERNEL_KINDS, ByKernel, ModelPlan
-from tuning.graph.passes.draft import PlanDraft, Published, PublishedKernel
+from tuning.graph.passes.draft import KnownOperator, PlanDraft, PublishedKernel
 from tuning.graph.passes.registry import passes_named, run_passes
 
 if TYPE_CHECKING:
@@ -267,16 +267,16 @@ def _bests(
     return winners, kernels
 
 
-def _published(winner: Hit, kernel: Hit | None) -> Published:
+def _published(winner: Hit, kernel: Hit | None) -> KnownOperator:
     best = f"{winner.route} {winner.label}"
     if kernel is None:
-        return Published(winner.default_us, best)
+        return KnownOperator(winner.default_us, best)
     found = PublishedKernel(
         kernel.implementation_id, kernel.artifact_sha256, kernel.route, kernel.method, kernel.label,
         kernel.median_us, kernel.default_us,
         Ratios(kernel.ratio_to_default, kernel.ratio_low, kernel.ratio_high), kernel.is_default,
     )  # fmt: skip
-    return Published(kernel.default_us, best, found)
+    return KnownOperator(kernel.default_us, best, found)
 
 
 def _operators(keys: Sequence[str]) -> dict[str, tuple[int, str]]:
@@ -293,7 +293,7 @@ def _operators(keys: Sequence[str]) -> dict[str, tuple[int, str]]:
 def _choices(
     structure: ModelStructure,
     plan: ModelPlan,
-    published: Mapping[str, Published],
+    published: Mapping[str, KnownOperator],
     kernels: Mapping[str, Hit],
     organisation: models.Organisation | None,
 ) -> list[PlanChoice]:
@@ -327,7 +327,7 @@ def _choices(
     return made
 
 
-def _why(found: Published, runs: bool) -> str:
+def _why(found: KnownOperator, runs: bool) -> str:
     kernel = found.kernel
     if kernel is None:
         return f"{NO_KERNEL} (fastest alone: {found.best})."

@@ -149,6 +149,11 @@ def resolve(parsed: ParsedLookup) -> tuple[models.Target, models.Setting]:
     return target_row or register_target(hardware), setting_row or register_setting(wish)
 
 
+def place_named(target: Any, setting: Any) -> tuple[models.Target, models.Setting]:
+    """Rows for what a lookup names as its target and setting; raises as it does."""
+    return resolve(ParsedLookup(parse_target(target), parse_setting(setting), operators=()))
+
+
 def _check_graphs(operators: Sequence[AskedOperator]) -> None:
     unread = {item.key for item in operators if item.unread is not None}
     known = set(models.Operator.objects.filter(key__in=unread).values_list("key", flat=True))

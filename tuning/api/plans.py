@@ -169,8 +169,7 @@ def _given(
 
 def _place(sent: dict[str, Any], given: models.Model | None) -> tuple[models.Target, models.Setting]:
     if "target" in sent:
-        target = lookup_json.parse_target(sent["target"])
-        return lookup_json.resolve(target, lookup_json.parse_setting(sent.get("setting")))
+        return lookup_json.place_named(sent["target"], sent.get("setting"))
     if "setting" in sent or given is None:
         raise RequestError("A target is needed: its t1: key, its JSON, or 'here'.", where="target")
     return given.target, given.setting

@@ -37,7 +37,7 @@ class PublishedKernel:
 
 
 @dataclass(frozen=True)
-class Published:
+class KnownOperator:
     """What the catalogue has of one operator. ``default_us``: the default's time, alone; ``best``: who is
     fastest of all, in words."""
 
@@ -51,7 +51,7 @@ class PlanDraft:
     """``published`` by operator key; ``chosen`` kernels by node."""
 
     structure: ModelStructure
-    published: Mapping[str, Published]
+    published: Mapping[str, KnownOperator]
     chosen: Mapping[int, NodeChoice] = field(default_factory=dict)
 
     def default_us(self, node: int) -> float | None:

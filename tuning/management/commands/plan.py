@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from catalog import models
-from catalog.api import lookup_json
+from catalog.api.lookup_json import place_named
 from catalog.commands import CallerCommand
 from catalog.errors import StoreError
 from opatlas.plan.plan import ByKernel
@@ -34,8 +34,7 @@ class Command(CallerCommand):
             raise CommandError("The model is nobody's: plans are kept for an organisation.")
         target, setting = row.target, row.setting
         if options["target"]:
-            place = (lookup_json.parse_target(options["target"]), options["setting"])
-            target, setting = lookup_json.resolve(place[0], lookup_json.parse_setting(place[1]))
+            target, setting = place_named(options["target"], options["setting"])
         elif options["setting"]:
             raise CommandError("A setting needs a target: add --target.")
         structure = planning.structure_of_model(row)
