@@ -6,6 +6,7 @@ from opatlas.identity import Operator, Setting, Target
 from tuning.routes.base import Budget, Candidate, Route
 from tuning.routes.compiler.halide import HalideRoute
 from tuning.routes.compiler.inductor import InductorRoute
+from tuning.routes.compiler.triton import TritonRoute
 from tuning.routes.compiler.tvm import TvmRoute
 from tuning.routes.compiler.xla import XlaRoute
 from tuning.routes.library.eager import Eager
@@ -28,6 +29,7 @@ ROUTES: tuple[Route, ...] = (
     HalideRoute(),
     XlaRoute(),
     InductorRoute(),
+    TritonRoute(),
     CppRoute(),
     CudaRoute(),
 )

@@ -17,6 +17,7 @@ _SAYS = {
     "halide": ("Schedule of each Func", "Generated: Halide's lowered statements"),
     "xla": ("Generated: the HLO that XLA made", "StableHLO that was compiled"),
     "inductor": ("Options of the compiler", "Generated: the C++ of the graph's kernels"),
+    "triton": ("Generated: the PTX", "The template and its configuration"),
     "cpp": ("How it is compiled", "The kernel as it was submitted"),
     "cuda": ("Generated: the PTX", "The kernel as it was submitted"),
 }
@@ -25,6 +26,8 @@ _LANGUAGES = {
     ("halide", "schedule"): ("cpp", "Halide's C++"),
     ("halide", "source"): ("c", "Halide statements"),
     ("inductor", "source"): ("cpp", "C++"),
+    ("triton", "schedule"): ("ptx", "PTX"),
+    ("triton", "source"): ("python", "Triton"),
     ("cuda", "schedule"): ("ptx", "PTX"),
     ("cuda", "source"): ("cuda", "CUDA C++"),
     ("xla", "schedule"): ("llvm", "HLO"),

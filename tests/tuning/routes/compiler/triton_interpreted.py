@@ -1,0 +1,84 @@
+"""Runs every template on the processor, by Triton's interpreter, beside PyTorch eager in float64.
+
+A program of its own, since the interpreter is chosen when a kernel is defined:
+``TRITON_INTERPRET=1 python -m tests.tuning.routes.compiler.triton_interpreted``. Prints JSON: case → the
+greatest error, as a multiple of what the judge of trials allows.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from opatlas.identity import Operator, Setting, parse_operator
+from opatlas.load.buffers import empty
+from opatlas.load.dtypes import numpy_dtype
+from tests.catalog.making import GPU
+from tests.tuning.routes.compiler.triton_cases import CASES
+from tuning.measure.judging.reference import runner
+from tuning.routes.compiler.triton.compile import load_kernel
+from tuning.routes.compiler.triton.route import BY_NAME, Template
+
+SETTING = Setting()
+
+
+def inputs(operator: Operator) -> dict[int, np.ndarray]:
+    random = np.random.default_rng(7)
+    made = {}
+    for number in operator.tensor_inputs:
+        value = operator.inputs[number]
+        made[number] = empty(value, 64)
+        if value.dtype == "bool":
+            made[number][...] = random.random(value.shape) < 0.7
+            made[number][..., 0] = True  # a query that sees nothing has no attention
+        else:
+            made[number][...] = random.standard_normal(value.shape).astype(numpy_dtype(value.dtype))
+    return made
+
+
+def worst(template: Template, operator: Operator, given: Mapping[int, np.ndarray], folder: Path) -> float:
+    """Over the first and the last configuration."""
+    constants = {number: given[number] for number in operator.constant_inputs}
+    (value, allowed), *_ = runner("torch64", operator, SETTING, constants)(
+        {number: given[number] for number in operator.runtime_inputs}
+    )
+    space = list(template.configurations(operator, GPU, SETTING))
+    found = 0.0
+    for at, configuration in enumerate({0: space[0], len(space) - 1: space[-1]}.values()):
+        launch = template.launch(operator, SETTING, configuration)
+        out = torch.full(
+            operator.output_values[0].shape,
+            float("nan"),
+            dtype=getattr(torch, operator.output_values[0].dtype),
+        )
+        arguments = [
+            torch.from_numpy(given[pointer.argument["input"]]) if "input" in pointer.argument else out
+            for pointer in launch.pointers
+        ]
+        room = folder / f"{at}"
+        room.mkdir()
+        load_kernel(launch, room)[launch.grid](*arguments, **launch.numbers)
+        error = np.abs(out.double().numpy() - value.astype(np.float64)) / (
+            1e-300 if allowed is None else allowed
+        )
+        found = max(found, float(np.nan_to_num(error, nan=np.inf).max()))
+    return found
+
+
+def main() -> None:
+    done = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for at, (name, (template, document)) in enumerate(CASES.items()):
+            operator = parse_operator(document)
+            (Path(folder) / f"{at}").mkdir()
+            done[name] = worst(BY_NAME[template], operator, inputs(operator), Path(folder) / f"{at}")
+    print(json.dumps(done))
+
+
+if __name__ == "__main__":
+    main()

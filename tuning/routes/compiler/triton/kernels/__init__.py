@@ -1,0 +1,1 @@
+"""Device code, in Triton's language. Imported where Triton is, by those who compile it."""
