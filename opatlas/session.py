@@ -24,13 +24,14 @@ from opatlas.client.loading.function import KernelFunction
 from opatlas.client.machine import LIBRARIES, installed_versions
 from opatlas.conf import conf
 from opatlas.errors import CallerError, InvalidModel, LoadError, OpatlasError
+from opatlas.given_plan import read_given
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.types import TensorType, concrete
 from opatlas.identity.dtypes import CODES
 from opatlas.identity.place.setting import Setting, default_setting
 from opatlas.load.dtypes import ONNX_NUMBER, numpy_dtype
 from opatlas.plan.checking import check_plan
-from opatlas.plan.choosing import OTHERS, PROFILED_RUNS, WHOLE, choose, node_times
+from opatlas.plan.choosing import OTHERS, PROFILED_RUNS, WHOLE, choose, node_times, said_of
 from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import DEFAULT, NodeChoice, whole
@@ -94,7 +95,8 @@ class Session:
     first session of a model on a machine times the plans against ONNX Runtime with ``example`` (random values
     unless given) for ``try_s`` seconds; later ones remember. ``dims`` gives symbolic dimensions their sizes.
     ``frameworks``: those of :data:`opatlas.plan.choosing.OTHERS` that the model is tried in beside ONNX
-    Runtime, as far as they are installed; ``OPATLAS_FRAMEWORKS`` unless given.
+    Runtime, as far as they are installed; ``OPATLAS_FRAMEWORKS`` unless given. ``plan``: one that takes
+    part in place of those that would be made here (:func:`opatlas.given_plan.read_given`), timed each time.
 
     Raises :class:`opatlas.errors.InvalidModel` for a model that cannot be read.
     """
@@ -109,11 +111,13 @@ class Session:
         example: Mapping[str, np.ndarray] | None = None,
         try_s: float = TRY_S,
         frameworks: Sequence[str] | None = None,
+        plan: Any = None,
     ) -> None:
         data = model if isinstance(model, bytes) else Path(model).read_bytes()
         self.graph = ModelGraph(data, dims)
         self._own = client is None
-        self._client = client or Client(setting=_setting(threads))
+        accepts = None if plan is None else {"kinds": list(KERNEL_KINDS)}
+        self._client = client or Client(setting=_setting(threads), accepts=accepts)
         setting = self._client.setting or default_setting(self._client.target)
         if threads is not None and threads != setting.threads:
             raise CallerError(f"The client's setting has {setting.threads} threads; {threads} are asked for.")
@@ -122,11 +126,12 @@ class Session:
         self._ask_at = time.monotonic() + ASK_S
         self._answers: dict[str, Answer] = {}
         self._frameworks = tried_frameworks(conf().frameworks if frameworks is None else frameworks)
+        self._given = None if plan is None else read_given(plan, self.graph, self.place, self._client)
         choices = self.look_up()
         self.known = len(self._answers)
         self.standings: tuple[TimedInTurns, ...] = ()
         self.refused: Mapping[str, str] = {}
-        remembered = self._remembered(choices)
+        remembered = self._remembered(choices) if self._given is None else None
         self._executor = remembered or self._chosen(choices, example, try_s)
 
     @property
@@ -227,6 +232,7 @@ class Session:
             chosen = choose(
                 self.graph, choices, self.place, self._build, feed, self.threads, try_s,
                 frameworks=self._frameworks, loading_s=conf().loading_s,
+                given=None if self._given is None else self._given.plan,
             )  # fmt: skip
         except OpatlasError as error:
             if example is not None:
@@ -234,7 +240,10 @@ class Session:
             log.warning("No plan is tried: random inputs do not fit the model (%s). Give an example.", error)
             return self._build(whole(self.graph, *self.place))
         self.standings, self.refused = chosen.standings, chosen.refused
-        self._remember(choices, chosen.plan)
+        if self._given is None:
+            self._remember(choices, chosen.plan)
+        else:
+            self._given.report(self._client, chosen.standings, said_of(chosen.plan))
         return chosen.executor
 
     # ---- what is known ------------------------------------------------------------------------------
@@ -272,7 +281,10 @@ class Session:
 
     def load(self, by: ByKernel) -> FunctionKernel:
         """The implementation that a step names, as the client verified it."""
-        return FunctionKernel(self._client.load(self._answers[by.operator]))
+        answer = self._answers.get(by.operator)
+        if answer is None or answer.best is None or answer.best["artifact"] != by.artifact:
+            raise LoadError("a lookup does not give this implementation now")
+        return FunctionKernel(self._client.load(answer))
 
     # ---- what was chosen before ---------------------------------------------------------------------
 

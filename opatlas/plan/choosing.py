@@ -66,19 +66,24 @@ def choose(
     *,
     frameworks: Sequence[str] = (),
     loading_s: float = LOADING_S,
+    given: ModelPlan | None = None,
 ) -> Chosen:
     """The fastest of the whole model in each framework and of plans with more or fewer of these kernels,
     timed in turns for about so many ``seconds``.
 
     ``place``: target and setting, by their keys. ``frameworks``: those that are tried beside the default, as
-    far as they are installed. Who takes part gives the default's outputs, and is chosen only where its
-    interval is beyond what is called a difference, so that nobody ever gets a wrong or a slower model. Raises
-    what the default raises over ``feed``.
+    far as they are installed. A ``given`` plan (checked) takes part in place of those that would be made
+    here. Who takes part gives the default's outputs, and is chosen only where its interval is beyond what is
+    called a difference, so that nobody ever gets a wrong or a slower model. Raises what the default raises
+    over ``feed``.
     """
     contest = _Contest(graph, place, build, feed)
     if not graph.is_random:  # two runs of which may differ: nobody could tell a wrong plan
         contest.add_frameworks(frameworks, threads, loading_s)
-        contest.add_plans(choices, threads)
+        if given is not None:
+            contest.add(given)
+        else:
+            contest.add_plans(choices, threads)
     runs = {name: _run(executor, feed) for name, executor in contest.executors.items()}
     standings = line_up(runs, seconds) if len(runs) > 1 else {}
     better = [one for name, one in standings.items() if name != WHOLE and one.ratios.low > 1 + MARGIN]
@@ -140,12 +145,16 @@ class _Contest:
         if plans and any(one.startswith(LABELS["openvino"]) for one in self.executors):
             plans.append(by_framework(plans[0], "openvino"))
         for plan in plans:
-            try:
-                executor = self._sound(predicted(plan, known))
-            except Exception as error:
-                log.warning("A plan of %s takes no part: %s", said_of(plan), first_line(error))
-                continue
-            self.executors[said_of(plan)] = executor
+            self.add(predicted(plan, known))
+
+    def add(self, plan: ModelPlan) -> None:
+        """A plan that is not sound is told of, and takes no part."""
+        if (said := said_of(plan)) in self.executors:
+            return
+        try:
+            self.executors[said] = self._sound(plan)
+        except Exception as error:
+            log.warning("A plan of %s takes no part: %s", said, first_line(error))
 
     def _sound(self, plan: ModelPlan) -> Executor:
         """The plan's executor; raises unless it runs and gives what the default gives."""

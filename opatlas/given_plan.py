@@ -1,0 +1,64 @@
+"""A plan that a session is given: where it is from, whether it fits, and what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opatlas.client.client import Client
+from opatlas.errors import OpatlasError
+from opatlas.graph.normal import ModelGraph
+from opatlas.plan.checking import check_plan
+from opatlas.plan.choosing import said_of
+from opatlas.plan.line_up import TimedInTurns
+from opatlas.plan.plan import ModelPlan
+
+
+@dataclass(frozen=True)
+class GivenPlan:
+    """``number``: the service's, to which what was measured is told; None of any other."""
+
+    plan: ModelPlan
+    number: int | None = None
+
+    def report(self, client: Client, standings: Sequence[TimedInTurns], chosen: str) -> None:
+        """Tell the service what the plan came to, beside the job; ``standings``: the default's first."""
+        mine = next((one for one in standings[1:] if one.said == said_of(self.plan)), None)
+        if self.number is None or mine is None or client.offline:
+            return
+        measured = {
+            "plan_us": mine.median_us,
+            "default_us": standings[0].median_us,
+            "ratio": mine.ratios.ratio,
+            "ratio_low": mine.ratios.low,
+            "ratio_high": mine.ratios.high,
+            "chosen": chosen == mine.said,
+        }
+        client.aside(lambda: self._send(client, measured))
+
+    def _send(self, client: Client, measured: Mapping[str, Any]) -> None:
+        try:
+            client.rest.call("POST", f"/api/v1/plans/{self.number}/measured", measured)
+        except OpatlasError as error:
+            client.tell(f"What plan {self.number} came to is not told: {error}")
+
+
+def read_given(given: Any, graph: ModelGraph, place: tuple[str, str], client: Client) -> GivenPlan:
+    """A :class:`ModelPlan`, its JSON, or what ``/api/v1/plans`` answers: with a signature, which must be a
+    trusted key's then, and the plan's number.
+
+    Raises :class:`opatlas.plan.plan.InvalidPlan` for a plan of another model, target, setting or version, or
+    one that does not compute the model; :class:`opatlas.errors.LoadError` for a signature that does not
+    count.
+    """
+    document, number = given, None
+    if isinstance(given, Mapping) and isinstance(given.get("plan"), Mapping):
+        document = given["plan"]
+        number = given["id"] if type(given.get("id")) is int else None
+        if signature := given.get("signature"):
+            signer = str(given.get("signer"))
+            client.artifacts.trusted(signer).check_plan(document, str(signature), signer)
+    plan = document if isinstance(document, ModelPlan) else ModelPlan.from_json(document)
+    check_plan(plan, graph, *place)
+    return GivenPlan(plan, number)
