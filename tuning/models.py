@@ -141,6 +141,9 @@ class Trial(TriedRow):
     fence = models.PositiveBigIntegerField(default=0)  # the claim under which it ran
     status = models.CharField(max_length=20)  # tuning.measure.outcome.Status
     took_s = models.FloatField(default=0)
+    device = models.JSONField(
+        default=dict
+    )  # what a GPU said while it was timed (tuning.measure.device.watch)
     implementation = models.ForeignKey(Implementation, models.SET_NULL, null=True, related_name="trials")
     environment = models.ForeignKey(Environment, models.PROTECT, null=True, related_name="+")
     started_at = models.DateTimeField(null=True)

@@ -165,9 +165,18 @@ METHODS: tuple[Figure, ...] = (
         "operator_time",
         "Time",
         "µs",
-        "How long one run of an implementation takes, and half the distance between the quartiles of it.",
+        "How long one run of an implementation takes, and half the distance between the quartiles of it. "
+        "On a GPU: from the first launch until the device has finished, with inputs and outputs lying there.",
         "median and half the interquartile range of its samples, of the evidence by which it was chosen",
         "Measurement",
+    ),
+    Figure(
+        "times_the_fastest",
+        "Of the fastest target's",
+        "×",
+        "How many times as long the best takes on one target as on the one where it is fastest.",
+        "its time ÷ the least time of a best of the operator in any place",
+        "Best",
     ),
     Figure(
         "default_time",

@@ -87,6 +87,14 @@ WORK: tuple[Figure, ...] = (
         "Exploration",
     ),
     Figure(
+        "device_clocks",
+        "Its clocks",
+        "MHz and °C",
+        "What a worker's GPU said of itself when it was last heard, and what slowed it down.",
+        "NVML's clocks of multiprocessors and memory, temperature and reasons; nothing of it is ever set",
+        "Worker",
+    ),
+    Figure(
         "worker_capacity",
         "Capacity",
         "slices per hour of work",

@@ -73,6 +73,12 @@ class Target(models.Model):
     served_until = models.DateTimeField(null=True, blank=True)  # moved on by every live worker's heartbeat
     created_at = models.DateTimeField(auto_now_add=True)
 
+    @property
+    def title(self) -> str:
+        """As people tell it from others: "cpu.zen5"; of a GPU its product too."""
+        product = self.description.get("product")
+        return f"{self.capability} ({product})" if product else self.capability
+
     def __str__(self) -> str:
         return f"{self.capability} ({self.key[:11]})"
 

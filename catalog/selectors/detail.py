@@ -26,7 +26,7 @@ class Place:
         return Q(target=self.target, setting=self.setting)
 
     def __str__(self) -> str:
-        return f"{self.target.capability}, {self.setting.on(self.target)}"
+        return f"{self.target.title}, {self.setting.on(self.target)}"
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,29 @@ def places(operator: models.Operator, visible: Q) -> list[Place]:
     targets = models.Target.objects.in_bulk([target for target, _ in pairs])
     settings = models.Setting.objects.in_bulk([setting for _, setting in pairs])
     return [Place(targets[target], settings[setting]) for target, setting in pairs]
+
+
+@dataclass(frozen=True)
+class PlacedBest:
+    """Who is served in one place, and how many times as long it takes as where it is fastest."""
+
+    place: Place
+    best: models.Best
+    times_the_fastest: float
+
+
+def bests(operator: models.Operator, visible: Q) -> list[PlacedBest]:
+    """Of every place that has one, the fastest first; where several scopes have one, the faster."""
+    found = models.Best.objects.filter(visible, operator=operator, rank=0)
+    rows = found.select_related("target", "setting").order_by("median_us", "pk")
+    fastest: dict[tuple[int, int], models.Best] = {}
+    for row in rows:
+        fastest.setdefault((row.target_id, row.setting_id), row)
+    least = min((row.median_us for row in fastest.values()), default=0.0)
+    return [
+        PlacedBest(Place(row.target, row.setting), row, row.median_us / least if least else 1.0)
+        for row in fastest.values()
+    ]
 
 
 def implementations(operator: models.Operator, place: Place, visible: Q) -> list[RankedImplementation]:

@@ -9,7 +9,8 @@ import hashlib
 import math
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from copy import copy
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,12 +19,19 @@ from django.utils import timezone
 
 from catalog import models as c
 from catalog.best.withdrawing import withdraw
-from catalog.registry import default_organisation, register_environment
+from catalog.registry import (
+    default_organisation,
+    register_environment,
+    register_setting,
+    register_target,
+)
 from catalog.rollups.rollups import refresh_rollups
 from catalog.usage import job_days
 from catalog.usage.journal_line import JournalHit, JournalLine
 from catalog.usage.stale import mark_stale
 from catalog.usage.succession import add_successions
+from opatlas import identity
+from tests.catalog.making import GPU
 from tests.dashboard.races import contest_report, first_report, keep_race
 from tuning import models as t
 
@@ -445,6 +453,31 @@ def full_catalogue(seed: int = 7, hours: int = 24 * 8, mark: str = "") -> Factor
     tenants(factory, known)
     refresh_rollups()
     return factory
+
+
+GPU_ROUTES = (
+    ("eager", "library", "torch.nn.functional, CUDA"), ("cublaslt", "library", "algorithm 21, tiles 128×256"),
+    ("triton", "compiler", "blocks 128×128×64, 4 stages"), ("cuda", "manual", "two rows a block"),
+)  # fmt: skip
+
+
+def on_a_gpu(factory: Factory, operators: Sequence[c.Operator]) -> Factory:
+    """A GPU beside the processor: bests of these operators there, and a worker of it."""
+    there = copy(factory)
+    there.target = register_target(GPU)
+    there.setting = register_setting(identity.Setting())
+    for operator in operators:
+        there.implement(operator, GPU_ROUTES)
+    seen = {"sm_mhz": 1755, "memory_mhz": 2619, "temperature_c": 54, "slowed": ["power cap"]}
+    t.Worker.objects.create(
+        target=there.target, name=f"worker-1@gpu{factory.mark}", host="gpu", pid=4213, warm=True, tier="T2",
+        routes={route: {"available": True, "versions": {"torch": "2.11.0"}} for route, *_ in GPU_ROUTES},
+        device="cuda:0", device_memory_bytes=85520809984,
+        device_state={**seen, "used_bytes": 5 << 30, "total_bytes": 85520809984},
+        doing="triton: timing MatMul 4096×4096", last_seen_at=factory.now - timedelta(seconds=2),
+    )  # fmt: skip
+    refresh_rollups()
+    return there
 
 
 def tenants(factory: Factory, known: list[c.Operator]) -> None:

@@ -33,8 +33,9 @@ def made_up(fill: bool) -> Iterator[str]:
     from django.core.management import call_command
     from django.core.wsgi import get_wsgi_application
 
+    from catalog.models import Operator
     from tests.dashboard.billing.making import bills
-    from tests.dashboard.factory import full_catalogue
+    from tests.dashboard.factory import full_catalogue, on_a_gpu
     from tests.dashboard.kernels import gallery
     from tests.dashboard.notifications.making import told
     from tests.dashboard.webhooks.making import webhooks_of
@@ -44,6 +45,7 @@ def made_up(fill: bool) -> Iterator[str]:
     User.objects.create_superuser("admin", password="admin")
     if fill:
         factory = full_catalogue()
+        on_a_gpu(factory, Operator.objects.filter(best_set__rank=0).distinct())
         gallery(factory)
         bills(factory)
         webhooks_of(factory.organisation)

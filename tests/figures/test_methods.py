@@ -360,6 +360,24 @@ def test_over_the_default_is_the_median_of_pairs(rows: None) -> None:
     assert one.measurement.default_us == pytest.approx(statistics.median(default_us))
 
 
+def test_a_target_is_compared_with_the_one_where_it_is_fastest(rows: None) -> None:
+    figure("times_the_fastest")
+    compared = 0
+    for operator in c.Operator.objects.all():
+        there: dict[tuple[int, int], float] = {}
+        for best in c.Best.objects.filter(HOST.shown(), operator=operator, rank=0):
+            place = (best.target_id, best.setting_id)
+            there[place] = min(best.median_us, there.get(place, math.inf))
+        found = {
+            (row.place.target.pk, row.place.setting.pk): row for row in detail.bests(operator, HOST.shown())
+        }
+        assert found.keys() == there.keys()
+        for place, median_us in there.items():
+            assert found[place].times_the_fastest == pytest.approx(median_us / min(there.values()))
+            compared += len(there) > 1
+    assert compared
+
+
 def test_the_work_of_one_run() -> None:
     figure("operator_work")
     inputs = [{"shape": shape, "dtype": "float32"} for shape in ([3, 40], [40, 7])]

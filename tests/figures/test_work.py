@@ -418,3 +418,23 @@ def test_every_figure_of_the_part_was_counted_again() -> None:
     said = re.findall(r"^    figure\(([^)]*)\)", Path(__file__).read_text(), re.M)
     assert {one.name for one in WORK} == {name for names in said for name in re.findall(r'"(\w+)"', names)}
     assert conf().served_s > 1  # live workers of the rows count as live
+
+
+def test_a_devices_clocks_are_what_it_said_last(mess: Mess) -> None:
+    from dashboard.pages.work.tables import workers_table
+
+    figure("device_clocks")
+    said = {"sm_mhz": 1755, "memory_mhz": 2619, "temperature_c": 54, "slowed": ["power cap", "idle"]}
+    of_a_gpu = t.Worker.objects.get(name="w1@host")
+    of_a_gpu.device, of_a_gpu.device_memory_bytes = "cuda:0", 80 << 30
+    of_a_gpu.device_state = {**said, "used_bytes": 3 << 30}
+    of_a_gpu.save()
+    exported = {row["name"]: row for row in workers_table(workers(now=mess.now)).exported_rows()}
+    shown = exported["w1@host"]
+    assert shown["clocks"] == "1755 MHz, 54 °C; power cap; idle"
+    assert (shown["sm_mhz"], shown["device_used_bytes"], shown["device_memory_bytes"]) == (
+        1755,
+        3 << 30,
+        80 << 30,
+    )
+    assert exported["w3@host"]["device"] == exported["w3@host"]["clocks"] == ""

@@ -27,8 +27,9 @@ class WorkerAnswer(ModelAnswer):
     class Meta:
         model = Worker
         fields = [
-            "name", "host", "pid", "target", "capability", "routes", "tier", "memory_bytes", "doing", "warm",
-            "alive", "started_at", "last_seen_at", "stopped_at",
+            "name", "host", "pid", "target", "capability", "routes", "tier", "memory_bytes", "device",
+            "device_memory_bytes", "device_state", "doing", "warm", "alive", "started_at", "last_seen_at",
+            "stopped_at",
         ]  # fmt: skip
 
 
@@ -41,6 +42,14 @@ class WorkerStatisticsSerializer(serializers.Serializer[Any]):
     capability = serializers.CharField(source="worker.target.capability")
     tier = serializers.CharField(source="worker.tier")
     memory_bytes = serializers.IntegerField(source="worker.memory_bytes")
+    device = serializers.CharField(
+        source="worker.device", help_text="``cuda:0``; empty where it serves the processor."
+    )
+    device_memory_bytes = serializers.IntegerField(source="worker.device_memory_bytes")
+    device_state = serializers.DictField(
+        source="worker.device_state",
+        help_text="Clocks, temperature and memory in use when it was last heard.",
+    )
     doing = serializers.CharField(source="worker.doing")
     last_seen_at = serializers.DateTimeField(source="worker.last_seen_at")
     available = serializers.SerializerMethodField()

@@ -362,6 +362,7 @@ def _insert_trial(judged: Judged, published: Published | None) -> Trial:
         tolerance=outcome.tolerance,
         build_s=outcome.build_s,
         took_s=judged.took_s,
+        device=outcome.facts.get("device", {}),
         tier=outcome.tier,
         log_tail=outcome.log_tail[-8000:],
         implementation=published.implementation if published else None,

@@ -45,7 +45,7 @@ class At:
     def __str__(self) -> str:
         if self.target is None or self.setting is None:
             return "everywhere"
-        return f"{self.target.capability}, {self.setting.on(self.target)}"
+        return f"{self.target.title}, {self.setting.on(self.target)}"
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Cell:
 def places() -> list[At]:
     """Where anything stands, by capability."""
     pairs = list(Standing.objects.values_list("target_id", "setting_id").distinct().order_by())
-    targets = Target.objects.defer("description").in_bulk([target for target, _ in pairs])
+    targets = Target.objects.in_bulk([target for target, _ in pairs])
     settings = Setting.objects.in_bulk([setting for _, setting in pairs])
     found = [At(targets[target], settings[setting]) for target, setting in pairs]
     return sorted(found, key=lambda at: (str(at), at.value))

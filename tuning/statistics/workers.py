@@ -54,7 +54,7 @@ def workers(
     now = now or timezone.now()
     found = models.Worker.objects.select_related("target").filter(last_seen_at__gte=now - timedelta(days=1))
     found = found.filter(Q(stopped_at=None) | Q(stopped_at__gte=now - timedelta(minutes=10)))
-    rows = list(found.defer("target__description").order_by("stopped_at", "-last_seen_at")[:limit])
+    rows = list(found.order_by("stopped_at", "-last_seen_at")[:limit])
     differing = environments.undeclared()
     holds = held_by(visible) if visible is not None else {}
     made = [_row(worker, now, differing, holds, rates) for worker in rows]

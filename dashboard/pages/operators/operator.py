@@ -73,6 +73,7 @@ def operator(request: ViewerRequest, key: str) -> HttpResponse:
         "host": request.build_absolute_uri("/").rstrip("/"),
         "jobs_table": tables.jobs(used), "models_table": tables.models(used),
         "lookups_table": tables.lookups(slots),
+        "targets_table": tables.targets(detail.bests(row, viewer.shown()), place),
         "related_table": tables.related(related_to(row, viewer)),
         "reuse_chart": traffic_charts.hit_rate(slots, height=220) if asked else None,
     }  # fmt: skip

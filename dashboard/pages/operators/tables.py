@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from django.utils.safestring import mark_safe
 
 from catalog.charging import Terms
-from catalog.selectors.detail import RankedImplementation
+from catalog.selectors.detail import Place, PlacedBest, RankedImplementation
 from catalog.selectors.predicted import RelatedOperator
 from catalog.selectors.reuse import OperatorReuse
 from catalog.selectors.traffic import LookupSlot
@@ -60,6 +60,37 @@ def sides(of: SideBySide, request: ViewerRequest) -> Table:
     return Table(
         "methods", "Methods side by side", columns, of.sides, empty, css="stacks",
         row_css=lambda side: "" if side.against_best else "best",
+    )  # fmt: skip
+
+
+def targets(found: Sequence[PlacedBest], shown: Place | None) -> Table:
+    """The best of every place: CPUs and GPUs beside each other."""
+
+    def where(row: PlacedBest) -> str:
+        return f"?at={row.place.value}"
+
+    def setting(row: PlacedBest) -> str:
+        return row.place.setting.on(row.place.target)
+
+    columns = (
+        Column("target", "Target", value="place.target.title", link=where, css="wide-text lead"),
+        Column("setting", "Setting", value=setting, under="target"),
+        Column("route", "Its best", "method", "best.route", beside="best.method"),
+        Column("label", "Variant", value="best.label", under="route", css="clip"),
+        Column("median_us", "Time", "us", "best.median_us", "operator_time"),
+        Column("spread_us", "Spread", "us", "best.spread_us", under="median_us", say="± {}"),
+        Column("times_the_fastest", "Of the fastest target's", "ratio", figure="times_the_fastest"),
+        Column("default_us", "Default there", "us", "best.default_us", "default_time"),
+        Column(
+            "ratio_to_default", "Over the default", "speedup", "best.ratio_to_default", "operator_speedup",
+            beside="best.ratio",
+        ),
+        *exports("ratio_low", "ratio_high", of="best"),
+        *exports(key="place.target.key", setting_key="place.setting.key"),
+    )  # fmt: skip
+    return Table(
+        "targets", "Targets side by side", columns, found, css="stacks",
+        row_css=lambda row: "chosen" if row.place == shown else "",
     )  # fmt: skip
 
 

@@ -162,6 +162,32 @@ def _target(row: WorkerRow) -> str:
     return format_html('<span title="{}">{}</span>', row.worker.target.key, row.worker.target.capability)
 
 
+def _device(row: WorkerRow) -> str:
+    """``cuda:0, NVIDIA H100 80GB HBM3``; empty where the worker serves the processor."""
+    product = row.worker.target.description.get("product", "")
+    return ", ".join(part for part in (row.worker.device, product) if part) if row.worker.device else ""
+
+
+def _now(row: WorkerRow, name: str) -> Any:
+    return row.worker.device_state.get(name)
+
+
+def _video_memory(row: WorkerRow) -> str:
+    if not row.worker.device_memory_bytes:
+        return ""
+    used, total = _now(row, "used_bytes"), wording.quantity(row.worker.device_memory_bytes, "B")
+    return f"{wording.quantity(used, 'B')} of {total}" if used is not None else total
+
+
+def _clocks(row: WorkerRow) -> str:
+    """What the device said at the worker's last sign of life."""
+    state = row.worker.device_state
+    if "sm_mhz" not in state:
+        return str(state.get("why_not", ""))
+    said = f"{state['sm_mhz']} MHz, {state['temperature_c']} °C"
+    return "; ".join([said, *state.get("slowed", ())])
+
+
 def _routes(row: WorkerRow) -> str:
     return " ".join(name for name, _ in row.available)
 
@@ -178,7 +204,17 @@ _WORKERS = (
     Column("name", "Worker", "head", "worker.name", css="lead"),
     Column("host", "Host", value="worker.host", show=_host, under="name"),
     Column("state", "State", "badge"),
-    Column("capability", "Target", value="worker.target.capability", show=_target, css="nowrap", label=""),
+    Column("capability", "Target", value="worker.target.capability", show=_target, label=""),
+    Column("device", "Device", value=_device, under="capability"),
+    Column("device_memory", "Its memory", value=_video_memory, under="capability", say="{} of memory"),
+    Column("clocks", "Its clocks", value=_clocks, under="capability", figure="device_clocks"),
+    *exports("device_memory_bytes", of="worker"),
+    *exports(
+        device_used_bytes=lambda row: _now(row, "used_bytes"),
+        sm_mhz=lambda row: _now(row, "sm_mhz"),
+        memory_mhz=lambda row: _now(row, "memory_mhz"),
+        temperature_c=lambda row: _now(row, "temperature_c"),
+    ),
     Column("tier", "Sandbox", value="worker.tier"),
     Column("memory_bytes", "Memory", "bytes", "worker.memory_bytes", say="{} memory", under="tier"),
     Column("warm", "Compilers", value=_warm, under="tier", only="page"),

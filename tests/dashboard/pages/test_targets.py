@@ -1,0 +1,71 @@
+"""CPU and GPU targets on pages: side by side on an operator's, by choice on the methods', as workers."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from catalog import models as c
+from tests.dashboard.factory import GPU_ROUTES, Factory, on_a_gpu
+from tuning.api.workers import WorkerStatisticsSerializer
+from tuning.models import Worker
+from tuning.statistics.workers import workers
+
+H100 = "cuda.sm_90 (NVIDIA H100 80GB HBM3)"
+
+
+@pytest.fixture
+def there(catalogue: Factory) -> Factory:
+    return on_a_gpu(catalogue, c.Operator.objects.filter(best_set__rank=0).order_by("pk")[:1])
+
+
+def rows_of(client: Client, path: str, table: str) -> list[dict[str, Any]]:
+    return json.loads(client.get(f"{path}?export=json&table={table}").content)["rows"]
+
+
+def test_an_operators_targets_stand_side_by_side(pages: Client, there: Factory) -> None:
+    best = c.Best.objects.get(target=there.target, rank=0)
+    path = f"/operators/{best.operator.key}/"
+    rows = rows_of(pages, path, "targets")
+    assert {row["target"] for row in rows} == {H100, "cpu.zen3"}
+    assert [row["median_us"] for row in rows] == sorted(row["median_us"] for row in rows)
+    assert rows[0]["times_the_fastest"] == 1.0 < rows[1]["times_the_fastest"]
+    on_gpu = next(row for row in rows if row["target"] == H100)
+    assert (on_gpu["route"], on_gpu["median_us"]) == (best.route, best.median_us)
+    assert on_gpu["setting"] == "warm cache", "a GPU has no threads"
+    page = pages.get(path).content.decode()
+    assert "Targets side by side" in page
+    assert f'href="?at={there.target.pk}-{there.setting.pk}"' in page
+    alone = c.Operator.objects.exclude(best_set__target=there.target).filter(best_set__rank=0)[0]
+    assert "Targets side by side" not in pages.get(f"/operators/{alone.key}/").content.decode()
+
+
+def test_methods_are_filtered_by_target(pages: Client, there: Factory) -> None:
+    page = pages.get("/methods/").content.decode()
+    chosen = f"{there.target.pk}-{there.setting.pk}"
+    assert re.search(rf'<option value="{chosen}">{re.escape(H100)}, warm cache</option>', page)
+    here = pages.get(f"/methods/?at={chosen}&export=json&table=routes").content
+    won = {row["name"]: row["operators_found"] for row in json.loads(here)["rows"] if row["operators_found"]}
+    assert won == dict.fromkeys((route for route, *_ in GPU_ROUTES), 1)
+
+
+def test_workers_show_device_memory_and_clocks(pages: Client, there: Factory) -> None:
+    page = pages.get("/queues/").content.decode()
+    for words in (
+        "cuda:0, NVIDIA H100 80GB HBM3",
+        "5.37 GB of 85.5 GB",
+        "1755 MHz, 54 °C; power cap",
+    ):
+        assert words in page
+    Worker.objects.filter(device="cuda:0").update(device_state={"why_not": "nvidia-ml-py is not installed"})
+    assert "nvidia-ml-py is not installed" in pages.get("/queues/").content.decode()
+
+
+def test_rest_tells_the_same_of_workers(there: Factory) -> None:
+    (told,) = [one for one in WorkerStatisticsSerializer(workers(), many=True).data if one["device"]]
+    assert (told["device"], told["device_memory_bytes"]) == ("cuda:0", 85520809984)
+    assert told["device_state"]["sm_mhz"] == 1755
