@@ -30,13 +30,14 @@ from opatlas.graph.types import TensorType, concrete
 from opatlas.identity.dtypes import CODES
 from opatlas.identity.place.setting import Setting, default_setting
 from opatlas.load.dtypes import ONNX_NUMBER, numpy_dtype
+from opatlas.memory import lacking
 from opatlas.plan.checking import check_plan
 from opatlas.plan.choosing import OTHERS, PROFILED_RUNS, WHOLE, choose, node_times, said_of
 from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import DEFAULT, NodeChoice, whole
 from opatlas.plan.plan import KERNEL_KINDS, ByFramework, ByKernel, InvalidPlan, ModelPlan
-from opatlas.plan.regions import LABELS, is_installed
+from opatlas.plan.regions import LABELS, is_installed, open_session
 
 log = logging.getLogger("opatlas")
 ASK_S = 240.0
@@ -113,8 +114,7 @@ class Session:
         frameworks: Sequence[str] | None = None,
         plan: Any = None,
     ) -> None:
-        data = model if isinstance(model, bytes) else Path(model).read_bytes()
-        self.graph = ModelGraph(data, dims)
+        self.graph = read_model(model, dims)
         self._own = client is None
         accepts = None if plan is None else {"kinds": list(KERNEL_KINDS)}
         self._client = client or Client(setting=_setting(threads), accepts=accepts)
@@ -308,7 +308,7 @@ class Session:
             if any(here.get(by.operator) != by.artifact for by in plan.kernels):
                 return None
             return self._build(plan)
-        except (InvalidPlan, LoadError) as error:
+        except (InvalidPlan, LoadError, MemoryError) as error:
             log.warning("A plan that was kept for the model is chosen anew: %s", error)
             return None
 
@@ -404,6 +404,18 @@ def tried_frameworks(named: Sequence[str]) -> tuple[str, ...]:
     return tuple(one for one in OTHERS if one in named and is_installed(one))
 
 
+def read_model(model: str | Path | bytes, dims: Mapping[str, int] | None) -> ModelGraph:
+    """A file, whose weights may lie in others under its folder; or its bytes, which must hold them all."""
+    if isinstance(model, bytes):
+        return ModelGraph(model, dims)
+    path = Path(model)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidModel(f"{path} cannot be read: {error.strerror}.") from None
+    return ModelGraph(data, dims, folder=path.parent)
+
+
 def _runs_here(answer: Answer) -> bool:
     return (
         answer.best is not None and answer.best.get("kind") in KERNEL_KINDS and answer.from_neighbour is None
@@ -414,6 +426,8 @@ def _random(name: str, kind: TensorType | None, random: np.random.Generator) -> 
     if kind is None or kind.element not in _NAMES:
         raise InvalidModel(f"Input '{name}' is no tensor of numbers: give the session an example of it.")
     dtype = numpy_dtype(_NAMES[kind.element])
+    if reason := lacking(8 * kind.size + kind.size * dtype.itemsize):
+        raise InvalidModel(f"Input '{name}' of {list(kind.shape)} does not fit: {reason}.")
     if dtype.kind == "b":
         return np.ones(kind.shape, dtype)
     if dtype.kind in "iu":
@@ -446,5 +460,4 @@ def onnxruntime_session(graph: ModelGraph, threads: int) -> Any:
 
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
-    model = graph.model.SerializeToString()
-    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return open_session(graph.model, options)

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from opatlas.graph.propagate import has_random, propagate
 from opatlas.graph.read import MAX_MODEL_BYTES, captured, read_onnx, reads_of, renamed
 from opatlas.graph.types import TensorType
 from opatlas.graph.walk import Body, ComputeStep, Walk
+from opatlas.graph.weights import serialisable
 from opatlas.identity.canonical import Canonical
 from opatlas.identity.operator import digest_key
 
@@ -73,9 +75,15 @@ class ModelGraph:
     """
 
     def __init__(
-        self, data: bytes, dims: Mapping[str, int] | None = None, *, max_bytes: int = MAX_MODEL_BYTES
+        self,
+        data: bytes,
+        dims: Mapping[str, int] | None = None,
+        *,
+        max_bytes: int = MAX_MODEL_BYTES,
+        folder: Path | None = None,
     ) -> None:
-        model = read_onnx(data, max_bytes=max_bytes)
+        """``folder``: where files with its weights lie, if it may have such."""
+        model = read_onnx(data, max_bytes=max_bytes, folder=folder)
         self._set_up(model, propagate(model, dims or {}), None)
 
     def _set_up(self, model: onnx.ModelProto, walk: Walk, outer: ModelGraph | None) -> None:
@@ -340,7 +348,7 @@ class ModelGraph:
     @cached_property
     def _inferred(self) -> dict[str, onnx.TypeProto]:
         """What ONNX says of values whose shapes are only known at run time."""
-        whole = onnx.shape_inference.infer_shapes(self.model)
+        whole = onnx.shape_inference.infer_shapes(serialisable(self.model))
         values = (*whole.graph.input, *whole.graph.value_info, *whole.graph.output)
         return {value.name: value.type for value in values if value.type.WhichOneof("value")}
 

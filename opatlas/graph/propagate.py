@@ -28,6 +28,7 @@ from opatlas.graph.read import (
 )  # fmt: skip
 from opatlas.graph.types import TensorType, concrete, input_types
 from opatlas.graph.walk import CONTROL, ComputeStep, Walk
+from opatlas.graph.weights import serialisable
 
 MAX_FOLDED_ELEMENTS = 4096
 """Larger constants are weights or masks; no shape is made of them."""
@@ -103,7 +104,7 @@ def _inferred_behind_control(model: onnx.ModelProto) -> Iterable[onnx.ValueInfoP
     if not made:
         return ()
     try:
-        whole = onnx.shape_inference.infer_shapes(model)
+        whole = onnx.shape_inference.infer_shapes(serialisable(model))
     except _REFUSALS:
         return ()
     return [value for value in (*whole.graph.value_info, *whole.graph.output) if value.name in made]

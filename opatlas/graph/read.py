@@ -9,12 +9,14 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 import onnx
 import onnx.inliner
 from google.protobuf.message import DecodeError
 
 from opatlas.errors import InvalidModel
+from opatlas.graph.weights import MOST_SERIALISED, is_external, read_external, weight_bytes
 
 MAX_MODEL_BYTES = (2 << 30) - 1
 """Protobuf's own limit. What comes over REST is limited far below it."""
@@ -36,9 +38,12 @@ _ITEM_BITS: dict[int, int] = {
 }  # fmt: skip
 
 
-def read_onnx(data: bytes, *, max_bytes: int = MAX_MODEL_BYTES) -> onnx.ModelProto:
-    """Parse and check a model: one self-contained file, functions inlined, nodes in an order that can run.
+def read_onnx(
+    data: bytes, *, max_bytes: int = MAX_MODEL_BYTES, folder: Path | None = None
+) -> onnx.ModelProto:
+    """Parse and check a model: functions inlined, nodes in an order that can run, all data in it.
 
+    ``folder``: the model's own, where files with its weights may lie; without one it must be self-contained.
     Raises :class:`InvalidModel` with one sentence for anything that cannot be read safely.
     """
     if len(data) > max_bytes:
@@ -54,7 +59,12 @@ def read_onnx(data: bytes, *, max_bytes: int = MAX_MODEL_BYTES) -> onnx.ModelPro
         raise InvalidModel("This is no complete ONNX file: it has no graph with nodes and outputs.")
     _check_text(model)
     _check_opset(model)
-    for tensor in _tensors(model):
+    tensors = list(_tensors(model))
+    for tensor in tensors:
+        _check_shape(tensor, folder)
+    if folder is not None:
+        read_external(tensors, folder, _stored_bytes)
+    for tensor in tensors:
         _check_tensor(tensor)
     _check_subgraphs(model)
     model = _inlined(model)
@@ -144,16 +154,26 @@ def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
                 yield attribute.sparse_tensor.indices
 
 
-def _check_tensor(tensor: onnx.TensorProto) -> None:
-    """Refuse data kept elsewhere and claims that the stored bytes do not back."""
+def _check_shape(tensor: onnx.TensorProto, folder: Path | None) -> None:
     name = tensor.name or "(unnamed)"
-    if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
+    if is_external(tensor) and folder is None:
         raise InvalidModel(
             f"Tensor '{name}' keeps its data in another file; send one file that holds all of its data."
         )
+    if is_external(tensor) and tensor.data_type not in _ITEM_BITS:
+        raise InvalidModel(f"Tensor '{name}' keeps data in another file that cannot lie there.")
     if len(tensor.dims) > MAX_RANK or any(dim < 0 for dim in tensor.dims):
         raise InvalidModel(f"Tensor '{name}' has the impossible shape {list(tensor.dims)[:MAX_RANK]}.")
-    count = math.prod(tensor.dims)
+
+
+def _stored_bytes(tensor: onnx.TensorProto) -> int:
+    """What its shape needs."""
+    return (math.prod(tensor.dims) * _ITEM_BITS[tensor.data_type] + 7) // 8
+
+
+def _check_tensor(tensor: onnx.TensorProto) -> None:
+    """Refuse claims that the stored bytes do not back."""
+    name, count = tensor.name or "(unnamed)", math.prod(tensor.dims)
     if tensor.data_type == onnx.TensorProto.STRING:
         stored, needed = len(tensor.string_data), count
     elif tensor.data_type not in _ITEM_BITS:
@@ -161,7 +181,7 @@ def _check_tensor(tensor: onnx.TensorProto) -> None:
             raise InvalidModel(f"Tensor '{name}' has the unknown element type {tensor.data_type}.")
         return  # 2- and 4-bit floats and the like: nothing is ever read from them
     elif tensor.HasField("raw_data"):
-        stored, needed = len(tensor.raw_data), (count * _ITEM_BITS[tensor.data_type] + 7) // 8
+        stored, needed = len(tensor.raw_data), _stored_bytes(tensor)
     else:
         stored, needed = _typed_items(tensor), _expected_items(tensor, count)
     if stored != needed:
@@ -210,6 +230,8 @@ def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     )
     if total > MAX_NODES:
         raise InvalidModel(f"With its functions inlined the model has more than {MAX_NODES} nodes.")
+    if weight_bytes(model) >= MOST_SERIALISED:
+        raise InvalidModel("The model has functions of its own, which cannot be inlined beyond 2 GB.")
     return onnx.inliner.inline_local_functions(model)
 
 

@@ -14,18 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 
 from opatlas.errors import LoadError, first_line
 from opatlas.graph.normal import ModelGraph
+from opatlas.graph.weights import weight_bytes
 from opatlas.load.onnxruntime_recipe import quiet_options
+from opatlas.memory import lacking
 from opatlas.noise import MARGIN
 from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import NodeChoice, whole, with_kernels
 from opatlas.plan.plan import FRAMEWORKS, Alternative, ByFramework, ModelPlan
 from opatlas.plan.predicting import alone_us, costs, predicted
-from opatlas.plan.regions import DEFAULT, LABELS, is_installed
+from opatlas.plan.regions import DEFAULT, LABELS, is_installed, open_session
 from opatlas.plan.torch_compiling import compile_ahead
 
 log = logging.getLogger("opatlas")
@@ -36,6 +37,8 @@ OTHERS = FRAMEWORKS[1:]
 """Frameworks that a model is tried in beside the default."""
 LOADING_S = 60.0
 """For loading the model into them, one after another; what does not load within it takes no part."""
+COPIES = 3
+"""Of the weights, while a framework loads a model: as they are read, as it lays them out, and its own."""
 
 Feed = Mapping[str, np.ndarray]
 Build = Callable[[ModelPlan], Executor]
@@ -119,6 +122,8 @@ class _Contest:
             try:
                 if (left_s := end - time.perf_counter()) <= 0:
                     raise LoadError(f"{loading_s:.0f} s were for loading frameworks, and are over")
+                if reason := lacking(COPIES * weight_bytes(self._graph.model)):
+                    raise LoadError(reason)
                 if framework == "torch.compile":
                     compile_ahead(self._graph, threads, left_s)
                 executor = self._sound(by_framework(whole(self._graph, *self._place), framework))
@@ -249,7 +254,7 @@ def node_times(graph: ModelGraph, feed: Feed, threads: int) -> dict[int, float]:
     options.enable_profiling = True
     with tempfile.TemporaryDirectory() as folder:
         options.profile_file_prefix = str(Path(folder) / "profile")
-        session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = open_session(model, options)
         for _ in range(PROFILED_RUNS):
             session.run(None, {name: value for name, value in feed.items() if name in read})
         events = json.loads(Path(session.end_profiling()).read_text())

@@ -9,6 +9,7 @@ import numpy as np
 import openvino as ov
 
 from opatlas.errors import LoadError, first_line
+from opatlas.graph.weights import serialisable
 from opatlas.load.kernel import KernelFailed
 from opatlas.plan.regions import ModelPart
 
@@ -18,6 +19,8 @@ class OpenVinoRegion:
 
     def __init__(self, part: ModelPart, threads: int) -> None:
         kinds = part.types(part.inputs)
+        if serialisable(part.model) is not part.model:
+            raise LoadError("OpenVINO is given models as they are written in one piece, which is up to 2 GB")
         try:
             core = ov.Core()
             model = core.read_model(part.model.SerializeToString())

@@ -11,10 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 import onnxruntime as ort
+from onnx import numpy_helper
 
 from opatlas.errors import LoadError, first_line
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.types import TensorType
+from opatlas.graph.weights import is_external, serialisable
 from opatlas.load.kernel import KernelFailed
 from opatlas.load.onnxruntime_recipe import bind_memory, quiet_options
 from opatlas.plan.plan import PlanStep
@@ -104,6 +106,20 @@ def open_region(framework: str, part: ModelPart, threads: int, *, alone: bool = 
     return region
 
 
+def open_session(model: onnx.ModelProto, options: ort.SessionOptions) -> ort.InferenceSession:
+    """A session on the processor; what protobuf cannot write in one piece has its weights handed over beside
+    it."""
+    light, arrays = serialisable(model), []
+    if light is not model:
+        stored = {tensor.name: tensor for tensor in model.graph.initializer}
+        names = [tensor.name for tensor in light.graph.initializer if is_external(tensor)]
+        arrays = [ort.OrtValue.ortvalue_from_numpy(numpy_helper.to_array(stored[name])) for name in names]
+        options.add_external_initializers(names, arrays)
+    session = ort.InferenceSession(light.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session._opatlas_weights = arrays  # it reads them where they are
+    return session
+
+
 class OnnxRuntimeRegion:
     """A part of a model in ONNX Runtime, its weights inside. ``inputs`` and ``outputs``: names there."""
 
@@ -121,9 +137,7 @@ class OnnxRuntimeRegion:
         if not alone:
             options.add_session_config_entry("session.force_spinning_stop", "1")
         try:
-            self._session = ort.InferenceSession(
-                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-            )
+            self._session = open_session(model, options)
         except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
             raise LoadError(f"ONNX Runtime refuses a part of the model: {first_line(error)}") from error
 

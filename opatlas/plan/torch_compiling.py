@@ -19,10 +19,13 @@ import onnx
 from opatlas.conf import conf
 from opatlas.errors import LoadError, OpatlasError, first_line
 from opatlas.graph.normal import ModelGraph
+from opatlas.graph.weights import serialisable
 
 
 def compile_ahead(graph: ModelGraph, threads: int, seconds: float) -> None:
     """Raises :class:`LoadError` where PyTorch cannot express the model, or takes longer."""
+    if serialisable(graph.model) is not graph.model:
+        raise LoadError("torch.compile is given models as they are written in one piece, which is up to 2 GB")
     with tempfile.TemporaryDirectory(prefix="opatlas-compiling-") as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(_of_known_sizes(graph).SerializeToString())

@@ -241,6 +241,11 @@ def test_a_compiler_that_takes_too_long_is_ended_and_takes_no_part(monkeypatch: 
     assert found.refused == {"torch.compile": "0 s were for loading frameworks, and are over"}
 
 
+def test_a_framework_for_which_memory_does_not_suffice_takes_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choosing, "lacking", lambda wanted: f"{wanted} B are needed")
+    assert chosen(ModelGraph(chain()), "openvino").refused == {"OpenVINO": "0 B are needed"}
+
+
 def test_an_element_type_that_pytorch_lacks_is_refused() -> None:
     made = helper.make_model(
         helper.make_graph(
