@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from opatlas.client.answer import SHA256, Answer, LookupReply
 from opatlas.client.service.capabilities import LOOKUP, ServiceCapabilities
-from opatlas.client.service.wire import ServiceError, ServiceWire, all_of, pieces
+from opatlas.client.service.wire import SLOWEST_BYTES_S, ServiceError, ServiceWire, all_of, pieces
 from opatlas.errors import CallerError
 from opatlas.identity.operator import Operator
 from opatlas.identity.place.cpu import detect_target
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 MOST_REVOKED = 10_000
 """Of one answer: a service tells 1,000, and the rest with the next."""
+MOST_VALUES = 2_000_000
+"""Of one answer's JSON: each takes some 100 bytes once it is read, a second for all."""
 MOST_NEXT = 512
 """Operators that a service may send along unasked."""
 MOST_UNANSWERED = 64
@@ -265,8 +267,11 @@ class RestClient:
     ) -> Any:
         body = None if document is None else json_bytes(document)
         timeout_s = self.timeout_s if timeout_s is None else timeout_s
+        end = time.monotonic() + timeout_s
         response = self.wire.send(verb, path, body, headers, timeout_s)
-        data = all_of(response, time.monotonic() + timeout_s)
+        data = all_of(response, end)
+        if data.count(b",") + data.count(b"[") + data.count(b"{") > MOST_VALUES:
+            raise ServiceError(f"The service answered {response.status} with more than {MOST_VALUES} values.")
         try:
             answer = _read(data) if data else None
         except (ValueError, RecursionError) as error:
@@ -282,8 +287,9 @@ class RestClient:
 
     def read(self, path: str, most_bytes: int) -> bytes:
         """A file of the service's, of at most so many bytes. Raises :class:`ServiceError`."""
+        end = time.monotonic() + self.timeout_s
         response = self.wire.send("GET", path, None, {}, self.timeout_s)
-        data = all_of(response, time.monotonic() + self.timeout_s, most_bytes)
+        data = all_of(response, end, most_bytes)
         if response.status != 200:
             raise ServiceError(f"The service answered {response.status} to GET {path}.")
         return data
@@ -306,15 +312,15 @@ class RestClient:
             response = self.wire.send("GET", url, None, headers, self.timeout_s)
             if response.status == 416:  # it was complete, or is another's
                 stream.truncate(0)
-                response.drain_conn()
+                response.close()
                 response = self.wire.send("GET", url, None, {}, self.timeout_s)
             if response.status == 200:
                 stream.truncate(0)
             elif response.status != 206:
-                response.drain_conn()
+                response.close()
                 part.unlink(missing_ok=True)
                 raise ServiceError(f"The service answered {response.status} for file {name} of {sha256}.")
-            for piece in pieces(response, None):
+            for piece in pieces(response, time.monotonic() + self.timeout_s, SLOWEST_BYTES_S):
                 stream.write(piece)
                 if stream.tell() > MAX_FILE_BYTES:
                     part.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ Safe in threads, and in processes that are forked: each has its own connections.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -16,10 +17,14 @@ from opatlas.client.service.login import checked_address, service_at, service_of
 from opatlas.errors import OpatlasError
 
 if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse, HTTPConnectionPool, PoolManager
+    from urllib3 import BaseHTTPResponse, HTTPConnectionPool
 
-MOST_BYTES = 256 << 20
+    from opatlas.client.service.ending import EndingPoolManager
+
+MOST_BYTES = 64 << 20
 """Of one answer's body; files of artifacts are read in pieces, and bounded by their manifest's loader."""
+SLOWEST_BYTES_S = 10_000
+"""A file that comes slower is given up; the next try goes on with it."""
 _PIECE = 1 << 20
 CONNECT_S = 3.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 60.0
@@ -42,7 +47,7 @@ class ServiceWire:
         self.sidecar: Path | None = None
         self._most = most_connections
         self._pid = 0
-        self._own: PoolManager | None = None
+        self._own: EndingPoolManager | None = None
         self._beside: HTTPConnectionPool | None = None
         self._away_until, self._pause_s = 0.0, FIRST_PAUSE_S
 
@@ -61,14 +66,14 @@ class ServiceWire:
         A broken connection is tried once more: the other side may have closed what was kept open."""
         import urllib3
 
+        from opatlas.client.service.ending import EndingPoolManager
+
         if self._pid != os.getpid():
             self._pid, self._own, self._beside = os.getpid(), None, None
-        timeout = urllib3.Timeout(connect=min(CONNECT_S, timeout_s), read=timeout_s)
-        given = {"body": body, "timeout": timeout, "preload_content": False, "redirect": False}
         headers = {"Content-Type": "application/json", **headers}
         if self._is_beside():
             try:
-                return self._ask_sidecar(verb, path, headers, given)
+                return self._ask_sidecar(verb, path, headers, body, timeout_s)
             except urllib3.exceptions.HTTPError as error:
                 if not self._key or isinstance(error, urllib3.exceptions.ReadTimeoutError):
                     raise ServiceError(f"The sidecar at {self.sidecar} does not answer: {error}.") from error
@@ -76,12 +81,12 @@ class ServiceWire:
             message = f"There is no API key (OPATLAS_KEY, opatlas login), and no sidecar at {self.sidecar}."
             raise ServiceError(message)
         if self._own is None:
-            self._own = urllib3.PoolManager(
+            self._own = EndingPoolManager(
                 maxsize=self._most or 8, block=self._most is not None, retries=False
             )
         headers["Authorization"] = f"Bearer {self._key}"
         try:
-            return _twice(self._own, verb, self.url + path, headers, given)
+            return _twice(self._own, verb, self.url + path, headers, body, timeout_s)
         except urllib3.exceptions.HTTPError as error:
             raise ServiceError(f"The service cannot be reached: {error}.") from error
 
@@ -92,7 +97,7 @@ class ServiceWire:
         return service_at(self.sidecar) == self.service
 
     def _ask_sidecar(
-        self, verb: str, path: str, headers: Mapping[str, str], given: Mapping[str, Any]
+        self, verb: str, path: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float
     ) -> BaseHTTPResponse:
         import urllib3
 
@@ -101,9 +106,8 @@ class ServiceWire:
         if self._beside is None:
             self._beside = SocketPool(str(self.sidecar), maxsize=8, retries=False)
         try:
-            response = _twice(
-                self._beside, verb, path, {**headers, SERVICE_HEADER: self.service.hex()}, given
-            )
+            headers = {**headers, SERVICE_HEADER: self.service.hex()}
+            response = _twice(self._beside, verb, path, headers, body, timeout_s)
         except urllib3.exceptions.HTTPError as error:
             # Nobody at the socket is found out at once, and tried the next time; anything else takes time.
             if not isinstance(error, urllib3.exceptions.NewConnectionError):
@@ -115,25 +119,38 @@ class ServiceWire:
 
 
 def _twice(
-    pool: Any, verb: str, address: str, headers: Mapping[str, str], given: Mapping[str, Any]
+    pool: Any, verb: str, address: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float
 ) -> BaseHTTPResponse:
     import urllib3
 
+    end = time.monotonic() + timeout_s
+
+    def once() -> BaseHTTPResponse:
+        left_s = max(round(end - time.monotonic(), 3), 0.001)
+        given = {"body": body, "preload_content": False, "redirect": False}
+        timeout = urllib3.Timeout(connect=min(CONNECT_S, left_s), read=left_s)
+        return pool.request(verb, address, headers=headers, timeout=timeout, **given)
+
     try:
-        return pool.request(verb, address, headers=headers, **given)
+        return once()
     except urllib3.exceptions.ProtocolError:
-        return pool.request(verb, address, headers=headers, **given)
+        return once()
 
 
-def pieces(response: BaseHTTPResponse, end: float | None) -> Iterator[bytes]:
-    """A body as it comes; where it has not ended by ``end`` (on the monotonic clock), that is an error."""
+def pieces(response: BaseHTTPResponse, end: float, slowest_bytes_s: float = math.inf) -> Iterator[bytes]:
+    """A body as it comes; where it has not ended by ``end`` (on the monotonic clock; later by what has come
+    at ``slowest_bytes_s``), that is an error."""
     import urllib3
 
+    from opatlas.client.service.ending import end_by
+
     try:
+        end_by(response, end)
         while piece := response.read1(_PIECE, decode_content=True):
-            if end is not None and time.monotonic() > end:
+            if time.monotonic() > (end := end + len(piece) / slowest_bytes_s):
                 response.close()
                 raise ServiceError("The service takes too long over its answer.")
+            end_by(response, end)
             yield piece
     except urllib3.exceptions.HTTPError as error:
         raise ServiceError(f"The service's answer broke off: {error}.") from error

@@ -8,11 +8,12 @@ import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 
 from opatlas.client import Client
-from opatlas.client.service import wire
+from opatlas.client.service import rest, wire
 from opatlas.identity import Setting, detect_target
 from tests.opatlas.load.kernels import add_operator
 
@@ -60,7 +61,7 @@ def serve(tmp_path):
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         server.asked = []
         server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         client = Client(url, "secret", cache=tmp_path, timeout_s=0.5, setting=Setting(threads=1), **options)
         running.append((server, client))
@@ -130,6 +131,60 @@ def test_a_slow_service_costs_the_time_that_was_said_and_no_more(serve):
     asked = len(server.asked)
     assert not client.lookup(add_operator())
     assert len(server.asked) == asked == 1, "the next one costs nothing"
+
+
+DRIPS = {
+    "go on": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "a header's end": (b"HTTP/1.1 200 OK\r\nX: ", b"y"),
+    "the last header": (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"),
+    "a chunk's size": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"x"),
+    "the body": (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", b" "),
+}
+
+
+@pytest.mark.parametrize("never", DRIPS)
+def test_one_byte_now_and_then_keeps_no_job(serve, never):
+    first, each = DRIPS[never]
+
+    def drip(handler):
+        handler.wfile.write(first)
+        for _ in range(60):  # never silent for as long as a job waits
+            handler.wfile.write(each)
+            time.sleep(0.1)
+
+    client, _ = serve(drip)
+    began = time.monotonic()
+    assert client.lookup(add_operator()).source == "nobody"
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("status", [200, 404, 416])
+def test_a_file_that_is_not_sent_to_its_end_is_given_up(serve, tmp_path, monkeypatch, status):
+    monkeypatch.setattr(rest, "SLOWEST_BYTES_S", 1e6)
+
+    def drip(handler):
+        handler.send_response(status)
+        handler.end_headers()
+        for _ in range(60):
+            handler.wfile.write(b"x" * 100)
+            time.sleep(0.1)
+
+    client, _ = serve(drip)
+    manifest = SimpleNamespace(files={"kernel.so": "0" * 64})
+    began = time.monotonic()
+    with pytest.raises(rest.ServiceError):
+        client.rest.download("a" * 64, manifest, tmp_path)
+    assert time.monotonic() - began < 4
+
+
+def test_a_body_that_would_fill_the_memory_is_not_parsed(serve):
+    body = b"[" + b"[]," * rest.MOST_VALUES + b"1]"
+    client, _ = serve(
+        lambda handler: handler.send(body),
+    )
+    client.rest.timeout_s = 60.0
+    with pytest.raises(rest.ServiceError, match="more than 2000000 values"):
+        client.rest.call("GET", "/api/v1/signers/")
 
 
 def test_a_body_without_an_end_is_not_read_to_it(serve, monkeypatch):
