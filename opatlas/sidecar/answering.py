@@ -13,6 +13,7 @@ from typing import Any
 
 from opatlas.client.answer import Answer
 from opatlas.client.asking import Asked
+from opatlas.client.cache.own_folder import own_folder
 from opatlas.client.cache.store import digest_of
 from opatlas.client.service.rest import MOST_REVOKED
 from opatlas.client.service.wire import ServiceError, ServiceWire
@@ -133,6 +134,7 @@ class Answerer:
         """Beside the folder first: a job that asks for a file here holds the lock on its own copy of it."""
         beside = self._own.home / "sidecar" / manifest.sha256
         try:
+            own_folder(self._own.home)
             self._own.rest.download(manifest.sha256, manifest, beside)
             folder.mkdir(parents=True, exist_ok=True)
             for one in manifest.files:

@@ -13,11 +13,14 @@ import contextlib
 import logging
 import os
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+
+from opatlas.client.cache.own_folder import own_folder
 
 T = TypeVar("T")
 log = logging.getLogger("opatlas")
@@ -181,7 +184,9 @@ class CacheFile:
 
     def _open(self) -> sqlite3.Connection:
         if self._database is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            own_folder(self.path.parent)
+            with contextlib.suppress(FileExistsError):  # never opened: closing it would end SQLite's locks
+                os.mknod(self.path, stat.S_IFREG | 0o600)
             database = sqlite3.connect(
                 self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False, cached_statements=32
             )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opatlas.client.answer import Answer
+from opatlas.client.cache.own_folder import own_folder
 from opatlas.client.cache.store import EntryStore
 from opatlas.client.loading.failing import LOAD, FailureWatch
 from opatlas.client.loading.fetching import Refused, Trust, address_of, checked_manifest, load_checked
@@ -67,6 +68,10 @@ class ArtifactShelf:
     def fetch(self, answer: Answer, revoked: Collection[str]) -> FetchedArtifact:
         """A hit's manifest, checked, and its files, not loaded."""
         sha256 = address_of(answer, revoked)
+        try:
+            own_folder(self.home)
+        except OSError as error:
+            raise LoadError(f"the artifact's files cannot be kept: {error}") from error
         snapshot = self.snapshot if answer.source == "snapshot" else None
         document = snapshot.manifests[sha256] if snapshot is not None else self._document(sha256)
         signer = str(document.get("signer", ""))

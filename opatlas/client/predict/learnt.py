@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from opatlas.client.asking import Asked, canonical_graph
+from opatlas.client.cache.own_folder import own_folder
 from opatlas.client.predict.network import MOST_BYTES, OperatorNetwork, features
 from opatlas.errors import CallerError, LoadError, OpatlasError
 
@@ -109,8 +110,8 @@ class NetworkShelf:
             size, sha256 = int(said["document"]["size_bytes"]), str(said["document"]["sha256"])
             if sha256 == self.sha256:
                 return None
-            if size > MOST_BYTES:
-                raise LoadError(f"it has more than {MOST_BYTES >> 20} MiB")
+            if not 0 < size <= MOST_BYTES:
+                raise LoadError(f"it has no byte, or more than {MOST_BYTES >> 20} MiB")
             data = self.client.rest.read(f"/api/v1/predictor/{sha256}", size)
             network = self._verified(said, data)
         except CallerError:  # an older service's, or none was trained
@@ -132,6 +133,7 @@ class NetworkShelf:
         if self.client.store is None:
             return
         try:
+            own_folder(self.client.home)
             self.path.parent.mkdir(parents=True, exist_ok=True)
             text = json.dumps(said).encode()
             for path, content in ((self.path.with_suffix(".onnx"), data), (self.path, text)):

@@ -22,7 +22,7 @@ from opatlas.client import Refused, RestClient, RestOfModel, ServiceError, Trust
 from opatlas.client import client as clients
 from opatlas.client.cache import memory
 from opatlas.client.usage import UsageReporter
-from opatlas.errors import CallerError, OpatlasError
+from opatlas.errors import CallerError, LoadError, OpatlasError
 from opatlas.identity import Setting
 from opatlas.load.buffers import empty
 from opatlas.load.signing import new_key, public_bytes
@@ -407,6 +407,16 @@ def test_a_damaged_file_of_the_cache_is_fetched_again(publish_add, job, tmp_path
     (kernel,) = (tmp_path / "cache").rglob("kernel.so")
     kernel.write_bytes(b"damaged")
     assert (job().lookup(add_operator()).load()(x, x) == 2).all()
+
+
+def test_nothing_is_loaded_from_where_others_may_write(publish_add, job, tmp_path):
+    publish_add()
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o777)
+    hit = job().lookup(add_operator())
+    with pytest.raises(LoadError, match="name one of your own"):
+        hit.load()
+    assert hit and not list((tmp_path / "cache").iterdir())
 
 
 def test_an_empty_answer_cannot_be_loaded(job):

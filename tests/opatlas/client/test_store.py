@@ -141,6 +141,29 @@ def test_a_folder_that_cannot_be_made(tmp_path, caplog):
     assert caplog.text.count("is not used") == 1
 
 
+@pytest.mark.parametrize("whose", ["open to all", "open to the group", "another user's"])
+def test_a_folder_that_others_may_write_into(tmp_path, caplog, monkeypatch, whose):
+    """They could say whose signatures count, and so what runs."""
+    (tmp_path / "cache").mkdir(mode=0o700)
+    if whose == "another user's":
+        monkeypatch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
+    else:
+        (tmp_path / "cache").chmod(0o777 if whose == "open to all" else 0o770)
+    store = EntryStore(tmp_path / "cache")
+    with caplog.at_level(logging.WARNING, "opatlas"):
+        store.keep_signers({"a" * 64: {"public_key": "00" * 32, "retired_at": None}})
+    assert store.signer("a" * 64) is None and not list((tmp_path / "cache").iterdir())
+    assert "name one of your own" in caplog.text
+
+
+def test_nobody_else_reads_what_was_asked(tmp_path):
+    (tmp_path / "cache").mkdir(mode=0o755)
+    store = EntryStore(tmp_path / "cache")
+    store.keep(PLACE, {key(1): ({}, 60.0)})
+    assert store.path.stat().st_mode & 0o777 == 0o600
+    store.close()
+
+
 def test_the_least_used_make_room(tmp_path, monkeypatch):
     store = EntryStore(tmp_path / "cache", most_bytes=600_000)
     for number in range(150):
