@@ -28,6 +28,7 @@ from tests.databases import ROOT
 from tests.distribution.tree import copy_everything, plain_environment, run
 from tests.docs.reading import PAGES, Block, blocks
 from tests.docs.service import STAMPS, Service, heed_signals, read_until_up, what_make_runs
+from tests.opatlas.dynamo.installed import installed_at
 from tests.services import free_port
 from tests.tuning.graph.making import relu
 
@@ -87,6 +88,13 @@ def session_example(block: Block, request: pytest.FixtureRequest, folder: Path) 
     onnx.save(made, folder / "model.onnx")
     said = run([sys.executable, "-c", block.text], folder, OPATLAS_CACHE=str(folder / "cache"))
     assert "onnxruntime 1" in said
+
+
+def compiled_model(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    text = block.text.replace('"opatlas")', '"opatlas", options={"frameworks": ["eager"]})')
+    found = {"PYTHONPATH": f"{installed_at(folder)}:{ROOT}", "OPATLAS_CACHE": str(folder / "cache")}
+    said = run([sys.executable, "-c", text], folder, **found)
+    assert "torch.Size([8, 32])" in said and "graph 1: PyTorch eager (0 of " in said
 
 
 def whole_model(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
@@ -220,6 +228,9 @@ RUNS: dict[tuple[str, str], Run] = {
         kernel_launch, (), "It is part of a submission: it is filled in for an operator."
     ),
     ("docs/models.md", "import numpy as np"): Run(session_example),
+    ("docs/models.md", "import opatlas"): Run(
+        compiled_model, (), "Without Inductor, which takes many seconds for its first graph."
+    ),
     ("docs/protocol.md", "PRAGMA application_i"): Run(makes_tables),
     ("docs/protocol.md", "import hashlib, json"): Run(as_it_stands),
     ("docs/webhooks.md", "POST /your/path"): Run(

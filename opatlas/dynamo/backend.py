@@ -1,0 +1,231 @@
+"""The backend ``opatlas`` of ``torch.compile``, found by its entry point: nothing is imported by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from opatlas.client.client import Client
+from opatlas.dynamo.aten import AtenGraph, LeftToPyTorch
+from opatlas.dynamo.contest import LABELS, Chosen, Contest, compiled
+from opatlas.dynamo.options import BackendOptions
+from opatlas.dynamo.report import GraphReport, TorchReport
+from opatlas.dynamo.weights import inputs_of_graph
+from opatlas.errors import CallerError, OpatlasError, first_line
+from opatlas.identity.place.setting import Setting, default_setting
+
+log = logging.getLogger("opatlas")
+TRIED = ("2.13",)
+"""Versions of PyTorch that the tests were run with: the backend uses calls below its public surface."""
+ASK_S = 240.0
+"""Between two questions for what runs: a service tells of what it revoked to those that ask."""
+
+_report = TorchReport()
+_numbers = itertools.count(1)
+_clients: dict[tuple[int, bool], Client] = {}
+_told: set[str] = set()
+_lock = threading.Lock()
+
+
+def opatlas(
+    module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
+    """What runs a graph that Dynamo found. Raises :class:`opatlas.errors.CallerError` for options that are
+    none, and for a version of PyTorch that was not tried."""
+    check_version()
+    wanted = BackendOptions.read(options)
+    start = time.perf_counter()
+    row = GraphReport(f"graph {next(_numbers)}")
+    try:
+        run = _chosen(module, example_inputs, wanted, row)
+    except LeftToPyTorch as why:
+        run = _left(module, example_inputs, wanted, row, str(why))
+    except OpatlasError as error:
+        run = _left(module, example_inputs, wanted, row, first_line(error))
+    row.compile_s = time.perf_counter() - start
+    for report in filter(None, (_report, wanted.report)):
+        report.graphs.append(row)
+    log.info("%s", row)
+    return run
+
+
+def check_version() -> None:
+    """Raises :class:`opatlas.errors.CallerError`."""
+    version = str(torch.__version__)
+    if ".".join(version.split(".")[:2]) not in TRIED:
+        raise CallerError(
+            f"PyTorch {version} was not tried with this version of Opatlas; {' and '.join(TRIED)} was. "
+            'Take torch.compile(model) without backend="opatlas".'
+        )
+
+
+def torch_report() -> TorchReport:
+    """What became of all graphs of this process, as far as they were compiled."""
+    return TorchReport(list(_report.graphs), graph_breaks())
+
+
+def graph_breaks() -> dict[str, int]:
+    """Why Dynamo cut models into several graphs, with how often; of the whole process."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    found: dict[str, int] = {}
+    for reason, count in (utils.counters["graph_break"] if utils is not None else {}).items():
+        said = str(reason).strip().split("\n")[0]
+        found[said] = found.get(said, 0) + count
+    return found
+
+
+class RunningGraph:
+    """A graph that kernels run in, until one of them is revoked."""
+
+    def __init__(self, chosen: Chosen, client: Client, row: GraphReport) -> None:
+        self._run, self._framework = chosen.winner.call, chosen.framework
+        self._sites = list(chosen.winner.sites.values())
+        self._artifacts = {site.artifact for site in self._sites}
+        self._client, self._row = client, row
+        self._ask_at = time.monotonic() + ASK_S
+
+    def __call__(self, *args: Any) -> Any:
+        if self._sites and self._is_revoked():
+            log.warning("%s goes on in PyTorch: one of its kernels was revoked.", self._row.name)
+            self._run, self._sites = self._framework, []
+            self._row.chosen, self._row.replaced = "PyTorch, after a kernel was revoked", 0
+        with inputs_of_graph(args):
+            made = self._run(*args)
+        self._row.packed = sum(site.packed for site in self._sites)
+        return made
+
+    def _is_revoked(self) -> bool:
+        if time.monotonic() > self._ask_at:
+            self._ask_at = time.monotonic() + ASK_S
+            self._client.refresh(list({site.operator.key for site in self._sites}))
+        return not self._artifacts.isdisjoint(self._client.revoked)
+
+
+def _chosen(
+    module: fx.GraphModule, inputs: Sequence[Any], options: BackendOptions, row: GraphReport
+) -> Callable[..., Any]:
+    _check_graph(module, inputs)
+    client, place = _client(options)
+    try:
+        chosen = Contest(module, AtenGraph(module, inputs), client, place, options, row).hold()
+    except OpatlasError:
+        raise
+    except Exception as error:  # whatever goes wrong with a graph, the job goes on
+        log.debug("No contest for %s", row.name, exc_info=True)
+        raise LeftToPyTorch(f"it could not be taken apart: {first_line(error)}") from error
+    if not chosen.winner.sites:
+        return chosen.winner.call
+    return RunningGraph(chosen, client, row)
+
+
+def _check_graph(module: fx.GraphModule, inputs: Sequence[Any]) -> None:
+    """Raises :class:`LeftToPyTorch` for what is not tried."""
+    tensors = [one for one in inputs if isinstance(one, torch.Tensor)]
+    if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
+        raise LeftToPyTorch("gradients are wanted: for inference call it under torch.no_grad()")
+    if not any(node.op.startswith("call_") for node in module.graph.nodes):
+        raise LeftToPyTorch("it computes nothing")
+    if any(isinstance(one, torch.SymInt | torch.SymFloat) for one in inputs) or _has_symbols(module):
+        raise LeftToPyTorch("its sizes change from call to call: dynamic=False gives each a graph of its own")
+    if any(one.device.type != "cpu" for one in tensors):
+        raise LeftToPyTorch("it is not on the CPU")
+    if any(type(one) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) for one in tensors):
+        raise LeftToPyTorch("it has tensors of another class than PyTorch's own")
+
+
+def _has_symbols(module: fx.GraphModule) -> bool:
+    for node in module.graph.nodes:
+        value = node.meta.get("example_value") if node.op == "placeholder" else None
+        if isinstance(value, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in value.shape):
+            return True
+    return False
+
+
+def _client(options: BackendOptions) -> tuple[Client, tuple[str, str]]:
+    """Who asks, for as many threads as PyTorch has now (Dynamo compiles anew where that changes)."""
+    threads = torch.get_num_threads()
+    client = options.client
+    if client is None:
+        with _lock:
+            client = _clients.get((threads, options.offline))
+            if client is None:
+                client = Client(setting=Setting(threads=threads), offline=options.offline)
+                _clients[threads, options.offline] = client
+    setting = client.setting or default_setting(client.target)
+    if setting.threads != threads:
+        raise LeftToPyTorch(f"the client's setting has {setting.threads} threads, and PyTorch {threads}")
+    return client, (client.target.key, setting.key)
+
+
+def _left(
+    module: fx.GraphModule, inputs: Sequence[Any], options: BackendOptions, row: GraphReport, why: str
+) -> Callable[..., Any]:
+    """By PyTorch alone; why is said once."""
+    row.why = why
+    if why not in _told:
+        _told.add(why)
+        log.warning("A graph is left to PyTorch: %s.", why)
+    computes = any(node.op.startswith("call_") for node in module.graph.nodes)
+    if "inductor" in options.frameworks and computes:
+        try:
+            run = compiled(module, inputs)
+            row.chosen = LABELS["inductor"]
+            return run
+        except Exception as error:  # no C++ compiler, or what Inductor does not know
+            row.left_out[LABELS["inductor"]] = first_line(error)
+    row.chosen = LABELS["eager"]
+    return module.forward
+
+
+class Optimized:
+    """A model that was compiled: called as the model is, without gradients. ``report`` says what became of
+    its graphs."""
+
+    def __init__(self, model: Callable[..., Any], options: Mapping[str, Any] | None) -> None:
+        own = dict(options or {})
+        self._own: TorchReport = own.setdefault("report", TorchReport())
+        BackendOptions.read(own)
+        self._before = graph_breaks()
+        self._breaks: dict[str, int] = {}
+        self._compiled = torch.compile(model, backend=opatlas, options=own)
+
+    @property
+    def report(self) -> TorchReport:
+        return dataclasses.replace(self._own, breaks=dict(self._breaks))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with torch.no_grad():
+            return self._compiled(*args, **kwargs)
+
+    def _first(self, example: Any) -> None:
+        if isinstance(example, Mapping):
+            self(**example)
+        else:
+            self(*(example if isinstance(example, tuple) else (example,)))
+        now = graph_breaks()
+        self._breaks = {
+            why: count - self._before.get(why, 0)
+            for why, count in now.items()
+            if count > self._before.get(why, 0)
+        }
+
+
+def optimize(
+    model: Callable[..., Any], example: Any, *, options: Mapping[str, Any] | None = None
+) -> Optimized:
+    """The model as a callable that runs by whatever is fastest here: compiled now, with ``example`` (a
+    tensor, a tuple of arguments, or a mapping of keyword arguments). ``options`` are the backend's. Raises
+    :class:`opatlas.errors.CallerError` as the backend does."""
+    check_version()
+    made = Optimized(model, options)
+    made._first(example)
+    return made

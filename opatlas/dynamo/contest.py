@@ -1,0 +1,379 @@
+"""Who runs a graph: PyTorch eager, ``torch.compile``, or either with kernels of the catalogue in some places.
+
+What PyTorch offers is timed first; whatever has kernels in it runs only where it is faster than the best of
+that beyond what is called a difference, on the inputs that the graph was compiled with.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from opatlas.client.answer import Answer
+from opatlas.client.cache.store import digest_of
+from opatlas.client.client import Client
+from opatlas.dynamo.aten import AtenGraph, copy_of
+from opatlas.dynamo.kernels import KernelSite, SharedKernel, with_kernels
+from opatlas.dynamo.operators import NodeOperator, read_node, weights_of
+from opatlas.dynamo.options import BackendOptions
+from opatlas.dynamo.report import GraphReport
+from opatlas.dynamo.weights import inputs_of_graph
+from opatlas.errors import first_line
+from opatlas.noise import MARGIN
+from opatlas.plan.line_up import TimedInTurns, line_up
+
+log = logging.getLogger("opatlas")
+SHARES = (1.0, 0.5, 0.25)
+"""Of the kernels that promise to be faster, the most promising: so many are tried together."""
+KINDS = ("c-abi",)
+"""Artifacts that run in a graph: a library's call would run beside PyTorch's own threads."""
+PROFILED_RUNS = 3
+LABELS = {"eager": "PyTorch eager", "inductor": "torch.compile"}
+
+Call = Callable[..., Any]
+
+
+@dataclass
+class Contender:
+    """One way to run the graph, called as Dynamo calls it. ``rest``: the framework of what is no kernel's."""
+
+    said: str
+    call: Call
+    rest: str
+    sites: Mapping[str, KernelSite] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Who runs it, and the framework that does where a kernel may not any more."""
+
+    winner: Contender
+    framework: Call
+
+
+class Contest:
+    """Of one graph. ``place``: target and setting, by their keys."""
+
+    def __init__(
+        self,
+        module: fx.GraphModule,
+        aten: AtenGraph,
+        client: Client,
+        place: tuple[str, str],
+        options: BackendOptions,
+        report: GraphReport,
+    ) -> None:
+        self._module, self._aten, self._client = module, aten, client
+        self._options, self._report, self._place = options, report, place
+        self._weights = weights_of(aten.module.graph, _weights(aten) if options.freeze else ())
+        self._operators = self._read()
+        self._answers = self._look_up()
+
+    def hold(self) -> Chosen:
+        """Raises what the graph raises in PyTorch eager."""
+        kept = self._remembered()
+        if kept is not None and (chosen := self._again(kept)) is not None:
+            self._report.remembered = True
+            return self._told(chosen)
+        expected = self._outcome(self._module.forward)
+        frameworks = [one for name in self._options.frameworks if (one := self._sound(name, {}, expected))]
+        if not frameworks:
+            frameworks = [Contender(LABELS["eager"], self._module.forward, "eager")]
+        half = self._options.try_s / 2
+        best = frameworks[0]
+        if len(frameworks) > 1:
+            times = self._timed(frameworks, half)
+            best = min(
+                frameworks, key=lambda one: times[one.said].median_us if one.said in times else math.inf
+            )
+        winner = best
+        tried = list(self._with_kernels(frameworks, expected))
+        if tried:
+            standings = self._timed([best, *tried], half)
+            self._report.standings = tuple(standings.values())
+            better = [
+                one for one in tried if one.said in standings and standings[one.said].ratios.low > 1 + MARGIN
+            ]
+            if better:
+                winner = max(better, key=lambda one: standings[one.said].ratios.ratio)
+        for contender in tried:
+            for name, site in contender.sites.items():
+                if name not in winner.sites:
+                    site.close()
+        self._remember(winner)
+        return self._told(Chosen(winner, best.call))
+
+    # ---- what is known ------------------------------------------------------------------------------
+
+    def _read(self) -> dict[str, NodeOperator]:
+        found: dict[str, NodeOperator] = {}
+        unmapped = self._report.unmapped
+        for node in self._aten.calls:
+            read = read_node(node, self._weights)
+            if isinstance(read, str):
+                unmapped[read] = unmapped.get(read, 0) + 1
+            else:
+                found[node.name] = read
+        self._report.nodes = len(self._aten.calls)
+        return found
+
+    def _look_up(self) -> dict[str, Answer]:
+        """Kernels that are known, by operator; what is not known is written down by the service, and
+        explored."""
+        operators = {one.operator.key: one.operator for one in self._operators.values()}
+        answers = self._client.lookup_all(list(operators.values()), wait_s=self._options.wait_s)
+        known = {one.key: one for one in answers if _runs_here(one)}
+        self._report.operators, self._report.known = len(operators), len(known)
+        return known
+
+    def _promising(self) -> list[str]:
+        """Nodes whose kernel takes less than PyTorch takes for them in place, the most promising first."""
+        known = [name for name, one in self._operators.items() if one.operator.key in self._answers]
+        if not known:
+            return []
+        profile = _Profile(self._aten.module)
+        for _ in range(1 + PROFILED_RUNS):
+            profile.run(*self._aten.example())
+        gains = {}
+        for name in known:
+            best = self._answers[self._operators[name].operator.key].best or {}
+            gains[name] = statistics.median(profile.times[name][1:]) - best["median_us"]
+        return sorted((name for name, gain in gains.items() if gain > 0), key=lambda name: -gains[name])
+
+    def _sites(self, names: Sequence[str]) -> dict[str, KernelSite]:
+        """Kernels in the places of these nodes that load, and make what PyTorch makes there."""
+        shared: dict[str, SharedKernel] = {}
+        nodes = {node.name: node for node in self._aten.calls}
+        sites = {}
+        for name in names:
+            read = self._operators.get(name)
+            if read is None or read.operator.key not in self._answers:
+                continue
+            key = read.operator.key
+            try:
+                kernel = shared.get(key) or self._loaded(self._answers[key])
+            except Exception as error:
+                self._left_out(str(nodes[name].target), error)
+                continue
+            if not read.operator.constant_inputs:  # packed weights are a node's own
+                shared[key] = kernel
+            sites[name] = KernelSite(nodes[name], read, kernel, self._weights)
+        comparison = _Comparison(self._aten.module, sites)
+        with inputs_of_graph(self._aten.inputs):
+            comparison.run(*self._aten.example())
+        for name, why in comparison.wrong.items():
+            self._left_out(str(nodes[name].target), why)
+            sites.pop(name).close()
+        return sites
+
+    def _loaded(self, answer: Answer) -> SharedKernel:
+        assert answer.best is not None
+        return SharedKernel(self._client.load(answer), answer.best["artifact"])
+
+    # ---- contenders ---------------------------------------------------------------------------------
+
+    def _with_kernels(self, frameworks: Sequence[Contender], expected: Sequence[Any]) -> Iterator[Contender]:
+        sites = self._sites(self._promising())
+        counts = dict.fromkeys(max(1, round(share * len(sites))) for share in SHARES) if sites else {}
+        for count in counts:
+            some = dict(list(sites.items())[:count])
+            for framework in frameworks:
+                if (one := self._sound(framework.rest, some, expected)) is not None:
+                    yield one
+
+    def _sound(self, rest: str, sites: Mapping[str, KernelSite], expected: Sequence[Any]) -> Contender | None:
+        """The contender, if it can be built and gives what PyTorch eager gives."""
+        said = f"{len(sites)} kernels in {LABELS[rest]}" if sites else LABELS[rest]
+        try:
+            call = self._build(rest, sites)
+            if is_close(self._outcome(call), expected):
+                return Contender(said, call, rest, dict(sites))
+            self._left_out(said, "it gives other values than PyTorch eager")
+        except Exception as error:
+            self._left_out(said, error)
+        return None
+
+    def _build(self, rest: str, sites: Mapping[str, KernelSite]) -> Call:
+        if not sites:
+            return self._module.forward if rest == "eager" else compiled(self._module, self._aten.inputs)
+        module = with_kernels(self._aten.module, sites)
+        if rest == "eager":
+            return self._aten.run_by(_listed(module.forward))
+        return self._aten.run_by(_listed(_compiled_aten(module, self._aten.example())))
+
+    def _outcome(self, call: Call) -> list[Any]:
+        """Copies of what a run gives, and of what it wrote to its inputs."""
+        inputs = self._aten.example()
+        with inputs_of_graph(inputs):
+            given = pytree.tree_leaves(call(*inputs))
+        written = [inputs[at] for at in sorted(self._aten.written)]
+        return [one.clone() if isinstance(one, torch.Tensor) else one for one in (*given, *written)]
+
+    def _timed(self, contenders: Sequence[Contender], seconds: float) -> dict[str, TimedInTurns]:
+        inputs = self._aten.example()
+        with inputs_of_graph(inputs):
+            return line_up({one.said: _run(one.call, inputs) for one in contenders}, seconds)
+
+    def _left_out(self, said: str, why: Exception | str) -> None:
+        sentence = why if isinstance(why, str) else first_line(why)
+        self._report.left_out[said] = sentence
+        log.info("%s takes no part: %s", said, sentence)
+
+    # ---- what was chosen before ---------------------------------------------------------------------
+
+    def _name(self) -> bytes:
+        artifacts = sorted(one.best["artifact"] for one in self._answers.values() if one.best)
+        about = [self._options.freeze, list(self._options.frameworks), str(torch.__version__)]
+        return digest_of(["torch graph", self._aten.digest(), *self._place, artifacts, about])
+
+    def _remembered(self) -> Mapping[str, Any] | None:
+        store = self._client.store
+        return store.fact(self._name()) if store is not None else None
+
+    def _remember(self, winner: Contender) -> None:
+        if self._client.store is not None:
+            self._client.store.keep_fact(self._name(), {"rest": winner.rest, "nodes": list(winner.sites)})
+
+    def _again(self, kept: Mapping[str, Any]) -> Chosen | None:
+        """What was chosen for this graph with these kernels, if it still does as PyTorch does."""
+        rest, nodes = kept.get("rest"), kept.get("nodes")
+        if rest not in self._options.frameworks or not isinstance(nodes, list):
+            return None
+        sites = self._sites([name for name in nodes if isinstance(name, str)]) if nodes else {}
+        if len(sites) < len(nodes):
+            return None
+        contender = self._sound(rest, sites, self._outcome(self._module.forward))
+        return None if contender is None else Chosen(contender, self._module.forward)
+
+    def _told(self, chosen: Chosen) -> Chosen:
+        self._report.chosen, self._report.replaced = chosen.winner.said, len(chosen.winner.sites)
+        return chosen
+
+
+def compiled(module: fx.GraphModule, inputs: Sequence[Any]) -> Call:
+    """The graph as ``torch.compile`` runs it."""
+    from torch._inductor.compile_fx import compile_fx
+
+    made: Call = compile_fx(copy_of(module), list(inputs))  # type: ignore[assignment]
+    return made
+
+
+def _compiled_aten(module: fx.GraphModule, inputs: Sequence[Any]) -> Call:
+    """The same of a graph that was traced already, apart from what Dynamo knows of the first one."""
+    from torch._guards import TracingContext, tracing
+    from torch._inductor.compile_fx import compile_fx
+    from torch._subclasses import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    with tracing(TracingContext(FakeTensorMode(shape_env=ShapeEnv()))):
+        made: Call = compile_fx(module, list(inputs), ignore_shape_env=True)  # type: ignore[assignment]
+    return made
+
+
+def _listed(call: Call) -> Callable[[list[Any]], Any]:
+    """Given a list that it empties, so that nobody holds what the graph does not need any more."""
+
+    def run(args: list[Any]) -> Any:
+        given = list(args)
+        args.clear()
+        return call(*given)
+
+    return run
+
+
+def _run(call: Call, inputs: Sequence[Any]) -> Callable[[], object]:
+    return lambda: call(*inputs)
+
+
+def _weights(aten: AtenGraph) -> list[int]:
+    """Numbers of the inputs that are a model's parameters, and are not written to."""
+    return [
+        at
+        for at, one in enumerate(aten.inputs)
+        if isinstance(one, torch.nn.Parameter) and at not in aten.written and not one.is_inference()
+    ]
+
+
+def _runs_here(answer: Answer) -> bool:
+    return answer.best is not None and answer.best.get("kind") in KINDS and answer.from_neighbour is None
+
+
+@contextmanager
+def _as_traced() -> Iterator[None]:
+    """Casts are in the aten graph."""
+    with torch._C._DisableAutocast(), torch.no_grad():
+        yield
+
+
+class _Profile(fx.Interpreter):
+    """Microseconds of each node where it stands, run after run."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self.times: dict[str, list[float]] = {}
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        with _as_traced():
+            return super().run(*args, **kwargs)
+
+    def run_node(self, n: fx.Node) -> Any:
+        start = time.perf_counter_ns()
+        made = super().run_node(n)
+        self.times.setdefault(n.name, []).append((time.perf_counter_ns() - start) / 1e3)
+        return made
+
+
+class _Comparison(fx.Interpreter):
+    """A run by PyTorch in which kernels make each of their nodes as well; ``wrong``: those that do not make
+    the same."""
+
+    def __init__(self, module: fx.GraphModule, sites: Mapping[str, KernelSite]) -> None:
+        super().__init__(module)
+        self._sites = sites
+        self.wrong: dict[str, str] = {}
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        with _as_traced():
+            return super().run(*args, **kwargs)
+
+    def run_node(self, n: fx.Node) -> Any:
+        site = self._sites.get(n.name)
+        if site is None:
+            return super().run_node(n)
+        found = site([self.env[one] for one in site.tensors])
+        made = super().run_node(n)
+        expected = made[: len(found)] if isinstance(made, tuple | list) else [made]
+        if site.failure:
+            self.wrong[n.name] = site.failure
+        elif not is_close(found, list(expected)):
+            self.wrong[n.name] = "it makes other values than PyTorch"
+        return made
+
+
+def is_close(found: Any, expected: Any) -> bool:
+    """Whether these are the same but for rounding: of floats the square root of their precision, as a share
+    of the largest."""
+    if isinstance(expected, list):
+        return len(found) == len(expected) and all(map(is_close, found, expected))
+    if not isinstance(expected, torch.Tensor):
+        return bool(found == expected)
+    if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+        return False
+    if not expected.dtype.is_floating_point and not expected.dtype.is_complex:
+        return torch.equal(found, expected)
+    wide = torch.complex128 if expected.dtype.is_complex else torch.float64
+    one, other = found.to(wide), expected.to(wide)
+    finite = other[torch.isfinite(other)].abs()
+    largest = float(finite.max()) if finite.numel() else 0.0
+    allowed = math.sqrt(torch.finfo(expected.dtype).eps) * largest
+    return torch.allclose(one, other, rtol=0.0, atol=allowed, equal_nan=True)
