@@ -16,7 +16,7 @@ from torch import fx
 
 from opatlas.client.client import Client
 from opatlas.dynamo.aten import AtenGraph, LeftToPyTorch
-from opatlas.dynamo.contest import LABELS, Chosen, Contest, compiled
+from opatlas.dynamo.contest import LABELS, ChosenWay, Contest, compiled
 from opatlas.dynamo.options import BackendOptions
 from opatlas.dynamo.report import GraphReport, TorchReport
 from opatlas.dynamo.weights import inputs_of_graph
@@ -86,7 +86,7 @@ def graph_breaks() -> dict[str, int]:
 class RunningGraph:
     """A graph that kernels run in, until one of them is revoked."""
 
-    def __init__(self, chosen: Chosen, client: Client, row: GraphReport) -> None:
+    def __init__(self, chosen: ChosenWay, client: Client, row: GraphReport) -> None:
         self._run, self._framework = chosen.winner.call, chosen.framework
         self._sites = list(chosen.winner.sites.values())
         self._artifacts = {site.artifact for site in self._sites}

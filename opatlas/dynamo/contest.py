@@ -44,7 +44,7 @@ Call = Callable[..., Any]
 
 
 @dataclass
-class Contender:
+class GraphWay:
     """One way to run the graph, called as Dynamo calls it. ``rest``: the framework of what is no kernel's."""
 
     said: str
@@ -54,10 +54,10 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenWay:
     """Who runs it, and the framework that does where a kernel may not any more."""
 
-    winner: Contender
+    winner: GraphWay
     framework: Call
 
 
@@ -79,7 +79,7 @@ class Contest:
         self._operators = self._read()
         self._answers = self._look_up()
 
-    def hold(self) -> Chosen:
+    def hold(self) -> ChosenWay:
         """Raises what the graph raises in PyTorch eager."""
         kept = self._remembered()
         if kept is not None and (chosen := self._again(kept)) is not None:
@@ -88,7 +88,7 @@ class Contest:
         expected = self._outcome(self._module.forward)
         frameworks = [one for name in self._options.frameworks if (one := self._sound(name, {}, expected))]
         if not frameworks:
-            frameworks = [Contender(LABELS["eager"], self._module.forward, "eager")]
+            frameworks = [GraphWay(LABELS["eager"], self._module.forward, "eager")]
         half = self._options.try_s / 2
         best = frameworks[0]
         if len(frameworks) > 1:
@@ -111,7 +111,7 @@ class Contest:
                 if name not in winner.sites:
                     site.close()
         self._remember(winner)
-        return self._told(Chosen(winner, best.call))
+        return self._told(ChosenWay(winner, best.call))
 
     # ---- what is known ------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class Contest:
 
     # ---- contenders ---------------------------------------------------------------------------------
 
-    def _with_kernels(self, frameworks: Sequence[Contender], expected: Sequence[Any]) -> Iterator[Contender]:
+    def _with_kernels(self, frameworks: Sequence[GraphWay], expected: Sequence[Any]) -> Iterator[GraphWay]:
         sites = self._sites(self._promising())
         counts = dict.fromkeys(max(1, round(share * len(sites))) for share in SHARES) if sites else {}
         for count in counts:
@@ -191,13 +191,13 @@ class Contest:
                 if (one := self._sound(framework.rest, some, expected)) is not None:
                     yield one
 
-    def _sound(self, rest: str, sites: Mapping[str, KernelSite], expected: Sequence[Any]) -> Contender | None:
+    def _sound(self, rest: str, sites: Mapping[str, KernelSite], expected: Sequence[Any]) -> GraphWay | None:
         """The contender, if it can be built and gives what PyTorch eager gives."""
         said = f"{len(sites)} kernels in {LABELS[rest]}" if sites else LABELS[rest]
         try:
             call = self._build(rest, sites)
             if is_close(self._outcome(call), expected):
-                return Contender(said, call, rest, dict(sites))
+                return GraphWay(said, call, rest, dict(sites))
             self._left_out(said, "it gives other values than PyTorch eager")
         except Exception as error:
             self._left_out(said, error)
@@ -219,7 +219,7 @@ class Contest:
         written = [inputs[at] for at in sorted(self._aten.written)]
         return [one.clone() if isinstance(one, torch.Tensor) else one for one in (*given, *written)]
 
-    def _timed(self, contenders: Sequence[Contender], seconds: float) -> dict[str, TimedInTurns]:
+    def _timed(self, contenders: Sequence[GraphWay], seconds: float) -> dict[str, TimedInTurns]:
         inputs = self._aten.example()
         with inputs_of_graph(inputs):
             return line_up({one.said: _run(one.call, inputs) for one in contenders}, seconds)
@@ -240,11 +240,11 @@ class Contest:
         store = self._client.store
         return store.fact(self._name()) if store is not None else None
 
-    def _remember(self, winner: Contender) -> None:
+    def _remember(self, winner: GraphWay) -> None:
         if self._client.store is not None:
             self._client.store.keep_fact(self._name(), {"rest": winner.rest, "nodes": list(winner.sites)})
 
-    def _again(self, kept: Mapping[str, Any]) -> Chosen | None:
+    def _again(self, kept: Mapping[str, Any]) -> ChosenWay | None:
         """What was chosen for this graph with these kernels, if it still does as PyTorch does."""
         rest, nodes = kept.get("rest"), kept.get("nodes")
         if rest not in self._options.frameworks or not isinstance(nodes, list):
@@ -253,9 +253,9 @@ class Contest:
         if len(sites) < len(nodes):
             return None
         contender = self._sound(rest, sites, self._outcome(self._module.forward))
-        return None if contender is None else Chosen(contender, self._module.forward)
+        return None if contender is None else ChosenWay(contender, self._module.forward)
 
-    def _told(self, chosen: Chosen) -> Chosen:
+    def _told(self, chosen: ChosenWay) -> ChosenWay:
         self._report.chosen, self._report.replaced = chosen.winner.said, len(chosen.winner.sites)
         return chosen
 

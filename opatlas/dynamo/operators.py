@@ -27,7 +27,7 @@ class NodeOperator:
 
 
 @dataclass(frozen=True)
-class _Read:
+class _ReadCall:
     """The same by positions in the record, so that equal calls are read once."""
 
     operator: Operator
@@ -124,7 +124,7 @@ def _plain(value: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=4096)
-def _read(op: str, inputs: tuple[TensorArgument, ...], attrs: tuple[tuple[str, Any], ...]) -> _Read | str:
+def _read(op: str, inputs: tuple[TensorArgument, ...], attrs: tuple[tuple[str, Any], ...]) -> _ReadCall | str:
     listed = {name: list(value) if isinstance(value, tuple) else value for name, value in attrs}
     try:
         mapped = map_aten(CallRecord(op, inputs, listed))
@@ -140,10 +140,10 @@ def _read(op: str, inputs: tuple[TensorArgument, ...], attrs: tuple[tuple[str, A
         places.append(position[id(mapped.feeds[name])])
     names = [one.name for one in mapped.model.graph.output]
     outputs = tuple(canonical.outputs.index(name) for name in names)
-    return _Read(canonical.operator, tuple(places), outputs)
+    return _ReadCall(canonical.operator, tuple(places), outputs)
 
 
-def _fits(read: _Read, made: Sequence[torch.Tensor], node: fx.Node) -> bool:
+def _fits(read: _ReadCall, made: Sequence[torch.Tensor], node: fx.Node) -> bool:
     """Whether all that somebody reads of the node is what the operator makes."""
     values = [read.operator.output_values[number] for number in read.outputs]
     used = range(len(made)) if not isinstance(node.meta["val"], tuple | list) else _used(node)
