@@ -26,6 +26,19 @@ SLOWED_BY = ("hardware slowdown", "software thermal slowdown", "hardware thermal
 """Reasons of NVML: a round in which one of them held is a disturbed one. A power cap is written down and
 counts: who always meets it runs at that speed."""
 
+WARM_UP_NS = 50e6
+"""Runs before the first sample on a device, by the clock: an idle one takes its clock down, and some tens of
+milliseconds of work bring it up again."""
+
+CLOCKS_AGREE = 0.5
+"""Of what the parent's clock says that runs took, the handshake taken off: what the device's own clock must
+say at least. Less was worked outside of the stream that is timed."""
+CLOCKS_LOOKS = 5
+"""Times that this is looked at before it is held against anybody: a child that was kept waiting after its
+device had ended makes the parent's clock say more."""
+CLOCKS_BATCH_NS = 4e6
+"""A batch of about so long is held against the device's clock: what the child needs beside it is far less."""
+
 INVALID = math.inf
 """How disturbed such a round was: it never counts, however few are left."""
 

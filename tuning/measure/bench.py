@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +18,24 @@ from tuning.measure import procfs
 from tuning.measure.device.watch import DeviceWatch, claim_bytes, summary
 from tuning.measure.judging.roofline import floor_us
 from tuning.measure.outcome import NO_MATTER, LineUp, Matter, Outcome, Status
-from tuning.measure.sandbox.process import Bounds, ChildFailed
+from tuning.measure.sandbox.process import Bounds, Child, ChildFailed
 from tuning.measure.sandbox.zygote import Zygote
 from tuning.measure.scrutiny.after_race import Scrutiny
 from tuning.measure.scrutiny.fresh_sets import FreshSets
 from tuning.measure.scrutiny.referees import Referees
 from tuning.measure.specimen import Specimen, needed_bytes, tensor_bytes
 from tuning.measure.subject import Subject
-from tuning.measure.timing.caches import CacheFlusher
+from tuning.measure.timing.caches import CacheFlusher, evicting_bytes
 from tuning.measure.timing.lock import MachineLock
 from tuning.measure.timing.stats import ProcessSpread
-from tuning.measure.timing.timer import CONTEST, DEFAULT_ALONE, LINE_UP, Effort, Runner, race
+from tuning.measure.timing.timer import CONTEST, DEFAULT_ALONE, LINE_UP, Effort, Flush, Runner, race
 from tuning.routes.base import BuiltArtifact
 
 MEMORY_SHARE, CHILD_BYTES = 0.3, 200 << 20
 """Of the machine's memory for all candidates of one heat, and what a process takes beside its tensors."""
+
+
+EVICT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -341,8 +345,21 @@ class LiveBench(Bench):
         unseen = self._fresh.batch.calls
         return Subject(zygote, self._specimen, artifact, limits.bounds, limits.run_s, unseen)
 
-    def flush(self) -> Callable[[], None] | None:
-        return self._equipment.flusher().flush if self._cold else None
+    def flush(self) -> Flush | None:
+        if not self._cold:
+            return None
+        target = self._equipment.target
+        if target.kind == "cpu":
+            flusher = self._equipment.flusher()
+            return lambda child: flusher.flush()
+        return partial(evict, nbytes=evicting_bytes(target))
+
+
+def evict(child: Child, nbytes: int) -> None:
+    """Have the child's device write so much that its caches hold nothing else."""
+    answer = child.ask({"do": "evict", "nbytes": nbytes}, EVICT_S)
+    if "error" in answer:
+        raise ChildFailed(Status.CRASHED, f"the device's caches cannot be emptied: {answer['error']}")
 
 
 def race_facts(runner: Runner, rounds: int, noisy_rounds: int) -> dict[str, Any]:

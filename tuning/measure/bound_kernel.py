@@ -63,6 +63,8 @@ class BoundKernel:
             "settle": self.settle,
             "bind_unseen": self.bind_unseen,
             "give": self.give,
+            "by_its_clock": self.by_its_clock,
+            "evict": self.evict,
         }
 
     def obey(self, message: bytes) -> dict[str, Any]:
@@ -72,13 +74,27 @@ class BoundKernel:
 
     def run(self, calls: int) -> None:
         """``calls`` runs, the buffers in turn."""
+        self._launch(calls)
+        self.transfers.wait(self.bound[0])
+
+    def _launch(self, calls: int) -> None:
         first, second = self.bound[0], self.bound[1]
         for _ in range(calls >> 1):
             first()
             second()
         if calls & 1:
             first()
-        self.transfers.wait(first)
+
+    def by_its_clock(self, calls: int) -> dict[str, Any]:
+        """The same runs, and what the device's clock says of them."""
+        us = self.transfers.device_us(self.bound[0], lambda: self._launch(calls))
+        self.transfers.wait(self.bound[0])
+        return {"device_us": us}
+
+    def evict(self, nbytes: int) -> dict[str, Any]:
+        """Empty the device's caches."""
+        self.transfers.evict(self.bound[0], nbytes)
+        return {}
 
     def run_unseen(self, calls: int, poison: bool, lead_in: bool, end: int) -> None:
         """Take ``calls`` sets and, as soon as the parent raises its flag, run once on each; with ``lead_in``

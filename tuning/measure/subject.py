@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from opatlas import noise as limits
 from tuning.measure import procfs
 from tuning.measure.device.watch import claim_bytes
 from tuning.measure.judging.check import Reference, compare
@@ -22,6 +23,7 @@ from tuning.measure.sandbox.zygote import Zygote
 from tuning.measure.shared_tensors import BUFFERS, flag_at
 from tuning.measure.specimen import Answers, Specimen, Staging, tensor_bytes
 from tuning.measure.timing.timer import Runner
+from tuning.measure.transfers import runs_on_device
 from tuning.routes.base import BuiltArtifact
 
 HOPELESS_RATIO, HOPELESS_S = 30.0, 1.5
@@ -71,6 +73,7 @@ class Subject:
         self.runner: Runner | None = None
         self.compiled = artifact.manifest.kind == "c-abi"
         self.keeps_outputs = artifact.manifest.kind in ("c-abi", "cuda-module")  # where they lie
+        self.on_device = runs_on_device(artifact.manifest)
         self._placed = tuple(range(BUFFERS))  # which input set lies in which timed buffer
         self._unseen = False  # whether it has buffers for new values
         self._before: Conduct | None = None
@@ -146,7 +149,7 @@ class Subject:
             self.live.run_ns(1, self.time_left())
         self.live.outrank()
         self.live.spread(self.specimen.threads)
-        self.runner = Runner(self.live, self.time_left(), device=self.zygote.device)
+        self.runner = Runner(self.live, self.time_left(), on_device=self.on_device, device=self.zygote.device)
         self.runner.calibrate(cold=cold)
         if self._before is not None:
             self._timed = replace(Conduct.of(self.live.pid), threads=self._before.threads)
@@ -204,6 +207,21 @@ class Subject:
     def must_keep_still(self) -> None:
         """No thread and no handler of its own since it was timed: the quick look, between two runs."""
         self._must_behave(self._timed, its_code_too=False)
+
+    def must_agree_with_its_device(self) -> None:
+        """What a device's events say that its runs took, against the parent's clock: less was computed where
+        they do not look, more cannot be."""
+        if not self.on_device:
+            return
+        self.live.resume()
+        for _ in range(limits.CLOCKS_LOOKS):
+            there_us, here_us = self.live_runner.clocks()
+            if limits.CLOCKS_AGREE * here_us <= there_us <= here_us + limits.FIXED_SLACK_NS / 1e3:
+                self.evidence.facts["clocks"] = {"device_us": round(there_us), "parent_us": round(here_us)}
+                self.live.pause()
+                return
+        said = f"its device's clock says {there_us:.3g} us of runs that took {here_us:.3g} us"
+        raise ChildFailed(Status.CHEATED, said)
 
     def must_be_idle(self) -> None:
         """After its last answer a candidate may spin a little for more work, and then must rest."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from opatlas.load import Manifest
 from opatlas.load.cuda import allowance
 
 GUARD_BYTES = 1024
@@ -36,6 +37,14 @@ class OnHost:
         """Whether it wrote beside its buffers, where this can tell."""
         return False
 
+    def device_us(self, bound: Any, runs: Callable[[], None]) -> float | None:
+        """Microseconds that ``runs`` take by the clock of a device, where there is one."""
+        runs()
+        return None
+
+    def evict(self, bound: Any, nbytes: int) -> None:
+        """Empty a device's caches; a processor's are emptied from outside (``timing.caches``)."""
+
 
 class OnDevice(OnHost):
     """Kernels whose calls only launch, on copies (:class:`opatlas.load.cuda.module.CudaBound`,
@@ -62,6 +71,12 @@ class OnDevice(OnHost):
     def trespassed(self, bound: Any) -> bool:
         return bool(bound.trespassed())
 
+    def device_us(self, bound: Any, runs: Callable[[], None]) -> float | None:
+        return float(bound.device_us(runs))
+
+    def evict(self, bound: Any, nbytes: int) -> None:
+        bound.evict(nbytes)
+
 
 class OnDeviceInTorch(OnDevice):
     """Where PyTorch's own allocator hands the memory out."""
@@ -78,3 +93,8 @@ def transfers(manifest: Mapping[str, Any]) -> OnHost:
     if (manifest.get("recipe") or {}).get("device") == "cuda":
         return OnDeviceInTorch()
     return OnDevice() if manifest["kind"] == "cuda-module" else OnHost()
+
+
+def runs_on_device(manifest: Manifest) -> bool:
+    """Whether its calls only launch."""
+    return isinstance(transfers(manifest.to_json()), OnDevice)

@@ -44,7 +44,7 @@ class CappedDriver:
 
 
 @cache
-def capped_driver() -> CudaDriver:
-    """This process's driver, within the allowance."""
-    made: Any = CappedDriver(open_driver())
+def capped_driver(*, graphs: bool = False) -> CudaDriver:
+    """This process's driver, within the allowance; with ``graphs`` one that can capture."""
+    made: Any = CappedDriver(open_driver(graphs=graphs))
     return made  # its other methods are the driver's

@@ -23,6 +23,7 @@ class BindingsDriver:
         self._device = _ask(cuda.cuDeviceGet, device)
         self._context = _ask(cuda.cuDevicePrimaryCtxRetain, self._device)
         _ask(cuda.cuCtxSetCurrent, self._context)
+        self._stream: Any = STREAM
 
     @property
     def arch(self) -> str:
@@ -73,10 +74,48 @@ class BindingsDriver:
         if shared_bytes > 48 << 10:  # more than every kernel may have has to be asked for
             wish = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             _ask(cuda.cuFuncSetAttribute, handle, wish, shared_bytes)
-        return partial(_launch, handle, (*grid, *block), shared_bytes, Packed(arguments))
+        return partial(self._launch, handle, (*grid, *block), shared_bytes, Packed(arguments))
+
+    def _launch(self, handle: Any, sizes: tuple[int, ...], shared_bytes: int, packed: Packed) -> None:
+        (error,) = cuda.cuLaunchKernel(handle, *sizes, shared_bytes, self._stream, packed.address, 0)
+        if error != _SUCCESS:
+            raise DeviceFailed(f"the device refuses to launch: {error.name}")
 
     def synchronize(self) -> None:
         _ask(cuda.cuCtxSynchronize)
+
+    def record(self) -> Any:
+        event = _ask(cuda.cuEventCreate, 0)
+        _ask(cuda.cuEventRecord, event, STREAM)
+        return event
+
+    def elapsed_us(self, first: Any, last: Any) -> float:
+        milliseconds = float(_ask(cuda.cuEventElapsedTime, first, last))
+        for event in (first, last):
+            _ask(cuda.cuEventDestroy, event)
+        return 1e3 * milliseconds
+
+    @property
+    def has_graphs(self) -> bool:
+        return True
+
+    def capture(self, launch: Callable[[], None]) -> Callable[[], None]:
+        # The default stream cannot be captured, so that for once another one is launched into.
+        stream = _ask(cuda.cuStreamCreate, int(cuda.CUstream_flags.CU_STREAM_NON_BLOCKING))
+        mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        try:
+            _ask(cuda.cuStreamBeginCapture, stream, mode)
+            self._stream = stream
+            try:
+                launch()
+            finally:
+                self._stream = STREAM
+                graph = _ask(cuda.cuStreamEndCapture, stream)
+            executable = _ask(cuda.cuGraphInstantiate, graph, 0)
+            _ask(cuda.cuGraphDestroy, graph)
+        finally:
+            _ask(cuda.cuStreamDestroy, stream)
+        return partial(_ask, cuda.cuGraphLaunch, executable, STREAM)
 
 
 class Packed:
@@ -86,12 +125,6 @@ class Packed:
         self._values = [np.array(argument) for argument in arguments]
         self._addresses = np.array([value.ctypes.data for value in self._values] or [0], np.uint64)
         self.address = int(self._addresses.ctypes.data)
-
-
-def _launch(handle: Any, sizes: tuple[int, ...], shared_bytes: int, packed: Packed) -> None:
-    (error,) = cuda.cuLaunchKernel(handle, *sizes, shared_bytes, STREAM, packed.address, 0)
-    if error != _SUCCESS:
-        raise DeviceFailed(f"the device refuses to launch: {error.name}")
 
 
 def _ask(function: Callable[..., Any], *arguments: Any) -> Any:

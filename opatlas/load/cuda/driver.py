@@ -76,7 +76,26 @@ class CudaDriver(Protocol):
         ...
 
     def synchronize(self) -> None:
-        """Wait for all that was launched."""
+        """Wait for all that was launched, in whichever stream."""
+        ...
+
+    def record(self) -> Any:
+        """An event that happens when all that was launched before it has ended."""
+        ...
+
+    def elapsed_us(self, first: Any, last: Any) -> float:
+        """Microseconds between two events that have happened, by the device's clock (it counts in halves of
+        one)."""
+        ...
+
+    @property
+    def has_graphs(self) -> bool:
+        """Whether it can capture."""
+        ...
+
+    def capture(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """What ``launch`` launches, as one graph, in order; nothing of it runs. Calling what is given back
+        launches it all at once."""
         ...
 
 
@@ -88,9 +107,9 @@ DRIVERS = (
 
 
 @cache
-def open_driver(device: int = 0) -> CudaDriver:
+def open_driver(device: int = 0, *, graphs: bool = False) -> CudaDriver:
     """On a device of this machine, by its number among those that are visible (``CUDA_VISIBLE_DEVICES``); one
-    for all of a process's kernels.
+    for all of a process's kernels. With ``graphs`` one that can capture: all are on one context.
 
     Raises :class:`LoadError` where there is none, or nothing that could reach it.
     """
@@ -98,7 +117,9 @@ def open_driver(device: int = 0) -> CudaDriver:
     for distribution, module, name in DRIVERS:
         try:
             made: CudaDriver = getattr(importlib.import_module(module), name)(device)
-            return made
+            if made.has_graphs or not graphs:
+                return made
+            why.append(f"{distribution}: it has no graphs")
         except Exception as error:  # libraries' errors share no base but Exception
             why.append(f"{distribution}: {first_line(error, 120)}")
     raise LoadError(f"needs a CUDA device, and none can be used here ({'; '.join(why)})")

@@ -41,7 +41,9 @@ class CudaKernel:
         self.plan = LaunchPlan.from_json(manifest.launch, self.operator)
         if set(files) != {self.plan.module}:
             raise LoadError(f"a cuda-module artifact has one file, its launch plan's {self.plan.module}")
-        self.driver = driver or capped_driver()
+        self.graphs = bool(manifest.setting.get("graphs"))
+        self._alignment = manifest.alignment
+        self.driver = driver or capped_driver(graphs=self.graphs)
         self.plan.check_device(self.driver.arch, self.driver.version)
         image = files[self.plan.module]
         self._module: Any = self.driver.load(image + b"\0" if self.plan.is_ptx else image)
@@ -114,7 +116,10 @@ class CudaKernel:
             buffer = self.buffer(_nbytes(value), given)
             buffer.upload()
             return buffer
-        return DeviceBuffer.of_device(self.driver, given, value, name)
+        buffer = DeviceBuffer.of_device(self.driver, given, value, name)
+        if buffer.address % self._alignment:
+            raise LoadError(f"{name} does not lie on a multiple of {self._alignment} bytes on the device")
+        return buffer
 
     def _open(self) -> Any:
         if self._module is None:
@@ -143,6 +148,8 @@ class CudaBound:
         ]
         self._tensors = kernel.tensors(inputs, self._outputs)
         self._launches = kernel.launchers(kernel.plan.run, self._tensors)
+        if kernel.graphs:
+            self._launches = [self._driver.capture(self)]
 
     def __call__(self) -> None:
         for launch in self._launches:
@@ -152,6 +159,20 @@ class CudaBound:
         """Wait until all calls have ended. Raises :class:`~opatlas.load.cuda.driver.DeviceFailed` for what
         went wrong in any of them."""
         self._driver.synchronize()
+
+    def device_us(self, runs: Callable[[], None]) -> float:
+        """What the device took for all that ``runs`` launches, by its own clock: microseconds. Waits."""
+        first = self._driver.record()
+        runs()
+        last = self._driver.record()
+        self._driver.synchronize()
+        return self._driver.elapsed_us(first, last)
+
+    def evict(self, nbytes: int) -> None:
+        """Write so much memory that is nobody's: what the device's caches held is gone. Waits."""
+        room = DeviceBuffer(self._driver, nbytes)  # written when it is made
+        self._driver.synchronize()
+        del room
 
     def upload(self) -> None:
         """Bring the inputs that were given as NumPy arrays to the device again, as they are now."""
@@ -167,8 +188,9 @@ class CudaBound:
         return [DeviceArray(buffer, value) for buffer, value in zip(self._outputs, self._values, strict=True)]
 
     def poison(self) -> None:
-        for buffer in self._outputs:
-            self._driver.fill(buffer.address, buffer.nbytes, POISON)
+        """Spoil the outputs, and the workspace too: it is nobody's between runs."""
+        for buffer in (*self._outputs, self._tensors.workspace):
+            buffer.spoil()
 
     def fetch_inputs(self) -> None:
         """Read the inputs back into the NumPy arrays that were given: what the runs left of them."""
@@ -210,6 +232,7 @@ class DeviceBuffer:
             start = driver.allocate(nbytes + 2 * guard_bytes)
             weakref.finalize(self, driver.free, start)
             self.address = start + guard_bytes
+            self.spoil()  # what lay there before, perhaps in another process, tells nobody anything
             if guard_bytes:
                 self._guards = [(start, guard_bytes), (self.address + nbytes, guard_bytes)]
                 for address, size in self._guards:
@@ -229,6 +252,10 @@ class DeviceBuffer:
         made = cls(driver, 0)
         made.nbytes, made.address, made._owner = _nbytes(value), int(said["data"][0]), given
         return made
+
+    def spoil(self) -> None:
+        if self.nbytes:
+            self.driver.fill(self.address, self.nbytes, POISON)
 
     def intact(self) -> bool:
         """Whether its guards are as they were laid."""

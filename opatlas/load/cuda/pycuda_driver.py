@@ -84,6 +84,23 @@ class PyCudaDriver:
         with _failing():
             self._context.synchronize()
 
+    def record(self) -> Any:
+        with _failing():
+            event = cuda.Event()
+            event.record()
+            return event
+
+    def elapsed_us(self, first: Any, last: Any) -> float:
+        with _failing():
+            return 1e3 * float(last.time_since(first))
+
+    @property
+    def has_graphs(self) -> bool:
+        return False  # PyCUDA 2026.1
+
+    def capture(self, launch: Callable[[], None]) -> Callable[[], None]:
+        raise DeviceFailed("PyCUDA has no graphs: install cuda-bindings")
+
 
 def _launch(call: Callable[[], None]) -> None:
     try:  # no context manager here: it would take as long as the launch

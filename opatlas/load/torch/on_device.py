@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -120,6 +121,24 @@ class DeviceTorchBound(TorchBound):
             torch.cuda.synchronize(self._device)
         except RuntimeError as error:
             raise KernelFailed(f"PyTorch failed: {first_line(error)}") from error
+
+    def device_us(self, runs: Callable[[], None]) -> float:
+        """What the device took for all that ``runs`` launches, by its own clock: microseconds. Waits."""
+        if self._device.type != "cuda":
+            started = time.perf_counter_ns()
+            runs()
+            return (time.perf_counter_ns() - started) / 1e3
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        runs()
+        last.record()
+        self.synchronize()
+        return 1e3 * first.elapsed_time(last)
+
+    def evict(self, nbytes: int) -> None:
+        """Write so much memory that is nobody's: what the device's caches held is gone. Waits."""
+        torch.zeros(nbytes, dtype=torch.uint8, device=self._device)
+        self.synchronize()
 
     def upload(self) -> None:
         for one in self._brought.values():

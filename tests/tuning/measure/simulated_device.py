@@ -17,23 +17,33 @@ from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, Method,
 SETTING = Setting()
 
 
-def artifact(folder: Path, operator: Operator, does: str, us: float, route: str = "cuda") -> BuiltArtifact:
+def artifact(
+    folder: Path,
+    operator: Operator,
+    does: str,
+    us: float,
+    route: str = "cuda",
+    setting: Setting = SETTING,
+) -> BuiltArtifact:
     folder.mkdir(parents=True, exist_ok=True)
     content = json.dumps({"functions": {"relu": does}, "us": us}).encode()
     (folder / "relu.cubin").write_bytes(content)
     count = math.prod(operator.inputs[0].shape)
-    launch = {
+    launch: dict[str, Any] = {
         "function": "relu",
         "grid": [-(-count // 256), 1, 1],
         "block": [256, 1, 1],
         "shared_bytes": 0,
         "arguments": [{"input": 0}, {"output": 0}, {"int32": count}],
     }
+    scratch_bytes = 4 * count if does == "left_over" else 0
+    if scratch_bytes:
+        launch["arguments"] = [*launch["arguments"], {"workspace": 0}]
     plan = {
         "module": "relu.cubin",
         "arch": "sm_90",
         "driver": 12080,
-        "workspace_bytes": 0,
+        "workspace_bytes": scratch_bytes,
         "packed_bytes": [],
         "prepare": [],
         "run": [launch],
@@ -42,7 +52,7 @@ def artifact(folder: Path, operator: Operator, does: str, us: float, route: str 
         kind="cuda-module",
         route=route,
         operator=operator.to_json(),
-        setting=SETTING.to_json(),
+        setting=setting.to_json(),
         files={"relu.cubin": hashlib.sha256(content).hexdigest()},
         launch=plan,
     )

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from opatlas.identity import Setting, Target
 from tests.catalog.making import GPU
+from tests.opatlas.load.cuda.simulated import CACHE_BYTES
 from tests.tuning.measure.busy import decided
 from tests.tuning.measure.kernels import relu_operator
 from tests.tuning.measure.simulated_device import SETTING, SimulatedRoute, artifact
@@ -25,15 +27,20 @@ DEFAULT_US, HONEST_US = 500, 200
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    folder = tmp_path_factory.mktemp("device")
-    operator = relu_operator()
-    with Laboratory(folder / "lab", GPU, readable=[TESTS]) as lab:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
+    target = Target.from_json({**GPU.to_json(), "cache_bytes": {"l2": CACHE_BYTES}})
+    with Laboratory(tmp_path_factory.mktemp("device"), target, readable=[TESTS]) as lab:
         lab.warm((SimulatedRoute(),))
-        default = artifact(folder / "default", operator, "relu", DEFAULT_US, route="eager")
-        with lab.bench(operator, SETTING, default) as bench:
-            assert bench.default.ok, bench.default
-            yield bench
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def bench(lab: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    operator = relu_operator()
+    default = artifact(tmp_path_factory.mktemp("default"), operator, "relu", DEFAULT_US, route="eager")
+    with lab.bench(operator, SETTING, default) as bench:
+        assert bench.default.ok, bench.default
+        yield bench
 
 
 @pytest.fixture
@@ -54,6 +61,25 @@ def test_an_honest_kernel_is_timed_by_the_devices_clock(measure: Callable[..., O
     ratios = outcome.timing.ratios
     assert 0.95 * ratios.low < DEFAULT_US / HONEST_US < 1.05 * ratios.high, ratios
     assert ratios.ratio == pytest.approx(DEFAULT_US / HONEST_US, rel=0.3)
+    clocks = outcome.facts["clocks"]
+    assert 0.5 * clocks["parent_us"] <= clocks["device_us"] <= clocks["parent_us"] + 30
+    assert clocks["device_us"] >= 2000, "a batch that is long against what asking for it takes"
+
+
+@pytest.mark.parametrize(("cache", "takes_us"), [("warm", 200), ("cold", 800)])
+def test_a_cold_cache_is_one_of_the_devices(
+    lab: Laboratory, tmp_path: Path, cache: Any, takes_us: float
+) -> None:
+    operator, setting = relu_operator(), Setting(cache=cache)
+
+    def default() -> Outcome:
+        made = artifact(tmp_path / "default", operator, "cached", 0, route="eager", setting=setting)
+        with lab.bench(operator, setting, made) as bench:
+            return bench.default
+
+    outcome = decided(default, lambda outcome: outcome.ok)
+    assert outcome.timing is not None, outcome
+    assert 0.95 * takes_us < outcome.timing.median_us < 2 * takes_us
 
 
 @pytest.mark.parametrize(
@@ -65,6 +91,10 @@ def test_an_honest_kernel_is_timed_by_the_devices_clock(measure: Callable[..., O
         ("into_the_input", (Status.WROTE_INPUT,), "changed its inputs"),
         ("hanging", (Status.TIMED_OUT,), "longer than it may"),
         ("kept", (Status.CHEATED,), "wrong when timed"),
+        ("on_another_stream", (Status.CHEATED,), "its device's clock says"),
+        ("not_waited_for", (Status.NOT_FINITE, Status.WRONG_RESULT), ""),
+        ("left_over", (Status.NOT_FINITE, Status.WRONG_RESULT), ""),
+        ("rounded", (Status.WRONG_RESULT,), ""),
     ],
 )
 def test_what_goes_wrong_on_the_device_has_its_status(
@@ -73,6 +103,8 @@ def test_what_goes_wrong_on_the_device_has_its_status(
     outcome = measure(does, run_s=3.0)
     assert outcome.status in status, outcome
     assert words in outcome.detail
+    if outcome.status in (Status.NOT_FINITE, Status.WRONG_RESULT):
+        return  # nothing is broken by it
     again = measure("relu")
     assert again.status in (Status.OK, Status.NOISY), again
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from opatlas.evidence import Evidence
@@ -13,7 +12,7 @@ from tuning.measure.scrutiny.fresh_sets import FreshSets
 from tuning.measure.scrutiny.recomputation import must_recompute
 from tuning.measure.scrutiny.watch import Watch
 from tuning.measure.subject import Subject
-from tuning.measure.timing.timer import DEFAULT_ALONE, race
+from tuning.measure.timing.timer import DEFAULT_ALONE, Flush, race
 
 ROOFLINE_SLACK = 0.5
 """Only a time below half the floor is called a cheat: the peaks are generous, the flops are estimates."""
@@ -47,7 +46,7 @@ class Scrutiny:
         floor_us: float,
         fresh: FreshSets,
         alone_us: float,
-        flush: Callable[[], None] | None,
+        flush: Flush | None,
     ) -> tuple[Status, str, Evidence]:
         """OK or NOISY, why, and the times that count; ``alone_us`` is what the default took when its operator
         was set up. Raises :class:`ChildFailed` (CHEATED)."""
@@ -58,6 +57,7 @@ class Scrutiny:
             detail = f"{least:.3g} us a run; this machine cannot do it below {floor_us:.3g} us"
             raise ChildFailed(Status.CHEATED, detail)
         self._must_be_unaided()
+        self.subject.must_agree_with_its_device()
         self.watch.end(thoroughly=self.submitted)
         if not self.submitted:
             # Libraries' calls and our own generators' code have nothing to remember with.
@@ -83,7 +83,7 @@ class Scrutiny:
             used = f"{others / 1e6:.3g} ms of CPU time, its first {first / 1e6:.3g}"
             raise ChildFailed(Status.CHEATED, f"other threads used {used}, with one thread")
 
-    def _unhampered(self, timing: Evidence, alone_us: float, flush: Callable[[], None] | None) -> Evidence:
+    def _unhampered(self, timing: Evidence, alone_us: float, flush: Flush | None) -> Evidence:
         """Against the default as it is alone, where it was slower beside this candidate."""
         if timing.default_us <= HAMPERED * alone_us:
             return timing

@@ -9,13 +9,19 @@ import numpy as np
 
 from opatlas.identity import Target
 
+LEAST_BYTES = 32 << 20
+
+
+def evicting_bytes(target: Target) -> int:
+    """Twice the last-level cache: who writes so much leaves nothing else in it."""
+    return 2 * max((size for _, size in target.cache_bytes), default=LEAST_BYTES)
+
 
 class CacheFlusher:
     """A buffer of twice the machine's last-level cache, walked by one pinned thread per core."""
 
     def __init__(self, target: Target) -> None:
-        largest = max((size for _, size in target.cache_bytes), default=32 << 20)
-        self._buffer = np.zeros(2 * largest // 8, np.int64)
+        self._buffer = np.zeros(evicting_bytes(target) // 8, np.int64)
 
     def flush(self) -> None:
         """Evict what the caches hold (the private ones too: hence a thread on every core)."""

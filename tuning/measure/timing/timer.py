@@ -22,6 +22,9 @@ from tuning.measure.sandbox.process import Child, ChildFailed
 from tuning.measure.timing.quiet import Turn, wait_until_quiet
 from tuning.measure.timing.stats import per_call_us, timing
 
+Flush = Callable[[Child], None]
+"""Makes the caches cold that this child's next run will read."""
+
 
 @dataclass(frozen=True)
 class Effort:
@@ -61,12 +64,16 @@ class Runner:
     once_ns: list[float] = field(default_factory=list)
     twice_ns: list[float] = field(default_factory=list)
     noise: list[float] = field(default_factory=list)  # how disturbed each turn was: 0 is quiet
+    on_device: bool = False  # its calls launch
     device: DeviceWatch | None = None  # it runs there: the device says how its turns went
     readings: list[Reading] = field(default_factory=list)
 
     def calibrate(self, *, cold: bool) -> None:
-        """Find the handshake's cost and a batch size; the runs made for it warm everything up."""
+        """Find the handshake's cost and a batch size; the runs made for it warm everything up, on a device
+        for as long as its clock needs."""
         self.child.resume()
+        if self.on_device:
+            self._warm_up()
         # The least: a handshake that was disturbed would be taken from every sample.
         self.fixed_ns = float(min(self._run(0) for _ in range(7)))
         self._run(1)  # lazily started threads and allocations
@@ -81,11 +88,11 @@ class Runner:
         self.calls = 1 if self.single else 2 * max(1, round(limits.BATCH_NS / per_call / 2))
         self.child.pause()
 
-    def sample(self, before: Callable[[], None] | None) -> None:
+    def sample(self, before: Flush | None) -> None:
         """One turn. ``before`` makes the caches cold, where the setting says so."""
         self.child.resume()
         if before is not None:
-            before()
+            before(self.child)
         elif not self.single:
             self._run(max(2, self.calls // 4))
         elif self.lead_in:
@@ -100,6 +107,19 @@ class Runner:
         if self.device is not None and self.device.monitor is not None:
             return DeviceTurn(self.device, self.readings)
         return Turn.start(self.child.pid)
+
+    def clocks(self) -> tuple[float, float]:
+        """Microseconds of one batch by the device's clock and by the parent's. Raises ChildFailed where the
+        child has no device."""
+        per_call_ns = max(self.least_us() * 1e3, 1.0)
+        calls = 2 * max(1, round(limits.CLOCKS_BATCH_NS / per_call_ns / 2))
+        started = time.perf_counter_ns()
+        answer = self.child.ask({"do": "by_its_clock", "calls": calls}, self.timeout_s)
+        elapsed_us = (time.perf_counter_ns() - started - self.fixed_ns) / 1e3
+        found = answer.get("device_us")
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            raise ChildFailed(Status.CRASHED, str(answer.get("error", "has no device")))
+        return float(found), elapsed_us
 
     def run_again(self) -> None:
         """A batch that is not counted."""
@@ -129,6 +149,12 @@ class Runner:
         self.noise.clear()
         self.readings.clear()
 
+    def _warm_up(self) -> None:
+        started, calls = time.perf_counter_ns(), 1
+        while time.perf_counter_ns() - started < limits.WARM_UP_NS:
+            if self._run(calls) < limits.BATCH_NS:
+                calls = min(2 * calls, 1 << 20)
+
     def _least(self, calls: int) -> float:
         """Of a few batches, without the handshake; of one, where a call is long."""
         first = self._run(calls) - self.fixed_ns
@@ -150,9 +176,7 @@ class Track:
     Who leaves has no samples of later rounds: two runners are compared over the rounds that both ran.
     """
 
-    def __init__(
-        self, default: Runner, runners: Sequence[Runner], flush: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, default: Runner, runners: Sequence[Runner], flush: Flush | None = None) -> None:
         self.default = default
         self.rounds = 0
         self.crowded = 0  # disturbed rounds after which nobody pressed for the CPUs
@@ -218,7 +242,7 @@ class RaceResult:
 def race(
     runners: Sequence[Runner],
     effort: Effort,
-    flush: Callable[[], None] | None = None,
+    flush: Flush | None = None,
     each_round: Callable[[int], None] | None = None,
 ) -> RaceResult:
     """Time the runners in turns, the first being the default.

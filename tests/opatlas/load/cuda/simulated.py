@@ -9,6 +9,7 @@ everybody after it.
 from __future__ import annotations
 
 import json
+import mmap
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +19,10 @@ import numpy as np
 from opatlas.load.cuda import driver
 from opatlas.load.cuda.driver import DeviceFailed, DeviceOutOfMemory
 
+LEFT_OVER = np.frombuffer(mmap.mmap(-1, 1 << 12), np.uint8)
+"""What fresh memory holds: what the last launch of ``relu`` wrote, in any process that was forked from one
+where this was imported."""
+CACHE_BYTES = 1 << 20
 ILLEGAL = "the device answers CUDA_ERROR_ILLEGAL_ADDRESS"
 
 
@@ -40,6 +45,13 @@ class SimulatedDriver:
         self.launches = 0
         self.broken = ""
         self.busy_until_ns = 0
+        self.elsewhere_until_ns = 0  # another stream
+        self.late: list[tuple[int, Callable[[], None]]] = []  # when, what: nobody can wait for it
+        self.has_graphs = True
+        self.captures: list[Callable[[], None]] | None = None
+        self.graph_launches = 0
+        self.filled_bytes = 0
+        self.cached: set[int] = set()  # what was read since more than the cache was written
         self.remembered: dict[bytes, np.ndarray] = {}  # by kernels that cheat
         self._next = 0x7F00_0000_0000
 
@@ -49,7 +61,7 @@ class SimulatedDriver:
             raise DeviceOutOfMemory("the device answers CUDA_ERROR_OUT_OF_MEMORY")
         address = self._next
         self._next += -(-nbytes // 256) * 256 + 4096
-        self.allocated[address] = np.full(nbytes, 0xCD, np.uint8)
+        self.allocated[address] = np.resize(LEFT_OVER, nbytes).copy()
         self.free_bytes -= nbytes
         return address
 
@@ -65,6 +77,9 @@ class SimulatedDriver:
         target.reshape(-1).view(np.uint8)[...] = self.bytes_at(address, target.nbytes)
 
     def fill(self, address: int, nbytes: int, byte: int) -> None:
+        self.filled_bytes += nbytes
+        if nbytes >= CACHE_BYTES:
+            self.waiting.append(self.cached.clear)
         self.waiting.append(lambda: self.bytes_at(address, nbytes).fill(byte))
 
     def load(self, image: bytes) -> Any:
@@ -94,10 +109,34 @@ class SimulatedDriver:
 
         def launch() -> None:
             self._check()
+            if self.captures is not None:
+                self.captures.append(launch)
+                return
             self.launches += 1
             self.waiting.append(lambda: self._run(work, us, time.perf_counter_ns(), arguments))
 
         return launch
+
+    def record(self) -> list[int]:
+        happened: list[int] = []
+        launched_ns = time.perf_counter_ns()
+        self.waiting.append(lambda: happened.append(max(self.busy_until_ns, launched_ns)))
+        return happened
+
+    def elapsed_us(self, first: list[int], last: list[int]) -> float:
+        return (last[0] - first[0]) / 1e3
+
+    def capture(self, launch: Callable[[], None]) -> Callable[[], None]:
+        self.captures = []
+        launch()
+        captured, self.captures = self.captures, None
+
+        def replay() -> None:
+            self.graph_launches += 1
+            for one in captured:
+                one()
+
+        return replay
 
     def _run(self, work: Callable[..., Any], us: float, launched_ns: int, arguments: Sequence[Any]) -> None:
         took_us = work(self, *arguments)
@@ -108,8 +147,10 @@ class SimulatedDriver:
         self._check()
         while self.waiting:
             self.waiting.pop(0)()
-        while time.perf_counter_ns() < self.busy_until_ns:
+        while time.perf_counter_ns() < max(self.busy_until_ns, self.elsewhere_until_ns):
             pass
+        while self.late and self.late[0][0] <= time.perf_counter_ns():
+            self.late.pop(0)[1]()
         self._check()
 
     def floats(self, address: Any, count: Any) -> np.ndarray:
@@ -128,8 +169,19 @@ class SimulatedDriver:
             raise DeviceFailed(self.broken)
 
 
+class WithoutGraphs(SimulatedDriver):
+    """As PyCUDA is."""
+
+    def __init__(self, device: int = 0) -> None:
+        super().__init__(device)
+        self.has_graphs = False
+
+
 def relu(device: SimulatedDriver, x: Any, y: Any, count: Any) -> None:
-    device.floats(y, count)[...] = np.maximum(device.floats(x, count), 0)
+    made = np.maximum(device.floats(x, count), 0)
+    device.floats(y, count)[...] = made
+    left = made.view(np.uint8)[: LEFT_OVER.size]
+    LEFT_OVER[: left.size] = left
 
 
 def scaled(device: SimulatedDriver, x: Any, weights: Any, y: Any, count: Any) -> None:
@@ -186,10 +238,52 @@ def kept(device: SimulatedDriver, x: Any, y: Any, count: Any) -> float:
     return 200
 
 
+def on_another_stream(device: SimulatedDriver, x: Any, y: Any, count: Any) -> float:
+    """25 us of the stream that is timed, 200 of another."""
+    relu(device, x, y, count)
+    begin_ns = max(device.elsewhere_until_ns, time.perf_counter_ns())
+    device.elsewhere_until_ns = begin_ns + 200_000
+    return 25
+
+
+def not_waited_for(device: SimulatedDriver, x: Any, y: Any, count: Any) -> float:
+    """Its result comes half a second after whoever waits for the device was told that all has ended."""
+    made = np.maximum(device.floats(x, count), 0)
+    device.late.append((time.perf_counter_ns() + 500_000_000, lambda: _write(device, y, made)))
+    return 25
+
+
+def _write(device: SimulatedDriver, y: Any, made: np.ndarray) -> None:
+    device.floats(y, made.size)[...] = made
+
+
+def left_over(device: SimulatedDriver, x: Any, y: Any, count: Any, workspace: Any) -> float:
+    """Computes nothing: what it finds in fresh memory is what somebody else computed."""
+    device.floats(y, count)[...] = device.floats(workspace, count)
+    return 25
+
+
+def cached(device: SimulatedDriver, x: Any, y: Any, count: Any) -> float:
+    """200 us where its input is in the cache, 800 where it is not."""
+    relu(device, x, y, count)
+    if int(x) in device.cached:
+        return 200
+    device.cached.add(int(x))
+    return 800
+
+
+def rounded(device: SimulatedDriver, x: Any, y: Any, count: Any) -> float:
+    """As TF32 would have it: ten bits of each number's fraction."""
+    bits = device.floats(x, count).view(np.uint32) & np.uint32(0xFFFFE000)
+    device.floats(y, count)[...] = np.maximum(bits.view(np.float32), 0)
+    return 25
+
+
 KERNELS: dict[str, Callable[..., float | None]] = {
     work.__name__: work
     for work in (
         *(relu, scaled, inverted, beyond, half, overrunning),
         *(into_the_input, hanging, remembering, kept),
+        *(on_another_stream, not_waited_for, left_over, rounded, cached),
     )
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 
 from opatlas.identity import Operator, Setting
 from opatlas.load import KernelFailed, LoadError, Manifest, load
+from opatlas.load.cuda import driver
 from opatlas.load.cuda.module import CudaKernel
-from tests.opatlas.load.cuda.simulated import SimulatedDriver
+from tests.opatlas.load.cuda.simulated import LEFT_OVER, SimulatedDriver
 from tests.opatlas.load.cuda.test_plan import PLAN, QUOTIENT, launch, plan
 
 
@@ -76,6 +78,7 @@ def test_a_call_returns_before_its_work_is_done(
     loaded = kernel(device, RUN)
     loaded.prepare({1: weights})
     bound = loaded.bind({0: x})
+    bound.synchronize()
     bound()
     assert len(device.waiting) == 1
     bound.synchronize()
@@ -94,6 +97,92 @@ def test_new_values_are_seen_when_they_are_brought(
     bound.upload()
     bound()
     np.testing.assert_array_equal(bound.outputs()[0], x / weights)
+
+
+def test_fresh_memory_tells_nothing_of_what_lay_there(
+    device: SimulatedDriver, x: np.ndarray, weights: np.ndarray
+) -> None:
+    LEFT_OVER[...] = 7
+    loaded = kernel(device, plan(run=RUN["run"], workspace_bytes=128))
+    loaded.prepare({1: weights})
+    bound = loaded.bind({0: x})
+    bound.synchronize()
+    found = [memory for memory in device.allocated.values() if (memory == 7).any()]
+    assert not found
+    workspace = max(device.allocated)
+    device.allocated[workspace][...] = 7
+    bound.poison()
+    bound.synchronize()
+    assert not (device.allocated[workspace] == 7).any(), "nor a workspace of the run before"
+
+
+def test_the_devices_own_clock_says_what_runs_took(
+    device: SimulatedDriver, x: np.ndarray, weights: np.ndarray
+) -> None:
+    content = json.dumps({"functions": {"scaled": "scaled", "inverted": "inverted"}, "us": 300}).encode()
+    loaded = kernel(device, RUN, content)
+    loaded.prepare({1: weights})
+    bound = loaded.bind({0: x})
+
+    def twice() -> None:
+        bound()
+        bound()
+
+    assert 600 <= bound.device_us(twice) < 60_000
+
+
+def test_a_setting_with_graphs_launches_all_at_once(
+    device: SimulatedDriver, x: np.ndarray, weights: np.ndarray
+) -> None:
+    two = plan(run=[*RUN["run"], *RUN["run"]], workspace_bytes=0)
+    content = image()
+    described = replace(manifest(two, content), setting=Setting(graphs=True).to_json())
+    loaded = CudaKernel(described, {two["module"]: content}, device)
+    loaded.prepare({1: weights})
+    bound = loaded.bind({0: x})
+    bound.synchronize()
+    assert (device.launches, device.graph_launches) == (1, 0), "capturing runs nothing"
+    bound()
+    bound.synchronize()
+    assert (device.launches, device.graph_launches) == (3, 1)
+    np.testing.assert_array_equal(bound.outputs()[0], x / weights)
+
+
+def test_caches_are_emptied_by_writing_more_than_they_hold(
+    device: SimulatedDriver, x: np.ndarray, weights: np.ndarray
+) -> None:
+    loaded = kernel(device, RUN)
+    loaded.prepare({1: weights})
+    bound = loaded.bind({0: x})
+    before = device.filled_bytes
+    bound.evict(1 << 20)
+    assert device.filled_bytes - before == 1 << 20
+    assert not device.waiting
+    assert len(device.allocated) == 4, "and given back"
+
+
+def test_what_lies_askew_on_the_device_is_refused(device: SimulatedDriver, weights: np.ndarray) -> None:
+    class There:
+        __cuda_array_interface__ = {"typestr": "<f4", "shape": (4, 8), "data": (4, False), "strides": None}
+
+    loaded = kernel(device, RUN)
+    loaded.prepare({1: weights})
+    with pytest.raises(LoadError, match="input 0 does not lie on a multiple of 64 bytes"):
+        loaded.bind({0: There()})
+
+
+def test_a_driver_without_graphs_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "tests.opatlas.load.cuda.simulated"
+    offered = (("none", module, "WithoutGraphs"), ("simulated", module, "SimulatedDriver"))
+    monkeypatch.setattr(driver, "DRIVERS", offered)
+    driver.open_driver.cache_clear()
+    assert not driver.open_driver().has_graphs
+    assert driver.open_driver(graphs=True).has_graphs
+    monkeypatch.setattr(driver, "DRIVERS", offered[:1])
+    driver.open_driver.cache_clear()
+    with pytest.raises(LoadError, match="none: it has no graphs"):
+        driver.open_driver(graphs=True)
+    driver.open_driver.cache_clear()
 
 
 def test_what_lies_on_the_device_is_read_where_it_is(
