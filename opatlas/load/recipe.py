@@ -24,6 +24,7 @@ ALLOWED: Mapping[tuple[str, str], Allowed] = {
         "memory": ("mapped", "heap"),
         "device": ("cpu", "cuda"),
         "tf32": (False, True),
+        "graphs": (False, True),
         "threads": int,
     },
     ("torch", "onednn"): {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,16 @@ def test_what_lies_there_is_read_where_it_is() -> None:
         on_device(operator).bind({0: torch.randn(6, 4, dtype=torch.float64)})
     with pytest.raises(LoadError, match="input 0 cannot be read on cpu"):
         on_device(operator).bind({0: object()})
+
+
+def test_its_clock_and_its_caches() -> None:
+    operator, _ = operator_of(Case("Relu", [normal(6, 4)]))
+    bound = on_device(operator).bind({0: torch.randn(6, 4)})
+    assert bound.device_us(lambda: time.sleep(0.002)) >= 2000
+    bound.evict(1 << 16)
+    in_a_graph = DeviceTorchKernel(operator, check_recipe({**RECIPE, "graphs": True}, 1), device="cpu")
+    with pytest.raises(LoadError, match="launches on cpu cannot be captured"):
+        in_a_graph.bind({0: torch.randn(6, 4)})
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

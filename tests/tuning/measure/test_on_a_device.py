@@ -79,7 +79,8 @@ def test_a_cold_cache_is_one_of_the_devices(
 
     outcome = decided(default, lambda outcome: outcome.ok)
     assert outcome.timing is not None, outcome
-    assert 0.95 * takes_us < outcome.timing.median_us < 2 * takes_us
+    assert 0.95 * takes_us < outcome.timing.median_us
+    assert cache == "cold" or outcome.timing.median_us < 700
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,8 @@ def test_eager_on_a_gpu_is_the_plain_call_there() -> None:
     (candidate,) = Eager().candidates(operator, GPU, Setting(tf32=True), Budget(1.0))
     recipe = {"library": "torch", "call": "eager", "device": "cuda", "tf32": True}
     assert candidate.parameters == recipe
+    (captured,) = Eager().candidates(operator, GPU, Setting(tf32=True, graphs=True), Budget(1.0))
+    assert captured.parameters == {**recipe, "graphs": True}
     assert check_recipe(recipe, 1)["device"] == "cuda"
     assert check_recipe({"library": "torch", "call": "eager"}, 1)["device"] == "cpu"
     if "+cpu" in Eager().versions()["torch"]:

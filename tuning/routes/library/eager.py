@@ -51,7 +51,10 @@ class Eager(RecipeRoute):
             yield from super().candidates(operator, target, setting, budget)
         elif self.supports(operator, setting):
             call = {"library": "torch", "call": "eager", "device": target.kind, "tf32": setting.tf32}
-            yield Candidate(self.name, call, "plain call")
+            if setting.graphs:
+                yield Candidate(self.name, {**call, "graphs": True}, "plain call, in a graph")
+            else:
+                yield Candidate(self.name, call, "plain call")
 
     def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
         call: Recipe = {"library": "torch", "call": "eager"}
