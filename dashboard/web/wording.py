@@ -60,8 +60,10 @@ def percent(share: float | None) -> str:
 
 
 def scientific(value: float | None) -> str:
-    """An error or tolerance in two digits: ``3.1e-06``; ``0`` is exact."""
-    return NOTHING if value is None else f"{value:.1e}" if value else "0"
+    """An error or tolerance in two digits: ``3.1e-06``, ``0.05``, ``1``; ``0`` is exact."""
+    if value is None:
+        return NOTHING
+    return f"{value:.2g}" if value == 0 or 0.001 <= abs(value) < 99.5 else f"{value:.1e}"
 
 
 def compact(value: float | None) -> str:
