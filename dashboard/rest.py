@@ -39,6 +39,7 @@ RESOURCES = (
     "dashboard.webhooks.api",
     "dashboard.billing.api.account",
     "dashboard.billing.api.rules",
+    "dashboard.billing.api.spending",
     "dashboard.billing.api.payments",
     "dashboard.notifications.api",
 )

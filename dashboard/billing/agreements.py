@@ -5,16 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
+from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from catalog.best.revoked import ENTRY_LIFE_S
 from catalog.best.served import Hit
 from catalog.charging import AgreedUses, Payer
+from catalog.errors import RequestError, Unknown
 from catalog.models import Usage
+from catalog.people import audit
 from catalog.upsert import insert_or
 from catalog.usage.journal_line import JournalHit
-from dashboard.billing.accounts import locked
+from dashboard.billing.accounts import default_currency, locked
 from dashboard.billing.desk import Desk, month_of
 from dashboard.billing.models import JobSpending, UseAgreement
 from dashboard.billing.recording import Charge, record_charges
@@ -75,6 +80,31 @@ def bill_uses(
     return min(desk.left_under(one) for one in agreements)
 
 
+def end_spending(number: int, owned: Q, by: Mapping[str, Any]) -> JobSpending:
+    """End a job's limit and what was agreed on under it; gives the row. ``owned``: whose rows may be ended;
+    ``by``: who does it, as ``audit.record`` takes it. Uses that were not reported yet are not charged.
+
+    Raises :class:`Unknown` where there is no such row, :class:`RequestError` where it has ended.
+    """
+    found = JobSpending.objects.filter(owned, pk=number)
+    with transaction.atomic():
+        row = found.first()
+        if row is None:
+            raise Unknown("There is no such spend limit.", where="id")
+        locked(row.organisation_id, default_currency())  # first of all, as whoever charges does
+        row = found.get()
+        if row.ended_at is not None:
+            raise RequestError("This spend limit has ended already.", where="id")
+        row.ended_at, row.ended_as = timezone.now(), row.pk
+        row.save(update_fields=["ended_at", "ended_as"])
+        UseAgreement.objects.filter(organisation=row.organisation_id, job=row.job).delete()
+        detail = {name: getattr(row, name) for name in ("limit_micros", "spent_micros", "uses")}
+        audit.record(
+            "billing.spending.end", subject=row.job, organisation=row.organisation_id, detail=detail, **by
+        )
+    return row
+
+
 def forget_old_agreements() -> int:
     """The courier's chore."""
     return UseAgreement.objects.filter(valid_until__lt=timezone.now() - KEPT).delete()[0]
@@ -112,12 +142,13 @@ def _hit(agreement: UseAgreement, uses: int) -> JournalHit:
         agreement.default_us,
         uses * agreement.calls,
         agreement.is_default,
+        lookups=uses,
     )
 
 
 def spent_micros(payer: Payer) -> int:
     """By this job under its limits so far."""
-    mine = JobSpending.objects.filter(organisation=payer.organisation_id, job=payer.job)
+    mine = JobSpending.objects.filter(organisation=payer.organisation_id, job=payer.job, ended_as=0)
     return mine.values_list("spent_micros", flat=True).first() or 0
 
 
@@ -128,13 +159,14 @@ def _spend(payer: Payer, limit_micros: int, desk: Desk, now: datetime) -> None:
             {
                 "organisation_id": payer.organisation_id,
                 "job": payer.job,
+                "ended_as": 0,
                 "limit_micros": limit_micros,
                 "spent_micros": desk.spent_micros,
                 "uses": sum(charge.uses for charge in desk.charges),
                 "last_at": now,
             }
         ],
-        unique=["organisation_id", "job"],
+        unique=["organisation_id", "job", "ended_as"],
         updates={
             "limit_micros": "new.limit_micros",
             "spent_micros": "old.spent_micros + new.spent_micros",

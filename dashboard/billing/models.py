@@ -181,7 +181,8 @@ class MonthCount(models.Model):
 
 
 class JobSpending(models.Model):
-    """What a job has spent under the limit that it set, in all. Added to while the account is locked."""
+    """What a job has spent under the limit that it set, until somebody ends that: a later job of its name
+    then begins with nothing spent. Added to while the account is locked."""
 
     organisation = models.ForeignKey(Organisation, models.PROTECT, related_name="+")
     job = models.CharField(max_length=200)  # its name
@@ -189,10 +190,13 @@ class JobSpending(models.Model):
     spent_micros = models.BigIntegerField(default=0)
     uses = models.PositiveBigIntegerField(default=0)  # lookups that were charged, and uses that were covered
     last_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    # 0 is the one that goes on; of one that was ended its own number, so that another may begin.
+    ended_as = models.PositiveBigIntegerField(default=0, db_default=0)
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["organisation", "job"], name="one_spending_per_job"),
+            models.UniqueConstraint(fields=["organisation", "job", "ended_as"], name="one_spending_per_job"),
             models.CheckConstraint(condition=Q(spent_micros__gte=0), name="spending_not_negative"),
         ]
         indexes = [models.Index(fields=["organisation", "-last_at"], name="spendings_latest_first")]

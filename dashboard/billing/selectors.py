@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 from django.db.models import Count, Max, Q, QuerySet, Sum
 from django.utils import timezone
@@ -266,22 +266,25 @@ class SpendingSum:
     """What a job spent under the limit that it set."""
 
     organisation: str
+    id: int
     job: str
-    limit_micros: int
+    limit_micros: Annotated[int, "As the job's last lookup said."]
     spent_micros: int
-    uses: int  # lookups that were charged, and uses that clients reported and the limit covered
-    currency: str | None
+    uses: Annotated[int, "Lookups that were charged, and uses that clients reported and the limit covered."]
     last_at: datetime
+    ended_at: Annotated[datetime | None, "Null while it goes on."]
+    currency: str | None
 
     @property
     def left_micros(self) -> int:
-        return max(0, self.limit_micros - self.spent_micros)
+        """What it may still spend; nothing once it has ended."""
+        return 0 if self.ended_at else max(0, self.limit_micros - self.spent_micros)
 
 
 def spendings(owned: Q, most: int = 20) -> list[SpendingSum]:
-    """Of jobs that set a limit, the latest first."""
-    columns = ("organisation__name", "job", "limit_micros", "spent_micros", "uses")
-    more = ("organisation__account__currency", "last_at")
+    """Of jobs that set a limit, the latest first, those that ended too."""
+    columns = ("organisation__name", "id", "job", "limit_micros", "spent_micros", "uses")
+    more = ("last_at", "ended_at", "organisation__account__currency")
     rows = JobSpending.objects.filter(owned).order_by("-last_at", "-pk")
     return [SpendingSum(*row) for row in rows.values_list(*columns, *more)[:most]]
 

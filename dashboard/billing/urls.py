@@ -10,6 +10,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("organisations/<int:pk>/", account.billing_of, name="billing-of"),
     path("organisations/<int:pk>/credit/", account.credit, name="billing-credit"),
     path("organisations/<int:pk>/plan/", account.plan, name="billing-plan"),
+    path("spending/<int:pk>/end/", account.end_spending, name="billing-spending-end"),
     path("prices/", prices.rules, name="billing-rules"),
     path("prices/new/", prices.new_rule, name="billing-rule-new"),
     path("prices/<uuid:line>/", prices.rule, name="billing-rule"),

@@ -207,6 +207,7 @@ ARGUMENTS: dict[str, Callable[[], Any]] = {
     "billing-of": _rows_of("catalog.Organisation", pk="pk"),
     "billing-rule": _rows_of("billing.PriceRule", line="line"),
     "billing-rule-end": _rows_of("billing.PriceRule", line="line"),
+    "billing-spending-end": _rows_of("billing.JobSpending", pk="pk"),
     "webhook-endpoint": _rows_of("webhooks.Endpoint", pk="pk"),
     "webhook-act": lambda: None,  # leads to the endpoint's page
     "webhook-delivery": _rows_of("webhooks.Delivery", pk="pk"),

@@ -82,7 +82,7 @@ def _bills(world: World) -> None:
     seen = {"organisation": organisation, "implementation": made}
     billing.Purchase.objects.create(**seen, first_at=now)
     billing.Held.objects.create(**seen, day=now.date(), times=COUNT, last_at=now)
-    billing.JobSpending.objects.create(
+    world.rows["spending"] = billing.JobSpending.objects.create(
         organisation=organisation, job=f"{MARK} job", limit_micros=COUNT, spent_micros=COUNT, last_at=now
     )
     billing.UseAgreement.objects.create(

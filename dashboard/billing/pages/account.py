@@ -7,14 +7,14 @@ from typing import Any
 
 from django.contrib import messages
 from django.db.models import Q
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from catalog.errors import RequestError
+from catalog.errors import RequestError, Unknown
 from catalog.models import Organisation
 from catalog.timerange import RANGES
-from dashboard.billing import accounts, selectors
+from dashboard.billing import accounts, agreements, selectors
 from dashboard.billing import charts as money_charts
 from dashboard.billing.forms import CreditForm, PlanForm
 from dashboard.billing.pages import access, tables
@@ -123,6 +123,24 @@ def credit(request: ViewerRequest, pk: int) -> HttpResponse:
             messages.success(request, f"The account of {organisation} has its credit.")
             return redirect("billing-of", pk)
     return _one(request, organisation, status=400, credit_form=form)
+
+
+@require_POST
+def end_spending(request: ViewerRequest, pk: int) -> HttpResponse:
+    """A job's spend limit."""
+    access.check_bills(request)
+    try:
+        ended = agreements.end_spending(pk, request.viewer.owned(), access.by(request))
+    except Unknown as error:
+        raise Http404(str(error)) from error
+    except RequestError as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(
+            request,
+            f"The spend limit of the job {ended.job} has ended: its next lookup begins with a new one.",
+        )
+    return redirect("billing")
 
 
 @require_POST

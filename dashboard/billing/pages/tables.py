@@ -47,6 +47,8 @@ _SPENDING = (
     Column("left_micros", "Left", "money"),
     Column("uses", "Uses", "count", figure="uses_billed"),
     Column("last_at", "Last", "when"),
+    Column("ended_at", "Ended", "when"),
+    Column("end", "Actions", "actions", part="billing/_end_spending.html", only="page"),
 )
 
 

@@ -10,7 +10,7 @@ import pytest
 from django.db.models import Sum
 from django.utils import timezone
 
-from catalog.models import Usage
+from catalog.models import AuditEntry, Usage
 from catalog.people.keys import create_api_key
 from dashboard.billing import pricelist, rules
 from dashboard.billing.agreements import forget_old_agreements
@@ -103,6 +103,31 @@ def test_each_use_is_charged_at_the_agreed_price_when_it_is_reported(lookup, rep
     assert MonthCount.objects.get().hits == 101
     assert LedgerDay.objects.get().saved_us == 101 * 50.0
     check_books()
+
+
+def test_a_limit_that_was_ended_makes_room_for_a_new_one(lookup, report, put, price, organisation):
+    put(64, "tvm", 2.0)
+    price(1.0)
+    (item,) = lookup(64, limit=2.0)
+    before = agreement(item)["id"]
+    report({before: 1})
+    assert lookup(64, limit=2.0)[0]["state"] == "payment_required"
+    asking = Api(create_api_key(organisation, "bills", ["billing"])[1])
+    (row,) = asking.get("billing/spending").json()
+    assert (row["job"], row["spent_micros"], row["left_micros"], row["uses"]) == ("run", 2_000_000, 0, 2)
+    asks = Api(create_api_key(organisation, "asks", ["lookup"])[1])
+    assert asks.post(f"billing/spending/{row['id']}/end", {}).status_code == 403
+    ended = asking.post(f"billing/spending/{row['id']}/end", {}).json()
+    assert ended["ended_at"] and ended["spent_micros"] == 2_000_000
+    audited = AuditEntry.objects.get(action="billing.spending.end")
+    assert (audited.subject, audited.detail["spent_micros"]) == ("run", 2_000_000)
+    assert asking.post(f"billing/spending/{row['id']}/end", {}).status_code == 400
+    assert asking.post("billing/spending/999/end", {}).status_code == 404
+    (item,) = lookup(64, limit=3.0)
+    assert agreement(item)["left_micros"] == 2_000_000
+    assert "left_micros" not in report({before: 1}, 2), "what was agreed on under it has ended as well"
+    assert charged() == [(1, 1_000_000)] * 3
+    assert [row["left_micros"] for row in asking.get("billing/spending").json()] == [2_000_000, 0]
 
 
 def test_without_a_limit_all_is_as_before(lookup, put, price):
