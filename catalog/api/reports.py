@@ -24,7 +24,13 @@ class UsedSerializer(serializers.Serializer[Any]):
         default=1.0,
         min_value=0,
         max_value=MAX_CALLS,
-        help_text="How often it was looked up since the last report.",
+        help_text="How often the job calls it, by what its lookups said.",
+    )
+    lookups = serializers.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MOST_LOOKUPS,
+        help_text="How often it was looked up since the last report; left out: as often as it was called.",
     )
     from_neighbour = serializers.BooleanField(
         required=False, default=False, help_text="The answer was marked so: no gain is counted."
@@ -116,14 +122,18 @@ class UsageReportView(RestView):
     def post(self, request: Request) -> dict[str, Any]:
         """Report what a client's own cache answered.
 
-        Every lookup that a cache answered is a hit of this job, and a call; where jobs are counted together,
-        a report is one hit of each implementation, with its calls. Uses under an agreement are charged. A
-        report is named by the client's number and its own: repeating one (after an answer that got lost)
-        changes nothing."""
+        Every lookup that a cache answered is a hit, of its operator and of this job. Uses under an agreement
+        are charged. A report is named by the client's number and its own: repeating one (after an answer that
+        got lost) changes nothing."""
         sent = self.sent(UsageReportSerializer)
         used: dict[int, float] = {}
+        found: dict[int, int] = {}
         for item in sent["used"]:
-            used[item["implementation"]] = used.get(item["implementation"], 0.0) + item["calls"]
+            number, calls = item["implementation"], item["calls"]
+            used[number] = used.get(number, 0.0) + calls
+            found[number] = min(
+                found.get(number, 0) + item.get("lookups", max(round(calls), 1)), MOST_LOOKUPS
+            )
         job = parse_job(sent["job"])
         lookups, along = sent["lookups"], sent["prefetched"]
         others = {column: along.get(name, 0) for name, column in _COLUMNS.items()}
@@ -133,7 +143,7 @@ class UsageReportView(RestView):
         for item in sent["agreed"]:
             agreed[item["agreement"]] = min(agreed.get(item["agreement"], 0) + item["uses"], MAX_USES)
         report = CacheReport(
-            sent["client"], sent["sequence"], used, lookups.get("cache", 0), others, near, agreed
+            sent["client"], sent["sequence"], used, found, lookups.get("cache", 0), others, near, agreed
         )
         counted = record_report(self.key.organisation, job, report)
         if counted is None:

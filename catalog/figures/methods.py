@@ -50,7 +50,7 @@ METHODS: tuple[Figure, ...] = (
         "Hits served",
         "hits",
         "How many hits its implementations answered in the range; everywhere, whatever place is chosen.",
-        "Usage rows of the route, of the days that the range touches",
+        "sum of lookups over Usage rows of the route, of the days that the range touches",
         "Usage, through RouteSlot",
     ),
     Figure(

@@ -133,7 +133,7 @@ WORK: tuple[Figure, ...] = (
         "share of lookups",
         "How often the catalogue had an answer for this job, from the service or from its clients' caches.",
         "hits ÷ (hits + misses), since the job's beginning; every lookup counts, those that a client's memory"
-        " or its machine's cache answered as its reports say. A report of 1,000 lookups is 1,000 hits here",
+        " or its machine's cache answered as its reports say",
         "JobOperator, JobCacheDay",
     ),
     Figure(

@@ -24,13 +24,15 @@ NODE = "client of {}"
 
 @dataclass(frozen=True)
 class CacheReport:
-    """What one client did since its last report: lookups that its caches answered, by implementation id in
-    the order of first use; of all of these ``machine_hits`` by the machine's cache; and ``others``: what was
-    missed without asking, and prefetched, by columns of :class:`catalog.models.JobCacheDay`."""
+    """What one client did since its last report: the calls and ``lookups`` that its caches answered, by
+    implementation id in the order of first use; of all of these ``machine_hits`` by the machine's cache; and
+    ``others``: what was missed without asking, and prefetched, by columns of
+    :class:`catalog.models.JobCacheDay`."""
 
     client: str
     sequence: int
     used: Mapping[int, float]
+    lookups: Mapping[int, int]  # of the same
     machine_hits: int = 0
     others: Mapping[str, int] = field(default_factory=dict)
     of_neighbours: Collection[int] = ()  # of those used: measured on another target than the job's
@@ -47,22 +49,22 @@ class Counted(NamedTuple):
 
 def record_report(organisation: models.Organisation, job: str, report: CacheReport) -> Counted | None:
     """Count a report, once, and charge what was agreed on. Each implementation becomes one Usage row with its
-    lookups as its calls; for the job, every lookup is a hit.
+    lookups, each of which is a hit.
 
     None where this report was counted before. What the organisation cannot see, what was deleted since and
     what costs something without an agreement is left out.
     """
-    served, used = _served(organisation, report.used, report.of_neighbours), report.used
+    served = _served(organisation, report)
     name = {"node": NODE.format(organisation.pk), "segment": f"{report.client}-{report.sequence}"}
-    in_order = _in_order(served, used)
-    line = JournalLine(0, timezone.now(), organisation.pk, job, served, [], in_order, is_report=True)
+    in_order = _in_order(served, report.used)
+    line = JournalLine(0, timezone.now(), organisation.pk, job, served, [], in_order)
     jobs = jobs_of([line])
     counted = models.JournalSegment.objects.filter(**name)
     if counted.exists():
         return None
     try:
         with transaction.atomic():
-            row = models.JournalSegment.objects.create(**name, closed=True)
+            row = models.JournalSegment.objects.create(**name, closed=True, closed_at=line.at)
             # First of all: it locks the account, as lookups do before they count.
             billed, left_micros = _bill(line, report.agreed, row, jobs) if report.agreed else ((), None)
             models.Usage.objects.bulk_create(list(usages(row, [line], jobs)), batch_size=50)
@@ -105,19 +107,17 @@ def _in_order(served: Sequence[JournalHit], used: Mapping[int, float]) -> list[i
 
 
 def _cache_counts(line: JournalLine, billed: Sequence[JournalHit], report: CacheReport) -> dict[str, int]:
-    hits = sum(line.lookups(hit) for hit in (*line.hits, *billed) if hit is not None)
+    hits = sum(hit.lookups for hit in (*line.hits, *billed) if hit is not None)
     machine = min(report.machine_hits, hits)
     return {**report.others, "memory_hits": hits - machine, "machine_hits": machine}
 
 
-def _served(
-    organisation: models.Organisation, used: Mapping[int, float], of_neighbours: Collection[int]
-) -> list[JournalHit]:
+def _served(organisation: models.Organisation, report: CacheReport) -> list[JournalHit]:
     scopes = scopes_of(organisation)
     timed = models.Measurement.objects.filter(implementation=OuterRef("pk")).order_by("-pk")
     best = models.Best.objects.filter(implementation=OuterRef("pk"))
     rows = (
-        models.Implementation.objects.filter(pk__in=used, scope__in=scopes)
+        models.Implementation.objects.filter(pk__in=report.used, scope__in=scopes)
         .annotate(
             median_us=Subquery(timed.values("median_us")[:1]),
             default_us=Subquery(timed.values("default_us")[:1]),
@@ -133,11 +133,12 @@ def _served(
             row.pk,
             row.route,
             row.method,
-            row.default_us if row.pk in of_neighbours else row.median_us,
+            row.default_us if row.pk in report.of_neighbours else row.median_us,
             row.default_us,
-            used[row.pk],
+            report.used[row.pk],
             bool(row.is_default),
-            row.pk in of_neighbours,
+            row.pk in report.of_neighbours,
+            report.lookups[row.pk],
         )
         for row in found
         if row.pk not in terms

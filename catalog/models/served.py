@@ -10,7 +10,8 @@ from catalog.models.known import Implementation, Method, Operator
 
 
 class Usage(models.Model):
-    """One record per hit served. The journal's position makes draining it twice harmless."""
+    """One record per hit served; of a client's report one per implementation, with how many ``lookups`` its
+    caches answered so. The journal's position makes draining it twice harmless."""
 
     organisation = models.ForeignKey(Organisation, models.CASCADE, related_name="usage")
     job = models.ForeignKey(Job, models.SET_NULL, null=True, related_name="usage")
@@ -21,6 +22,7 @@ class Usage(models.Model):
     median_us = models.FloatField()
     default_us = models.FloatField()
     calls = models.FloatField(default=1)
+    lookups = models.PositiveBigIntegerField(default=1, db_default=1)
     # The default itself was served: no gain. Rows from before this was noted say no.
     is_default = models.BooleanField(default=False, db_default=False)
     # Measured on another target than the job's: then ``median_us`` is the default's, since no gain is known.
@@ -60,9 +62,9 @@ class LookupTally(models.Model):
     hour = models.DateTimeField()
     operator = models.ForeignKey(Operator, models.CASCADE, related_name="tallies")
     organisation = models.ForeignKey(Organisation, models.CASCADE, related_name="+")
-    hits = models.PositiveIntegerField(default=0)
-    default_hits = models.PositiveIntegerField(default=0, db_default=0)  # of the hits: served the default
-    neighbour_hits = models.PositiveIntegerField(default=0, db_default=0)  # measured on another target
+    hits = models.PositiveBigIntegerField(default=0)  # lookups, those that clients' caches answered included
+    default_hits = models.PositiveBigIntegerField(default=0, db_default=0)  # of the hits: served the default
+    neighbour_hits = models.PositiveBigIntegerField(default=0, db_default=0)  # measured on another target
     misses = models.PositiveIntegerField(default=0)
     hit_calls = models.FloatField(default=0)
     miss_calls = models.FloatField(default=0)
@@ -76,12 +78,14 @@ class LookupTally(models.Model):
 
 
 class JournalSegment(models.Model):
-    """How far a node's journal segment was drained."""
+    """How far a node's journal segment was drained, and which reports of clients were counted (theirs are
+    closed from the beginning). Closed ones are forgotten after a while (``catalog.usage.draining``)."""
 
     node = models.CharField(max_length=60)
     segment = models.CharField(max_length=60)
     drained_bytes = models.BigIntegerField(default=0)
     closed = models.BooleanField(default=False)
+    closed_at = models.DateTimeField(null=True, db_index=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["node", "segment"], name="one_row_per_segment")]

@@ -137,8 +137,8 @@ def _slots(tallies: Any, served: Any) -> Iterator[models.TrafficSlot]:
         .values("start", "organisation_id")
         .annotate(
             n_jobs=Count("job", distinct=True),
-            n_reused=Count("pk", filter=Q(job__isnull=False, was_missed=True)),
-            n_own=Count("pk", filter=Q(missed_by=F("job"))),
+            n_reused=Sum("lookups", filter=Q(job__isnull=False, was_missed=True), default=0),
+            n_own=Sum("lookups", filter=Q(missed_by=F("job")), default=0),
         )
         .order_by()
     }
@@ -178,7 +178,7 @@ def _replace(grain: Grain, starts: Collection[datetime], slots: Iterable[models.
 def _make_routes(day: datetime, served: QuerySet[models.Usage]) -> None:
     slots: dict[tuple[str, str], models.RouteSlot] = {}
     sums = served.values("organisation_id", "route").annotate(
-        method=Min("method"), hits=Count("pk"), saved_us=Sum(_SAVED_US), calls=Sum("calls")
+        method=Min("method"), hits=Sum("lookups"), saved_us=Sum(_SAVED_US), calls=Sum("calls")
     )
     for row in sums.order_by():
         for tenant in (EVERYBODY, tenant_of(row["organisation_id"])):

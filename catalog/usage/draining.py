@@ -6,10 +6,12 @@ import json
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 from django.db import transaction
 from django.db.models import Model
+from django.utils import timezone
 
 from catalog import models
 from catalog.conf import conf, journal_folder
@@ -21,6 +23,8 @@ from catalog.usage.usage_rows import count, jobs_of, usages
 logger = logging.getLogger(__name__)
 
 _LINES_PER_TRANSACTION = 200
+KEPT = timedelta(days=30)
+"""Rows of segments that are closed: a client may repeat a report for a week."""
 
 
 def drain_journal(limit: int = 1_000_000) -> int:
@@ -95,9 +99,15 @@ def _parse(offset: int, raw: bytes) -> JournalLine | None:
 
 
 def _finish(path: Path) -> None:
-    """A closed segment that is all drained: its file goes, its row stays."""
-    models.JournalSegment.objects.filter(node=conf().node, segment=path.name).update(closed=True)
+    """A closed segment that is all drained: its file goes, its row stays for a while."""
+    rows = models.JournalSegment.objects.filter(node=conf().node, segment=path.name)
+    rows.update(closed=True, closed_at=timezone.now())
     path.unlink(missing_ok=True)
+
+
+def forget_old_segments() -> int:
+    """The courier's chore. What is repeated later than that finds its Usage rows, where it had any."""
+    return models.JournalSegment.objects.filter(closed_at__lt=timezone.now() - KEPT).delete()[0]
 
 
 def _save(row: models.JournalSegment, lines: Sequence[JournalLine], end: int) -> None:

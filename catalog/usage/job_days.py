@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
+from django.db.models import PositiveBigIntegerField
+
 from catalog import models
 from catalog.upsert import add_up, insert_or
 from catalog.usage.journal_line import JournalHit
 
-JobHit = tuple[int, datetime, JournalHit, int]
-"""A job's hit: the job, when it was, and how many lookups it stands for."""
+JobHit = tuple[int, datetime, JournalHit]
+"""A job's hit: the job, and when it was."""
 
 
 def add_job_days(hits: Sequence[JobHit]) -> None:
     """Count drained hits in the transaction that stores their usage."""
     add_up(models.JobDay, ("job_id", "start", "method"), _SUMMED, _by_day(hits))
     last: dict[tuple[int, int], datetime] = {}
-    for job, at, hit, _ in hits:
+    for job, at, hit in hits:
         if hit.implementation_id is not None and not hit.from_neighbour:  # whose place is elsewhere
             key = (job, hit.implementation_id)
             last[key] = max(last.get(key, at), at)
@@ -32,17 +34,26 @@ _SUMMED = ("hits", "default_hits", "calls", "default_us", "saved_us")
 
 
 def _by_day(hits: Sequence[JobHit]) -> Iterator[tuple[tuple[int, datetime, str], dict[str, float]]]:
-    for job, at, hit, lookups in hits:
-        defaults = lookups if hit.is_default else 0
-        counts = (lookups, defaults, hit.calls, hit.calls * hit.default_us, hit.saved_us)
+    for job, at, hit in hits:
+        defaults = hit.lookups if hit.is_default else 0
+        counts = (hit.lookups, defaults, hit.calls, hit.calls * hit.default_us, hit.saved_us)
         yield (job, _day(at), hit.method), dict(zip(_SUMMED, counts, strict=True))
+
+
+CACHE_COUNTS = tuple(
+    field.attname
+    for field in models.JobCacheDay._meta.concrete_fields
+    if isinstance(field, PositiveBigIntegerField)
+)
 
 
 def add_cache_day(job: int, at: datetime, counts: Mapping[str, int]) -> None:
     """Count what a report of a client says of its caches, by columns of ``JobCacheDay``; in the transaction
     that counts its uses."""
     if any(counts.values()):
-        add_up(models.JobCacheDay, ("job_id", "start"), tuple(counts), [((job, _day(at)), counts)])
+        # All columns: a new row has a number in each.
+        counts = dict.fromkeys(CACHE_COUNTS, 0) | dict(counts)
+        add_up(models.JobCacheDay, ("job_id", "start"), CACHE_COUNTS, [((job, _day(at)), counts)])
 
 
 def _day(at: datetime) -> datetime:

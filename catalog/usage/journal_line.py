@@ -13,6 +13,9 @@ MOST_LOOKUPS = 1 << 40
 """That anybody's report may stand for: sums of very many still fit."""
 
 
+_OWN = ("calls", "median_us", "lookups")  # what a line says beside the hit
+
+
 class JournalHit(NamedTuple):
     """One hit, as a line has it: a list in this order. Times in µs of one call."""
 
@@ -25,10 +28,11 @@ class JournalHit(NamedTuple):
     calls: float
     is_default: bool = False  # lines from before it was noted do not have it
     from_neighbour: bool = False  # measured on another target: what it gains here nobody knows
+    lookups: int = 1  # of a client's report: how many its caches answered so
 
     @classmethod
     def of(cls, hit: Hit, calls: float) -> Self:
-        told = {name: getattr(hit, name) for name in cls._fields if name not in ("calls", "median_us")}
+        told = {name: getattr(hit, name) for name in cls._fields if name not in _OWN}
         return cls(**told, median_us=counted_us(hit), calls=calls)
 
     @property
@@ -59,7 +63,6 @@ class JournalLine:
     hits: Sequence[JournalHit | None]
     misses: Sequence[JournalMiss]
     asked: Sequence[int] = ()
-    is_report: bool = False  # of a client: what its caches answered
 
     @classmethod
     def of_entry(cls, offset: int, entry: Mapping[str, Any]) -> Self:
@@ -71,10 +74,6 @@ class JournalLine:
         ]
         at = datetime.fromtimestamp(entry["at"], UTC)
         return cls(offset, at, entry["org"], entry["job"], hits, misses, [int(one) for one in asked])
-
-    def lookups(self, hit: JournalHit) -> int:
-        """How many of a job's lookups a hit is: one of the service's own; of a report, as many as it says."""
-        return min(max(round(hit.calls), 1), MOST_LOOKUPS) if self.is_report else 1
 
     def numbered_hits(self) -> Iterator[tuple[int, JournalHit]]:
         """(number, hit) of those that are not left out."""

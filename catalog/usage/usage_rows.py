@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from catalog import models
 from catalog.upsert import add_up
 from catalog.usage.job_days import add_job_days
-from catalog.usage.journal_line import JournalHit, JournalLine
+from catalog.usage.journal_line import JournalLine
 from catalog.usage.stale import mark_stale
 from catalog.usage.succession import add_successions
 
@@ -42,8 +42,8 @@ def usages(row: models.JournalSegment, lines: Sequence[JournalLine], jobs: Jobs)
 
 
 def count(lines: Sequence[JournalLine], jobs: Jobs) -> None:
-    """Add the lines up: by hour, by job and operator, by job and day; and note what came after what. For a
-    job every lookup counts; in an hour, which all jobs share, a report is one hit of each implementation."""
+    """Add the lines up: by hour, by job and operator, by job and day; and note what came after what. Every
+    lookup counts, whoever answered it."""
     of_jobs = [(jobs[key].pk, line) for line in lines if (key := (line.organisation_id, line.job)) in jobs]
     hours = add_up(
         models.LookupTally,
@@ -52,7 +52,7 @@ def count(lines: Sequence[JournalLine], jobs: Jobs) -> None:
         (
             ((line.at.replace(minute=0, second=0, microsecond=0), operator, line.organisation_id), counts)
             for line in lines
-            for operator, counts in _counts(line, lambda _: 1)
+            for operator, counts in _counts(line)
         ),
     )
     mark_stale({hour for hour, _, _ in hours})
@@ -63,21 +63,18 @@ def count(lines: Sequence[JournalLine], jobs: Jobs) -> None:
         (
             ((job, operator), counts | {"last_at": line.at})
             for job, line in of_jobs
-            for operator, counts in _counts(line, line.lookups)
+            for operator, counts in _counts(line)
         ),
     )
-    add_job_days(
-        [(job, line.at, hit, line.lookups(hit)) for job, line in of_jobs for _, hit in line.numbered_hits()]
-    )
+    add_job_days([(job, line.at, hit) for job, line in of_jobs for _, hit in line.numbered_hits()])
     add_successions(of_jobs)
 
 
-def _counts(line: JournalLine, lookups: Callable[[JournalHit], int]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _counts(line: JournalLine) -> Iterator[tuple[int, dict[str, Any]]]:
     """Operator → what the line adds to its counts."""
     for _, hit in line.numbered_hits():
-        hits = lookups(hit)
-        counts = {"hits": hits, "default_hits": hits if hit.is_default else 0}
-        counts["neighbour_hits"] = hits if hit.from_neighbour else 0
+        counts = {"hits": hit.lookups, "default_hits": hit.lookups if hit.is_default else 0}
+        counts["neighbour_hits"] = hit.lookups if hit.from_neighbour else 0
         yield hit.operator_id, counts | {"hit_calls": hit.calls, "saved_us": hit.saved_us}
     for operator, calls in line.misses:
         yield operator, {"misses": 1, "miss_calls": calls}

@@ -6,12 +6,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, Sum
 from django.utils import timezone
 
 from catalog.models import Usage
 from dashboard.billing.models import Mode, PriceRule
-from dashboard.billing.pricing import Price, SoFar, quote
+from dashboard.billing.pricing import MOST_MICROS, Price, SoFar, quote_uses
 
 MOST_HITS = 50_000
 """More hits than this are not priced one by one: the earliest of the month are, and scaled up."""
@@ -38,7 +38,7 @@ def preview(draft: PriceRule, now: datetime | None = None) -> Preview:
     first = (now or timezone.now()).astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     month = (first - timedelta(days=1)).replace(day=1)
     matching = _matching(draft).filter(served_at__gte=month, served_at__lt=first)
-    hits = matching.count()
+    hits = matching.aggregate(lookups=Sum("lookups"))["lookups"] or 0
     by_organisation, priced = _priced(matching, draft.price)
     micros = 0 if draft.mode == Mode.FREE else sum(by_organisation.values())
     if priced < hits:
@@ -58,12 +58,12 @@ def _priced(matching: QuerySet[Usage], price: Price) -> tuple[dict[int, int], in
     hits: dict[int, int] = defaultdict(int)
     spent: dict[int, int] = defaultdict(int)
     by_operator: dict[tuple[int, int], int] = defaultdict(int)
-    columns = ("organisation_id", "operator_id", "calls", "default_us", "median_us")
+    columns = ("organisation_id", "operator_id", "lookups", "calls", "default_us", "median_us")
     rows = matching.order_by("served_at", "pk").values_list(*columns)[:MOST_HITS]
-    for organisation, operator, calls, default_us, median_us in rows.iterator(chunk_size=5_000):
+    for organisation, operator, lookups, calls, default_us, median_us in rows.iterator(chunk_size=5_000):
         before = SoFar(hits[organisation], spent[organisation], by_operator[organisation, operator])
-        one = quote(price, before, calls, default_us, median_us)
-        hits[organisation] += 1
+        one = quote_uses(price, before, lookups, MOST_MICROS, calls / lookups, default_us, median_us)
+        hits[organisation] += lookups
         spent[organisation] += one.micros
         by_operator[organisation, operator] += one.micros
     return spent, sum(hits.values())

@@ -156,7 +156,12 @@ class UsageReporter:
         return f"{self._client}-{self._sequence}"
 
     def _report(self, sequence: int, used: Uses) -> dict[str, Any]:
-        items = [{"implementation": it, "calls": calls} for it, calls in used.items() if isinstance(it, int)]
+        # Services from before "lookups" take "calls" for them.
+        items = [
+            {"implementation": it, "calls": lookups, "lookups": int(lookups)}
+            for it, lookups in used.items()
+            if isinstance(it, int)
+        ]
         for item in items:
             if item["implementation"] in self.of_neighbours:
                 item["from_neighbour"] = True

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TypeVar
 
 from django.db import transaction
-from django.db.models import Count, F, Max, Sum
+from django.db.models import F, Max, Sum
 from django.db.models.functions import TruncDay
 
 from catalog import models
@@ -26,7 +26,7 @@ def recount_job_days() -> int:
             served.annotate(start=TruncDay("served_at"))
             .values("job_id", "start", "method")
             .annotate(
-                n=Count("pk"),
+                n=Sum("lookups"),
                 all_calls=Sum("calls"),
                 all_default=Sum(F("calls") * F("default_us")),
                 all_saved=Sum(F("calls") * (F("default_us") - F("median_us"))),

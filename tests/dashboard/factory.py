@@ -246,7 +246,7 @@ class Factory:
         columns = JournalHit._fields
         job_days.add_job_days(
             [
-                (row.job_id or 0, row.served_at, JournalHit._make(getattr(row, name) for name in columns), 1)
+                (row.job_id or 0, row.served_at, JournalHit._make(getattr(row, name) for name in columns))
                 for row in usage
             ]
         )

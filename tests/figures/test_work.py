@@ -298,13 +298,13 @@ def test_a_jobs_hit_rate_and_what_it_was_saved(mess: Mess) -> None:
             *by_method, total = jobs.saved(row.job, range_)
             for one in by_method:
                 mine = [use for use in usage if use.method == one.method]
-                assert one.hits == len(mine)
+                assert one.hits == sum(use.lookups for use in mine)
                 assert one.saved_us == pytest.approx(
                     sum(u.calls * (u.default_us - u.median_us) for u in mine)
                 )
             default = sum(u.calls * u.default_us for u in usage)
             served = sum(u.calls * u.median_us for u in usage)
-            assert total.hits == len(usage)
+            assert total.hits == sum(use.lookups for use in usage)
             assert total.saved_us == pytest.approx(default - served)
             assert total.speedup == (pytest.approx(default / served) if served else None)
         for slot in jobs.over_time(row.job, month):
@@ -320,8 +320,8 @@ def test_who_answered_a_jobs_lookups_and_what_was_fetched_for_later(mess: Mess) 
     shown = c.Implementation.objects.filter(scope="shared").values_list("pk", flat=True)[:3]
     reports = [
         CacheReport(
-            f"{number % 2:032x}", number // 2, {pk: float(chance.randint(1, 900)) for pk in shown},
-            chance.randint(0, 90),
+            f"{number % 2:032x}", number // 2, dict.fromkeys(shown, 5.0),
+            {pk: chance.randint(1, 900) for pk in shown}, chance.randint(0, 90),
             {name: chance.randint(0, 50) for name in jobs.CACHE_COUNTS if not name.endswith("_hits")},
         )
         for number in range(6)
@@ -329,7 +329,7 @@ def test_who_answered_a_jobs_lookups_and_what_was_fetched_for_later(mess: Mess) 
     for report in (*reports, *reports):
         record_report(job.organisation, job.name, report)
     row = next(one for one in jobs.rows(jobs.jobs(Q())) if one.job == job)
-    cached = int(sum(sum(one.used.values()) for one in reports))
+    cached = sum(sum(one.lookups.values()) for one in reports)
     said = {name: sum(one.others.get(name, 0) for one in reports) for name in jobs.CACHE_COUNTS}
     old = before[job.pk]
     assert (row.hits, row.misses) == (old.hits + cached, old.misses + said["unasked_misses"])

@@ -134,17 +134,18 @@ def _lookup(
             asked.misses += 1
     else:
         route, method = chance.choice(_ROUTES)
+        lookups = 1 if number % 3 else 7  # a client's report
         median_us, default_us = chance.uniform(5, 120), 100.0
         c.Usage.objects.create(
             organisation=organisation, job=job, operator=operator, route=route, method=method,
-            median_us=median_us, default_us=default_us, calls=calls, served_at=at, node="n", segment="s",
-            offset=number, item=0,
+            median_us=median_us, default_us=default_us, calls=calls, lookups=lookups, served_at=at, node="n",
+            segment="s", offset=number, item=0,
         )  # fmt: skip
-        tally.hits += 1
+        tally.hits += lookups
         tally.hit_calls += calls
         tally.saved_us += calls * (default_us - median_us)
         if asked:
-            asked.hits += 1
+            asked.hits += lookups
     tally.save()
     if asked:
         asked.save()

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from catalog.models import Job, JobCacheDay, JobDay, LookupTally, Organisation, Usage
+from catalog.models import (
+    Job,
+    JobCacheDay,
+    JobDay,
+    LookupTally,
+    OperatorTotal,
+    Organisation,
+    RouteSlot,
+    Usage,
+)
 from catalog.people.keys import create_api_key
+from catalog.rollups.rollups import refresh_rollups
 from tests.conftest import Api
 
 CLIENT = "c" * 32
@@ -38,7 +48,10 @@ def test_a_report_is_a_hit_of_the_job_with_its_calls(put, report):
     assert used[one.pk].job == Job.objects.get(name="run")
     measured = one.measurements.get()
     assert (used[one.pk].median_us, used[one.pk].default_us) == (measured.median_us, measured.default_us)
-    assert sum(row.hits for row in LookupTally.objects.all()) == 2
+    assert {row.operator_id: row.hits for row in LookupTally.objects.all()} == {
+        one.operator_id: 6,
+        other.operator_id: 3,
+    }
     assert JobDay.objects.get().hits == 9, "every lookup is one"
 
 
@@ -48,7 +61,7 @@ def test_a_report_that_arrives_twice_counts_once(put, report):
     assert report(one) == {"counted": 0, "repeated": True}
     assert report(one, sequence=2)["counted"] == 1
     assert report(one, client="d" * 32)["counted"] == 1
-    assert sum(row.hits for row in LookupTally.objects.all()) == Usage.objects.count() == 3
+    assert sum(row.hits for row in LookupTally.objects.all()) == 9 and Usage.objects.count() == 3
 
 
 def test_another_organisations_numbers_take_nobodys_place(put, report, other_organisation):
@@ -87,7 +100,7 @@ def test_what_a_client_says_of_its_caches_is_counted_once(put, report, api):
     (row,) = api.get("statistics/jobs").json()["results"]
     assert (row["hits"], row["misses"], row["hit_rate"], row["cached_share"]) == (9, 9, 0.5, 0.5)
     assert row["prefetched"]["wasted"] == 8 and row["prefetched"]["requests_saved"] == 10
-    assert sum(row.hits for row in LookupTally.objects.all()) == 3, "jobs together: one for each report"
+    assert sum(row.hits for row in LookupTally.objects.all()) == 9, "each lookup is its operator's"
 
 
 def test_a_client_from_later_may_say_more(put, report):
@@ -106,6 +119,21 @@ def test_sums_that_no_client_can_have_overflow_nothing(put, report):
         most = {"used": [{"implementation": one.pk, "calls": 1e15}], "prefetched": {"bytes": 2**40}}
         report(sequence=sequence, **most)
     assert JobDay.objects.get().hits == JobCacheDay.objects.get().prefetched_bytes == 3 * 2**40
+    assert LookupTally.objects.get().hits == 3 * 2**40
+
+
+def test_an_operators_hit_rate_and_reuse_have_every_lookup_of_a_report(put, report):
+    one, other = (put(length, "torch", 2.0).implementation for length in (64, 65))
+    used = [
+        {"implementation": one.pk, "calls": 10.0, "lookups": 4},
+        {"implementation": other.pk, "calls": 2.0},
+    ]
+    report(used=used)
+    assert dict(Usage.objects.values_list("implementation", "lookups")) == {one.pk: 4, other.pk: 2}
+    refresh_rollups()
+    totals = OperatorTotal.objects.filter(tenant="all")
+    assert dict(totals.values_list("operator", "hits")) == {one.operator_id: 4, other.operator_id: 2}
+    assert [row.hits for row in RouteSlot.objects.filter(tenant="all")] == [6]
 
 
 @pytest.mark.parametrize(

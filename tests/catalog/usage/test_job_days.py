@@ -66,12 +66,12 @@ def test_days_and_methods_are_kept_apart(organisation: Any) -> None:
     at = datetime(2026, 11, 20, 23, 59, 59, tzinfo=UTC)
     job_days.add_job_days(
         [
-            (job.pk, at, JournalHit(1, None, "eager", "library", 4.0, 10.0, 2), 1),
-            (job.pk, at, JournalHit(1, None, "eager", "library", 4.0, 10.0, 0), 1),
-            (job.pk, at.replace(day=21), JournalHit(1, None, "tvm", "compiler", 8.0, 8.0, 1), 1),
+            (job.pk, at, JournalHit(1, None, "eager", "library", 4.0, 10.0, 2)),
+            (job.pk, at, JournalHit(1, None, "eager", "library", 4.0, 10.0, 0)),
+            (job.pk, at.replace(day=21), JournalHit(1, None, "tvm", "compiler", 8.0, 8.0, 1)),
         ]
     )
-    job_days.add_job_days([(job.pk, at, JournalHit(1, None, "eager", "library", 1.0, 3.0, 1), 1)])
+    job_days.add_job_days([(job.pk, at, JournalHit(1, None, "eager", "library", 1.0, 3.0, 1))])
     found = [
         (day.start.day, day.method, day.hits, day.calls, day.default_us, day.saved_us)
         for day in job.days.order_by("start")

@@ -1,8 +1,9 @@
 import json
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.utils import timezone
 
 from catalog import models
 from catalog.conf import conf, journal_folder
@@ -10,7 +11,7 @@ from catalog.errors import JournalError
 from catalog.file_lock import only_one
 from catalog.models import JobOperator, JournalSegment, LookupTally, Usage
 from catalog.usage import journal, usage_rows
-from catalog.usage.draining import drain_journal
+from catalog.usage.draining import KEPT, drain_journal, forget_old_segments
 
 
 @pytest.fixture
@@ -154,6 +155,19 @@ def test_a_torn_last_line_of_a_dead_writer_is_passed_over_and_the_file_goes(ask,
     assert Usage.objects.count() == 1
     assert not path.exists()
     assert JournalSegment.objects.get().closed
+
+
+def test_segments_that_were_closed_long_ago_are_forgotten_and_no_other(ask, put):
+    put(64, "eager", 1.0)
+    ask(64)
+    journal.close()
+    drain_journal()
+    ask(64)
+    drain_journal()
+    assert forget_old_segments() == 0 and JournalSegment.objects.count() == 2
+    JournalSegment.objects.filter(closed=True).update(closed_at=timezone.now() - KEPT - timedelta(minutes=1))
+    assert forget_old_segments() == 1
+    assert not JournalSegment.objects.get().closed, "that one is being written"
 
 
 def test_garbage_in_the_middle_does_not_hold_up_the_rest(ask, put):

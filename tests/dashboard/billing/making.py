@@ -73,6 +73,4 @@ def report_uses(organisation: Any, job: str, sequence: int, agreed: dict[str, in
     """As a client does."""
     from catalog.lookup.reporting import CacheReport, record_report
 
-    columns = ("unasked_misses", "prefetched", "prefetched_used", "prefetched_bytes", "prefetched_used_bytes")
-    others = dict.fromkeys((*columns, "prefetch_requests"), 0)
-    record_report(organisation, job, CacheReport("c" * 32, sequence, {}, 0, others, agreed=agreed))
+    record_report(organisation, job, CacheReport("c" * 32, sequence, {}, {}, agreed=agreed))
