@@ -13,8 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 from opatlas.client import Client
+from opatlas.client.loading.fetching import Refused
 from opatlas.client.service import rest, wire
 from opatlas.identity import Setting, detect_target
+from opatlas.load import Manifest
 from tests.opatlas.load.kernels import add_operator
 
 KEY = add_operator().key
@@ -216,6 +218,16 @@ def test_the_key_follows_no_redirect(serve):
     )
     assert not client.lookup(add_operator())
     assert not stolen.asked
+
+
+@pytest.mark.parametrize("signer", [{}, {"public_key": 7, "retired_at": None}, {"public_key": "zz"}])
+def test_a_key_that_is_none_signs_nothing(serve, signer):
+    manifest = Manifest("recipe", "numpy", add_operator().to_json(), Setting(threads=1).to_json()).to_json()
+    document = {"manifest": manifest, "signature": "00" * 64, "signer": "b" * 64}
+    lie = answer() | {"manifests": {"a" * 64: document}, "signers": {"b" * 64: signer}}
+    client, _ = serve(says(lie))
+    with pytest.raises(Refused, match="not trusted"):
+        client.lookup(add_operator()).load()
 
 
 def test_a_list_of_signers_that_never_ends_is_given_up(serve):
