@@ -88,7 +88,7 @@ def test_every_digest_is_what_the_page_says(kept, rules):
     ((name, body),) = rows(database, "SELECT name, body FROM reports WHERE service = ?", service)
     report = json.loads(body)
     assert name == f"{report['client']}-{report['sequence']}" and report["job"] == "run"
-    assert report["used"] == [{"implementation": entry["best"]["implementation"], "calls": 1.0}]
+    assert report["used"] == [{"implementation": entry["best"]["implementation"], "calls": 1.0, "lookups": 1}]
     assert rows(database, "SELECT until FROM told WHERE service = ?", service)
 
 
