@@ -1,23 +1,31 @@
-"""Whole models: what ``opatlas.Session`` takes beside ONNX Runtime, after a real service has explored their
-operators for a while; and what the executor itself costs.
+"""Whole models: what ``opatlas.Session`` takes beside every framework that takes the model, after a real
+service has explored their operators for a while; and what the executor itself costs.
 
-``models``, by name: the medians of one run in turns (``opatlas_ms``, ``onnxruntime_ms``), their ratio with
-its interval, ``per_operator_ms`` (every kernel that is known, whether it pays in place or not),
-``predicted_ms`` (kernels' own times, the default's profile for the rest), ``peak_mb`` between steps,
-``chosen`` and ``max_error`` of the outputs against ONNX Runtime's. ``overhead_us_per_node``: a plan of N
-kernels that do nothing, less N direct calls of them.
+``models``, by name: medians of one run in one line-up (``opatlas_ms``, ``onnxruntime_ms``, ``openvino_ms``,
+``eager_ms``, ``compile_ms``, ``xla_ms``; null where ``refused`` says why), ``per_operator_ms`` (every kernel
+that is known, whether it pays in place or not), ``best`` (the fastest framework) and ``ratio`` (to it, with
+its interval, from a line-up of the two alone), ``predicted_ms`` (said before anything was timed in turns:
+:mod:`opatlas.plan.predicting`) and ``predicted_over_measured``, ``peak_mb`` between steps, ``chosen``,
+``standings`` and ``max_error`` of the outputs against ONNX Runtime's. ``never_slower`` and ``faster``: how
+many models' intervals reach 0.98, and lie above 1. ``overhead_us_per_node``: a plan of N kernels that do
+nothing, less N direct calls of them.
 
-``BUDGET_S`` is for exploring all models (1200); ``MODELS=dir`` takes other ONNX files.
+The models: the open ONNX graphs of ONNX's wheel (those of OPATLAS_WORKLOADS among them), with seeded random
+weights; an encoder and a decoder with a Loop that ends early (:mod:`bench.made_models`); ``MODELS=dir`` takes
+other ONNX files. ``BUDGET_S`` is for all of it (2400): half for exploring, the rest in shares for the models.
+A run that was cut off goes on where it stopped.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -25,10 +33,20 @@ from onnx import helper
 
 from bench.conf import conf
 from bench.contest.home import set_up
+from bench.frameworks import COLUMNS, Run, users
+from bench.made_models import decoder, encoder
 from bench.record import FOLDER, BenchRecord
+from opatlas.graph.normal import ModelGraph
+from opatlas.identity import default_setting, detect_target
 
-EXPLORING_S = 1200.0
-TIMING_S = 20.0
+if TYPE_CHECKING:
+    from opatlas.session import Session
+
+BUDGET_S = 2400.0
+EXPLORING, COMPILING, TIMING = 0.5, 0.4, 0.2
+"""Shares: of the budget; of a model's share of what is left, for ``torch.compile``, and for each line-up."""
+BOUND = 0.98
+"""Of the best framework's speed: whose interval reaches it is not slower."""
 LENGTHS = (10, 100, 1000)
 ROUNDS = 200
 NOTHING = """
@@ -43,8 +61,16 @@ def main() -> None:
     models = read_models()
     home = set_up(FOLDER / "models", new="explored" not in record.parts)
     explored = record.part("explored", lambda: explore(models, home))
-    measured = {name: record.part(name, lambda data=data: measure(data)) for name, data in models.items()}
-    record.finish({"overhead_us_per_node": overhead, "explored": explored, "models": measured})
+    share_s = (1 - EXPLORING) * (conf().budget_s or BUDGET_S) / max(len(models), 1)
+    measured = {
+        name: record.part(name, lambda data=data: measure(data, share_s)) for name, data in models.items()
+    }
+    counts = {
+        "never_slower": sum(one["ratio"][2] >= BOUND for one in measured.values()),
+        "faster": sum(one["ratio"][1] > 1 for one in measured.values()),
+        "of": len(measured),
+    }
+    record.finish({"overhead_us_per_node": overhead, "explored": explored, **counts, "models": measured})
 
 
 def read_models() -> dict[str, bytes]:
@@ -53,7 +79,7 @@ def read_models() -> dict[str, bytes]:
     from tuning.graph.weights import randomise_weights
 
     if conf().models is None:
-        return {name: sample_model(name) for name in SAMPLES}
+        return {name: sample_model(name) for name in SAMPLES} | {"encoder": encoder(), "decoder": decoder()}
     paths = sorted(conf().models.glob("*.onnx"))
     return {path.stem: randomise_weights(onnx.load(path)).SerializeToString() for path in paths}
 
@@ -74,7 +100,7 @@ def explore(models: Mapping[str, bytes], home: Path) -> dict[str, Any]:
         Stack(workers=1, logs=home / "logs") as stack,
         RestClient(stack.url, secret, job="models", target=detect_target()) as client,
     ):
-        budget_s = conf().budget_s or EXPLORING_S
+        budget_s = EXPLORING * (conf().budget_s or BUDGET_S)
         course = Demo("models", list(distinct.values()), client, stack, budget_s, _say)
         course.wait_for_worker()
         course.ask()
@@ -83,64 +109,74 @@ def explore(models: Mapping[str, bytes], home: Path) -> dict[str, Any]:
     return {"operators": len(distinct), "hits": sum(map(bool, found)), "seconds": round(course.explored_s, 1)}
 
 
-def measure(data: bytes) -> dict[str, Any]:
-    """One model in turns with ONNX Runtime, with nothing else running but a web server."""
+def measure(data: bytes, share_s: float) -> dict[str, Any]:
+    """One model in turns with its frameworks, with nothing else running but a web server."""
     from catalog.people.keys import create_api_key
     from catalog.registry import default_organisation
     from dashboard.run.stack import Stack
     from opatlas.client import Client
+    from opatlas.plan.choosing import OTHERS
+    from opatlas.session import Session, random_inputs
+
+    _, secret = create_api_key(default_organisation(), "models", ["lookup"])
+    with tempfile.TemporaryDirectory() as folder, Stack(workers=0) as stack:
+        threads = default_setting(detect_target()).threads
+        graph = ModelGraph(data)
+        feed = random_inputs(graph, 1)
+        # First, so that what torch.compile made is there when the session asks for it.
+        runs, refused = users(graph, feed, threads, COMPILING * share_s)
+        with (
+            Client(stack.url, secret, cache=Path(folder)) as client,
+            Session(data, client=client, example=feed, frameworks=OTHERS, try_s=TIMING * share_s) as session,
+        ):
+            return _timed(session, feed, runs, refused, TIMING * share_s)
+
+
+def _timed(
+    session: Session, feed: Mapping[str, np.ndarray], runs: Mapping[str, Run], refused: Mapping[str, str],
+    seconds: float,
+) -> dict[str, Any]:  # fmt: skip
+    from opatlas.plan.choosing import said_of
     from opatlas.plan.executor import Executor
     from opatlas.plan.line_up import line_up
     from opatlas.plan.making import with_kernels
-    from opatlas.session import Session, onnxruntime_session
 
-    _, secret = create_api_key(default_organisation(), "models", ["lookup"])
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Stack(workers=0) as stack,
-        Client(stack.url, secret, cache=Path(folder)) as client,
-        Session(data, client=client) as session,
-    ):
-        feed = session.example(1)
-        theirs = onnxruntime_session(session.graph, session.threads)
-        expected, found = theirs.run(None, feed), session.run(None, feed)
-        errors = [
-            float(np.max(np.abs(one - other)) / (np.abs(other).max() or 1.0))
-            for one, other in zip(found, expected, strict=True)
-        ]
-        choices = session.look_up()
-        every = Executor(
-            session.graph, with_kernels(session.graph, choices, *session.place), session.load,
-            threads=session.threads,
-        )  # fmt: skip
-        timed = line_up(
-            {
-                "onnxruntime": lambda: theirs.run(None, feed),
-                "opatlas": lambda: session.run(None, feed),
-                "per_operator": lambda: every.run(feed),
-            },
-            TIMING_S,
-        )
-        ours = timed["opatlas"]
-        predicted_us = session.plan.predicted_us
-        return {
-            "opatlas_ms": ours.median_us / 1e3,
-            "onnxruntime_ms": timed["onnxruntime"].median_us / 1e3,
-            "per_operator_ms": timed["per_operator"].median_us / 1e3,
-            "ratio": [ours.ratios.ratio, ours.ratios.low, ours.ratios.high],
-            "predicted_ms": predicted_us / 1e3 if predicted_us is not None else None,
-            "peak_mb": session.peak_bytes / 1e6,
-            "nodes": len(session.graph.nodes),
-            "known": len(choices),
-            "kernels": len(session.plan.kernels),
-            "chosen": [one.said for one in session.standings],
-            "max_error": max(errors),
-        }
+    found, expected = session.run(None, feed), runs["onnxruntime"]()
+    choices = session.look_up()
+    plan = with_kernels(session.graph, choices, *session.place)
+    every = Executor(session.graph, plan, session.load, threads=session.threads)
+    ours = {"opatlas": lambda: session.run(None, feed), "per_operator": lambda: every.run(feed)}
+    timed = line_up({**runs, **ours}, seconds)
+    best = min((name for name in timed if name in runs), key=lambda name: timed[name].median_us)
+    pair = line_up({best: runs[best], "opatlas": ours["opatlas"]}, seconds)["opatlas"]
+    predicted_us = session.plan.predicted_us
+    columns = ("opatlas", *COLUMNS, "per_operator")
+    return {
+        **{f"{name}_ms": timed[name].median_us / 1e3 if name in timed else None for name in columns},
+        "refused": dict(refused),
+        "best": best,
+        "ratio": [pair.ratios.ratio, pair.ratios.low, pair.ratios.high],
+        "predicted_ms": predicted_us / 1e3 if predicted_us is not None else None,
+        "predicted_over_measured": predicted_us / pair.median_us if predicted_us is not None else None,
+        "peak_mb": session.peak_bytes / 1e6,
+        "nodes": len(session.graph.nodes),
+        "known": len(choices),
+        "kernels": len(session.plan.kernels),
+        "chosen": said_of(session.plan),
+        "standings": [asdict(one) for one in session.standings],
+        "max_error": max(_error(one, other) for one, other in zip(found, expected, strict=True)),
+    }
+
+
+def _error(found: np.ndarray, expected: np.ndarray) -> float:
+    """The largest difference, as a share of the largest value; endless where the shapes differ."""
+    if found.shape != expected.shape:
+        return math.inf
+    return float(np.max(np.abs(found - expected), initial=0) / (np.max(np.abs(expected), initial=0) or 1.0))
 
 
 def measure_overhead() -> dict[str, float]:
     """Microseconds for each node, by how many there are; kernels that do nothing over one element."""
-    from opatlas.graph.normal import ModelGraph
     from opatlas.load.c_abi import CKernel
     from opatlas.load.toolchain import compile_shared
     from opatlas.plan.executor import Executor

@@ -3,9 +3,7 @@ place: ``opatlas.Session("model.onnx").run(None, {"x": x})``."""
 
 from __future__ import annotations
 
-import ctypes
 import logging
-import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -15,7 +13,6 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-import onnx
 
 from opatlas.client.answer import Answer
 from opatlas.client.cache.store import digest_of
@@ -26,9 +23,19 @@ from opatlas.conf import conf
 from opatlas.errors import CallerError, InvalidModel, LoadError, OpatlasError
 from opatlas.given_plan import read_given
 from opatlas.graph.normal import ModelGraph
-from opatlas.graph.types import TensorType, concrete
+from opatlas.graph.types import TensorType
 from opatlas.identity.dtypes import CODES
 from opatlas.identity.place.setting import Setting, default_setting
+from opatlas.io_binding import (
+    PROVIDER,
+    IOBinding,
+    ModelMeta,
+    NodeArg,
+    as_array,
+    as_value,
+    check_providers,
+    threads_of,
+)
 from opatlas.load.dtypes import ONNX_NUMBER, numpy_dtype
 from opatlas.memory import lacking
 from opatlas.plan.checking import check_plan
@@ -45,36 +52,6 @@ ASK_S = 240.0
 TRY_S = 5.0
 """For timing plans against the whole model, once for a model on a machine."""
 _NAMES = {code: name for name, code in CODES.items() if name in ONNX_NUMBER}
-
-
-class NodeArg:
-    """An input or output of a session: ``name``, ``shape``, and ``type`` as ONNX Runtime writes it."""
-
-    def __init__(self, name: str, proto: onnx.TypeProto | None) -> None:
-        kind = concrete(proto)
-        self.name = name
-        self.shape = list(kind.shape) if kind is not None else []
-        self.type = _written(proto)
-
-    def __repr__(self) -> str:
-        return f"NodeArg(name={self.name!r}, type={self.type!r}, shape={self.shape!r})"
-
-
-def _written(proto: onnx.TypeProto | None) -> str:
-    """``tensor(float)``, ``seq(tensor(int64))``."""
-    what = proto.WhichOneof("value") if proto is not None else None
-    if proto is None or what is None:
-        return ""
-    if what == "sequence_type":
-        return f"seq({_written(proto.sequence_type.elem_type)})"
-    if what == "optional_type":
-        return f"optional({_written(proto.optional_type.elem_type)})"
-    if what == "map_type":
-        key = onnx.TensorProto.DataType.Name(proto.map_type.key_type).lower()
-        return f"map({key},{_written(proto.map_type.value_type)})"
-    named = proto.tensor_type if what == "tensor_type" else proto.sparse_tensor_type
-    element = onnx.TensorProto.DataType.Name(named.elem_type).lower()
-    return f"{'sparse_' * (what != 'tensor_type')}tensor({element})"
 
 
 @dataclass(frozen=True)
@@ -99,12 +76,19 @@ class Session:
     Runtime, as far as they are installed; ``OPATLAS_FRAMEWORKS`` unless given. ``plan``: one that takes
     part in place of those that would be made here (:func:`opatlas.given_plan.read_given`), timed each time.
 
+    ``sess_options`` and ``providers`` are ONNX Runtime's: threads are taken from the one, and the other must
+    mean the processor (:mod:`opatlas.io_binding`); ``provider_options`` are those of the processor's, which
+    has none.
+
     Raises :class:`opatlas.errors.InvalidModel` for a model that cannot be read.
     """
 
     def __init__(
         self,
         model: str | Path | bytes,
+        sess_options: Any = None,
+        providers: Sequence[Any] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
         *,
         client: Client | None = None,
         dims: Mapping[str, int] | None = None,
@@ -114,6 +98,8 @@ class Session:
         frameworks: Sequence[str] | None = None,
         plan: Any = None,
     ) -> None:
+        check_providers(providers)
+        threads = threads if threads is not None else threads_of(sess_options)
         self.graph = read_model(model, dims)
         self._own = client is None
         accepts = None if plan is None else {"kinds": list(KERNEL_KINDS)}
@@ -142,12 +128,13 @@ class Session:
     def run(
         self,
         output_names: Sequence[str] | None,
-        input_feed: Mapping[str, np.ndarray],
+        input_feed: Mapping[str, Any],
         run_options: Any = None,
     ) -> list[np.ndarray]:
-        """The outputs that are named (all: None), in that order. ``run_options`` are ONNX Runtime's and
-        change nothing here. Raises :class:`opatlas.errors.CallerError` for inputs that do not fit."""
-        made = self._executor.run(input_feed)
+        """The outputs that are named (all: None), in that order; inputs are arrays, or ONNX Runtime's values
+        on the CPU. ``run_options`` are ONNX Runtime's and change nothing here. Raises
+        :class:`opatlas.errors.CallerError` for inputs that do not fit."""
+        made = self._executor.run({name: as_array(value) for name, value in input_feed.items()})
         if not output_names:
             return made
         by_name = dict(zip(self.graph.output_names, made, strict=True))
@@ -164,6 +151,31 @@ class Session:
     def get_outputs(self) -> list[NodeArg]:
         """What a run gives."""
         return [NodeArg(name, self.graph.proto_of(name)) for name in self.graph.output_names]
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """Constants that a run may be given too."""
+        given = {one.name for one in self.graph.model.graph.input} - set(self.graph.input_names)
+        return [NodeArg(name, self.graph.proto_of(name)) for name in sorted(given)]
+
+    def get_modelmeta(self) -> ModelMeta:
+        """What the model says of itself."""
+        return ModelMeta.of(self.graph.model)
+
+    def get_providers(self) -> list[str]:
+        """The processor's, whoever runs the model there."""
+        return [PROVIDER]
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        return {PROVIDER: {}}
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, Any],
+        run_options: Any = None,
+    ) -> list[Any]:
+        """As :meth:`run`, from and to ONNX Runtime's values."""
+        return [as_value(one) for one in self.run(output_names, input_dict_ort_values, run_options)]
 
     def io_binding(self) -> IOBinding:
         """Inputs and outputs tied by name, for :meth:`run_with_iobinding`."""
@@ -203,10 +215,7 @@ class Session:
 
     def example(self, seed: int = 0) -> dict[str, np.ndarray]:
         """Random inputs of the model's types: normal floats, small whole numbers, true."""
-        random = np.random.default_rng(seed)
-        return {
-            name: _random(name, self.graph.walk.types.get(name), random) for name in self.graph.input_names
-        }
+        return random_inputs(self.graph, seed)
 
     def close(self) -> None:
         """Let go of kernels, buffers and, where it is the session's own, the client."""
@@ -338,60 +347,6 @@ class FunctionKernel:
         self._function.close()
 
 
-class IOBinding:
-    """As ONNX Runtime's, on the CPU: inputs and outputs tied by name."""
-
-    def __init__(self, session: Session) -> None:
-        self._names = session.graph.output_names
-        self._inputs: dict[str, np.ndarray] = {}
-        self._outputs: dict[str, np.ndarray | None] = {}
-        self._made: dict[str, np.ndarray] = {}
-
-    def bind_cpu_input(self, name: str, array: np.ndarray) -> None:
-        self._inputs[name] = array
-
-    def bind_output(
-        self,
-        name: str,
-        device_type: str = "cpu",
-        device_id: int = 0,
-        element_type: Any = None,
-        shape: Sequence[int] | None = None,
-        buffer_ptr: int | None = None,
-    ) -> None:
-        """Written to ``buffer_ptr`` (with ``element_type`` and ``shape``) by each run; a new array for each
-        unless it is given."""
-        if name not in self._names:
-            raise CallerError(f"The model has no output {name!r}; it has {', '.join(self._names)}.")
-        if device_type != "cpu":
-            raise CallerError(f"Outputs are bound on the device 'cpu', not on {device_type!r}.")
-        if buffer_ptr is None:
-            self._outputs[name] = None
-            return
-        if element_type is None or shape is None:
-            raise CallerError("An output that is bound to a buffer needs its element type and shape.")
-        dtype = np.dtype(element_type)
-        memory = (ctypes.c_char * (dtype.itemsize * math.prod(shape))).from_address(buffer_ptr)
-        self._outputs[name] = np.frombuffer(memory, dtype).reshape(shape)
-
-    def copy_outputs_to_cpu(self) -> list[np.ndarray]:
-        """Those bound, in the order in which they were."""
-        return [self._made[name] for name in self._outputs]
-
-    def _take(self, made: Sequence[np.ndarray]) -> None:
-        by_name = dict(zip(self._names, made, strict=True))
-        for name, array in self._outputs.items():
-            if array is not None:
-                check = by_name[name]
-                if (array.dtype, array.shape) != (check.dtype, check.shape):
-                    raise CallerError(
-                        f"Output '{name}' is {check.dtype} {list(check.shape)}; its buffer is for "
-                        f"{array.dtype} {list(array.shape)}."
-                    )
-                array[...] = check
-            self._made[name] = by_name[name] if array is None else array
-
-
 def _setting(threads: int | None) -> Setting | None:
     return Setting(threads=threads) if threads is not None else None
 
@@ -420,6 +375,12 @@ def _runs_here(answer: Answer) -> bool:
     return (
         answer.best is not None and answer.best.get("kind") in KERNEL_KINDS and answer.from_neighbour is None
     )
+
+
+def random_inputs(graph: ModelGraph, seed: int = 0) -> dict[str, np.ndarray]:
+    """Of a model's types: normal floats, small whole numbers, true."""
+    random = np.random.default_rng(seed)
+    return {name: _random(name, graph.walk.types.get(name), random) for name in graph.input_names}
 
 
 def _random(name: str, kind: TensorType | None, random: np.random.Generator) -> np.ndarray:

@@ -23,8 +23,8 @@ SETTLING_S = 0.004
 """Of a turn, not timed: caches are its own again, and threads of those before stop spinning meanwhile."""
 TIMED_S = 0.001
 """A turn takes as many runs as fill this: one of microseconds says little."""
-HOPELESS_ROUNDS, HOPELESS = 3, 1.5
-"""After so many rounds, who takes so many times as long as the fastest takes no further part."""
+HOPELESS_ROUNDS, HOPELESS = 3, 2.0
+"""After so many rounds, who took so many times as long as the fastest in each takes no further part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,10 @@ def line_up(contenders: Mapping[str, Callable[[], object]], seconds: float) -> d
         if turn >= LEAST_ROUNDS and time.perf_counter() > end:
             break
         if turn == HOPELESS_ROUNDS:
-            fastest = min(map(statistics.median, times.values()))
-            hopeless = [one for one in running if statistics.median(times[one]) > HOPELESS * fastest]
-            running = {one: run for one, run in running.items() if one == first or one not in hopeless}
+            # By their best rounds: whoever a busy host disturbed is not given up for it.
+            best_us = {name: min(taken) for name, taken in times.items()}
+            bound_us = HOPELESS * min(best_us.values())
+            running = {one: run for one, run in running.items() if one == first or best_us[one] <= bound_us}
         order = list(running)
         for name in order[turn % len(order) :] + order[: turn % len(order)]:
             times[name].append(_turn_us(running[name], once_s[name]))

@@ -271,6 +271,19 @@ def test_the_hopeless_take_no_further_part_and_are_told_of() -> None:
     assert standings["b"].ratios.high < 1
 
 
+def test_who_was_disturbed_once_is_not_hopeless(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: dict[str, list[float]] = {"a": [], "b": []}
+
+    def turn(run: Any, once_s: float) -> float:
+        name = run()
+        turns[name].append(500.0 if name == "b" and len(turns["b"]) < HOPELESS_ROUNDS - 1 else 10.0)
+        return turns[name][-1]
+
+    monkeypatch.setattr("opatlas.plan.line_up._turn_us", turn)
+    standings = line_up({"a": lambda: "a", "b": lambda: "b"}, seconds=0.0)
+    assert len(turns["b"]) == len(turns["a"]) and standings["b"].ratios.ratio == 1.0
+
+
 @pytest.mark.nightly
 @pytest.mark.slow
 def test_torch_compile_runs_a_whole_model_from_what_another_process_compiled(tmp_path: Path) -> None:

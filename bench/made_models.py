@@ -1,0 +1,124 @@
+"""Models that no file holds: a transformer encoder, and a decoder with a loop that may end early. Seeded."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+OPSET, IR = 17, 8
+
+
+class _Builder:
+    """Nodes and seeded weights of one graph."""
+
+    def __init__(self, seed: int, prefix: str = "") -> None:
+        self.prefix = prefix
+        self.random = np.random.default_rng(seed)
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[onnx.TensorProto] = []
+
+    def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        name = f"{self.prefix}{kind.lower()}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
+        return name
+
+    def constant(self, value: Any, dtype: Any = np.float32) -> str:
+        name = f"{self.prefix}c{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(value, dtype), name))
+        return name
+
+    def weight(self, *shape: int) -> str:
+        """Normal, scaled by fan-in."""
+        return self.constant(self.random.standard_normal(shape) / math.sqrt(shape[0]))
+
+    def linear(self, x: str, inside: int, outside: int) -> str:
+        product = self.add("MatMul", x, self.weight(inside, outside))
+        return self.add("Add", product, self.constant(0.02 * self.random.standard_normal(outside)))
+
+    def norm(self, x: str, size: int) -> str:
+        scale = self.constant(1 + 0.1 * self.random.standard_normal(size))
+        shift = self.constant(0.02 * self.random.standard_normal(size))
+        return self.add("LayerNormalization", x, scale, shift, axis=-1)
+
+
+def encoder(*, layers: int = 4, hidden: int = 256, heads: int = 4, length: int = 128, seed: int = 0) -> bytes:
+    """Blocks as BERT's over float32 ``[1, length, hidden]``: attention, then a network of four times the
+    width with the exact GELU, each added to what it reads and normalised."""
+    made = _Builder(seed)
+    x = "x"
+    for _ in range(layers):
+        attended = _attention(made, x, hidden, heads, length)
+        x = made.norm(made.add("Add", x, attended), hidden)
+        wide = made.linear(x, hidden, 4 * hidden)
+        erf = made.add("Erf", made.add("Div", wide, made.constant(math.sqrt(2))))
+        gate = made.add("Mul", wide, made.add("Add", erf, made.constant(1.0)))
+        narrow = made.linear(made.add("Mul", gate, made.constant(0.5)), 4 * hidden, hidden)
+        x = made.norm(made.add("Add", x, narrow), hidden)
+    shape = [1, length, hidden]
+    return _model(made, "encoder", {"x": (TensorProto.FLOAT, shape)}, {x: (TensorProto.FLOAT, shape)})
+
+
+def _attention(made: _Builder, x: str, hidden: int, heads: int, length: int) -> str:
+    size = hidden // heads
+    apart = made.constant([1, length, heads, size], np.int64)
+
+    def split(order: list[int]) -> str:
+        return made.add("Transpose", made.add("Reshape", made.linear(x, hidden, hidden), apart), perm=order)
+
+    q, k, v = split([0, 2, 1, 3]), split([0, 2, 3, 1]), split([0, 2, 1, 3])
+    scores = made.add("Mul", made.add("MatMul", q, k), made.constant(1 / math.sqrt(size)))
+    mixed = made.add("MatMul", made.add("Softmax", scores, axis=-1), v)
+    together = made.add("Transpose", mixed, perm=[0, 2, 1, 3])
+    joined = made.add("Reshape", together, made.constant([1, length, hidden], np.int64))
+    return made.linear(joined, hidden, hidden)
+
+
+def decoder(*, hidden: int = 256, vocabulary: int = 512, most: int = 64, seed: int = 0) -> bytes:
+    """Greedy decoding from a float32 state ``[1, hidden]``: a Loop whose body makes a token out of the state
+    and the token before, at most ``most`` of them, which ends with the first that is larger than nine tenths
+    of the vocabulary. Gives the tokens, whose number only a run knows, and the last state."""
+    made = _Builder(seed)
+    body = _Builder(seed + 1, "in_")
+    embedded = body.add("Gather", body.weight(vocabulary, hidden), "token", axis=0)
+    mixed = body.add("Add", body.linear("state", hidden, hidden), embedded)
+    state = body.norm(body.add("Add", body.add("Tanh", mixed), "state"), hidden)
+    logits = body.linear(state, hidden, vocabulary)
+    token = body.add("ArgMax", logits, axis=-1, keepdims=0)
+    last = body.add("Squeeze", token, body.constant([0], np.int64))
+    going = body.add("Less", last, body.constant(vocabulary * 9 // 10, np.int64))
+    carried = (helper.make_tensor_value_info(name, *kind) for name, kind in (
+        ("turn", (TensorProto.INT64, [])), ("go", (TensorProto.BOOL, [])),
+        ("token", (TensorProto.INT64, [1])), ("state", (TensorProto.FLOAT, [1, hidden])),
+    ))  # fmt: skip
+    given = (helper.make_tensor_value_info(name, *kind) for name, kind in (
+        (going, (TensorProto.BOOL, [])), (token, (TensorProto.INT64, [1])),
+        (state, (TensorProto.FLOAT, [1, hidden])), ("said", (TensorProto.INT64, [1])),
+    ))  # fmt: skip
+    body.nodes.append(helper.make_node("Identity", [token], ["said"]))
+    inside = helper.make_graph(body.nodes, "step", list(carried), list(given), body.weights)
+    given_first = [made.constant(most, np.int64), made.constant(True, np.bool_), made.constant([0], np.int64)]
+    first = made.linear("x", hidden, hidden)
+    made.nodes.append(
+        helper.make_node("Loop", [*given_first, first], ["token", "state", "tokens"], body=inside)
+    )
+    return _model(
+        made, "decoder", {"x": (TensorProto.FLOAT, [1, hidden])},
+        {"tokens": (TensorProto.INT64, ["turns", 1]), "state": (TensorProto.FLOAT, [1, hidden])},
+    )  # fmt: skip
+
+
+def _model(made: _Builder, name: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> bytes:
+    graph = helper.make_graph(
+        made.nodes, name,
+        [helper.make_tensor_value_info(one, *kind) for one, kind in inputs.items()],
+        [helper.make_tensor_value_info(one, *kind) for one, kind in outputs.items()],
+        made.weights,
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
+    model.ir_version = IR
+    onnx.checker.check_model(model)
+    return bytes(model.SerializeToString())

@@ -1,0 +1,83 @@
+"""Models that the bench makes, and each framework's column of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+import opatlas
+from bench import frameworks, models
+from bench.frameworks import COLUMNS, users
+from bench.made_models import decoder, encoder
+from opatlas.client import Client
+from opatlas.graph.normal import ModelGraph
+from opatlas.session import random_inputs
+
+pytest.importorskip("openvino")
+pytest.importorskip("jax")
+
+
+def small_encoder() -> bytes:
+    return encoder(layers=1, hidden=32, heads=2, length=8)
+
+
+def test_the_decoders_loop_ends_early_and_otherwise_after_its_most_turns() -> None:
+    data = decoder(most=40)
+    session = ort.InferenceSession(data)
+    lengths = set()
+    for seed in range(6):
+        tokens, state = session.run(None, random_inputs(ModelGraph(data), seed))
+        lengths.add(len(tokens))
+        assert np.isfinite(state).all()
+        assert (tokens[:-1] < 512 * 9 // 10).all() and (len(tokens) == 40 or tokens[-1] >= 512 * 9 // 10)
+    assert len(lengths) > 2
+
+
+def test_every_framework_that_takes_a_model_gives_the_same_and_the_others_say_why() -> None:
+    graph = ModelGraph(small_encoder())
+    feed = random_inputs(graph, 1)
+    runs, refused = users(graph, feed, 1, compile_s=0.01)
+    assert set(runs) == {"onnxruntime", "openvino", "eager", "xla"}
+    assert set(refused) == {"compile"} and "takes longer" in refused["compile"]
+    expected = runs["onnxruntime"]()[0]
+    for run in runs.values():
+        np.testing.assert_allclose(run()[0], expected, rtol=1e-3, atol=1e-4)
+
+
+def test_who_computes_something_else_has_no_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = ModelGraph(small_encoder())
+    feed = random_inputs(graph, 1)
+    shape = (1, 8, 32)
+    monkeypatch.setattr(frameworks, "_xla", lambda *_: lambda: [np.zeros(shape, np.float32)])
+    monkeypatch.setattr(frameworks, "_openvino", lambda *_: 1 / 0)
+    runs, refused = users(graph, feed, 1, compile_s=0.01)
+    assert "xla" not in runs and refused["xla"] == "it gives other values than ONNX Runtime"
+    assert refused["openvino"] == "division by zero"
+
+
+def test_a_model_is_timed_beside_its_frameworks(tmp_path: Path) -> None:
+    data = decoder(hidden=16, vocabulary=32, most=4)
+    graph = ModelGraph(data)
+    feed = random_inputs(graph, 1)
+    runs, refused = users(graph, feed, 1, compile_s=0.01)
+    with (
+        Client(offline=True, cache=tmp_path) as client,
+        opatlas.Session(data, client=client, example=feed, frameworks=["openvino"], try_s=0.0) as session,
+    ):
+        found = models._timed(session, feed, runs, refused, 0.0)
+    assert json.loads(json.dumps(found)) == found
+    for column in COLUMNS:
+        assert (found[f"{column}_ms"] is None) == (column in refused) == (column not in runs)
+    assert "control flow (Loop)" in found["refused"]["xla"]
+    assert found["best"] in runs and found["ratio"][1] <= found["ratio"][0] <= found["ratio"][2]
+    assert found["predicted_over_measured"] > 0 and found["max_error"] < 1e-3
+    assert found["chosen"].endswith("the whole model")
+
+
+def test_outputs_of_another_shape_are_endlessly_wrong() -> None:
+    assert models._error(np.ones(3), np.ones(4)) == float("inf")
+    assert models._error(np.array([1.0, 3.0]), np.array([1.0, 4.0])) == 0.25
