@@ -58,7 +58,7 @@ class AtenGraph:
                 raise LeftToPyTorch("some of its inputs are views of one another")
         for node in self.calls:
             target = node.target
-            if isinstance(target, OpOverload) and torch.Tag.nondeterministic_seeded in target.tags:
+            if isinstance(target, OpOverload) and _is_random(node, target):
                 raise LeftToPyTorch(f"it draws random numbers ({target})")
             if isinstance(target, torch._ops.HigherOrderOperator):
                 raise LeftToPyTorch(f"it has a branch or loop ({target})")
@@ -111,6 +111,15 @@ class AtenGraph:
             return self._outer(*args)
 
         return call
+
+
+def _is_random(node: fx.Node, target: OpOverload) -> bool:
+    """Attention is tagged so for its dropout, which inference turns off."""
+    if torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    defaults = {one.name: one.default_value for one in target._schema.arguments if one.has_default_value()}
+    given = dict(zip((one.name for one in target._schema.arguments), node.args, strict=False))
+    return (defaults | given | node.kwargs).get("dropout_p") != 0.0
 
 
 def copy_of(module: fx.GraphModule) -> fx.GraphModule:

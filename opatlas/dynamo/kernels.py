@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from operator import getitem
+from typing import Any
 
 import torch
 from torch import fx
@@ -48,13 +49,11 @@ class KernelSite:
         self.name = f"{read.operator.key}/{next(_numbers)}"
         self.made = [(tuple(value.shape), value.dtype) for value in self._values(node, read)]
         self._node = node
-        self._read = [self.tensors.index(one) for one in read.tensors]
-        self._numbers = read.operator.tensor_inputs
-        self._runtime = frozenset(read.operator.runtime_inputs)
+        self._read = {number: self.tensors.index(one) for number, one in read.tensors.items()}
         self._outputs = read.outputs[: len(self.made)]
-        places = dict(zip(self._numbers, read.tensors, strict=True))
-        constants = {number: owners[places[number]] for number in read.operator.constant_inputs}
-        self._weights = WatchedWeights(constants) if constants else None
+        constants = set(read.operator.constant_inputs)
+        watched = {number: owners[one] for number, one in read.tensors.items() if number in constants}
+        self._weights = WatchedWeights(watched, read.numbers) if constants else None
         _sites[self.name] = self
 
     @staticmethod
@@ -73,8 +72,8 @@ class KernelSite:
 
     @property
     def packed(self) -> int:
-        """How often weights were packed."""
-        return self._weights.packed if self._weights is not None else 0
+        """How often weights were packed; numbers of the call itself are none."""
+        return self._weights.packed if self._weights is not None and self._weights.owners else 0
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """What the node makes of its inputs, in the order of ``tensors``."""
@@ -93,8 +92,10 @@ class KernelSite:
         return several[: len(self.made)]
 
     def _by_kernel(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        given = {number: tensors[at] for number, at in zip(self._numbers, self._read, strict=True)}
-        listed = [given.get(number) for number in range(max(given) + 1)]
+        given = {number: tensors[at] for number, at in self._read.items()}
+        listed: list[Any] = [None] * len(self.operator.inputs)
+        for number, tensor in given.items():
+            listed[number] = tensor
         made: list[torch.Tensor] = [torch.empty(0)] * len(self.operator.outputs)
         results = []
         for (shape, dtype), number in zip(self.made, self._outputs, strict=True):
@@ -105,10 +106,7 @@ class KernelSite:
                 made[number] = torch.empty(value.shape, dtype=getattr(torch, value.dtype))
         with self.kernel.lock:
             if self._weights is not None:
-                self._weights.pack_if_changed(
-                    self.kernel.function,
-                    {number: one for number, one in given.items() if number not in self._runtime},
-                )
+                self._weights.pack_if_changed(self.kernel.function, given)
             self.kernel.function.bind(listed, made)()
         return results
 

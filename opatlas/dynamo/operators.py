@@ -7,7 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from onnx import numpy_helper
 from torch import fx
 from torch._ops import OpOverload
 
@@ -18,11 +20,13 @@ from opatlas.identity import Operator, canonicalise
 
 @dataclass(frozen=True)
 class NodeOperator:
-    """A node's operator. ``tensors``: the node that each of its tensor inputs is; ``outputs``: for each
-    tensor that the node makes, the operator's output that it is (as far as it has one)."""
+    """A node's operator. ``tensors``: the node that each of its tensor inputs is, by the input's number;
+    ``numbers``: those that the call itself says (the 2 of ``x * 2``). ``outputs``: for each tensor that the
+    node makes, the operator's output that it is (as far as it has one)."""
 
     operator: Operator
-    tensors: tuple[fx.Node, ...]
+    tensors: Mapping[int, fx.Node]
+    numbers: Mapping[int, np.ndarray]
     outputs: tuple[int, ...]
 
 
@@ -31,7 +35,8 @@ class _ReadCall:
     """The same by positions in the record, so that equal calls are read once."""
 
     operator: Operator
-    positions: tuple[int, ...]
+    positions: Mapping[int, int]
+    numbers: Mapping[int, np.ndarray]
     outputs: tuple[int, ...]
 
 
@@ -74,14 +79,16 @@ def read_node(node: fx.Node, weights: Collection[fx.Node]) -> NodeOperator | str
             return f"{name}: its result is not row-major and dense"
     try:
         inputs, nodes, attrs = _arguments(node, target, weights)
-        read = _read(str(target), inputs, tuple(sorted(attrs.items())))
+        listed = tuple(sorted(attrs.items()))
+        read = _read(str(target), inputs, listed, repr(listed))
     except CannotMap as error:
         return str(error)
     if isinstance(read, str):
         return read
     if not _fits(read, made_by(node), node):
         return f"{name}: has other results in ONNX"
-    return NodeOperator(read.operator, tuple(nodes[at] for at in read.positions), read.outputs)
+    tensors = {number: nodes[at] for number, at in read.positions.items()}
+    return NodeOperator(read.operator, tensors, read.numbers, read.outputs)
 
 
 def _arguments(
@@ -124,7 +131,10 @@ def _plain(value: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=4096)
-def _read(op: str, inputs: tuple[TensorArgument, ...], attrs: tuple[tuple[str, Any], ...]) -> _ReadCall | str:
+def _read(
+    op: str, inputs: tuple[TensorArgument, ...], attrs: tuple[tuple[str, Any], ...], _said: str
+) -> _ReadCall | str:
+    """``_said``: the attributes as text, in which 1, 1.0 and True differ."""
     listed = {name: list(value) if isinstance(value, tuple) else value for name, value in attrs}
     try:
         mapped = map_aten(CallRecord(op, inputs, listed))
@@ -132,15 +142,19 @@ def _read(op: str, inputs: tuple[TensorArgument, ...], attrs: tuple[tuple[str, A
     except (CannotMap, InvalidOperator) as error:
         return str(error)
     position = {id(one): at for at, one in enumerate(inputs)}
-    places = []
+    known = {one.name: one for one in mapped.model.graph.initializer}
+    positions, numbers = {}, {}
     for number in canonical.operator.tensor_inputs:
-        name = canonical.inputs[number]
-        if name is None or name not in mapped.feeds:
-            return f"{op}: a constant of the mapping's own"
-        places.append(position[id(mapped.feeds[name])])
+        name = canonical.inputs[number] or ""
+        if name in mapped.feeds:
+            positions[number] = position[id(mapped.feeds[name])]
+        elif name in known:
+            numbers[number] = numpy_helper.to_array(known[name])
+        else:
+            return f"{op}: an input that is none of the call's"
     names = [one.name for one in mapped.model.graph.output]
     outputs = tuple(canonical.outputs.index(name) for name in names)
-    return _ReadCall(canonical.operator, tuple(places), outputs)
+    return _ReadCall(canonical.operator, positions, numbers, outputs)
 
 
 def _fits(read: _ReadCall, made: Sequence[torch.Tensor], node: fx.Node) -> bool:

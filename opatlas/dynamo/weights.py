@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from opatlas.client.loading.function import KernelFunction
@@ -51,25 +52,28 @@ class WatchedWeights:
     lies elsewhere, or has another version, which every write through PyTorch moves on. What is written past
     PyTorch's versions (``tensor.data.add_``, a NumPy view) is not seen.
 
-    ``owners``: the number of the graph's input that each of the kernel's weights is, or is a view of.
+    ``owners``: the number of the graph's input that each of the kernel's weights is, or is a view of;
+    ``numbers``: constants that nobody can change, by their number.
     """
 
-    def __init__(self, owners: Mapping[int, int]) -> None:
+    def __init__(self, owners: Mapping[int, int], numbers: Mapping[int, np.ndarray]) -> None:
+        self.owners = owners
         self.packed = 0
-        self._owners = owners
-        self._seen: dict[int, _SeenWeight] = {}
+        self._numbers = numbers
+        self._seen: dict[int, _SeenWeight] | None = None
 
-    def pack_if_changed(self, function: KernelFunction, weights: Mapping[int, torch.Tensor]) -> None:
-        """Give the kernel its weights, unless they are those that it has."""
+    def pack_if_changed(self, function: KernelFunction, tensors: Mapping[int, torch.Tensor]) -> None:
+        """Give the kernel its constants out of ``tensors``, unless they are those that it has."""
         inputs = getattr(_running, "inputs", None)
-        owners = {number: inputs[at] for number, at in self._owners.items()} if inputs is not None else {}
-        if self._seen and all(
+        owners = {number: inputs[at] for number, at in self.owners.items()} if inputs is not None else {}
+        if self._seen is not None and all(
             number in owners and seen.is_still(owners[number]) for number, seen in self._seen.items()
         ):
             return
-        self._seen, seen = {}, dict[int, _SeenWeight]()
-        if not any(one.is_inference() for one in owners.values()):  # those have no version
+        self._seen, seen = None, dict[int, _SeenWeight]()
+        watched = len(owners) == len(self.owners) and not any(one.is_inference() for one in owners.values())
+        if watched:  # before they are read: whoever writes meanwhile is noticed at the next call
             seen = {number: _SeenWeight.of(one) for number, one in owners.items()}
-        function.prepare(weights)
+        function.prepare({**self._numbers, **{number: tensors[number] for number in self.owners}})
         self.packed += 1
-        self._seen = seen
+        self._seen = seen if watched else None

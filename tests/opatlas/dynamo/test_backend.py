@@ -100,6 +100,25 @@ def test_models_give_what_they_give(dtype: torch.dtype, freeze: bool, kernels_wi
     assert bool(report.graphs[0].packed) == freeze
 
 
+def test_attention_numbers_in_calls_and_outputs_that_are_views(kernels_win: None) -> None:
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        heads = x.view(2, 2, 4, 4)
+        y = nn.functional.scaled_dot_product_attention(heads, heads, heads)
+        whole = (x * 8).to(torch.int32)
+        return y, x * 2, whole * 2, torch.where(x > 0, x, x.flip(0)), x.view(-1), whole > 0
+
+    x = torch.randn(4, 16)
+    for freeze in (False, True):
+        torch._dynamo.reset()
+        run, report = compiled(model, KnowsAll(), freeze=freeze)
+        with torch.no_grad():
+            for found, expected in zip(run(x), model(x), strict=True):
+                assert found.stride() == expected.stride()
+                torch.testing.assert_close(found, expected)
+            assert run(x)[4].data_ptr() == x.data_ptr()
+        assert report.replaced >= 6 and report.graphs[0].packed == 0, str(report)
+
+
 def test_autocast_inside_and_outside_of_what_is_compiled(kernels_win: None) -> None:
     class Casting(nn.Module):
         def __init__(self) -> None:
