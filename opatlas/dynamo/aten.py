@@ -16,6 +16,7 @@ from torch._ops import OpOverload
 from opatlas.dynamo.operators import made_by
 from opatlas.errors import OpatlasError
 
+SIZES_CHANGE = "its sizes change from call to call: dynamic=False gives each a graph of its own"
 Run = Callable[[list[Any]], Any]
 
 
@@ -58,6 +59,9 @@ class AtenGraph:
                 raise LeftToPyTorch("some of its inputs are views of one another")
         for node in self.calls:
             target = node.target
+            tensors = (one for one in made_by(node) if isinstance(one, torch.Tensor))
+            if any(isinstance(size, torch.SymInt) for one in tensors for size in one.shape):
+                raise LeftToPyTorch(SIZES_CHANGE)
             if isinstance(target, OpOverload) and _is_random(node, target):
                 raise LeftToPyTorch(f"it draws random numbers ({target})")
             if isinstance(target, torch._ops.HigherOrderOperator):

@@ -15,7 +15,7 @@ import torch
 from torch import fx
 
 from opatlas.client.client import Client
-from opatlas.dynamo.aten import AtenGraph, LeftToPyTorch
+from opatlas.dynamo.aten import SIZES_CHANGE, AtenGraph, LeftToPyTorch
 from opatlas.dynamo.contest import LABELS, ChosenWay, Contest, compiled
 from opatlas.dynamo.options import BackendOptions
 from opatlas.dynamo.report import GraphReport, TorchReport
@@ -89,6 +89,7 @@ class RunningGraph:
     def __init__(self, chosen: ChosenWay, client: Client, row: GraphReport) -> None:
         self._run, self._framework = chosen.winner.call, chosen.framework
         self._sites = list(chosen.winner.sites.values())
+        self._packing = [site for site in self._sites if site.packs_weights]
         self._artifacts = {site.artifact for site in self._sites}
         self._client, self._row = client, row
         self._ask_at = time.monotonic() + ASK_S
@@ -98,9 +99,11 @@ class RunningGraph:
             log.warning("%s goes on in PyTorch: one of its kernels was revoked.", self._row.name)
             self._run, self._sites = self._framework, []
             self._row.chosen, self._row.replaced = "PyTorch, after a kernel was revoked", 0
+        if not self._packing:
+            return self._run(*args)
         with inputs_of_graph(args):
             made = self._run(*args)
-        self._row.packed = sum(site.packed for site in self._sites)
+        self._row.packed = sum(site.packed for site in self._packing)
         return made
 
     def _is_revoked(self) -> bool:
@@ -134,20 +137,12 @@ def _check_graph(module: fx.GraphModule, inputs: Sequence[Any]) -> None:
         raise LeftToPyTorch("gradients are wanted: for inference call it under torch.no_grad()")
     if not any(node.op.startswith("call_") for node in module.graph.nodes):
         raise LeftToPyTorch("it computes nothing")
-    if any(isinstance(one, torch.SymInt | torch.SymFloat) for one in inputs) or _has_symbols(module):
-        raise LeftToPyTorch("its sizes change from call to call: dynamic=False gives each a graph of its own")
+    if any(isinstance(one, torch.SymInt | torch.SymFloat) for one in inputs):
+        raise LeftToPyTorch(SIZES_CHANGE)
     if any(one.device.type != "cpu" for one in tensors):
         raise LeftToPyTorch("it is not on the CPU")
     if any(type(one) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) for one in tensors):
         raise LeftToPyTorch("it has tensors of another class than PyTorch's own")
-
-
-def _has_symbols(module: fx.GraphModule) -> bool:
-    for node in module.graph.nodes:
-        value = node.meta.get("example_value") if node.op == "placeholder" else None
-        if isinstance(value, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in value.shape):
-            return True
-    return False
 
 
 def _client(options: BackendOptions) -> tuple[Client, tuple[str, str]]:

@@ -206,7 +206,7 @@ class Contest:
     def _build(self, rest: str, sites: Mapping[str, KernelSite]) -> Call:
         if not sites:
             return self._module.forward if rest == "eager" else compiled(self._module, self._aten.inputs)
-        module = with_kernels(self._aten.module, sites)
+        module = with_kernels(self._aten.module, sites, as_operators=rest == "inductor")
         if rest == "eager":
             return self._aten.run_by(_listed(module.forward))
         return self._aten.run_by(_listed(_compiled_aten(module, self._aten.example())))

@@ -7,7 +7,7 @@ import itertools
 import logging
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import getitem
 from typing import Any
 
@@ -18,6 +18,9 @@ from opatlas.client.loading.function import KernelFunction
 from opatlas.dynamo.operators import NodeOperator, in_place_of
 from opatlas.dynamo.weights import WatchedWeights
 from opatlas.errors import first_line
+from opatlas.load.buffers import element_strides
+from opatlas.load.kernel import KernelFailed
+from opatlas.load.torch.ops.types import TORCH_TYPES
 
 log = logging.getLogger("opatlas")
 _numbers = itertools.count()
@@ -51,6 +54,13 @@ class KernelSite:
         self._node = node
         self._read = {number: self.tensors.index(one) for number, one in read.tensors.items()}
         self._outputs = read.outputs[: len(self.made)]
+        self._all = [(one.shape, TORCH_TYPES[one.dtype]) for one in self.operator.output_values]
+        self._runtime = [
+            (number, (value := self.operator.inputs[number]).shape, element_strides(value))
+            for number in self.operator.runtime_inputs
+        ]
+        self._alignment = kernel.function.manifest.alignment
+        self._quick: Callable[[Sequence[int]], None] | None = None
         constants = set(read.operator.constant_inputs)
         watched = {number: owners[one] for number, one in read.tensors.items() if number in constants}
         self._weights = WatchedWeights(watched, read.numbers) if constants else None
@@ -73,7 +83,11 @@ class KernelSite:
     @property
     def packed(self) -> int:
         """How often weights were packed; numbers of the call itself are none."""
-        return self._weights.packed if self._weights is not None and self._weights.owners else 0
+        return self._weights.packed if self._weights is not None and self.packs_weights else 0
+
+    @property
+    def packs_weights(self) -> bool:
+        return self._weights is not None and bool(self._weights.owners)
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """What the node makes of its inputs, in the order of ``tensors``."""
@@ -93,22 +107,38 @@ class KernelSite:
 
     def _by_kernel(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         given = {number: tensors[at] for number, at in self._read.items()}
-        listed: list[Any] = [None] * len(self.operator.inputs)
-        for number, tensor in given.items():
-            listed[number] = tensor
-        made: list[torch.Tensor] = [torch.empty(0)] * len(self.operator.outputs)
-        results = []
-        for (shape, dtype), number in zip(self.made, self._outputs, strict=True):
-            made[number] = torch.empty(shape, dtype=dtype)
-            results.append(made[number])
-        for number, value in enumerate(self.operator.output_values):
-            if number not in self._outputs:
-                made[number] = torch.empty(value.shape, dtype=getattr(torch, value.dtype))
+        made = [torch.empty(shape, dtype=dtype) for shape, dtype in self._all]
         with self.kernel.lock:
-            if self._weights is not None:
-                self._weights.pack_if_changed(self.kernel.function, given)
-            self.kernel.function.bind(listed, made)()
-        return results
+            if self._weights is not None and self._weights.pack_if_changed(self.kernel.function, given):
+                self._quick = None
+            if not self._ran_by_address(given, made):
+                listed: list[Any] = [None] * len(self.operator.inputs)
+                for number, tensor in given.items():
+                    listed[number] = tensor
+                self.kernel.function.bind(listed, made)()
+        return [made[number] for number in self._outputs]
+
+    def _ran_by_address(self, given: Mapping[int, torch.Tensor], made: Sequence[torch.Tensor]) -> bool:
+        """Whether that was possible, which spares most of what a call costs beside the kernel."""
+        if self._quick is None or self.kernel.function.failure:  # at another node of the graph
+            self._quick = self.kernel.function.by_address()
+            if self._quick is None:
+                return False
+        addresses = []
+        for number, shape, stride in self._runtime:
+            tensor = given[number]
+            if tensor.shape != shape or tensor.stride() != stride:
+                return False
+            addresses.append(tensor.data_ptr())
+        addresses += [one.data_ptr() for one in made]
+        if any(address % self._alignment for address in addresses):
+            return False
+        try:
+            self._quick(addresses)
+        except KernelFailed:
+            self._quick = None
+            return False
+        return True
 
 
 _sites: weakref.WeakValueDictionary[str, KernelSite] = weakref.WeakValueDictionary()
@@ -132,8 +162,11 @@ _library.impl("call", _call, "CPU")
 torch.library.register_fake("opatlas::call", _shapes, lib=_library)
 
 
-def with_kernels(module: fx.GraphModule, sites: Mapping[str, KernelSite]) -> fx.GraphModule:
-    """A copy of the graph in which these nodes (by name) are run by kernels."""
+def with_kernels(
+    module: fx.GraphModule, sites: Mapping[str, KernelSite], *, as_operators: bool
+) -> fx.GraphModule:
+    """A copy of the graph in which these nodes (by name) are run by kernels: ``as_operators`` of PyTorch's,
+    for who compiles around them, else by calls, which cost less."""
     graph = fx.Graph()
     copied: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:
@@ -143,10 +176,22 @@ def with_kernels(module: fx.GraphModule, sites: Mapping[str, KernelSite]) -> fx.
             copied[node].meta = {}
             continue
         tensors = [copied[one] for one in site.tensors]
-        made = graph.call_function(torch.ops.opatlas.call.default, (tensors, site.name))
+        if as_operators:
+            made = graph.call_function(torch.ops.opatlas.call.default, (tensors, site.name))
+        else:
+            made = graph.call_function(_function(site), (tensors,))
         if isinstance(node.meta["val"], torch.Tensor):
             made = graph.call_function(getitem, (made, 0))
         copied[node] = made
     replaced = fx.GraphModule(module, graph)
     replaced.graph.lint()
     return replaced
+
+
+def _function(site: KernelSite) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
+    """With a name, which a graph wants of what it calls."""
+
+    def kernel(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        return site(tensors)
+
+    return kernel

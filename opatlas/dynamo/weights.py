@@ -62,14 +62,15 @@ class WatchedWeights:
         self._numbers = numbers
         self._seen: dict[int, _SeenWeight] | None = None
 
-    def pack_if_changed(self, function: KernelFunction, tensors: Mapping[int, torch.Tensor]) -> None:
-        """Give the kernel its constants out of ``tensors``, unless they are those that it has."""
+    def pack_if_changed(self, function: KernelFunction, tensors: Mapping[int, torch.Tensor]) -> bool:
+        """Give the kernel its constants out of ``tensors``, unless they are those that it has: whether it
+        was given any."""
         inputs = getattr(_running, "inputs", None)
         owners = {number: inputs[at] for number, at in self.owners.items()} if inputs is not None else {}
         if self._seen is not None and all(
             number in owners and seen.is_still(owners[number]) for number, seen in self._seen.items()
         ):
-            return
+            return False
         self._seen, seen = None, dict[int, _SeenWeight]()
         watched = len(owners) == len(self.owners) and not any(one.is_inference() for one in owners.values())
         if watched:  # before they are read: whoever writes meanwhile is noticed at the next call
@@ -77,3 +78,4 @@ class WatchedWeights:
         function.prepare({**self._numbers, **{number: tensors[number] for number in self.owners}})
         self.packed += 1
         self._seen = seen if watched else None
+        return True

@@ -12,7 +12,7 @@ import numpy as np
 from opatlas.errors import LoadError
 from opatlas.identity.operator import Operator, Value
 from opatlas.load.buffers import aligned, check_array, check_arrays, element_strides, empty, is_aligned
-from opatlas.load.dtypes import ONNX_NUMBER
+from opatlas.load.dtypes import ONNX_NUMBER, numpy_dtype
 from opatlas.load.files import SharedLibrary
 from opatlas.load.kernel import KeptOutputs, KernelFailed
 from opatlas.load.manifest import Manifest
@@ -62,7 +62,7 @@ class CKernel:
         self._threads = Threads(int(manifest.setting["threads"]))
         self._state = ctypes.c_void_p(None)
         self._constants: dict[int, np.ndarray] | None = {} if not self.operator.constant_inputs else None
-        self._bound: weakref.WeakSet[CBound] = weakref.WeakSet()
+        self._bound: weakref.WeakSet[CBound | AddressedCall] = weakref.WeakSet()
 
     def prepare(self, constants: Mapping[int, np.ndarray]) -> None:
         """Hand the constants over; misaligned ones are copied, the others used in place: leave them be.
@@ -90,6 +90,15 @@ class CKernel:
         bound = CBound(self, {**inputs, **self._constants}, outputs)
         self._bound.add(bound)
         return bound
+
+    def by_address(self) -> AddressedCall:
+        """For who knows where buffers lie, and that they are as the operator says. Given new constants, the
+        kernel must be asked anew."""
+        if self._constants is None:
+            raise LoadError("the operator has constant inputs: call prepare before by_address")
+        made = AddressedCall(self, self._constants)
+        self._bound.add(made)
+        return made
 
     def call(self, tensors: Tensors) -> tuple[Callable[..., int], tuple[Any, ...]]:
         """The C function and its arguments, made once."""
@@ -166,6 +175,37 @@ class CBound(KeptOutputs):
 
     def unbind(self) -> None:
         """From now on a call raises instead of jumping into unloaded code."""
+        self._run = _closed
+
+
+class AddressedCall:
+    """A C kernel that is told the addresses of its buffers with each call: those of the runtime inputs, then
+    of the outputs, in order, each a multiple of ``alignment``. One call at a time. Nothing of what lies there
+    is checked: types, shapes and strides must be the operator's."""
+
+    def __init__(self, kernel: CKernel, constants: Mapping[int, np.ndarray]) -> None:
+        operator = kernel.operator
+        order = operator.tensor_inputs
+        values = [*(operator.inputs[number] for number in order), *operator.output_values]
+        kept = [constants.get(number) for number in order] + [None] * len(operator.output_values)
+        arrays = [
+            np.broadcast_to(np.empty((), numpy_dtype(value.dtype)), value.shape) if array is None else array
+            for array, value in zip(kept, values, strict=True)
+        ]
+        self.alignment = kernel.alignment
+        self._kernel, self._tensors = kernel, Tensors(arrays, values)
+        structs = self._tensors.structs
+        self._structs = [struct for struct, array in zip(structs, kept, strict=False) if array is None]
+        self._run, self._arguments = kernel.call(self._tensors)
+
+    def __call__(self, addresses: Sequence[int]) -> None:
+        for struct, address in zip(self._structs, addresses, strict=True):
+            struct.data = address
+        if code := self._run(*self._arguments):
+            raise KernelFailed(f"the kernel failed: {self._kernel.failure(code)}")
+
+    def unbind(self) -> None:
+        """As of what is bound."""
         self._run = _closed
 
 

@@ -104,6 +104,13 @@ class KernelFunction:
             bound = self._safely(lambda: self._tied(arrays, taken))
             return bound if self._watch is None else WatchedBound(self, bound, arrays, taken)
 
+    def by_address(self) -> Callable[[Sequence[int]], None] | None:
+        """The kernel for who has addresses of buffers that fit (:class:`opatlas.load.c_abi.AddressedCall`);
+        good until the next ``prepare``. None where it has not run yet, has failed, or is no code of ours: a
+        call that raises is made anew by what :meth:`bind` gives."""
+        make = getattr(self.kernel, "by_address", None)
+        return None if make is None or self._untried or self.failure else make()
+
     def close(self) -> None:
         self._bound, self._closed = None, True
         self.kernel.close()

@@ -14,6 +14,7 @@ import opatlas
 from opatlas.client import Client
 from opatlas.dynamo import backend, contest
 from opatlas.errors import CallerError
+from opatlas.load.c_abi import AddressedCall
 from opatlas.load.kernel import KernelFailed
 from tests.opatlas.client.test_client import until
 from tests.opatlas.dynamo.making import KnowsAll, Linear, X, compiled
@@ -53,16 +54,21 @@ IMAGE = torch.linspace(-1.0, 1.0, 2 * 3 * 64).reshape(2, 3, 8, 8)
 
 
 def test_kernels_of_the_catalogue_run_where_they_are_faster(
-    publish_add: Any, job: Any, kernels_win: None
+    publish_add: Any, job: Any, kernels_win: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from catalog.models import Miss
 
+    quick, call = [], AddressedCall.__call__
+    monkeypatch.setattr(AddressedCall, "__call__", lambda *given: quick.append(1) or call(*given))
     publish_add()
     model = Adding()
     run, report = compiled(model, job())
     with torch.no_grad():
-        for x in (LONG, -LONG):
+        for x, calls in ((LONG, 2), (-LONG, 2), (torch.linspace(-3.0, 1.0, SIZE + 1)[1:], 0)):
+            torch.testing.assert_close(run(x), model(x))  # from the first run, which compiles, on
+            quick.clear()
             torch.testing.assert_close(run(x), model(x))
+            assert len(quick) == calls, "what is not aligned is copied first"
     (graph,) = report.graphs
     assert (graph.nodes, graph.operators, graph.known, graph.replaced) == (3, 2, 1, 2), str(report)
     assert graph.chosen == "2 kernels in PyTorch eager" and not graph.remembered
@@ -105,7 +111,8 @@ def test_attention_numbers_in_calls_and_outputs_that_are_views(kernels_win: None
         heads = x.view(2, 2, 4, 4)
         y = nn.functional.scaled_dot_product_attention(heads, heads, heads)
         whole = (x * 8).to(torch.int32)
-        return y, x * 2, whole * 2, torch.where(x > 0, x, x.flip(0)), x.view(-1), whole > 0
+        turned = torch.relu(heads.contiguous(memory_format=torch.channels_last))
+        return y, x * 2, whole * 2, torch.where(x > 0, x, x.flip(0)), x.view(-1), whole > 0, turned
 
     x = torch.randn(4, 16)
     for freeze in (False, True):
@@ -225,6 +232,17 @@ def test_sizes_that_change_are_right_and_pytorchs(kernels_win: None) -> None:
             torch.testing.assert_close(run(x), model(x))
     assert [bool(graph.why) for graph in report.graphs] == [False, True]
     assert "sizes change" in report.graphs[1].why
+
+
+def test_sizes_that_depend_on_values_are_right_and_pytorchs(kernels_win: None) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x[x > 0]) * 2
+
+    run, report = compiled(model, KnowsAll())
+    with torch.no_grad(), torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        for x in (X, -X, X.abs()):
+            torch.testing.assert_close(run(x), model(x))
+    assert "sizes change" in report.graphs[0].why and report.replaced == 0
 
 
 def test_random_numbers_stay_random(kernels_win: None) -> None:

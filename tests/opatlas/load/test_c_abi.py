@@ -48,6 +48,27 @@ def test_call_sees_new_values_in_the_same_buffers(tmp_path: Path) -> None:
         assert (bound.outputs()[0] == X).all()
 
 
+def test_buffers_by_their_addresses(tmp_path: Path) -> None:
+    kernel = load(build(tmp_path, PREPARED_ADD, add_operator(constant=True)), tmp_path)
+    with pytest.raises(LoadError, match="call prepare before"):
+        kernel.by_address()
+    kernel.prepare({1: 2 * X})
+    call = kernel.by_address()
+    for factor in (1, 3):
+        x, made = misaligned(factor * X, 0), misaligned(X, 0)
+        call([x.ctypes.data, made.ctypes.data])
+        assert (made == (factor + 2) * X).all()
+    with pytest.raises(KernelFailed, match="x is too large"):
+        call([(x := misaligned(X + np.float32(2e30), 0)).ctypes.data, made.ctypes.data])
+    kernel.prepare({1: X})
+    with pytest.raises(KernelFailed, match="new constants"):
+        call([x.ctypes.data, made.ctypes.data])
+    call = kernel.by_address()
+    kernel.close()
+    with pytest.raises(KernelFailed, match="was closed"):
+        call([x.ctypes.data, made.ctypes.data])
+
+
 @pytest.mark.parametrize("offset", [4, 16, 32])
 def test_misaligned_inputs_reach_the_kernel_aligned(offset: int, tmp_path: Path) -> None:
     """The kernel itself returns 64 for a pointer that is not a multiple of 64."""
