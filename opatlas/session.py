@@ -22,6 +22,7 @@ from opatlas.client.machine import LIBRARIES, installed_versions
 from opatlas.conf import conf
 from opatlas.errors import CallerError, InvalidModel, LoadError, OpatlasError
 from opatlas.given_plan import read_given
+from opatlas.graph.linked import NodeAt
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.types import TensorType
 from opatlas.identity.dtypes import CODES
@@ -187,7 +188,8 @@ class Session:
 
     def breakdown(self, input_feed: Mapping[str, np.ndarray]) -> list[StepShare]:
         """Where the time goes: each step's, and what ONNX Runtime takes for the same nodes in the model."""
-        theirs = node_times(self.graph, input_feed, self.threads)
+        times = node_times(self.graph, input_feed, self.threads)
+        theirs = {at: us for at, us in times.items() if isinstance(at, int)}
         by = self.plan.steps[0].by
         if not self.plan.kernels and by == DEFAULT:  # one step: ONNX Runtime's own profile says more
             return [StepShare(self._label([one]), WHOLE, us, us) for one, us in theirs.items()]
@@ -232,7 +234,7 @@ class Session:
         self.close()
 
     def _chosen(
-        self, choices: Mapping[int, NodeChoice], example: Mapping[str, np.ndarray] | None, try_s: float
+        self, choices: Mapping[NodeAt, NodeChoice], example: Mapping[str, np.ndarray] | None, try_s: float
     ) -> Executor:
         """What is fastest with the caller's example, which must fit, else with random values, if the model
         takes them."""
@@ -257,17 +259,14 @@ class Session:
 
     # ---- what is known ------------------------------------------------------------------------------
 
-    def look_up(self) -> dict[int, NodeChoice]:
-        """Of every node that is an operator: the kernel that is known for it, if it can run in a model."""
-        found = {
-            number: operator
-            for number in range(len(self.graph.nodes))
-            if (operator := self.graph.operator(number)) is not None
-        }
+    def look_up(self) -> dict[NodeAt, NodeChoice]:
+        """Of every node that is an operator, in bodies too: the kernel that is known for it, if it can run in
+        a model."""
+        found = self.graph.operators()
         operators = {canonical.operator.key: canonical.operator for canonical, _ in found.values()}
         answers = self._client.lookup_all(list(operators.values()))
         self._answers = {answer.key: answer for answer in answers if _runs_here(answer)}
-        choices = {}
+        choices: dict[NodeAt, NodeChoice] = {}
         for number, (canonical, tensors) in found.items():
             answer = self._answers.get(canonical.operator.key)
             if answer is None or answer.best is None:
@@ -297,12 +296,12 @@ class Session:
 
     # ---- what was chosen before ---------------------------------------------------------------------
 
-    def _name(self, choices: Mapping[int, NodeChoice]) -> bytes:
+    def _name(self, choices: Mapping[NodeAt, NodeChoice]) -> bytes:
         artifacts = sorted({one.by.artifact for one in choices.values()})
         versions = installed_versions((*LIBRARIES, "openvino"))
         return digest_of(["plan", self.graph.key, *self.place, artifacts, versions, self._frameworks])
 
-    def _remembered(self, choices: Mapping[int, NodeChoice]) -> Executor | None:
+    def _remembered(self, choices: Mapping[NodeAt, NodeChoice]) -> Executor | None:
         """By what was chosen for this model, from the same kernels, frameworks and libraries."""
         if not choices and not self._frameworks:
             return self._build(whole(self.graph, *self.place))
@@ -321,7 +320,7 @@ class Session:
             log.warning("A plan that was kept for the model is chosen anew: %s", error)
             return None
 
-    def _remember(self, choices: Mapping[int, NodeChoice], plan: ModelPlan) -> None:
+    def _remember(self, choices: Mapping[NodeAt, NodeChoice], plan: ModelPlan) -> None:
         if self._client.store is not None:
             self._client.store.keep_fact(self._name(choices), {"plan": plan.to_json()})
 

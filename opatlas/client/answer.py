@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 from opatlas.evidence import TIMES
 
 STATUSES = ("hit", "miss", "need_graph", "need_lookup")
-LONGEST_LIFE_S = 86400.0
-"""Whatever a service says: what was revoked is told to who asks."""
 SHA256 = re.compile(r"[0-9a-f]{64}")
 AGREEMENT = re.compile(r"agr_[0-9a-f]{32}")
 _TARGET = re.compile(r"t1:[0-9a-f]{64}")
@@ -90,7 +88,7 @@ class Answer:
             price=item.get("price"),
             stage=item.get("stage", ""),
             final=item.get("final", False),
-            expires_s=min(float(item.get("expires_s", 0.0)), LONGEST_LIFE_S),
+            expires_s=float(item.get("expires_s", 0.0)),
             from_neighbour=item.get("from_neighbour"),
         )
         if answer.status not in STATUSES or answer.hit != (answer.best is not None):

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 LEFT_OUT = -1
 """The number of an optional input or output that is not there."""
 
 
+NodeAt = int | tuple[int, ...]
+"""Where a node is: its number; of one in a body the number of the body's node, which body, and its own there,
+and so on inwards."""
+
+
 class Linked:
     """What reads and makes values: ``inputs`` and ``outputs`` are value numbers, ``captured`` what its bodies
-    read of the graph's values."""
+    read of the graph's values. ``bodies``: a branch's or loop's, as far as they can be taken apart."""
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     captured: tuple[int, ...]
+    bodies: tuple[Any, ...] = ()
 
     @property
     def reads(self) -> frozenset[int]:

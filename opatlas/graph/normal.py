@@ -18,7 +18,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from opatlas.errors import InvalidModel
-from opatlas.graph.linked import LEFT_OUT, Linked
+from opatlas.graph.linked import LEFT_OUT, Linked, NodeAt
 from opatlas.graph.onnx_model import Extraction, KnownNodes, canonical_node, extraction_of
 from opatlas.graph.propagate import has_random, propagate
 from opatlas.graph.read import MAX_MODEL_BYTES, captured, read_onnx, reads_of, renamed
@@ -50,11 +50,6 @@ class GraphNode(Linked):
     captured: tuple[int, ...] = ()
     reason: str = ""
     bodies: tuple[GraphBody, ...] = ()
-
-
-NodeAt = int | tuple[int, ...]
-"""Where a node is: its number; of one in a body the number of the body's node, which body, and its own there,
-and so on inwards."""
 
 
 @dataclass(frozen=True)

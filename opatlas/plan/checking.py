@@ -7,7 +7,7 @@ what it reads, and a kernel's operator is the canonical operator of its nodes.
 from __future__ import annotations
 
 from opatlas.graph.normal import ModelGraph
-from opatlas.plan.plan import FRAMEWORKS, ByKernel, InvalidPlan, ModelPlan, PlanStep
+from opatlas.plan.plan import FRAMEWORKS, ByBodies, ByKernel, InvalidPlan, ModelPlan, PlanStep
 
 
 def check_plan(plan: ModelPlan, graph: ModelGraph, target: str, setting: str) -> None:
@@ -25,6 +25,8 @@ def check_plan(plan: ModelPlan, graph: ModelGraph, target: str, setting: str) ->
     for number, step in enumerate(plan.steps):
         try:
             _check_step(step, graph, ready, done)
+            if isinstance(step.by, ByBodies):
+                _check_bodies(step, step.by, graph, target, setting)
         except InvalidPlan as error:
             raise InvalidPlan(f"Step {number} of the plan {error}") from None
         done |= set(step.nodes)
@@ -49,7 +51,7 @@ def _check_step(step: PlanStep, graph: ModelGraph, ready: set[int], done: set[in
         raise InvalidPlan("gives values that its nodes do not make.")
     if isinstance(step.by, ByKernel):
         _check_kernel(step, step.by, graph)
-    elif step.by.framework not in FRAMEWORKS:
+    elif not isinstance(step.by, ByBodies) and step.by.framework not in FRAMEWORKS:
         raise InvalidPlan(f"is left to {step.by.framework[:40]!r}; regions run by {', '.join(FRAMEWORKS)}.")
 
 
@@ -62,5 +64,23 @@ def _check_kernel(step: PlanStep, by: ByKernel, graph: ModelGraph) -> None:
     canonical, tensors = found
     if canonical.operator.key != by.operator or tensors != by.tensors:
         raise InvalidPlan("is a kernel of another operator than its node is.")
+    _check_outputs(step, graph)
+
+
+def _check_bodies(step: PlanStep, by: ByBodies, graph: ModelGraph, target: str, setting: str) -> None:
+    bodies = graph.nodes[step.nodes[0]].bodies
+    if len(step.nodes) != 1 or not bodies:
+        raise InvalidPlan("has plans for bodies, and is no branch or loop that can be taken apart.")
+    if len(by.plans) != len(bodies):
+        raise InvalidPlan(f"has plans for {len(by.plans)} bodies; its node has {len(bodies)}.")
+    _check_outputs(step, graph)
+    for number, (plan, body) in enumerate(zip(by.plans, bodies, strict=True)):
+        try:
+            check_plan(plan, body.graph, target, setting)
+        except InvalidPlan as error:
+            raise InvalidPlan(f"has no sound plan for its body {number}: {error}") from None
+
+
+def _check_outputs(step: PlanStep, graph: ModelGraph) -> None:
     if tuple(number for number in graph.nodes[step.nodes[0]].outputs if number >= 0) != step.outputs:
-        raise InvalidPlan("leaves out an output of its kernel.")
+        raise InvalidPlan("leaves out an output of its node.")

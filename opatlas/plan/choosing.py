@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
 from opatlas.errors import LoadError, first_line
-from opatlas.graph.normal import ModelGraph
+from opatlas.graph.linked import NodeAt
+from opatlas.graph.normal import GraphNode, ModelGraph
 from opatlas.graph.weights import weight_bytes
 from opatlas.load.onnxruntime_recipe import quiet_options
 from opatlas.memory import lacking
@@ -60,7 +62,7 @@ class Chosen:
 
 def choose(
     graph: ModelGraph,
-    choices: Mapping[int, NodeChoice],
+    choices: Mapping[NodeAt, NodeChoice],
     place: tuple[str, str],
     build: Build,
     feed: Feed,
@@ -133,7 +135,7 @@ class _Contest:
             _timed_alone(executor, self._feed)
             self.executors[said_of(executor.plan)] = executor
 
-    def add_plans(self, choices: Mapping[int, NodeChoice], threads: int) -> None:
+    def add_plans(self, choices: Mapping[NodeAt, NodeChoice], threads: int) -> None:
         """Plans of kernels that promise to be faster in place, the rest by the default; and the one with most
         kernels with its rest by OpenVINO, where that runs the whole model."""
         if not choices:
@@ -145,8 +147,10 @@ class _Contest:
             return
         arrays = (*self._feed.values(), *self._expected)
         copied = sum(one.nbytes for one in arrays if isinstance(one, np.ndarray))
-        known = costs(profiled, self._default_us, copied, threads)
-        plans = _plans(self._graph, _promising(choices, known.nodes), known.nodes, self._place)
+        outer = {at: us for at, us in profiled.items() if isinstance(at, int)}
+        known = costs(outer, self._default_us, copied, threads)
+        times = profiled | dict[NodeAt, float](known.nodes.items())
+        plans = _plans(self._graph, _promising(choices, times), times, self._place)
         if plans and any(one.startswith(LABELS["openvino"]) for one in self.executors):
             plans.append(by_framework(plans[0], "openvino"))
         for plan in plans:
@@ -192,8 +196,8 @@ def by_framework(plan: ModelPlan, framework: str) -> ModelPlan:
 
 def _plans(
     graph: ModelGraph,
-    promising: Mapping[int, NodeChoice],
-    times: Mapping[int, float],
+    promising: Mapping[NodeAt, NodeChoice],
+    times: Mapping[NodeAt, float],
     place: tuple[str, str],
 ) -> list[ModelPlan]:
     found: dict[str, ModelPlan] = {}
@@ -234,15 +238,16 @@ def said_of(plan: ModelPlan) -> str:
     if not count:
         return f"{labels}, the whole model"
     rest = f", the rest by {labels}" * (others != {DEFAULT})
-    return f"{count} of {len(plan.steps)} steps by kernels{rest}"
+    return f"{count} of {plan.step_count} steps by kernels{rest}"
 
 
 WHOLE = f"{LABELS[DEFAULT]}, the whole model"
 
 
-def node_times(graph: ModelGraph, feed: Feed, threads: int) -> dict[int, float]:
+def node_times(graph: ModelGraph, feed: Feed, threads: int) -> dict[NodeAt, float]:
     """Microseconds that ONNX Runtime takes for each node where it stands in the model: what was fused into
-    another node takes none. By its own profile, the median of a few runs."""
+    another node takes none. By its own profile, the median of a few runs; of a node in a body, of its calls,
+    which the body's node has in its own time too."""
     plan = whole(graph, "", "")
     nodes, outputs = plan.steps[0].nodes, plan.steps[0].outputs
     weights = graph.evaluate(graph.constants_of(nodes))
@@ -250,6 +255,7 @@ def node_times(graph: ModelGraph, feed: Feed, threads: int) -> dict[int, float]:
     read = {graph.names[number] for number in inputs}
     for number, node in zip(nodes, model.graph.node, strict=True):
         node.name = f"node{number}."
+        _name_inside(node, graph.nodes[number], str(number))
     options = quiet_options(threads)
     options.enable_profiling = True
     with tempfile.TemporaryDirectory() as folder:
@@ -258,15 +264,33 @@ def node_times(graph: ModelGraph, feed: Feed, threads: int) -> dict[int, float]:
         for _ in range(PROFILED_RUNS):
             session.run(None, {name: value for name, value in feed.items() if name in read})
         events = json.loads(Path(session.end_profiling()).read_text())
-    found: dict[int, list[float]] = {}
+    found: dict[NodeAt, list[float]] = {}
     for event in events:
-        named = re.match(r"(?:fused )?node(\d+)\..*_kernel_time$", event.get("name", ""))
+        named = re.match(r"(?:fused )?node(\d+(?:/\d+)*)\..*_kernel_time$", event.get("name", ""))
         if named is not None:
-            found.setdefault(int(named[1]), []).append(float(event["dur"]))
+            where = tuple(map(int, named[1].split("/")))
+            found.setdefault(where if len(where) > 1 else where[0], []).append(float(event["dur"]))
     return {number: float(np.median(times)) for number, times in found.items()}
 
 
-def _promising(choices: Mapping[int, NodeChoice], times: Mapping[int, float]) -> dict[int, NodeChoice]:
+def _name_inside(proto: onnx.NodeProto, node: GraphNode, where: str) -> None:
+    """Name the nodes of a node's bodies by where they are: as ``3/0/5``."""
+    order = ("then_branch", "else_branch", "body")
+    graphs = sorted(
+        (one for one in proto.attribute if one.name in order), key=lambda one: order.index(one.name)
+    )
+    for which, (attribute, body) in enumerate(zip(graphs, node.bodies, strict=False)):
+        makers = {one.proto.output[0]: at for at, one in enumerate(body.graph.nodes)}
+        for inner in attribute.g.node:
+            at = makers.get(next(iter(inner.output), ""))
+            inner.name = f"node{where}/{which}/{at}." if at is not None else ""
+            if at is not None:
+                _name_inside(inner, body.graph.nodes[at], f"{where}/{which}/{at}")
+
+
+def _promising(
+    choices: Mapping[NodeAt, NodeChoice], times: Mapping[NodeAt, float]
+) -> dict[NodeAt, NodeChoice]:
     """Kernels that take less than the default framework takes for their node, the most promising first."""
     gains = {number: times.get(number, 0.0) - one.median_us for number, one in choices.items()}
     order = sorted((number for number, gain in gains.items() if gain > 0), key=lambda number: -gains[number])

@@ -6,33 +6,27 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from opatlas.errors import CallerError, LoadError, OpatlasError
+from opatlas.errors import CallerError, OpatlasError
 from opatlas.graph.normal import ModelGraph
-from opatlas.graph.types import TensorType
-from opatlas.identity.dtypes import CODES
-from opatlas.identity.operator import Operator
-from opatlas.load.dtypes import ONNX_NUMBER, numpy_dtype
-from opatlas.load.kernel import LoadedKernel, binds_outputs
-from opatlas.plan.arena import ALIGNMENT, Lifetime, place
-from opatlas.plan.plan import ByFramework, ByKernel, ModelPlan, PlanStep
+from opatlas.memory import lacking
+from opatlas.plan.arrays import Misfit, copied, dtype_of, has_array, memory_of
+from opatlas.plan.bodies import ALONE
+from opatlas.plan.plan import ByFramework, ModelPlan, PlanStep
+from opatlas.plan.program import Load, PartFailed, Parts, Program
 from opatlas.plan.regions import DEFAULT, ModelPart, Region, open_region
 
 log = logging.getLogger("opatlas")
-_NAMES = {code: name for name, code in CODES.items() if name in ONNX_NUMBER}
 
 
 class ModelFailed(OpatlasError):
     """A model that could not be run, by the default either; says which node and why."""
-
-
-class _PartFailed(ModelFailed):
-    """A region failed: a part, or the model."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +35,6 @@ class StepTime:
 
     step: PlanStep
     us: float
-
-
-Load = Callable[[ByKernel], LoadedKernel]
-"""A kernel's implementation, loaded anew for each step: it keeps that step's weights."""
 
 
 class Executor:
@@ -69,48 +59,56 @@ class Executor:
         revoked: Callable[[], Set[str]] = frozenset,
     ) -> None:
         self.graph, self.plan = graph, plan
-        self._load, self._threads = load, threads
-        self._failed, self._revoked = failed, revoked
-        self._lock = threading.Lock()
+        self._threads, self._revoked = threads, revoked
+        self._lock = threading.RLock()
+        self._is_running = False
+        self._parts = Parts(load, threads, failed)
         self._whole: Region | None = None
         self._whole_by = DEFAULT
-        self._arrays: dict[int, np.ndarray] = {}
-        self._kernels: list[LoadedKernel] = []
-        self.calls: list[Callable[[], None]] = []
-        self._live = {
-            number: step.by.artifact
-            for number, step in enumerate(plan.steps)
-            if isinstance(step.by, ByKernel)
-        }  # artifacts by step, of those that did not go over to the default
+        self._program: Program | None = None
         self.fallen_back = ""  # why the whole model runs in the default, though the plan says otherwise
         self._is_open = True
         self.peak_bytes = 0
-        if len(plan.steps) == 1 and not self._live:
-            by = plan.steps[0].by
-            self._whole_by = by.framework if isinstance(by, ByFramework) else DEFAULT
+        by = plan.steps[0].by
+        if len(plan.steps) == 1 and isinstance(by, ByFramework):
+            self._whole_by = by.framework
             self._whole = open_region(self._whole_by, ModelPart.whole(graph), threads, alone=True)
             return
-        self._allocate()
-        self._arrays |= self._values_of(number for number in graph.outputs if graph.is_constant(number))
-        self.calls = [self._prepared(number) for number in range(len(plan.steps))]
+        program = Program(graph, plan, self._parts, ALONE)
+        self.fallen_back = lacking(program.size)
+        if self.fallen_back:
+            log.warning("The whole model runs in ONNX Runtime: %s.", self.fallen_back)
+            self._whole = self._whole_model(graph.input_names)
+            return
+        program.settle(memory_of(program.size), {})
+        self._program, self.peak_bytes = program, program.size
+
+    @property
+    def calls(self) -> list[Callable[[], None]]:
+        """The steps' calls, in order; none where a framework runs the whole model."""
+        return self._program.calls[0] if self._program is not None else []
+
+    @property
+    def artifacts(self) -> frozenset[str]:
+        """What runs by kernels, and has not gone over to the default."""
+        return self._program.artifacts if self._program is not None else frozenset()
 
     # ---- running ------------------------------------------------------------------------------------
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """The model's outputs, in its order. Raises :class:`opatlas.errors.CallerError` for inputs of another
         name, shape or type, :class:`ModelFailed` where the default fails as well."""
-        with self._lock:
-            self._check_open()
+        with self._alone():
             if self._overridden(inputs):
                 return self._run_whole(self._whole_model(tuple(inputs)), list(inputs.values()))
             arrays = self._given(inputs)
             self._drop_revoked()
-            if self._whole is None:
+            if self._program is not None:
                 try:
-                    self._take(arrays)
-                    self._run_all()
-                    return self._outputs()
-                except _PartFailed as error:
+                    self._take(self._program, arrays)
+                    self._program.run()
+                    return [copied(self._program.arrays[0][number]) for number in self.graph.outputs]
+                except (PartFailed, Misfit) as error:
                     self._prefer_whole(arrays, error)
             assert self._whole is not None
             try:
@@ -123,33 +121,42 @@ class Executor:
 
     def profile(self, inputs: Mapping[str, np.ndarray]) -> list[StepTime]:
         """One run, each step timed."""
-        with self._lock:
-            self._check_open()
+        with self._alone():
             arrays = self._given(inputs)
             self._drop_revoked()
-            if self._whole is not None:
+            if self._program is None:
+                assert self._whole is not None
                 start = time.perf_counter_ns()
                 self._run_whole(self._whole, arrays)
                 return [StepTime(self.plan.steps[0], (time.perf_counter_ns() - start) / 1e3)]
-            self._take(arrays)
+            self._take(self._program, arrays)
             times = []
             for number, step in enumerate(self.plan.steps):
                 start = time.perf_counter_ns()
-                self._run_step(number)
+                self._program.run_step(number)
                 times.append(StepTime(step, (time.perf_counter_ns() - start) / 1e3))
             return times
 
     def close(self) -> None:
         """Let go of kernels and buffers; it cannot be run any more."""
         with self._lock:
-            self.calls, self._arrays, self._whole, self._is_open = [], {}, None, False
-            for kernel in self._kernels:
-                kernel.close()
-            self._kernels = []
+            self._program, self._whole, self._is_open = None, None, False
+            self._parts.close()
 
-    def _check_open(self) -> None:
-        if not self._is_open:
-            raise CallerError("The model was closed: make it anew.")
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One run at a time: other threads wait; one within another, from what a run calls, would overwrite
+        its values."""
+        with self._lock:
+            if not self._is_open:
+                raise CallerError("The model was closed: make it anew.")
+            if self._is_running:
+                raise CallerError("The model is running: it cannot be run from within its own run.")
+            self._is_running = True
+            try:
+                yield
+            finally:
+                self._is_running = False
 
     def _run_whole(self, model: Region, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         try:
@@ -162,50 +169,14 @@ class Executor:
         whole = self._whole_model(self.graph.input_names)
         self._run_whole(whole, arrays)
         log.warning("%s. The whole model runs in ONNX Runtime.", error)
-        self._whole, self._whole_by, self._live = whole, DEFAULT, {}
+        self._whole, self._whole_by, self._program = whole, DEFAULT, None
         self.fallen_back = str(error)
 
-    def _run_all(self) -> None:
-        first = 0
-        while first < len(self.calls):
-            number = first
-            try:
-                for number, call in enumerate(self.calls[first:] if first else self.calls, first):  # noqa: B007
-                    call()
-                return
-            except Exception as error:
-                self._fall_back(number, error)
-                first = number
-
-    def _run_step(self, number: int) -> None:
-        try:
-            self.calls[number]()
-        except Exception as error:
-            self._fall_back(number, error)
-            self._run_step(number)
-
-    def _fall_back(self, number: int, error: Exception) -> None:
-        """The step's nodes go over to the default, for good; inputs are as they were."""
-        step = self.plan.steps[number]
-        if number not in self._live:
-            label = self.graph.nodes[step.nodes[0]].proto.op_type
-            raise _PartFailed(f"The model failed at node {step.nodes[0]} ({label}): {error}") from error
-        self.calls[number] = self._region(step)
-        self._give_up(number, error)
-
-    def _give_up(self, number: int, error: Exception) -> None:
-        step = self.plan.steps[number]
-        del self._live[number]
-        log.warning("%s cannot run in a model: %s. Its nodes run by ONNX Runtime.", step.by.said, error)
-        if self._failed is not None:
-            self._failed(step, error)
-
     def _drop_revoked(self) -> None:
-        if not self._live or (gone := self._revoked()).isdisjoint(self._live.values()):
+        if self._program is None or not (running := self.artifacts):
             return
-        for number, artifact in list(self._live.items()):
-            if artifact in gone:
-                self._fall_back(number, LoadError("it was revoked"))
+        if not running.isdisjoint(gone := self._revoked()):
+            self._program.drop(gone)
 
     # ---- inputs and outputs -------------------------------------------------------------------------
 
@@ -226,8 +197,8 @@ class Executor:
         if kind is None:
             return given  # a sequence, a map, something optional
         array = given if isinstance(given, np.ndarray) else np.asarray(given)
-        if kind.element in _NAMES:
-            dtype = numpy_dtype(_NAMES[kind.element])
+        if has_array(kind):
+            dtype = dtype_of(kind)
             if array.dtype != dtype or array.shape != kind.shape:
                 found, wanted = (array.dtype, list(array.shape)), (dtype, list(kind.shape))
                 raise CallerError(
@@ -235,111 +206,13 @@ class Executor:
                 )
         return array
 
-    def _take(self, arrays: Sequence[np.ndarray]) -> None:
+    def _take(self, program: Program, arrays: Sequence[Any]) -> None:
         for number, array in zip(self.graph.inputs, arrays, strict=True):
-            if number in self._fixed:
-                self._arrays[number][...] = array
+            if number in program.fixed:
+                program.arrays[0][number][...] = array
             else:
-                self._arrays[number] = array
-
-    def _outputs(self) -> list[np.ndarray]:
-        return [_copied(self._arrays[number]) for number in self.graph.outputs]
-
-    # ---- preparing ----------------------------------------------------------------------------------
+                program.arrays[0][number] = array
 
     def _whole_model(self, inputs: Sequence[str]) -> Region:
         """In the default framework."""
         return open_region(DEFAULT, ModelPart.whole(self.graph, inputs), self._threads, alone=True)
-
-    def _allocate(self) -> None:
-        """One buffer for all values whose size is known."""
-        lives: dict[int, Lifetime] = {}
-        end = len(self.plan.steps)
-        last = dict.fromkeys(self.graph.outputs, end)
-        for at, step in enumerate(self.plan.steps):
-            for number in self._reads(step):
-                last[number] = max(last.get(number, -1), at)
-        made = dict.fromkeys(self.graph.inputs, -1)
-        made |= {number: at for at, step in enumerate(self.plan.steps) for number in step.outputs}
-        for number, at in made.items():
-            kind = self.graph.type_of(number)
-            if kind is not None and kind.element in _NAMES and not self.graph.is_constant(number):
-                lives[number] = Lifetime(at, last.get(number, at), kind.size * _dtype(kind).itemsize)
-        offsets, self.peak_bytes = place(lives)
-        raw = np.empty(self.peak_bytes + ALIGNMENT, np.uint8)
-        start = -raw.ctypes.data % ALIGNMENT
-        for number, offset in offsets.items():
-            kind = self.graph.type_of(number)
-            assert kind is not None
-            bytes_ = raw[start + offset : start + offset + lives[number].size]
-            self._arrays[number] = bytes_.view(_dtype(kind)).reshape(kind.shape)
-        self._fixed = frozenset(offsets)
-
-    def _values_of(self, constants: Iterable[int]) -> dict[int, np.ndarray]:
-        found = self.graph.evaluate(tuple(constants))
-        return {number: np.asarray(value, order="C") for number, value in found.items()}
-
-    def _reads(self, step: PlanStep) -> frozenset[int]:
-        """Values that are made before the step and read in it."""
-        nodes = [self.graph.nodes[number] for number in step.nodes]
-        made = frozenset().union(*(node.makes for node in nodes))
-        return frozenset().union(*(node.reads for node in nodes)) - made
-
-    def _prepared(self, number: int) -> Callable[[], None]:
-        step = self.plan.steps[number]
-        if not isinstance(step.by, ByKernel):
-            return self._region(step)
-        try:
-            return self._kernel(step, step.by)
-        except Exception as error:
-            self._give_up(number, error)
-            return self._region(step)
-
-    def _kernel(self, step: PlanStep, by: ByKernel) -> Callable[[], None]:
-        kernel = self._load(by)
-        self._kernels.append(kernel)
-        found = self.graph.operator(step.nodes[0])
-        assert found is not None  # the plan was checked
-        operator: Operator = found[0].operator
-        value_of = dict(zip(operator.tensor_inputs, by.tensors, strict=True))
-        weights = self._values_of(self.graph.constants_of(step.nodes))
-        kernel.prepare({number: weights[value_of[number]] for number in operator.constant_inputs})
-        inputs = {number: self._arrays[value_of[number]] for number in operator.runtime_inputs}
-        outputs = [self._arrays[number] for number in step.outputs]
-        if binds_outputs(kernel):
-            return kernel.bind(inputs, outputs)
-        bound = kernel.bind(inputs)
-
-        def call() -> None:
-            bound()
-            for output, made in zip(outputs, bound.outputs(), strict=True):
-                output[...] = made
-
-        return call
-
-    def _region(self, step: PlanStep) -> Callable[[], None]:
-        part = ModelPart.of_step(self.graph, step)
-        by = step.by.framework if isinstance(step.by, ByFramework) else DEFAULT
-        region, inputs = open_region(by, part, self._threads), part.inputs
-        if self._fixed.issuperset((*inputs, *step.outputs)):
-            buffers = self._arrays
-            return region.bind([buffers[one] for one in inputs], [buffers[one] for one in step.outputs])
-
-        def call() -> None:
-            arrays = self._arrays
-            for number, made in zip(step.outputs, region.run([arrays[one] for one in inputs]), strict=True):
-                if number in self._fixed:
-                    arrays[number][...] = made
-                else:
-                    arrays[number] = made
-
-        return call
-
-
-def _copied(value: Any) -> Any:
-    """The caller's own; a sequence element by element."""
-    return [_copied(one) for one in value] if isinstance(value, list) else np.array(value)
-
-
-def _dtype(kind: TensorType) -> np.dtype:
-    return numpy_dtype(_NAMES[kind.element])

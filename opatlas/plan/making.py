@@ -7,11 +7,11 @@ in a circle.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
-from opatlas.graph.linked import Linked
-from opatlas.plan.plan import Alternative, ByFramework, ByKernel, ModelPlan, PlanStep
+from opatlas.graph.linked import Linked, NodeAt
+from opatlas.plan.plan import Alternative, ByBodies, ByFramework, ByKernel, ModelPlan, PlanStep
 
 DEFAULT = ByFramework("onnxruntime")
 
@@ -51,33 +51,83 @@ def whole(graph: PlannedGraph, target: str, setting: str) -> ModelPlan:
 
 def with_kernels(
     graph: PlannedGraph,
-    chosen: Mapping[int, NodeChoice],
+    chosen: Mapping[int, NodeChoice] | Mapping[NodeAt, NodeChoice],
     target: str,
     setting: str,
-    default_us: Mapping[int, float] | None = None,
+    default_us: Mapping[int, float] | Mapping[NodeAt, float] | None = None,
 ) -> ModelPlan:
-    """Kernels for the chosen nodes, the default for the rest; nodes that no output needs are left out.
+    """Kernels for the chosen nodes, the default for the rest; nodes that no output needs are left out. A
+    branch or loop in whose bodies some are chosen runs by itself.
 
     A kernel that would cut a value whose type is not known is left out as well. ``default_us``: what the
-    default takes for each node where it stands, by which regions' times are predicted.
+    default takes for each node where it stands, by which regions' times are predicted (a loop's by what all
+    of it takes).
     """
+    steps = _steps(graph, dict(chosen.items()), target, setting, dict((default_us or {}).items()))
+    if all(isinstance(step.by, ByFramework) for step in steps):
+        return whole(graph, target, setting)
+    if default_us is None:
+        steps = [replace(one, predicted_us=None) if _is_region(one) else one for one in steps]
+    return ModelPlan(graph.key, target, setting, tuple(steps))
+
+
+def _steps(
+    graph: PlannedGraph,
+    chosen: Mapping[NodeAt, NodeChoice],
+    target: str,
+    setting: str,
+    default_us: Mapping[NodeAt, float],
+) -> list[PlanStep]:
     needed = _needed(graph)
-    chosen = {number: chosen[number] for number in needed if number in chosen}
+    alone: dict[int, PlanStep] = {}
+    for number in needed:
+        outputs = tuple(value for value in graph.nodes[number].outputs if value >= 0)
+        if (one := chosen.get(number)) is not None:
+            alone[number] = PlanStep((number,), outputs, one.by, one.median_us, one.over)
+            continue
+        plans = tuple(
+            ModelPlan(
+                body.graph.key,
+                target,
+                setting,
+                tuple(
+                    _steps(
+                        body.graph,
+                        _within(chosen, number, which),
+                        target,
+                        setting,
+                        _within(default_us, number, which),
+                    )
+                ),
+            )
+            for which, body in enumerate(graph.nodes[number].bodies)
+        )
+        if any(plan.kernels for plan in plans):
+            alone[number] = PlanStep((number,), outputs, ByBodies(plans), default_us.get(number))
     while True:
-        groups = _groups(needed, chosen)
+        groups = _groups(needed, alone)
         across = _uncuttable(graph, groups)
         if across is None:
             break
         first, last = across
-        chosen = {number: one for number, one in chosen.items() if not first <= number <= last}
-    if not chosen:
-        return whole(graph, target, setting)
+        alone = {number: one for number, one in alone.items() if not first <= number <= last}
     # A region's own values are no others': only what crosses groups, or leaves the model, is kept.
     read = [frozenset().union(*(graph.nodes[number].reads for number in group)) for group in groups]
     makes = [frozenset().union(*(graph.nodes[number].makes for number in group)) for group in groups]
     kept = frozenset(graph.outputs).union(*(used - made for used, made in zip(read, makes, strict=True)))
-    steps = [_step(graph, group, kept, chosen, default_us) for group in groups]
-    return ModelPlan(graph.key, target, setting, tuple(steps))
+    return [alone.get(group[0]) or _region(graph, group, kept, default_us) for group in groups]
+
+
+T = TypeVar("T")
+
+
+def _within(by_node: Mapping[NodeAt, T], number: int, which: int) -> dict[NodeAt, T]:
+    """What is said of the nodes of a body, by where they are in it."""
+    found: dict[NodeAt, T] = {}
+    for at, one in by_node.items():
+        if isinstance(at, tuple) and at[:2] == (number, which):
+            found[at[2] if len(at) == 3 else at[2:]] = one
+    return found
 
 
 def _needed(graph: PlannedGraph) -> list[int]:
@@ -117,16 +167,14 @@ def _uncuttable(graph: PlannedGraph, groups: list[list[int]]) -> tuple[int, int]
     return None
 
 
-def _step(
-    graph: PlannedGraph,
-    group: list[int],
-    needed: frozenset[int],
-    chosen: Mapping[int, NodeChoice],
-    default_us: Mapping[int, float] | None,
+def _region(
+    graph: PlannedGraph, group: list[int], needed: frozenset[int], default_us: Mapping[NodeAt, float]
 ) -> PlanStep:
     """``needed``: values that other groups read, or that leave the model."""
     made = [value for number in group for value in graph.nodes[number].outputs if value >= 0]
-    if (one := chosen.get(group[0])) is not None:
-        return PlanStep(tuple(group), tuple(made), one.by, one.median_us, one.over)
-    predicted = None if default_us is None else sum(default_us.get(number, 0.0) for number in group)
+    predicted = sum(default_us.get(number, 0.0) for number in group)
     return PlanStep(tuple(group), tuple(one for one in made if one in needed), DEFAULT, predicted)
+
+
+def _is_region(step: PlanStep) -> bool:
+    return isinstance(step.by, ByFramework)

@@ -15,6 +15,8 @@ from opatlas.errors import CallerError
 
 PLAN_VERSION = 1
 MOST_STEPS = 100_000
+MOST_DEPTH = 16
+"""Bodies within bodies."""
 MOST_US = 1e15
 FRAMEWORKS = ("onnxruntime", "openvino", "pytorch", "torch.compile")
 """Whom a region may be left to."""
@@ -52,6 +54,17 @@ class ByFramework:
 
 
 @dataclass(frozen=True)
+class ByBodies:
+    """One branch or loop, run by itself: a plan for each of its bodies, in the order then, else."""
+
+    plans: tuple[ModelPlan, ...]
+
+    @property
+    def said(self) -> str:
+        return f"{sum(len(plan.kernels) for plan in self.plans)} kernels in bodies"
+
+
+@dataclass(frozen=True)
 class Alternative:
     """What a step could have been, and its time there."""
 
@@ -66,25 +79,15 @@ class PlanStep:
 
     nodes: tuple[int, ...]
     outputs: tuple[int, ...]
-    by: ByKernel | ByFramework
+    by: ByKernel | ByFramework | ByBodies
     predicted_us: float | None = None
     over: tuple[Alternative, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        by: dict[str, Any] = (
-            {
-                "operator": self.by.operator,
-                "artifact": self.by.artifact,
-                "tensors": list(self.by.tensors),
-                "said": self.by.said,
-            }
-            if isinstance(self.by, ByKernel)
-            else {"framework": self.by.framework}
-        )
         return {
             "nodes": list(self.nodes),
             "outputs": list(self.outputs),
-            "by": by,
+            "by": _by_json(self.by),
             "predicted_us": self.predicted_us,
             "over": [{"said": one.said, "median_us": one.median_us} for one in self.over],
         }
@@ -101,7 +104,22 @@ class ModelPlan:
 
     @property
     def kernels(self) -> list[ByKernel]:
-        return [step.by for step in self.steps if isinstance(step.by, ByKernel)]
+        """Of all steps, those of bodies included."""
+        found = list[ByKernel]()
+        for step in self.steps:
+            if isinstance(step.by, ByKernel):
+                found.append(step.by)
+            elif isinstance(step.by, ByBodies):
+                found += [one for plan in step.by.plans for one in plan.kernels]
+        return found
+
+    @property
+    def step_count(self) -> int:
+        """Steps, where a branch's or loop's are those of its bodies."""
+        return sum(
+            sum(plan.step_count for plan in step.by.plans) if isinstance(step.by, ByBodies) else 1
+            for step in self.steps
+        )
 
     @property
     def predicted_us(self) -> float | None:
@@ -127,37 +145,46 @@ class ModelPlan:
             raise InvalidPlan(
                 f"The plan is of version {str(document.get('plan'))[:20]}; version {PLAN_VERSION} is read."
             )
-        steps = _list(document, "steps")
-        if not 1 <= len(steps) <= MOST_STEPS:
-            raise InvalidPlan(f"A plan has 1 to {MOST_STEPS} steps, not {len(steps)}.")
-        return cls(
-            _text(document, "model"),
-            _text(document, "target"),
-            _text(document, "setting"),
-            tuple(_step(number, step) for number, step in enumerate(steps)),
-        )
+        return _plan(document, 0)
 
 
-def _step(number: int, document: Any) -> PlanStep:
+def _by_json(by: ByKernel | ByFramework | ByBodies) -> dict[str, Any]:
+    if isinstance(by, ByFramework):
+        return {"framework": by.framework}
+    if isinstance(by, ByBodies):
+        return {"bodies": [plan.to_json() for plan in by.plans]}
+    return {
+        "operator": by.operator,
+        "artifact": by.artifact,
+        "tensors": list(by.tensors),
+        "said": by.said,
+    }
+
+
+def _plan(document: Mapping[str, Any], depth: int) -> ModelPlan:
+    """``depth``: of a body's plan; one that only hands on what it is given has no steps."""
+    steps = _list(document, "steps")
+    least = 0 if depth else 1
+    if not least <= len(steps) <= MOST_STEPS:
+        raise InvalidPlan(f"A plan has {least} to {MOST_STEPS} steps, not {len(steps)}.")
+    return ModelPlan(
+        _text(document, "model"),
+        _text(document, "target"),
+        _text(document, "setting"),
+        tuple(_step(number, step, depth) for number, step in enumerate(steps)),
+    )
+
+
+def _step(number: int, document: Any, depth: int) -> PlanStep:
     try:
-        by = document["by"]
-        chosen: ByKernel | ByFramework = (
-            ByFramework(_text(by, "framework"))
-            if "framework" in by
-            else ByKernel(
-                _text(by, "operator"),
-                _text(by, "artifact"),
-                _numbers(by, "tensors"),
-                _text(by, "said"),
-            )
-        )
+        by = _by(document["by"], depth)
         over = tuple(
             Alternative(_text(one, "said"), _time(one, "median_us") or 0.0) for one in _list(document, "over")
         )
         return PlanStep(
             _numbers(document, "nodes"),
             _numbers(document, "outputs"),
-            chosen,
+            by,
             _time(document, "predicted_us"),
             over,
         )
@@ -165,6 +192,21 @@ def _step(number: int, document: Any) -> PlanStep:
         raise InvalidPlan(f"Step {number} of the plan is incomplete: {error}.") from None
     except InvalidPlan as error:
         raise InvalidPlan(f"Step {number} of the plan: {error}") from None
+
+
+def _by(document: Any, depth: int) -> ByKernel | ByFramework | ByBodies:
+    if "framework" in document:
+        return ByFramework(_text(document, "framework"))
+    if "bodies" in document:
+        if depth >= MOST_DEPTH:
+            raise InvalidPlan(f"bodies are nested deeper than {MOST_DEPTH} levels.")
+        return ByBodies(tuple(_plan(one, depth + 1) for one in _list(document, "bodies")))
+    return ByKernel(
+        _text(document, "operator"),
+        _text(document, "artifact"),
+        _numbers(document, "tensors"),
+        _text(document, "said"),
+    )
 
 
 def _text(document: Mapping[str, Any], name: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
+from opatlas.graph.linked import NodeAt
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity import Operator
 from opatlas.load.kernel import LoadedKernel
@@ -24,11 +25,12 @@ PLACE = ("t1:here", "s1:here")
 class Kernels:
     """Kernels for the operators of a model."""
 
-    def __init__(self, graph: ModelGraph, nodes: Collection[int] | None = None) -> None:
+    def __init__(self, graph: ModelGraph, nodes: Collection[NodeAt] | None = None) -> None:
+        """``nodes``: those in bodies too, unless they are given."""
         self.operators: dict[str, Operator] = {}
-        self.candidates: dict[int, NodeChoice] = {}
-        for number in range(len(graph.nodes)) if nodes is None else nodes:
-            if (found := graph.operator(number)) is not None:
+        self.candidates: dict[NodeAt, NodeChoice] = {}
+        for number, found in graph.operators().items():
+            if nodes is None or number in nodes:
                 operator = found[0].operator
                 self.operators[operator.key] = operator
                 by = ByKernel(operator.key, ARTIFACT, found[1], "a kernel")

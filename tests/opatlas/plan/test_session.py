@@ -102,12 +102,12 @@ def test_a_revoked_kernel_is_out_of_the_next_run(publish_add: Any, job: Any, ker
         withdraw(Implementation.objects.filter(pk=published.implementation.pk), "it was found to be wrong")
         revoked.forget()  # a process of the service knows it within a second
         session.run(None, FEED)
-        assert session._executor._live  # nobody has asked since
+        assert session._executor.artifacts  # nobody has asked since
         session._ask_at = 0.0  # some minutes later
         session.run(None, FEED)
         until(lambda: session.plan.kernels[0].artifact in client.revoked)
         assert_same(session.run(None, FEED), wanted(adding(), FEED))
-        assert not session._executor._live
+        assert not session._executor.artifacts
 
 
 def test_a_second_run_knows_what_the_first_one_missed(publish_add: Any, job: Any, kernels_win: None) -> None:

@@ -1,0 +1,318 @@
+"""Branches and loops, run by themselves: which branch, how many iterations, what is carried and stacked.
+
+A body runs by a plan of its own. What it reads of the values around it lies where it lies; a branch writes
+its outputs where the next step reads them. A loop's carried value lies in two places in turns, where a step
+of the body makes it; what is only handed on is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from opatlas.graph.bodies import ScanForm, scan_form
+from opatlas.graph.normal import LEFT_OUT, GraphBody, GraphNode, ModelGraph
+from opatlas.plan.arrays import Arrays, Misfit, OnlyDefault, copied, has_place, put
+from opatlas.plan.plan import ByBodies, ModelPlan
+
+FIRST_ROWS = 8
+"""Places for what a loop stacks, before its first iteration; twice as many whenever they are full."""
+
+
+class Inner(Protocol):
+    """A body's program, as :class:`opatlas.plan.program.Program` is one."""
+
+    graph: ModelGraph
+    size: int
+    fixed: frozenset[int]
+    arrays: list[Arrays]
+
+    @property
+    def artifacts(self) -> frozenset[str]: ...
+
+    def settle(self, memory: np.ndarray, outside: Mapping[int, np.ndarray]) -> None: ...
+
+    def run(self, turn: int = 0) -> None: ...
+
+    def drop(self, gone: Set[str]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """How a body's values hang together with those around it, by its own numbers.
+
+    ``outside``: the outer value that one lies in; ``held``: what must last for all iterations; ``swapped``:
+    pairs of a carried value and what it becomes, which change places from one iteration to the next.
+    """
+
+    outside: Mapping[int, int]
+    held: frozenset[int] = frozenset()
+    swapped: tuple[tuple[int, int], ...] = ()
+
+
+ALONE = Wiring({})
+"""Of a model: nothing is around it."""
+
+
+def wirings(
+    graph: ModelGraph, node: GraphNode, plans: Sequence[ModelPlan], fixed: frozenset[int]
+) -> list[Wiring]:
+    """Of each body of a node. ``fixed``: values of ``graph`` that lie in a place of their own."""
+    wire = _branch if node.proto.op_type == "If" else _rounds
+    return [wire(graph, node, body, plan, fixed) for body, plan in zip(node.bodies, plans, strict=True)]
+
+
+def _captured(body: GraphBody, fixed: frozenset[int]) -> dict[int, int]:
+    return {own: outer for own, outer in body.captured if outer in fixed}
+
+
+def _made(plan: ModelPlan) -> list[int]:
+    """Values that the plan's own steps make."""
+    return [number for step in plan.steps for number in step.outputs]
+
+
+def _branch(
+    graph: ModelGraph, node: GraphNode, body: GraphBody, plan: ModelPlan, fixed: frozenset[int]
+) -> Wiring:
+    outside, made = _captured(body, fixed), set(_made(plan))
+    for own, outer in zip(body.graph.outputs, node.outputs, strict=True):
+        if own in made and outer in fixed and body.graph.type_of(own) == graph.type_of(outer):
+            outside[own] = outer
+            made.discard(own)  # a second output of the same value is copied
+    return Wiring(outside)
+
+
+def _rounds(
+    graph: ModelGraph, node: GraphNode, body: GraphBody, plan: ModelPlan, fixed: frozenset[int]
+) -> Wiring:
+    pairs = carried(node, body)
+    becomes = [after for _, after in pairs]
+    inner = {at for step in plan.steps if isinstance(step.by, ByBodies) for at in step.nodes}
+    elsewhere = {one for at in inner for one in body.graph.nodes[at].reads | body.graph.nodes[at].makes}
+    made = set(_made(plan)) - elsewhere  # an inner body is tied to one place
+    swapped = tuple(
+        (before, after)
+        for before, after in pairs
+        if after in made
+        and before not in elsewhere
+        and becomes.count(after) == 1
+        and has_place(body.graph, before)
+        and body.graph.type_of(before) == body.graph.type_of(after)
+    )
+    held = frozenset((*body.formal, *(after for _, after in swapped)))
+    return Wiring(_captured(body, fixed), held, swapped)
+
+
+def carried(node: GraphNode, body: GraphBody) -> list[tuple[int, int]]:
+    """What is carried from one iteration to the next: what it is in one, and what it becomes."""
+    if node.proto.op_type == "Loop":
+        return list(zip(body.formal[2:], body.graph.outputs[1:], strict=False))
+    states = scan_form(node.proto).states
+    return list(zip(body.formal[:states], body.graph.outputs[:states], strict=True))
+
+
+def body_run(
+    node: GraphNode, inners: Sequence[Inner], wired: Sequence[Wiring], fixed: frozenset[int]
+) -> BodyRun:
+    """What runs a node by its bodies' programs."""
+    return _RUNS[node.proto.op_type](node, inners, wired, fixed)
+
+
+class BodyRun:
+    """A node that runs by its bodies. ``size``: bytes of the buffer that they share, one after the other."""
+
+    def __init__(
+        self, node: GraphNode, inners: Sequence[Inner], wired: Sequence[Wiring], fixed: frozenset[int]
+    ) -> None:
+        self.node, self.inners, self._wired, self._fixed = node, inners, wired, fixed
+        self.size = max(inner.size for inner in inners)
+        self._loose = [
+            [pair for pair in body.captured if pair[0] not in wiring.outside]
+            for body, wiring in zip(node.bodies, wired, strict=True)
+        ]
+
+    def settle(self, outer: Arrays, memory: np.ndarray) -> None:
+        for inner, wiring in zip(self.inners, self._wired, strict=True):
+            inner.settle(memory[: inner.size], {own: outer[one] for own, one in wiring.outside.items()})
+
+    def run(self, outer: Arrays) -> None:
+        """Once, from and to the values around it."""
+        raise NotImplementedError
+
+    def _take_captured(self, which: int, outer: Arrays) -> None:
+        for own, number in self._loose[which]:
+            for arrays in self.inners[which].arrays:
+                arrays[own] = outer[number]
+
+    def _give(self, outer: Arrays, place: int, value: Any) -> None:
+        """An output of the node's, if anybody wants it."""
+        number = self.node.outputs[place]
+        if number == LEFT_OUT:
+            return
+        if number in self._fixed:
+            put(outer[number], value)
+        else:
+            outer[number] = copied(value)
+
+
+class Branches(BodyRun):
+    """An If: the branch that is taken, and only it."""
+
+    def run(self, outer: Arrays) -> None:
+        which = 0 if _number(outer[self.node.inputs[0]], "condition") else 1
+        inner = self.inners[which]
+        self._take_captured(which, outer)
+        inner.run()
+        [arrays], already = inner.arrays, self._wired[which].outside
+        for place, number in enumerate(inner.graph.outputs):
+            if already.get(number, LEFT_OUT) != self.node.outputs[place]:
+                self._give(outer, place, arrays[number])
+
+
+class Rounds(BodyRun):
+    """What loops have in common."""
+
+    def __init__(self, node: GraphNode, inners: Any, wired: Any, fixed: frozenset[int]) -> None:
+        super().__init__(node, inners, wired, fixed)
+        [self._inner], [body], [wiring] = inners, node.bodies, wired
+        self._pairs = carried(node, body)
+        swapped = {before for before, _ in wiring.swapped}
+        self._turns = 2 if swapped else 1
+        self._copied = [pair for pair in self._pairs if pair[0] not in swapped]
+        self._before = {before for before, _ in self._copied}
+        first = 1 if node.proto.op_type == "Loop" else 0
+        stacked = zip(body.graph.outputs[first:], node.outputs, strict=False)
+        self._stacked = [  # place among the outputs, and the value
+            (place, made)
+            for place, (made, output) in enumerate(stacked)
+            if place >= len(self._pairs) and output != LEFT_OUT
+        ]
+
+    def _begin(self, outer: Arrays, begins: Sequence[int]) -> None:
+        self._take_captured(0, outer)
+        first = self._inner.arrays[0]
+        for (before, _), number in zip(self._pairs, begins, strict=True):
+            if before in self._inner.fixed:
+                put(first[before], outer[number])
+            else:
+                first[before] = outer[number]
+
+    def _carry(self, turn: int) -> int:
+        """Hand on what no step makes in its place; gives the next turn."""
+        then = (turn + 1) % self._turns
+        if self._copied:
+            now, after, fixed = self._inner.arrays[turn], self._inner.arrays[then], self._inner.fixed
+            values = [now[made] for _, made in self._copied]
+            for at, (_, made) in enumerate(self._copied):
+                if made in self._before and made in fixed:  # which the next lines overwrite
+                    values[at] = values[at].copy()
+            for (before, made), value in zip(self._copied, values, strict=True):
+                if before in fixed:
+                    put(after[before], value)
+                else:
+                    after[before] = copied(value) if made in fixed else value
+        return then
+
+    def _give_carried(self, outer: Arrays, turn: int) -> None:
+        arrays = self._inner.arrays[turn]
+        for place, (before, _) in enumerate(self._pairs):
+            self._give(outer, place, arrays[before])
+
+
+class Loop(Rounds):
+    """A Loop: until its count or its condition ends it."""
+
+    def run(self, outer: Arrays) -> None:
+        count, go, *begins = self.node.inputs
+        trips = None if count == LEFT_OUT else _number(outer[count], "trip count")
+        goes_on = True if go == LEFT_OUT else bool(_number(outer[go], "condition"))
+        inner, [body] = self._inner, self.node.bodies
+        self._begin(outer, begins)
+        stacks = [Stack() for _ in self._stacked]
+        done = turn = 0
+        while goes_on and (trips is None or done < trips):
+            arrays = inner.arrays[turn]
+            arrays[body.formal[0]][...] = done
+            arrays[body.formal[1]][...] = True
+            inner.run(turn)
+            for stack, (_, number) in zip(stacks, self._stacked, strict=True):
+                stack.add(arrays[number])
+            goes_on = bool(_number(arrays[inner.graph.outputs[0]], "condition"))
+            turn = self._carry(turn)
+            done += 1
+        self._give_carried(outer, turn)
+        for stack, (place, _) in zip(stacks, self._stacked, strict=True):
+            self._give(outer, place, stack.rows())
+
+
+class Scan(Rounds):
+    """A Scan: once for each slice of what it goes over."""
+
+    def __init__(self, node: GraphNode, inners: Any, wired: Any, fixed: frozenset[int]) -> None:
+        super().__init__(node, inners, wired, fixed)
+        self._form: ScanForm = scan_form(node.proto)
+
+    def run(self, outer: Arrays) -> None:
+        form, inner, [body] = self._form, self._inner, self.node.bodies
+        self._begin(outer, self.node.inputs[: form.states])
+        sources = []
+        for at, number in enumerate(self.node.inputs[form.states :]):
+            source = np.moveaxis(outer[number], form.input_axes[at], 0)
+            sources.append(source[::-1] if form.backwards[at] else source)
+        stacks = [Stack() for _ in self._stacked]
+        turn = 0
+        for at in range(len(sources[0])):
+            arrays = inner.arrays[turn]
+            for number, source in zip(body.formal[form.states :], sources, strict=True):
+                if number in inner.fixed:
+                    put(arrays[number], source[at, ...])
+                else:
+                    arrays[number] = np.array(source[at, ...])
+            inner.run(turn)
+            for stack, (_, number) in zip(stacks, self._stacked, strict=True):
+                stack.add(arrays[number])
+            turn = self._carry(turn)
+        self._give_carried(outer, turn)
+        for stack, (place, _) in zip(stacks, self._stacked, strict=True):
+            rows, at = stack.rows(), place - form.states
+            rows = np.moveaxis(rows[::-1] if form.prepends[at] else rows, 0, form.output_axes[at])
+            self._give(outer, place, np.asarray(rows, order="C"))
+
+
+_RUNS: Mapping[str, type[BodyRun]] = {"If": Branches, "Loop": Loop, "Scan": Scan}
+
+
+class Stack:
+    """What the iterations of a loop make, one behind the other; grows as it must."""
+
+    def __init__(self) -> None:
+        self._rows: np.ndarray | None = None
+        self._count = 0
+
+    def add(self, value: Any) -> None:
+        if not isinstance(value, np.ndarray):
+            raise Misfit("a loop can only stack tensors")
+        if self._rows is None:
+            self._rows = np.empty((FIRST_ROWS, *value.shape), value.dtype)
+        elif self._count == len(self._rows):
+            grown = np.empty((2 * self._count, *value.shape), value.dtype)
+            grown[: self._count] = self._rows
+            self._rows = grown
+        put(self._rows[self._count, ...], value)
+        self._count += 1
+
+    def rows(self) -> np.ndarray:
+        """All of them. Raises :class:`OnlyDefault` where there were none: their shape is what ONNX Runtime
+        inferred, if it did."""
+        if self._rows is None:
+            raise OnlyDefault("a loop of no iterations stacks nothing")
+        return self._rows[: self._count]
+
+
+def _number(value: Any, what: str) -> int:
+    if not isinstance(value, np.ndarray) or value.size != 1:
+        raise Misfit(f"the {what} is not one number")
+    return int(value.item())
