@@ -23,7 +23,7 @@ FIRST_ROWS = 8
 
 
 class Inner(Protocol):
-    """A body's program, as :class:`opatlas.plan.program.Program` is one."""
+    """A body's program, as :class:`opatlas.plan.program.GraphProgram` is one."""
 
     graph: ModelGraph
     size: int
@@ -231,7 +231,7 @@ class Loop(Rounds):
         goes_on = True if go == LEFT_OUT else bool(_number(outer[go], "condition"))
         inner, [body] = self._inner, self.node.bodies
         self._begin(outer, begins)
-        stacks = [Stack() for _ in self._stacked]
+        stacks = [StackedRows() for _ in self._stacked]
         done = turn = 0
         while goes_on and (trips is None or done < trips):
             arrays = inner.arrays[turn]
@@ -262,7 +262,7 @@ class Scan(Rounds):
         for at, number in enumerate(self.node.inputs[form.states :]):
             source = np.moveaxis(outer[number], form.input_axes[at], 0)
             sources.append(source[::-1] if form.backwards[at] else source)
-        stacks = [Stack() for _ in self._stacked]
+        stacks = [StackedRows() for _ in self._stacked]
         turn = 0
         for at in range(len(sources[0])):
             arrays = inner.arrays[turn]
@@ -285,7 +285,7 @@ class Scan(Rounds):
 _RUNS: Mapping[str, type[BodyRun]] = {"If": Branches, "Loop": Loop, "Scan": Scan}
 
 
-class Stack:
+class StackedRows:
     """What the iterations of a loop make, one behind the other; grows as it must."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from opatlas.memory import lacking
 from opatlas.plan.arrays import Misfit, copied, dtype_of, has_array, memory_of
 from opatlas.plan.bodies import ALONE
 from opatlas.plan.plan import ByFramework, ModelPlan, PlanStep
-from opatlas.plan.program import Load, PartFailed, Parts, Program
+from opatlas.plan.program import Load, PartFailed, Parts, GraphProgram
 from opatlas.plan.regions import DEFAULT, ModelPart, Region, open_region
 
 log = logging.getLogger("opatlas")
@@ -65,7 +65,7 @@ class Executor:
         self._parts = Parts(load, threads, failed)
         self._whole: Region | None = None
         self._whole_by = DEFAULT
-        self._program: Program | None = None
+        self._program: GraphProgram | None = None
         self.fallen_back = ""  # why the whole model runs in the default, though the plan says otherwise
         self._is_open = True
         self.peak_bytes = 0
@@ -74,7 +74,7 @@ class Executor:
             self._whole_by = by.framework
             self._whole = open_region(self._whole_by, ModelPart.whole(graph), threads, alone=True)
             return
-        program = Program(graph, plan, self._parts, ALONE)
+        program = GraphProgram(graph, plan, self._parts, ALONE)
         self.fallen_back = lacking(program.size)
         if self.fallen_back:
             log.warning("The whole model runs in ONNX Runtime: %s.", self.fallen_back)
@@ -206,7 +206,7 @@ class Executor:
                 )
         return array
 
-    def _take(self, program: Program, arrays: Sequence[Any]) -> None:
+    def _take(self, program: GraphProgram, arrays: Sequence[Any]) -> None:
         for number, array in zip(self.graph.inputs, arrays, strict=True):
             if number in program.fixed:
                 program.arrays[0][number][...] = array

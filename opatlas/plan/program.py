@@ -51,7 +51,7 @@ class Parts:
         self.kernels = []
 
 
-class Program:
+class GraphProgram:
     """A plan over a graph. ``wiring``: what of its values lies outside, is held, or swapped.
 
     ``size``: bytes that it needs; :meth:`settle` gives it so many, and what lies outside. ``fixed``: values
@@ -241,7 +241,7 @@ class Program:
         plans = step.by.plans
         wired = wirings(self.graph, node, plans, self.fixed)
         inners = [
-            Program(body.graph, plan, self._parts, wiring)
+            GraphProgram(body.graph, plan, self._parts, wiring)
             for body, plan, wiring in zip(node.bodies, plans, wired, strict=True)
         ]
         return body_run(node, inners, wired, self.fixed)
