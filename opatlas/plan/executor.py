@@ -19,7 +19,7 @@ from opatlas.memory import lacking
 from opatlas.plan.arrays import Misfit, copied, dtype_of, has_array, memory_of
 from opatlas.plan.bodies import ALONE
 from opatlas.plan.plan import ByFramework, ModelPlan, PlanStep
-from opatlas.plan.program import Load, PartFailed, Parts, GraphProgram
+from opatlas.plan.program import GraphProgram, Load, PartFailed, Parts
 from opatlas.plan.regions import DEFAULT, ModelPart, Region, open_region
 
 log = logging.getLogger("opatlas")
