@@ -13,6 +13,7 @@ from opatlas.evidence import TIMES
 STATUSES = ("hit", "miss", "need_graph", "need_lookup")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 AGREEMENT = re.compile(r"agr_[0-9a-f]{32}")
+_OPERATOR = re.compile(r"o1:[0-9a-f]{64}")
 _TARGET = re.compile(r"t1:[0-9a-f]{64}")
 
 
@@ -95,6 +96,12 @@ class Answer:
             raise ValueError(f"an item has the status {str(answer.status)[:40]!r}")
         if not math.isfinite(answer.expires_s):
             raise ValueError("an item expires at no time")
+        if not _OPERATOR.fullmatch(answer.key):
+            raise ValueError("an item is of no operator")
+        if not all(isinstance(text, str) for text in (answer.state, answer.reason, answer.stage)):
+            raise ValueError("an item's state, reason or stage is no text")
+        if not (isinstance(answer.best, dict | None) and isinstance(answer.price, dict | None)):
+            raise ValueError("an item's best or price is none")
         if answer.best is not None:
             _check_best(answer.best)
         if answer.from_neighbour is not None:

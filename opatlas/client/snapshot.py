@@ -21,7 +21,7 @@ from opatlas.load.files import MAX_FILE_BYTES
 
 FORMAT = 1
 MOST_JSON_BYTES = 256 << 20
-_UNREADABLE = (OSError, KeyError, zipfile.BadZipFile, EOFError, zlib.error, RuntimeError, NotImplementedError)
+_UNREADABLE = (OSError, LookupError, ValueError, zipfile.BadZipFile, EOFError, zlib.error, RuntimeError)
 SIGNED = b"opatlas snapshot 1\n"
 
 
@@ -74,6 +74,8 @@ class Snapshot:
 
 def _member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
     """A member's content, of which no more is read than it may have."""
+    if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise zipfile.BadZipFile(f"{name} is compressed in another way than snapshots are")
     with archive.open(name) as stream:
         content = stream.read(most_bytes + 1)
     if len(content) > most_bytes:

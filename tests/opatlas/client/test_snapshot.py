@@ -115,6 +115,18 @@ def test_what_is_not_known_cannot_be_pinned_and_nothing_is_written(taken, job, o
     assert not (tmp_path / "more").exists()
 
 
+def test_a_damaged_archive_is_refused_whatever_it_was_compressed_with(tmp_path):
+    for method in (zipfile.ZIP_LZMA, zipfile.ZIP_DEFLATED):
+        with zipfile.ZipFile(tmp_path / "whole", "w", method) as archive:
+            archive.writestr("snapshot.json", "{}" * 200)
+            archive.writestr("signature", "x" * 64)
+        whole = (tmp_path / "whole").read_bytes()
+        for place in range(len(whole)):
+            (tmp_path / "damaged").write_bytes(whole[:place] + b"\x80" + whole[place + 1 :])
+            with pytest.raises(LoadError):
+                Snapshot.open(tmp_path / "damaged", [b"k" * 32])
+
+
 def test_a_snapshot_that_inflates_without_end_is_refused(ours, tmp_path, monkeypatch):
     from opatlas.client import snapshot
 
