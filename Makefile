@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install
 export PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-times test-fast mutants lint types imports migrations-check demo bench dist screenshots clean
+.PHONY: help run test test-all test-times test-fast mutants lint types imports migrations-check demo bench gpu-bundle test-gpu bench-gpu dist screenshots clean
 
 help:  ## What there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -75,6 +75,21 @@ dist: $(VENV)/dev.stamp  ## Wheel and sdist of opatlas, what a job installs, che
 	@rm -rf dist
 	@$(BIN)/python -m build --no-isolation --outdir dist
 	@$(BIN)/python -m twine check --strict dist/*
+
+gpu-bundle: $(VENV)/dev.stamp  ## One archive with all that a bare machine with a GPU needs: var/gpu/opatlas-gpu.tar.gz
+	@$(BIN)/python -m tuning.bare bundle
+
+# Where the bundle was unpacked its wheels lie; elsewhere the tree's own environment has what is needed.
+GPU_BIN := $(if $(wildcard wheels),var/gpu/venv/bin,$(BIN))
+
+var/gpu/venv/bin/python:
+	@$(PYTHON) -m tuning.bare.unpacked
+
+test-gpu: | $(GPU_BIN)/python  ## A slice of the tests that a GPU runs (and the simulated one), without the service
+	@. ./tuning/bare/environment.sh && $(GPU_BIN)/python -m tuning.bare test
+
+bench-gpu: | $(GPU_BIN)/python  ## A slice of the figures on a GPU, into var/gpu/state (OPATLAS_WORKLOADS: the open lists)
+	@. ./tuning/bare/environment.sh && $(GPU_BIN)/python -m tuning.bare bench
 
 screenshots: $(VENV)/dev.stamp  ## Every page, light and dark, wide and narrow, into var/screenshots
 	@$(BIN)/python -m tests.dashboard.screenshots

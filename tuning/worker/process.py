@@ -37,9 +37,8 @@ from tuning.explore import scratch
 from tuning.explore.run import run_slice
 from tuning.explore.workshop import Stopping, Workshop
 from tuning.measure import procfs
-from tuning.measure.device.gpus import Gpu, gpu_named, see_only
-from tuning.measure.device.nvml import NoMonitor, open_monitor
-from tuning.measure.device.watch import DeviceWatch
+from tuning.measure.device.gpus import gpu_named, see_only
+from tuning.measure.device.watch import watched
 from tuning.measure.laboratory import Laboratory
 from tuning.measure.proving import prove
 from tuning.measure.timing.lock import DeviceTaken, take_device
@@ -96,15 +95,6 @@ def device_tools(name: str) -> Tools:
 
     routes = registry.routes_for(target.kind)
     return Tools(routes, registry.default_candidate, laboratory, lambda: target, prove)
-
-
-def watched(gpu: Gpu) -> DeviceWatch:
-    """With NVML where it can be asked; else it says why nobody watches."""
-    try:
-        return DeviceWatch(gpu, open_monitor(gpu))
-    except NoMonitor as error:
-        logger.warning("Nobody watches %s: %s.", gpu.name, error)
-        return DeviceWatch(gpu, why_not=str(error))
 
 
 DATABASE_PAUSE_S = 1.0  # before work goes on after the database failed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,8 +10,10 @@ from typing import Any
 
 from opatlas.noise import INVALID, SLOWED_BY
 from tuning.measure.device.gpus import Gpu
-from tuning.measure.device.nvml import Monitor, NoMonitor, Reading
+from tuning.measure.device.nvml import Monitor, NoMonitor, Reading, open_monitor
 from tuning.measure.outcome import Status
+
+logger = logging.getLogger(__name__)
 
 CONTEXT_BYTES = 2 << 30
 """What a process takes on a device beside its tensors: its context, libraries' code and workspaces."""
@@ -121,6 +124,15 @@ class DeviceWatch:
             self._defaults_failed += 1
             if self._defaults_failed == DEFAULTS_IN_A_ROW and not self.unwell:
                 self.unwell = f"{self.gpu.name} has run no default since a fault: {failed}"
+
+
+def watched(gpu: Gpu) -> DeviceWatch:
+    """With NVML where it can be asked; else it says why nobody watches."""
+    try:
+        return DeviceWatch(gpu, open_monitor(gpu))
+    except NoMonitor as error:
+        logger.warning("Nobody watches %s: %s.", gpu.name, error)
+        return DeviceWatch(gpu, why_not=str(error))
 
 
 @dataclass

@@ -1,0 +1,134 @@
+"""Lines, lists, figures and the bundle of a bare machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tuning.bare import bundle, lines
+from tuning.bare.figures import figures
+from tuning.bare.lines import Full, Lines
+from tuning.bare.problems import DTYPES, problems
+
+GEMM = {
+    "op": "deepbench.gemm",
+    "attrs": {"m": 64, "n": 16, "k": 32, "a_t": False, "b_t": True},
+    "inputs": [{"shape": [64, 32], "dtype": "float32"}, {"shape": [16, 32], "dtype": "float32"}],
+    "count": 1,
+    "source": "a list",
+}
+
+
+def test_lines_survive_being_cut_off_and_never_outgrow_what_travels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "MOST_BYTES", 100)
+    monkeypatch.setattr(lines, "MOST_FILES", 2)
+    kept = Lines(tmp_path, "measured")
+    kept.append({"problem": "a" * 40})
+    with (tmp_path / "measured-0.jsonl").open("a") as file:
+        file.write('{"problem": "cut o')
+    kept.append({"problem": "b" * 10})
+    kept.append({"problem": "c" * 60})
+    assert [line["problem"][0] for line in kept] == ["a", "b", "c"]
+    with pytest.raises(Full, match="2 files of"):
+        kept.append({"problem": "d" * 60})
+    assert all(path.stat().st_size <= 100 for path in tmp_path.iterdir())
+
+
+def test_lists_are_taken_in_turns_and_in_every_type(tmp_path: Path) -> None:
+    unknown = {**GEMM, "op": "deepbench.lstm"}
+    (tmp_path / "deepbench_gemm.json").write_text(json.dumps([GEMM, GEMM, unknown]))
+    (tmp_path / "tritonbench_gemm.json").write_text(json.dumps([{**GEMM, "op": "tritonbench.gemm"}]))
+    found = problems(tmp_path)
+    assert {one.suite for one in found[:6]} == {"deepbench_gemm", "tritonbench_gemm"}
+    assert [one.dtype for one in found[:3]] == list(DTYPES)
+    mapped = [one for one in found if one.suite == "deepbench_gemm" and one.operator]
+    assert [one.number for one in mapped] == [0, 0, 0], "twice the same is once"
+    assert {one.operator.inputs[0].dtype for one in mapped if one.operator} == set(DTYPES)
+    assert [one.reason for one in found if not one.operator] == ["deepbench: lstm has no rule yet"] * 3
+    assert problems(tmp_path / "nothing") == []
+
+
+def entry(route: str, ratio: float, **more: Any) -> dict[str, Any]:
+    evidence = {
+        "ratio_to_default": ratio, "ratio_low": ratio * 0.98, "ratio_high": ratio * 1.02,
+        "median_us": 100 / ratio,
+    }  # fmt: skip
+    known = {"route": route, "method": "library", "status": "ok", "facts": {"final": True}}
+    return {**known, "evidence": evidence, **more}
+
+
+def line(problem: str, *entries: dict[str, Any], **more: Any) -> dict[str, Any]:
+    default = entry("eager", 1.0, facts={})
+    times = {"first_s": 1.0, "best_s": 9.0, "flops": 2e9, "bytes_moved": 1e6, "floor_us": 5.0}
+    return {"problem": problem, "entries": [default, *entries], "again": None, **times, **more}
+
+
+def test_the_figures_count_what_has_no_result_as_no_gain() -> None:
+    again = {"entry": 1, "ratio": 1.99}
+    found = figures(
+        [
+            line("a", entry("triton", 9.0)),
+            line("a", entry("triton", 2.0, method="compiler"), entry("inductor", 1.6), again=again),
+            line(
+                "b",
+                entry("cublaslt", 0.5),
+                entry("triton", 8.0, facts={}),
+                entry("cudnn", 4.0, status="noisy"),
+            ),
+            line("c", entry("cublaslt", 4.0), again={"entry": 1, "ratio": 0.9}),
+            {"problem": "d", "uncovered": "no default can run it"},
+        ]
+    )
+    assert (found["problems"], found["uncovered"]) == (4, 1)
+    assert found["geomean_vs_eager"] == pytest.approx((2 * 1 * 4 * 1) ** (1 / 4))
+    assert found["geomean_vs_max_autotune"] == pytest.approx((2 / 1.6) ** (1 / 4))
+    assert found["max_autotune_measured"] == 1
+    assert (found["regressions"], found["held_on_retiming"]) == (1, 0.5)
+    assert found["wins_by_method"] == {"library": 2, "compiler": 1}
+    assert found["most_tflops"] == pytest.approx(2e9 / 25e-6 / 1e12)
+    assert found["of_the_roofline"] == pytest.approx(5 / 50)
+
+
+def test_a_bundle_runs_where_there_is_no_django(tmp_path: Path) -> None:
+    """Unpacked in an empty folder; only the quick modules, the others are the same code."""
+    made = bundle.make_bundle(tmp_path / "bundle.tar.gz", download=False)
+    assert made.nbytes < bundle.MOST_BYTES
+    with tarfile.open(tmp_path / "bundle.tar.gz") as archive:
+        assert {member.uname for member in archive.getmembers()} == {""}
+        archive.extractall(tmp_path, filter="data")
+    tree, hidden = tmp_path / "opatlas-gpu", tmp_path / "hidden"
+    for name in ("django", "celery", "rest_framework"):
+        (hidden / name).mkdir(parents=True)
+        (hidden / name / "__init__.py").write_text("raise ImportError('there is no service here')")
+    modules = ("tests/gpu/test_device.py", "tests/tuning/measure/device/test_watch.py")
+    code = (
+        "import json, sys; from pathlib import Path; from tuning.bare import slices;"
+        f"print(json.dumps(slices.test(Path('state'), 200, {modules!r}, lambda line: None)))"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{hidden}:{tree}"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tree, env=environment, capture_output=True, text=True, timeout=250
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["failed"] == found["left"] == []
+    assert found["counts"]["passed"] >= 7
+    if "skipped" in found["counts"]:  # no GPU
+        assert sum(found["skipped"].values()) == found["counts"]["skipped"] > 5
+        assert any("it has no NVIDIA GPU" in reason for reason in found["skipped"])
+    assert [one["module"] for one in Lines(tree / "state", "tests")] == list(modules)
+    bench = subprocess.run(
+        [sys.executable, "-m", "tuning.bare", "bench", "--device", "cuda:77"],
+        cwd=tree, env=environment, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert bench.returncode == os.EX_CONFIG
+    assert "Nothing was measured: This machine has no device cuda:77" in bench.stderr

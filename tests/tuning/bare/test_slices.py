@@ -1,0 +1,80 @@
+"""A bare machine's slices: measured on a simulated device, gone on with, and brought into a catalogue."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from catalog.models import Best, Implementation, Measurement
+from opatlas.identity import parse_operator
+from tests.catalog.making import GPU
+from tests.tuning.device_tools import ROUTES, TESTS, default
+from tests.tuning.measure.device.simulated import NO_GPU, SimulatedMonitor
+from tests.tuning.measure.simulated_device import SimulatedRoute
+from tuning.bare import slices
+from tuning.bare.lines import Lines
+from tuning.bare.problems import Problem
+from tuning.measure.device.watch import DeviceWatch
+from tuning.measure.laboratory import Laboratory
+
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
+
+RELU = parse_operator({"op": "Relu", "inputs": [{"shape": [4, 700], "dtype": "float32"}]})
+TANH = parse_operator({"op": "Tanh", "inputs": [{"shape": [4, 700], "dtype": "float32"}]})
+WANTED = [
+    Problem("deepbench_gemm", "float32", 0, None, "deepbench: gemm has no rule yet"),
+    Problem("kernelbench_level1", "float32", 0, TANH),
+    Problem("kernelbench_level1", "float32", 1, RELU),
+]
+
+
+@pytest.mark.django_db
+def test_what_a_slice_measures_goes_on_and_comes_home(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = tmp_path / "state"
+    watch = DeviceWatch(NO_GPU, SimulatedMonitor())
+    with Laboratory(tmp_path / "lab", GPU, readable=[TESTS], device=watch) as laboratory:
+        laboratory.warm((SimulatedRoute(),))
+        first = slices.bench(laboratory, ROUTES, default, WANTED[:2], state)
+        assert (first["problems"], first["uncovered"], first["left"]) == (2, 2, 0)
+        assert first["geomean_vs_eager"] == 1.0
+        said: list[str] = []
+        found = slices.bench(laboratory, ROUTES, default, WANTED, state, say=said.append)
+        assert len(said) == 1 and said[0].startswith("kernelbench_level1/float32/1: triton")
+    assert (found["problems"], found["uncovered"], found["left"]) == (3, 2, 0)
+    assert found["geomean_vs_max_autotune"] == 1.0 and found["max_autotune_measured"] == 0
+    assert found["wins_by_route"] == {"triton": 1} and found["wins_by_method"] == {"compiler": 1}
+    assert json.loads((state / "bench.json").read_text()) == found
+    (line,) = [one for one in Lines(state, "measured") if "entries" in one]
+    ends = {one["route"]: one["status"] for one in line["entries"]}
+    assert ends["triton"] == ends["eager"] == "ok"
+    assert (ends["inductor"], ends["xla"]) == ("crashed", "cheated")
+    entry = next(one for one in line["entries"] if one["route"] == "triton")
+    # 500 us against 150, and on a busy host whatever: what is not covered counts as 1.
+    assert found["geomean_vs_eager"] == pytest.approx(entry["evidence"]["ratio_to_default"] ** (1 / 3))
+    assert found["geomean_vs_eager"] > 1.1
+    assert line["device"]["reading"]["sm_mhz"] == 1755
+
+    call_command("import_measurements", *map(str, state.glob("measured-*.jsonl")))
+    assert "3 lines: " in capsys.readouterr().out
+    best = Best.objects.get(rank=0)
+    assert (best.route, best.kind, best.target.capability) == ("triton", "cuda-module", "cuda.sm_90")
+    assert best.implementation.environment.versions == {"simulated": "1"}
+    assert best.median_us == entry["evidence"]["median_us"]
+    assert best.implementation.artifact.signature
+    assert Best.objects.get(is_default=True).route == "eager"
+    assert not Implementation.objects.filter(route__in=("inductor", "xla")).exists()
+    count = Measurement.objects.count()
+    broken = tmp_path / "broken.jsonl"
+    entry["manifest"]["files"] = dict.fromkeys(entry["manifest"]["files"], "0" * 64)
+    broken.write_text(json.dumps(line) + "\n" + '{"format": "another"}\n{"cut o')
+    call_command("import_measurements", str(broken))
+    told = capsys.readouterr()
+    assert "2 lines" in told.out and "line 2 is not of opatlas-measurements 1" in told.err
+    assert Measurement.objects.count() == count, "a line is brought in whole or not at all"
+    with pytest.raises(CommandError, match="There is no file"):
+        call_command("import_measurements", str(tmp_path / "nothing"))

@@ -1,0 +1,87 @@
+"""``python -m tuning.bare test|bench|bundle``: what ``make`` calls where there is a GPU and no service."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+STATE = Path("var/gpu/state")
+
+
+def main() -> int:
+    said = _parser().parse_args()
+    if said.what == "bundle":
+        return _bundle(said)
+    from tuning.bare import slices
+
+    if said.what == "test":
+        found = slices.test(said.state, said.seconds)
+        print(json.dumps(found, indent=2))
+        return 1 if found["failed"] else 0
+    return _bench(said)
+
+
+def _bundle(said: argparse.Namespace) -> int:
+    from tuning.bare.bundle import TooLarge, make_bundle
+
+    try:
+        made = make_bundle(said.out)
+    except TooLarge as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"{said.out}: {made.nbytes / 2**20:.1f} MiB, {made.wheels} packages")
+    for reason in made.missing:
+        print(f"not in it: {reason}")
+    return 0
+
+
+def _bench(said: argparse.Namespace) -> int:
+    from opatlas.identity.place.cuda import NoDevice, detect_gpus
+    from tuning.bare import slices
+    from tuning.bare.problems import problems
+    from tuning.measure.device.gpus import gpu_named, see_only
+    from tuning.measure.device.watch import watched
+    from tuning.measure.laboratory import Laboratory
+    from tuning.measure.timing.lock import DeviceTaken, take_device
+    from tuning.routes import registry
+
+    try:
+        gpu = gpu_named(said.device)
+        see_only(gpu)
+        target = detect_gpus()[0]
+        take_device(gpu.name, gpu.uuid or gpu.name)
+    except (NoDevice, DeviceTaken) as error:
+        print(f"Nothing was measured: {error}", file=sys.stderr)
+        return os.EX_CONFIG
+    wanted = problems(said.workloads)
+    if not wanted:
+        print("Nothing was measured: OPATLAS_WORKLOADS names no folder with the open lists.", file=sys.stderr)
+        return os.EX_CONFIG
+    routes = slices.with_shipped(registry.routes_for(target.kind))
+    with (
+        TemporaryDirectory(prefix="opatlas-bare-") as home,
+        Laboratory(Path(home), target, device=watched(gpu)) as laboratory,
+    ):
+        laboratory.warm(tuple(route for route in routes if route.available(target)))
+        found = slices.bench(laboratory, routes, registry.default_candidate, wanted, said.state, said.seconds)
+    print(json.dumps(found, indent=2))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tuning.bare")
+    parser.add_argument("what", choices=["test", "bench", "bundle"])
+    parser.add_argument("--seconds", type=float, default=450.0, help="of one slice")
+    parser.add_argument("--state", type=Path, default=STATE, help="what slices leave to the next one")
+    parser.add_argument("--device", default=os.environ.get("OPATLAS_DEVICE") or "cuda:0")
+    parser.add_argument("--workloads", type=Path, help="the open lists' folder")
+    parser.add_argument("--out", type=Path, default=Path("var/gpu/opatlas-gpu.tar.gz"))
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
