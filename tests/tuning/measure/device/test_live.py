@@ -17,6 +17,7 @@ from tuning.measure.device.watch import DeviceWatch
 from tuning.measure.laboratory import Bench, Laboratory, Limits
 from tuning.measure.outcome import Outcome, Status
 
+pytest.importorskip("torch", reason="references are PyTorch's")
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 TESTS = Path(__file__).resolve().parents[3]
