@@ -83,6 +83,7 @@ def _import(line: Mapping[str, Any], done: Imported) -> None:
         if final:
             order = sorted(final, key=lambda one: -one.evidence.ratio_to_default)
             default = [one for one in final if one.purpose == Purpose.DEFAULT]
+            # Within noise of the default nothing is gained by serving something else.
             ahead = [one for one in order if one.evidence.ratio_low > 1.0]
             publish_race(order, winner=(ahead or default or order)[0])
 

@@ -113,6 +113,12 @@ def nothing_published(typed: Typed, command: str) -> None:
     assert "is 30 minutes old" in typed.manage(command)
 
 
+def no_measurements(typed: Typed, command: str) -> None:
+    """FILES stands for files of lines: of one that is not there it says so."""
+    with pytest.raises(CommandError, match="There is no file FILES"):
+        typed.manage(command)
+
+
 def no_such_key(typed: Typed, command: str) -> None:
     """SHA256 stands for a key's digest: of a key that is not there it says so."""
     with pytest.raises(CommandError, match="SHA256"):
@@ -212,10 +218,14 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "make bench ONLY=pages": make_target,
     "make bench ONLY=reproduced": make_target,
     "make dist": make_target,
+    "make bench-gpu": make_target,
+    "make gpu-bundle": make_target,
     "make lint": make_target,
     "make mutants": make_target,
     "make run": make_target,
+    "make screenshots": make_target,
     "make test": make_target,
+    "make test-gpu": make_target,
     "make test-all": make_target,
     "make test-times": make_target,
     "manage.py adopt_home OLD_FOLDER": old_home,
@@ -227,6 +237,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "manage.py declare_environment": plainly,
     "manage.py describe_configuration > docs/configuration.md": written_page,
     "manage.py describe_figures > docs/figures.md": written_page,
+    "manage.py import_measurements FILES": no_measurements,
     "manage.py drain_journal --every 10": for_ever,
     "manage.py invite --role admin": plainly,
     "manage.py queue": queue,

