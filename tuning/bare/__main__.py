@@ -26,11 +26,11 @@ def main() -> int:
 
 
 def _bundle(said: argparse.Namespace) -> int:
-    from tuning.bare.bundle import TooLarge, make_bundle
+    from tuning.bare.bundle import BundleTooLarge, make_bundle
 
     try:
         made = make_bundle(said.out)
-    except TooLarge as error:
+    except BundleTooLarge as error:
         print(error, file=sys.stderr)
         return 1
     print(f"{said.out}: {made.nbytes / 2**20:.1f} MiB, {made.wheels} packages")

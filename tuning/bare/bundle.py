@@ -25,7 +25,7 @@ _SYSTEM = re.compile(r"lib(c|m|dl|rt|pthread)\.so|ld-linux|linux-vdso")
 _LIBRARIES = ("libseccomp.so.2",)
 
 
-class TooLarge(Exception):
+class BundleTooLarge(Exception):
     """The archive and the tree beside it would not travel: one sentence."""
 
 
@@ -39,7 +39,7 @@ class Made:
 
 
 def make_bundle(out: Path, download: bool = True) -> Made:
-    """Raises :class:`TooLarge`. ``download``: with packages of the index; else the rest alone."""
+    """Raises :class:`BundleTooLarge`. ``download``: with packages of the index; else the rest alone."""
     missing: list[str] = []
     with TemporaryDirectory(prefix="opatlas-bundle-") as made:
         folder = Path(made)
@@ -56,7 +56,7 @@ def make_bundle(out: Path, download: bool = True) -> Made:
     nbytes, beside = out.stat().st_size, sum((ROOT / name).stat().st_size for name in _tracked())
     if nbytes + beside > MOST_BYTES:
         out.unlink()
-        raise TooLarge(
+        raise BundleTooLarge(
             f"{nbytes >> 20} MiB and {beside >> 20} MiB of tree: at most {MOST_BYTES >> 20} travel."
         )
     return Made(nbytes, wheels, tuple(missing))

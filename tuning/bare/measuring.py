@@ -28,7 +28,7 @@ DefaultCandidate = Callable[[Operator, Target, Setting], tuple[Route, Candidate]
 
 
 @dataclass(frozen=True)
-class Entrant:
+class BuiltEntry:
     """A candidate, built or not."""
 
     route: Route
@@ -88,7 +88,7 @@ class _Measured:
             first_s = time.monotonic() - self.began
             entrants, refused = self._entrants()
             outcomes = self._raced(bench, entrants)
-            entries = [Entrant(route, candidate, built), *entrants]
+            entries = [BuiltEntry(route, candidate, built), *entrants]
             timed = [bench.default, *outcomes]
             again = self._again(bench, entries, timed)
         best_s = time.monotonic() - self.began
@@ -105,9 +105,9 @@ class _Measured:
             "floor_us": floor_us(self.operator, self.laboratory.target, self.setting),
         }
 
-    def _entrants(self) -> tuple[list[Entrant], dict[str, str]]:
+    def _entrants(self) -> tuple[list[BuiltEntry], dict[str, str]]:
         """Candidates of every route, built; and why routes have none."""
-        made: list[Entrant] = []
+        made: list[BuiltEntry] = []
         refused: dict[str, str] = {}
         for route in self.routes:
             for answer in (
@@ -124,13 +124,13 @@ class _Measured:
                 if (route, candidate) == self.default:
                     continue
                 built = self._build(route, candidate, f"{route.name}-{number}")
-                made.append(Entrant(route, candidate, built))
+                made.append(BuiltEntry(route, candidate, built))
         return made, refused
 
     def _build(self, route: Route, candidate: Candidate, name: str) -> BuiltArtifact | Outcome:
         return self.laboratory.build(route, self.operator, self.setting, candidate, self.folder / name)
 
-    def _raced(self, bench: Bench, entrants: Sequence[Entrant]) -> list[Outcome]:
+    def _raced(self, bench: Bench, entrants: Sequence[BuiltEntry]) -> list[Outcome]:
         """Our own code in heats, what somebody submitted alone with the default; then a final of each
         route's best."""
         outcomes = [
@@ -153,7 +153,7 @@ class _Measured:
         return outcomes
 
     def _again(
-        self, bench: Bench, entries: Sequence[Entrant], timed: Sequence[Outcome]
+        self, bench: Bench, entries: Sequence[BuiltEntry], timed: Sequence[Outcome]
     ) -> dict[str, Any] | None:
         """The winner's ratio once more, in fresh processes."""
         number = winner(timed)
@@ -173,7 +173,7 @@ def winner(timed: Sequence[Outcome]) -> int:
     return max(final, key=lambda number: (timed[number].ratio, -number))
 
 
-def _entry(one: Entrant, outcome: Outcome) -> dict[str, Any]:
+def _entry(one: BuiltEntry, outcome: Outcome) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "route": one.route.name,
         "method": one.route.method,
