@@ -31,6 +31,8 @@ from catalog.usage.journal_line import JournalHit, JournalLine
 from catalog.usage.stale import mark_stale
 from catalog.usage.succession import add_successions
 from opatlas import identity
+from opatlas.graph.structure import ModelStructure, StructureNode
+from opatlas.graph.types import TensorType
 from tests.catalog.making import GPU
 from tests.dashboard.races import contest_report, first_report, keep_race
 from tuning import models as t
@@ -129,7 +131,8 @@ class Factory:
         made.sort(key=lambda pair: pair[1].median_us)
         bests = [
             c.Best(
-                operator=operator, **self.where, route=imp.route, method=imp.method, kind="recipe",
+                operator=operator, **self.where, route=imp.route, method=imp.method,
+                kind="recipe" if imp.method == "library" else "c-abi",
                 implementation=imp, measurement=m, label=imp.label, artifact_sha256=self.artifact.sha256,
                 median_us=m.median_us, spread_us=m.spread_us, default_us=m.default_us,
                 ratio_to_default=m.ratio_to_default, ratio_low=m.ratio_low, ratio_high=m.ratio_high,
@@ -283,6 +286,21 @@ class Factory:
         model.calls = sum(row.calls for row in rows) + sum((unmapped or {}).values())
         model.save()
         return model
+
+    def structure(self, model: c.Model) -> c.StoredStructure:
+        """The model's operators one after the other, each as often as it is called."""
+        counted = list(model.operators.select_related("operator").order_by("pk"))
+        calls = [(one.operator, one.example) for one in counted for _ in range(one.calls)]
+        self.random.shuffle(calls)
+        nodes = tuple(
+            StructureNode(operator.op_type, example, (at,), (at + 1,), operator=operator.key, tensors=(at,))
+            for at, (operator, example) in enumerate(calls)
+        )
+        types = (TensorType(1, (1,)),) * (len(nodes) + 1)
+        made = ModelStructure(f"m1:{_digest(model.name)}", (0,), (len(nodes),), nodes, types)
+        model.structure_key = made.key
+        model.save(update_fields=["structure_key"])
+        return c.StoredStructure.objects.create(model=model, packed=made.packed())
 
     def traffic(self, operators: Iterable[c.Operator], hours: int = 24 * 8) -> None:
         """Hourly tallies whose hit rate climbs, with nights."""
@@ -445,7 +463,7 @@ def full_catalogue(seed: int = 7, hours: int = 24 * 8, mark: str = "") -> Factor
     factory.job("nightly-train", known[:20])
     factory.job("resnet-serving", known[5:30])
     factory.model("ResNet-50 (sample)", operators[:42], {"Shape of a dynamic value": 3})
-    factory.model("bert-base", operators[30:])
+    factory.structure(factory.model("bert-base", operators[24:]))
     factory.traffic(known, hours)
     factory.workers()
     factory.environments()

@@ -19,6 +19,7 @@ from catalog.registry import default_organisation
 from catalog.selectors.listing import STATUS_OF_MISS
 from catalog.viewing import Viewer
 from dashboard.pages.jobs import tables
+from dashboard.pages.jobs.plans import plan_card
 from dashboard.web import wording
 from dashboard.web.charts import models as model_charts
 from dashboard.web.charts.drawing import METHODS, shortened
@@ -142,7 +143,8 @@ def model(request: ViewerRequest, pk: int) -> HttpResponse:
     missing = tables.missing_table(coverage)
     page = Paginator(report.rows, ROWS_SHOWN).get_page(request.GET.get("page"))
     table = tables.model_operators_table(list(page.object_list), report.rows, states, NARROW_ROWS)
-    if (answer := exported(request, table, missing)) is not None:
+    plan = plan_card(row)
+    if (answer := exported(request, table, missing, plan.table)) is not None:
         return answer
     pending = sum(state in ("exploring", "waiting") for state in states.values())
     timed = [one for one in report.rows if one.default_us is not None]
@@ -152,6 +154,8 @@ def model(request: ViewerRequest, pk: int) -> HttpResponse:
         "totals": totals,
         "coverage": coverage,
         "missing": missing,
+        "plan": plan,
+        "host": request.build_absolute_uri("/").rstrip("/"),
         "saved_us": saved_us(report),
         "page": page,
         "table": table,
