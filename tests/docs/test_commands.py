@@ -125,6 +125,12 @@ def no_such_key(typed: Typed, command: str) -> None:
         typed.manage(command)
 
 
+def no_such_model(typed: Typed, command: str) -> None:
+    """MODEL stands for an uploaded model: of one that is not there it says so."""
+    with pytest.raises(CommandError, match="There is no model 'MODEL'"):
+        typed.manage(command)
+
+
 def written_page(typed: Typed, command: str) -> None:
     """Its output is compared with the page, not written over it."""
     command, _, page = command.partition(" > ")
@@ -240,6 +246,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "manage.py import_measurements FILES": no_measurements,
     "manage.py drain_journal --every 10": for_ever,
     "manage.py invite --role admin": plainly,
+    "manage.py plan MODEL": no_such_model,
     "manage.py queue": queue,
     "manage.py rebuild_rollups": plainly,
     "manage.py repeat_build SHA256": no_such_key,
