@@ -296,10 +296,9 @@ def _settle(client: Client) -> None:
         client._predictions.later(client.asked("o1:" + "0" * 64), lambda _: done.set())
         done.wait(10)
         client._predictions._predict = predict
-    if client._errand_boy is not None:
-        done = threading.Event()
-        client.aside(done.set)
-        done.wait(30)
+    done = threading.Event()
+    client.aside(done.set)
+    done.wait(30)
 
 
 def _recalls(client: Client, predictor: str, order: Order) -> dict[int, float]:
