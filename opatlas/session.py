@@ -40,7 +40,7 @@ from opatlas.io_binding import (
 from opatlas.load.dtypes import ONNX_NUMBER, numpy_dtype
 from opatlas.memory import lacking
 from opatlas.plan.checking import check_plan
-from opatlas.plan.choosing import OTHERS, PROFILED_RUNS, WHOLE, choose, node_times, said_of
+from opatlas.plan.choosing import OTHERS, PROFILED_RUNS, WHOLE, choose, node_times, said_of, whole_said
 from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import DEFAULT, NodeChoice, whole
@@ -50,6 +50,8 @@ from opatlas.plan.regions import LABELS, is_installed, open_session
 log = logging.getLogger("opatlas")
 ASK_S = 240.0
 """Between two questions for what runs: a service tells of what it revoked to those that ask."""
+RIVAL = 0.8
+"""Of the fastest's speed: a framework that did not reach it is not tried again with other kernels."""
 TRY_S = 5.0
 """For timing plans against the whole model, once for a model on a machine."""
 _NAMES = {code: name for name, code in CODES.items() if name in ONNX_NUMBER}
@@ -242,7 +244,7 @@ class Session:
             feed = example if example is not None else self.example()
             chosen = choose(
                 self.graph, choices, self.place, self._build, feed, self.threads, try_s,
-                frameworks=self._frameworks, loading_s=conf().loading_s,
+                frameworks=self._rivals(), loading_s=conf().loading_s,
                 given=None if self._given is None else self._given.plan,
             )  # fmt: skip
         except OpatlasError as error:
@@ -297,9 +299,19 @@ class Session:
     # ---- what was chosen before ---------------------------------------------------------------------
 
     def _name(self, choices: Mapping[NodeAt, NodeChoice]) -> bytes:
-        artifacts = sorted({one.by.artifact for one in choices.values()})
+        return self._fact_of("plan", sorted({one.by.artifact for one in choices.values()}))
+
+    def _fact_of(self, what: str, more: Any) -> bytes:
+        """What the machine's cache calls a fact about this model here, with these libraries."""
         versions = installed_versions((*LIBRARIES, "openvino"))
-        return digest_of(["plan", self.graph.key, *self.place, artifacts, versions, self._frameworks])
+        return digest_of([what, self.graph.key, *self.place, versions, self._frameworks, more])
+
+    def _rivals(self) -> tuple[str, ...]:
+        """Frameworks that are worth trying: all of them once, then, when other kernels are known, those that
+        were not far behind. Loading one that was takes seconds to minutes and changes nothing."""
+        store = self._client.store
+        kept = store.fact(self._fact_of("rivals", conf().loading_s)) if store is not None else None
+        return tuple(one for one in self._frameworks if kept is None or one in kept["rivals"])
 
     def _remembered(self, choices: Mapping[NodeAt, NodeChoice]) -> Executor | None:
         """By what was chosen for this model, from the same kernels, frameworks and libraries."""
@@ -321,8 +333,17 @@ class Session:
             return None
 
     def _remember(self, choices: Mapping[NodeAt, NodeChoice], plan: ModelPlan) -> None:
-        if self._client.store is not None:
-            self._client.store.keep_fact(self._name(choices), {"plan": plan.to_json()})
+        if self._client.store is None:
+            return
+        self._client.store.keep_fact(self._name(choices), {"plan": plan.to_json()})
+        by_name = {one.said: one.ratios for one in self.standings}
+        fastest = max((ratios.ratio for ratios in by_name.values()), default=1.0)
+        rivals = [
+            one
+            for one in self._frameworks
+            if (ratios := by_name.get(whole_said(one))) is not None and ratios.high >= RIVAL * fastest
+        ]
+        self._client.store.keep_fact(self._fact_of("rivals", conf().loading_s), {"rivals": rivals})
 
 
 class FunctionKernel:

@@ -235,13 +235,18 @@ def said_of(plan: ModelPlan) -> str:
     count = len(plan.kernels)
     others = {step.by.framework for step in plan.steps if isinstance(step.by, ByFramework)} or {DEFAULT}
     labels = " and ".join(sorted(LABELS[one] for one in others))
-    if not count:
-        return f"{labels}, the whole model"
+    if not count and len(others) == 1:
+        return whole_said(*others)
     rest = f", the rest by {labels}" * (others != {DEFAULT})
     return f"{count} of {plan.step_count} steps by kernels{rest}"
 
 
-WHOLE = f"{LABELS[DEFAULT]}, the whole model"
+def whole_said(framework: str) -> str:
+    """How people read a whole model in a framework."""
+    return f"{LABELS[framework]}, the whole model"
+
+
+WHOLE = whole_said(DEFAULT)
 
 
 def node_times(graph: ModelGraph, feed: Feed, threads: int) -> dict[NodeAt, float]:

@@ -219,6 +219,29 @@ def test_a_session_runs_by_the_fastest_framework_says_so_and_remembers(
         assert_same(session.run(None, FEED), wanted(chain(), FEED))
 
 
+def test_who_was_far_behind_is_not_loaded_again_when_other_kernels_are_known(
+    tmp_path: Path, openvino_wins: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[tuple[str, ...]] = []
+    real = choosing.choose
+
+    def chosen_anew(*given: Any, frameworks: Any, **named: Any) -> Any:
+        tried.append(frameworks)
+        return real(*given, frameworks=frameworks, **named)
+
+    monkeypatch.setattr("opatlas.session.choose", chosen_anew)
+    for artifacts in ("one", "others"):  # other kernels are known: what was chosen is not what is wanted
+        monkeypatch.setattr(
+            opatlas.Session, "_name", lambda self, _, name=artifacts: self._fact_of("plan", name)
+        )
+        with (
+            Client(offline=True, cache=tmp_path) as client,
+            opatlas.Session(chain(), client=client, frameworks=["openvino", "pytorch"]) as session,
+        ):
+            assert said_of(session.plan) == "OpenVINO, the whole model"
+    assert tried == [("openvino", "pytorch"), ("openvino",)]  # PyTorch took twice as long
+
+
 def test_a_framework_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     with (
         Client(offline=True, cache=tmp_path) as client,
