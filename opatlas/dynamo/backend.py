@@ -119,7 +119,9 @@ def _chosen(
     _check_graph(module, inputs)
     client, place = _client(options)
     try:
-        chosen = Contest(module, AtenGraph(module, inputs), client, place, options, row).hold()
+        aten = AtenGraph(module, inputs)
+        chosen = Contest(module, aten, client, place, options, row).hold()
+        aten.inputs.clear()  # a graph that runs holds nobody's inputs
     except OpatlasError:
         raise
     except Exception as error:  # whatever goes wrong with a graph, the job goes on

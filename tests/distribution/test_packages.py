@@ -57,6 +57,8 @@ def test_the_wheel_has_the_sources_that_loading_compiles_and_types_and_works_by_
     [wheel] = dist.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         packed = set(archive.namelist())
+        [points] = [name for name in packed if name.endswith(".dist-info/entry_points.txt")]
+        assert b"[torch_dynamo_backends]\nopatlas = opatlas.dynamo.backend:opatlas" in archive.read(points)
     sources = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "opatlas").rglob("*")

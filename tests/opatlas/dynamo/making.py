@@ -31,11 +31,12 @@ class KnowsAll(Client):
         super().__init__(setting=Setting(threads=1), cache=cache, sidecar=False, offline=True)
         self._only, self._kernels = only, kernels or {}
         self.operators: dict[str, Operator] = {}
-        self.loaded = 0
+        self.waited: list[float] = []
 
     def lookup_all(
         self, operators: Sequence[Any], *, wait_s: float = 0.0, wait_for: str = "first"
     ) -> list[Answer]:
+        self.waited.append(wait_s)
         self.operators |= {one.key: one for one in operators}
         best = {"artifact": ARTIFACT, "kind": "c-abi", "median_us": 1.0, "route": "r", "label": "l"}
         return [
@@ -43,7 +44,6 @@ class KnowsAll(Client):
         ]
 
     def load(self, answer: Answer, places: Sequence[int] | None = None) -> KernelFunction:
-        self.loaded += 1
         operator = self.operators[answer.key]
         manifest = Manifest("c-abi", "r", operator.to_json(), Setting(threads=1).to_json(), {})
         return KernelFunction(operator, manifest, places, kernel=self._kernels.get(answer.key))

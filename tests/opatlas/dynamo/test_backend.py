@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -408,6 +410,37 @@ def test_two_models_in_one_process_and_several_threads(kernels_win: None) -> Non
 def test_options_that_are_none(options: Any, sentence: str) -> None:
     with pytest.raises(CallerError, match=sentence):
         opatlas.optimize(Linear(), X, options=options)
+
+
+def test_clients_are_made_for_threads_and_asked_as_options_say(
+    kernels_win: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[Any, KnowsAll]] = []
+
+    def make(**given: Any) -> KnowsAll:
+        made.append((given, KnowsAll()))
+        return made[-1][1]
+
+    monkeypatch.setattr(backend, "Client", make)
+    monkeypatch.setattr(backend, "_clients", {})
+    for offline in (False, True, True):
+        torch._dynamo.reset()
+        options = {"wait_s": 2.5, "offline": offline, "frameworks": ("eager",)}
+        assert opatlas.optimize(Linear(), X, options=options).report.replaced == 2
+    assert [given["offline"] for given, _ in made] == [False, True]
+    assert all(given["setting"].threads == 1 for given, _ in made)
+    assert [client.waited for _, client in made] == [[2.5], [2.5, 2.5]]
+
+
+def test_what_a_graph_was_compiled_with_is_let_go(kernels_win: None) -> None:
+    run, report = compiled(Linear(), KnowsAll())
+    x = torch.randn(4, 16)
+    held = weakref.ref(x)
+    with torch.no_grad():
+        run(x)
+    del x
+    gc.collect()
+    assert report.replaced == 2 and held() is None
 
 
 def test_other_versions_of_pytorch_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
