@@ -24,7 +24,7 @@ from opatlas.errors import LoadError
 FORMAT = 1
 """Of the file and of features: another one is refused."""
 MOST_BYTES = 16 << 20
-MOST_OPERATORS, MOST_WIDTH = 20_000, 1024
+MOST_OPERATORS, MOST_WIDTH, MOST_LAYERS = 20_000, 1024, 64
 _KEY = re.compile(r"o1:[0-9a-f]{64}")
 
 _TYPES, _DTYPES, _SIZES, _TENSORS = 64, 8, 96, 4  # buckets; inputs, the last of them an output
@@ -125,6 +125,8 @@ def _parsed(
     if said.get("opatlas") != str(FORMAT):
         raise LoadError(f"the network is of the format {said.get('opatlas')!r}; this client reads {FORMAT}")
     graph = model.graph
+    if len(graph.node) > MOST_LAYERS:
+        raise LoadError(f"the network has more than {MOST_LAYERS} layers")
     arrays = {one.name: _array(one) for one in graph.initializer}
     layers: list[Layer] = []
     name, width = "features", WIDTH

@@ -93,6 +93,15 @@ def _not_a_number(model):
     tensor.CopyFrom(numpy_helper.from_array(np.array([np.nan] * 4, np.float32), "decay"))
 
 
+def _endless(model):
+    """Each layer costs next to nothing in the file, and time in every job."""
+    last = model.graph.node[-1].output[0]
+    for number in range(network.MOST_LAYERS):
+        model.graph.node.append(onnx.helper.make_node("Relu", [last], [f"more{number}"]))
+        last = f"more{number}"
+    model.graph.output[0].name = last
+
+
 def _property(model, name, value):
     next(one for one in model.metadata_props if one.key == name).value = value
 
@@ -105,6 +114,7 @@ BROKEN = {
     "another node": lambda: broken(lambda m: setattr(m.graph.node[1], "op_type", "Loop")),
     "another domain": lambda: broken(lambda m: setattr(m.graph.node[1], "domain", "evil")),
     "elsewhere": lambda: broken(_external),
+    "no end of layers": lambda: broken(_endless),
     "no number": lambda: broken(_not_a_number),
     "a size that lies": lambda: broken(lambda m: _initializer(m, "after").dims.__setitem__(0, 2**40)),
     "fewer keys": lambda: broken(lambda m: _property(m, "operators", json.dumps([making.relu(64).key]))),
