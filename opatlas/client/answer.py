@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from opatlas.evidence import TIMES
 
 STATUSES = ("hit", "miss", "need_graph", "need_lookup")
+LONGEST_LIFE_S = 86400.0
+"""Whatever a service says: what was revoked is told to who asks."""
 SHA256 = re.compile(r"[0-9a-f]{64}")
 AGREEMENT = re.compile(r"agr_[0-9a-f]{32}")
 _OPERATOR = re.compile(r"o1:[0-9a-f]{64}")
@@ -89,7 +91,7 @@ class Answer:
             price=item.get("price"),
             stage=item.get("stage", ""),
             final=item.get("final", False),
-            expires_s=float(item.get("expires_s", 0.0)),
+            expires_s=min(float(item.get("expires_s", 0.0)), LONGEST_LIFE_S),
             from_neighbour=item.get("from_neighbour"),
         )
         if answer.status not in STATUSES or answer.hit != (answer.best is not None):

@@ -139,4 +139,4 @@ class ArtifactShelf:
         known = self.store.signer(signer) if self.store is not None and signer else None
         if known is None and not self.offline:
             known = next((row for row in self.rest.signers() if row["sha256"] == signer), None)
-        return known and {name: known[name] for name in ("public_key", "retired_at")}
+        return known and {name: known.get(name) for name in ("public_key", "retired_at")}

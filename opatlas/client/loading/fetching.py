@@ -56,11 +56,16 @@ class Trust:
     @classmethod
     def in_rows(cls, rows: Mapping[str, Mapping[str, Any]]) -> Trust:
         """The keys that a service named, by their SHA-256: ``public_key``, and ``retired_at`` or None."""
-        keys = {sha256: bytes.fromhex(row["public_key"]) for sha256, row in rows.items()}
-        return cls(
-            {sha256: key for sha256, key in keys.items() if hashlib.sha256(key).hexdigest() == sha256},
-            {sha256: str(row["retired_at"]) for sha256, row in rows.items() if row["retired_at"]},
-        )
+        keys, retired = dict[str, bytes](), dict[str, str]()
+        for sha256, row in rows.items():
+            try:
+                key, since = bytes.fromhex(row["public_key"]), row["retired_at"]
+            except (KeyError, TypeError, ValueError):
+                continue  # no key: nobody signed with it
+            if hashlib.sha256(key).hexdigest() == sha256:
+                keys[sha256] = key
+                retired |= {sha256: str(since)} if since else {}
+        return cls(keys, retired)
 
     def check(self, manifest: Manifest, signature: str, signer: str) -> None:
         """Raises :class:`Refused` unless a trusted key that is not retired made the signature."""

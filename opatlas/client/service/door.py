@@ -13,6 +13,7 @@ from typing import Any
 
 from opatlas.client.answer import Answer, LookupReply
 from opatlas.client.asking import Asked
+from opatlas.client.cache.store import NEVER_TOLD
 from opatlas.client.service.capabilities import LOOKUP
 from opatlas.client.service.rest import RestClient, ServiceError
 from opatlas.errors import CallerError
@@ -117,7 +118,11 @@ class ServiceDoor:
         try:
             if items or self.answers_related:
                 return self.rest.ask(items, related=more, known=known, revoked_since=since, **waiting)
-        except CallerError:
+        except CallerError as error:
+            if error.where == "revoked_since" and since != NEVER_TOLD:
+                # No place in this service's list: whoever said it was another version, or lied.
+                waiting |= {"related": more, "known": known}
+                return self.rest.ask(items, revoked_since=NEVER_TOLD, **waiting)
             if items or self.answers_related:  # else it has just said that it does not
                 raise
         return LookupReply(())

@@ -224,14 +224,16 @@ class RestClient:
         """Public keys that sign manifests, as the service lists them: ``sha256``, ``public_key``,
         ``retired_at``."""
         found: list[Mapping[str, Any]] = []
-        while True:
+        end = time.monotonic() + self.timeout_s
+        while time.monotonic() < end:
             page = self.call("GET", f"/api/v1/signers/?limit=200&offset={len(found)}")
             try:
-                found += [dict(row) for row in page["results"]]
+                found += [{"sha256": row["sha256"], **row} for row in page["results"]]
                 if not page["next"] or not page["results"]:
                     return found
             except (KeyError, TypeError, ValueError) as error:
                 raise ServiceError(f"The service's list of signers is none: {error!r}.") from error
+        raise ServiceError("The service's list of signers has no end.")
 
     def _call_named(self, path: str, document: Any, timeout_s: float) -> Any:
         """Post what may be charged: under a name of its own, which it keeps until it was answered."""

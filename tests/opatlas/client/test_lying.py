@@ -13,8 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 from opatlas.client import Client
+from opatlas.client.loading.fetching import Refused
 from opatlas.client.service import rest, wire
 from opatlas.identity import Setting, detect_target
+from opatlas.load import Manifest
 from tests.opatlas.load.kernels import add_operator
 
 KEY = add_operator().key
@@ -41,7 +43,9 @@ def serve(tmp_path):
             protocol_version = "HTTP/1.1"
 
             def do_POST(self):
-                self.rfile.read(int(self.headers["Content-Length"] or 0))
+                server.bodies.append(
+                    json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or "{}")
+                )
                 server.asked.append((self.path, self.headers["Authorization"]))
                 reply(self)
 
@@ -59,7 +63,7 @@ def serve(tmp_path):
                 self.wfile.write(body)
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.asked = []
+        server.asked, server.bodies = [], []
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
@@ -218,6 +222,59 @@ def test_the_key_follows_no_redirect(serve):
     )
     assert not client.lookup(add_operator())
     assert not stolen.asked
+
+
+@pytest.mark.parametrize("signer", [{}, {"public_key": 7, "retired_at": None}, {"public_key": "zz"}])
+def test_a_key_that_is_none_signs_nothing(serve, signer):
+    manifest = Manifest("recipe", "numpy", add_operator().to_json(), Setting(threads=1).to_json()).to_json()
+    document = {"manifest": manifest, "signature": "00" * 64, "signer": "b" * 64}
+    lie = answer() | {"manifests": {"a" * 64: document}, "signers": {"b" * 64: signer}}
+    client, _ = serve(says(lie))
+    with pytest.raises(Refused, match="not trusted"):
+        client.lookup(add_operator()).load()
+
+
+def test_a_list_of_signers_that_never_ends_is_given_up(serve):
+    page = {"results": [{"sha256": "c" * 64, "public_key": "00" * 32, "retired_at": None}], "next": "more"}
+    client, _ = serve(says(answer() | page))
+    began = time.monotonic()
+    with pytest.raises(rest.ServiceError, match="no end"):
+        client.rest.signers()
+    assert time.monotonic() - began < 3
+
+
+def test_signers_without_names_are_none(serve):
+    client, _ = serve(says({"results": [{"public_key": "00" * 32}], "next": None}))
+    with pytest.raises(rest.ServiceError, match="sha256"):
+        client.rest.signers()
+
+
+def test_one_lie_about_what_was_revoked_silences_nobody(serve):
+    """Where the next service does not take it for a place in its list, it is asked from the beginning."""
+
+    def reply(handler):
+        if handler.server.lies:
+            told = answer(expires_s=0.1) | {"revoked_until": "a-lie"}
+            return handler.send(json.dumps(told).encode())
+        if handler.server.bodies[-1]["revoked_since"] != "0":
+            refusal = {"error": "revoked_since is what it was, or 0.", "where": "revoked_since"}
+            return handler.send(json.dumps(refusal).encode(), status=400)
+        told = answer() | {"revoked": ["c" * 64], "revoked_until": "17"}
+        return handler.send(json.dumps(told).encode())
+
+    client, server = serve(reply)
+    server.lies = True
+    assert client.lookup(add_operator())
+    assert client.store.told_until() == "a-lie"
+    server.lies = False
+    time.sleep(0.15)
+    assert client.lookup(add_operator()).source == "service"
+    assert client.revoked == {"c" * 64} and client.store.told_until() == "17"
+
+
+def test_no_entry_lives_longer_than_a_day(serve):
+    client, _ = serve(says(answer(expires_s=1e300)))
+    assert client.lookup(add_operator()).expires_s == 86400.0
 
 
 def test_a_manifest_of_something_else_is_refused(serve):
