@@ -37,7 +37,7 @@ SHARES = (1.0, 0.5, 0.25)
 """Of the kernels that promise to be faster, the most promising: so many are tried together."""
 OTHERS = FRAMEWORKS[1:]
 """Frameworks that a model is tried in beside the default."""
-LOADING_S = 60.0
+LOADING_S = 30.0
 """For loading the model into them, one after another; what does not load within it takes no part."""
 COPIES = 3
 """Of the weights, while a framework loads a model: as they are read, as it lays them out, and its own."""

@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from opatlas.plan.plan import ByKernel, ModelPlan, PlanStep
+from opatlas.plan.plan import ByBodies, ByKernel, ModelPlan, PlanStep
 from opatlas.plan.regions import OnnxRuntimeRegion
 
 RUNS, WARM_RUNS = 5, 2
@@ -50,12 +50,15 @@ CALL_US = 0.2
 
 def predicted(plan: ModelPlan, known: Costs) -> ModelPlan:
     """The plan with its steps' times; the first step's has in it what a run costs beyond its steps."""
-    steps = [_predicted(step, known) for step in plan.steps]
-    first = replace(steps[0], predicted_us=(steps[0].predicted_us or 0.0) + known.run_us)
-    return replace(plan, steps=(first, *steps[1:]))
+    first, *others = (_predicted(step, known) for step in plan.steps)
+    if first.predicted_us is not None:
+        first = replace(first, predicted_us=first.predicted_us + known.run_us)
+    return replace(plan, steps=(first, *others))
 
 
 def _predicted(step: PlanStep, known: Costs) -> PlanStep:
+    if isinstance(step.by, ByBodies):
+        return replace(step, predicted_us=None)  # which branch, how many iterations: only a run knows
     if isinstance(step.by, ByKernel):
         return replace(step, predicted_us=(step.predicted_us or 0.0) + known.call_us)
     own = sum(known.nodes.get(number, 0.0) for number in step.nodes)

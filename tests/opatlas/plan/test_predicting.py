@@ -1,0 +1,41 @@
+"""What a plan is said to take: of what it is made, and where nothing is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from opatlas.plan import predicting
+from opatlas.plan.plan import ByBodies, ByFramework, ByKernel, ModelPlan, PlanStep
+from opatlas.plan.predicting import CALL_US, Costs, costs, predicted
+
+KERNEL = PlanStep((0,), (1,), ByKernel("o1:x", "0" * 64, (0,)), 12.0)
+REGION = PlanStep((1, 2), (3,), ByFramework("openvino"))
+KNOWN = Costs({1: 30.0, 2: 5.0}, region_us=4.0, call_us=CALL_US, run_us=2.0)
+
+
+def plan(*steps: PlanStep) -> ModelPlan:
+    return ModelPlan("m1:x", "t1:x", "s1:x", steps)
+
+
+def test_a_plan_takes_its_kernels_its_regions_and_what_lies_between() -> None:
+    found = predicted(plan(KERNEL, REGION), KNOWN)
+    assert [step.predicted_us for step in found.steps] == [12.0 + CALL_US + 2.0, 30.0 + 5.0 + 4.0]
+    assert found.predicted_us == pytest.approx(53.0 + CALL_US)
+    assert predicted(plan(REGION, KERNEL), KNOWN).predicted_us == pytest.approx(53.0 + CALL_US)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_of_a_loop_with_kernels_nothing_is_said(at: int) -> None:
+    steps = [KERNEL, KERNEL]
+    steps[at] = replace(KERNEL, by=ByBodies(()))
+    assert predicted(plan(*steps), KNOWN).predicted_us is None
+
+
+def test_a_profile_is_brought_to_what_the_model_takes_without_a_profiler(monkeypatch: Any) -> None:
+    monkeypatch.setattr(predicting, "handoff_us", lambda threads: 10.0)
+    found = costs({0: 30.0, 1: 90.0}, whole_us=70.0, copied_bytes=8, threads=1)
+    assert found.nodes == {0: 15.0, 1: 45.0} and found.region_us == 10.0 and found.run_us > 0
+    assert costs({}, whole_us=70.0, copied_bytes=0, threads=1).nodes == {}
