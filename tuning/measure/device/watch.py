@@ -110,6 +110,7 @@ class DeviceWatch:
         why it is unwell, or nothing. One at a time. A test that proves nothing (None) leaves it in doubt."""
         with self._proving:
             if self._suspect and not self.unwell and (why := self_test()) is not None:
+                why = why and self_test()  # a host that is busy for a moment is no broken device
                 self._suspect = False
                 if why:
                     self.unwell = f"{self.gpu.name} does not compute correctly after a fault: {why}"

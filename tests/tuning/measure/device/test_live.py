@@ -95,6 +95,7 @@ def test_who_takes_more_of_the_device_than_its_claim_is_ended(
 ) -> None:
     monitor.hogs = True
     outcome = measure(bench, tmp_path, "hanging")
+    monitor.hogs = False
     assert outcome.status is Status.OUT_OF_MEMORY, outcome
     assert "of the device's memory; at most" in outcome.detail
     assert len(monitor.watch._claims) == 1, "the default's alone: who was ended has left"

@@ -71,7 +71,11 @@ def test_nothing_is_tried_on_a_device_that_fails_its_self_test(watch: DeviceWatc
     assert watch.prove(lambda: self_test("wrong")) == "" and len(tests) == 2
     watch.saw(Status.TIMED_OUT)
     assert "cuda:0 does not compute correctly after a fault: wrong" in watch.prove(lambda: self_test("wrong"))
-    assert watch.prove(lambda: self_test("")) != "" and len(tests) == 3, "it stays so"
+    assert watch.prove(lambda: self_test("")) != "" and len(tests) == 4, "it failed twice, and stays so"
+    another = DeviceWatch(NO_GPU)
+    another.saw(Status.CRASHED)
+    ends = ["too slow", ""]
+    assert another.prove(lambda: ends.pop(0)) == "" and not ends, "once is no proof"
 
 
 def test_defaults_that_fail_in_a_row_after_a_fault_are_the_devices(watch: DeviceWatch) -> None:
