@@ -93,6 +93,7 @@ class Contest:
         best = frameworks[0]
         if len(frameworks) > 1:
             times = self._timed(frameworks, half)
+            self._report.frameworks = tuple(times.values())
             best = min(
                 frameworks, key=lambda one: times[one.said].median_us if one.said in times else math.inf
             )

@@ -10,8 +10,9 @@ from opatlas.plan.line_up import TimedInTurns
 @dataclass
 class GraphReport:
     """One graph. ``nodes``: calls of operators in it; ``operators``: distinct ones of the catalogue's kind,
-    of which ``known`` have a kernel; ``replaced``: calls that run by kernels. ``chosen`` says who runs it,
-    ``standings`` against whom, compared with the best of PyTorch's own; ``left_out``: contenders that took
+    of which ``known`` have a kernel; ``replaced``: calls that run by kernels. ``chosen`` says who runs it;
+    ``frameworks`` has PyTorch's own ways, compared with the first, ``standings`` the best of them and what
+    has kernels, compared with that best; ``left_out``: contenders that took
     no part, and why. ``why``: the reason where the graph is PyTorch's without a contest. ``compile_s``:
     seconds until it could run; ``remembered``: what was chosen was known from an earlier time."""
 
@@ -24,6 +25,7 @@ class GraphReport:
     why: str = ""
     compile_s: float = 0.0
     remembered: bool = False
+    frameworks: tuple[TimedInTurns, ...] = ()
     standings: tuple[TimedInTurns, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
     unmapped: dict[str, int] = field(default_factory=dict)

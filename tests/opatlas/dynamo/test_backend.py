@@ -208,6 +208,29 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
 
 
+def test_without_kernels_the_faster_of_pytorchs_own_runs(
+    kernels_win: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+
+    def instead(module: Any, inputs: Any) -> Any:
+        return lambda *args: called.append("inductor") or module.forward(*args)
+
+    monkeypatch.setattr(contest, "compiled", instead)
+    nothing = KnowsAll(only=lambda operator: False)
+    for own, chosen in ((("eager", "inductor"), "torch.compile"), (("inductor", "eager"), "PyTorch eager")):
+        torch._dynamo.reset()
+        run, report = compiled(Linear(), nothing, frameworks=own)  # the second one is faster here
+        with torch.no_grad():
+            run(X)
+            called.clear()
+            run(X)
+        assert called == ["inductor"] * (chosen == "torch.compile")
+        assert [report.graphs[0].chosen, report.replaced] == [chosen, 0]
+        assert [one.said for one in report.graphs[0].frameworks] == [contest.LABELS[one] for one in own]
+        assert not report.graphs[0].standings
+
+
 # ---- what is left to PyTorch ----------------------------------------------------------------------------
 
 
