@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
 from onnx import helper
@@ -17,7 +18,7 @@ from opatlas.errors import CallerError
 from opatlas.evidence import Ratios
 from opatlas.plan import choosing
 from opatlas.plan.line_up import LEAST_ROUNDS, TimedInTurns, line_up, ratios_of
-from opatlas.plan.plan import ByKernel
+from opatlas.plan.plan import ByBodies, ByKernel
 from opatlas.plan.predicting import CALL_US
 from tests.opatlas.client.conftest import *  # noqa: F403 - the served catalogue
 from tests.opatlas.client.test_client import until
@@ -39,6 +40,21 @@ def adding() -> bytes:
     return made.SerializeToString()
 
 
+def looping() -> bytes:
+    """An addition in each of five iterations."""
+    tensor, number = onnx.TensorProto, helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Add", ["c", "x"], ["d"]), helper.make_node("Tanh", ["d"], ["e"])],
+        "body",
+        [number("turn", tensor.INT64, []), number("go", tensor.BOOL, []), number("c", tensor.FLOAT, None)],
+        [helper.make_empty_tensor_value_info(name) for name in ("go", "e")],
+    )
+    nodes = [helper.make_node("Loop", ["five", "", "y"], ["z"], body=body)]
+    made = model(nodes, {"x": (SIZE,), "y": (SIZE,)}, ["z"], {"five": np.array(5)})
+    made.ir_version = 10
+    return made.SerializeToString()
+
+
 FEED = {"x": np.linspace(-1, 1, SIZE, dtype=np.float32), "y": np.linspace(0, 3, SIZE, dtype=np.float32)}
 
 
@@ -55,8 +71,11 @@ def kernels_win(monkeypatch: pytest.MonkeyPatch) -> None:
             for name, ratio in zip(runs, ratios, strict=False)
         }
 
+    def slow(graph: Any, feed: Any, threads: int) -> dict[Any, float]:
+        return dict.fromkeys([*range(9), *graph.operators()], 99.0)
+
     monkeypatch.setattr(choosing, "line_up", standings)
-    monkeypatch.setattr(choosing, "node_times", lambda graph, feed, threads: dict.fromkeys(range(9), 99.0))
+    monkeypatch.setattr(choosing, "node_times", slow)
     monkeypatch.setattr(choosing, "alone_us", lambda run: 99e3)
 
 
@@ -88,6 +107,32 @@ def test_what_was_chosen_is_remembered_by_the_machine(
     with opatlas.Session(adding(), client=job()) as second:
         assert second.plan == chosen and second.standings == ()
         assert_same(second.run(["z"], FEED), wanted(adding(), FEED))
+
+
+def test_so_does_what_lies_in_a_loop_and_a_later_session_remembers_it(
+    publish_add: Any, job: Any, kernels_win: None
+) -> None:
+    publish_add()
+    for standings in (2, 0):  # the second session times nothing
+        with opatlas.Session(looping(), client=job()) as session:
+            assert session.known == 1 and len(session.plan.kernels) == 1
+            assert [type(step.by) for step in session.plan.steps] == [ByBodies]
+            assert len(session.standings) >= standings and (standings or not session.standings)
+            for feed in (FEED, {name: -value for name, value in FEED.items()}):
+                assert_same(session.run(None, feed), wanted(looping(), feed))
+            assert [share.by for share in session.breakdown(FEED)] == ["1 kernels in bodies"]
+
+
+def test_an_output_may_lie_where_an_input_lies(publish_add: Any, job: Any, kernels_win: None) -> None:
+    publish_add()
+    with opatlas.Session(looping(), client=job()) as session:
+        place, expected = FEED["x"].copy(), wanted(looping(), FEED)
+        binding = session.io_binding()
+        binding.bind_cpu_input("x", place)
+        binding.bind_cpu_input("y", FEED["y"])
+        binding.bind_output("z", "cpu", 0, np.float32, [SIZE], place.ctypes.data)
+        session.run_with_iobinding(binding)
+        assert_same([place], expected)
 
 
 def test_a_revoked_kernel_is_out_of_the_next_run(publish_add: Any, job: Any, kernels_win: None) -> None:
