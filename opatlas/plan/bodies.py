@@ -81,7 +81,6 @@ def _branch(
     for own, outer in zip(body.graph.outputs, node.outputs, strict=True):
         if own in made and outer in fixed and body.graph.type_of(own) == graph.type_of(outer):
             outside[own] = outer
-            made.discard(own)  # a second output of the same value is copied
     return Wiring(outside)
 
 
