@@ -37,6 +37,12 @@ ALLOWED: Mapping[tuple[str, str], Allowed] = {
     ("torch", "mkl"): {"weights": ("packed",), "memory": ("mapped", "heap"), "threads": int},
     # What PyTorch's users reach for when eager is slow: measured against, published by no route.
     ("torch", "compile"): {"mode": ("default", "max-autotune"), "threads": int},
+    ("cublaslt", "matmul"): {
+        "device": ("cuda",),
+        "algorithm": tuple(range(1, 33)),
+        "tf32": (False, True),
+        "graphs": (False, True),
+    },
     ("onnxruntime", "session"): {
         "graph_optimization": ("all", "extended", "basic", "disabled"),
         "constants": ("initializers", "inputs"),
@@ -58,7 +64,7 @@ _LOADERS = {
     "numpy": "opatlas.load.numpy_recipe",
 }
 _OWN_LOADERS = {("torch", "compile"): "opatlas.load.torch.compile"}
-_ON_DEVICE = {"torch": "opatlas.load.torch.on_device"}
+_ON_DEVICE = {"torch": "opatlas.load.torch.on_device", "cublaslt": "opatlas.load.cuda.cublaslt"}
 
 
 def check_recipe(recipe: Mapping[str, Any] | None, threads: int) -> dict[str, Any]:
@@ -81,7 +87,7 @@ def check_recipe(recipe: Mapping[str, Any] | None, threads: int) -> dict[str, An
 
 def _check_value(key: str, value: Any, rule: tuple[Any, ...] | type[int]) -> None:
     if isinstance(rule, tuple):
-        if not any(value is choice or (isinstance(choice, str) and value == choice) for choice in rule):
+        if not any(type(value) is type(choice) and value == choice for choice in rule):
             raise LoadError(f"parameter {key!r} is {value!r}; it can be {', '.join(map(str, rule))}")
     elif not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1024:
         raise LoadError(f"parameter {key!r} is {value!r}; it is a number from 1 to 1024")

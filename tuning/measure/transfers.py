@@ -90,8 +90,9 @@ class OnDeviceInTorch(OnDevice):
 
 def transfers(manifest: Mapping[str, Any]) -> OnHost:
     """For the kernel of this artifact."""
-    if (manifest.get("recipe") or {}).get("device") == "cuda":
-        return OnDeviceInTorch()
+    recipe = manifest.get("recipe") or {}
+    if recipe.get("device") == "cuda":
+        return OnDeviceInTorch() if recipe["library"] == "torch" else OnDevice()
     return OnDevice() if manifest["kind"] == "cuda-module" else OnHost()
 
 

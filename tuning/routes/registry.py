@@ -9,6 +9,7 @@ from tuning.routes.compiler.inductor import InductorRoute
 from tuning.routes.compiler.triton import TritonRoute
 from tuning.routes.compiler.tvm import TvmRoute
 from tuning.routes.compiler.xla import XlaRoute
+from tuning.routes.library.cublaslt import CublasLt
 from tuning.routes.library.eager import Eager
 from tuning.routes.library.mkl import Mkl
 from tuning.routes.library.numpy_arrays import NumPyArrays
@@ -25,6 +26,7 @@ ROUTES: tuple[Route, ...] = (
     Mkl(),
     OpenBlas(),
     NumPyArrays(),
+    CublasLt(),
     TvmRoute(),
     HalideRoute(),
     XlaRoute(),

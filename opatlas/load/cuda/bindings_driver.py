@@ -40,6 +40,10 @@ class BindingsDriver:
     def version(self) -> int:
         return int(_ask(cuda.cuDriverGetVersion))
 
+    @property
+    def stream(self) -> int:
+        return int(self._stream)
+
     def allocate(self, nbytes: int) -> int:
         return int(_ask(cuda.cuMemAlloc, nbytes))
 

@@ -41,6 +41,11 @@ class CudaDriver(Protocol):
         """The newest CUDA that the driver knows: 13000 is 13.0."""
         ...
 
+    @property
+    def stream(self) -> int:
+        """What a library has to launch into now: 0 is the default; while something is captured, another."""
+        ...
+
     def allocate(self, nbytes: int) -> int:
         """An address, aligned to 256 bytes."""
         ...

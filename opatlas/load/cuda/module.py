@@ -1,4 +1,5 @@
-"""A module on a device: loaded from verified bytes, its constants prepared, bound to device buffers."""
+"""Kernels on a device: their constants prepared, bound to device buffers; and modules, loaded from verified
+bytes."""
 
 from __future__ import annotations
 
@@ -25,31 +26,37 @@ GUARD = 0xA5
 HOST_ALIGNMENT = 64
 
 
-class CudaKernel:
-    """A loaded module with its launch plan, and its constants on the device.
+class DeviceKernel:
+    """What a kernel on a device has, whoever computes it: its constants there, and what is bound to it.
 
     ``guard_bytes``: so many on both sides of every buffer that is made from then on, to see who writes
-    beyond its own (:meth:`CudaBound.trespassed`).
+    beyond its own (:meth:`CudaBound.trespassed`). ``packed_bytes`` are buffers that its preparation fills
+    from the constants; ``workspace_bytes`` are nobody's between runs.
     """
 
     guard_bytes = 0
+    workspace_bytes = 0
+    packed_bytes: tuple[int, ...] = ()
 
     def __init__(
-        self, manifest: Manifest, files: Mapping[str, bytes], driver: CudaDriver | None = None
+        self, operator: Operator, driver: CudaDriver | None, *, graphs: bool, alignment: int
     ) -> None:
-        self.operator = Operator.from_json(manifest.operator)
-        self.plan = LaunchPlan.from_json(manifest.launch, self.operator)
-        if set(files) != {self.plan.module}:
-            raise LoadError(f"a cuda-module artifact has one file, its launch plan's {self.plan.module}")
-        self.graphs = bool(manifest.setting.get("graphs"))
-        self._alignment = manifest.alignment
-        self.driver = driver or capped_driver(graphs=self.graphs)
-        self.plan.check_device(self.driver.arch, self.driver.version)
-        image = files[self.plan.module]
-        self._module: Any = self.driver.load(image + b"\0" if self.plan.is_ptx else image)
-        self._constants: dict[int, DeviceBuffer] | None = {} if not self.operator.constant_inputs else None
+        self.operator = operator
+        self.graphs = graphs
+        self._alignment = alignment
+        self.driver = driver or capped_driver(graphs=graphs)
+        self._constants: dict[int, DeviceBuffer] | None = {} if not operator.constant_inputs else None
         self._packed: list[DeviceBuffer] = []
         self._bound: weakref.WeakSet[CudaBound] = weakref.WeakSet()
+        self._closed = False
+
+    def run_launches(self, tensors: LaunchTensors) -> list[Callable[[], None]]:
+        """What a run launches, in order: each launches and returns."""
+        raise NotImplementedError
+
+    def prepare_launches(self, tensors: LaunchTensors) -> list[Callable[[], None]]:
+        """The same of what packs the constants."""
+        return []
 
     def prepare(self, constants: Mapping[int, Any]) -> None:
         """Bring the constants to the device and pack them, if the plan does. Given new constants, a kernel
@@ -58,9 +65,9 @@ class CudaKernel:
         check_numbers(numbers, constants)
         self._forget_constants()
         kept = {number: self._input(number, constants[number]) for number in numbers}
-        self._packed = [self.buffer(size) for size in self.plan.packed_bytes]
-        tensors = LaunchTensors(kept, (), self._packed, self.buffer(self.plan.workspace_bytes))
-        for launch in self.launchers(self.plan.prepare, tensors):
+        self._packed = [self.buffer(size) for size in self.packed_bytes]
+        tensors = LaunchTensors(kept, (), self._packed, self.buffer(self.workspace_bytes))
+        for launch in self.prepare_launches(tensors):
             launch()
         self.driver.synchronize()
         self._constants = kept
@@ -71,7 +78,7 @@ class CudaKernel:
         says so, which is no part of a run."""
         if self._constants is None:
             raise LoadError("the operator has constant inputs: call prepare before bind")
-        self._open()
+        self._must_be_open()
         numbers = self.operator.runtime_inputs
         check_numbers(numbers, inputs)
         bound = CudaBound(self, {number: self._input(number, inputs[number]) for number in numbers})
@@ -80,34 +87,22 @@ class CudaKernel:
 
     def tensors(self, inputs: Mapping[int, DeviceBuffer], outputs: Sequence[DeviceBuffer]) -> LaunchTensors:
         """What a run's arguments are taken from."""
-        workspace = self.buffer(self.plan.workspace_bytes)
+        workspace = self.buffer(self.workspace_bytes)
         return LaunchTensors({**inputs, **(self._constants or {})}, outputs, self._packed, workspace)
 
     def buffer(self, nbytes: int, host: np.ndarray | None = None) -> DeviceBuffer:
         """Memory of its own on the device."""
         return DeviceBuffer(self.driver, nbytes, host, self.guard_bytes)
 
-    def launchers(self, launches: Sequence[Launch], tensors: LaunchTensors) -> list[Callable[[], None]]:
-        """Launches with everything said."""
-        return [
-            self.driver.launcher(
-                self._open(),
-                one.function,
-                one.grid,
-                one.block,
-                one.shared_bytes,
-                [tensors.argument(argument) for argument in one.arguments],
-            )
-            for one in launches
-        ]
-
     def close(self) -> None:
-        """Free the constants and unload the module; its bound kernels can no longer be called."""
-        if self._module is None:
-            return
-        self._forget_constants()
-        self.driver.unload(self._module)
-        self._module = None
+        """Free the constants and what was loaded; its bound kernels can no longer be called."""
+        if not self._closed:
+            self._forget_constants()
+            self._unload()
+            self._closed = True
+
+    def _unload(self) -> None:
+        """Give back what was loaded."""
 
     def _input(self, number: int, given: Any) -> DeviceBuffer:
         value, name = self.operator.inputs[number], f"input {number}"
@@ -121,10 +116,9 @@ class CudaKernel:
             raise LoadError(f"{name} does not lie on a multiple of {self._alignment} bytes on the device")
         return buffer
 
-    def _open(self) -> Any:
-        if self._module is None:
+    def _must_be_open(self) -> None:
+        if self._closed:
             raise LoadError("the kernel was closed; load it again")
-        return self._module
 
     def _forget_constants(self) -> None:
         for bound in self._bound:
@@ -133,13 +127,55 @@ class CudaKernel:
         self._constants, self._packed = None, []
 
 
+class CudaKernel(DeviceKernel):
+    """A loaded module with its launch plan."""
+
+    def __init__(
+        self, manifest: Manifest, files: Mapping[str, bytes], driver: CudaDriver | None = None
+    ) -> None:
+        operator = Operator.from_json(manifest.operator)
+        self.plan = LaunchPlan.from_json(manifest.launch, operator)
+        if set(files) != {self.plan.module}:
+            raise LoadError(f"a cuda-module artifact has one file, its launch plan's {self.plan.module}")
+        graphs = bool(manifest.setting.get("graphs"))
+        super().__init__(operator, driver, graphs=graphs, alignment=manifest.alignment)
+        self.workspace_bytes, self.packed_bytes = self.plan.workspace_bytes, self.plan.packed_bytes
+        self.plan.check_device(self.driver.arch, self.driver.version)
+        image = files[self.plan.module]
+        self._module: Any = self.driver.load(image + b"\0" if self.plan.is_ptx else image)
+
+    def run_launches(self, tensors: LaunchTensors) -> list[Callable[[], None]]:
+        return self._launchers(self.plan.run, tensors)
+
+    def prepare_launches(self, tensors: LaunchTensors) -> list[Callable[[], None]]:
+        return self._launchers(self.plan.prepare, tensors)
+
+    def _launchers(self, launches: Sequence[Launch], tensors: LaunchTensors) -> list[Callable[[], None]]:
+        self._must_be_open()
+        return [
+            self.driver.launcher(
+                self._module,
+                one.function,
+                one.grid,
+                one.block,
+                one.shared_bytes,
+                [tensors.argument(argument) for argument in one.arguments],
+            )
+            for one in launches
+        ]
+
+    def _unload(self) -> None:
+        self.driver.unload(self._module)
+        self._module = None
+
+
 class CudaBound:
-    """A module tied to its inputs. Its outputs are its own, on the device, and overwritten by every call.
+    """A kernel tied to its inputs. Its outputs are its own, on the device, and overwritten by every call.
 
     A call launches and returns; :meth:`synchronize` waits. Copies to and from the host are never part of a
     call."""
 
-    def __init__(self, kernel: CudaKernel, inputs: Mapping[int, DeviceBuffer]) -> None:
+    def __init__(self, kernel: DeviceKernel, inputs: Mapping[int, DeviceBuffer]) -> None:
         self._driver = kernel.driver
         self._inputs = inputs
         self._values = kernel.operator.output_values
@@ -147,7 +183,7 @@ class CudaBound:
             kernel.buffer(_nbytes(value), empty(value, HOST_ALIGNMENT)) for value in self._values
         ]
         self._tensors = kernel.tensors(inputs, self._outputs)
-        self._launches = kernel.launchers(kernel.plan.run, self._tensors)
+        self._launches = kernel.run_launches(self._tensors)
         if kernel.graphs:
             self._launches = [self._driver.capture(self)]
 

@@ -34,6 +34,10 @@ class PyCudaDriver:
     def version(self) -> int:
         return int(cuda.get_driver_version())
 
+    @property
+    def stream(self) -> int:
+        return 0
+
     def allocate(self, nbytes: int) -> int:
         with _failing():
             made = cuda.mem_alloc(nbytes)

@@ -48,6 +48,7 @@ class SimulatedDriver:
         self.elsewhere_until_ns = 0  # another stream
         self.late: list[tuple[int, Callable[[], None]]] = []  # when, what: nobody can wait for it
         self.has_graphs = True
+        self.stream = 0
         self.captures: list[Callable[[], None]] | None = None
         self.graph_launches = 0
         self.filled_bytes = 0

@@ -1,0 +1,147 @@
+"""Products as cuBLASLt is asked for them: by a library of NumPy that reads memory as the real one would."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opatlas.errors import LoadError
+from opatlas.identity import Setting, parse_operator
+from opatlas.load.cuda import cublaslt
+from opatlas.load.cuda.cublaslt import Addresses, Algorithm, CublasLtKernel
+from opatlas.load.cuda.matrices import Matrix, MatrixProduct, product_of
+from opatlas.load.recipe import check_recipe
+from tests.catalog.making import GPU
+from tests.opatlas.load.cuda.simulated import SimulatedDriver
+from tuning.routes.base import Budget, No
+from tuning.routes.library.cublaslt import TRIED, CublasLt
+
+RECIPE = {"library": "cublaslt", "call": "matmul", "device": "cuda", "algorithm": 2}
+
+
+def tensor(*shape: int, **more: Any) -> dict[str, Any]:
+    return {"shape": list(shape), "dtype": "float32", **more}
+
+
+PRODUCT = parse_operator({"op": "MatMul", "inputs": [tensor(4, 6), tensor(6, 5)]})
+
+
+class SimulatedLibrary:
+    """Column-major products over a simulated device's memory; two algorithms."""
+
+    def __init__(self, device: SimulatedDriver) -> None:
+        self.device = device
+        self.asked: list[tuple[bool, int]] = []
+
+    def algorithms(self, product: MatrixProduct, tf32: bool) -> Sequence[Algorithm]:
+        return [Algorithm(workspace_bytes=size) for size in (0, 4096)]
+
+    def multiplier(
+        self, product: MatrixProduct, tf32: bool, algorithm: Algorithm, at: Addresses
+    ) -> Callable[[int], None]:
+        self.asked.append((tf32, algorithm.workspace_bytes))
+        return lambda stream: self.device.waiting.append(lambda: self.run(product, at))
+
+    def run(self, product: MatrixProduct, at: Addresses) -> None:
+        for batch in range(product.batches):
+            first = self.read(product.first, at.first, batch)
+            second = self.read(product.second, at.second, batch)
+            self.matrix(product.made, at.made, batch)[...] = product.alpha * (first @ second)
+
+    def read(self, matrix: Matrix, address: int, batch: int) -> np.ndarray:
+        found = self.matrix(matrix, address, batch)
+        return found.T if matrix.turned else found
+
+    def matrix(self, matrix: Matrix, address: int, batch: int) -> np.ndarray:
+        start = address + 4 * batch * matrix.batch_step
+        flat = self.device.floats(start, matrix.step * (matrix.columns - 1) + matrix.rows)
+        return np.lib.stride_tricks.as_strided(flat, (matrix.rows, matrix.columns), (4, 4 * matrix.step))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"op": "MatMul", "inputs": [tensor(4, 6), tensor(6, 5)]},
+        {"op": "MatMul", "inputs": [tensor(2, 3, 4, 6), tensor(6, 5)]},
+        {"op": "MatMul", "inputs": [tensor(2, 3, 4, 6), tensor(2, 3, 6, 5)]},
+        {"op": "MatMul", "inputs": [tensor(4, 6), tensor(3, 6, 5)]},
+        {"op": "Gemm", "attrs": {"transA": 1, "alpha": 0.5}, "inputs": [tensor(6, 4), tensor(6, 5)]},
+        {"op": "Gemm", "attrs": {"transB": 1}, "inputs": [tensor(4, 6), tensor(5, 6, const=True)]},
+        {"op": "Gemm", "attrs": {"transA": 1, "transB": 1}, "inputs": [tensor(6, 4), tensor(5, 6)]},
+    ],
+    ids=lambda document: str([one["shape"] for one in document["inputs"]]),
+)
+def test_what_it_is_asked_for_is_the_operators_product(document: dict[str, Any]) -> None:
+    operator, device = parse_operator(document), SimulatedDriver()
+    random = np.random.default_rng(5)
+    arrays = {
+        number: random.standard_normal(operator.inputs[number].shape).astype(np.float32)
+        for number in operator.tensor_inputs
+    }
+    library = SimulatedLibrary(device)
+    kernel = CublasLtKernel(operator, check_recipe(RECIPE, 1), device, library)
+    kernel.prepare({number: arrays[number] for number in operator.constant_inputs})
+    bound = kernel.bind({number: arrays[number] for number in operator.runtime_inputs})
+    bound()
+    assert library.asked == [(False, 4096)], "the second algorithm, strictly"
+    node = operator.nodes[0]
+    a, b = (arrays[number] for number in node.inputs)
+    a = a.T if node.attributes.get("transA") else a
+    b = b.T if node.attributes.get("transB") else b
+    wanted = node.attributes.get("alpha", 1.0) * (a @ b)
+    np.testing.assert_allclose(bound.outputs()[0], wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"op": "MatMul", "inputs": [tensor(2, 1, 4, 6), tensor(2, 3, 6, 5)]}, "spread in part"),
+        ({"op": "MatMul", "inputs": [tensor(4, 6, strides=[1, 4]), tensor(6, 5)]}, "strided"),
+        ({"op": "Gemm", "inputs": [tensor(4, 6), tensor(6, 5), tensor(5)]}, "something added"),
+        ({"op": "Relu", "inputs": [tensor(4, 6)]}, "not one matrix product"),
+    ],
+)
+def test_other_products_are_left_to_other_routes(document: dict[str, Any], words: str) -> None:
+    operator = parse_operator(document)
+    with pytest.raises(LoadError, match=words):
+        product_of(operator)
+    refused = CublasLt().supports(operator, Setting())
+    assert isinstance(refused, No)
+    assert words in refused.reason
+
+
+def test_an_algorithm_that_is_not_offered_is_told() -> None:
+    device = SimulatedDriver()
+    recipe = check_recipe({**RECIPE, "algorithm": 3}, 1)
+    with pytest.raises(LoadError, match="offers 2 algorithms here; this recipe wants number 3"):
+        CublasLtKernel(PRODUCT, recipe, device, SimulatedLibrary(device))
+    for wrong in (0, 33, True, "2"):
+        with pytest.raises(LoadError, match="parameter 'algorithm'"):
+            check_recipe({**RECIPE, "algorithm": wrong}, 1)
+
+
+def test_its_recipes_follow_the_setting() -> None:
+    found = list(CublasLt().candidates(PRODUCT, GPU, Setting(tf32=True), Budget(1.0)))
+    assert [one.parameters["algorithm"] for one in found] == list(range(1, TRIED + 1))
+    assert all(check_recipe(one.parameters, 1)["tf32"] for one in found)
+    assert not any(
+        one.parameters["tf32"] for one in CublasLt().candidates(PRODUCT, GPU, Setting(), Budget(1.0))
+    )
+
+
+@pytest.mark.skipif(bool(CublasLt().versions()), reason="nvidia-cublas is installed here")
+def test_where_it_is_not_installed_it_says_so() -> None:
+    refused = CublasLt().available(GPU)
+    assert isinstance(refused, No)
+    assert refused.reason == "nvidia-cublas is not installed"
+    cublaslt.open_library.cache_clear()
+    with pytest.raises(LoadError, match="needs cuBLASLt, which cannot be loaded"):
+        cublaslt.open_library()
+
+
+def test_an_algorithms_structure_is_as_large_as_the_librarys() -> None:
+    assert ctypes.sizeof(Algorithm) == 96
