@@ -19,10 +19,10 @@ from tests.opatlas.load.cases import FAMILIES  # noqa: E402
 from tests.opatlas.load.operators import Case, normal, operator_of  # noqa: E402
 from tests.opatlas.load.test_torch_recipe import graph  # noqa: E402
 from tuning.routes.base import Budget, Candidate, Route  # noqa: E402
-from tuning.routes.registry import ROUTES, default_candidate, route  # noqa: E402
+from tuning.routes.registry import default_candidate, route, routes_for  # noqa: E402
 
 SETTING = Setting(threads=2)
-LIBRARIES = [one for one in ROUTES if one.method == "library"]
+LIBRARIES = [one for one in routes_for("cpu") if one.method == "library"]
 
 HEAVY = [
     Case("Conv", [normal(2, 64, 14, 14), normal(64, 64, 3, 3), normal(64)], {"pads": [1] * 4}, fixed=[1, 2]),
