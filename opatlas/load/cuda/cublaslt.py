@@ -67,7 +67,7 @@ class ProductLibrary(Protocol):
         ...
 
 
-class CublasLt:
+class CublasLtLibrary:
     """The library itself. Every call may raise :class:`DeviceFailed`."""
 
     def __init__(self, library: Any) -> None:
@@ -150,7 +150,7 @@ def open_library() -> ProductLibrary:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
         found = load_nvidia_dynamic_lib("cublasLt")
-        return CublasLt(ctypes.CDLL(found.abs_path))
+        return CublasLtLibrary(ctypes.CDLL(found.abs_path))
     except (ImportError, RuntimeError, OSError) as error:
         raise LoadError(f"needs cuBLASLt, which cannot be loaded: {first_line(error, 200)}") from error
 
