@@ -17,7 +17,8 @@ from tuning.measure.laboratory import Laboratory
 from tuning.measure.outcome import Outcome, Status
 from tuning.measure.proving import operator_of, prove
 from tuning.routes import registry
-from tuning.routes.base import Candidate
+from tuning.routes.base import Budget, Candidate
+from tuning.routes.manual.own import proof_of
 
 pytestmark = pytest.mark.gpu
 
@@ -66,7 +67,9 @@ def test_the_driver_keeps_what_it_is_given(distribution: str, module: str, name:
         "given = np.arange(1000, dtype=np.float32); back = np.empty_like(given);"
         "at = driver.allocate(given.nbytes); driver.to_device(at, given); driver.to_host(back, at);"
         "assert (back == given).all(); driver.fill(at, given.nbytes, 255); driver.to_host(back, at);"
-        "assert np.isnan(back).all(); driver.free(at); print(driver.arch, driver.version)"
+        "assert np.isnan(back).all(); first = driver.record(); driver.fill(at, given.nbytes, 0);"
+        "last = driver.record(); driver.synchronize(); assert 0 <= driver.elapsed_us(first, last) < 1e6;"
+        "driver.free(at); print(driver.arch, driver.version)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -79,6 +82,25 @@ def test_a_route_builds_and_computes(device_laboratory: Laboratory, name: str) -
     if not (answer := route.available(device_laboratory.target)):
         pytest.skip(f"{name}: {getattr(answer, 'reason', '')}")
     assert prove(device_laboratory, route) == ""
+
+
+@pytest.mark.parametrize("name", ["eager", "triton", "cuda"])
+@pytest.mark.parametrize("setting", [Setting(graphs=True), Setting(cache="cold")], ids=["graphs", "cold"])
+def test_a_setting_of_the_devices_own(
+    device_laboratory: Laboratory, tmp_path: Path, setting: Setting, name: str
+) -> None:
+    operator, route = operator_of("Relu", [64, 256]), registry.route(name)
+    if not (answer := route.available(device_laboratory.target)):
+        pytest.skip(f"{name}: {getattr(answer, 'reason', '')}")
+    candidate = next(
+        iter(route.candidates(operator, device_laboratory.target, setting, Budget(1.0))),
+        Candidate(name, proof_of(name), "our own Relu") if name == "cuda" else None,
+    )
+    assert candidate is not None
+    made = device_laboratory.build(route, operator, setting, candidate, tmp_path)
+    assert not isinstance(made, Outcome), made
+    with device_laboratory.bench(operator, setting, made) as bench:
+        assert bench.default.ok, bench.default
 
 
 def test_after_an_illegal_address_the_device_computes(device_laboratory: Laboratory, tmp_path: Path) -> None:
