@@ -225,11 +225,12 @@ def test_plans_are_bounded_and_so_are_queries(
     monkeypatch.setattr(planning, "MOST_PLANS", 2)
     api.post("plans", {"model": given.pk})
     sent = structure.to_json()
-    keys = sent["operators"]
     for changed in range(3):
-        sent["operators"] = [f"o1:{changed}{key[4:]}" for key in keys]
+        sent["model"] = "m1:" + str(changed) * 64
         api.post("plans", {"structure": sent, "target": given.target.key, "setting": given.setting.key})
-    assert StoredPlan.objects.count() == 2 and made.predicted_us == 250.0
+    kept = list(StoredPlan.objects.order_by("pk").values_list("key", flat=True))
+    assert kept == ["m1:" + "1" * 64, "m1:" + "2" * 64]
+    assert made.predicted_us == 250.0
 
 
 def test_the_command_prints_the_plan_and_signs_it(given: Model, known: None, configure: Any) -> None:
