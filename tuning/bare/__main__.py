@@ -75,7 +75,7 @@ def _bench(said: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tuning.bare")
     parser.add_argument("what", choices=["test", "bench", "bundle"])
-    parser.add_argument("--seconds", type=float, default=450.0, help="of one slice")
+    parser.add_argument("--seconds", type=float, default=330.0, help="of one slice")
     parser.add_argument("--state", type=Path, default=STATE, help="what slices leave to the next one")
     parser.add_argument("--device", default=os.environ.get("OPATLAS_DEVICE") or "cuda:0")
     parser.add_argument("--workloads", type=Path, help="the open lists' folder")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 WHEELS = Path("wheels")
 VENV = Path("var/gpu/venv")
-PYCUDA_S = 300.0
+PYCUDA_S = 120.0
 
 
 def main() -> int:

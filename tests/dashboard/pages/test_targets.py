@@ -28,6 +28,7 @@ def rows_of(client: Client, path: str, table: str) -> list[dict[str, Any]]:
 
 
 def test_an_operators_targets_stand_side_by_side(pages: Client, there: Factory) -> None:
+    c.Best.objects.filter(target=there.target, rank=0).update(median_us=0.5)  # came last, and is the fastest
     best = c.Best.objects.get(target=there.target, rank=0)
     path = f"/operators/{best.operator.key}/"
     rows = rows_of(pages, path, "targets")
