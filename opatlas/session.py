@@ -52,6 +52,8 @@ ASK_S = 240.0
 """Between two questions for what runs: a service tells of what it revoked to those that ask."""
 RIVAL = 0.8
 """Of the fastest's speed: a framework that did not reach it is not tried again with other kernels."""
+UNDECIDED = 1.2
+"""A ratio above this whose interval reaches below 1: the host was disturbed, and nothing of it is kept."""
 TRY_S = 5.0
 """For timing plans against the whole model, once for a model on a machine."""
 _NAMES = {code: name for name, code in CODES.items() if name in ONNX_NUMBER}
@@ -334,6 +336,9 @@ class Session:
 
     def _remember(self, choices: Mapping[NodeAt, NodeChoice], plan: ModelPlan) -> None:
         if self._client.store is None:
+            return
+        if any(one.ratios.ratio > UNDECIDED and one.ratios.low <= 1 for one in self.standings):
+            log.warning("Too busy a host to say what runs the model fastest: asked again next time.")
             return
         self._client.store.keep_fact(self._name(choices), {"plan": plan.to_json()})
         by_name = {one.said: one.ratios for one in self.standings}

@@ -242,6 +242,25 @@ def test_who_was_far_behind_is_not_loaded_again_when_other_kernels_are_known(
     assert tried == [("openvino", "pytorch"), ("openvino",)]  # PyTorch took twice as long
 
 
+def test_what_a_busy_host_left_undecided_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def standings(runs: Any, seconds: float) -> dict[str, TimedInTurns]:
+        asked.append(list(runs))
+        ratios = [Ratios(1.0, 1.0, 1.0), Ratios(6.0, 0.2, 15.0)]
+        return {name: TimedInTurns(name, 10.0, one) for name, one in zip(runs, ratios, strict=True)}
+
+    asked: list[list[str]] = []
+    monkeypatch.setattr(choosing, "line_up", standings)
+    for _ in range(2):
+        with (
+            Client(offline=True, cache=tmp_path) as client,
+            opatlas.Session(chain(), client=client, frameworks=["openvino"]) as session,
+        ):
+            assert said_of(session.plan) == "ONNX Runtime, the whole model"
+    assert len(asked) == 2 and len(asked[1]) == 2
+
+
 def test_a_framework_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     with (
         Client(offline=True, cache=tmp_path) as client,
