@@ -132,6 +132,7 @@ class FakeLaboratory(AbstractContextManager["FakeLaboratory"]):
     """Notes every step, with its process and when it began and ended, in ``home/laboratory.jsonl``."""
 
     tier = SandboxTier("T0")
+    device = None
     step_s = float(os.environ.get("FAKE_STEP_S", "0"))
 
     def __init__(self, home: Path, target: Target) -> None:
