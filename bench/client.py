@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 
-from bench.conf import conf
 from bench.lookup import asked, capped, seeded
 from bench.prefetch import measure_prefetch
 from bench.record import BenchRecord, spread
@@ -35,6 +34,7 @@ from bench.shared_cache import measure_shared
 from bench.tvm_database import TvmDatabase
 from opatlas.client import Client, RestClient
 from opatlas.identity import Operator, parse_operator
+from tuning.conf import conf as tuning_conf
 from tuning.graph.operator_list import extract_list
 
 STARTS = 15
@@ -164,7 +164,7 @@ def measure_requests(operators: Sequence[Operator]) -> dict[str, Any]:
 
 def measure_logs(otherwise: Sequence[Operator]) -> dict[str, Any]:
     """Every answer of every process is the service's in every field; how many came from where."""
-    logs = conf().workloads / "oplogs_merged.json"
+    logs = tuning_conf().workloads / "oplogs_merged.json"
     found = [one.operator for one in extract_list(logs.read_bytes()).operators] if logs.exists() else []
     operators = list({one.key: one for one in found or otherwise}.values())
     with seeded(operators, 1000 + 4 * len(operators)) as catalogue:

@@ -57,12 +57,6 @@ class BenchConf:
         shown="0",
     )
     sittings: int = variable(9, "sittings", "of each operator in `sandbox`", name="SITTINGS", least=1)
-    workloads: Path = variable(
-        Path(__file__).parents[2] / "shared" / "workloads",
-        "folder",
-        "where the open logs lie",
-        shown="`shared/workloads` beside this tree",
-    )
     models: Path | None = variable(
         None,
         "folder",

@@ -21,6 +21,7 @@ from bench.record import FOLDER
 from opatlas.errors import InvalidModel
 from opatlas.graph.aten import CallRecord, CannotMap, read_record
 from opatlas.identity import Operator, Setting, Target, detect_target
+from tuning.conf import conf as tuning_conf
 from tuning.graph.operator_list import map_record
 from tuning.routes.base import Route
 from tuning.routes.registry import routes_for
@@ -184,7 +185,9 @@ def _share(part: int, whole: int) -> float:
 
 def logs(sample: str | None = None) -> list[Path]:
     """The files to read: those that ``SAMPLE`` names, else every open log."""
-    places = [Path(part) for part in sample.split(":") if part] if sample else [conf().workloads / "oplogs"]
+    places = (
+        [Path(part) for part in sample.split(":") if part] if sample else [tuning_conf().workloads / "oplogs"]
+    )
     found: list[Path] = []
     for place in places:
         if not place.exists():

@@ -35,6 +35,7 @@ from bench.lookup import ServedCatalogue, manage, seeded
 from opatlas.client import AskedNext, Client, Learnt, Nothing, RestClient, RestOfModel, Together
 from opatlas.errors import InvalidModel
 from opatlas.identity import Operator
+from tuning.conf import conf as tuning_conf
 from tuning.predictor.orders import read_order
 
 FOLDS = 3
@@ -129,13 +130,13 @@ def _graphs() -> Iterator[tuple[str, Path]]:
     spec = importlib.util.find_spec("onnx")
     assert spec is not None and spec.origin is not None
     light = Path(spec.origin).parent / "backend/test/data/light"
-    for folder in [conf().models] if conf().models else [light, conf().workloads / "onnx_graphs"]:
+    for folder in [conf().models] if conf().models else [light, tuning_conf().workloads / "onnx_graphs"]:
         for path in sorted(folder.glob("*.onnx")):
             yield f"onnx/{path.stem}", path
 
 
 def _logs() -> Iterator[tuple[str, Path]]:
-    for path in sorted((conf().workloads / "oplogs").rglob("*.json")):
+    for path in sorted((tuning_conf().workloads / "oplogs").rglob("*.json")):
         yield f"{path.parent.name}/{path.stem}", path
 
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from opatlas.conf import process, variable
 
+_TREE = Path(__file__).parents[1]
+_WORKLOADS = (_TREE.parent / "shared" / "workloads", _TREE / "workloads")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TuningConf:
@@ -37,6 +40,12 @@ class TuningConf:
         "device",
         "what a worker serves: `cuda:0` (by PCI bus) or a GPU's UUID",
         shown="the machine's processor",
+    )
+    workloads: Path = variable(
+        lambda given: next(filter(Path.is_dir, _WORKLOADS), _WORKLOADS[0]),
+        "folder",
+        "where the open logs lie, for benches and the bundle of a bare machine",
+        shown="`shared/workloads` beside this tree, else `workloads` in it",
     )
     lease_s: float = variable(30.0, "seconds", "how long a silent worker keeps what it claimed", least=0.1)
     tick_s: float = variable(0.5, "seconds", "between two looks of the leader", least=0.01)

@@ -7,7 +7,6 @@ prepare the database.
 from __future__ import annotations
 
 import argparse
-import os
 import secrets
 import signal
 import sys
@@ -17,6 +16,7 @@ from collections.abc import Sequence
 from catalog.conf import conf as catalog_conf
 from dashboard.conf import conf
 from dashboard.run.stack import Stack, StackError, port_is_free
+from tuning.conf import conf as tuning_conf
 from tuning.measure.device.gpus import gpus
 
 
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> None:
     _say(f"State in {catalog_conf().home}")
     try:
         # Who names a device wants a worker for that one.
-        devices = [] if os.environ.get("OPATLAS_DEVICE") else [gpu.name for gpu in gpus()]
+        devices = [] if tuning_conf().device else [gpu.name for gpu in gpus()]
         with Stack(port=said.port, workers=said.workers, devices=devices, prepare=prepare) as stack:
             _say(f"Opatlas is up after {time.monotonic() - started:.1f} s: {stack.url}")
             _say("The worker warms its compilers in the background. Ctrl-C stops everything.")

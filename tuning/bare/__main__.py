@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tuning.conf import conf
+
 STATE = Path("var/gpu/state")
 
 
@@ -77,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("what", choices=["test", "bench", "bundle"])
     parser.add_argument("--seconds", type=float, default=330.0, help="of one slice")
     parser.add_argument("--state", type=Path, default=STATE, help="what slices leave to the next one")
-    parser.add_argument("--device", default=os.environ.get("OPATLAS_DEVICE") or "cuda:0")
+    parser.add_argument("--device", default=conf().device or "cuda:0")
     parser.add_argument("--workloads", type=Path, help="the open lists' folder")
     parser.add_argument("--out", type=Path, default=Path("var/gpu/opatlas-gpu.tar.gz"))
     return parser

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tuning.bare.problems import LISTS
+from tuning.conf import conf
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_BYTES = 64 << 20
@@ -84,7 +84,7 @@ def _copy_tree(folder: Path) -> None:
 
 def _copy_lists(folder: Path, missing: list[str]) -> None:
     folder.mkdir()
-    source = Path(os.environ.get("OPATLAS_WORKLOADS") or "workloads")
+    source = conf().workloads
     for name in LISTS:
         path = source / f"{name}.json"
         if path.exists():

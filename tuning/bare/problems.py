@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from opatlas.errors import OpatlasError
 from opatlas.graph.aten import read_record
 from opatlas.identity import Operator
+from tuning.conf import conf
 from tuning.graph.operator_list import extract_records
 
 LISTS = ("deepbench_gemm", "deepbench_conv", "tritonbench_gemm", "kernelbench_level1")
@@ -39,7 +39,7 @@ class Problem:
 def problems(folder: Path | None = None) -> list[Problem]:
     """Of every list that lies in ``folder`` (``OPATLAS_WORKLOADS``), the first of each list and type before
     any second one: a slice that ends early has seen something of all."""
-    folder = folder or Path(os.environ.get("OPATLAS_WORKLOADS") or "workloads")
+    folder = folder or conf().workloads
     kinds = [
         _of_list(suite, dtype, documents)
         for suite in LISTS
