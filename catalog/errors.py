@@ -27,6 +27,12 @@ class KeyReused(RequestError):
     status = 422
 
 
+class NotFree(RequestError):
+    """What costs something, to a caller who takes free answers alone."""
+
+    status = 409
+
+
 class TooLarge(RequestError):
     """A body beyond what the API takes."""
 

@@ -130,6 +130,11 @@ class LookupRequestSerializer(serializers.Serializer[Any]):
         "agreement: its further uses by the caller's caches are charged when they are reported (`POST "
         "/usage`). Beyond the limit items are empty, with the state payment_required.",
     )
+    free_only = serializers.BooleanField(
+        required=False,
+        help_text="Charge nothing: where one of the operators costs something the lookup is a 409 that names "
+        "it (`where`), and no hit is counted. For who asks on behalf of several.",
+    )
     revoked_since = serializers.RegexField(
         r"^[0-9]{1,16}(-[0-9]{1,18})?$",
         required=False,
@@ -300,7 +305,7 @@ class LookupView(RestView):
         name="lookup",
         takes=LookupRequestSerializer,
         parameters=[IDEMPOTENCY_KEY],
-        fails=[422],
+        fails=[409, 422],
     )
     def post(self, request: Request) -> HttpResponse:
         """Ask for the best implementations of many operators.
@@ -397,6 +402,7 @@ def _looked_up(key: ApiKey, parsed: lookup_json.ParsedLookup, named: NamedReques
             include=parsed.include,
             known=parsed.known,
             spend_limit=parsed.spend_limit,
+            free_only=parsed.free_only,
             named=named,
         )
     )

@@ -36,7 +36,7 @@ SETTING_KEY = re.compile(r"s1:[0-9a-f]{64}")
 
 _FIELDS = {
     *("target", "setting", "job", "accepts", "operators", "related", "wait_s", "wait_for"),
-    *("include", "known", "revoked_since", "spend_limit"),
+    *("include", "known", "revoked_since", "spend_limit", "free_only"),
 }
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CURRENCY = re.compile(r"[A-Z]{3}")
@@ -62,6 +62,7 @@ class ParsedLookup:
     known: frozenset[str] = frozenset()
     revoked_since: RevocationCursor | None = None
     spend_limit: SpendLimit | None = None
+    free_only: bool = False
 
 
 def parse_lookup(document: Any) -> ParsedLookup:
@@ -92,6 +93,7 @@ def parse_lookup(document: Any) -> ParsedLookup:
         known=_known(body.get("known", [])),
         revoked_since=_revoked_since(body.get("revoked_since")),
         spend_limit=_spend_limit(body),
+        free_only=_free_only(body.get("free_only", False)),
     )
 
 
@@ -435,6 +437,12 @@ def _spend_limit(body: Mapping[str, Any]) -> SpendLimit | None:
     if not parse_job(body.get("job", "")):
         raise RequestError("A spend limit is one of a job: name the job as well.", where="job")
     return SpendLimit(amount, currency)
+
+
+def _free_only(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise RequestError("free_only is true or false.", where="free_only")
+    return value
 
 
 def _revoked_since(value: Any) -> RevocationCursor | None:

@@ -16,6 +16,7 @@ from catalog.best.served import Accepts, Hit, find_bests, operators_with_bests, 
 from catalog.best.stages import is_reached
 from catalog.charging import Payer, SpendLimit, Terms, charging
 from catalog.conf import MAX_WAIT_S, WAIT_POLL_S, conf
+from catalog.errors import NotFree
 from catalog.lookup.misses import QUEUED, REFUSED, MissAnswer, Wanted, Where, record_misses, states_now
 from catalog.lookup.neighbours import NeighbourHit, find_neighbours
 from catalog.lookup.repeating import Answered, NamedRequest, keep_answer, kept_answer
@@ -71,6 +72,7 @@ class LookupRequest:
     include: frozenset[str] = frozenset()  # some of INCLUDABLE
     known: frozenset[str] = frozenset()  # artifacts whose manifests the caller has
     spend_limit: SpendLimit | None = None  # the job's
+    free_only: bool = False  # what costs something is refused
     named: NamedRequest | None = None  # so that sending it again charges nothing again
 
 
@@ -102,7 +104,8 @@ def lookup(request: LookupRequest) -> LookupAnswer:
     with its state; a key whose graph was never seen is answered ``need_graph``. With ``wait_s`` the answer
     waits (bounded, in no transaction) until exploring has come as far as ``wait_for`` for every operator, or
     is over. A best that is withheld until it is paid leaves its item empty: no slower one takes its place.
-    What was charged and is repeated (``named``) is answered as it was.
+    What was charged and is repeated (``named``) is answered as it was. Raises
+    :class:`~catalog.errors.NotFree` where something costs and ``free_only`` was asked for.
     """
     results, related = _answered_before(request) or _answer(request)
     coming = _coming(request) if NEXT in request.include else ()
@@ -130,6 +133,8 @@ def _answer(request: LookupRequest) -> Answered:
     asked = _merged(request.operators)
     related = _known_related(request, asked) if RELATED in request.include else {}
     found = _find(request, list(asked))
+    if request.free_only:  # before anything is written down, most often
+        _check_free(request, _charged(request, found))
     misses: dict[str, MissAnswer] = {}
     to_come: dict[str, MissAnswer] = {}
     if len(found) < len(asked) or len(related) < len(request.related):
@@ -202,6 +207,16 @@ def _charged(request: LookupRequest, related: Mapping[str, Hit]) -> set[str]:
     if not related or not decider.concerns(organisation, [(hit, 1.0) for hit in related.values()]):
         return set()
     return {key for key, hit in related.items() if decider.concerns(organisation, [(hit, 1.0)])}
+
+
+def _check_free(request: LookupRequest, charged: Collection[str]) -> None:
+    if request.free_only and charged:
+        number = next(n for n, item in enumerate(request.operators) if item.key in charged)
+        raise NotFree(
+            "This operator costs something, and free answers alone are wanted: nothing was charged. Ask "
+            "for it without free_only.",
+            where=f"operators[{number}]",
+        )
 
 
 def _related_result(
@@ -363,6 +378,7 @@ def _write_down(
     in_order = [number for key in asked if (number := rows.get(key))]
 
     def keep(terms: Mapping[str, Terms]) -> None:
+        _check_free(request, terms)  # what was published, or got its price, since we looked
         if named is not None:
             keep_answer(organisation, named, answered(terms))
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from opatlas.client.answer import Answer
+from opatlas.client.answer import Answer, RememberedAnswer
 from opatlas.client.asking import Asked
 from opatlas.client.cache.memory import LOOK_S, AnswerMemory
 from opatlas.client.cache.store import EntryStore, digest_of
@@ -396,12 +396,19 @@ class Client:
         answer for a moment, unless somebody waits."""
         if self.snapshot is not None:
             return self._pinned(self.snapshot, asked.key)
+        entry = self._remembered(asked, wait_for)
+        return self._use(entry) if entry is not None else None
+
+    def _remembered(self, asked: Asked, wait_for: str) -> RememberedAnswer | None:
+        """What may be given again, not counted as used yet."""
         entry = self._memory.peek(asked.key)
-        if entry is None:
-            return None
+        if entry is None or not wait_for or self.offline:
+            return entry
         answer = entry.answer
-        if wait_for and not (self.offline or answer.final or _has_reached(answer.stage, wait_for)):
-            return None
+        return entry if answer.final or _has_reached(answer.stage, wait_for) else None
+
+    def _use(self, entry: RememberedAnswer) -> Answer:
+        answer = entry.answer
         if not answer.hit:
             self._counts["miss"] += 1
             entry.uses[1] += 1

@@ -25,8 +25,6 @@ from opatlas.sidecar.shared_client import SharedClient
 
 MOST_CLIENTS = 32
 """Of jobs that are answered from memory at once; then the one that asked longest ago is closed."""
-MOST_PAID = 256
-"""Answers that are given again where they got lost."""
 TELL_ALL_REVOKED_S = 360.0
 """How long every job is told that everything was revoked: an entry's life and a minute, as a service does."""
 
@@ -41,18 +39,15 @@ class Answerer:
         self._clients: OrderedDict[bytes, SharedClient] = OrderedDict()
         self._file_locks = tuple(threading.Lock() for _ in range(16))
         self._left: list[SharedClient] = []
-        self._paid: OrderedDict[str, dict[str, Any]] = OrderedDict()  # answers that cost something
         # Nobody's job: it reports what processes left behind, and knows where files lie.
         self._own = SharedClient(wire, key, "", (detect_target(), None), {})
 
     # ---- lookups ------------------------------------------------------------------------------------
 
-    def lookup(self, body: LookupBody, name: str = "") -> dict[str, Any]:
+    def lookup(self, body: LookupBody) -> dict[str, Any]:
         """The JSON of an answer; raises :class:`~opatlas.client.service.wire.ServiceError` where none of it
-        is known and the service cannot be asked. ``name``: what the request has in common with its
-        repetitions, which are not paid again."""
-        if name in self._paid:
-            return self._paid[name]
+        is known and the service cannot be asked, :class:`~opatlas.client.service.rest.CostsSomething` where
+        the job has to ask for it under its own name."""
         client = self._client(body)
         told = client.ask(body.asked, body.related, body.wait_s, body.wait_for)
         asked_for = body.asked or body.related
@@ -76,11 +71,6 @@ class Answerer:
         too_many = len(revoked) > MOST_REVOKED
         if too_many or time.time() < client.all_revoked_at + TELL_ALL_REVOKED_S:
             answer["revoked_all"] = True
-        if name and any(told[one.key].hit and told[one.key].price for one in body.asked):
-            with self._lock:
-                self._paid[name] = answer
-                while len(self._paid) > MOST_PAID:
-                    self._paid.popitem(last=False)
         return answer
 
     def read_graph(self, document: Mapping[str, Any]) -> Asked:

@@ -4,7 +4,6 @@ broken, so that nothing it sends or leaves out keeps others waiting."""
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import logging
 import os
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from opatlas.client.service.login import checked_address
+from opatlas.client.service.rest import CostsSomething
 from opatlas.client.service.unix_socket import SERVICE_HEADER, peer_user
 from opatlas.client.service.wire import ServiceError, ServiceWire, all_of
 from opatlas.errors import CallerError
@@ -199,13 +199,17 @@ class SidecarHandler(BaseHTTPRequestHandler):
             self._say(404, {"error": f"A sidecar has no {self.command} {self.path[:200]}: ask the service."})
 
     def _looked_up(self, body: bytes) -> dict[str, Any] | None:
-        """None where the service is to answer."""
-        answerer, name = self.server.answerer, self.headers.get("Idempotency-Key", "")
+        """None where the service is to answer: what costs something as well, so that a job that does not
+        hear of it can ask again, under the same name and whomever it asks then, and pays once."""
+        answerer = self.server.answerer
         try:
             wanted = read_lookup(json.loads(body), answerer.read_graph)
         except (PassedOn, ValueError, RecursionError):
             return None
-        return answerer.lookup(wanted, name and f"{name} {hashlib.sha256(body).hexdigest()}")
+        try:
+            return answerer.lookup(wanted)
+        except CostsSomething:
+            return None
 
     def _awaited(self, found: Future[T]) -> T:
         """What takes a while: the job is told every second that somebody is there."""

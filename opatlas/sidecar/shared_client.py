@@ -1,4 +1,6 @@
 """A client whose callers ask the service together: what many processes want to know at once is one request.
+It pays for nothing, since the name of such a request is no job's: who asks for what costs something has to
+ask by itself, and can then ask again without paying again.
 
 Whoever comes first asks for all who come within :data:`JOIN_S`, or while the request before is on its way.
 """
@@ -18,7 +20,7 @@ from opatlas.client.asking import Asked
 from opatlas.client.client import Client
 from opatlas.client.predict.related import AskedNext, Nothing
 from opatlas.client.service.capabilities import ServiceCapabilities
-from opatlas.client.service.rest import RestClient
+from opatlas.client.service.rest import CostsSomething, RestClient
 from opatlas.client.service.wire import ServiceWire
 from opatlas.identity.place.setting import Setting, default_setting
 from opatlas.identity.place.target import Target
@@ -29,6 +31,8 @@ TIMEOUT_S = 4.0
 """What the service may take: less than a job's client waits, so that it is told."""
 MOST_WAITING = 6
 """Requests that wait for exploring at once; the others of the wire's connections are for who does not."""
+COSTLY_S, MOST_COSTLY = 60.0, 4096
+"""How long, and of how many operators, it is remembered that they cost something."""
 _waiting = threading.BoundedSemaphore(MOST_WAITING)
 
 
@@ -57,6 +61,7 @@ class SharedClient(Client):
         self._wire = wire
         self._door_lock, self._turn = threading.Lock(), threading.Lock()
         self._gathering: dict[tuple[float, str], Gathering] = {}
+        self._costly: dict[str, float] = {}  # by key: until when it is taken to cost something; "": all are
         target, setting = place
         given: dict[str, Any] = {"target": target, "setting": setting, "accepts": accepts}
         # What comes next is kept, and so answered from here when it is asked for.
@@ -68,7 +73,8 @@ class SharedClient(Client):
     def rest(self) -> RestClient:
         capabilities = ServiceCapabilities(self.store)
         place: dict[str, Any] = {"target": self.target, "setting": self.setting}
-        return RestClient(**self._address, **place, capabilities=capabilities, wire=self._wire)
+        address = {**self._address, "free_only": True, "wire": self._wire}
+        return RestClient(**address, **place, capabilities=capabilities)
 
     @property
     def setting_key(self) -> str:
@@ -95,20 +101,37 @@ class SharedClient(Client):
         self, asked: Sequence[Asked], related: Sequence[Asked], wait_s: float, wait_for: str
     ) -> Mapping[str, Answer]:
         """What is known of these by their key, those asked for counted as used. Of related ones that are not
-        known nothing is said, unless the service has to be asked anyway."""
+        known nothing is said, unless the service has to be asked anyway. Raises
+        :class:`~opatlas.client.service.rest.CostsSomething`; then nothing was counted."""
         self._look_around()
-        known = {one.key: self._cached(one, wait_for if wait_s else "") for one in asked}
+        known = {one.key: self._remembered(one, wait_for if wait_s else "") for one in asked}
         missing = {one.key: one for one in asked if known[one.key] is None}
         unknown = self._unknown(one for one in related if one.key not in known)
-        told = {key: answer for key, answer in known.items() if answer is not None}
+        told: dict[str, Answer] = {}
         if missing or not asked:
-            told |= self._fetch(list(missing.values()), unknown, wait_s, wait_for)
+            told = self._fetch_free(list(missing.values()), unknown, wait_s, wait_for)
         elif unknown:
             self.aside(lambda: self._prefetch(unknown))
+        told |= {one.key: self._use(entry) for one in asked if (entry := known[one.key]) is not None}
         for one in related:
             if one.key not in told and (entry := self._memory.peek(one.key)) is not None:
                 told[one.key] = entry.answer
         return told
+
+    def _fetch_free(
+        self, asked: Sequence[Asked], related: Sequence[Asked], wait_s: float, wait_for: str
+    ) -> dict[str, Answer]:
+        now = time.monotonic()
+        for key in ("", *(one.key for one in asked)) if asked else ():
+            if now < self._costly.get(key, 0.0):
+                raise CostsSomething(key)
+        try:
+            return self._fetch(asked, related, wait_s, wait_for)
+        except CostsSomething as error:
+            if len(self._costly) >= MOST_COSTLY:
+                self._costly.clear()
+            self._costly[error.key] = now + COSTLY_S
+            raise
 
     def left_s(self, answer: Answer) -> float:
         """How long an answer may still be used."""

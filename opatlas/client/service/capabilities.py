@@ -20,7 +20,8 @@ T = TypeVar("T")
 LOOKUP = "/api/v1/lookup"
 OPTIONAL: Mapping[str, tuple[str, ...]] = {LOOKUP: ("wait_for", "include", "known", "revoked_since")}
 """By address: fields that came later, each of which a request is worth sending without. A new one is named
-here, and nowhere else. A ``spend_limit`` is none of them: without it a service would charge each lookup."""
+here, and nowhere else. ``spend_limit`` and ``free_only`` are none of them: without one a service would charge
+each lookup, without the other it would charge at all."""
 WORDS = ("include",)
 """Lists of words: a single one may have come later as well."""
 LEARNT_S = 4 * 3600.0

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from opatlas.client.answer import SHA256, Answer, LookupReply
 from opatlas.client.service.capabilities import LOOKUP, ServiceCapabilities
 from opatlas.client.service.wire import SLOWEST_BYTES_S, ServiceError, ServiceWire, all_of, pieces
-from opatlas.errors import CallerError
+from opatlas.errors import CallerError, OpatlasError
 from opatlas.identity.operator import Operator
 from opatlas.identity.place.cpu import detect_target
 from opatlas.identity.place.setting import Setting
@@ -37,6 +37,7 @@ MOST_VALUES = 2_000_000
 MOST_NEXT = 512
 """Operators that a service may send along unasked."""
 MOST_UNANSWERED = 64
+_PLACE = re.compile(r"operators\[(\d{1,4})\]")
 _CURSOR = re.compile(r"[0-9A-Za-z.-]{1,64}")
 
 
@@ -48,12 +49,22 @@ class RefusedRequest(CallerError):
         self.where, self.status = where, status
 
 
+class CostsSomething(OpatlasError):
+    """A lookup that takes free answers alone was not answered: the operator ``key`` costs something; with no
+    key, the service is from before it could be told so."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"The operator {key} costs something." if key else "The service may charge for it.")
+        self.key = key
+
+
 class RestClient:
     """The service's REST interface, call by call; :class:`opatlas.client.Client` keeps what it was told.
 
     ``url`` is the service's root (``http://127.0.0.1:8000``), ``key`` an API key with the scope ``lookup``,
     ``job`` the name under which this run's processes are counted as one. The target is this machine unless
-    another is given. ``wire``: how requests get there, shared with others, in place of ``url`` and ``key``.
+    another is given. ``free_only``: pay for nothing (:class:`CostsSomething`). ``wire``: how requests get
+    there, shared with others, in place of ``url`` and ``key``.
 
     After each lookup ``entry_life_s`` says how long its final hits may be used without asking again (each
     answer's own ``expires_s`` is less while it is not final), and ``revoked`` names artifacts that must no
@@ -70,6 +81,7 @@ class RestClient:
         setting: Setting | None = None,
         timeout_s: float = 60.0,
         spend_limit: Mapping[str, Any] | None = None,
+        free_only: bool = False,
         capabilities: ServiceCapabilities | None = None,
         wire: ServiceWire | None = None,
     ) -> None:
@@ -79,6 +91,7 @@ class RestClient:
         self.setting = setting
         self.timeout_s = timeout_s
         self.spend_limit = spend_limit
+        self.free_only = free_only
         self.capabilities = capabilities or ServiceCapabilities()
         self.entry_life_s = 0.0
         self.revoked: frozenset[str] = frozenset()
@@ -152,11 +165,17 @@ class RestClient:
             "known": list(known),
             "revoked_since": revoked_since,
             "spend_limit": self.spend_limit,
+            "free_only": self.free_only and bool(items),  # a look at related ones costs nothing
             "wait_s": wait_s,
             "wait_for": wait_for if wait_for != "first" else "",
         }
         request |= {name: value for name, value in given.items() if value}
-        answer = self._call_named(LOOKUP, request, self.timeout_s + wait_s)
+        try:
+            answer = self._call_named(LOOKUP, request, self.timeout_s + wait_s)
+        except RefusedRequest as error:
+            if self.free_only and (error.status == 409 or error.where == "free_only"):
+                raise CostsSomething(_named_by(error.where, items)) from error
+            raise
         try:
             keys = ([item.get("key") for item in them] for them in (items, related))
             reply = replace(_reply(answer, *keys), revoked_since=revoked_since)
@@ -357,6 +376,12 @@ def _reply(answer: Any, keys: Sequence[Any], related: Sequence[Any]) -> LookupRe
         float(answer["entry_life_s"]),
         revoked_until=_cursor(answer.get("revoked_until", "")),
     )
+
+
+def _named_by(where: str, items: Sequence[Mapping[str, Any]]) -> str:
+    """The key of the operator that a refusal points to."""
+    found = _PLACE.fullmatch(where)
+    return str(items[int(found[1])].get("key", "")) if found and int(found[1]) < len(items) else ""
 
 
 def _revoked(artifacts: Any) -> frozenset[str]:

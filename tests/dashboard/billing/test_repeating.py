@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from catalog.best import revoked
 from catalog.best.withdrawing import withdraw
+from catalog.lookup import lookups
 from catalog.lookup.repeating import forget_old_answers
 from catalog.models import Implementation, KeptAnswer, LookupTally, Usage
 from catalog.people.keys import create_api_key
@@ -58,6 +59,25 @@ def test_the_same_request_again_is_answered_as_it_was_and_charged_once(lookup, p
     lookup(64, 65, 66, key="another", job="run")
     lookup(64, 65, 66, job="run")
     assert charges() == 3
+
+
+def test_who_wants_free_answers_alone_is_charged_nothing(lookup, put, price, monkeypatch):
+    put(64, "eager", 1.0)
+    put(65, "tvm", 2.0, method="compiler")
+    price(0.01, method="compiler")
+    assert lookup(64, free_only=True).json()["results"][0]["status"] == "hit"
+    refused = lookup(64, 65, free_only=True, key="once")
+    assert (refused.status_code, refused.json()["where"]) == (409, "operators[1]")
+    assert lookup(64, 65, free_only=1).json()["where"] == "free_only"
+    drain_journal()
+    assert charges() == 0 and Usage.objects.count() == 1, "of the first alone"
+    # A price that comes while the answer is made.
+    with monkeypatch.context() as patch:
+        patch.setattr(lookups, "_charged", lambda *_: set())
+        assert lookup(64, 65, free_only=True, key="once").status_code == 409
+    drain_journal()
+    assert charges() == 0 and Usage.objects.count() == 1 and not KeptAnswer.objects.exists()
+    assert lookup(64, 65, key="once").status_code == 200 and charges() == 1
 
 
 def test_it_is_what_was_paid_for_whatever_has_become_of_it(lookup, put, price):

@@ -85,7 +85,7 @@ def refusal(sentence, where, status=400):
 def test_whatever_came_later_may_be_left_out():
     """A new field is named in ``OPTIONAL``: else today's clients get nothing from services of before."""
     before = BEFORE["components"]["schemas"]["LookupRequest"]["properties"]
-    assert {*OPTIONAL[LOOKUP], "spend_limit"} == set(lookup_json._FIELDS) - set(before)
+    assert {*OPTIONAL[LOOKUP], "spend_limit", "free_only"} == set(lookup_json._FIELDS) - set(before)
 
 
 def test_a_limit_of_spending_is_not_left_out(publish_add, job, requests, monkeypatch):

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from django.db.models import Sum
 
+from catalog.api import lookup_json
 from catalog.best import revoked
 from catalog.best.withdrawing import withdraw
 from catalog.models import Implementation, Usage
@@ -28,6 +29,7 @@ from opatlas.client import Client
 from opatlas.client.service.login import card_path
 from opatlas.client.service.rest import RefusedRequest, ServiceError
 from opatlas.identity import Setting
+from tests.catalog import making
 from tests.dashboard.billing.conftest import price  # noqa: F401
 from tests.opatlas.client.test_client import until
 from tests.opatlas.load.kernels import add_operator
@@ -46,10 +48,12 @@ main()
 
 
 class Counted:
-    """A way to a service that counts the connections made to it."""
+    """A way to a service that counts the connections made to it. ``hears`` is called with what the service
+    says before anybody hears it."""
 
     def __init__(self, url: str) -> None:
         self.made = 0
+        self.hears: Callable[[bytes], object] = len
         host, port = url.removeprefix("http://").split(":")
         self._to = host, int(port)
         self._door = socket.create_server(("127.0.0.1", 0))
@@ -63,12 +67,13 @@ class Counted:
                 self.made += 1
                 far = socket.create_connection(self._to)
                 for one, other in ((near, far), (far, near)):
-                    threading.Thread(target=self._pump, args=(one, other), daemon=True).start()
+                    threading.Thread(target=self._pump, args=(one, other, one is far), daemon=True).start()
 
-    @staticmethod
-    def _pump(one: socket.socket, other: socket.socket) -> None:
+    def _pump(self, one: socket.socket, other: socket.socket, says: bool) -> None:
         with contextlib.suppress(OSError):
             while data := one.recv(1 << 16):
+                if says:
+                    self.hears(data)
                 other.sendall(data)
         for end in (one, other):
             with contextlib.suppress(OSError):
@@ -383,6 +388,115 @@ def test_a_charged_answer_that_got_lost_is_paid_once(publish_add, sidecar, besid
     assert LedgerEntry.objects.filter(kind="charge").count() == 2, "another one is another one"
     assert all(in_processes(4, lambda _: beside().lookup(add_operator()).price is not None))
     assert LedgerEntry.objects.filter(kind="charge").count() == 6, "who asks together pays each"
+
+
+@pytest.fixture
+def dies_over_a_price(service):
+    """``dies_over_a_price(sidecar())``: it is killed when the service has charged and answered, and before it
+    hears of it. Gives what tells whether that has come to pass."""
+
+    def arm(process: subprocess.Popen[str]) -> threading.Event:
+        dead = threading.Event()
+
+        def kill(said: bytes) -> None:
+            if b'"price"' in said and not dead.is_set():
+                dead.set()
+                process.kill()
+                process.wait()
+
+        service.hears = kill
+        return dead
+
+    return arm
+
+
+def paid() -> list[int]:
+    from dashboard.billing.models import LedgerEntry
+
+    return [-entry.amount_micros for entry in LedgerEntry.objects.filter(kind="charge")]
+
+
+def test_killed_between_a_charge_and_its_answer_it_is_paid_once_by_the_service_itself(
+    publish_add,
+    sidecar,
+    beside,
+    service,
+    key,
+    price,  # noqa: F811
+    dies_over_a_price,
+):
+    publish_add()
+    price(5.0)
+    dead = dies_over_a_price(sidecar())
+    client = beside(url=service.url, key=key)
+    assert client.lookup(add_operator()).price and dead.is_set()
+    assert paid() == [5_000_000]
+    assert client.lookup(add_operator()).price
+    assert paid() == [5_000_000] * 2, "another one is another one"
+
+
+def test_killed_between_a_charge_and_its_answer_it_is_paid_once_by_the_next_sidecar(
+    publish_add,
+    sidecar,
+    beside,
+    price,  # noqa: F811
+    dies_over_a_price,
+):
+    publish_add()
+    price(5.0)
+    dead = dies_over_a_price(sidecar())
+    client = beside()
+    assert client.lookup(add_operator()).source == "nobody" and dead.is_set()
+    sidecar()
+    found = []
+    until(lambda: found or found.extend(filter(None, [client.lookup(add_operator()).price])))
+    assert paid() == [5_000_000]
+
+
+def test_what_is_free_is_counted_once_beside_what_costs(
+    publish_add,
+    publish_all,
+    sidecar,
+    beside,
+    requests,
+    price,  # noqa: F811
+):
+    operators = [add_operator(1000), add_operator(1001), making.relu(64)]
+    for size in (1000, 1001):
+        publish_add(size)
+    publish_all(operators[2:])
+    price(5.0, op_type="Relu")
+    sidecar()
+    first = beside(accepts={}).lookup(operators[0])  # the sidecar has it now
+    found = beside(accepts={}).lookup_all(operators)
+    assert first and [one.price is not None for one in found] == [False, False, True]
+    assert requests == ["/api/v1/lookup"] * 3, "it found out that one costs something, and passed all on"
+    assert beside(accepts={}).lookup(operators[2]).price
+    assert len(requests) == 4, "which it knows now"
+    counted = used()
+    assert [counted["run", operator.key] for operator in operators] == [2, 1, 2]
+    assert paid() == [5_000_000] * 2
+
+
+def test_a_service_that_cannot_be_told_to_charge_nothing_is_asked_by_each(
+    publish_add,
+    sidecar,
+    beside,
+    requests,
+    price,  # noqa: F811
+    monkeypatch,
+    dies_over_a_price,
+):
+    publish_add()
+    price(5.0)
+    monkeypatch.setattr(lookup_json, "_FIELDS", lookup_json._FIELDS - {"free_only"})
+    dead = dies_over_a_price(sidecar())
+    client = beside()
+    assert client.lookup(add_operator()).source == "nobody" and dead.is_set()
+    sidecar()
+    found = []
+    until(lambda: found or found.extend(filter(None, [client.lookup(add_operator()).price])))
+    assert paid() == [5_000_000]
 
 
 def test_one_job_on_two_machines_is_one(publish_add, sidecar, beside, tmp_path):
