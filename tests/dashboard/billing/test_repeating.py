@@ -15,7 +15,7 @@ from catalog.best import revoked
 from catalog.best.withdrawing import withdraw
 from catalog.lookup import lookups
 from catalog.lookup.repeating import forget_old_answers
-from catalog.models import Implementation, KeptAnswer, LookupTally, Usage
+from catalog.models import Implementation, KeptAnswer, LookupTally, Miss, Usage
 from catalog.people.keys import create_api_key
 from catalog.usage.draining import drain_journal
 from dashboard.billing import rules
@@ -66,8 +66,10 @@ def test_who_wants_free_answers_alone_is_charged_nothing(lookup, put, price, mon
     put(65, "tvm", 2.0, method="compiler")
     price(0.01, method="compiler")
     assert lookup(64, free_only=True).json()["results"][0]["status"] == "hit"
-    refused = lookup(64, 65, free_only=True, key="once")
+    related = [{"graph": making.relu(66).to_json()}]
+    refused = lookup(64, 65, free_only=True, key="once", related=related)
     assert (refused.status_code, refused.json()["where"]) == (409, "operators[1]")
+    assert not Miss.objects.exists(), "that is for the lookup that is answered"
     assert lookup(64, 65, free_only=1).json()["where"] == "free_only"
     drain_journal()
     assert charges() == 0 and Usage.objects.count() == 1, "of the first alone"
