@@ -37,6 +37,7 @@ MOST_VALUES = 2_000_000
 MOST_NEXT = 512
 """Operators that a service may send along unasked."""
 MOST_UNANSWERED = 64
+_BESIDE = ("related", "include", "known", "revoked_since")
 _PLACE = re.compile(r"operators\[(\d{1,4})\]")
 _CURSOR = re.compile(r"[0-9A-Za-z.-]{1,64}")
 
@@ -96,7 +97,8 @@ class RestClient:
         self.entry_life_s = 0.0
         self.revoked: frozenset[str] = frozenset()
         self.all_revoked = False
-        self._unanswered: dict[bytes, str] = {}  # names of lookups that got no answer, by what they said
+        # Lookups that got no answer, by what they ask for: their names, and all that they said.
+        self._unanswered: dict[bytes, tuple[str, dict[str, Any]]] = {}
 
     def __enter__(self) -> RestClient:
         return self
@@ -171,14 +173,15 @@ class RestClient:
         }
         request |= {name: value for name, value in given.items() if value}
         try:
-            answer = self._call_named(LOOKUP, request, self.timeout_s + wait_s)
+            request, answer = self._call_named(LOOKUP, request, self.timeout_s + wait_s)
         except RefusedRequest as error:
             if self.free_only and (error.status == 409 or error.where == "free_only"):
                 raise CostsSomething(_named_by(error.where, items)) from error
             raise
         try:
-            keys = ([item.get("key") for item in them] for them in (items, related))
-            reply = replace(_reply(answer, *keys), revoked_since=revoked_since)
+            asked = request["operators"], request.get("related", [])
+            keys = ([item.get("key") for item in them] for them in asked)
+            reply = replace(_reply(answer, *keys), revoked_since=request.get("revoked_since", ""))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ServiceError(f"The service's answer is none to a lookup: {error!r}.") from error
         self.entry_life_s, self.revoked, self.all_revoked = (
@@ -254,18 +257,27 @@ class RestClient:
                 raise ServiceError(f"The service's list of signers is none: {error!r}.") from error
         raise ServiceError("The service's list of signers has no end.")
 
-    def _call_named(self, path: str, document: Any, timeout_s: float) -> Any:
-        """Post what may be charged: under a name of its own, which it keeps until it was answered."""
-        name = os.urandom(16).hex()
-        if self._unanswered:
-            name = self._unanswered.pop(_digest_of(document), name)
+    def _call_named(
+        self, path: str, document: dict[str, Any], timeout_s: float
+    ) -> tuple[dict[str, Any], Any]:
+        """Post what may be charged: under a name of its own, which it keeps until it was answered. What is
+        asked for again is said as it was the first time, whatever came along or was told since: under one
+        name a service takes one request. Gives what was said, and the answer."""
+        name, wanted = os.urandom(16).hex(), document
+        if self._unanswered and document["operators"]:
+            name, document = self._unanswered.pop(_essence_of(document), (name, document))
         try:
-            return self.call("POST", path, document, timeout_s, {"Idempotency-Key": f'"{name}"'})
+            answer = self.call("POST", path, document, timeout_s, {"Idempotency-Key": f'"{name}"'})
         except ServiceError:
             if len(self._unanswered) >= MOST_UNANSWERED:
                 self._unanswered.clear()
-            self._unanswered[_digest_of(document)] = name
+            self._unanswered[_essence_of(document)] = name, document
             raise
+        except RefusedRequest:
+            if document == wanted:
+                raise
+            return self._call_named(path, wanted, timeout_s)  # so that a refusal points into what is asked
+        return document, answer
 
     def call(
         self,
@@ -403,8 +415,10 @@ def _read(data: bytes) -> Any:
         return json.loads(data)
 
 
-def _digest_of(document: Any) -> bytes:
-    return hashlib.sha256(json_bytes(document)).digest()
+def _essence_of(document: Mapping[str, Any]) -> bytes:
+    """A digest of what is charged, without what comes along."""
+    essence = {name: value for name, value in document.items() if name not in _BESIDE}
+    return hashlib.sha256(json_bytes(essence)).digest()
 
 
 def _digest(text: Any) -> str:

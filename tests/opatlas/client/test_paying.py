@@ -62,6 +62,38 @@ def test_an_answer_that_got_lost_is_paid_once(publish_add, job, price, losing, r
     assert charged() == [5_000_000, 5_000_000], "what was answered is over: this is another lookup"
 
 
+def test_an_answer_that_got_lost_is_paid_once_whatever_was_told_meanwhile(
+    publish_add,
+    job,
+    price,  # noqa: F811
+    losing,
+):
+    publish_add()
+    withdrawn = publish_add(7)
+    price(5.0)
+    asker = job()
+    losing(1)
+    assert asker.lookup(add_operator()).source == "nobody"
+    asker._door._quiet_until = 0.0
+    withdraw(Implementation.objects.filter(pk=withdrawn.implementation.pk), "wrong")
+    revoked.forget()
+    asker.lookup(add_operator(9))  # it is told what was revoked
+    assert asker.lookup(add_operator()).price["amount_micros"] == 5_000_000
+    assert charged() == [5_000_000]
+    assert withdrawn.implementation.artifact.sha256 in asker.revoked
+
+
+def test_what_was_refused_unheard_is_not_said_again(publish_add, job, price, losing):  # noqa: F811
+    publish_add()
+    price(5.0)
+    rest, item = job().rest, {"key": add_operator().key}
+    losing(1)
+    with pytest.raises(ServiceError):
+        rest.ask([item], known=["nonsense"])
+    assert rest.ask([item]).answers[0].price["amount_micros"] == 5_000_000
+    assert charged() == [5_000_000]
+
+
 def test_a_connection_that_drops_is_paid_once(publish_add, job, price, monkeypatch):  # noqa: F811
     import urllib3
 
