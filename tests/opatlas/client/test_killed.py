@@ -270,11 +270,10 @@ def test_a_client_that_dies_while_it_predicts(service, job, operators):
 def half_of_a_file():
     pieces = rest.pieces
 
-    def half(response, end):
-        for piece in pieces(response, end):
-            yield piece[: len(piece) // 2] if end is None else piece
-            if end is None:
-                die()
+    def half(*response_and_bounds):
+        for piece in pieces(*response_and_bounds):
+            yield piece[: len(piece) // 2]
+            die()
 
     rest.pieces = half
 
