@@ -6,11 +6,18 @@ import hashlib
 import random
 from datetime import UTC, datetime, timedelta
 
+from django.db.models import QuerySet
+
 from catalog import models as c
 from catalog.usage.stale import mark_stale
 
 NOW = datetime(2026, 11, 20, 15, 30, tzinfo=UTC)
 _ROUTES = (("eager", "library"), ("onednn", "library"), ("tvm", "compiler"), ("cpp", "manual"))
+
+
+def lookups_of(usage: QuerySet[c.Usage]) -> int:
+    """What these rows count as: a client reports several lookups in one."""
+    return sum(usage.values_list("lookups", flat=True))
 
 
 def messy_traffic(seed: int = 3, operators: int = 14, lookups: int = 260) -> None:

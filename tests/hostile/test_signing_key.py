@@ -21,7 +21,8 @@ def test_serving_never_opens_the_signing_key_and_works_without_one(deploy, tmp_p
 
 @pytest.mark.parametrize("package", ["catalog", "dashboard", "tuning"])
 def test_no_other_module_reads_a_private_key(package):
-    """Only ``tuning.explore.signing`` does: for ``results`` (what workers publish with), three commands."""
+    """Only ``tuning.explore.signing`` does: for ``results`` (what workers publish with), for what is
+    brought in from other machines, for three commands."""
     reads = re.compile(r"\b(read_key|new_key|load_pem_private_key|signing_key\(\))")
     found = {
         path.relative_to(ROOT).as_posix()
@@ -31,6 +32,7 @@ def test_no_other_module_reads_a_private_key(package):
     workers = {
         "tuning/explore/signing.py",
         "tuning/explore/results.py",
+        "tuning/importing.py",
         "tuning/management/commands/plan.py",
         "tuning/management/commands/sign_artifacts.py",
         "tuning/management/commands/train_predictor.py",

@@ -23,6 +23,16 @@ def peer_user(connected: socket.socket) -> int:
     return int(user)
 
 
+def _connect(made: socket.socket, path: str, timeout_s: float | None) -> None:
+    """Where as many wait already as the other end has room for, wait with them: a socket with Python's own
+    timeout never blocks, and gives up at once (EAGAIN)."""
+    if timeout_s is not None:
+        seconds, microseconds = divmod(max(1, int(timeout_s * 1e6)), 1_000_000)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", seconds, microseconds))
+    made.connect(path)
+    made.settimeout(timeout_s)
+
+
 class SocketConnection(HTTPConnection):
     """Its "host" is the path of the socket."""
 
@@ -33,8 +43,7 @@ class SocketConnection(HTTPConnection):
     def _new_conn(self) -> socket.socket:
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            made.settimeout(self.timeout)
-            made.connect(self._path)
+            _connect(made, self._path, self.timeout)
             if peer_user(made) != os.geteuid():
                 raise OSError("it is another user's")
         except OSError as error:

@@ -168,4 +168,4 @@ def test_its_hits_are_counted_marked_and_gain_nothing(put_at, put, look_up, api)
         (False, 50.0), (True, 100.0), (True, 100.0)
     ]  # fmt: skip
     tallies = LookupTally.objects.filter(operator=near.operator)
-    assert sum(row.neighbour_hits for row in tallies) == sum(row.hits for row in tallies) == 2
+    assert sum(row.neighbour_hits for row in tallies) == sum(row.hits for row in tallies) == 4

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from django.db.models import Sum
+from urllib3.exceptions import NewConnectionError
 
 from catalog.api import lookup_json
 from catalog.best import revoked
@@ -29,6 +30,7 @@ from catalog.usage.draining import drain_journal
 from opatlas.client import Client
 from opatlas.client.service.login import card_path
 from opatlas.client.service.rest import RefusedRequest, ServiceError
+from opatlas.client.service.unix_socket import SocketConnection
 from opatlas.identity import Setting
 from tests.catalog import making
 from tests.dashboard.billing.conftest import price  # noqa: F401
@@ -586,6 +588,21 @@ def speak(path: Path, text: bytes, timeout_s: float = 20.0) -> bytes:
         line.connect(str(path))
         line.sendall(text)
         return line.recv(1 << 16)
+
+
+def test_a_full_house_is_waited_for_and_no_longer_than_was_said(tmp_path):
+    path = str(tmp_path / "full.sock")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen(0)
+        first = SocketConnection(path, timeout=5.0)._new_conn()
+        with pytest.raises(NewConnectionError, match="unavailable"):
+            SocketConnection(path, timeout=0.05)._new_conn()
+        opening = threading.Timer(0.1, listening.accept)
+        opening.start()
+        SocketConnection(path, timeout=30.0)._new_conn().close()
+        opening.join()
+        first.close()
 
 
 def test_broken_jobs_keep_no_other_waiting(publish_add, sidecar, beside, tmp_path):

@@ -43,7 +43,9 @@ def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gpu:
     (root / "driver").mkdir()
     (root / "driver/libcuda.so.1").write_text("the driver")
     monkeypatch.setenv("LD_LIBRARY_PATH", f"relative:{root / 'driver'}")
-    for path in (tmp_path, *tmp_path.parents[:2], root, *root.rglob("*")):
+    for path in (tmp_path, *tmp_path.parents[:2]):
+        path.chmod(path.stat().st_mode | 0o011)  # to be gone through, and no more
+    for path in (root, *root.rglob("*")):
         path.chmod(path.stat().st_mode | (0o777 if path.is_dir() else 0o666))
     return gpus(root)[1]
 
