@@ -438,15 +438,20 @@ def test_killed_between_a_charge_and_its_answer_it_is_paid_once_by_the_service_i
     assert paid() == [5_000_000] * 2, "another one is another one"
 
 
+@pytest.mark.parametrize("service_knows", ["free_only", "no free_only: each lookup is passed on"])
 def test_killed_between_a_charge_and_its_answer_it_is_paid_once_by_the_next_sidecar(
     publish_add,
     sidecar,
     beside,
     price,  # noqa: F811
+    monkeypatch,
     dies_over_a_price,
+    service_knows,
 ):
     publish_add()
     price(5.0)
+    if service_knows != "free_only":
+        monkeypatch.setattr(lookup_json, "_FIELDS", lookup_json._FIELDS - {"free_only"})
     dead = dies_over_a_price(sidecar())
     client = beside()
     assert client.lookup(add_operator()).source == "nobody" and dead.is_set()
@@ -484,27 +489,6 @@ def test_what_is_free_is_counted_once_beside_what_costs(
     counted = used()
     assert [counted["run", operator.key] for operator in operators] == [3, 1, 2]
     assert paid() == [5_000_000] * 2
-
-
-def test_a_service_that_cannot_be_told_to_charge_nothing_is_asked_by_each(
-    publish_add,
-    sidecar,
-    beside,
-    requests,
-    price,  # noqa: F811
-    monkeypatch,
-    dies_over_a_price,
-):
-    publish_add()
-    price(5.0)
-    monkeypatch.setattr(lookup_json, "_FIELDS", lookup_json._FIELDS - {"free_only"})
-    dead = dies_over_a_price(sidecar())
-    client = beside()
-    assert client.lookup(add_operator()).source == "nobody" and dead.is_set()
-    sidecar()
-    found = []
-    until(lambda: found or found.extend(filter(None, [client.lookup(add_operator()).price])))
-    assert paid() == [5_000_000]
 
 
 def test_one_job_on_two_machines_is_one(publish_add, sidecar, beside, tmp_path):

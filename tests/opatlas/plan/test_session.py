@@ -17,12 +17,13 @@ import opatlas.session  # before anything of it is replaced
 from opatlas.errors import CallerError
 from opatlas.evidence import Ratios
 from opatlas.plan import choosing
-from opatlas.plan.line_up import LEAST_ROUNDS, TimedInTurns, line_up, ratios_of
+from opatlas.plan.line_up import LEAST_ROUNDS, line_up, ratios_of
 from opatlas.plan.plan import ByBodies, ByKernel
 from opatlas.plan.predicting import CALL_US
 from tests.opatlas.client.conftest import *  # noqa: F403 - the served catalogue
 from tests.opatlas.client.test_client import until
 from tests.opatlas.plan.making import assert_same, wanted
+from tests.opatlas.plan.standings import the_more_kernels_the_better
 from tests.tuning.graph.making import model
 
 SIZE = 1000
@@ -60,21 +61,10 @@ FEED = {"x": np.linspace(-1, 1, SIZE, dtype=np.float32), "y": np.linspace(0, 3, 
 
 @pytest.fixture
 def kernels_win(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy host anybody may: which plan runs is not left to chance here."""
-
-    def standings(runs: Any, seconds: float) -> dict[str, TimedInTurns]:
-        for run in runs.values():
-            run()
-        ratios = [1.0, *(3.0 - 0.1 * at for at in range(len(runs)))]  # the more kernels the better
-        return {
-            name: TimedInTurns(name, 10.0 / ratio, Ratios(ratio, 0.9 * ratio, 1.1 * ratio))
-            for name, ratio in zip(runs, ratios, strict=False)
-        }
-
     def slow(graph: Any, feed: Any, threads: int) -> dict[Any, float]:
         return dict.fromkeys([*range(9), *graph.operators()], 99.0)
 
-    monkeypatch.setattr(choosing, "line_up", standings)
+    monkeypatch.setattr(choosing, "line_up", the_more_kernels_the_better)
     monkeypatch.setattr(choosing, "node_times", slow)
     monkeypatch.setattr(choosing, "alone_us", lambda run: 99e3)
 
