@@ -10,10 +10,13 @@ import numpy as np
 
 from opatlas.errors import LoadError, OpatlasError, first_line
 from opatlas.graph.normal import ModelGraph
+from opatlas.plan.plan import FRAMEWORKS
 
 Feed = Mapping[str, np.ndarray]
 Run = Callable[[], Any]
 COLUMNS = ("onnxruntime", "openvino", "eager", "compile", "xla")
+COLUMN_OF = dict(zip(FRAMEWORKS, COLUMNS, strict=False))
+"""By what a plan calls a framework; sessions do not try the last one."""
 
 
 def users(
@@ -21,7 +24,7 @@ def users(
 ) -> tuple[dict[str, Run], dict[str, str]]:
     """Runs by column (:data:`COLUMNS`), each giving the outputs as arrays; and of the columns without one,
     why. ``compile_s`` bounds ``torch.compile``."""
-    from opatlas.plan.choosing import is_close
+    from opatlas.plan.closeness import is_close
 
     makers: tuple[Callable[[], Run], ...] = (
         lambda: _onnxruntime(graph, feed, threads),

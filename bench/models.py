@@ -4,10 +4,13 @@ service has explored their operators for a while; and what the executor itself c
 ``models``, by name: medians of one run in one line-up (``opatlas_ms``, ``onnxruntime_ms``, ``openvino_ms``,
 ``eager_ms``, ``compile_ms``, ``xla_ms``; null where ``refused`` says why), ``per_operator_ms`` (every kernel
 that is known, whether it pays in place or not), ``best`` (the fastest framework) and ``ratio`` (to it, with
-its interval, from a line-up of the two alone), ``predicted_ms`` (said before anything was timed in turns:
-:mod:`opatlas.plan.predicting`) and ``predicted_over_measured``, ``peak_mb`` between steps, ``chosen``,
-``standings`` and ``max_error`` of the outputs against ONNX Runtime's. ``never_slower`` and ``faster``: how
-many models' intervals reach 0.98, and lie above 1. ``overhead_us_per_node``: a plan of N kernels that do
+its interval, from a line-up of the two alone); where the session runs a framework's whole model, ``itself``
+is that framework's column and ``own_ratio`` the ratio to it, likewise (else null); ``predicted_ms`` (said
+before anything was timed in turns: :mod:`opatlas.plan.predicting`) and ``predicted_over_measured``,
+``peak_mb`` between steps, ``chosen``, ``standings`` and ``max_error`` of the outputs against ONNX Runtime's.
+``never_slower``: how many models' intervals reach 0.98, to the best framework and to the one that runs;
+``faster``: how many lie above 1 where kernels run, since nobody is faster than itself.
+``overhead_us_per_node``: a plan of N kernels that do
 nothing, less N direct calls of them.
 
 The models: the open ONNX graphs of ONNX's wheel (those of OPATLAS_WORKLOADS among them), with seeded random
@@ -22,7 +25,7 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,11 +36,13 @@ from onnx import helper
 
 from bench.conf import conf
 from bench.contest.home import set_up
-from bench.frameworks import COLUMNS, Run, users
+from bench.frameworks import COLUMN_OF, COLUMNS, Run, users
 from bench.made_models import decoder, encoder
 from bench.record import FOLDER, BenchRecord
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity import default_setting, detect_target
+from opatlas.plan.line_up import TimedInTurns, line_up
+from opatlas.plan.plan import ByFramework, ModelPlan
 
 if TYPE_CHECKING:
     from opatlas.session import Session
@@ -65,12 +70,18 @@ def main() -> None:
     measured = {
         name: record.part(name, lambda data=data: measure(data, share_s)) for name, data in models.items()
     }
-    counts = {
-        "never_slower": sum(one["ratio"][2] >= BOUND for one in measured.values()),
-        "faster": sum(one["ratio"][1] > 1 for one in measured.values()),
+    counts = counted(list(measured.values()))
+    record.finish({"overhead_us_per_node": overhead, "explored": explored, **counts, "models": measured})
+
+
+def counted(measured: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """``never_slower`` and ``faster``, of how many models."""
+    ratios = [[one["ratio"], one["own_ratio"] or one["ratio"]] for one in measured]
+    return {
+        "never_slower": sum(all(high >= BOUND for _, _, high in both) for both in ratios),
+        "faster": sum(one["itself"] is None and one["ratio"][1] > 1 for one in measured),
         "of": len(measured),
     }
-    record.finish({"overhead_us_per_node": overhead, "explored": explored, **counts, "models": measured})
 
 
 def read_models() -> dict[str, bytes]:
@@ -138,7 +149,6 @@ def _timed(
 ) -> dict[str, Any]:  # fmt: skip
     from opatlas.plan.choosing import said_of
     from opatlas.plan.executor import Executor
-    from opatlas.plan.line_up import line_up
     from opatlas.plan.making import with_kernels
 
     found, expected = session.run(None, feed), runs["onnxruntime"]()
@@ -148,14 +158,21 @@ def _timed(
     ours = {"opatlas": lambda: session.run(None, feed), "per_operator": lambda: every.run(feed)}
     timed = line_up({**runs, **ours}, seconds)
     best = min((name for name in timed if name in runs), key=lambda name: timed[name].median_us)
-    pair = line_up({best: runs[best], "opatlas": ours["opatlas"]}, seconds)["opatlas"]
+    itself = _column_of(session.plan)
+    pairs = {
+        rival: line_up({rival: runs[rival], "opatlas": ours["opatlas"]}, seconds)["opatlas"]
+        for rival in {best, itself} & set(runs)
+    }
+    pair = pairs[best]
     predicted_us = session.plan.predicted_us
     columns = ("opatlas", *COLUMNS, "per_operator")
     return {
         **{f"{name}_ms": timed[name].median_us / 1e3 if name in timed else None for name in columns},
         "refused": dict(refused),
         "best": best,
-        "ratio": [pair.ratios.ratio, pair.ratios.low, pair.ratios.high],
+        "ratio": _bounds(pair),
+        "itself": itself,
+        "own_ratio": _bounds(pairs[itself]) if itself in pairs else None,
         "predicted_ms": predicted_us / 1e3 if predicted_us is not None else None,
         "predicted_over_measured": predicted_us / pair.median_us if predicted_us is not None else None,
         "peak_mb": session.peak_bytes / 1e6,
@@ -166,6 +183,16 @@ def _timed(
         "standings": [asdict(one) for one in session.standings],
         "max_error": max(_error(one, other) for one, other in zip(found, expected, strict=True)),
     }
+
+
+def _column_of(plan: ModelPlan) -> str | None:
+    """Of the framework that runs the whole model; None where kernels take part."""
+    [*others, step] = plan.steps
+    return COLUMN_OF[step.by.framework] if not others and isinstance(step.by, ByFramework) else None
+
+
+def _bounds(one: TimedInTurns) -> list[float]:
+    return [one.ratios.ratio, one.ratios.low, one.ratios.high]
 
 
 def _error(found: np.ndarray, expected: np.ndarray) -> float:

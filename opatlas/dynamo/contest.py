@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import fx
 from torch.utils import _pytree as pytree
@@ -29,7 +30,9 @@ from opatlas.dynamo.options import BackendOptions
 from opatlas.dynamo.report import GraphReport
 from opatlas.dynamo.weights import inputs_of_graph
 from opatlas.errors import first_line
+from opatlas.load.torch.ops.types import to_array
 from opatlas.noise import MARGIN
+from opatlas.plan.closeness import is_close
 from opatlas.plan.line_up import TimedInTurns, line_up
 
 log = logging.getLogger("opatlas")
@@ -197,7 +200,7 @@ class Contest:
         said = f"{len(sites)} kernels in {LABELS[rest]}" if sites else LABELS[rest]
         try:
             call = self._build(rest, sites)
-            if is_close(self._outcome(call), expected):
+            if is_close(_arrays(self._outcome(call)), _arrays(expected)):
                 return GraphWay(said, call, rest, dict(sites))
             self._left_out(said, "it gives other values than PyTorch eager")
         except Exception as error:
@@ -356,25 +359,16 @@ class _Comparison(fx.Interpreter):
         expected = made[: len(found)] if isinstance(made, tuple | list) else [made]
         if site.failure:
             self.wrong[n.name] = site.failure
-        elif not is_close(found, list(expected)):
+        elif not is_close(_arrays(found), _arrays(expected)):
             self.wrong[n.name] = "it makes other values than PyTorch"
         return made
 
 
-def is_close(found: Any, expected: Any) -> bool:
-    """Whether these are the same but for rounding: of floats the square root of their precision, as a share
-    of the largest."""
-    if isinstance(expected, list):
-        return len(found) == len(expected) and all(map(is_close, found, expected))
-    if not isinstance(expected, torch.Tensor):
-        return bool(found == expected)
-    if (found.shape, found.dtype) != (expected.shape, expected.dtype):
-        return False
-    if not expected.dtype.is_floating_point and not expected.dtype.is_complex:
-        return torch.equal(found, expected)
-    wide = torch.complex128 if expected.dtype.is_complex else torch.float64
-    one, other = found.to(wide), expected.to(wide)
-    finite = other[torch.isfinite(other)].abs()
-    largest = float(finite.max()) if finite.numel() else 0.0
-    allowed = math.sqrt(torch.finfo(expected.dtype).eps) * largest
-    return torch.allclose(one, other, rtol=0.0, atol=allowed, equal_nan=True)
+def _arrays(given: Sequence[Any]) -> list[Any]:
+    """Tensors as arrays; what is none stays."""
+    return [_array(one) if isinstance(one, torch.Tensor) else one for one in given]
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    return to_array(plain, str(plain.dtype).removeprefix("torch."))

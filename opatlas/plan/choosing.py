@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -23,6 +21,7 @@ from opatlas.graph.weights import weight_bytes
 from opatlas.load.onnxruntime_recipe import quiet_options
 from opatlas.memory import lacking
 from opatlas.noise import MARGIN
+from opatlas.plan.closeness import is_close
 from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import NodeChoice, whole, with_kernels
@@ -207,27 +206,6 @@ def _plans(
         if plan.kernels:
             found.setdefault(said_of(plan), plan)
     return list(found.values())
-
-
-def is_close(found: Any, expected: Any) -> bool:
-    """Whether two outputs are the same but for rounding: of floats the square root of their precision, as a
-    share of the largest; of whole numbers one (quantised models round there)."""
-    if isinstance(expected, list):
-        return len(found) == len(expected) and all(map(is_close, found, expected))
-    if found.shape != expected.shape or found.dtype != expected.dtype:
-        return False
-    if expected.dtype.kind in "OSUb":
-        return bool((found == expected).all())
-    if expected.dtype.kind in "iu":
-        return bool((np.abs(found.astype(float) - expected.astype(float)) <= 1).all())
-    one, other = found.astype(complex), expected.astype(complex)
-    finite = np.abs(other[np.isfinite(other)])
-    precision = 2.0 ** -_MANTISSA.get(expected.dtype.name, 23)
-    allowed = math.sqrt(precision) * float(finite.max(initial=0.0))
-    return bool(np.allclose(one, other, rtol=0.0, atol=allowed, equal_nan=True))
-
-
-_MANTISSA = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
 
 
 def said_of(plan: ModelPlan) -> str:

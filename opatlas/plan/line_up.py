@@ -15,12 +15,13 @@ from math import comb
 
 from opatlas.evidence import Ratios
 from opatlas.noise import CONFIDENCE
+from opatlas.plan.resting import OtherThreads
 
 LEAST_ROUNDS, MOST_ROUNDS = 6, 60
 """Six is the least from which an order statistic gives 95 %."""
 WARMING = 2
 SETTLING_S = 0.004
-"""Of a turn, not timed: caches are its own again, and threads of those before stop spinning meanwhile."""
+"""Of a turn, not timed: caches are its own again, and its own threads are awake."""
 TIMED_S = 0.001
 """A turn takes as many runs as fill this: one of microseconds says little."""
 HOPELESS_ROUNDS, HOPELESS = 3, 2.0
@@ -39,8 +40,9 @@ class TimedInTurns:
 
 
 def line_up(contenders: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, TimedInTurns]:
-    """Time them in turns for about so many seconds, at least six rounds. The first is what the others are
-    compared with; one that fails is left out, unless it is the first."""
+    """Time them in turns for about so many seconds, at least six rounds, each turn after the threads of those
+    before have gone to sleep. The first is what the others are compared with; one that fails is left out,
+    unless it is the first."""
     running = dict(contenders)
     first = next(iter(running))
     once_s: dict[str, float] = {}
@@ -52,6 +54,7 @@ def line_up(contenders: Mapping[str, Callable[[], object]], seconds: float) -> d
                 raise
             del running[name]
     times: dict[str, list[float]] = {name: [] for name in running}
+    others = OtherThreads()
     end = time.perf_counter() + seconds
     for turn in range(MOST_ROUNDS):
         if turn >= LEAST_ROUNDS and time.perf_counter() > end:
@@ -63,6 +66,7 @@ def line_up(contenders: Mapping[str, Callable[[], object]], seconds: float) -> d
             running = {one: run for one, run in running.items() if one == first or best_us[one] <= bound_us}
         order = list(running)
         for name in order[turn % len(order) :] + order[: turn % len(order)]:
+            others.wait()
             times[name].append(_turn_us(running[name], once_s[name]))
     return {
         name: TimedInTurns(

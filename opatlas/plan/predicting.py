@@ -19,6 +19,7 @@ from onnx import helper
 
 from opatlas.plan.plan import ByBodies, ByKernel, ModelPlan, PlanStep
 from opatlas.plan.regions import OnnxRuntimeRegion
+from opatlas.plan.resting import OtherThreads
 
 RUNS, WARM_RUNS = 5, 2
 HANDOFFS = 50
@@ -65,10 +66,11 @@ def _predicted(step: PlanStep, known: Costs) -> PlanStep:
     return replace(step, predicted_us=own + known.region_us)
 
 
-def alone_us(run: Callable[[], object]) -> float:
+def alone_us(run: Callable[[], object], runs: int = RUNS) -> float:
     """Of one run with nobody else at work: the median of some."""
+    OtherThreads().wait()
     times = []
-    for _ in range(WARM_RUNS + RUNS):
+    for _ in range(WARM_RUNS + runs):
         start = time.perf_counter_ns()
         run()
         times.append((time.perf_counter_ns() - start) / 1e3)
@@ -83,7 +85,7 @@ def handoff_us(threads: int) -> float:
     model.ir_version = 8
     region = OnnxRuntimeRegion(model, ["x"], ["y"], threads)
     call = region.bind([np.ones(1, np.float32)], [np.empty(1, np.float32)])
-    return statistics.median(alone_us(call) for _ in range(HANDOFFS // RUNS))
+    return alone_us(call, HANDOFFS)
 
 
 def copied_us(count: int) -> float:

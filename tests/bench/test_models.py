@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -15,6 +16,7 @@ from bench.frameworks import COLUMNS, users
 from bench.made_models import decoder, encoder
 from opatlas.client import Client
 from opatlas.graph.normal import ModelGraph
+from opatlas.plan.plan import ByFramework, ByKernel, ModelPlan, PlanStep
 from opatlas.session import random_inputs
 
 pytest.importorskip("openvino")
@@ -75,7 +77,31 @@ def test_a_model_is_timed_beside_its_frameworks(tmp_path: Path) -> None:
     assert "control flow (Loop)" in found["refused"]["xla"]
     assert found["best"] in runs and found["ratio"][1] <= found["ratio"][0] <= found["ratio"][2]
     assert found["predicted_over_measured"] > 0 and found["max_error"] < 1e-3
-    assert found["chosen"].endswith("the whole model")
+    assert found["chosen"].endswith("the whole model") and found["itself"] in ("onnxruntime", "openvino")
+    low, high = found["own_ratio"][1:]
+    assert low <= found["own_ratio"][0] <= high
+    assert found["itself"] != found["best"] or found["own_ratio"] == found["ratio"]  # one line-up of the two
+
+
+def measured(itself: str | None, ratio: float, own_ratio: float | None = None) -> dict[str, Any]:
+    bounds = [[one, 0.99 * one, 1.01 * one] if one else None for one in (ratio, own_ratio)]
+    return {"itself": itself, "ratio": bounds[0], "own_ratio": bounds[1]}
+
+
+def test_nobody_is_faster_than_itself_and_slower_is_said() -> None:
+    chose_itself, kernels = measured("openvino", 1.5, 1.5), measured(None, 1.5)
+    assert models.counted([chose_itself, kernels]) == {"never_slower": 2, "faster": 1, "of": 2}
+    chose_wrongly, lost_on_the_way = measured("openvino", 0.9, 1.0), measured("openvino", 1.0, 0.9)
+    slow = [chose_wrongly, lost_on_the_way, measured(None, 0.9)]
+    assert models.counted(slow) == {"never_slower": 0, "faster": 0, "of": 3}
+
+
+def test_a_plan_with_kernels_is_held_against_frameworks_alone() -> None:
+    step = PlanStep((0,), (1,), ByFramework("torch.compile"))
+    assert models._column_of(ModelPlan("m1:x", "t1:x", "s1:x", (step,))) == "compile"
+    kernel = PlanStep((1,), (2,), ByKernel("o1:x", "0" * 64, (1,)))
+    for steps in ((step, kernel), (kernel,)):
+        assert models._column_of(ModelPlan("m1:x", "t1:x", "s1:x", steps)) is None
 
 
 def test_outputs_of_another_shape_are_endlessly_wrong() -> None:

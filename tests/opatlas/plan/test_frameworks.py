@@ -19,7 +19,8 @@ from opatlas.graph.normal import ModelGraph
 from opatlas.load.kernel import KernelFailed
 from opatlas.plan import choosing, regions, torch_compiling
 from opatlas.plan.checking import check_plan
-from opatlas.plan.choosing import by_framework, choose, is_close, said_of
+from opatlas.plan.choosing import by_framework, choose, said_of
+from opatlas.plan.closeness import is_close
 from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import HOPELESS_ROUNDS, TimedInTurns, line_up
 from opatlas.plan.making import whole

@@ -18,7 +18,7 @@ from opatlas.client import Client
 from opatlas.errors import CallerError, InvalidModel
 from opatlas.graph.normal import ModelGraph
 from opatlas.load.kernel import KernelFailed
-from opatlas.plan.choosing import choose, is_close, node_times
+from opatlas.plan.choosing import choose, node_times
 from opatlas.plan.executor import Executor
 from tests.opatlas.plan.making import PLACE, Kernels, assert_same, executor, planned, wanted
 
@@ -281,13 +281,3 @@ def test_a_profile_names_the_nodes_of_the_model() -> None:
     data = build([of("Relu", "x", "a"), of("Tanh", "a", "y")], [tensor("x", (256, 256))], "y")
     times = node_times(ModelGraph(data), {"x": np.ones((256, 256), np.float32)}, 1)
     assert set(times) == {0, 1} and min(times.values()) > 0
-
-
-def test_what_is_close() -> None:
-    ones = np.ones(3, np.float32)
-    assert is_close(ones * (1 + 1e-4), ones) and not is_close(ones * 1.01, ones)
-    assert is_close(ones.astype(np.float16) * np.float16(1.01), ones.astype(np.float16))
-    assert is_close(np.array([1, 2]), np.array([2, 2])) and not is_close(np.array([1, 4]), np.array([2, 2]))
-    assert not is_close(ones[:2], ones) and not is_close(ones.astype(np.float64), ones)
-    assert is_close(np.array([np.nan, 1.0]), np.array([np.nan, 1.0]))
-    assert not is_close(np.array([1.0, 1.0]), np.array([np.nan, 1.0]))

@@ -1,0 +1,90 @@
+"""Contenders begin their turns when the threads of those before them sleep."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+from opatlas.load.onnxruntime_recipe import quiet_options
+from opatlas.plan import predicting, resting
+from opatlas.plan.line_up import WARMING, line_up
+from opatlas.plan.resting import OtherThreads
+from tests.opatlas.plan.test_hard_models import build, of, tensor
+
+
+class Tasks:
+    """A folder like the kernel's; ``looks``: what each thread's state is at one look after another."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **looks: str) -> None:
+        self.folder, self._looks, self.pauses = folder, looks, 0
+        self._show()
+        monkeypatch.setattr(resting.time, "sleep", self._pause)
+
+    def _pause(self, seconds: float) -> None:
+        self.pauses += 1
+        self._show()
+
+    def _show(self) -> None:
+        for name, states in self._looks.items():
+            place = self.folder / name.removeprefix("t")
+            place.mkdir(exist_ok=True)
+            state = states[min(self.pauses, len(states) - 1)]
+            (place / "stat").write_text(f"{place.name} (a) R (b) {state} 1 1 1 0 -1\n")
+
+
+def test_all_others_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = Tasks(tmp_path, monkeypatch, t1="RRS", t2="RRRRS", t3="SSDZ")
+    others = OtherThreads(tmp_path)
+    assert others.at_work() == {"1", "2"}
+    others.wait()
+    assert tasks.pauses == 4 and others.at_work() == set()
+
+
+def test_the_thread_that_waits_and_those_that_end_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = Tasks(tmp_path, monkeypatch, **{f"t{threading.get_native_id()}": "R"})
+    (tmp_path / "5").mkdir()  # its file is gone already
+    OtherThreads(tmp_path).wait()
+    assert tasks.pauses == 0
+
+
+def test_who_never_rests_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = Tasks(tmp_path, monkeypatch, t1="R", t2="RRSRRS")
+    others = OtherThreads(tmp_path)
+    others.wait(patience_s=0.01)
+    waited = tasks.pauses
+    assert waited >= 1
+    others.wait(patience_s=60)  # of the test's time nothing goes by: a pause takes none
+    assert tasks.pauses == waited
+    assert OtherThreads(tmp_path / "none").at_work() == set()
+
+
+def test_threads_that_spin_are_seen_and_no_turn_begins_before_they_sleep() -> None:
+    """ONNX Runtime's: they spin for tens of milliseconds after each run."""
+    data = build([of("MatMul", "x x", "y")], [tensor("x", (512, 512))], "y")
+    session = ort.InferenceSession(data, quiet_options(2), providers=["CPUExecutionProvider"])
+    others, feed = OtherThreads(), {"x": np.ones((512, 512), np.float32)}
+    others.wait()
+    idle = others.at_work()  # the tests' own, if any
+
+    def seen_after_a_run() -> set[str]:
+        session.run(None, feed)
+        return others.at_work() - idle
+
+    assert any(seen_after_a_run() for _ in range(20))
+    seen: list[set[str]] = []
+    runs = {"spins": seen_after_a_run, "sees": lambda: seen.append(others.at_work() - idle)}
+    line_up(runs, seconds=0.0)
+    assert len(seen) > WARMING and not any(seen[WARMING:])
+
+
+def test_what_is_predicted_is_timed_when_others_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(predicting.OtherThreads, "wait", lambda self: order.append("wait"))
+    predicting.alone_us(lambda: order.append("run"), 1)
+    assert order == ["wait", *["run"] * (predicting.WARM_RUNS + 1)]
