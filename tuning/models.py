@@ -391,7 +391,8 @@ class RecheckState(models.TextChoices):
 
 class Recheck(models.Model):
     """A worker of its target proves an implementation again, since clients reported it: only what fails there
-    is withdrawn. One row for each, used again when it is reported later."""
+    is withdrawn. One row for each, used again when it is reported later. ``due_at``: when one that could not
+    be checked is tried again."""
 
     implementation = models.ForeignKey(Implementation, models.CASCADE, related_name="rechecks")
     target = models.ForeignKey(Target, models.CASCADE, related_name="+")
@@ -404,6 +405,9 @@ class Recheck(models.Model):
     lease_expires_at = models.DateTimeField(null=True, blank=True)
     fence = models.PositiveBigIntegerField(default=0)
     tries = models.PositiveSmallIntegerField(default=0)
+    repeats = models.PositiveSmallIntegerField(default=0)
+    due_at = models.DateTimeField(null=True, blank=True)
+    spent_s = models.FloatField(default=0.0)  # of a worker, since it was asked for
     finished_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
@@ -414,7 +418,7 @@ class Recheck(models.Model):
         indexes = [
             models.Index(
                 fields=["target", "asked_at"],
-                condition=models.Q(state__in=["waiting", "running"]),
+                condition=models.Q(state__in=["waiting", "running"]) | models.Q(due_at__isnull=False),
                 name="open_rechecks",
             )
         ]

@@ -1,7 +1,8 @@
 """What clients say has failed for them: kept for their own organisation, and a reason to prove it again.
 
 A report is no evidence: whoever sends many, or lies, has a worker look again, once a day at most for each
-implementation and some times a day for each organisation, and nothing more.
+implementation, some times a day for each organisation, for as long as its share of workers' time lasts
+(:data:`tuning.rechecks.rechecking.MOST_SPENT_S`), after those who had less of it, and nothing more.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class ReportAnswer:
     state: Annotated[
         str,
         "waiting (for a worker), running, not_reproduced (a worker has proved it again and found nothing), "
-        "withdrawn, unchecked (no worker can), refused (too many of yours today), unknown (none that this "
-        "key sees).",
+        "withdrawn, unchecked (no worker can; where the default failed beside it, it is tried again), "
+        "refused (too many of yours today), unknown (none that this key sees).",
     ]
 
 
@@ -114,7 +115,7 @@ def _ask(row: Implementation, organisation: Organisation) -> str:
         return "refused"
     asked = {
         "target": row.target, "asked_by": organisation, "asked_at": now, "state": RecheckState.WAITING,
-        "detail": "", "tries": 0, "finished_at": None,
+        "detail": "", "tries": 0, "repeats": 0, "due_at": None, "spent_s": 0.0, "finished_at": None,
     }  # fmt: skip
     Recheck.objects.update_or_create(implementation=row, defaults=asked)
     return RecheckState.WAITING

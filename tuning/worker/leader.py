@@ -21,6 +21,7 @@ from tuning.queue.clock import alive
 from tuning.queue.leases import Holder
 from tuning.queue.promote import promote_misses, reweigh_asked_again
 from tuning.queue.rounds import begin_rounds
+from tuning.rechecks.rechecking import waiting as waiting_rechecks
 
 logger = logging.getLogger(__name__)
 
@@ -75,5 +76,7 @@ def idle_with_work() -> set[str]:
         return set()
     waiting = Exploration.objects.filter(state=State.QUEUED, target_id=OuterRef("target_id"))
     evaluations = waiting_evaluations().filter(target_id=OuterRef("target_id")).order_by()
-    idle = Worker.objects.filter(alive(), Exists(waiting) | Exists(evaluations), doing="")
+    rechecks = waiting_rechecks().filter(target_id=OuterRef("target_id")).order_by()
+    work = Exists(waiting) | Exists(evaluations) | Exists(rechecks)
+    idle = Worker.objects.filter(alive(), work, doing="")
     return set(idle.values_list("target__capability", flat=True)) - paused

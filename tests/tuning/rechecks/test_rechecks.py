@@ -23,8 +23,10 @@ from tests.tuning import fakes
 from tests.tuning.fakes import FakeRoute
 from tuning.explore.signing import signing_key
 from tuning.measure.laboratory import Laboratory
+from tuning.measure.outcome import Outcome, Status
 from tuning.models import FailureReport, Recheck
 from tuning.rechecks import rechecking, reporting
+from tuning.routes.registry import default_candidate
 from tuning.worker.waiting import work_waits
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -90,8 +92,93 @@ def test_what_fails_again_is_withdrawn_and_the_next_best_served(
     row.refresh_from_db()
     assert served() == "eager" and "reported by a job, and proved again" in row.failed_reason
     assert report(row) == "withdrawn"
-    checked = [one for one in fakes_log(worker) if one["what"] == "check"]
-    assert len(checked) == (2 if behave == "crashed" else 1), "a mishap has a second chance"
+    checked = [one["route"] for one in fakes_log(worker) if one["what"] == "check"]
+    assert checked == ["quick", "eager"] * (2 if behave == "crashed" else 1), "a mishap has a second chance"
+
+
+@pytest.fixture
+def host(monkeypatch: Any) -> set[str]:
+    """``host.add("eager")``: whose checks fail from now on, whoever is to blame."""
+    fails, check = set[str](), fakes.FakeLaboratory.check
+
+    def checked(self: Any, operator: Any, setting: Setting, artifact: Any) -> Outcome:
+        found = check(self, operator, setting, artifact)
+        overloaded = artifact.manifest.route in fails
+        return Outcome(Status.TIMED_OUT, "took longer than it may") if overloaded else found
+
+    monkeypatch.setattr(fakes.FakeLaboratory, "check", checked)
+    return fails
+
+
+def later(**columns: Any) -> None:
+    """What is to be tried again is due."""
+    assert Recheck.objects.filter(due_at__gt=timezone.now()).update(due_at=timezone.now(), **columns) == 1
+
+
+@pytest.mark.parametrize("behave", ["ok", "crashed", "wrong"])
+def test_where_the_default_fails_too_nothing_is_held_against_it_and_it_is_tried_again(
+    put: Any, report: Any, worker: Any, host: set[str], behave: str
+) -> None:
+    """An overloaded host: a report must not be able to withdraw what is good; what is bad goes later."""
+    row = put(behave)
+    report(row)
+    host |= {"quick", "eager"} if behave == "ok" else {"eager"}
+    assert worker.run_until_idle() == 1
+    recheck = Recheck.objects.get()
+    assert (recheck.state, recheck.repeats, recheck.tries) == ("unchecked", 1, 0) and served() == "quick"
+    assert "The default failed beside it (timed_out: took longer than it may)" in recheck.detail
+    assert report(row) == "unchecked" and worker.run_until_idle() == 0, "not before it is due"
+    host.clear()
+    later()
+    assert worker.run_until_idle() == 1
+    recheck.refresh_from_db()
+    assert (recheck.state, served()) == (("not_reproduced", "quick") if behave == "ok" else ("withdrawn", ""))
+    assert recheck.due_at is None and worker.run_until_idle() == 0
+
+
+def test_it_is_tried_again_more_and_more_seldom_and_not_for_ever(
+    put: Any, report: Any, worker: Any, host: set[str]
+) -> None:
+    report(put("crashed"))
+    host.add("eager")
+    waits = []
+    for _ in range(rechecking.MOST_REPEATS):
+        assert worker.run_until_idle() == 1
+        recheck = Recheck.objects.get()
+        waits.append(round((recheck.due_at - recheck.finished_at).total_seconds()))
+        later()
+    assert waits == [600, 2400, 9600, 38400]
+    assert worker.run_until_idle() == 1 and Recheck.objects.get().due_at is None
+    assert worker.run_until_idle() == 0 and served() == "quick"
+
+
+def test_a_load_that_comes_between_the_two_looks_is_noticed_too(
+    put: Any, report: Any, worker: Any, host: set[str], monkeypatch: Any
+) -> None:
+    """The default passes after its first failure, and fails after its second."""
+    report(put("crashed"))
+    check, seen = fakes.FakeLaboratory.check, []
+
+    def checked(self: Any, operator: Any, setting: Setting, artifact: Any) -> Outcome:
+        seen.append(artifact.manifest.route)
+        if len(seen) == 4:
+            host.add("eager")
+        return check(self, operator, setting, artifact)
+
+    monkeypatch.setattr(fakes.FakeLaboratory, "check", checked)
+    worker.run_until_idle()
+    assert seen == ["quick", "eager"] * 2
+    assert Recheck.objects.get().repeats == 1 and served() == "quick"
+
+
+def test_where_there_is_no_default_nothing_says_whose_fault_it_is(
+    put: Any, report: Any, worker_with: Any
+) -> None:
+    report(put("crashed"))
+    worker_with(FakeRoute("quick"), default=None).run_until_idle()
+    recheck = Recheck.objects.get()
+    assert recheck.state == "unchecked" and "no default to hold it against" in recheck.detail
+    assert recheck.due_at is None and served() == "quick"
 
 
 def fakes_log(worker: Any) -> list[dict[str, Any]]:
@@ -170,6 +257,41 @@ def test_one_organisation_asks_for_only_so_many_a_day_and_has_so_many_kept(
     assert report(rows[3], by=tenant_api) == "waiting", "another's are another's"
     mine = FailureReport.objects.exclude(organisation__name="Tenant")
     assert set(mine.values_list("implementation", flat=True)) == {row.pk for row in rows[1:]}
+
+
+def test_who_has_had_less_of_the_workers_comes_first_and_who_has_had_too_much_waits(
+    put: Any, report: Any, worker: Any, tenant_api: Any, target_row: Any
+) -> None:
+    mine = [put(size=64 + number) for number in range(3)]
+    theirs = put(size=128)
+    assert [report(row) for row in mine] == ["waiting"] * 3
+    assert report(theirs, by=tenant_api) == "waiting"
+
+    def in_order() -> list[int]:
+        return [row.implementation_id for row in rechecking.waiting(target_row.pk)]
+
+    assert in_order() == [*(row.pk for row in mine), theirs.pk], "the oldest first"
+    assert worker._recheck_reported() == 1
+    recheck = Recheck.objects.get(implementation=mine[0])
+    assert 0 < recheck.spent_s < 60
+    assert in_order() == [theirs.pk, mine[1].pk, mine[2].pk]
+    Recheck.objects.filter(pk=recheck.pk).update(spent_s=rechecking.MOST_SPENT_S)
+    assert in_order() == [theirs.pk]
+    Recheck.objects.filter(pk=recheck.pk).update(asked_at=timezone.now() - timedelta(days=1, minutes=1))
+    assert in_order() == [*(row.pk for row in mine[1:]), theirs.pk]
+
+
+def test_one_that_is_due_is_rung_for(put: Any, report: Any, host: set[str], worker: Any) -> None:
+    from tuning.worker.leader import idle_with_work
+
+    report(put("crashed"))
+    worker._say("")
+    assert idle_with_work() == {fakes.TARGET.capability}
+    host.add("eager")
+    worker.run_until_idle()
+    assert idle_with_work() == set()
+    later()
+    assert idle_with_work() == {fakes.TARGET.capability}
 
 
 def test_a_worker_that_falls_silent_leaves_it_to_another(
@@ -255,6 +377,7 @@ def test_real_kernels_in_the_real_sandbox(
     with Laboratory(tmp_path / "laboratory", detect_target()) as laboratory:
         laboratory.warm(())
         worker._laboratory = laboratory
+        worker.tools = replace(worker.tools, default_candidate=default_candidate)
         assert [worker._recheck_reported() for _ in range(5)] == [1, 1, 1, 1, 0]
         worker._laboratory = None
     states = {name: Recheck.objects.get(implementation=row).state for name, row in made.items()}
