@@ -101,7 +101,7 @@ class FakeBench:
         built = list(artifacts)  # nobody is timed while others build
         return [self._time(artifact, "heat", 1.0) for artifact in built]
 
-    def line_up(self, artifacts: Sequence[BuiltArtifact], **_: Any) -> LineUp:
+    def line_up(self, artifacts: Sequence[BuiltArtifact], *, sittings: int = 3, **_: Any) -> LineUp:
         recipes = [dict(artifact.manifest.recipe or {}) for artifact in artifacts]
         shares = [0.5 if recipe.get("behave") == "lucky" else 1.0 for recipe in recipes]
         outcomes = [
@@ -115,7 +115,7 @@ class FakeBench:
             (one, other): Ratios(*(ratios[other] / ratios[one] * share for share in (1.0, 0.995, 1.005)))
             for one, other in permutations(ratios, 2)
         }
-        return LineUp(tuple(outcomes), pairs, sittings=3, default=_outcome({}, 1.0).timing)
+        return LineUp(tuple(outcomes), pairs, sittings=sittings, default=_outcome({}, 1.0).timing)
 
     def _time(self, artifact: BuiltArtifact, what: str, share: float) -> Outcome:
         recipe = dict(artifact.manifest.recipe or {})

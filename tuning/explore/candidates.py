@@ -22,10 +22,6 @@ from tuning.routes.base import Budget, Candidate, Route
 logger = logging.getLogger(__name__)
 
 
-WORTH_OF_REST = 0.1
-"""Share of an exploration's worth that those candidates have which its first heat left waiting."""
-
-
 class NothingWorked(Exception):
     """Every way to a default failed here and now; it may work at the next try."""
 
@@ -65,13 +61,14 @@ def candidates_of(work: ClaimedSlice, route: Route) -> Iterator[Candidate]:
         work.keep(Tried(route, None), Outcome(Status.BUILD_FAILED, f"It named no candidates: {error!r}"))
 
 
-def gives_way(work: ClaimedSlice) -> bool:
-    """Whether a contest has tried enough for now: others wait for theirs, worth more than its rest."""
+def gives_way(work: ClaimedSlice, rest: float) -> bool:
+    """Whether a contest has tried enough for now: others wait for theirs, worth more than its rest, which is
+    this share of its worth."""
     row = work.row
     if row.stage != Stage.CONTEST or row.routes:
         return False
     waiting = claims.claimable(row.target_id, work.workshop.reach()).filter(stage=row.stage)
-    return waiting.filter(priority__lte=row.priority, worth__gt=WORTH_OF_REST * row.worth).exists()
+    return waiting.filter(priority__lte=row.priority, worth__gt=rest * row.worth).exists()
 
 
 def make_room(work: ClaimedSlice) -> None:

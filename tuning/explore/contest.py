@@ -10,7 +10,7 @@ from itertools import zip_longest
 from django.db.models import F
 
 from tuning.conf import conf
-from tuning.explore.candidates import WORTH_OF_REST, bench_of_default, candidates_of
+from tuning.explore.candidates import bench_of_default, candidates_of
 from tuning.explore.plan import next_slice
 from tuning.explore.racing import hold_race
 from tuning.explore.results import Tried
@@ -30,9 +30,9 @@ def contest(work: ClaimedSlice) -> StageEnd:
     with bench_of_default(work) as (bench, default_digest):
         work.doing("contest: naming candidates")
         tries = list(_untried(work, work.contested, default_digest))
-        all_had_their_turn = hold_race(work, bench, tries, default_digest)
-    if not all_had_their_turn:
-        return StageEnd(State.QUEUED, worth=F("worth") * WORTH_OF_REST)
+        rest = hold_race(work, bench, tries, default_digest)
+    if rest:
+        return StageEnd(State.QUEUED, worth=F("worth") * rest)
     slices = _slices_deserved(work, bench.default)
     all_steps = len(work.contested)
     if [Status.NOISY] in work.history.values():

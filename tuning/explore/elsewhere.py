@@ -4,8 +4,9 @@ jobs were given it meanwhile (``catalog.lookup.neighbours``)."""
 from __future__ import annotations
 
 from catalog.models import Best
-from opatlas.identity import Target
-from opatlas.identity.place.neighbours import nearest_first
+from opatlas.identity import Setting, Target
+from opatlas.identity.place.neighbours import nearest_first, settings_there
+from opatlas.load.recipe import with_threads_of
 from tuning.measure.laboratory import SUBMITTED
 from tuning.models import Exploration
 from tuning.routes.base import Candidate
@@ -15,17 +16,27 @@ MOST = 3
 
 
 def winners_of_neighbours(row: Exploration) -> list[Candidate]:
-    """Of the nearest target first. Kernels that people submitted are none of them: they enter every contest
-    that they match."""
+    """Of the nearest target first, each under the setting whose entries jobs here were given. Kernels that
+    people submitted are none of them: they enter every contest that they match."""
     bests = (
-        Best.objects.filter(operator=row.operator_id, setting=row.setting_id, scope=row.scope, rank=0)
+        Best.objects.filter(operator=row.operator_id, scope=row.scope, rank=0)
         .filter(target__kind=row.target.kind, target__arch=row.target.arch)
         .exclude(target=row.target_id)
         .exclude(route__in=SUBMITTED)
-        .select_related("target", "implementation")
+        .select_related("target", "setting", "implementation")
         .defer("implementation__source", "implementation__schedule")
     )
-    by_target = {Target.from_json(best.target.description): best for best in bests}
-    nearest = nearest_first(Target.from_json(row.target.description), by_target)[:MOST]
-    made = [by_target[target].implementation for target in nearest]
-    return [Candidate(one.route, one.candidate, one.label) for one in made]
+    here = Target.from_json(row.target.description)
+    wanted = Setting.from_json(row.setting.description)
+    won = {
+        (Target.from_json(best.target.description), Setting.from_json(best.setting.description)): best
+        for best in bests
+    }
+    found = []
+    for near in nearest_first(here, {target for target, _ in won}):
+        owns = [own for own in settings_there(here, wanted, near) if (near, own) in won]
+        for own in owns[:1]:
+            made = won[near, own].implementation
+            parameters = with_threads_of(made.candidate, own.threads, wanted.threads)
+            found.append(Candidate(made.route, parameters, made.label))
+    return found[:MOST]

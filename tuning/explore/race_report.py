@@ -80,6 +80,7 @@ class RaceReport:
     sittings: int = 0
     seconds: float = 0.0
     default_us: float | None = None
+    decides: bool = True  # False: one sitting, since others of the contest still wait for their turn
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -90,16 +91,17 @@ class RaceReport:
         return cls(**{**document, "entries": entries})
 
 
-def decided_text(entries: Sequence[Entry]) -> str:
+def decided_text(report: RaceReport) -> str:
     """What the last round decided, in words."""
-    finalists = [one for one in entries if one.final is not None]
+    finalists = [one for one in report.entries if one.final is not None]
     winner = next((one for one in finalists if one.won), None)
     if not finalists:
         return "No final: nobody came near who is served."
     if winner is None or winner.final is None:
         return "The final decided for nobody."
     figures = winner.final
-    said = f"{winner.name} won: {_times(figures['ratio'])} the default"
+    won = "won" if report.decides else "is served for now, after one sitting"
+    said = f"{winner.name} {won}: {_times(figures['ratio'])} the default"
     said += f" ({_times(figures['low'])} – {_times(figures['high'])})."
     equal = [one.name for one in finalists if one.equal and not one.won]
     if not equal:

@@ -41,8 +41,11 @@ from tuning.measure.provenance import candidate_digest
 from tuning.models import Race, Stage
 from tuning.routes.base import BuiltArtifact
 
-BUILT_TOGETHER = 8
-"""Candidates that are built before they run a heat: routes build side by side."""
+BUILT_TOGETHER, HEAT_S = 8, 6.0
+"""Candidates that are built before they run a heat, at most, and the seconds that their tries are expected to
+take (each alone: routes build side by side), but for the first of them."""
+LEAST_REST, MOST_REST = 0.02, 0.9
+"""Share of an exploration's worth that those candidates have which its heats left waiting."""
 MOST_FINALISTS = 3
 """Of this slice's candidates, beside the best of each method and those who held seats."""
 MOST_FINALS = 3
@@ -93,10 +96,12 @@ class RaceInProgress:
         return None if first else self.served
 
 
-def hold_race(work: ClaimedSlice, bench: Bench, tries: Iterable[Tried], default_digest: str) -> bool:
-    """Try candidates, and serve the best of them and of those who held seats; whether all had their turn.
-    After a heat a contest gives way to others that had none: the most promising of every operator come before
-    the rest of any.
+def hold_race(work: ClaimedSlice, bench: Bench, tries: Iterable[Tried], default_digest: str) -> float:
+    """Try candidates, and serve the best of them and of those who held seats; which share of what the first
+    of them promised is promised by those that still wait (0: all had their turn).
+    After a heat a contest gives way to others that promise more: the most promising of every operator come
+    before the rest of any. Who looks fastest then runs with who is served in one sitting, and the winner is
+    served as a first result is: the final comes when all had their turn.
 
     What fails, what is slower and what the final leaves behind is kept as evidence. Raises Yielding where
     something more urgent waits: what was timed by then is published, who is served stays.
@@ -104,20 +109,36 @@ def hold_race(work: ClaimedSlice, bench: Bench, tries: Iterable[Tried], default_
     served = winner_of(work.row)
     to_beat = max(1.0, served.ratio_to_default if served else 1.0)
     race = RaceInProgress(work, bench, default_digest, odds_for(work.row.target_id), served, to_beat)
-    waiting = list(tries)
+    waiting, rest = list(tries), 0.0
+    most = max((_promise(race, one) for one in waiting), default=0.0)
     try:
         while batch := _next_batch(race, waiting):
             make_room(work)
             _run_heat(race, batch)
-            if waiting and gives_way(work):
+            rest = _rest(race, waiting, most)
+            if rest and gives_way(work, rest):
                 break
+        else:
+            rest = 0.0  # those that still waited have no chance
         make_room(work)
     except Yielding:
         # Kept as evidence: they hold the seats of their routes, and run in the final of the next slice.
         _keep_others(race, ())
         raise
-    _final(race)
-    return not waiting
+    _final(race, decides=not rest)
+    return rest
+
+
+def _rest(race: RaceInProgress, waiting: Sequence[Tried], most: float) -> float:
+    """Of what was promised ``most`` in the beginning, what is by the best that waits; 0 where nobody does."""
+    if not waiting:
+        return 0.0
+    share = max(_promise(race, one) for one in waiting) / most if most > 0 else LEAST_REST
+    return min(max(share, LEAST_REST), MOST_REST)
+
+
+def _promise(race: RaceInProgress, tried: Tried) -> float:
+    return race.odds.promise(_about(race.work, tried), race.to_beat)
 
 
 def _next_batch(race: RaceInProgress, waiting: list[Tried]) -> list[Tried]:
@@ -127,20 +148,20 @@ def _next_batch(race: RaceInProgress, waiting: list[Tried]) -> list[Tried]:
 
     favourites = {candidate_digest(one.route, one.parameters) for one in work.favourites}
 
-    def promise(tried: Tried) -> tuple[bool, float]:
-        return tried.digest in favourites, race.odds.promise(_about(work, tried), to_beat)
-
-    waiting.sort(key=promise, reverse=True)
-    batch: list[Tried] = []
+    waiting.sort(key=lambda tried: (tried.digest in favourites, _promise(race, tried)), reverse=True)
+    batch, spent_s = list[Tried](), 0.0
     for tried in list(waiting):
         chance = race.odds.chance(_about(work, tried), to_beat)
         if chance < BOUND and tried.digest not in favourites and not _must_be_tried(work, tried):
             waiting.remove(tried)
             said = f"{chance_text(chance)} to be faster than {to_beat:.2f}×"
             race.report.entries.append(_entry(tried, skipped=said))
-        elif len(batch) < BUILT_TOGETHER:
+            continue
+        takes_s = race.odds.expect(_about(work, tried)).seconds
+        if not batch or (len(batch) < BUILT_TOGETHER and spent_s + takes_s <= HEAT_S):
             waiting.remove(tried)
             batch.append(tried)
+            spent_s += takes_s
     return batch
 
 
@@ -230,19 +251,19 @@ def _keep_timed(
     race.to_beat = max(race.to_beat, outcome.timing.ratio_low)
 
 
-def _final(race: RaceInProgress) -> None:
+def _final(race: RaceInProgress, *, decides: bool) -> None:
     """One line-up of the finalists; it alone decides. Everybody else is published as what they are.
 
-    Where it disappoints so much that somebody left behind looks faster, there is another, with them.
+    Where it disappoints so much that somebody left behind looks faster, there is another, with them. Where it
+    does not decide, since others still wait for their turn, and nothing was decided before either, it is one
+    sitting, and whoever wins is served until then.
     """
     final: Final | None = None
-    for _ in range(MOST_FINALS):
+    race.report.decides = decides or race.incumbent is not None
+    for _ in range(MOST_FINALS if decides else 1):
         chosen = _finalists(race, final.chosen if final is not None else ())
         held = final.held if final is not None else _holders(race, chosen)
-        # Somebody whom a heat found that had to make room before its final.
-        if not chosen and not any(
-            best.rank and best.measurement.purpose == Purpose.CONTEST for best, _ in held
-        ):
+        if not chosen and not (decides and any(_awaits_final(best) for best, _ in held)):
             break
         if final is not None and set(map(id, chosen)) <= set(map(id, final.chosen)):
             break
@@ -252,6 +273,12 @@ def _final(race: RaceInProgress) -> None:
         _settle(race, final)
     if race.report.entries:
         keep_report(race.work, race.report)
+
+
+def _awaits_final(best: Best) -> bool:
+    """Somebody whom a heat found that had to make room before its final, or who won in one sitting alone."""
+    purpose = best.measurement.purpose
+    return purpose == Purpose.FIRST if best.rank == 0 else purpose == Purpose.CONTEST
 
 
 def _keep_others(race: RaceInProgress, finalists: Sequence[Racer]) -> None:
@@ -280,9 +307,12 @@ def _hold_final(
     names = [one.tried.name for one in chosen] + [str(best) for best, _ in held]
     work.doing(f"final of {', '.join(names)}")
     worth_us = work.row.calls * (race.bench.default.timing.median_us if race.bench.default.timing else 1.0)
-    matter = Matter(LEAST_US_PER_S * SITTING_S / max(worth_us, 1e-9), FINAL_S)
     artifacts = [*(one.artifact for one in chosen), *(artifact for _, artifact in held)]
-    found = race.bench.line_up(artifacts, limits=work.workshop.limits, matter=matter)
+    if race.report.decides:
+        matter = Matter(LEAST_US_PER_S * SITTING_S / max(worth_us, 1e-9), FINAL_S)
+        found = race.bench.line_up(artifacts, limits=work.workshop.limits, matter=matter)
+    else:
+        found = race.bench.line_up(artifacts, limits=work.workshop.limits, sittings=1)
     found = replace(found, outcomes=tuple(usable(outcome) for outcome in found.outcomes))
     for one, outcome in zip(chosen, found.outcomes, strict=False):
         one.outcome = outcome
@@ -293,12 +323,15 @@ def _hold_final(
 
 def _settle(race: RaceInProgress, final: Final) -> None:
     """Publish what the final found."""
+    purpose = Purpose.FINAL if race.report.decides else Purpose.FIRST
     finalists = [
-        Finalist(one.outcome, one.artifact, judged=race.work.judged(one.tried, one.outcome, one.artifact))
+        Finalist(
+            one.outcome, one.artifact, race.work.judged(one.tried, one.outcome, one.artifact), None, purpose
+        )
         for one in final.chosen
     ]
     finalists += [
-        Finalist(outcome, artifact, held=best)
+        Finalist(outcome, artifact, None, best, purpose)
         for (best, artifact), outcome in zip(
             final.held, final.found.outcomes[len(final.chosen) :], strict=True
         )
@@ -306,7 +339,7 @@ def _settle(race: RaceInProgress, final: Final) -> None:
     pairs = final.found.pairs
     if (default := _default(race, final.found.default)) is not None:
         pairs = final.found.pairs_with(len(finalists))
-        finalists.append(default)
+        finalists.append(replace(default, purpose=purpose))
     default_route = race.work.default_route
     assert default_route is not None  # a bench was opened with it
     held = HeldRace(race.work.claim, race.work.row, default_route, race.incumbent)
@@ -319,14 +352,16 @@ def _finalists(race: RaceInProgress, before: Sequence[Racer]) -> list[Racer]:
     further final those ``before`` and who looks faster now. None where nobody comes near who is served: then
     there is nothing to decide."""
     order = sorted((one for one in race.racers if one.outcome.ok), key=lambda one: -one.ratio)
+    served = _digest(race.served) if race.served else ""
     served_ratio = race.served.ratio_to_default if race.served else 0.0
+    # What it did in the heats, where it ran there: a ratio of another minute may have been luck.
+    served_ratio = next((one.ratio for one in order if one.tried.digest == served), served_ratio)
     if not order or order[0].ratio < AS_GOOD * served_ratio:
         return []
     leaders = before or list({one.tried.route.method: one for one in reversed(order)}.values())
     # Who was dropped has lost in its heat, whatever a ratio of another minute says.
     going_on = [one for one in order if not one.entry.dropped]
     near = [one for one in going_on if one.ratio >= AS_GOOD * order[0].ratio][:MOST_FINALISTS]
-    served = _digest(race.served) if race.served else ""
     return [one for one in order if one in near or one in leaders or one.tried.digest == served]
 
 

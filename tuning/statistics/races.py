@@ -52,7 +52,7 @@ def told(race: Race) -> RaceTold:
         seconds=race.seconds,
         default_us=race.default_us,
         winner=race.winner_id,
-        decided=decided_text(report.entries),
+        decided=decided_text(report),
         worker=race.worker,
         created_at=race.created_at,
         entries=report.entries,

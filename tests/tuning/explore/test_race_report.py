@@ -30,15 +30,15 @@ def test_what_came_of_a_candidate(entry: Entry, said: str) -> None:
 
 def test_what_the_last_round_decided() -> None:
     new, level, other = (Entry(route, "", status="ok", final=FINAL) for route in ("tvm", "xla", "halide"))
-    assert decided_text([Entry("tvm", "", 1, "ok", 12, 0.4)]).startswith("No final")
-    assert decided_text([new]) == "The final decided for nobody."
+    assert decided_text(RaceReport([Entry("tvm", "", 1, "ok", 12, 0.4)])).startswith("No final")
+    assert decided_text(RaceReport([new])) == "The final decided for nobody."
     new.won = True
-    assert decided_text([other, new]) == "tvm won: 12.3× the default (12× – 12.9×)."
+    assert decided_text(RaceReport([other, new])) == "tvm won: 12.3× the default (12× – 12.9×)."
     level.equal = other.equal = True
     said = "xla and halide are equal to it: the final could not tell them apart"
-    assert decided_text([new, level, other]).endswith(f"{said}.")
+    assert decided_text(RaceReport([new, level, other])).endswith(f"{said}.")
     new.held = True
-    assert decided_text([new, level, other]).endswith(f"{said}, so who was served stays.")
+    assert decided_text(RaceReport([new, level, other])).endswith(f"{said}, so who was served stays.")
 
 
 def test_no_chance_is_a_false_0_or_100() -> None:

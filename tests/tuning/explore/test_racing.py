@@ -11,9 +11,9 @@ import pytest
 
 from catalog.models import Best, Measurement
 from tests.tuning.fakes import FakeRoute
-from tuning.explore import trial_history
+from tuning.explore import odds, racing, trial_history
 from tuning.explore.first import TRIES
-from tuning.explore.race_report import RaceReport
+from tuning.explore.race_report import RaceReport, decided_text
 from tuning.models import Exploration, Race, Stage, Trial
 from tuning.queue import steering
 from tuning.queue.promote import promote_misses
@@ -152,16 +152,60 @@ def test_what_never_wins_is_not_built_any_more_but_for_a_few(
     assert all("to be faster than" in one.skipped for one in skipped)
 
 
+def two_alike(make_miss: Any, worker_with: Any, configure: Any, *offers: Any) -> Any:
+    """Two operators of nearly the same worth, and a worker that has not begun."""
+    configure(pack_contest=1)
+    make_miss("Relu", 1024)
+    make_miss("Relu", 1025)
+    return worker_with(FakeRoute("many", offers=list(offers)))
+
+
 def test_the_most_promising_of_every_operator_come_before_the_rest_of_any(
     make_miss: Any, worker_with: Any, configure: Any
 ) -> None:
-    configure(pack_contest=1)
-    make_miss("Relu", 1024)
-    make_miss("Relu", 4096)
-    worker_with(FakeRoute("many", offers=[{"ratio": 1 + n / 100} for n in range(12)])).run_until_idle()
+    offers = [{"ratio": 1 + n / 100} for n in range(12)]
+    two_alike(make_miss, worker_with, configure, *offers).run_until_idle()
     order = Trial.objects.filter(stage=Stage.CONTEST, route="many").order_by("pk")
-    keys = groupby(order.values_list("exploration", flat=True))
-    runs = [(key, len(list(group))) for key, group in keys]
-    assert [count for _, count in runs] == [8, 8, 4, 4] and runs[0][0] == runs[2][0] != runs[1][0]
+    runs = [key for key, _ in groupby(order.values_list("exploration", flat=True))]
+    assert len(runs) > 4 and len(set(runs)) == 2, "in turns, as long as what waits promises as much"
     assert set(Exploration.objects.values_list("state", flat=True)) == {"done"}
     assert {best.label for best in Best.objects.filter(rank=0)} == {"variant 11"}
+
+
+def test_a_heat_is_as_long_as_its_tries_are_expected_to_take(
+    make_miss: Any, worker_with: Any, configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tries_by_heat(seconds: float) -> list[int]:
+        monkeypatch.setattr(racing, "HEAT_S", seconds)
+        Exploration.objects.all().delete()
+        configure(pack_contest=1)
+        make_miss("Relu", int(1024 + seconds))
+        worker_with(FakeRoute("many", offers=[{"ratio": 0.9}] * 1 + offers)).run_until_idle()
+        heats = [one.heat for one in report().entries if one.heat]
+        return [len(list(group)) for _, group in groupby(sorted(heats))]
+
+    offers = [{"ratio": 1 + n / 100} for n in range(11)]
+    assert odds.PRIOR_S == 2.0
+    assert tries_by_heat(7.9) == [3, 3, 3, 3]
+    assert tries_by_heat(1.0) == [1] * 12, "the first of a heat may take longer"
+    assert tries_by_heat(1000.0) == [8, 4]
+
+
+def test_who_leads_a_contest_that_gave_way_is_served_after_one_sitting_until_the_final(
+    make_miss: Any, worker_with: Any, configure: Any
+) -> None:
+    offers = [{"ratio": 2.0}, *({"ratio": 1.1 + n / 100} for n in range(5))]
+    two_alike(make_miss, worker_with, configure, *offers).run_until_idle()
+    row = Race.objects.filter(stage=Stage.CONTEST).earliest("pk").exploration
+    races = Race.objects.filter(stage=Stage.CONTEST, exploration=row).order_by("pk")
+    reports = [RaceReport.from_json(race.report) for race in races]
+    held = [one for one in reports if any(entry.final for entry in one.entries)]
+    assert [one.decides for one in held] == [False, True]
+    assert held[0].sittings == 1 < held[1].sittings
+    assert [decided_text(one).partition(":")[0] for one in held] == [
+        "many · variant 0 is served for now, after one sitting",
+        "many · variant 0 won",
+    ]
+    implementation = Best.objects.get(operator=row.operator, rank=0).implementation
+    purposes = implementation.measurements.order_by("pk").values_list("purpose", flat=True)
+    assert list(purposes)[-2:] == ["first", "final"]

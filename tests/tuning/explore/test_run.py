@@ -11,7 +11,8 @@ from django.db.models.functions import Now
 
 from catalog.best.publishing import publish
 from catalog.models import Best, DeclaredEnvironment, Miss, MissState
-from catalog.registry import register_target
+from catalog.registry import register_setting, register_target
+from opatlas.identity import Setting
 from tests.catalog.making import new_result
 from tests.tuning import fakes
 from tests.tuning.fakes import FakeRoute, FakeTunable
@@ -380,3 +381,19 @@ def test_what_jobs_were_given_of_a_neighbour_is_the_first_that_is_tried(
     here = Best.objects.get(rank=0, target=miss.target)
     assert here.implementation.candidate == (found if tried else {"ratio": 1.3})
     assert here.ratio_to_default == pytest.approx(1.8 if tried else 1.3), "measured here"
+
+
+@pytest.mark.parametrize(("there_threads", "tried"), [(8, True), (6, False)])
+def test_so_is_what_won_on_all_cores_there_where_all_are_asked_for(
+    make_miss: Callable[..., Any], worker_with: Any, there_threads: int, tried: bool
+) -> None:
+    """With all cores of here: a call that had all of those there is made with these."""
+    there = register_target(replace(fakes.TARGET, cores=8))
+    miss = make_miss()
+    own = register_setting(Setting(threads=there_threads))
+    place = {"operator": miss.operator, "target": there, "setting": own}
+    candidate = {"ratio": 1.8, "threads": there_threads}
+    publish(new_result(place, "quick", 2.0, candidate=candidate))
+    worker_with(FakeRoute("quick", offers=[{"ratio": 1.2}])).run_until_idle()
+    first = Trial.objects.filter(route="quick", stage=Stage.FIRST).values_list("candidate", flat=True)
+    assert list(first) == ([{"ratio": 1.8, "threads": fakes.TARGET.cores}] if tried else [])
