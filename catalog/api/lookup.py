@@ -115,8 +115,9 @@ class LookupRequestSerializer(serializers.Serializer[Any]):
         help_text="`manifest`: the signed manifests of all that hit. `related`: what is known of the related "
         "operators, uncounted; what costs something is `need_lookup` there. `neighbours`: for a CPU target "
         "that no live worker serves, hits of the nearest target that differs in cores and cache sizes alone, "
-        "marked `from_neighbour`; free ones only. `next`: hits that your organisation's jobs asked for after "
-        "these operators, uncounted, free ones only.",
+        "marked `from_neighbour`; free ones only. `neighbour_defaults`: with it, where the setting is the "
+        "target's default (all its cores), also what a neighbour has under its own. `next`: hits "
+        "that your organisation's jobs asked for after these operators, uncounted, free ones only.",
     )
     known = serializers.ListField(
         child=serializers.RegexField(r"^[0-9a-f]{64}$"),
@@ -183,7 +184,9 @@ class FromNeighbourSerializer(serializers.Serializer[Any]):
 
     target = serializers.CharField(help_text="The neighbour's t1: key.")
     differs = serializers.DictField(
-        child=SizesSerializer(), help_text="By field: `cores`, `cache_bytes.l2`; null where it has none."
+        child=SizesSerializer(),
+        help_text="By field: `cores`, `cache_bytes.l2` (null where it has none), `setting.threads`: it was "
+        "measured with so many, and is not to be run with more than were asked for.",
     )
 
 

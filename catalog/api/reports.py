@@ -9,6 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from catalog.api.endpoint import MAX_ID, RestView, operation
+from catalog.api.lookup import OPERATOR_KEY
 from catalog.api.lookup_json import MAX_CALLS, parse_job
 from catalog.conf import MAX_OPERATORS
 from catalog.lookup.reporting import CacheReport, record_report
@@ -37,6 +38,13 @@ class UsedSerializer(serializers.Serializer[Any]):
     )
 
 
+class MissedSerializer(serializers.Serializer[Any]):
+    operator = serializers.RegexField(
+        OPERATOR_KEY, help_text="Its key; one that is not known counts for the job."
+    )
+    lookups = serializers.IntegerField(min_value=1, max_value=MOST_LOOKUPS)
+
+
 class AgreedUseSerializer(serializers.Serializer[Any]):
     agreement = serializers.RegexField(r"^agr_[0-9a-f]{32}$")
     uses = serializers.IntegerField(
@@ -52,7 +60,7 @@ def _sum(meaning: str) -> serializers.IntegerField:
 
 class ReportedLookupsSerializer(serializers.Serializer[Any]):
     cache = _sum("Of the lookups in `used`: answered by the machine's cache, not by the process's memory.")
-    missed = _sum("Lookups that were answered empty without asking the service.")
+    missed = _sum("Lookups that were answered empty without asking the service; those in `missed` too.")
 
 
 class ReportedPrefetchSerializer(serializers.Serializer[Any]):
@@ -84,13 +92,21 @@ class UsageReportSerializer(serializers.Serializer[Any]):
         help_text="Uses of what is charged, by the agreement that a lookup with `spend_limit` gave this job: "
         "charged now, as far as its limit goes.",
     )
+    missed = serializers.ListField(
+        child=MissedSerializer(),
+        required=False,
+        default=list,
+        max_length=MAX_OPERATORS,
+        help_text="Lookups that were answered empty without asking the service: misses of these operators, "
+        "in every hit rate, as if the service had been asked.",
+    )
     lookups = ReportedLookupsSerializer(required=False, default=dict, help_text="How lookups ended.")
     prefetched = ReportedPrefetchSerializer(
         required=False, default=dict, help_text="What was fetched for later, and what of it was used."
     )
 
     def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
-        if not (sent["used"] or sent["agreed"] or sent["lookups"] or sent["prefetched"]):
+        if not any(sent[name] for name in ("used", "agreed", "missed", "lookups", "prefetched")):
             raise serializers.ValidationError({"used": "Nothing is reported: name what was used."})
         return sent
 
@@ -122,9 +138,9 @@ class UsageReportView(RestView):
     def post(self, request: Request) -> dict[str, Any]:
         """Report what a client's own cache answered.
 
-        Every lookup that a cache answered is a hit, of its operator and of this job. Uses under an agreement
-        are charged. A report is named by the client's number and its own: repeating one (after an answer that
-        got lost) changes nothing."""
+        Every lookup that a cache answered is a hit, of its operator and of this job; every one that it knew
+        to be in vain a miss. Uses under an agreement are charged. A report is named by the client's number
+        and its own: repeating one (after an answer that got lost) changes nothing."""
         sent = self.sent(UsageReportSerializer)
         used: dict[int, float] = {}
         found: dict[int, int] = {}
@@ -142,8 +158,19 @@ class UsageReportView(RestView):
         agreed: dict[str, int] = {}
         for item in sent["agreed"]:
             agreed[item["agreement"]] = min(agreed.get(item["agreement"], 0) + item["uses"], MAX_USES)
+        missed: dict[str, int] = {}
+        for item in sent["missed"]:
+            missed[item["operator"]] = min(missed.get(item["operator"], 0) + item["lookups"], MOST_LOOKUPS)
         report = CacheReport(
-            sent["client"], sent["sequence"], used, found, lookups.get("cache", 0), others, near, agreed
+            sent["client"],
+            sent["sequence"],
+            used,
+            found,
+            lookups.get("cache", 0),
+            others,
+            near,
+            agreed,
+            missed,
         )
         counted = record_report(self.key.organisation, job, report)
         if counted is None:

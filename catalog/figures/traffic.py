@@ -40,8 +40,7 @@ TRAFFIC: tuple[Figure, ...] = (
         "hits",
         "Hits",
         "operators answered",
-        "Lookups that got an implementation. What clients' caches answered is one hit for each report that "
-        "names the implementation; a job's own page counts every lookup.",
+        "Lookups that got an implementation, from the service or, as they report, from clients' caches.",
         "sum of hits",
         "LookupTally",
     ),
@@ -49,7 +48,9 @@ TRAFFIC: tuple[Figure, ...] = (
         "misses",
         "Misses",
         "operators not known",
-        "Lookups that got nothing, and were noted for exploring.",
+        "Lookups that got nothing: those that the service noted for exploring, and, as they report, "
+        "those that clients knew to be in vain (a miss is remembered for two seconds) or could ask nobody "
+        "about.",
         "sum of misses",
         "LookupTally",
     ),

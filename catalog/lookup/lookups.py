@@ -28,10 +28,11 @@ from catalog.usage.succession import asked_next
 from opatlas import identity
 
 MANIFEST, RELATED, NEIGHBOURS, NEXT = "manifest", "related", "neighbours", "next"
-INCLUDABLE = (MANIFEST, RELATED, NEIGHBOURS, NEXT)
+NEIGHBOUR_DEFAULTS = "neighbour_defaults"
+INCLUDABLE = (MANIFEST, RELATED, NEIGHBOURS, NEIGHBOUR_DEFAULTS, NEXT)
 """What an answer may have beside the results: manifests of all hits; what is known of related operators; for
-a target that nobody explores for, hits of the nearest that differs from it in sizes alone; and hits that jobs
-asked next."""
+a target that nobody explores for, hits of the nearest that differs from it in sizes alone (of all its cores,
+where all of one's own are asked for: clients of before would refuse these); and hits that jobs asked next."""
 
 PAYMENT_REQUIRED = "payment_required"
 """The state of an item whose best is withheld until it is paid."""
@@ -195,8 +196,8 @@ def _neighbours(
     if NEIGHBOURS not in request.include or is_served(request.target):
         return {}
     open_ones = [key for key, miss in misses.items() if key not in found and miss.state in _TO_EXPLORE]
-    scopes = scopes_of(request.organisation)
-    near = find_neighbours(open_ones, request.target, request.setting, scopes, request.accepts)
+    scopes, defaults = scopes_of(request.organisation), NEIGHBOUR_DEFAULTS in request.include
+    near = find_neighbours(open_ones, request.target, request.setting, scopes, request.accepts, defaults)
     charged = _charged(request, {key: one.hit for key, one in near.items()})
     return {key: one for key, one in near.items() if key not in charged}
 

@@ -14,7 +14,7 @@ from catalog import models
 from catalog.best.served import scopes_of
 from catalog.charging import Payer, charging
 from catalog.usage.job_days import add_cache_day
-from catalog.usage.journal_line import JournalHit, JournalLine
+from catalog.usage.journal_line import JournalHit, JournalLine, JournalMiss
 from catalog.usage.recording import CHARGED
 from catalog.usage.usage_rows import Jobs, count, jobs_of, usages
 
@@ -25,9 +25,9 @@ NODE = "client of {}"
 @dataclass(frozen=True)
 class CacheReport:
     """What one client did since its last report: the calls and ``lookups`` that its caches answered, by
-    implementation id in the order of first use; of all of these ``machine_hits`` by the machine's cache; and
-    ``others``: what was missed without asking, and prefetched, by columns of
-    :class:`catalog.models.JobCacheDay`."""
+    implementation id in the order of first use; of all of these ``machine_hits`` by the machine's cache;
+    ``missed``: lookups that it answered empty without asking, by operator key; and ``others``: how many of
+    these there were, and what was prefetched, by columns of :class:`catalog.models.JobCacheDay`."""
 
     client: str
     sequence: int
@@ -37,6 +37,7 @@ class CacheReport:
     others: Mapping[str, int] = field(default_factory=dict)
     of_neighbours: Collection[int] = ()  # of those used: measured on another target than the job's
     agreed: Mapping[str, int] = field(default_factory=dict)  # uses of what is charged, by agreement
+    missed: Mapping[str, int] = field(default_factory=dict)
 
 
 class Counted(NamedTuple):
@@ -49,7 +50,7 @@ class Counted(NamedTuple):
 
 def record_report(organisation: models.Organisation, job: str, report: CacheReport) -> Counted | None:
     """Count a report, once, and charge what was agreed on. Each implementation becomes one Usage row with its
-    lookups, each of which is a hit.
+    lookups, each of which is a hit; each lookup that was answered empty is a miss of its operator.
 
     None where this report was counted before. What the organisation cannot see, what was deleted since and
     what costs something without an agreement is left out.
@@ -57,7 +58,9 @@ def record_report(organisation: models.Organisation, job: str, report: CacheRepo
     served = _served(organisation, report)
     name = {"node": NODE.format(organisation.pk), "segment": f"{report.client}-{report.sequence}"}
     in_order = _in_order(served, report.used)
-    line = JournalLine(0, timezone.now(), organisation.pk, job, served, [], in_order)
+    known = models.Operator.objects.filter(key__in=report.missed).values_list("pk", "key")
+    missed = [JournalMiss(pk, float(report.missed[key]), report.missed[key]) for pk, key in known]
+    line = JournalLine(0, timezone.now(), organisation.pk, job, served, missed, in_order)
     jobs = jobs_of([line])
     counted = models.JournalSegment.objects.filter(**name)
     if counted.exists():
@@ -88,7 +91,7 @@ def _bill(
 
     def record(hits: Sequence[JournalHit]) -> Sequence[models.Usage]:
         billed.extend(hits)
-        charged = replace(line, hits=hits, asked=())
+        charged = replace(line, hits=hits, misses=(), asked=())
         rows = models.Usage.objects.bulk_create(list(usages(apart, [charged], jobs)), batch_size=50)
         count([charged], jobs)
         return rows
@@ -109,7 +112,10 @@ def _in_order(served: Sequence[JournalHit], used: Mapping[int, float]) -> list[i
 def _cache_counts(line: JournalLine, billed: Sequence[JournalHit], report: CacheReport) -> dict[str, int]:
     hits = sum(hit.lookups for hit in (*line.hits, *billed) if hit is not None)
     machine = min(report.machine_hits, hits)
-    return {**report.others, "memory_hits": hits - machine, "machine_hits": machine}
+    named, counted = sum(report.missed.values()), sum(miss.lookups for miss in line.misses)
+    unasked = max(report.others.get("unasked_misses", 0), named)
+    said = {"memory_hits": hits - machine, "machine_hits": machine}
+    return {**report.others, **said, "unasked_misses": unasked, "unasked_counted": counted}
 
 
 def _served(organisation: models.Organisation, report: CacheReport) -> list[JournalHit]:

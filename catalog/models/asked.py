@@ -31,7 +31,7 @@ class JobOperator(models.Model):
     hits = models.PositiveBigIntegerField(default=0)
     default_hits = models.PositiveBigIntegerField(default=0, db_default=0)  # of them: of the default itself
     neighbour_hits = models.PositiveBigIntegerField(default=0, db_default=0)  # measured on another target
-    misses = models.PositiveIntegerField(default=0)
+    misses = models.PositiveBigIntegerField(default=0)
     hit_calls = models.FloatField(default=0, db_default=0)  # calls that the job makes of what was served,
     miss_calls = models.FloatField(default=0, db_default=0)  # and of what was not
     saved_us = models.FloatField(default=0, db_default=0)  # of hits: calls × (default - served)
@@ -72,7 +72,10 @@ class JobCacheDay(models.Model):
     start = models.DateTimeField()
     memory_hits = models.PositiveBigIntegerField(default=0)  # answered from a process's memory,
     machine_hits = models.PositiveBigIntegerField(default=0)  # and from the cache that a machine shares
-    unasked_misses = models.PositiveBigIntegerField(default=0)  # answered empty without asking the service
+    unasked_misses = models.PositiveBigIntegerField(default=0)  # answered empty without asking the service,
+    unasked_counted = models.PositiveBigIntegerField(
+        default=0
+    )  # and of these, of operators: their misses too
     prefetched = models.PositiveBigIntegerField(default=0)  # operators that came along with an answer
     prefetched_used = models.PositiveBigIntegerField(default=0)  # of them: looked up afterwards
     prefetched_bytes = models.PositiveBigIntegerField(default=0)  # answers and manifests

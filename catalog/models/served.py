@@ -65,7 +65,7 @@ class LookupTally(models.Model):
     hits = models.PositiveBigIntegerField(default=0)  # lookups, those that clients' caches answered included
     default_hits = models.PositiveBigIntegerField(default=0, db_default=0)  # of the hits: served the default
     neighbour_hits = models.PositiveBigIntegerField(default=0, db_default=0)  # measured on another target
-    misses = models.PositiveIntegerField(default=0)
+    misses = models.PositiveBigIntegerField(default=0)
     hit_calls = models.FloatField(default=0)
     miss_calls = models.FloatField(default=0)
     saved_us = models.FloatField(default=0, db_default=0)  # of hits: calls × (default - served)

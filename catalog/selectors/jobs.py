@@ -34,7 +34,7 @@ REASONS = {
 }
 NOT_ASKED = "its miss was not queued"
 CACHE_COUNTS = (
-    *("memory_hits", "machine_hits", "unasked_misses"),
+    *("memory_hits", "machine_hits", "unasked_misses", "unasked_counted"),
     *("prefetched", "prefetched_used", "prefetched_bytes", "prefetched_used_bytes", "prefetch_requests"),
 )
 """Columns of ``JobCacheDay``."""
@@ -204,7 +204,7 @@ def _row(job: models.Job, asked: dict[str, Any], said: dict[str, int] | None) ->
     unasked = said["unasked_misses"]
     return JobRow(
         job,
-        **asked | {"misses": asked["misses"] + unasked},
+        **asked | {"misses": asked["misses"] + unasked - said["unasked_counted"]},
         memory_hits=said["memory_hits"],
         machine_hits=said["machine_hits"],
         unasked_misses=unasked,

@@ -48,6 +48,7 @@ def counted_us(hit: Hit) -> float:
 class JournalMiss(NamedTuple):
     operator_id: int
     calls: float
+    lookups: int = 1  # of a client's report: how many it answered so by itself
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class JournalLine:
     def of_entry(cls, offset: int, entry: Mapping[str, Any]) -> Self:
         """From the JSON of a line; raises KeyError, TypeError or ValueError where it is none."""
         hits = [JournalHit(*hit) for hit in entry["hits"]]
-        misses = [JournalMiss._make(miss) for miss in entry["misses"]]
+        misses = [JournalMiss(*miss) for miss in entry["misses"]]
         asked = entry.get("asked") or [hit.operator_id for hit in hits] + [
             miss.operator_id for miss in misses
         ]

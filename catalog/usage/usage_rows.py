@@ -76,5 +76,5 @@ def _counts(line: JournalLine) -> Iterator[tuple[int, dict[str, Any]]]:
         counts = {"hits": hit.lookups, "default_hits": hit.lookups if hit.is_default else 0}
         counts["neighbour_hits"] = hit.lookups if hit.from_neighbour else 0
         yield hit.operator_id, counts | {"hit_calls": hit.calls, "saved_us": hit.saved_us}
-    for operator, calls in line.misses:
-        yield operator, {"misses": 1, "miss_calls": calls}
+    for operator, calls, lookups in line.misses:
+        yield operator, {"misses": lookups, "miss_calls": calls}

@@ -59,6 +59,10 @@ WRITE_S = 5.0
 LAST_REPORTS_S = 5.0
 """What closing may spend on reporting uses; the rest is the next process's."""
 STAGES = ("first", "contest", "tuned")
+NEIGHBOURS = ("neighbours", "neighbour_defaults")
+"""Words of a lookup's ``include``: for another machine's entries."""
+UNASKED = "unasked"
+"""The state of a miss that a sidecar could ask nobody about."""
 MOST_RELATED = 511
 """Of one request, beside the operator that was asked for."""
 
@@ -118,7 +122,8 @@ class Client:
         self._address: dict[str, Any] = {"url": url, "key": key, "job": job, "timeout_s": timeout_s}
         self._sidecar = (said.sidecar if sidecar is True else Path(sidecar)) if sidecar else None
         self._agreed = self._agree(spend_limit, job) if spend_limit else None
-        self._strict, self._neighbours, self._told = strict, neighbours, False
+        self._strict, self._told = strict, False
+        self._neighbours: Sequence[str] = self._wanted_of_neighbours(neighbours)
         self.offline = offline
         self.trust = trust
         self.snapshot = snapshot
@@ -148,7 +153,10 @@ class Client:
         if self._agreed is not None:  # what is agreed on is the job's own
             kept_for.append([self._address["job"], self._address["spend_limit"]])
         # Clients that do not ask for neighbours' entries do not find them here either.
-        self._memory.move(digest_of([*kept_for, "neighbours"] if self._neighbours else kept_for))
+        self._memory.move(digest_of([*kept_for, *self._neighbours]))
+
+    def _wanted_of_neighbours(self, any_at_all: bool) -> Sequence[str]:
+        return NEIGHBOURS if any_at_all else ()
 
     def _find_login(self) -> None:
         """Without a key, a client has the login of the sidecar that is there now."""
@@ -170,9 +178,10 @@ class Client:
 
     def _begin(self) -> None:
         """What each process has of its own."""
-        self._counts = dict.fromkeys(("used", "cache", "service", "miss", "missed", "prefetches"), 0)
+        self._counts = dict.fromkeys(("used", "cache", "service", "miss", "prefetches"), 0)
+        self._missed: dict[str, int] = {}  # by operator: answered empty without asking, not handed over yet
         self._reported: dict[str, int] = {}  # sums that the reporter has
-        self._starting, self._counting = threading.Lock(), threading.Lock()
+        self._starting, self._counting, self._noting = (threading.Lock() for _ in range(3))
         self._errands = ErrandThread(self.tell)
         self._watcher: Watcher | None = None
         self._predictions: PredictionThread | None = None
@@ -217,8 +226,10 @@ class Client:
     def _door(self) -> ServiceDoor:
         from opatlas.client.service.door import ServiceDoor
 
-        wishes = {"strict": self._strict, "neighbours": self._neighbours}
-        door = ServiceDoor(self.rest, self.accepts, self._memory.told_until, self.tell, **wishes)
+        told = self._memory.told_until
+        door = ServiceDoor(
+            self.rest, self.accepts, told, self.tell, strict=self._strict, neighbours=self._neighbours
+        )
         door.asks_next = getattr(self.predictor, "asks_service", False)
         return door
 
@@ -410,17 +421,25 @@ class Client:
     def _use(self, entry: RememberedAnswer) -> Answer:
         answer = entry.answer
         if not answer.hit:
-            self._counts["miss"] += 1
             entry.uses[1] += 1
-            self._counts["missed"] += 1
+            self._note_missed(answer.key)
             return answer
         given = self._memory.use(entry)
         if given.hit:
             self._counts["cache"] += answer.source == "cache"
         else:  # a limit is used up
-            self._counts["miss"] += 1
-            self._counts["missed"] += 1
+            self._note_missed(answer.key)
         return given
+
+    def _note_missed(self, key: str) -> None:
+        """One lookup was answered empty, and the service was not asked: it hears of it by a report."""
+        with self._noting:
+            self._counts["miss"] += 1
+            self._missed[key] = self._missed.get(key, 0) + 1
+
+    def _note_unanswered(self, key: str) -> None:
+        """The same, where the service was to be asked and could not be."""
+        self._note_missed(key)
 
     def _pinned(self, snapshot: Snapshot, key: str) -> Answer:
         """What was chosen once, whatever has been found since; but what was revoked must not run."""
@@ -527,14 +546,17 @@ class Client:
                 self._memory.keep(reply, along, came if predicted else ())
                 self._counts["prefetches"] += predicted and not some
                 for answer in reply.answers:
-                    self._counts["service" if answer.hit else "miss"] += 1
+                    if answer.state == UNASKED:
+                        self._note_missed(answer.key)
+                    else:
+                        self._counts["service" if answer.hit else "miss"] += 1
                 found |= {one.key: self._sound(a) for one, a in zip(some, reply.answers, strict=True)}
                 found |= {answer.key: answer for answer in came if answer.key in found}
         except Unasked as why:
             reason = str(why)
-            nobody = sum([found[one.key].source == "nobody" for one in asked])
-            self._counts["miss"] += nobody
-            self._counts["missed"] += nobody
+            for one in asked:
+                if found[one.key].source == "nobody":
+                    self._note_unanswered(one.key)
         return {
             key: replace(answer, reason=reason) if answer.source == "nobody" else answer
             for key, answer in found.items()
@@ -586,11 +608,13 @@ class Client:
         with self._counting:
             uses = self._memory.uses()
             self._counts["used"] += int(sum(uses.values()))
-            counts = {name: self._counts[name] for name in ("cache", "missed")}
+            counts = {"cache": self._counts["cache"]}
             counts |= {"requests": self._counts["prefetches"]} | self._memory.count_prefetched()
             new = {name: n for name, count in counts.items() if (n := count - self._reported.get(name, 0))}
             self._reported = counts
-            self._reporter.add(uses, new)
+            with self._noting:
+                missed, self._missed = self._missed, {}
+            self._reporter.add(uses, new, missed)
             self._reporter.keep()
 
     def _report(self) -> None:

@@ -26,16 +26,19 @@ LEAVE_S = 30.0
 MOST_USED = 1024
 """Of one report."""
 SUMS = {
-    "lookups": ("cache", "missed"),
+    "lookups": ("cache",),
     "prefetched": ("brought", "used", "bytes", "used_bytes", "requests"),
 }
 """What a report says beside the uses of implementations, where there is any: of the uses, those that the
-machine's cache gave and not the process's memory; lookups that were answered empty though the service was not
-asked; operators that came along, those of them that were used, bytes of both, and requests for such alone."""
+machine's cache gave and not the process's memory; operators that came along, those of them that were used,
+bytes of both, and requests for such alone."""
 AGREED = "agr_"
 """How the names of agreements begin."""
+OPERATOR = "o1:"
+"""And those of operators."""
 Uses = Mapping[int | str, float]
-"""Lookups by implementation or by agreement, and sums by their name."""
+"""Lookups by implementation, by agreement, or (answered empty though the service was not asked) by operator;
+and sums by their name."""
 NEVER_TAKEN = (400, 404, 405, 413, 422)
 """Refusals of a report that sending it again would not change; a key that is refused may be mended."""
 
@@ -70,16 +73,17 @@ class UsageReporter:
         if self._owes:
             return True
         if self._store is None:
-            return any(what != "missed" for what in self._used)  # which alone is worth no request
+            # What was missed is worth no request by itself.
+            return any(not str(what).startswith(OPERATOR) for what in self._used)
         age_s = self._store.report_age_s()
         return age_s > REPORT_S or (age_s > 0 and time.monotonic() - self._began > REPORT_S)
 
-    def add(self, uses: Uses, sums: Mapping[str, int]) -> None:
+    def add(self, uses: Uses, sums: Mapping[str, int], missed: Mapping[str, int]) -> None:
         """Lookups by implementation, since the last time, in the order of first use (the service learns from
-        it what jobs ask next), and sums by their name (``SUMS``)."""
+        it what jobs ask next), sums by their name (``SUMS``), and by operator what was answered empty."""
         with self._lock:
-            _add(self._used, uses)
-            _add(self._used, sums)
+            for some in (uses, sums, missed):
+                _add(self._used, some)
             self._owes |= any(str(what).startswith(AGREED) for what in uses)
 
     def keep(self) -> None:
@@ -165,13 +169,23 @@ class UsageReporter:
         for item in items:
             if item["implementation"] in self.of_neighbours:
                 item["from_neighbour"] = True
-        report = {"client": self._client, "sequence": sequence, "job": self._job, "used": items}
+        report: dict[str, Any] = {
+            "client": self._client,
+            "sequence": sequence,
+            "job": self._job,
+            "used": items,
+        }
         agreed = {what: n for what, n in used.items() if isinstance(what, str) and what.startswith(AGREED)}
         if agreed:
             report["agreed"] = [{"agreement": what, "uses": int(n)} for what, n in agreed.items()]
         for group, names in SUMS.items():
             if sums := {name: int(used[name]) for name in names if name in used}:
                 report[group] = sums
+        missed = {what: int(n) for what, n in used.items() if isinstance(what, str) and OPERATOR in what}
+        if missed:
+            report["missed"] = [{"operator": key, "lookups": lookups} for key, lookups in missed.items()]
+            # Services from before count their sum for the job, and not for each operator.
+            report.setdefault("lookups", {})["missed"] = sum(missed.values())
         return report
 
 

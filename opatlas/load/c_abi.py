@@ -47,11 +47,11 @@ class Tensors:
 
 
 class CKernel:
-    """A loaded C kernel: its library, packed constants and threads."""
+    """A loaded C kernel: its library, packed constants and threads (at most ``threads`` of them work)."""
 
     binds_outputs = True
 
-    def __init__(self, manifest: Manifest, files: Mapping[str, bytes]) -> None:
+    def __init__(self, manifest: Manifest, files: Mapping[str, bytes], threads: int | None = None) -> None:
         names = [name for name in files if name.endswith(".so")]
         if len(names) != 1:
             raise LoadError(f"a c-abi artifact has exactly one .so file, this one has {len(names)}")
@@ -59,7 +59,7 @@ class CKernel:
         self.alignment = manifest.alignment
         self._library = SharedLibrary(files[names[0]], names[0])
         self._entries: Entries | None = Entries(self._library.handle)
-        self._threads = Threads(int(manifest.setting["threads"]))
+        self._threads = Threads(int(manifest.setting["threads"]), threads)
         self._state = ctypes.c_void_p(None)
         self._constants: dict[int, np.ndarray] | None = {} if not self.operator.constant_inputs else None
         self._bound: weakref.WeakSet[CBound | AddressedCall] = weakref.WeakSet()

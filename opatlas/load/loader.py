@@ -8,12 +8,17 @@ from pathlib import Path
 from opatlas.errors import LoadError
 from opatlas.load.files import read_verified
 from opatlas.load.kernel import LoadedKernel
-from opatlas.load.manifest import Manifest
+from opatlas.load.manifest import BUILT_FOR_THREADS, Manifest
 from opatlas.load.needs import check_features, check_versions
 
 
-def load(manifest: Manifest, folder: Path) -> LoadedKernel:
+def load(manifest: Manifest, folder: Path, threads: int | None = None) -> LoadedKernel:
     """Load an artifact whose files lie side by side in ``folder``; a recipe needs none.
+
+    ``threads``: run on so many, where those are not the setting's. A library's call is made with so many
+    (one that was found best with fewer than its setting has keeps that number); compiled code goes by the
+    number that it was built for, and gets no more threads than these; a package that was built for more is
+    refused.
 
     Raises :class:`LoadError` with one sentence: an unknown kind, a file that is not what the manifest says, a
     CPU feature or an exact version that is not there, a recipe that is not on the allow-list. Signatures are
@@ -26,11 +31,14 @@ def load(manifest: Manifest, folder: Path) -> LoadedKernel:
     alignment = manifest.alignment
     if alignment < 1 or alignment & (alignment - 1) or alignment > 4096:
         raise LoadError(f"alignment {alignment} is not a power of two up to 4096")
+    if threads is not None and manifest.kind == BUILT_FOR_THREADS and manifest.setting["threads"] > threads:
+        raise LoadError(f"it was built for {manifest.setting['threads']} threads, and here are {threads}")
     files = read_verified(folder, manifest.files)
     check_features(manifest.features)
     check_versions(manifest.needs)
     module, name = _LOADERS[manifest.kind]
-    kernel: LoadedKernel = getattr(importlib.import_module(module), name)(manifest, files)
+    told = {"threads": threads} if threads is not None and manifest.kind in _TAKE_THREADS else {}
+    kernel: LoadedKernel = getattr(importlib.import_module(module), name)(manifest, files, **told)
     return kernel
 
 
@@ -41,3 +49,5 @@ _LOADERS = {
     "package": ("opatlas.load.package", "load_package"),
 }
 """Kind → the module and what of it makes a kernel of (manifest, files)."""
+
+_TAKE_THREADS = ("c-abi", "recipe")

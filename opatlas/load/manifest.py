@@ -11,6 +11,8 @@ from opatlas.identity.operator import canonical_json
 
 Kind = Literal["c-abi", "cuda-module", "package", "recipe"]
 KINDS: tuple[str, ...] = get_args(Kind)
+BUILT_FOR_THREADS = "package"
+"""The kind whose code may have its number of threads built in: it runs with that many, or not at all."""
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,13 @@ class ThreadsStruct(ctypes.Structure):
 
 
 class Threads:
-    """The ``opatlas_threads`` that a kernel gets: ``count`` threads of the process's pool."""
+    """The ``opatlas_threads`` that a kernel gets: ``count`` threads of the process's pool, of which at most
+    ``most`` work. It must go by ``count``, which may be what its buffers were made for."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, most: int | None = None) -> None:
         library = pool_library()
         self._library = library
-        self._handle = library.opatlas_pool_open(count)
+        self._handle = library.opatlas_pool_open(count if most is None else min(count, most))
         if not self._handle:
             raise LoadError("no memory for a thread pool's handle")
         entry = ctypes.cast(library.opatlas_pool_parallel_for, ctypes.c_void_p)

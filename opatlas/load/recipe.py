@@ -112,11 +112,25 @@ def _loader_of(recipe: Mapping[str, Any]) -> str:
     return _OWN_LOADERS.get((library, recipe["call"]), _LOADERS[library])
 
 
-def load_recipe(manifest: Manifest, files: Mapping[str, bytes]) -> LoadedKernel:
-    """The kernel that makes the manifest's library call."""
+def with_threads_of(parameters: Mapping[str, Any], made_for: int, threads: int) -> dict[str, Any]:
+    """A call's parameters for another number of threads than they were found for: it has all of them where
+    it had all of those, else its own number, as far as there are so many."""
+    had = parameters.get("threads", made_for)
+    if not isinstance(had, int) or "threads" not in parameters:
+        return dict(parameters)
+    return {**parameters, "threads": threads if had == made_for else min(had, threads)}
+
+
+def load_recipe(manifest: Manifest, files: Mapping[str, bytes], threads: int | None = None) -> LoadedKernel:
+    """The kernel that makes the manifest's library call, on so many ``threads`` (its setting's, unless
+    given)."""
     if files:
         raise LoadError("a recipe has no files")
-    recipe = check_recipe(manifest.recipe, int(manifest.setting["threads"]))
+    made_for = int(manifest.setting["threads"])
+    parameters = manifest.recipe
+    if parameters and threads is not None:
+        parameters = with_threads_of(parameters, made_for, threads)
+    recipe = check_recipe(parameters, made_for if threads is None else threads)
     operator = _canonical(manifest.operator)
     try:
         module = importlib.import_module(_loader_of(recipe))

@@ -15,6 +15,7 @@ from opatlas.client.answer import Answer
 from opatlas.client.asking import Asked
 from opatlas.client.cache.own_folder import own_folder
 from opatlas.client.cache.store import digest_of
+from opatlas.client.client import NEIGHBOURS, UNASKED
 from opatlas.client.service.rest import MOST_REVOKED
 from opatlas.client.service.wire import ServiceError, ServiceWire
 from opatlas.errors import LoadError
@@ -80,7 +81,7 @@ class Answerer:
     def _client(self, body: LookupBody) -> SharedClient:
         target, setting = body.place
         about = setting.to_json() if setting is not None else None
-        wishes = sorted(body.include & {"neighbours", "next"})
+        wishes = sorted(body.include & {*NEIGHBOURS, "next"})
         name = digest_of([body.job, target.to_json(), about, body.accepts, wishes])
         with self._lock:
             client = self._clients.get(name)
@@ -156,7 +157,7 @@ class Answerer:
 
 def _item(client: SharedClient, answer: Answer) -> dict[str, Any]:
     if answer.source == "nobody":
-        return {"key": answer.key, "status": "miss", "state": "unasked", "reason": answer.reason}
+        return {"key": answer.key, "status": "miss", "state": UNASKED, "reason": answer.reason}
     return answer.to_json() | {"expires_s": client.left_s(answer)}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from opatlas.client.answer import SHA256
 from opatlas.client.asking import Asked
-from opatlas.client.client import STAGES
+from opatlas.client.client import NEIGHBOURS, STAGES
 from opatlas.client.naming import KEY
 from opatlas.errors import CallerError
 from opatlas.identity.place.setting import Setting
@@ -30,7 +30,7 @@ FIELDS = {
     ),
     "revoked_since",
 }
-WISHES = {"manifest", "related", "neighbours", "next"}
+WISHES = {"manifest", "related", "next", *NEIGHBOURS}
 MOST_OPERATORS = 1024
 LONGEST_JOB = 200
 

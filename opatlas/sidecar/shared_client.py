@@ -17,7 +17,7 @@ from typing import Any
 
 from opatlas.client.answer import Answer
 from opatlas.client.asking import Asked
-from opatlas.client.client import Client
+from opatlas.client.client import NEIGHBOURS, Client
 from opatlas.client.predict.related import AskedNext, Nothing
 from opatlas.client.service.capabilities import ServiceCapabilities
 from opatlas.client.service.rest import CostsSomething, RestClient
@@ -47,7 +47,7 @@ class Gathering:
 
 class SharedClient(Client):
     """The client of one job's processes on this machine. ``accepts``: {} for everything. ``wishes``: what an
-    answer may have beside (``neighbours``, ``next``)."""
+    answer may have beside (:data:`~opatlas.client.client.NEIGHBOURS`, ``next``)."""
 
     def __init__(
         self,
@@ -66,8 +66,11 @@ class SharedClient(Client):
         given: dict[str, Any] = {"target": target, "setting": setting, "accepts": accepts}
         # What comes next is kept, and so answered from here when it is asked for.
         given |= {"predictor": AskedNext() if "next" in wishes else Nothing()}
-        given |= {"neighbours": "neighbours" in wishes}
+        self._near = [word for word in NEIGHBOURS if word in wishes]
         super().__init__(wire.url, key, job=job, sidecar=False, timeout_s=TIMEOUT_S, **given)
+
+    def _wanted_of_neighbours(self, any_at_all: bool) -> Sequence[str]:
+        return self._near  # a job from before takes less
 
     @cached_property
     def rest(self) -> RestClient:
@@ -118,6 +121,9 @@ class SharedClient(Client):
                 told[one.key] = entry.answer
         return told
 
+    def _note_unanswered(self, key: str) -> None:
+        """Each job counts that itself."""
+
     def _fetch_free(
         self, asked: Sequence[Asked], related: Sequence[Asked], wait_s: float, wait_for: str
     ) -> dict[str, Answer]:
@@ -165,7 +171,7 @@ class SharedClient(Client):
             if found[one.key].hit:
                 found[one.key] = self._also_used(one, wait_s, wait_for)
             elif found[one.key].source != "nobody":
-                self._counts["missed"] += 1
+                self._note_missed(one.key)
         return found
 
     def _also_used(self, asked: Asked, wait_s: float, wait_for: str) -> Answer:
@@ -198,10 +204,7 @@ class SharedClient(Client):
         related = [one for key, one in gathering.related.items() if key not in gathering.asked]
         try:
             asked = list(gathering.asked.values())
-            found = super()._fetch(asked, related, wait_s, name[1], predicted=False)
-            # Where nobody could be asked, each job counts that itself.
-            self._counts["missed"] -= sum(found[one.key].source == "nobody" for one in asked)
-            gathering.found.set_result(found)
+            gathering.found.set_result(super()._fetch(asked, related, wait_s, name[1], predicted=False))
         except BaseException as error:
             gathering.found.set_exception(error)
             raise

@@ -318,11 +318,14 @@ def test_who_answered_a_jobs_lookups_and_what_was_fetched_for_later(mess: Mess) 
     before = {row.job.pk: row for row in jobs.rows(jobs.jobs(Q()))}
     job, chance = mess.jobs[0], mess.random
     shown = c.Implementation.objects.filter(scope="shared").values_list("pk", flat=True)[:3]
+    missed = [*c.Operator.objects.values_list("key", flat=True)[:4], "o1:" + "f" * 64]
+    told = [name for name in jobs.CACHE_COUNTS if not name.endswith(("_hits", "_counted"))]
     reports = [
         CacheReport(
             f"{number % 2:032x}", number // 2, dict.fromkeys(shown, 5.0),
             {pk: chance.randint(1, 900) for pk in shown}, chance.randint(0, 90),
-            {name: chance.randint(0, 50) for name in jobs.CACHE_COUNTS if not name.endswith("_hits")},
+            {name: chance.randint(0, 50) for name in told},
+            missed={key: chance.randint(1, 9) for key in missed},
         )
         for number in range(6)
     ]  # fmt: skip
@@ -331,6 +334,9 @@ def test_who_answered_a_jobs_lookups_and_what_was_fetched_for_later(mess: Mess) 
     row = next(one for one in jobs.rows(jobs.jobs(Q())) if one.job == job)
     cached = sum(sum(one.lookups.values()) for one in reports)
     said = {name: sum(one.others.get(name, 0) for one in reports) for name in jobs.CACHE_COUNTS}
+    said["unasked_misses"] = sum(
+        max(one.others["unasked_misses"], sum(one.missed.values())) for one in reports
+    )
     old = before[job.pk]
     assert (row.hits, row.misses) == (old.hits + cached, old.misses + said["unasked_misses"])
     assert row.hit_rate == row.hits / (row.hits + row.misses)

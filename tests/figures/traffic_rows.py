@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from django.db.models import QuerySet
 
@@ -41,8 +42,13 @@ def messy_traffic(seed: int = 3, operators: int = 14, lookups: int = 260) -> Non
         if number % 5 == 0:  # a later miss of somebody else, in a private scope: not the first
             c.Miss.objects.create(operator=operator, **place, scope="org:1", job=chance.choice(jobs))
         c.Miss.objects.filter(pk=miss.pk).update(first_asked_at=NOW - timedelta(days=40))
+    usage: list[c.Usage] = []
+    tallies: dict[Any, c.LookupTally] = {}
+    counts: dict[Any, c.JobOperator] = {}
     for number in range(lookups):
-        _lookup(number, chance, known, organisations[:2], jobs)
+        _lookup(number, chance, known, organisations[:2], jobs, usage, tallies, counts)
+    for rows in (usage, tallies.values(), counts.values()):
+        type(next(iter(rows))).objects.bulk_create(rows)
     c.LookupTally.objects.create(
         hour=NOW.replace(minute=0) - timedelta(hours=5), operator=known[-1], organisation=organisations[2]
     )  # a row of zeros
@@ -121,6 +127,9 @@ def _lookup(
     known: list[c.Operator],
     organisations: list[c.Organisation],
     jobs: list[c.Job],
+    usage: list[c.Usage],
+    tallies: dict[Any, c.LookupTally],
+    counts: dict[Any, c.JobOperator],
 ) -> None:
     """One operator asked for once, as the drain writes it down."""
     operator = known[int(len(known) * chance.random() ** 2)]
@@ -128,12 +137,12 @@ def _lookup(
     organisation = job.organisation if job else chance.choice(organisations)
     at = NOW - timedelta(hours=min(chance.expovariate(1 / 60), 900))
     calls = chance.choice([1.0, 2.5, 0.0, 40.0])
-    tally, _ = c.LookupTally.objects.get_or_create(
-        hour=at.replace(minute=0, second=0, microsecond=0), operator=operator, organisation=organisation
-    )
+    hour = at.replace(minute=0, second=0, microsecond=0)
+    place = {"hour": hour, "operator": operator, "organisation": organisation}
+    tally = tallies.setdefault(tuple(place.values()), c.LookupTally(**place))
     asked = None
     if job is not None:
-        asked, _ = c.JobOperator.objects.get_or_create(job=job, operator=operator)
+        asked = counts.setdefault((job, operator), c.JobOperator(job=job, operator=operator))
     if chance.random() < 0.3:
         tally.misses += 1
         tally.miss_calls += calls
@@ -143,16 +152,13 @@ def _lookup(
         route, method = chance.choice(_ROUTES)
         lookups = 1 if number % 3 else 7  # a client's report
         median_us, default_us = chance.uniform(5, 120), 100.0
-        c.Usage.objects.create(
+        usage.append(c.Usage(
             organisation=organisation, job=job, operator=operator, route=route, method=method,
             median_us=median_us, default_us=default_us, calls=calls, lookups=lookups, served_at=at, node="n",
             segment="s", offset=number, item=0,
-        )  # fmt: skip
+        ))  # fmt: skip
         tally.hits += lookups
         tally.hit_calls += calls
         tally.saved_us += calls * (default_us - median_us)
         if asked:
             asked.hits += lookups
-    tally.save()
-    if asked:
-        asked.save()

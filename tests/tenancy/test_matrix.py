@@ -17,7 +17,7 @@ from catalog.models import Role
 from tests.tenancy import addresses, planting
 from tests.tenancy.addresses import Address
 from tests.tenancy.examples import BODIES, COMMON, COMMON_ROWS, EXAMPLES, OPEN
-from tests.tenancy.world import COUNT, MARK, World, plant, without_the_first
+from tests.tenancy.world import COUNT, MARK, World
 
 pytestmark = pytest.mark.django_db
 ALL = [*addresses.pages(), *addresses.api()]
@@ -26,11 +26,6 @@ THE_SERVICES_OWN = {
     "billing.PriceRule", "billing.LedgerEntry",
 }  # fmt: skip
 NOT_COMPARED = {"SignIn", "LookupTally", "Measurement", "OperatorTotal", "TrafficSlot", "RouteSlot"}
-
-
-@pytest.fixture
-def world(db: None) -> World:
-    return plant(without_the_first())
 
 
 def calls(world: World, method: str) -> Iterator[tuple[Address, str]]:

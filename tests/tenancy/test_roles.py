@@ -7,7 +7,7 @@ import pytest
 from catalog.models import Role
 from tests.tenancy.examples import COMMON, COMMON_ROWS, EXAMPLES, NEEDS, OPEN, PERSONAL
 from tests.tenancy.test_matrix import browser, calls, changed, send, snapshot
-from tests.tenancy.world import World, plant, without_the_first
+from tests.tenancy.world import World
 
 pytestmark = pytest.mark.django_db
 ONLY_POST = {405}
@@ -15,11 +15,6 @@ REFUSED = {403, 404}
 
 # A viewer's own affairs, and what the service counts by itself.
 _OWN_AFFAIRS = ("notifications.",)
-
-
-@pytest.fixture
-def world(db: None) -> World:
-    return plant(without_the_first())
 
 
 def test_members_see_what_is_their_organisations(world: World) -> None:

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 from catalog import models
 from catalog.best.served import Accepts, Hit, find_bests, scopes_of
 from catalog.charging import charging
+from catalog.lookup.lookups import is_served
+from catalog.lookup.neighbours import find_neighbours
 from catalog.models import Best, Miss, MissState
 from opatlas import identity
 from tuning.models import Exploration
@@ -22,6 +24,8 @@ LOOKED_AT = 300
 NEIGHBOURS, MOST_DIFFERENCES = 3, 8
 COMPARED = 30
 """Of the nearest in size: field by field."""
+GIVEN_MEANWHILE = ("unknown", "queued", "postponed")
+"""States in which another target's entry is given."""
 NOBODY_ASKED = "Nobody has asked for it here yet: a lookup puts it into the queue."
 
 
@@ -105,6 +109,8 @@ def explain(asked: ExplainRequest) -> Explanation:
     state, sentence = _of_miss(asked, row)
     if left is not None:
         sentence = f"{sentence} {left.how}"
+    if state in GIVEN_MEANWHILE and (meanwhile := _meanwhile(asked)):
+        sentence = f"{sentence} {meanwhile}"
     seconds, wait_s = (left.seconds, left.wait_s) if left is not None else (None, None)
     nearest = [*_elsewhere(asked), *_alike(asked)][:NEIGHBOURS]
     return Explanation(asked.key, summary, state, sentence, "", seconds, wait_s, nearest)
@@ -123,6 +129,21 @@ def _of_hit(asked: ExplainRequest, summary: str, hit: Hit, left: Eta | None) -> 
         return Explanation(asked.key, summary, "hit", f"Known: {served}.", hit.stage)
     sentence = f"Known: {served}. Exploring goes on. {left.how}"
     return Explanation(asked.key, summary, "contested", sentence, hit.stage, left.seconds, left.wait_s)
+
+
+def _meanwhile(asked: ExplainRequest) -> str:
+    """What a lookup is given of a target that differs in sizes alone, until somebody serves this one."""
+    if is_served(asked.target):
+        return ""
+    place = (asked.target, asked.setting, asked.scopes, asked.accepts)
+    near = find_neighbours([asked.key], *place, own_defaults=True).get(asked.key)
+    if near is None or charging().concerns(asked.organisation.pk, [(near.hit, 1.0)]):
+        return ""
+    differs = "; ".join(f"{name} {theirs}, here {ours}" for name, (ours, theirs) in near.differs.items())
+    return (
+        f"Until a worker serves this target, who takes neighbours' entries is given {near.hit.route}: "
+        f"{near.hit.label} of the target {near.target[:11]}… ({differs}), measured there and not here."
+    )
 
 
 def _exploration(asked: ExplainRequest) -> Exploration | None:

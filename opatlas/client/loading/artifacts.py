@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,14 @@ from opatlas.client.answer import Answer
 from opatlas.client.cache.own_folder import own_folder
 from opatlas.client.cache.store import EntryStore
 from opatlas.client.loading.failing import LOAD, FailureWatch
-from opatlas.client.loading.fetching import Refused, Trust, address_of, checked_manifest, load_checked
+from opatlas.client.loading.fetching import (
+    Refused,
+    Trust,
+    address_of,
+    checked_manifest,
+    load_checked,
+    threads_here,
+)
 from opatlas.client.loading.function import KernelFunction
 from opatlas.client.service.rest import RestClient, ServiceError
 from opatlas.client.snapshot import Snapshot
@@ -63,7 +70,10 @@ class ArtifactShelf:
         except OSError as error:
             raise LoadError(f"the artifact's files cannot be kept: {error}") from error
         operator = Operator.from_json(found.manifest.operator)
-        return KernelFunction(operator, found.manifest, places, **loaded)
+        manifest, threads = found.manifest, threads_here(self.rest.target, answer)
+        if threads is not None:  # the default takes what was asked for
+            manifest = replace(manifest, setting={**manifest.setting, "threads": threads})
+        return KernelFunction(operator, manifest, places, **loaded)
 
     def fetch(self, answer: Answer, revoked: Collection[str]) -> FetchedArtifact:
         """A hit's manifest, checked, and its files, not loaded."""
@@ -105,7 +115,8 @@ class ArtifactShelf:
             return found, {"kernel": None, "failure": why}
         try:
             with watch.trying():
-                kernel = load_checked(found.manifest, found.folder)
+                threads = threads_here(self.rest.target, answer)
+                kernel = load_checked(found.manifest, found.folder, threads)
         except LoadError as error:
             if not isinstance(error, Refused):
                 watch.failed(LOAD, type(error).__name__, str(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,13 @@ from opatlas.errors import CallerError, LoadError
 from opatlas.identity import Operator, Setting, Target, detect_target
 from opatlas.identity.place.cuda import NoDevice, detect_gpus
 from opatlas.identity.place.kinds import CPU
-from opatlas.identity.place.neighbours import sizes_that_differ
+from opatlas.identity.place.neighbours import THREADS, sizes_that_differ
+from opatlas.identity.place.setting import default_setting
 from opatlas.identity.rekey import rekey
 from opatlas.load import Manifest, load
 from opatlas.load.files import check_name
 from opatlas.load.kernel import LoadedKernel
+from opatlas.load.manifest import BUILT_FOR_THREADS
 from opatlas.load.needs import check_features, check_versions
 from opatlas.load.signing import verify, verify_network, verify_plan
 
@@ -109,7 +111,7 @@ def fetch_and_load(
     document = client.manifest(sha256)
     manifest = checked_manifest(document, answer, client.target, lambda: trust or Trust.of_service(client))
     client.download(sha256, manifest, folder)
-    return load_checked(manifest, folder)
+    return load_checked(manifest, folder, threads_here(client.target, answer))
 
 
 def address_of(answer: Answer, revoked: Collection[str], all_revoked: bool = False) -> str:
@@ -137,14 +139,15 @@ def checked_manifest(
     return manifest
 
 
-def load_checked(manifest: Manifest, folder: Path) -> LoadedKernel:
-    """Compare the files with the manifest, and load them."""
+def load_checked(manifest: Manifest, folder: Path, threads: int | None = None) -> LoadedKernel:
+    """Compare the files with the manifest, and load them (``threads``: :func:`opatlas.load.load`)."""
     for name, digest in manifest.files.items():
         found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
         if found != digest:
             message = f"File {name} has the SHA-256 {found[:12]}…, but the manifest says {digest[:12]}…."
             raise Refused("file", message)
-    return load(manifest, folder)  # which reads and compares once more: what is checked is what is loaded
+    # It reads and compares once more: what is checked is what is loaded.
+    return load(manifest, folder, threads)
 
 
 def _parsed(document: Mapping[str, Any]) -> Manifest:
@@ -163,9 +166,9 @@ def _check_asked(asked: Target, answer: Answer, manifest: Manifest) -> None:
     """The artifact is for what was asked, and what was asked is for this machine."""
     if not _is_operator(manifest.operator, answer.key):
         raise Refused("operator", f"The artifact is not for the operator {answer.key}.")
-    setting = Setting.from_json(manifest.setting).key
-    if answer.setting and setting != answer.setting:
-        raise Refused("setting", f"The artifact is for the setting {setting}, not for {answer.setting}.")
+    setting = Setting.from_json(manifest.setting)
+    if answer.setting and setting.key != answer.setting and not _has_other_threads(asked, answer, manifest):
+        raise Refused("setting", f"The artifact is for the setting {setting.key}, not for {answer.setting}.")
     if answer.target and answer.target != asked.key:
         message = f"The service answered for the target {answer.target}, not for {asked.key}."
         raise Refused("target", message)
@@ -189,6 +192,24 @@ def _check_neighbour(asked: Target, mark: Mapping[str, Any], manifest: Manifest)
     if made_for.key != mark["target"] or sizes_that_differ(asked, made_for) is None:
         message = f"It was made for {made_for.arch} ({made_for.key}), which is no neighbour of {asked.key}."
         raise Refused("target", message)
+
+
+def _has_other_threads(asked: Target, answer: Answer, manifest: Manifest) -> bool:
+    """Whether it was made for all cores of a neighbour where all of one's own are asked for, and the answer
+    says with how many threads; nothing else of the setting may differ."""
+    mark, own, made = answer.from_neighbour, default_setting(asked), Setting.from_json(manifest.setting)
+    if mark is None or own.key != answer.setting or replace(made, threads=own.threads) != own:
+        return False
+    if manifest.kind == BUILT_FOR_THREADS and made.threads > own.threads:
+        return False
+    return bool(mark["differs"].get(THREADS, {}).get("neighbour") == made.threads)
+
+
+def threads_here(asked: Target, answer: Answer) -> int | None:
+    """On how many threads a checked hit is to run; None: those of its own setting."""
+    mark, own = answer.from_neighbour, default_setting(asked)
+    differ = mark is not None and THREADS in mark["differs"] and answer.setting == own.key
+    return own.threads if differ else None
 
 
 def _of_this_machine(kind: str) -> Sequence[Target]:

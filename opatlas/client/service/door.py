@@ -20,7 +20,7 @@ from opatlas.errors import CallerError
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 """After a request that failed nobody is asked for so long; twice as long each time."""
-INCLUDED, NEIGHBOURS, NEXT = ("manifest", "related"), "neighbours", "next"
+INCLUDED, NEXT = ("manifest", "related"), "next"
 MOST_ASKED, MOST_BYTES = 512, 800_000
 """Of one request: operators, and bytes of what describes them; a service takes 1,024 and 1 MiB."""
 MOST_REFUSED, MOST_REMEMBERED = 64, 4096
@@ -36,8 +36,8 @@ class Unasked(Exception):
 
 class ServiceDoor:
     """Requests for lookups. ``told_until``: up to where the service has told what it revoked; ``tell`` logs
-    what goes wrong; ``strict``: raise what the service says; ``neighbours``: take what is known of a target
-    that differs in sizes alone."""
+    what goes wrong; ``strict``: raise what the service says; ``neighbours``: words of ``include`` for what is
+    known of targets that differ in sizes alone."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class ServiceDoor:
         tell: Callable[[str], None],
         *,
         strict: bool,
-        neighbours: bool = True,
+        neighbours: Sequence[str] = (),
     ) -> None:
         self.rest = rest
         self.accepts = accepts
         self.strict = strict
         self.requests = 0
         self.asks_next = False  # whether what jobs asked next is to come along
-        self._wishes = (*INCLUDED, NEIGHBOURS) if neighbours else INCLUDED
+        self._wishes = (*INCLUDED, *neighbours)
         self._told_until, self._tell = told_until, tell
         self._quiet_until, self._pause_s = 0.0, FIRST_PAUSE_S
         self._refused: dict[str, str] = {}  # why, by key: they are not asked for again

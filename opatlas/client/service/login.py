@@ -27,6 +27,25 @@ def checked_address(url: str, key: str) -> tuple[str, str]:
     return url, key
 
 
+def is_readable_on_its_way(url: str) -> bool:
+    """Whether others than one's own network may read what is sent there: plain http to a host that is neither
+    this machine nor named by a private address or a name without a dot, which no certificate is given for."""
+    import ipaddress
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False  # nobody can be asked there
+    host = (parts.hostname or "").rstrip(".")
+    if parts.scheme != "http" or host.endswith(".localhost"):
+        return False
+    try:
+        return ipaddress.ip_address(host).is_global
+    except ValueError:
+        return "." in host
+
+
 def service_of(url: str, key: str) -> bytes:
     """16 bytes that stand for a service and who asks it."""
     return digest_of([url, hashlib.sha256(key.encode()).hexdigest()])

@@ -6,6 +6,7 @@ Safe in threads, and in processes that are forked: each has its own connections.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
@@ -13,13 +14,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opatlas.client.service.login import checked_address, service_at, service_of
+from opatlas.client.service.login import (
+    checked_address,
+    is_readable_on_its_way,
+    service_at,
+    service_of,
+)
 from opatlas.errors import OpatlasError
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, HTTPConnectionPool
 
     from opatlas.client.service.ending import EndingPoolManager
+
+log = logging.getLogger("opatlas")
 
 MOST_BYTES = 64 << 20
 """Of one answer's body; files of artifacts are read in pieces, and bounded by their manifest's loader."""
@@ -84,6 +92,8 @@ class ServiceWire:
             self._own = EndingPoolManager(
                 maxsize=self._most or 8, block=self._most is not None, retries=False
             )
+        if self._key:
+            _warn_of_readers(self.url)
         headers["Authorization"] = f"Bearer {self._key}"
         try:
             return _twice(self._own, verb, self.url + path, headers, body, timeout_s)
@@ -116,6 +126,20 @@ class ServiceWire:
             raise
         self._pause_s = FIRST_PAUSE_S
         return response
+
+
+_warned: set[str] = set()
+
+
+def _warn_of_readers(url: str) -> None:
+    """Once in a process: the job goes on, whatever its user makes of it."""
+    if url not in _warned:
+        _warned.add(url)
+        if is_readable_on_its_way(url):
+            log.warning(
+                "The API key is sent to %s unencrypted, where whoever is on the way can read it: use https://.",
+                url,
+            )
 
 
 def _twice(

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from opatlas.identity.place.kinds import CPU
+from opatlas.identity.place.setting import Setting, default_setting
 from opatlas.identity.place.target import Target
 
 ABSENT = 8.0
@@ -18,6 +19,9 @@ ABSENT = 8.0
 
 Sizes = Mapping[str, tuple[int | None, int | None]]
 """Field of a target's description (``cores``, ``cache_bytes.l2``) → what the one has, and the other."""
+
+THREADS = "setting.threads"
+"""What else may differ, beside the fields of a target: each machine's default setting takes all its cores."""
 
 
 def sizes_that_differ(asked: Target, known: Target) -> Sizes | None:
@@ -35,6 +39,13 @@ def nearest_first(asked: Target, known: Iterable[Target]) -> list[Target]:
     """Those that differ from ``asked`` in sizes alone, the closest first; of two as close, by their keys."""
     found = [(sizes, one) for one in known if (sizes := sizes_that_differ(asked, one)) is not None]
     return [one for _, one in sorted(found, key=lambda pair: (_doublings(pair[0]), pair[1].key))]
+
+
+def settings_there(asked: Target, setting: Setting, known: Target) -> list[Setting]:
+    """Under which settings a neighbour's entries are looked for: the very same one first; and where the one
+    asked for is its target's default, the neighbour's own default."""
+    own = default_setting(known)
+    return [setting, own] if setting == default_setting(asked) != own else [setting]
 
 
 def _sizes(target: Target) -> dict[str, int]:

@@ -8,6 +8,7 @@ from catalog.models import (
     Job,
     JobCacheDay,
     JobDay,
+    JobOperator,
     LookupTally,
     OperatorTotal,
     Organisation,
@@ -15,7 +16,9 @@ from catalog.models import (
     Usage,
 )
 from catalog.people.keys import create_api_key
+from catalog.registry import register_operator
 from catalog.rollups.rollups import refresh_rollups
+from tests.catalog import making
 from tests.conftest import Api
 
 CLIENT = "c" * 32
@@ -103,6 +106,25 @@ def test_what_a_client_says_of_its_caches_is_counted_once(put, report, api):
     assert sum(row.hits for row in LookupTally.objects.all()) == 9, "each lookup is its operator's"
 
 
+def test_what_was_missed_without_asking_is_its_operators_miss_once(put, report, api):
+    one = put(64, "torch", 2.0).implementation
+    miss = register_operator(making.relu(65))
+    stranger = making.relu(66).key  # never seen here: the job's alone
+    missed = [{"operator": miss.key, "lookups": 3}, {"operator": stranger, "lookups": 2}]
+    for _ in range(2):
+        report(one, missed=missed, lookups={"missed": 5})
+    report(sequence=2, missed=missed[:1])
+    report(sequence=3, lookups={"missed": 4})  # of a client from before
+    tallies = {row.operator_id: (row.hits, row.misses) for row in LookupTally.objects.all()}
+    assert tallies == {one.operator_id: (3, 0), miss.pk: (0, 6)}
+    mine = JobOperator.objects.get(operator=miss)
+    assert (mine.misses, mine.miss_calls, mine.number) == (6, 6.0, None), "which says nothing of an order"
+    (row,) = api.get("statistics/jobs").json()["results"]
+    assert (row["hits"], row["misses"], row["unasked_misses"]) == (3, 5 + 3 + 4, 5 + 3 + 4)
+    refresh_rollups()
+    assert OperatorTotal.objects.get(tenant="all", operator=miss).misses == 6
+
+
 def test_a_client_from_later_may_say_more(put, report):
     assert report(put(64, "torch", 2.0).implementation, foreseen={"one": 1})["counted"] == 1
 
@@ -117,9 +139,11 @@ def test_sums_that_no_client_can_have_overflow_nothing(put, report):
     one = put(64, "torch", 2.0).implementation
     for sequence in range(3):
         most = {"used": [{"implementation": one.pk, "calls": 1e15}], "prefetched": {"bytes": 2**40}}
+        most["missed"] = [{"operator": one.operator.key, "lookups": 2**40}] * 2
         report(sequence=sequence, **most)
     assert JobDay.objects.get().hits == JobCacheDay.objects.get().prefetched_bytes == 3 * 2**40
-    assert LookupTally.objects.get().hits == 3 * 2**40
+    assert LookupTally.objects.get().hits == LookupTally.objects.get().misses == 3 * 2**40
+    assert JobOperator.objects.get().misses == 3 * 2**40
 
 
 def test_an_operators_hit_rate_and_reuse_have_every_lookup_of_a_report(put, report):

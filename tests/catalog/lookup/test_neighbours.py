@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from catalog.best.publishing import publish
-from catalog.models import JobOperator, JobPlace, LookupTally, Miss, Organisation, Target, Usage
+from catalog.models import Artifact, JobOperator, JobPlace, LookupTally, Miss, Organisation, Target, Usage
 from catalog.registry import register_setting, register_target
 from catalog.usage.draining import drain_journal
 from opatlas.identity import Setting
@@ -73,6 +73,72 @@ def test_what_differs_in_more_is_no_neighbour(put_at, look_up, change):
 def test_another_setting_is_no_neighbour(put_at, look_up):
     put_at(MORE_CORES, place={"setting": register_setting(Setting(threads=8))})
     assert look_up()["results"][0]["status"] == "miss"
+
+
+ALL_CORES = {"include": ["neighbours", "neighbour_defaults"]}
+
+
+def of_threads(count):
+    return {"place": {"setting": register_setting(Setting(threads=count))}}
+
+
+def test_all_cores_here_are_answered_by_all_cores_there_and_it_says_so(put_at, look_up):
+    put_at(replace(MORE_CORES, cores=16), 9.0, **of_threads(16))
+    put_at(MORE_CORES, 2.0, **of_threads(8))
+    (item,) = look_up(**ALL_CORES)["results"]
+    assert item["best"]["ratio_to_default"] == 2.0 and item["final"] is False
+    assert item["from_neighbour"]["differs"] == {
+        "cores": {"asked": 4, "neighbour": 8},
+        "setting.threads": {"asked": 4, "neighbour": 8},
+    }
+    put_at(MORE_CORES, 1.5)
+    (item,) = look_up(**ALL_CORES)["results"]
+    assert item["best"]["ratio_to_default"] == 1.5, "the very same setting first"
+    assert "setting.threads" not in item["from_neighbour"]["differs"]
+
+
+@pytest.mark.parametrize(("asked", "there"), [(2, 8), (4, 6), (4, 2)])
+def test_no_other_setting_is_a_default(put_at, look_up, asked, there):
+    put_at(MORE_CORES, **of_threads(there))
+    setting = register_setting(Setting(threads=asked)).key
+    assert look_up(setting=setting, **ALL_CORES)["results"][0]["status"] == "miss"
+
+
+def test_nor_is_one_that_differs_in_more_than_threads(put_at, look_up):
+    put_at(MORE_CORES, place={"setting": register_setting(Setting(threads=8, cache="cold"))})
+    assert look_up(**ALL_CORES)["results"][0]["status"] == "miss"
+
+
+def say_for(target):
+    """Every artifact says that it was made for this one."""
+    for row in Artifact.objects.all():
+        row.manifest["provenance"] = {"target": target.to_json()}
+        row.save()
+
+
+def test_what_has_its_threads_built_in_is_not_given_to_fewer_cores(put_at, look_up):
+    put_at(MORE_CORES, 3.0, route="inductor", kind="package", **of_threads(8))
+    say_for(MORE_CORES)
+    assert look_up(**ALL_CORES)["results"][0]["status"] == "miss"
+    put_at(MORE_CORES, 2.0, **of_threads(8))
+    say_for(MORE_CORES)
+    for accepts in (None, {"kinds": ["recipe", "package"], "versions": {"torch": "2.13.0"}}):
+        more = {"accepts": accepts} if accepts else {}
+        assert look_up(**ALL_CORES, **more)["results"][0]["best"]["route"] == "torch"
+    assert look_up(accepts={"kinds": ["package"]}, **ALL_CORES)["results"][0]["status"] == "miss"
+
+
+@pytest.mark.parametrize(("kind", "ratio", "status"), [
+    ("c-abi", 2.1, "hit"), ("c-abi", 1.9, "miss"), ("recipe", 1.1, "hit"),
+])  # fmt: skip
+def test_compiled_code_of_fewer_threads_must_gain_more_than_further_cores_could(
+    put_at, look_up, kind, ratio, status
+):
+    """On half of the cores it is no loss only where it is twice as fast; a library's call takes all."""
+    small = replace(making.TARGET, cores=2)
+    put_at(small, ratio, kind=kind, **of_threads(2))
+    say_for(small)
+    assert look_up(**ALL_CORES)["results"][0]["status"] == status
 
 
 def test_a_target_that_is_served_waits_for_its_own(put_at, look_up, target):

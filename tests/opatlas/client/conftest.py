@@ -28,17 +28,23 @@ def publish_add(transactional_db: None, tmp_path: Path, signing_key: Any) -> Cal
     from opatlas.evidence import Evidence
     from opatlas.identity import Setting
 
-    def make(size: int = 1000, source: str = ADD, operator: Operator | None = None, **manifest: Any) -> Any:
+    def make(
+        size: int = 1000,
+        source: str = ADD,
+        operator: Operator | None = None,
+        threads: int = 1,
+        **manifest: Any,
+    ) -> Any:
         folder = tmp_path / f"build{size}"
         folder.mkdir(exist_ok=True)
         operator = operator or add_operator(size)
-        made = build(folder, source, operator, threads=1, **manifest)
+        made = build(folder, source, operator, threads=threads, **manifest)
         evidence = Evidence(10.0, 0.1, 20.0, 2.0, 1.98, 2.02)
         return publish(
             Publication(
                 operator=register_operator(operator),
                 target=register_target(detect_target()),
-                setting=register_setting(Setting(threads=1)),
+                setting=register_setting(Setting(threads=threads)),
                 route="cpp", method="manual", label="add", candidate={"size": size}, manifest=made,
                 folder=folder, versions={}, evidence=evidence, signing_key=signing_key,
             )

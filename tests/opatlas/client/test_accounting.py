@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from django.db.models import Q
 
+from catalog.models import LookupTally
 from catalog.selectors import jobs
 from catalog.usage.draining import drain_journal
 from opatlas.client import Client, RestOfModel, usage
@@ -202,3 +203,57 @@ def test_a_service_that_cannot_be_asked_is_a_miss_that_it_does_not_see(model, ru
         client._write_uses()
         _, report = client.store.claim_report(0.0)
     assert report["lookups"] == {"missed": 1} and report["used"] == []
+    assert report["missed"] == [{"operator": model[0].key, "lookups": 1}]
+
+
+def test_a_remembered_miss_is_a_miss_of_its_operator_once(run, answer_lost, monkeypatch):
+    monkeypatch.setattr("opatlas.client.cache.memory.MISS_LIFE_S", 600.0)
+    client = run()
+    for _ in range(3):
+        assert not client.lookup("Relu", (7,))  # asked, then remembered twice
+    assert not client.lookup("Relu", (8,))
+    client._write_uses()
+
+    def work():
+        other = run()
+        for _ in range(2):
+            assert other.lookup("Relu", (7,)).source in ("cache", "memory")
+        other._write_uses()
+        other.lookup("Relu", (7,))  # never written down
+
+    in_a_process(work)
+    for _ in range(4):
+        assert not client.lookup("Relu", (8,))
+    answer_lost(client)
+    client.close()
+    client.close()
+    run().close()
+    found = row()
+    misses = {one.operator.key: one.misses for one in LookupTally.objects.all()}
+    seven, eight = (client.asked("Relu", (size,)).key for size in (7, 8))
+    assert misses == {seven: 5, eight: 5}
+    assert (found.misses, found.unasked_misses) == (10, 8)
+
+
+def test_no_miss_is_lost_or_counted_twice_among_threads_that_report_meanwhile(run):
+    client = run()
+    client.lookup("Relu", (7,))
+    again = threading.Barrier(5)
+
+    def ask():
+        again.wait()
+        for _ in range(200):
+            client.lookup("Relu", (7,))
+
+    def write():
+        again.wait()
+        for _ in range(20):
+            client._write_uses()
+
+    threads = [threading.Thread(target=work) for work in (ask, ask, ask, ask, write)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    client.close()
+    assert row().misses == LookupTally.objects.get().misses == client.counts["miss"] == 801

@@ -7,15 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from catalog.best.publishing import publish
 from catalog.models import Artifact, Miss, Target, Usage
+from catalog.registry import register_operator, register_setting, register_target
 from opatlas.client import Refused, Snapshot, export_snapshot
-from opatlas.identity import detect_target
+from opatlas.identity import Setting, default_setting, detect_target, parse_operator
 from opatlas.load.signing import new_key, public_bytes
-from tests.opatlas.load.kernels import add_operator
+from tests.catalog.making import new_result
+from tests.opatlas.load.kernels import HEADER, add_operator
 
 HERE = detect_target()
 THERE = replace(HERE, cores=HERE.cores + 6)
-X = np.ones(1000, np.float32)
+X, A = np.ones(1000, np.float32), np.ones((8, 8), np.float32)
 
 
 @pytest.fixture
@@ -82,6 +85,112 @@ def test_nor_what_does_not_say_what_it_was_made_for(publish_there, publish_add, 
     stolen = replace(answer, best={**answer.best, "artifact": bare.sha256})
     with pytest.raises(Refused, match="does not say which"):
         stolen.load()
+
+
+COUNTS = (
+    HEADER
+    + """
+/* Of how many threads it was told, in what it was made for; each task has a place of its own there. */
+static int body(int32_t task, int32_t tasks, void* arg) {
+  const opatlas_tensor* t = arg;
+  ((float*)t[2].data)[task] = tasks;
+  return 0;
+}
+int opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* threads, void* state) {
+  return threads->parallel_for(threads->pool, body, (void*)t, threads->count);
+}
+"""
+)
+ALL_HERE = default_setting(HERE)
+
+
+def test_all_cores_here_take_what_was_made_for_all_cores_there(publish_there, job, pools):
+    """Under the default setting: it is told the threads that it was made for, and has those of here."""
+    publish_there(threads=THERE.cores, source=COUNTS)
+    client = job(setting=None)
+    answer = client.lookup(add_operator())
+    assert answer.setting == ALL_HERE.key and answer.target == HERE.key and not answer.final
+    assert answer.differences == (
+        f"cores {THERE.cores}, here {HERE.cores}; setting.threads {THERE.cores}, here {HERE.cores}"
+    )
+    told = client.explain(add_operator())
+    assert told["state"] == "queued" and "Until a worker serves this target" in told["sentence"]
+    assert answer.differences in told["sentence"]
+    function = answer.load()
+    made = function(X, X)
+    assert (made[: THERE.cores] == THERE.cores).all() and pools == [HERE.cores]
+    assert function.manifest.setting["threads"] == HERE.cores, "which its default takes, where it fails"
+    assert job(setting=None).lookup(add_operator()).from_neighbour, "from the machine's cache"
+    assert not job(setting=ALL_HERE, neighbours=False).lookup(add_operator())
+    assert Miss.objects.get().setting.key == ALL_HERE.key, "it is explored here all the same"
+
+
+def matmul():
+    return parse_operator({"op": "MatMul", "inputs": [{"shape": [8, 8], "dtype": "float32"}] * 2})
+
+
+@pytest.fixture
+def publish_recipe_there(transactional_db, signing_key):
+    """``publish_recipe_there(8, {"threads": 1})``: a product by NumPy, measured on more cores."""
+
+    def make(threads, parameters):
+        recipe = {"library": "numpy", "call": "matmul", **parameters}
+        place = {
+            "operator": register_operator(matmul()),
+            "target": register_target(THERE),
+            "setting": register_setting(Setting(threads=threads)),
+        }
+        made = new_result(place, "numpy", 2.0, candidate=recipe, needs={}, signing_key=signing_key)
+        publish(replace(made, manifest=replace(made.manifest, recipe=recipe)))
+
+    return make
+
+
+@pytest.fixture
+def pools(monkeypatch):
+    """With how many threads pools are opened."""
+    from opatlas.load import pool
+
+    opened, library = [], pool.pool_library()
+    open_pool = library.opatlas_pool_open
+    monkeypatch.setattr(library, "opatlas_pool_open", lambda count: opened.append(count) or open_pool(count))
+    return opened
+
+
+def test_a_librarys_call_runs_on_all_cores_of_here(publish_recipe_there, job):
+    publish_recipe_there(THERE.cores, {"threads": THERE.cores})
+    function = job(setting=None).lookup(matmul()).load()
+    assert function.kernel.recipe["threads"] == HERE.cores
+    assert (function(A, A) == 8).all()
+
+
+def test_and_on_one_thread_where_it_was_found_best_so(publish_recipe_there, job):
+    publish_recipe_there(THERE.cores, {"threads": 1})
+    assert job(setting=None).lookup(matmul()).load().kernel.recipe["threads"] == 1
+
+
+def test_a_service_that_says_nothing_of_the_threads_is_refused(publish_there, job):
+    publish_there(threads=THERE.cores)
+    answer = job(setting=None).lookup(add_operator())
+    mark = answer.from_neighbour
+    cores = {"cores": mark["differs"]["cores"]}
+    wrong = cores | {"setting.threads": {"asked": HERE.cores, "neighbour": THERE.cores + 1}}
+    for differs in (cores, wrong):
+        with pytest.raises(Refused, match="for the setting") as refused:
+            replace(answer, from_neighbour={**mark, "differs": differs}).load()
+        assert refused.value.why == "setting"
+    with pytest.raises(Refused, match="for the setting"):
+        replace(answer, from_neighbour=None).load()
+    with pytest.raises(Refused, match="for the setting"):
+        replace(answer, setting=Setting(threads=HERE.cores, cache="cold").key).load()
+
+
+def test_a_client_from_before_is_not_given_what_it_would_refuse(publish_there, job, monkeypatch):
+    """Asked for, or found in a cache that it shares with a newer one."""
+    publish_there(threads=THERE.cores)
+    assert job(setting=None).lookup(add_operator())
+    monkeypatch.setattr("opatlas.client.client.NEIGHBOURS", ("neighbours",))
+    assert not job(setting=None).lookup(add_operator())
 
 
 def test_a_service_from_before_is_asked_without_them(publish_there, job, requests, monkeypatch):

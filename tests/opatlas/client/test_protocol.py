@@ -95,7 +95,7 @@ def test_every_digest_is_what_the_page_says(kept, rules):
 def test_what_another_client_keeps_by_the_page_is_found(kept, rules, job):
     client, database = kept
     service = rules.service_of(client._address["url"], client._address["key"])
-    place = rules.place_of(service, detect_target().to_json(), None, {}, neighbours=False)
+    place = rules.place_of(service, detect_target().to_json(), None, {}, neighbours=())
     ((body,),) = rows(database, "SELECT body FROM entries WHERE key = ?", add_operator().key)
     key, now = add_operator(7).key, time.time()
     body = json.dumps(json.loads(body) | {"key": key, "reason": "µ"}, indent=1).encode()

@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,13 +26,14 @@ from urllib3.exceptions import NewConnectionError
 from catalog.api import lookup_json
 from catalog.best import revoked
 from catalog.best.withdrawing import withdraw
-from catalog.models import Implementation, Usage
+from catalog.models import Implementation, LookupTally, Target, Usage
 from catalog.usage.draining import drain_journal
 from opatlas.client import Client
+from opatlas.client.cache.store import EntryStore
 from opatlas.client.service.login import card_path
 from opatlas.client.service.rest import RefusedRequest, ServiceError
 from opatlas.client.service.unix_socket import SocketConnection
-from opatlas.identity import Setting
+from opatlas.identity import Setting, detect_target
 from tests.catalog import making
 from tests.dashboard.billing.conftest import price  # noqa: F401
 from tests.opatlas.client.test_client import until
@@ -251,6 +253,44 @@ def test_killed_in_the_middle_of_requests_jobs_go_on_and_come_back(
     assert service.made <= before + 1, "one connection is for all again"
 
 
+def test_a_miss_is_counted_once_whoever_remembered_it(sidecar, beside):
+    process, one, other = sidecar(report_s=0.0), beside(), beside()
+    for client in (one, one, other, other):
+        assert not client.lookup(add_operator(7))
+    assert one.counts["miss"] == other.counts["miss"] == 2
+    for client in (one, other):  # what was missed alone is worth no request of theirs
+        client._write_uses()
+        client._reporter.send_all(client.rest, 20.0)
+    process.terminate()
+    process.wait(60)
+    drain_journal()
+    (tally,) = LookupTally.objects.all()
+    assert (tally.operator.key, tally.misses, tally.hits) == (add_operator(7).key, 4, 0)
+
+
+def test_what_nobody_could_be_asked_about_is_each_jobs_own_miss(
+    publish_add, sidecar, beside, service, tmp_path
+):
+    publish_add()
+    process = sidecar()
+    assert beside().lookup(add_operator())
+
+    def gone(said: bytes) -> None:
+        raise ConnectionError
+
+    service.hears = gone
+    client = beside()
+    found = client.lookup_all([add_operator(), add_operator(9)])
+    assert [bool(one) for one in found] == [True, False] and found[1].state == "unasked"
+    assert not client.lookup(add_operator(8)), "all of it"
+    assert client._missed == {add_operator(size).key: 1 for size in (9, 8)} and client.counts["miss"] == 2
+    process.terminate()
+    process.wait(60)
+    rows = EntryStore(tmp_path / "cache")._rows("SELECT body FROM reports")
+    reports = [json.loads(body) for (body,) in rows]
+    assert reports and not any("missed" in one for one in reports), "the sidecar counts none of it"
+
+
 def test_a_silent_sidecar_is_given_up_and_the_service_asked(publish_add, sidecar, beside, service, key):
     publish_add()
     process = sidecar()
@@ -311,6 +351,20 @@ def test_what_was_revoked_reaches_every_job(publish_add, sidecar, beside, tmp_pa
     far.lookup(add_operator(999))  # is told by the sidecar, which asks nobody
     assert not far.lookup(add_operator())
     assert made.implementation.artifact.sha256 in far.store.revoked()[0]
+
+
+def test_another_machines_entries_come_as_each_job_understands_them(
+    publish_add, sidecar, beside, tmp_path, monkeypatch
+):
+    here = detect_target()
+    there = replace(here, cores=here.cores + 6)
+    publish_add(threads=there.cores, provenance={"target": there.to_json()})
+    Target.objects.update(key=there.key, description=there.to_json())
+    sidecar()
+    found = beside(setting=None, cache=tmp_path / "one").lookup(add_operator())
+    assert found.from_neighbour["differs"]["setting.threads"]["neighbour"] == there.cores
+    monkeypatch.setattr("opatlas.client.client.NEIGHBOURS", ("neighbours",))  # a job from before
+    assert not beside(setting=None, cache=tmp_path / "two").lookup(add_operator())
 
 
 def test_files_are_fetched_once_for_all_jobs(publish_add, sidecar, beside, tmp_path, requests):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import socket
 import threading
 import time
 
@@ -12,9 +13,12 @@ import numpy as np
 import pytest
 
 from catalog.models import Artifact, Miss
-from opatlas.client import Refused, usage
+from opatlas.client import Client, Refused, usage
 from opatlas.client import client as clients
+from opatlas.client.service import wire
+from opatlas.client.service.login import is_readable_on_its_way
 from opatlas.errors import LoadError
+from opatlas.identity import Setting
 from tests.opatlas.client.test_client import used
 from tests.opatlas.load.kernels import add_operator
 
@@ -129,3 +133,50 @@ def test_a_wall_clock_that_jumps_costs_requests_at_most(publish_add, job, reques
     job().close()
     assert used() == {add_operator().key: len(sources)}, "each use once"
     assert requests.count("/api/v1/lookup") == sources.count("service")
+
+
+@pytest.mark.parametrize(("url", "readable"), [
+    ("http://atlas.example.com:8000", True),
+    ("http://atlas.example.com./under/it", True),
+    ("http://user@8.8.8.8", True),
+    ("http://[2001:4860:4860::8888]:80", True),
+    ("https://atlas.example.com", False),
+    ("http://127.0.0.1:8000", False),
+    ("http://127.8.9.1", False),
+    ("http://[::1]:8000", False),
+    ("http://localhost:8000", False),
+    ("http://atlas.localhost", False),
+    ("http://10.1.2.3:8000", False),
+    ("http://192.168.0.7", False),
+    ("http://100.64.0.1", False),  # a provider's own network
+    ("http://[fd00::7]", False),
+    ("http://[fe80::7%25eth0]", False),
+    ("http://atlas:8000", False),
+    ("http://[::1", False),
+])  # fmt: skip
+def test_whose_network_a_key_travels_through(url, readable):
+    assert is_readable_on_its_way(url) == readable
+
+
+def test_a_key_that_is_sent_in_the_open_is_said_once_and_the_job_goes_on(
+    publish_add, job, live_server, make_key, settings, monkeypatch, caplog, tmp_path
+):
+    publish_add()
+    settings.ALLOWED_HOSTS = ["*"]
+    monkeypatch.setattr(wire, "_warned", set())
+    find, port = socket.getaddrinfo, int(live_server.url.rpartition(":")[2])
+    monkeypatch.setattr(
+        socket,
+        "getaddrinfo",
+        lambda host, *more: find({"atlas.example.com": "127.0.0.1"}.get(host, host), *more),
+    )
+    far, key = f"http://atlas.example.com:{port}", make_key("lookup")
+    assert job().lookup(add_operator()) and "https" not in caplog.text, "to this machine"
+    for number in range(2):
+        with Client(far, key, setting=Setting(threads=1), cache=tmp_path / f"far{number}") as client:
+            assert client.lookup(add_operator()) and not client.lookup("Relu", (7,))
+    said = [record.message for record in caplog.records if "https://" in record.message]
+    assert said == [
+        f"The API key is sent to {far} unencrypted, where whoever is on the way can read it: use https://."
+    ]
+    assert key not in caplog.text

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from opatlas.identity.place.neighbours import nearest_first, sizes_that_differ
+from opatlas.identity import Setting, default_setting
+from opatlas.identity.place.neighbours import nearest_first, settings_there, sizes_that_differ
 from tests.catalog.making import GPU, TARGET
 
 CACHES = dict(TARGET.cache_bytes)
@@ -53,3 +54,11 @@ def test_the_closest_comes_first_whatever_the_order():
     assert set(found[:2]) == {sizes["half"], cached} and found[-1] == bare
     assert set(found[2:4]) == {sizes["one"], sizes["four"]}
     assert nearest_first(TARGET, reversed(known)) == found, "of two as close, by their keys"
+
+
+def test_a_default_setting_is_another_machines_own_default():
+    here, there = default_setting(TARGET), replace(TARGET, cores=8)
+    assert settings_there(TARGET, here, there) == [here, Setting(threads=8)]
+    assert settings_there(TARGET, here, replace(TARGET, cache_bytes=())) == [here]
+    for other in (Setting(threads=2), Setting(threads=4, cache="cold"), Setting(threads=4, fast_math=True)):
+        assert settings_there(TARGET, other, there) == [other]

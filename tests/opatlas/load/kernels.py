@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -84,11 +86,28 @@ def add_operator(size: int = 1000, constant: bool = False) -> Operator:
     )
 
 
+@cache
+def compiled(source: str, *flags: str) -> bytes:
+    """The shared library, compiled once a process: most tests want one of a few."""
+    with tempfile.TemporaryDirectory() as folder:
+        text, library = Path(folder) / "kernel.c", Path(folder) / "kernel.so"
+        text.write_text(source)
+        compile_shared([text], library, flags=flags)
+        return library.read_bytes()
+
+
+def write_library(path: Path, library: bytes) -> None:
+    path.unlink(missing_ok=True)  # a process may have the old one mapped
+    path.write_bytes(library)
+    path.chmod(0o755)  # as the compiler leaves it
+
+
 def build(folder: Path, source: str, operator: Operator, threads: int = 1, **manifest: Any) -> Manifest:
     """Compile ``source`` into ``folder``/kernel.so and describe it."""
     (folder / "kernel.c").write_text(source)
-    compile_shared([folder / "kernel.c"], folder / "kernel.so", flags=["-Wall", "-Werror"])
-    digest = hashlib.sha256((folder / "kernel.so").read_bytes()).hexdigest()
+    library = compiled(source, "-Wall", "-Werror")
+    write_library(folder / "kernel.so", library)
+    digest = hashlib.sha256(library).hexdigest()
     return Manifest(
         kind="c-abi",
         route="cpp",

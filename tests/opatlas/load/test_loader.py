@@ -78,6 +78,16 @@ def test_recipe_loads_in_a_fresh_process(recipe: dict, tmp_path: Path) -> None:
     assert run_fresh(recipe_manifest(recipe), tmp_path, tmp_path).startswith("fine")
 
 
+def test_a_package_is_not_squeezed_into_fewer_threads_than_it_was_built_for(tmp_path: Path) -> None:
+    package = replace(recipe_manifest({}), kind="package", setting=Setting(threads=4).to_json())
+    with pytest.raises(LoadError, match="built for 4 threads, and here are 2"):
+        load(package, tmp_path, threads=2)
+    for enough in (None, 4, 6):
+        with pytest.raises(LoadError) as refused:
+            load(package, tmp_path, threads=enough)
+        assert "threads" not in str(refused.value), "what is wrong with it is something else"
+
+
 def test_tampered_byte_is_refused(artifact, tmp_path) -> None:
     manifest, folder = artifact
     content = bytearray((folder / "kernel.so").read_bytes())

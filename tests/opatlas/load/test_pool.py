@@ -143,6 +143,14 @@ def test_no_more_threads_work_than_a_kernel_may_use(stress: ctypes.CDLL) -> None
     assert stress.most_at_once(ctypes.byref(small.struct), 16) == 2
 
 
+def test_fewer_work_than_a_kernel_is_told_where_there_are_fewer(stress: ctypes.CDLL) -> None:
+    told = Threads(8, most=2)
+    assert told.struct.count == 8 and Threads(2, most=8).struct.count == 2
+    assert stress.most_at_once(ctypes.byref(told.struct), 16) == 2
+    assert stress.stress(ctypes.byref(told.struct), 100, 17) == 0
+    assert stress.most_at_once(ctypes.byref(Threads(2, most=8).struct), 16) == 2
+
+
 def test_workers_sleep_when_there_is_nothing_to_do(stress: ctypes.CDLL) -> None:
     two = Threads(2)
     stress.stress(ctypes.byref(two.struct), 10, 8)

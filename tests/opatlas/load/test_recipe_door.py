@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from opatlas.load.recipe import load_recipe
 from tests.opatlas.load.operators import Case, operator_of
 
 X = np.ones((2, 3), np.float32)
+EAGER = {"library": "torch", "call": "eager"}
 
 
 def manifest(operator: Any) -> Manifest:
@@ -22,7 +24,7 @@ def manifest(operator: Any) -> Manifest:
         route="eager",
         operator=operator,
         setting={"threads": 1},
-        recipe={"library": "torch", "call": "eager"},
+        recipe=EAGER,
     )
 
 
@@ -58,3 +60,21 @@ def test_what_is_no_operator_is_refused(operator: Any) -> None:
 def test_a_manifest_whose_parts_are_no_objects_is_refused(field: str) -> None:
     with pytest.raises((TypeError, ValueError)):
         Manifest.from_json(manifest(softmax()).to_json() | {field: 5})
+
+
+@pytest.mark.parametrize(
+    ("had", "threads", "has"),
+    [
+        ({}, 3, 3),
+        ({"threads": 4}, 3, 3),
+        ({"threads": 4}, 6, 6),
+        ({"threads": 1}, 3, 1),
+        ({"threads": 3}, 2, 2),
+    ],
+)
+def test_on_other_threads_a_call_has_all_where_it_had_all(had: Any, threads: int, has: int) -> None:
+    made = replace(manifest(softmax()), setting={"threads": 4}, recipe={**EAGER, **had})
+    kernel: Any = load_recipe(made, {}, threads)
+    assert kernel.recipe["threads"] == has
+    with pytest.raises(LoadError, match="is 'all'"):
+        load_recipe(replace(made, recipe={**EAGER, "threads": "all"}), {}, threads)

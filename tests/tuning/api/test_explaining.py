@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from catalog.best.publishing import publish
-from catalog.models import Miss, Operator, Organisation
+from catalog.models import Miss, Operator, Organisation, Target
 from catalog.registry import register_operator, register_setting, register_target
 from opatlas.identity import Setting
 from tests.catalog import making
@@ -167,3 +167,21 @@ def test_a_client_explains(live_server, make_key, tmp_path, transactional_db, se
         job.offline = True
         with pytest.raises(ServiceError, match="offline"):
             job.explain("Relu", (1024,))
+
+
+@pytest.mark.parametrize(("state", "given"), [("promoted", True), ("unsupported", False)])
+def test_it_says_what_is_given_of_a_neighbour_meanwhile(
+    explain, put, make_miss, target_row, tenant, state, given
+):
+    there = replace(fakes.TARGET, cores=8)
+    elsewhere = {"target": register_target(there), "setting": register_setting(Setting(threads=8))}
+    put(**elsewhere, route="theirs", scope=f"org:{tenant.pk}", owner=tenant)
+    make_miss(state=state)
+    assert "Until a worker" not in explain()["sentence"]
+    put(**elsewhere)
+    assert "Until a worker" not in explain()["sentence"], "one serves it"
+    Target.objects.update(served_until=None)
+    sentence = explain()["sentence"]
+    said = "is given torch: torch {'call': 'torch'} of the target "
+    assert (said in sentence and "(cores 8, here 2; setting.threads 8, here 2)" in sentence) == given
+    assert "Until a worker" not in explain(accepts={"kinds": ["c-abi"]})["sentence"]
