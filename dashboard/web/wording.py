@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 
 NOTHING = "–"
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
@@ -41,7 +42,7 @@ def significant(value: float) -> str:
         return f"{value:,.0f}"
     if size >= 9.995:
         return f"{value:.1f}"
-    return f"{value:.2f}" if size >= 0.0995 or not size else f"{value:.3g}"
+    return f"{value:.2f}" if size >= 0.0995 or not size else f"{Decimal(f'{value:.3g}'):f}"
 
 
 def ratio(value: float | None) -> str:

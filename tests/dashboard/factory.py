@@ -127,7 +127,9 @@ class Factory:
         made = []
         for route, method, label in routes:
             ratio = 1.0 if route == "eager" else self.random.lognormvariate(0.2, 0.45)
-            made.append(self._measured(operator, route, method, label, default_us, ratio))
+            made.append(self._unsaved(operator, route, method, label, default_us, ratio))
+        c.Implementation.objects.bulk_create(imp for imp, _ in made)
+        c.Measurement.objects.bulk_create(measurement for _, measurement in made)
         made.sort(key=lambda pair: pair[1].median_us)
         bests = [
             c.Best(
@@ -156,7 +158,15 @@ class Factory:
     def _measured(
         self, operator: c.Operator, route: str, method: str, label: str, default_us: float, ratio: float
     ) -> tuple[c.Implementation, c.Measurement]:
-        implementation = c.Implementation.objects.create(
+        made = self._unsaved(operator, route, method, label, default_us, ratio)
+        for row in made:
+            row.save()
+        return made
+
+    def _unsaved(
+        self, operator: c.Operator, route: str, method: str, label: str, default_us: float, ratio: float
+    ) -> tuple[c.Implementation, c.Measurement]:
+        implementation = c.Implementation(
             operator=operator, **self.where, route=route, method=method, label=label,
             candidate={"variant": label}, candidate_sha256=_digest(f"{operator.key}{route}{label}"),
             schedule=TVM_SOURCE if route == "tvm" else "", artifact=self.artifact,
@@ -164,7 +174,7 @@ class Factory:
             environment=self.environment, build_s=self.random.uniform(0.01, 4),
         )  # fmt: skip
         median = default_us / ratio
-        measurement = c.Measurement.objects.create(
+        measurement = c.Measurement(
             implementation=implementation, median_us=median,
             spread_us=median * self.random.uniform(0.005, 0.05),
             default_us=default_us, ratio_to_default=ratio, ratio_low=ratio * 0.97, ratio_high=ratio * 1.03,
@@ -209,29 +219,33 @@ class Factory:
             ("mkl", "library", "strided", "slower", "3.4× slower than the default after 3 samples"),
         ]
         common = {"exploration": exploration, "stage": 1, "environment": self.environment, "tier": "T2"}
-        for implementation in c.Implementation.objects.filter(operator=exploration.operator):
-            m = implementation.measurements.get()
-            t.Trial.objects.create(
+        measured = c.Measurement.objects.filter(implementation__operator=exploration.operator)
+        trials = []
+        for m in measured.select_related("implementation").order_by("implementation"):
+            implementation = m.implementation
+            trials.append(t.Trial(
                 **common, route=implementation.route, method=implementation.method,
                 label=implementation.label, status="ok", median_us=m.median_us,
                 ratio_to_default=m.ratio_to_default, ratio_low=m.ratio_low, ratio_high=m.ratio_high,
                 max_error=m.max_error, tolerance=m.tolerance, build_s=0.4, took_s=1.3,
                 implementation=implementation, worker="worker-1@node",
-            )  # fmt: skip
+            ))  # fmt: skip
         for route, method, label, status, detail in bad if failures else []:
-            t.Trial.objects.create(
+            trials.append(t.Trial(
                 **common, route=route, method=method, label=label, status=status, detail=detail, took_s=2.0,
                 log_tail="Traceback (most recent call last):\n  …" if status == "crashed" else "",
                 worker="worker-1@node",
-            )  # fmt: skip
+            ))  # fmt: skip
+        t.Trial.objects.bulk_create(trials)
 
     def job(self, name: str, operators: Iterable[c.Operator], owner: c.Organisation | None = None) -> c.Job:
         """A job with its usage rows of the last days, counted as the journal's would be."""
         job = c.Job.objects.create(organisation=owner or self.organisation, name=name + self.mark)
-        rows, usage = [], []
+        rows, usage, operators = [], [], list(operators)
+        leading = {best.operator_id: best for best in c.Best.objects.filter(operator__in=operators, rank=0)}
         for item, operator in enumerate(operators):
             hits, misses, calls = self.random.randint(0, 40), self.random.randint(0, 2), item % 7 + 1
-            best = c.Best.objects.filter(operator=operator, rank=0).first()
+            best = leading.get(operator.pk)
             served = self._served(job, best, item, hits, calls) if best else []
             usage += served
             rows.append(

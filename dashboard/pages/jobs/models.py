@@ -143,7 +143,7 @@ def model(request: ViewerRequest, pk: int) -> HttpResponse:
     missing = tables.missing_table(coverage)
     page = Paginator(report.rows, ROWS_SHOWN).get_page(request.GET.get("page"))
     table = tables.model_operators_table(list(page.object_list), report.rows, states, NARROW_ROWS)
-    plan = plan_card(row)
+    plan = plan_card(report)
     if (answer := exported(request, table, missing, plan.table)) is not None:
         return answer
     pending = sum(state in ("exploring", "waiting") for state in states.values())

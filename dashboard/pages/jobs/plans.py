@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
-from catalog.models import Model, PlanMeasured, StoredPlan
+from django.db.models import Count, Max
+
+from catalog.models import Best, Model, PlanMeasured, StoredPlan
 from dashboard.templatetags.opatlas import badge
 from dashboard.web.charts import plan as drawing
 from dashboard.web.charts.drawing import shortened
@@ -16,8 +19,11 @@ from opatlas.errors import CallerError
 from opatlas.graph.structure import ModelStructure
 from opatlas.plan.plan import ByKernel, PlanStep
 from tuning import planning
+from tuning.ingest import ModelReport
 from tuning.planning import MadePlan, PlanChoice
 
+KEPT, KEPT_S = 16, 60
+"""Plans in a process, and for how long: the page is asked for again every few seconds."""
 ROWS_SHOWN = 12
 """Choices on the page, those that take the most first; all of them are in the export."""
 
@@ -33,7 +39,7 @@ _CHOICES = (
     ),
     Column("nodes", "Nodes", "count", lambda one: len(one.nodes)),
     Column("by", "Runs by", show=lambda one: badge(_MARKS[one.by], one.by), label=""),
-    Column("reason", "Why", under="by", css="clip-wide"),
+    Column("reason", "Why", under="by", css="wrap-wide"),
     Column("route", "Kernel", "method", spare=True),
     *exports("method"),
     Column("label", "Variant", under="route", css="clip"),
@@ -97,14 +103,27 @@ class PlanCard:
         return self.measured.plan
 
 
-def plan_card(model: Model) -> PlanCard:
-    """By what is published now, in a constant number of queries; nothing is recorded."""
+def plan_card(report: ModelReport) -> PlanCard:
+    """By what is published now, in a constant number of queries; nothing is recorded. A process makes it
+    once for what is published and reported, and again after a minute: prices are not asked for."""
+    model = report.model
+    here = Best.objects.filter(
+        operator__models__model=model, target=model.target_id, setting=model.setting_id
+    )
+    published = here.aggregate(count=Count("pk"), last=Max("published_at"))
+    known = (*published.values(), model.structure_key, *report.rows)
     try:
-        structure = planning.structure_of_model(model)
-        made = planning.make_plan(structure, model.target, model.setting, model.organisation)
+        made, structure = _made(model, known, int(time.monotonic() // KEPT_S))
     except CallerError as error:
         return PlanCard(model, None, None, str(error))
     return PlanCard(model, made, structure)
+
+
+@lru_cache(maxsize=KEPT)
+def _made(model: Model, known: Sequence[Hashable], minute: int) -> tuple[MadePlan, ModelStructure]:
+    """``known`` and ``minute`` only tell plans apart."""
+    structure = planning.structure_of_model(model)
+    return planning.make_plan(structure, model.target, model.setting, model.organisation), structure
 
 
 def _time(one: PlanChoice) -> float:

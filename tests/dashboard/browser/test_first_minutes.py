@@ -33,6 +33,7 @@ def test_from_the_login_to_the_first_result(live_service: Live, chromium: Any) -
         page.get_by_role("button", name="Take the sample ResNet-50").click()
         page.wait_for_url("**/models/*/")
         assert page.locator("h1").inner_text() == "ResNet-50 (sample)"
+        assert page.locator("#live tbody tr").count() > 50
 
         # Its operators are there, and are being explored.
         page.get_by_role("link", name="Operators", exact=True).first.click()

@@ -60,8 +60,10 @@ def test_an_exploration_moves_without_a_reload(admin: Any, window: Callable[...,
     for step in ("building the 42nd", "timing the 42nd"):
         Exploration.objects.filter(pk=row.pk).update(doing=f"tvm: {step}")
         page.get_by_text(f"tvm: {step}").first.wait_for()
+    until(page, "document.querySelector('.chart svg.main-svg') && !document.querySelector('.chart.waiting')")
     Exploration.objects.filter(pk=row.pk).update(state="done", doing="")
     until(page, "!document.querySelector('main').innerText.includes('42nd')")
+    until(page, "!document.querySelector('.live')")
     assert page.evaluate("window.here") is True
 
 
@@ -161,6 +163,10 @@ def tab_through(page: Any, path: str) -> None:
     page.goto(path)
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.goto(path)
+    page.keyboard.press("Tab")
     wanted = page.evaluate(
         """[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, summary')]
         .filter((one) => one.checkVisibility() && !one.disabled && one.tabIndex >= 0

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 
+import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
@@ -13,6 +14,7 @@ from catalog import models as c
 from catalog.rollups.rollups import refresh_rollups
 from tests.dashboard.factory import Factory, resnet_operators
 from tests.figures.traffic_rows import lookups_of, messy_traffic
+from tuning.statistics import paid_back
 
 
 def test_key_figures_lead_to_their_definitions(pages: Client, catalogue: Factory) -> None:
@@ -55,6 +57,15 @@ def test_every_table_is_exported_as_it_is_shown(pages: Client, catalogue: Factor
         rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
         assert rows == [] or all(rows[0]), table
         assert len(rows) == len(pages.get(f"/?export=json&table={table}").json()["rows"]), table
+
+
+def test_what_exploring_returned_within_its_first_hour_is_a_time(
+    pages: Client, catalogue: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    young = paid_back.PaidBack(explored=9, spent_s=3600.0, saved_s=0.008064)
+    monkeypatch.setattr(paid_back, "paid_back", lambda viewer: young)
+    html = pages.get("/").content.decode()
+    assert "<dd>2.24 µs</dd><dd>8.06 ms saved so far</dd>" in html
 
 
 def test_a_tenant_sees_its_own_traffic_only(client: Client, pages: Client, db: None) -> None:

@@ -69,6 +69,14 @@ def test_seconds_of_work() -> None:
     assert said == ["0.24 s", "3.1 s", "38 s", "4 min 10 s", "2 h 5 min"]
 
 
+@pytest.mark.parametrize("value, text", [
+    (2.24e-6, "0.00000224"), (-0.00002, "-0.00002"), (0.05, "0.05"), (0.12, "0.12"), (0, "0.00"),
+    (9.99, "9.99"), (45.61, "45.6"), (1234.5, "1,234"),
+])  # fmt: skip
+def test_three_digits_without_an_exponent(value: float, text: str) -> None:
+    assert wording.significant(value) == text
+
+
 def figures() -> list[Figure]:
     slots = [LookupSlot(NOW, 3, 1), LookupSlot(NOW + timedelta(hours=1), 0, 0)]
     dots = [
