@@ -13,7 +13,7 @@ import pytest
 
 import opatlas.conf
 from tests.configuring import configured
-from tests.databases import new_sqlite
+from tests.databases import empty, new_sqlite
 from tests.services import NOT_TESTED, PrivatePostgres, PrivateRedis, or_skip
 from tests.times import Times
 
@@ -52,10 +52,10 @@ def _group(item: pytest.Item) -> str:
         return str(mark.args[0])
     places = []
     for name, definitions in item._fixtureinfo.name2fixturedefs.items():  # type: ignore[attr-defined]
-        shared, place = definitions[-1].scope != "function", definitions[-1].baseid
+        scope, place = definitions[-1].scope, definitions[-1].baseid
         alone = name == "chromium" and item.get_closest_marker("alone")  # which takes longer than the start
-        if shared and place.startswith("tests/") and name != "own_lock" and not alone:
-            places.append(place)
+        if scope != "function" and place.startswith("tests/") and name != "own_lock" and not alone:
+            places.append(item.nodeid.partition("::")[0] if scope == "module" else place)
     return min(places, key=len, default="")
 
 
@@ -179,28 +179,11 @@ def api_with(db: None) -> type[Api]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _ledgers_can_be_emptied_between_tests() -> Iterator[None]:
-    """Between tests with transactions Django empties every table: on SQLite by DELETE, which the ledger's and
-    the price rules' triggers refuse. They are set aside for that moment only."""
-    import django.db.backends.sqlite3.base  # noqa: F401 - before the next: they import each other
-    from django.db.backends.sqlite3.operations import DatabaseOperations
+def _what_tests_with_transactions_left_is_deleted() -> Iterator[None]:
+    """After each, in ``empty``'s way: Django's is refused by the ledger's and the price rules' triggers."""
+    from django.db import connection
+    from django.test import TransactionTestCase
 
-    flush = DatabaseOperations.execute_sql_flush
-
-    def without_triggers(self: Any, sql_list: Any) -> None:
-        with self.connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name LIKE 'billing_%'"
-            )
-            triggers = cursor.fetchall()
-            for name, _ in triggers:
-                cursor.execute(f'DROP TRIGGER "{name}"')
-            try:
-                flush(self, sql_list)
-            finally:
-                for _, sql in triggers:
-                    cursor.execute(sql)
-
-    DatabaseOperations.execute_sql_flush = without_triggers  # type: ignore[method-assign]
-    yield
-    DatabaseOperations.execute_sql_flush = flush  # type: ignore[method-assign]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", lambda case: empty(connection))
+        yield

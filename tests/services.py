@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from tests.databases import ROOT, migrate
+from tests.databases import ROOT, kept, migrate
 
 T = TypeVar("T")
 
@@ -71,6 +71,7 @@ class PrivatePostgres:
             raise MissingProgram(f"{NOT_TESTED}: PostgreSQL (apt-get install postgresql)")
         # A socket's path has at most 107 characters, so it cannot lie below a long TMPDIR.
         self._folder = Path(tempfile.mkdtemp(prefix="opg", dir="/tmp"))
+        self._programs = programs
         self._user = _unprivileged_user()
         self._databases = 0
         self._template = ""
@@ -117,11 +118,18 @@ class PrivatePostgres:
         return url
 
     def _migrated(self) -> str:
-        """The database that copies are made of: migrations run once a server."""
+        """The database that copies are made of: migrations run once for all servers, then it is read from
+        what was kept."""
         if not self._template:
-            migrate(self._create("migrated"))
+            dump = kept("postgres", self._dump_migrated)
+            url = self._create("migrated")
+            _checked([self._programs / "pg_restore", "--exit-on-error", "--no-owner", "-d", url, dump])
             self._template = "migrated"
         return self._template
+
+    def _dump_migrated(self, path: Path) -> None:
+        migrate(url := self._create("migrating"))
+        _checked([self._programs / "pg_dump", "-Fc", "--no-owner", "-f", path, url])
 
     def _create(self, name: str, template: str = "template1") -> str:
         import psycopg
@@ -270,7 +278,7 @@ def _as_user(user: str | None) -> dict[str, object]:
     return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
 
 
-def _checked(command: list[object], user: str | None) -> None:
+def _checked(command: list[object], user: str | None = None) -> None:
     done = subprocess.run(
         [str(part) for part in command], capture_output=True, text=True, cwd="/", **_as_user(user)
     )

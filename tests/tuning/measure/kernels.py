@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opatlas.identity import Operator, Setting, parse_operator
 from opatlas.load import Manifest
-from opatlas.load.toolchain import compile_shared
+from tests.opatlas.load.kernels import compiled, write_library
 from tuning.routes.base import BuiltArtifact
 
 PREAMBLE = r"""
@@ -102,10 +102,10 @@ def c_artifact(
     """Compile the kernel ``name`` (or ``source``) and describe it."""
     folder = folder / name
     folder.mkdir(parents=True, exist_ok=True)
-    text = folder / "kernel.c"
-    text.write_text(PREAMBLE + (source or RUN + BODIES[name]))
+    text = PREAMBLE + (source or RUN + BODIES[name])
+    (folder / "kernel.c").write_text(text)
     library = folder / "kernel.so"
-    compile_shared([text], library)
+    write_library(library, compiled(text))
     manifest = Manifest(
         kind="c-abi",
         route="cpp",
