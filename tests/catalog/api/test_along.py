@@ -74,7 +74,7 @@ def test_a_graph_that_is_not_its_keys_is_refused_and_nothing_recorded(api, targe
 @pytest.mark.parametrize(
     ("field", "value", "sentence"),
     [
-        ("include", ["all"], "include is a list of some of manifest, related, neighbours, next."),
+        ("include", ["all"], "include is a list of some of manifest, related, "),
         ("include", "manifest", "include is a list"),
         ("known", ["ab"], "64 hexadecimal digits"),
         ("known", [5], "64 hexadecimal digits"),
