@@ -651,8 +651,6 @@ class Client:
         self._begin()
         self._memory.begin_anew()
         self._reporter.begin()
-        if self.store is not None:
-            self.store.leave_behind()
 
 
 def _has_reached(stage: str, wait_for: str) -> bool:

@@ -16,6 +16,7 @@ import sqlite3
 import stat
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -76,15 +77,15 @@ class CacheFile:
     def __init__(self, folder: Path, most_bytes: int) -> None:
         self.path = folder / f"entries-{FORMAT}.sqlite"
         self.most_bytes = most_bytes
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # within a fork's, a client that is collected may note its uses
         self._database: sqlite3.Connection | None = None
         self._left_behind: list[sqlite3.Connection] = []  # the parent's: closing it here would free its locks
         self._version = -1
-        self._pid = os.getpid()
         self._inode = 0  # of the file that is open
         self._used: dict[tuple[bytes, str], float] = {}  # when entries were, written with the next change
         self._told = False
         self._back_at = 0.0  # on the monotonic clock
+        _files.add(self)
 
     def has_changed(self) -> bool:
         """Whether another process has written since this was last asked."""
@@ -98,15 +99,13 @@ class CacheFile:
 
     def close(self) -> None:
         """Note what was used, and close the file."""
-        if self._pid != os.getpid():
-            self.leave_behind()
         if self._used and self._database is not None:
             self._write(lambda database: None)
         self._reopen()
 
     def leave_behind(self) -> None:
         """In a process that was forked: the parent's connection and lock are the parent's."""
-        self._pid, self._lock, self._inode = os.getpid(), threading.Lock(), 0
+        self._lock, self._inode = threading.RLock(), 0
         if self._database is not None:
             self._left_behind.append(self._database)
             self._database = None
@@ -161,8 +160,6 @@ class CacheFile:
         database.execute(f"DELETE FROM reports WHERE name NOT IN ({kept})")
 
     def _try(self, work: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
-        if self._pid != os.getpid():
-            self.leave_behind()
         if time.monotonic() < self._back_at:
             return otherwise
         with self._lock:
@@ -241,3 +238,31 @@ class CacheFile:
         if not self._told:
             self._told = True
             log.warning("The cache %s is not used: %s.", self.path, error)
+
+
+_files: weakref.WeakSet[CacheFile] = weakref.WeakSet()
+_forking = threading.local()
+
+
+def _before_fork() -> None:
+    """No thread of ours is within SQLite while the process forks: a lock of the library's own that one held
+    would be locked in the child for ever, and so would a lookup there."""
+    locks = [file._lock for file in list(_files)]
+    # A job's fork is not held up by a disk that hangs.
+    _forking.held = [lock for lock in locks if lock.acquire(timeout=2 * BUSY_S)]
+
+
+def _after_fork_in_parent() -> None:
+    for lock in _forking.held:
+        lock.release()
+    _forking.held = []
+
+
+def _after_fork_in_child() -> None:
+    for file in list(_files):
+        file.leave_behind()
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)

@@ -21,6 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.opatlas.client.forking import fork
+
 LOADABLE = 1000
 KNOWN, UNKNOWN = range(100, 140), range(200, 240)
 
@@ -195,7 +197,7 @@ def count() -> dict[str, Any]:
 def forked(work: Callable[[int], Any]) -> tuple[int, int]:
     """Work in a process of its own, which may write into a pipe; gives its number and the pipe's end."""
     reads, writes = os.pipe()
-    child = os.fork()
+    child = fork()
     if not child:
         try:
             os.close(reads)

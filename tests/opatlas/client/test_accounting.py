@@ -16,6 +16,7 @@ from catalog.usage.draining import drain_journal
 from opatlas.client import Client, RestOfModel, usage
 from opatlas.client import client as clients
 from opatlas.client.service.rest import LookupReply
+from tests.opatlas.client.forking import fork
 from tests.opatlas.load.kernels import add_operator
 
 SIZES = (1000, 999, 998, 997)
@@ -56,7 +57,7 @@ def row():
 
 def in_a_process(work):
     """``work`` in a child, which is killed at once afterwards."""
-    child = os.fork()
+    child = fork()
     if not child:
         try:
             work()

@@ -26,6 +26,7 @@ from opatlas.errors import CallerError, LoadError, OpatlasError
 from opatlas.identity import Setting
 from opatlas.load.buffers import empty
 from opatlas.load.signing import new_key, public_bytes
+from tests.opatlas.client.forking import fork
 from tests.opatlas.load.kernels import ADD, add_operator
 
 
@@ -306,7 +307,7 @@ def test_a_forked_process_asks_by_itself(publish_add, job):
     client = job(predictor=Says(add_operator(998)))
     client.lookup(add_operator())
     client._memory._lock.acquire()  # held by a thread that the child has not
-    child = os.fork()
+    child = fork()
     if not child:
         status = 1
         try:
@@ -544,7 +545,7 @@ def test_a_forked_process_reports_nothing_of_its_parents(publish_add, job, at_on
     client = job()
     client.lookup(add_operator())
     client.lookup(add_operator())
-    child = os.fork()
+    child = fork()
     if not child:
         status = 1
         try:

@@ -19,6 +19,7 @@ from opatlas.errors import CallerError, LoadError
 from opatlas.identity import Node
 from opatlas.load import KernelFailed, default
 from opatlas.load.buffers import empty
+from tests.opatlas.client.forking import fork
 from tests.opatlas.load.kernels import (
     CRASHES,
     FAILS_LATER,
@@ -199,7 +200,7 @@ def test_one_that_kills_its_process_is_found_by_the_next(publish_add, job, told)
     client = job()
     answer = client.lookup(add_operator())
     client.artifacts.fetch(answer, frozenset())
-    child = os.fork()
+    child = fork()
     if not child:
         signal.signal(signal.SIGSEGV, signal.SIG_DFL)
         answer.load()(X, Y)

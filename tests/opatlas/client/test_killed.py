@@ -26,6 +26,7 @@ from opatlas.errors import OpatlasError
 from opatlas.identity import Setting
 from tests.catalog import making
 from tests.databases import ROOT, new_sqlite
+from tests.opatlas.client.forking import fork
 from tests.opatlas.client.killable import KNOWN, LOADABLE, UNKNOWN, at_entry, at_exit, die
 from tests.opatlas.load.kernels import add_operator
 from tests.services import free_port
@@ -111,7 +112,7 @@ def reports_at_once(monkeypatch):
 
 def killed(work):
     """Work in a process of its own, which must be killed over it."""
-    child = os.fork()
+    child = fork()
     if not child:
         with contextlib.suppress(BaseException):
             work()

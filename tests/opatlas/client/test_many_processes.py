@@ -12,6 +12,7 @@ from bench.shared_cache import ask_by_many, differing, truth
 from opatlas.client import Client
 from opatlas.identity import Setting
 from tests.databases import ROOT
+from tests.opatlas.client.forking import fork
 from tests.opatlas.load.kernels import add_operator
 from tuning.graph.operator_list import extract_list
 
@@ -49,7 +50,7 @@ def test_sixty_four_processes_on_one_cache(live_server, make_key, tmp_path, publ
         truth = first.lookup(add_operator()).best
     children = []
     for number in range(64):
-        child = os.fork()
+        child = fork()
         if not child:
             status = 1
             try:

@@ -36,6 +36,7 @@ from opatlas.client.service.unix_socket import SocketConnection
 from opatlas.identity import Setting, detect_target
 from tests.catalog import making
 from tests.dashboard.billing.conftest import price  # noqa: F401
+from tests.opatlas.client.forking import fork
 from tests.opatlas.client.test_client import until
 from tests.opatlas.load.kernels import add_operator
 
@@ -151,7 +152,7 @@ def in_processes(count: int, work: Callable[[int], object]) -> list:
     begin, ends, children = time.time() + 0.3 + count / 100, [], []
     for number in range(count):
         out, into = os.pipe()
-        child = os.fork()
+        child = fork()
         if not child:
             try:
                 time.sleep(max(begin - time.time(), 0))

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -233,6 +234,26 @@ def test_after_a_fork_both_go_on(store):
     assert store.entry(PLACE, key(2)).body == {"a": 2}
     assert store.has_changed()
     assert not store.has_changed()
+
+
+def test_nobody_is_within_sqlite_while_a_process_forks(store):
+    """A lock of the library's own that another thread held would be locked in the child for ever."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def within(database: sqlite3.Connection) -> None:
+        begun.set()
+        time.sleep(0.1)
+        ended.set()
+
+    other = threading.Thread(target=store._try, args=(within, None))
+    other.start()
+    begun.wait()
+    child = os.fork()
+    if not child:
+        os._exit(0 if ended.is_set() and store.entry(PLACE, key(1)) is None else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    other.join()
+    assert store.entry(PLACE, key(1)) is None, "and the parent has its locks back"
 
 
 def test_an_older_and_a_newer_client_have_files_of_their_own(tmp_path, monkeypatch):

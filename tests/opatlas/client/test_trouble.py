@@ -19,13 +19,14 @@ from opatlas.client.service import wire
 from opatlas.client.service.login import is_readable_on_its_way
 from opatlas.errors import LoadError
 from opatlas.identity import Setting
+from tests.opatlas.client.forking import fork
 from tests.opatlas.client.test_client import used
 from tests.opatlas.load.kernels import add_operator
 
 
 def in_a_child(work):
     """Whether what is said there is true."""
-    child = os.fork()
+    child = fork()
     if not child:
         status = 1
         try:
