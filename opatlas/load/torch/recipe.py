@@ -190,9 +190,6 @@ def _relayout_kept(value: Value, dtype: torch.dtype) -> Fix:
     return buffer.copy_
 
 
-_threads_now = 0
-
-
 def _wrapper(recipe: Mapping[str, Any]) -> Callable[[Callable], Callable]:
     """Put the recipe's process-wide switches around a call: number of threads, oneDNN on or off."""
     threads = int(recipe["threads"])
@@ -204,11 +201,9 @@ def _wrapper(recipe: Mapping[str, Any]) -> Callable[[Callable], Callable]:
 
 def with_threads(threads: int, call: Callable[[], Any]) -> Callable[[], Any]:
     def run() -> Any:
-        global _threads_now
-        # One process runs kernels of several settings; changing the number is too dear to do every time.
-        if _threads_now != threads:
+        # Asked for each time (33 ns): kernels of other settings run in this process, and its owner may set it.
+        if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
-            _threads_now = threads
         return call()
 
     return run

@@ -239,6 +239,9 @@ def test_kernels_of_several_settings_run_in_one_process() -> None:
     assert torch.get_num_threads() == 2
     one()
     assert torch.get_num_threads() == 1
+    torch.set_num_threads(2)  # as its owner may at any time
+    one()
+    assert torch.get_num_threads() == 1
 
 
 def test_onednn_is_off_only_during_the_call() -> None:
