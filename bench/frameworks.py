@@ -102,8 +102,8 @@ def xla_function(graph: ModelGraph) -> tuple[Callable[[Any, Any], list[Any]], li
     """The model as a JAX function of its weights and inputs, and the weights. Raises
     :class:`opatlas.errors.LoadError` that names the first node which the table of the XLA route lacks."""
     from opatlas.load.torch.ops.site import Unsupported
-    from tuning.routes.compiler.xla.lower import lowered
-    from tuning.routes.compiler.xla.table import missing
+    from opatlas.load.xla.lower import lowered
+    from opatlas.load.xla.table import missing
 
     numbers = graph.constants_of(range(len(graph.nodes))) | {n for n in graph.outputs if graph.is_constant(n)}
     constants = graph.evaluate(sorted(numbers))

@@ -159,7 +159,7 @@ import math
 from opatlas.identity import Setting, describe, detect_target, parse_operator
 from opatlas.load.torch.graph import missing
 from tuning.routes.compiler.halide.table import limit
-from tuning.routes.compiler.xla.table import missing as missing_in_xla
+from opatlas.load.xla.table import missing as missing_in_xla
 operator = parse_operator({"op": "Det", "inputs": [{"dtype": "float32", "shape": [4, 4]}]})
 print(describe(operator).flops, missing(operator), missing_in_xla(operator), limit(operator) is None)
 """
@@ -171,11 +171,11 @@ def test_an_operator_type_is_a_line_of_the_table_and_its_builders(tree: Path) ->
     table = tree / "opatlas/identity/operator_types.py"
     [line] = [line for line in table.read_text().splitlines() if line.startswith("Det ")]
     table.write_text(table.read_text().replace(line, "Det linear 7 torch xla"))
-    family = tree / "tuning/routes/compiler/xla/linear.py"
+    family = tree / "opatlas/load/xla/linear.py"
     add_line(family, '    "Einsum"', '    "Det": lambda site: jnp.linalg.det,')
     assert run(tree, USE_OPERATOR_TYPE) == "7.0 None None False"
     check = (
-        "from tuning.routes.compiler.xla import lower, linear\n"
+        "from opatlas.load.xla import lower, linear\n"
         "import jax.numpy as jnp\n"
         "print(float(linear.BUILDERS['Det'](None)(2 * jnp.eye(2))))"
     )

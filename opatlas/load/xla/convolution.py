@@ -10,7 +10,7 @@ from jax import lax
 
 from opatlas.load.torch.ops.site import Builder, Built, TorchSite, Unsupported
 from opatlas.load.torch.ops.windows import Window, read_window
-from tuning.routes.compiler.xla.windows import pads, slices
+from opatlas.load.xla.windows import pads, slices
 
 _SPATIAL = "DHW"
 Names = tuple[str, str, str]

@@ -11,7 +11,7 @@ from jax import lax
 from opatlas.identity.dtypes import long_float
 from opatlas.load.numpy_arrays import BINARY, UNARY
 from opatlas.load.torch.ops.site import Builder, Built, TorchSite, plain
-from tuning.routes.compiler.xla.table import FAMILY_OF
+from opatlas.load.xla.table import FAMILY_OF
 
 
 def _div(site: TorchSite) -> Built:

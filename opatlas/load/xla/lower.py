@@ -17,7 +17,7 @@ from opatlas.load.dtypes import EXTENSION_TYPES
 from opatlas.load.package_stablehlo import carrier
 from opatlas.load.storage import Storage, storage_of
 from opatlas.load.torch.ops.site import TorchSite
-from tuning.routes.compiler.xla.table import FAMILY_OF
+from opatlas.load.xla.table import FAMILY_OF
 
 _DROPPED = -1
 
@@ -25,7 +25,7 @@ _DROPPED = -1
 def import_families() -> None:
     """Import every family's module: what a zygote does once before it forks."""
     for family in sorted(set(FAMILY_OF.values())):
-        importlib.import_module(f"tuning.routes.compiler.xla.{family}")
+        importlib.import_module(f"opatlas.load.xla.{family}")
 
 
 def arguments(operator: Operator) -> list[jax.ShapeDtypeStruct]:
@@ -57,14 +57,14 @@ def lowered(operator: Operator, variant: str) -> Callable[..., list[jax.Array]]:
 
 def _build(operator: Operator, node: Node, variant: str) -> Callable[..., Any]:
     if node.op == "Conv" and variant != "plain":
-        from tuning.routes.compiler.xla.convolution import VARIANTS
+        from opatlas.load.xla.convolution import VARIANTS
 
         return VARIANTS[variant](TorchSite(operator, node, {}))
     if variant == "shifted" and node.op in ("MaxPool", "AveragePool"):
-        from tuning.routes.compiler.xla.pooling import SHIFTED
+        from opatlas.load.xla.pooling import SHIFTED
 
         return SHIFTED[node.op](TorchSite(operator, node, {}))
-    module = importlib.import_module(f"tuning.routes.compiler.xla.{FAMILY_OF[node.op]}")
+    module = importlib.import_module(f"opatlas.load.xla.{FAMILY_OF[node.op]}")
     function: Callable[..., Any] = module.BUILDERS[node.op](TorchSite(operator, node, {}))
     return function
 

@@ -12,7 +12,7 @@ from jax import lax
 
 from opatlas.load.torch.ops.site import Builder, Built, TorchSite
 from opatlas.load.torch.ops.windows import Window, read_window
-from tuning.routes.compiler.xla.windows import slices, whole_pads
+from opatlas.load.xla.windows import slices, whole_pads
 
 
 def _reduce(x: jax.Array, start: Any, fold: Any, window: Window) -> jax.Array:

@@ -12,6 +12,7 @@ from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
+from opatlas.load.xla.table import VARIANTS, missing, variants
 from tuning.routes.base import (
     Answer,
     Budget,
@@ -24,7 +25,6 @@ from tuning.routes.base import (
     foreign_kind,
 )
 from tuning.routes.compiler.base import CompilerRoute
-from tuning.routes.compiler.xla.table import VARIANTS, missing, variants
 
 NAME = "xla"
 PROGRAM, OPTIONS = "kernel.stablehlo", "options.json"
@@ -35,7 +35,7 @@ LONGEST_TEXT = 2_000_000
 
 def warm() -> None:
     """Import what builds and loads need (the lowering imports the loader); starts no thread."""
-    from tuning.routes.compiler.xla.lower import import_families
+    from opatlas.load.xla.lower import import_families
 
     import_families()
 
@@ -45,7 +45,7 @@ class XlaRoute(CompilerRoute):
 
     name = zygote = NAME
     title = "XLA"
-    preload: tuple[str, ...] = ("jax", "tuning.routes.compiler.xla.route:warm")
+    preload: tuple[str, ...] = ("jax", "tuning.routes.compiler.xla:warm")
     limits = (
         KnownLimit(
             "XLA's pool has as many threads as the setting, and the thread that calls works too: where "
@@ -109,7 +109,7 @@ def _build(
     import jax.export
 
     from opatlas.load.package_stablehlo import compile_program
-    from tuning.routes.compiler.xla.lower import arguments, lowered
+    from opatlas.load.xla.lower import arguments, lowered
 
     jax.config.update("jax_platforms", "cpu")  # this child's alone; nothing else is looked for
     started = time.perf_counter()

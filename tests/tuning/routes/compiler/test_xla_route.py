@@ -16,12 +16,12 @@ jax = pytest.importorskip("jax")
 from opatlas.identity import Operator, Setting, detect_target, parse_operator  # noqa: E402
 from opatlas.identity.operator import Node  # noqa: E402
 from opatlas.load import load  # noqa: E402
+from opatlas.load.xla.lower import lowered  # noqa: E402
+from opatlas.load.xla.table import FAMILY_OF, missing  # noqa: E402
 from tests.opatlas.load.cases import FAMILIES  # noqa: E402
 from tests.opatlas.load.operators import Case, expected, expected_by_ort, normal, operator_of  # noqa: E402
 from tuning.routes.base import Budget, BuiltArtifact, Candidate, No, RouteError  # noqa: E402
 from tuning.routes.compiler.xla import XlaRoute  # noqa: E402
-from tuning.routes.compiler.xla.lower import lowered  # noqa: E402
-from tuning.routes.compiler.xla.table import FAMILY_OF, missing  # noqa: E402
 from tuning.routes.registry import ROUTES  # noqa: E402
 
 ROUTE, TARGET = XlaRoute(), detect_target()
@@ -247,7 +247,7 @@ def test_it_is_registered_and_asking_imports_no_jax() -> None:
 _FORK = """
 import os, sys
 from pathlib import Path
-from tuning.routes.compiler.xla.route import warm
+from tuning.routes.compiler.xla import warm
 warm()
 assert "torch" not in sys.modules, "the zygote carries PyTorch"
 assert len(os.listdir("/proc/self/task")) == 1, "the zygote has threads"
