@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from opatlas.errors import LoadError, OpatlasError, first_line
+from opatlas.errors import LoadError, first_line
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan.plan import FRAMEWORKS
 
 Feed = Mapping[str, np.ndarray]
 Run = Callable[[], Any]
 COLUMNS = ("onnxruntime", "openvino", "eager", "compile", "xla")
-COLUMN_OF = dict(zip(FRAMEWORKS, COLUMNS, strict=False))
-"""By what a plan calls a framework; sessions do not try the last one."""
+COLUMN_OF = dict(zip(FRAMEWORKS, COLUMNS, strict=True))
+"""By what a plan calls a framework."""
 
 
 def users(
@@ -80,9 +80,9 @@ def _torch(graph: ModelGraph, feed: Feed, threads: int, framework: str) -> Run:
 
 
 def _compiled(graph: ModelGraph, feed: Feed, threads: int, seconds: float) -> Run:
-    from opatlas.plan.torch_compiling import compile_ahead
+    from opatlas.plan.compiling import compile_ahead
 
-    compile_ahead(graph, threads, seconds)
+    compile_ahead("torch.compile", graph, threads, seconds)
     return _torch(graph, feed, threads, "torch.compile")
 
 
@@ -90,41 +90,12 @@ def _xla(graph: ModelGraph, feed: Feed) -> Run:
     """All nodes as one jitted function, weights as its arguments."""
     import jax
 
+    from opatlas.plan.regions import ModelPart
+    from opatlas.plan.xla_region import ModelProgram
+
     jax.config.update("jax_enable_x64", True)
-    function, weights = xla_function(graph)
-    compiled = jax.jit(function)
-    placed = [jax.device_put(np.array(value)) for value in weights]
+    program = ModelProgram(ModelPart.whole(graph))
+    compiled = jax.jit(program)
+    placed = [jax.device_put(np.array(value)) for value in program.constants.values()]
     arrays = [feed[name] for name in graph.input_names]
-    return lambda: [np.asarray(one) for one in compiled(placed, arrays)]
-
-
-def xla_function(graph: ModelGraph) -> tuple[Callable[[Any, Any], list[Any]], list[np.ndarray]]:
-    """The model as a JAX function of its weights and inputs, and the weights. Raises
-    :class:`opatlas.errors.LoadError` that names the first node which the table of the XLA route lacks."""
-    from opatlas.load.torch.ops.site import Unsupported
-    from opatlas.load.xla.lower import lowered
-    from opatlas.load.xla.table import missing
-
-    numbers = graph.constants_of(range(len(graph.nodes))) | {n for n in graph.outputs if graph.is_constant(n)}
-    constants = graph.evaluate(sorted(numbers))
-    steps = []
-    for number, node in enumerate(graph.nodes):
-        found = graph.operator(number)
-        if found is None:
-            raise LoadError(f"node {number}: {node.reason or node.proto.op_type}")
-        operator, tensors = found[0].operator, found[1]
-        try:
-            if reason := missing(operator):
-                raise LoadError(f"node {number}: {reason}")
-            function = lowered(operator, "plain")
-        except (Unsupported, OpatlasError) as error:
-            raise LoadError(f"node {number}: {error}") from error
-        steps.append((function, tensors, [one for one in node.outputs if one >= 0]))
-
-    def run(weights: Any, arrays: Any) -> list[Any]:
-        values = dict(zip(constants, weights, strict=True)) | dict(zip(graph.inputs, arrays, strict=True))
-        for function, tensors, outputs in steps:
-            values.update(zip(outputs, function(*[values[one] for one in tensors]), strict=True))
-        return [values[number] for number in graph.outputs]
-
-    return run, list(constants.values())
+    return lambda: [np.asarray(one) for one in compiled(*placed, *arrays)]

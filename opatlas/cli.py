@@ -145,7 +145,7 @@ def run(
     try_s: Annotated[float, typer.Option(help="Seconds for trying plans, once for a model.")] = 5.0,
     framework: Annotated[
         list[str] | None,
-        typer.Option(help="Try it beside ONNX Runtime: openvino, pytorch, torch.compile; or none."),
+        typer.Option(help="Try it beside ONNX Runtime: openvino, pytorch, xla, torch.compile; or none."),
     ] = None,
     offline: Offline = False,
     as_json: AsJson = False,

@@ -172,7 +172,7 @@ class OpatlasConf:
         least=1 << 20,
     )
     frameworks: tuple[str, ...] = variable(
-        "openvino,pytorch,torch.compile",
+        "openvino,pytorch,xla,torch.compile",
         "names",
         "that `opatlas.Session` tries a model in beside ONNX Runtime, where they are installed, once for a "
         "model on a machine; `none`: ONNX Runtime alone",
@@ -181,7 +181,7 @@ class OpatlasConf:
     loading_s: float = variable(
         30.0,
         "seconds",
-        "for loading a model into them then; `torch.compile` is ended when they are over",
+        "for loading a model into them then; a compiler is ended when they are over",
         least=0.0,
     )
     cc: str = variable(

@@ -23,7 +23,7 @@ NAMES = {name_of(one) for kind in (*KINDS, bench.conf.BenchConf) for one in fiel
 READS_THE_ENVIRONMENT = {
     "opatlas/conf.py": "the one reader",
     "opatlas/load/torch/compile.py": "a child's own TMPDIR, set by its parent after tempfile had looked",
-    "opatlas/plan/torch_compiling.py": "what its compiling process inherits",
+    "opatlas/plan/compiling.py": "what its compiling process inherits",
     "tuning/measure/sandbox/zygote_main.py": "what the laboratory tells its zygote",
     "tuning/measure/sandbox/walls.py": "the zygote's environment, with the loader's LD_LIBRARY_PATH in it",
     "tuning/routes/manual/compiling.py": "the compiler's environment, with one time for all builds in it",

@@ -59,7 +59,7 @@ class StableHloKernel:
 
     def __init__(self, operator: Operator, program: str, threads: int, options: Mapping[str, str]) -> None:
         self.operator, self.program, self.threads, self.options = operator, program, threads, options
-        self._device = _client(threads).local_devices()[0]
+        self._device = device_of(threads)
         self._executable: Any = None
         self._constants: dict[int, Any] = {}
 
@@ -176,15 +176,35 @@ class StableHloBound:
 def compile_program(program: str, threads: int, options: Mapping[str, str]) -> Any:
     """XLA's executable of a StableHLO module's text; :class:`LoadError` where XLA refuses it."""
     client = _client(threads)
+    try:
+        return client.compile_and_load(program, **_wishes(client, threads, options))
+    except RuntimeError as error:
+        raise LoadError(f"XLA cannot compile the package: {first_line(error)}") from error
+
+
+def written(executable: Any, threads: int) -> bytes:
+    """An executable as :func:`read_executable` reads it: machine code for this processor and this jaxlib."""
+    code: bytes = _client(threads).serialize_executable(executable)
+    return code
+
+
+def read_executable(code: bytes, threads: int) -> Any:
+    """What :func:`written` wrote, by a process of the same user: whatever stands there is run. Raises
+    RuntimeError where this jaxlib does not take it."""
+    client = _client(threads)
+    return client.deserialize_executable(code, **_wishes(client, threads, {}))
+
+
+def _wishes(client: Any, threads: int, options: Mapping[str, str]) -> dict[str, Any]:
     wishes = xla_client.CompileOptions()
     alone = [("xla_cpu_multi_thread_eigen", "False")] if threads == 1 else []
     wishes.env_option_overrides = [*options.items(), *alone]
-    try:
-        return client.compile_and_load(
-            program, executable_devices=DeviceList((client.local_devices()[0],)), compile_options=wishes
-        )
-    except RuntimeError as error:
-        raise LoadError(f"XLA cannot compile the package: {first_line(error)}") from error
+    return {"executable_devices": DeviceList((client.local_devices()[0],)), "compile_options": wishes}
+
+
+def device_of(threads: int) -> Any:
+    """Where arguments of executables on so many threads lie."""
+    return _client(threads).local_devices()[0]
 
 
 @functools.cache

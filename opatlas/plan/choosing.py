@@ -22,13 +22,13 @@ from opatlas.load.onnxruntime_recipe import quiet_options
 from opatlas.memory import lacking
 from opatlas.noise import MARGIN
 from opatlas.plan.closeness import is_close
+from opatlas.plan.compiling import compile_ahead
 from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import NodeChoice, whole, with_kernels
 from opatlas.plan.plan import FRAMEWORKS, Alternative, ByFramework, ModelPlan
 from opatlas.plan.predicting import alone_us, costs, predicted
-from opatlas.plan.regions import DEFAULT, LABELS, is_installed, open_session
-from opatlas.plan.torch_compiling import compile_ahead
+from opatlas.plan.regions import COMPILED, DEFAULT, LABELS, is_installed, open_session
 
 log = logging.getLogger("opatlas")
 PROFILED_RUNS = 5
@@ -125,8 +125,8 @@ class _Contest:
                     raise LoadError(f"{loading_s:.0f} s were for loading frameworks, and are over")
                 if reason := lacking(COPIES * weight_bytes(self._graph.model)):
                     raise LoadError(reason)
-                if framework == "torch.compile":
-                    compile_ahead(self._graph, threads, left_s)
+                if framework in COMPILED:
+                    compile_ahead(framework, self._graph, threads, left_s)
                 executor = self._sound(by_framework(whole(self._graph, *self._place), framework))
             except Exception as error:  # whatever a framework raises while it loads or runs
                 self.refused[LABELS[framework]] = first_line(error)

@@ -18,7 +18,7 @@ MOST_STEPS = 100_000
 MOST_DEPTH = 16
 """Bodies within bodies."""
 MOST_US = 1e15
-FRAMEWORKS = ("onnxruntime", "openvino", "pytorch", "torch.compile")
+FRAMEWORKS = ("onnxruntime", "openvino", "pytorch", "torch.compile", "xla")
 """Whom a region may be left to."""
 
 

@@ -27,13 +27,17 @@ LABELS = {
     "openvino": "OpenVINO",
     "pytorch": "PyTorch eager",
     "torch.compile": "torch.compile",
+    "xla": "XLA",
 }
 """How people read who a region is left to (:data:`opatlas.plan.plan.FRAMEWORKS`)."""
-_MODULES = {"openvino": "openvino", "pytorch": "torch", "torch.compile": "torch"}
+COMPILED = ("torch.compile", "xla")
+"""Those that take seconds to minutes to load a model, and keep what they made of it."""
+_MODULES = {"openvino": "openvino", "pytorch": "torch", "torch.compile": "torch", "xla": "jax"}
 _REGIONS = {
     "openvino": ("opatlas.plan.openvino_region", "OpenVinoRegion"),
     "pytorch": ("opatlas.plan.torch_region", "EagerRegion"),
     "torch.compile": ("opatlas.plan.torch_region", "CompiledRegion"),
+    "xla": ("opatlas.plan.xla_region", "XlaRegion"),
 }
 
 

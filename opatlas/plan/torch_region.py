@@ -138,7 +138,7 @@ class EagerRegion:
 
 class CompiledRegion(EagerRegion):
     """``torch.compile`` over the same calls. Made in seconds to minutes: whoever shall not wait for it asks
-    :func:`opatlas.plan.torch_compiling.compile_ahead` first, which fills the folder that this one reads."""
+    :func:`opatlas.plan.compiling.compile_ahead` first, which fills the folder that this one reads."""
 
     def __init__(self, part: ModelPart, threads: int) -> None:
         super().__init__(part, threads)

@@ -13,7 +13,6 @@ from typing import Any
 
 from opatlas.client.answer import Answer
 from opatlas.client.asking import Asked
-from opatlas.client.cache.own_folder import own_folder
 from opatlas.client.cache.store import digest_of
 from opatlas.client.client import NEIGHBOURS, UNASKED
 from opatlas.client.service.rest import MOST_REVOKED
@@ -21,6 +20,7 @@ from opatlas.client.service.wire import ServiceError, ServiceWire
 from opatlas.errors import LoadError
 from opatlas.identity.place.cpu import detect_target
 from opatlas.load.manifest import Manifest
+from opatlas.own_folder import own_folder
 from opatlas.sidecar.lookup_body import LookupBody
 from opatlas.sidecar.shared_client import SharedClient
 

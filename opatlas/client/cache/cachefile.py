@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from opatlas.client.cache.own_folder import own_folder
+from opatlas.own_folder import own_folder
 
 T = TypeVar("T")
 log = logging.getLogger("opatlas")

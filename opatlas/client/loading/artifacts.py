@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from opatlas.client.answer import Answer
-from opatlas.client.cache.own_folder import own_folder
 from opatlas.client.cache.store import EntryStore
 from opatlas.client.loading.failing import LOAD, FailureWatch
 from opatlas.client.loading.fetching import (
@@ -26,6 +25,7 @@ from opatlas.client.snapshot import Snapshot
 from opatlas.errors import LoadError
 from opatlas.identity.operator import Operator
 from opatlas.load.manifest import Manifest
+from opatlas.own_folder import own_folder
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from opatlas.client.asking import Asked, canonical_graph
-from opatlas.client.cache.own_folder import own_folder
 from opatlas.client.predict.network import MOST_BYTES, OperatorNetwork, features
 from opatlas.errors import CallerError, LoadError, OpatlasError
+from opatlas.own_folder import own_folder
 
 PREDICTED = 32
 LOOK_AGAIN_S = 3600.0

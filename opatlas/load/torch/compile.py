@@ -19,6 +19,7 @@ from opatlas.load.torch.graph import Unsupported, missing
 from opatlas.load.torch.module import OperatorModule, example_inputs
 from opatlas.load.torch.ops.types import to_tensor
 from opatlas.load.torch.recipe import TorchBound, with_threads
+from opatlas.own_folder import own_folder
 
 COMPILED_AT_MOST = 64
 """Recompilations before PyTorch would fall back to eager; one process may compile many operators."""
@@ -111,10 +112,10 @@ def compiled_into(folder: Path) -> Iterator[None]:
     """What is compiled meanwhile is taken from a folder and kept there, so that another process of this user
     has it in seconds. Raises :class:`LoadError` for a folder that others may write to: what lies in it is
     run."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    state = folder.stat()
-    if state.st_uid != os.geteuid() or state.st_mode & 0o022:
-        raise LoadError(f"others may write to {folder}: nothing that lies there is run")
+    try:
+        own_folder(folder)
+    except OSError as error:
+        raise LoadError(f"nothing that lies there is run: {error}") from error
     _ready()
     before = os.environ["TORCHINDUCTOR_CACHE_DIR"]
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)

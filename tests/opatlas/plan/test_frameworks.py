@@ -3,7 +3,7 @@ never a reason to fail."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from opatlas.errors import CallerError, LoadError
 from opatlas.evidence import Ratios
 from opatlas.graph.normal import ModelGraph
 from opatlas.load.kernel import KernelFailed
-from opatlas.plan import choosing, regions, torch_compiling
+from opatlas.plan import choosing, compiling, regions
 from opatlas.plan.checking import check_plan
 from opatlas.plan.choosing import by_framework, choose, said_of
 from opatlas.plan.closeness import is_close
@@ -25,12 +25,21 @@ from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import HOPELESS_ROUNDS, TimedInTurns, line_up
 from opatlas.plan.making import whole
 from opatlas.plan.plan import ModelPlan
+from tests.configuring import configured
 from tests.opatlas.plan.graphs import RandomModel
 from tests.opatlas.plan.making import PLACE, Kernels, assert_same, executor, planned, wanted
 from tests.tuning.graph.making import model
 
 pytest.importorskip("openvino")
 pytest.importorskip("torch")
+pytest.importorskip("jax")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path) -> Iterator[Path]:
+    """What compilers made is kept here, and found by no other test."""
+    with configured(cache=tmp_path / "cache"):
+        yield tmp_path / "cache"
 
 
 def in_whole(graph: ModelGraph, framework: str) -> Executor:
@@ -39,7 +48,7 @@ def in_whole(graph: ModelGraph, framework: str) -> Executor:
     return Executor(graph, plan, lambda by: pytest.fail("it has no kernel"), threads=1)
 
 
-@pytest.mark.parametrize("framework", ["openvino", "pytorch"])
+@pytest.mark.parametrize("framework", ["openvino", "pytorch", "xla"])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_whole_model_gives_what_onnx_runtime_gives(framework: str, seed: int) -> None:
     made = RandomModel(seed, control=False)
@@ -52,7 +61,7 @@ def test_a_whole_model_gives_what_onnx_runtime_gives(framework: str, seed: int) 
         assert_same(found, expected)
 
 
-@pytest.mark.parametrize("framework", ["openvino", "pytorch"])
+@pytest.mark.parametrize("framework", ["openvino", "pytorch", "xla"])
 def test_regions_between_kernels_run_in_other_frameworks_too(framework: str) -> None:
     made = RandomModel(3, control=False)
     data = made.build(3)
@@ -273,9 +282,9 @@ def test_a_framework_that_nobody_knows_is_refused(tmp_path: Path) -> None:
 def test_a_compiler_that_takes_too_long_is_ended_and_takes_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = ModelGraph(chain())
     with pytest.raises(LoadError, match=r"torch\.compile takes longer than 0 s"):
-        torch_compiling.compile_ahead(graph, 1, 0.01)
+        compiling.compile_ahead("torch.compile", graph, 1, 0.01)
     monkeypatch.setattr(
-        choosing, "compile_ahead", lambda graph, threads, left_s: pytest.fail("no time is left")
+        choosing, "compile_ahead", lambda name, graph, threads, left_s: pytest.fail("no time is left")
     )
     found = choose(
         graph, {}, PLACE, lambda plan: Executor(graph, plan, lambda by: None, threads=1),  # type: ignore[arg-type,return-value]
@@ -327,17 +336,35 @@ def test_who_was_disturbed_once_is_not_hopeless(monkeypatch: pytest.MonkeyPatch)
     assert len(turns["b"]) == len(turns["a"]) and standings["b"].ratios.ratio == 1.0
 
 
-@pytest.mark.nightly
-@pytest.mark.slow
-def test_torch_compile_runs_a_whole_model_from_what_another_process_compiled(tmp_path: Path) -> None:
-    from tests.configuring import configured
+def test_what_xla_compiled_in_another_process_is_kept_and_a_damaged_file_is_made_anew(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from opatlas.plan import xla_region
 
     graph = ModelGraph(chain())
-    with configured(cache=tmp_path / "cache"):
-        torch_compiling.compile_ahead(graph, 1, 280)
-        kept = set((tmp_path / "cache" / "inductor").rglob("*.so"))
-        assert kept
-        running = in_whole(graph, "torch.compile")
-        assert set((tmp_path / "cache" / "inductor").rglob("*.so")) == kept
+    compiling.compile_ahead("xla", graph, 1, 280)
+    (kept,) = (cache / "xla").iterdir()
+    code, compile_program = kept.read_bytes(), xla_region.compile_program
+    monkeypatch.setattr(xla_region, "compile_program", lambda *_: pytest.fail("it was compiled before"))
+    assert all(map(is_close, in_whole(graph, "xla").run(FEED), wanted(chain(), FEED)))
+    monkeypatch.setattr(xla_region, "compile_program", compile_program)
+    for damaged in (b"", code[:-1], code[:40] + bytes([code[40] ^ 1]) + code[41:]):
+        kept.write_bytes(damaged)
+        assert all(map(is_close, in_whole(graph, "xla").run(FEED), wanted(chain(), FEED)))
+        assert kept.read_bytes() != damaged
+    (cache / "xla").chmod(0o777)
+    with pytest.raises(LoadError, match="open for others to write into"):
+        in_whole(graph, "xla")
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_torch_compile_runs_a_whole_model_from_what_another_process_compiled(cache: Path) -> None:
+    graph = ModelGraph(chain())
+    compiling.compile_ahead("torch.compile", graph, 1, 280)
+    kept = set((cache / "inductor").rglob("*.so"))
+    assert kept
+    running = in_whole(graph, "torch.compile")
+    assert set((cache / "inductor").rglob("*.so")) == kept
     found = running.run(FEED)
     assert all(map(is_close, found, wanted(chain(), FEED)))

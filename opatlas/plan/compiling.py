@@ -1,7 +1,7 @@
-"""``torch.compile`` within a time bound: a process of its own compiles first, and can be ended.
+"""Compilers within a time bound: a process of its own compiles first, and can be ended.
 
 A compiler cannot be interrupted in the process that waits for it. What the other process compiled lies in the
-user's cache folder, from which :class:`opatlas.plan.torch_region.CompiledRegion` then takes it in seconds.
+user's cache folder, from which its region (:data:`opatlas.plan.regions.COMPILED`) then takes it in seconds.
 """
 
 from __future__ import annotations
@@ -20,31 +20,33 @@ from opatlas.conf import conf
 from opatlas.errors import LoadError, OpatlasError, first_line
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.weights import serialisable
+from opatlas.plan.regions import LABELS, ModelPart, open_region
 
 
-def compile_ahead(graph: ModelGraph, threads: int, seconds: float) -> None:
-    """Raises :class:`LoadError` where PyTorch cannot express the model, or takes longer."""
+def compile_ahead(framework: str, graph: ModelGraph, threads: int, seconds: float) -> None:
+    """Raises :class:`LoadError` where the framework cannot express the model, or takes longer."""
+    said = LABELS[framework]
     if serialisable(graph.model) is not graph.model:
-        raise LoadError("torch.compile is given models as they are written in one piece, which is up to 2 GB")
+        raise LoadError(f"{said} is given models as they are written in one piece, which is up to 2 GB")
     with tempfile.TemporaryDirectory(prefix="opatlas-compiling-") as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(_of_known_sizes(graph).SerializeToString())
         found = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPATLAS_CACHE": str(conf().cache)}
         child = subprocess.Popen(
-            [sys.executable, "-m", "opatlas.plan.torch_compiling", str(path), str(threads)],
+            [sys.executable, "-m", "opatlas.plan.compiling", framework, str(path), str(threads)],
             env=os.environ | found, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
         try:
-            _, said = child.communicate(timeout=seconds)
+            _, told = child.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            raise LoadError(f"torch.compile takes longer than {seconds:.0f} s") from None
+            raise LoadError(f"{said} takes longer than {seconds:.0f} s") from None
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)  # the C++ compiler that it runs as well
             child.wait()
         if child.returncode:
-            raise LoadError((said.strip().splitlines() or ["torch.compile ended without a word"])[-1][:300])
+            raise LoadError((told.strip().splitlines() or [f"{said} ended without a word"])[-1][:300])
 
 
 def _of_known_sizes(graph: ModelGraph) -> onnx.ModelProto:
@@ -57,12 +59,9 @@ def _of_known_sizes(graph: ModelGraph) -> onnx.ModelProto:
     return model
 
 
-def main(path: str, threads: str) -> int:
-    from opatlas.plan.regions import ModelPart
-    from opatlas.plan.torch_region import CompiledRegion
-
+def main(framework: str, path: str, threads: str) -> int:
     try:
-        CompiledRegion(ModelPart.whole(ModelGraph(Path(path).read_bytes())), int(threads))
+        open_region(framework, ModelPart.whole(ModelGraph(Path(path).read_bytes())), int(threads))
     except OpatlasError as error:
         print(first_line(error), file=sys.stderr)
         return 1
