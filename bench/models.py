@@ -7,7 +7,8 @@ that is known, whether it pays in place or not), ``best`` (the fastest framework
 its interval, from a line-up of the two alone); where the session runs a framework's whole model, ``itself``
 is that framework's column and ``own_ratio`` the ratio to it, likewise (else null); ``predicted_ms`` (said
 before anything was timed in turns: :mod:`opatlas.plan.predicting`) and ``predicted_over_measured``,
-``peak_mb`` between steps, ``chosen``, ``standings`` and ``max_error`` of the outputs against ONNX Runtime's.
+``peak_mb`` between steps and ``per_operator_peak_mb``, beside what a run in ONNX Runtime takes
+(:mod:`bench.peak`), ``chosen``, ``standings`` and ``max_error`` of the outputs against ONNX Runtime's.
 ``never_slower``: how many models' intervals reach 0.98, to the best framework and to the one that runs;
 ``faster``: how many lie above 1 where kernels run, since nobody is faster than itself.
 ``overhead_us_per_node``: a plan of N kernels that do
@@ -38,6 +39,7 @@ from bench.conf import conf
 from bench.contest.home import set_up
 from bench.frameworks import COLUMN_OF, COLUMNS, Run, users
 from bench.made_models import decoder, encoder
+from bench.peak import onnxruntime_peak_mb
 from bench.record import FOLDER, BenchRecord
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity import default_setting, detect_target
@@ -176,6 +178,8 @@ def _timed(
         "predicted_ms": predicted_us / 1e3 if predicted_us is not None else None,
         "predicted_over_measured": predicted_us / pair.median_us if predicted_us is not None else None,
         "peak_mb": session.peak_bytes / 1e6,
+        "per_operator_peak_mb": every.peak_bytes / 1e6,
+        "onnxruntime_peak_mb": onnxruntime_peak_mb(session.graph, session.threads),
         "nodes": len(session.graph.nodes),
         "known": len(choices),
         "kernels": len(session.plan.kernels),

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 import pytest
+from onnx import helper
 
 import opatlas
-from bench import frameworks, models
+from bench import frameworks, models, peak
 from bench.frameworks import COLUMNS, users
 from bench.made_models import decoder, encoder
 from opatlas.client import Client
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan.plan import ByFramework, ByKernel, ModelPlan, PlanStep
 from opatlas.session import random_inputs
+from tests.tuning.graph.making import model
 
 pytest.importorskip("openvino")
 pytest.importorskip("jax")
@@ -77,6 +79,7 @@ def test_a_model_is_timed_beside_its_frameworks(tmp_path: Path) -> None:
     assert "control flow (Loop)" in found["refused"]["xla"]
     assert found["best"] in runs and found["ratio"][1] <= found["ratio"][0] <= found["ratio"][2]
     assert found["predicted_over_measured"] > 0 and found["max_error"] < 1e-3
+    assert 0 <= found["onnxruntime_peak_mb"] < 500
     assert found["chosen"].endswith("the whole model") and found["itself"] in ("onnxruntime", "openvino")
     low, high = found["own_ratio"][1:]
     assert low <= found["own_ratio"][0] <= high
@@ -107,3 +110,12 @@ def test_a_plan_with_kernels_is_held_against_frameworks_alone() -> None:
 def test_outputs_of_another_shape_are_endlessly_wrong() -> None:
     assert models._error(np.ones(3), np.ones(4)) == float("inf")
     assert models._error(np.array([1.0, 3.0]), np.array([1.0, 4.0])) == 0.25
+
+
+def test_a_run_of_onnx_runtime_takes_what_lies_between_its_nodes() -> None:
+    nodes = [helper.make_node("Tanh", ["x"], ["t"]), helper.make_node("Neg", ["t"], ["y"])]
+    made = model(nodes, {"x": (8192, 1024)}, ["y"])
+    made.ir_version = 8
+    one_mb = 8192 * 1024 * 4 / 1e6
+    peak_mb = peak.onnxruntime_peak_mb(ModelGraph(made.SerializeToString()), 1)
+    assert 1.9 * one_mb < peak_mb < 3.5 * one_mb
