@@ -7,6 +7,7 @@ are taken away first and made again at the end.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import islice
@@ -29,7 +30,9 @@ def first_free(model: type[db.Model]) -> int:
 
 
 def insert(model: type[db.Model], columns: Columns, first: int | None = None) -> range:
-    """Insert rows, numbered from ``first`` on (the first free number); gives their numbers."""
+    """Insert rows, numbered from ``first`` on (the first free number); gives their numbers. What is left out
+    has the model's default."""
+    columns = {**_defaults(model), **columns}
     varied = {name: value for name, value in columns.items() if _is_varied(value)}
     fixed = {name: value for name, value in columns.items() if name not in varied}
     count = len(next(iter(varied.values())))
@@ -41,6 +44,19 @@ def insert(model: type[db.Model], columns: Columns, first: int | None = None) ->
     into = f"{quote(model._meta.db_table)} ({names})"
     (_copy if connection.vendor == "postgresql" else _execute_many)(into, len(varied) + 1, fixed, rows)
     return numbers
+
+
+def _defaults(model: type[db.Model]) -> Columns:
+    """Of columns that need a value and have one."""
+    fields = [one for one in model._meta.concrete_fields if not (one.null or one.primary_key)]
+    found = {
+        one.column: one.get_default() for one in fields if one.has_default() or one.empty_strings_allowed
+    }
+    return {
+        name: json.dumps(value) if isinstance(value, dict | list) else value
+        for name, value in found.items()
+        if value is not None
+    }
 
 
 def _is_varied(value: Any) -> bool:
