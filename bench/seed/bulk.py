@@ -47,16 +47,13 @@ def insert(model: type[db.Model], columns: Columns, first: int | None = None) ->
 
 
 def _defaults(model: type[db.Model]) -> Columns:
-    """Of columns that need a value and have one."""
-    fields = [one for one in model._meta.concrete_fields if not (one.null or one.primary_key)]
-    found = {
-        one.column: one.get_default() for one in fields if one.has_default() or one.empty_strings_allowed
-    }
-    return {
-        name: json.dumps(value) if isinstance(value, dict | list) else value
-        for name, value in found.items()
-        if value is not None
-    }
+    """Of columns that need a value and have one; the database's own defaults are left to it."""
+    found = dict[str, Any]()
+    for field in model._meta.concrete_fields:
+        left = field.null or field.primary_key or field.db_default is not db.NOT_PROVIDED
+        if not left and (value := field.get_default()) is not None:
+            found[field.column] = json.dumps(value) if isinstance(value, dict | list) else value
+    return found
 
 
 def _is_varied(value: Any) -> bool:
