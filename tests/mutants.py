@@ -55,6 +55,12 @@ CORE = {
     ],
     "catalog/lookup/lookups.py": [
         "tests/catalog/lookup/test_lookups.py",
+        "tests/catalog/lookup/test_neighbours.py",
+        "tests/catalog/api/test_along.py",
+        "tests/catalog/api/test_revoking.py",
+        "tests/catalog/usage/test_succession.py",
+        "tests/dashboard/billing/test_repeating.py",
+        "tests/dashboard/billing/test_withheld_api.py",
         "tests/catalog/usage/test_usage.py",
         "tests/tenancy/test_scopes.py",
     ],

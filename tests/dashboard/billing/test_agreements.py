@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from datetime import timedelta
 
@@ -23,7 +22,6 @@ from dashboard.billing.models import (
     PriceRule,
     UseAgreement,
 )
-from dashboard.billing.pricing import Price, PriceTier, SoFar, UsesQuote, quote, quote_uses
 from dashboard.billing.selectors import audit_ledger
 from tests.catalog import making
 from tests.conftest import Api
@@ -349,28 +347,3 @@ def test_free_uses_of_the_same_report_are_counted_beside(lookup, api, put, price
     assert api.post("usage", body).json()["counted"] == 2
     assert charged() == [(1, 10_000), (3, 30_000)] and Usage.objects.count() == 3
     check_books()
-
-
-def test_many_uses_cost_what_each_costs_after_the_other():
-    chance = random.Random(7)
-    for _ in range(300):
-        starts = sorted(chance.sample(range(2, 40), chance.randint(0, 3)))
-        cap = [None, None, chance.randint(0, 200)]
-        tiers = tuple(
-            PriceTier(start, chance.randint(0, 9), chance.choice([0, 0, 7])) for start in [1, *starts]
-        )
-        price = Price(tiers, chance.choice(cap), chance.choice(cap))
-        before = SoFar(chance.randint(0, 30), spent := chance.randint(0, 90), chance.randint(0, spent))
-        uses, room, hit = chance.randint(1, 60), chance.randint(0, 150), (2e5, 9.0, 4.0)
-        one_by_one, so_far = UsesQuote(), before
-        for _ in range(uses):
-            one = quote(price, so_far, *hit)
-            if one_by_one.micros + one.micros > room:
-                break
-            one_by_one = UsesQuote(
-                one_by_one.uses + 1,
-                one_by_one.list_micros + one.list_micros,
-                one_by_one.micros + one.micros,
-            )
-            so_far = SoFar(so_far.hits + 1, so_far.micros + one.micros, so_far.operator_micros + one.micros)
-        assert quote_uses(price, before, uses, room, *hit) == one_by_one

@@ -1,12 +1,24 @@
 """Prices are a pure function: exact, bounded, and independent of order where they should be."""
 
+import random
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.billing.pricing import MOST_MICROS, Price, PriceTier, Quote, SoFar, list_price, quote, total
+from dashboard.billing.pricing import (
+    MOST_MICROS,
+    Price,
+    PriceTier,
+    Quote,
+    SoFar,
+    UsesQuote,
+    list_price,
+    quote,
+    quote_uses,
+    total,
+)
 
 micros = st.integers(0, 10**9)
 calls = st.floats(0.001, 1e9, allow_nan=False)
@@ -166,3 +178,28 @@ def test_a_month_may_be_cut_into_lookups_anywhere(tiers, month, operator, hits, 
             count, spent = count + 1, spent + one.micros
             by_operator[number] = by_operator.get(number, 0) + one.micros
     assert spent == total(price, hits)
+
+
+def test_many_uses_cost_what_each_costs_after_the_other():
+    chance = random.Random(7)
+    for _ in range(300):
+        starts = sorted(chance.sample(range(2, 40), chance.randint(0, 3)))
+        cap = [None, None, chance.randint(0, 200)]
+        tiers = tuple(
+            PriceTier(start, chance.randint(0, 9), chance.choice([0, 0, 7])) for start in [1, *starts]
+        )
+        price = Price(tiers, chance.choice(cap), chance.choice(cap))
+        before = SoFar(chance.randint(0, 30), spent := chance.randint(0, 90), chance.randint(0, spent))
+        uses, room, hit = chance.randint(1, 60), chance.randint(0, 150), (2e5, 9.0, 4.0)
+        one_by_one, so_far = UsesQuote(), before
+        for _ in range(uses):
+            one = quote(price, so_far, *hit)
+            if one_by_one.micros + one.micros > room:
+                break
+            one_by_one = UsesQuote(
+                one_by_one.uses + 1,
+                one_by_one.list_micros + one.list_micros,
+                one_by_one.micros + one.micros,
+            )
+            so_far = SoFar(so_far.hits + 1, so_far.micros + one.micros, so_far.operator_micros + one.micros)
+        assert quote_uses(price, before, uses, room, *hit) == one_by_one
