@@ -14,6 +14,9 @@ before anything was timed in turns: :mod:`opatlas.plan.predicting`) and ``predic
 ``overhead_us_per_node``: a plan of N kernels that do
 nothing, less N direct calls of them.
 
+Modules of PyTorch (:mod:`bench.made_modules`) have the same figures of ``torch.compile(backend="opatlas")``
+beside eager and ``torch.compile``, and ``cold_s`` and ``warm_s``, what that took to compile.
+
 The models: the open ONNX graphs of ONNX's wheel (those of OPATLAS_WORKLOADS among them), with seeded random
 weights; an encoder and a decoder with a Loop that ends early (:mod:`bench.made_models`); ``MODELS=dir`` takes
 other ONNX files. ``BUDGET_S`` is for all of it (2400): half for exploring, the rest in shares for the models.
@@ -26,7 +29,7 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +42,7 @@ from bench.conf import conf
 from bench.contest.home import set_up
 from bench.frameworks import COLUMN_OF, COLUMNS, Run, users
 from bench.made_models import decoder, encoder
+from bench.modules import MODULES, in_a_process
 from bench.peak import onnxruntime_peak_mb
 from bench.record import FOLDER, BenchRecord
 from opatlas.graph.normal import ModelGraph
@@ -67,11 +71,13 @@ def main() -> None:
     overhead = record.part("overhead", measure_overhead)
     models = read_models()
     home = set_up(FOLDER / "models", new="explored" not in record.parts)
-    explored = record.part("explored", lambda: explore(models, home))
-    share_s = (1 - EXPLORING) * (conf().budget_s or BUDGET_S) / max(len(models), 1)
+    modules = () if conf().models else MODULES
+    explored = record.part("explored", lambda: explore(models, modules, home))
+    share_s = (1 - EXPLORING) * (conf().budget_s or BUDGET_S) / max(len(models) + len(modules), 1)
     measured = {
         name: record.part(name, lambda data=data: measure(data, share_s)) for name, data in models.items()
     }
+    measured |= {name: record.part(name, lambda name=name: measure_module(name, share_s)) for name in modules}
     counts = counted(list(measured.values()))
     record.finish({"overhead_us_per_node": overhead, "explored": explored, **counts, "models": measured})
 
@@ -97,8 +103,8 @@ def read_models() -> dict[str, bytes]:
     return {path.stem: randomise_weights(onnx.load(path)).SerializeToString() for path in paths}
 
 
-def explore(models: Mapping[str, bytes], home: Path) -> dict[str, Any]:
-    """As jobs would: a session of each model asks, and one worker explores what is missed."""
+def explore(models: Mapping[str, bytes], modules: Iterable[str], home: Path) -> dict[str, Any]:
+    """As jobs would: each model and module is asked for, and one worker explores what is missed."""
     from catalog.people.keys import create_api_key
     from catalog.registry import default_organisation
     from dashboard.run.demo import Demo
@@ -117,9 +123,25 @@ def explore(models: Mapping[str, bytes], home: Path) -> dict[str, Any]:
         course = Demo("models", list(distinct.values()), client, stack, budget_s, _say)
         course.wait_for_worker()
         course.ask()
+        for name in modules:
+            in_a_process("ask", name, stack.url, secret)
         course.explore()
         found = course.ask()
-    return {"operators": len(distinct), "hits": sum(map(bool, found)), "seconds": round(course.explored_s, 1)}
+        told = {name: in_a_process("ask", name, stack.url, secret) for name in modules}
+    operators = len(distinct) + sum(one["operators"] for one in told.values())
+    hits = sum(map(bool, found)) + sum(one["known"] for one in told.values())
+    return {"operators": operators, "hits": hits, "seconds": round(course.explored_s, 1)}
+
+
+def measure_module(name: str, share_s: float) -> dict[str, Any]:
+    """One module of PyTorch in turns with eager and ``torch.compile``; no other framework takes it."""
+    from catalog.people.keys import create_api_key
+    from catalog.registry import default_organisation
+    from dashboard.run.stack import Stack
+
+    _, secret = create_api_key(default_organisation(), "models", ["lookup"])
+    with Stack(workers=0) as stack:
+        return in_a_process("measure", name, stack.url, secret, TIMING * share_s)
 
 
 def measure(data: bytes, share_s: float) -> dict[str, Any]:
@@ -172,9 +194,9 @@ def _timed(
         **{f"{name}_ms": timed[name].median_us / 1e3 if name in timed else None for name in columns},
         "refused": dict(refused),
         "best": best,
-        "ratio": _bounds(pair),
+        "ratio": bounds(pair),
         "itself": itself,
-        "own_ratio": _bounds(pairs[itself]) if itself in pairs else None,
+        "own_ratio": bounds(pairs[itself]) if itself in pairs else None,
         "predicted_ms": predicted_us / 1e3 if predicted_us is not None else None,
         "predicted_over_measured": predicted_us / pair.median_us if predicted_us is not None else None,
         "peak_mb": session.peak_bytes / 1e6,
@@ -195,7 +217,7 @@ def _column_of(plan: ModelPlan) -> str | None:
     return COLUMN_OF[step.by.framework] if not others and isinstance(step.by, ByFramework) else None
 
 
-def _bounds(one: TimedInTurns) -> list[float]:
+def bounds(one: TimedInTurns) -> list[float]:
     return [one.ratios.ratio, one.ratios.low, one.ratios.high]
 
 

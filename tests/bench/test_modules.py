@@ -1,0 +1,34 @@
+"""Modules of PyTorch in the bench of models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench import modules
+from opatlas.client import Client
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    return Client(offline=True, cache=tmp_path)
+
+
+@pytest.mark.parametrize("name", modules.MODULES)
+def test_the_operators_of_a_module_are_asked_for(name: str, client: Client) -> None:
+    found = modules.ask(name, client)
+    assert found["operators"] > 10 and found["known"] == 0
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_a_module_is_timed_beside_its_frameworks(client: Client) -> None:
+    found = modules.measure("module_mobilenet", client, 0.0)
+    assert json.loads(json.dumps(found)) == found
+    assert found["best"] in ("eager", "compile") and found["itself"] in ("eager", "compile")
+    assert found["ratio"][1] <= found["ratio"][0] <= found["ratio"][2] and found["max_error"] < 1e-3
+    assert found["cold_s"] > found["warm_s"] > 0 and found["kernels"] == 0
