@@ -216,10 +216,13 @@ def measure_batch(operators: Sequence[Operator]) -> dict[str, Any]:
     with exploring() as (service, client):
         client.lookup(operators)
         service.wait_for(
-            lambda: all(answer.hit or answer.state in ("unsupported", "failed") for answer in
-                        client.lookup([operator.key for operator in operators])),
-            300, "all first results",
-        )  # fmt: skip
+            lambda: all(
+                answer.hit or answer.state in ("unsupported", "failed")
+                for answer in client.lookup([operator.key for operator in operators])
+            ),
+            300,
+            "all first results",
+        )
         seconds = [elapsed_s(row) for row in rows(client, "explorations") if row["first_result_at"]]
     return {
         "p50": round(percentile(seconds, 50), 2),

@@ -106,18 +106,21 @@ def decoder(*, hidden: int = 256, vocabulary: int = 512, most: int = 64, seed: i
         helper.make_node("Loop", [*given_first, first], ["token", "state", "tokens"], body=inside)
     )
     return _model(
-        made, "decoder", {"x": (TensorProto.FLOAT, [1, hidden])},
+        made,
+        "decoder",
+        {"x": (TensorProto.FLOAT, [1, hidden])},
         {"tokens": (TensorProto.INT64, ["turns", 1]), "state": (TensorProto.FLOAT, [1, hidden])},
-    )  # fmt: skip
+    )
 
 
 def _model(made: _Builder, name: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> bytes:
     graph = helper.make_graph(
-        made.nodes, name,
+        made.nodes,
+        name,
         [helper.make_tensor_value_info(one, *kind) for one, kind in inputs.items()],
         [helper.make_tensor_value_info(one, *kind) for one, kind in outputs.items()],
         made.weights,
-    )  # fmt: skip
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
     model.ir_version = IR
     onnx.checker.check_model(model)

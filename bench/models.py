@@ -168,9 +168,12 @@ def measure(data: bytes, share_s: float) -> dict[str, Any]:
 
 
 def _timed(
-    session: Session, feed: Mapping[str, np.ndarray], runs: Mapping[str, Run], refused: Mapping[str, str],
+    session: Session,
+    feed: Mapping[str, np.ndarray],
+    runs: Mapping[str, Run],
+    refused: Mapping[str, str],
     seconds: float,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     from opatlas.plan.choosing import said_of
     from opatlas.plan.executor import Executor
     from opatlas.plan.making import with_kernels

@@ -100,9 +100,12 @@ def time_page(browser: Browser, path: str) -> dict[str, Any] | None:
         elif float(said[1]) > 20_000:
             return {"median_ms": float(said[1]), "queries": queries, "kib": sizes >> 10, "path": path}
     return {
-        "median_ms": round(statistics.median(times), 1), "queries": queries, "most_ms": round(max(times), 1),
-        "kib": sizes >> 10, "path": path,
-    }  # fmt: skip
+        "median_ms": round(statistics.median(times), 1),
+        "queries": queries,
+        "most_ms": round(max(times), 1),
+        "kib": sizes >> 10,
+        "path": path,
+    }
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -144,10 +147,13 @@ class Browser:
 def examples(environment: dict[str, str]) -> dict[str, str]:
     """Name → address of every page with its heavy forms, from the database that is measured."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.dashboard.examples"], cwd=ROOT, check=True, text=True,
+        [sys.executable, "-m", "tests.dashboard.examples"],
+        cwd=ROOT,
+        check=True,
+        text=True,
         stdout=subprocess.PIPE,
         env={**os.environ, "DJANGO_SETTINGS_MODULE": "dashboard.settings", **environment},
-    )  # fmt: skip
+    )
     return dict(json.loads(done.stdout.strip().splitlines()[-1]))
 
 

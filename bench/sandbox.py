@@ -104,9 +104,13 @@ def default_of(lab: Laboratory, operator: Operator, setting: Setting, folder: Pa
 
 
 def _row(
-    labs: tuple[Laboratory, Laboratory], operator: Operator, setting: Setting, artifact: BuiltArtifact,
-    sittings: int, until: float,
-) -> dict[str, Any]:  # fmt: skip
+    labs: tuple[Laboratory, Laboratory],
+    operator: Operator,
+    setting: Setting,
+    artifact: BuiltArtifact,
+    sittings: int,
+    until: float,
+) -> dict[str, Any]:
     zygotes = [lab._zygote(zygote_of(artifact.manifest)) for lab in labs]
     inside, outside = zygotes
     specimen = Specimen(operator, setting)

@@ -171,10 +171,14 @@ def run(
                 rows = session.breakdown(feed)
                 standings = compared(session, feed, try_s) if compare else session.standings
     told = {
-        "nodes": len(session.graph.nodes), "known": session.known, "kernels": len(session.plan.kernels),
-        "steps": [asdict(row) for row in rows], "standings": [asdict(one) for one in standings],
-        "runs_by": said_of(session.plan), "refused": dict(session.refused),
-    }  # fmt: skip
+        "nodes": len(session.graph.nodes),
+        "known": session.known,
+        "kernels": len(session.plan.kernels),
+        "steps": [asdict(row) for row in rows],
+        "standings": [asdict(one) for one in standings],
+        "runs_by": said_of(session.plan),
+        "refused": dict(session.refused),
+    }
     if as_json:
         _print_json(told)
     else:

@@ -312,9 +312,13 @@ def _choices(
         kernel = found.kernel
         runs = bool(taken.intersection(nodes))
         choice = PlanChoice(
-            key, summary, nodes, "kernel" if runs else "default", _why(found, runs),
+            key,
+            summary,
+            nodes,
+            "kernel" if runs else "default",
+            _why(found, runs),
             default_us=found.default_us,
-        )  # fmt: skip
+        )
         if kernel is not None:
             choice = replace(
                 choice, route=kernel.route, method=kernel.method, label=kernel.label,

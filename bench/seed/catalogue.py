@@ -140,10 +140,13 @@ def _target(now: datetime) -> models.Target:
     row, _ = models.Target.objects.get_or_create(
         key="t1:" + hashlib.sha256(NAME.encode()).hexdigest(),
         defaults={
-            "kind": "cpu", "arch": "zen3", "capability": "cpu.synthetic", "description": description,
+            "kind": "cpu",
+            "arch": "zen3",
+            "capability": "cpu.synthetic",
+            "description": description,
             "served_until": now,
         },
-    )  # fmt: skip
+    )
     return row
 
 
@@ -221,8 +224,12 @@ def add_results(world: World) -> None:
     made_by = artifact(world.setting)
     scopes = _scopes(world)
     made = {
-        **world.place, "operator_id": owners, "scope": scopes, "route": routes, "method": methods,
-    }  # fmt: skip
+        **world.place,
+        "operator_id": owners,
+        "scope": scopes,
+        "route": routes,
+        "method": methods,
+    }
     numbers = {route: versions[1].pk for route, versions in world.environments.items()}
     world.implementations = insert(
         models.Implementation,
@@ -288,9 +295,12 @@ def _add_former(world: World, made_by: models.Artifact) -> None:
         {
             "implementation_id": implementations,
             **evidence(median_us, world.default_us[chosen] / median_us, world.random),
-            "samples_us": "[]", "tier": "T2", "purpose": NAME, "created_at": world.moment(0),
+            "samples_us": "[]",
+            "tier": "T2",
+            "purpose": NAME,
+            "created_at": world.moment(0),
         },
-    )  # fmt: skip
+    )
 
 
 def _add_changes(world: World) -> None:
@@ -304,9 +314,12 @@ def _add_changes(world: World) -> None:
     insert(
         models.BestChange,
         {
-            **world.place, "operator_id": both[order] + world.operators.start, "scope": models.SHARED,
+            **world.place,
+            "operator_id": both[order] + world.operators.start,
+            "scope": models.SHARED,
             "before_id": [None if n < known else int(firsts[both[n]]) for n in order],
-            "after_id": after[order], "reason": LABEL,
+            "after_id": after[order],
+            "reason": LABEL,
             "created_at": world.moments(world.known_at_s[both[order]] + np.where(order < known, 0, 40)),
         },
-    )  # fmt: skip
+    )

@@ -196,9 +196,13 @@ def add_revalidation(world: World, explored: Explored, rows: range) -> None:
     route = f"{NAME}-tvm"
     former, declared = world.environments[route]
     run = models.Revalidation.objects.create(
-        target=world.target, route=route, before=former, after=declared, asked_by=NAME,
+        target=world.target,
+        route=route,
+        before=former,
+        after=declared,
+        asked_by=NAME,
         finished_at=world.began + timedelta(days=30),
-    )  # fmt: skip
+    )
     models.Revalidation.objects.filter(pk=run.pk).update(asked_at=world.began + timedelta(days=29))
     count = min(REVALIDATED, explored.known)
     verdicts = ("same", "same", "same", "better", "worse", "failed", "restored")
@@ -206,11 +210,15 @@ def add_revalidation(world: World, explored: Explored, rows: range) -> None:
     insert(
         models.Revalidated,
         {
-            "revalidation_id": run.pk, "exploration_id": np.asarray(rows[:count]), "route": route,
+            "revalidation_id": run.pk,
+            "exploration_id": np.asarray(rows[:count]),
+            "route": route,
             "implementation_id": explored.operator[:count] * 4 + world.implementations.start,
-            "ratio_before": ratio, "ratio_low_before": (ratio * 0.97).round(4),
+            "ratio_before": ratio,
+            "ratio_low_before": (ratio * 0.97).round(4),
             "ratio_high_before": (ratio * 1.03).round(4),
             "ratio_after": (ratio * world.random.normal(1, 0.05, count)).round(4),
-            "verdict": [verdicts[n % len(verdicts)] for n in range(count)], "detail": LABEL,
+            "verdict": [verdicts[n % len(verdicts)] for n in range(count)],
+            "detail": LABEL,
         },
-    )  # fmt: skip
+    )

@@ -33,9 +33,13 @@ def add_money(world: World) -> None:
     """A rule, an account with credit for each tenant, and a charge for each hit by a manual kernel."""
     tenants = world.organisations[1:]
     rule = PriceRule.objects.create(
-        name=f"{NAME}: manual kernels", method="manual", currency=CURRENCY, per_hit_micros=PRICE_MICROS,
-        from_at=world.began, created_by=NAME,
-    )  # fmt: skip
+        name=f"{NAME}: manual kernels",
+        method="manual",
+        currency=CURRENCY,
+        per_hit_micros=PRICE_MICROS,
+        from_at=world.began,
+        created_by=NAME,
+    )
     for organisation in Organisation.objects.filter(pk__in=tenants):
         Account.objects.create(organisation=organisation, currency=CURRENCY, plan=Plan.NONE)
         LedgerEntry.objects.create(

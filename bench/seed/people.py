@@ -18,8 +18,12 @@ from dashboard.notifications import models as told
 from dashboard.webhooks import models as webhooks
 
 LOADED: tuple[type[Model], ...] = (
-    *synthetic_money.LOADED, told.Notification, webhooks.Message, webhooks.Delivery, webhooks.Attempt,
-)  # fmt: skip
+    *synthetic_money.LOADED,
+    told.Notification,
+    webhooks.Message,
+    webhooks.Delivery,
+    webhooks.Attempt,
+)
 """Tables that ``add_rest`` fills in bulk."""
 
 SUBSCRIPTIONS = 200
@@ -57,11 +61,15 @@ def _notify(world: World, user: User) -> None:
     numbers = [world.operators[n * 7 % world.size.known] for n in range(SUBSCRIPTIONS)]
     told.Subscription.objects.bulk_create(
         told.Subscription(
-            user=user, subject=told.SubjectKind.OPERATOR, subject_key=f"{NAME}:{n}", operator_id=number,
-            title=f"{NAME} {n}", on_hit=True,
+            user=user,
+            subject=told.SubjectKind.OPERATOR,
+            subject_key=f"{NAME}:{n}",
+            operator_id=number,
+            title=f"{NAME} {n}",
+            on_hit=True,
         )
         for n, number in enumerate(numbers)
-    )  # fmt: skip
+    )
     own = list(told.Subscription.objects.filter(user=user).order_by("pk").values_list("pk", "operator_id"))
     count = min(MOST_NOTIFICATIONS, max(world.size.usage // 200, 50))
     at_s = world.random.integers(0, world.now_s, count)
@@ -87,11 +95,14 @@ def _deliver(world: World) -> None:
     """An endpoint for each tenant that takes everything, and its deliveries: most arrived."""
     endpoints = [
         webhooks.Endpoint.objects.create(
-            organisation_id=organisation, url=f"https://receiver.invalid/{NAME}/{organisation}",
-            description=NAME, disabled_at=timezone.now(), disabled_reason=f"{NAME}: nothing is sent",
+            organisation_id=organisation,
+            url=f"https://receiver.invalid/{NAME}/{organisation}",
+            description=NAME,
+            disabled_at=timezone.now(),
+            disabled_reason=f"{NAME}: nothing is sent",
         )
         for organisation in world.organisations
-    ]  # fmt: skip
+    ]
     count = min(MOST_NOTIFICATIONS, max(world.size.usage // 200, 50))
     at_s = world.random.integers(0, world.now_s, count)
     at_s.sort()
@@ -120,7 +131,11 @@ def _deliver(world: World) -> None:
     insert(
         webhooks.Attempt,
         {
-            "delivery_id": deliveries, "at": ended, "status": [503 if bad else 200 for bad in failed],
-            "duration_ms": 41.0, "error": "", "excerpt": NAME,
+            "delivery_id": deliveries,
+            "at": ended,
+            "status": [503 if bad else 200 for bad in failed],
+            "duration_ms": 41.0,
+            "error": "",
+            "excerpt": NAME,
         },
-    )  # fmt: skip
+    )

@@ -216,9 +216,13 @@ def _totals(operators: Sequence[int]) -> list[models.OperatorTotal]:
     made: dict[tuple[int, str], models.OperatorTotal] = {}
     sums = models.LookupTally.objects.filter(operator__in=operators).values("operator_id", "organisation_id")
     for row in sums.annotate(
-        hits=Sum("hits"), default_hits=Sum("default_hits"), misses=Sum("misses"),
-        calls=Sum(F("hit_calls") + F("miss_calls")), saved_us=Sum("saved_us"), last=Max("hour"),
-    ).order_by():  # fmt: skip
+        hits=Sum("hits"),
+        default_hits=Sum("default_hits"),
+        misses=Sum("misses"),
+        calls=Sum(F("hit_calls") + F("miss_calls")),
+        saved_us=Sum("saved_us"),
+        last=Max("hour"),
+    ).order_by():
         operator, organisation = row["operator_id"], row["organisation_id"]
         for tenant in (EVERYBODY, tenant_of(organisation)):
             total = made.setdefault(

@@ -40,9 +40,12 @@ class RequestMiddleware:
             metrics.observe(request.method or "", route, response.status_code, took_s)
             if access.isEnabledFor(logging.INFO):
                 access.info(
-                    "%s %s %s", request.method, request.path, response.status_code,
+                    "%s %s %s",
+                    request.method,
+                    request.path,
+                    response.status_code,
                     extra=_facts(request, response, route, took_s),
-                )  # fmt: skip
+                )
         response.headers[HEADER] = number
         return response
 

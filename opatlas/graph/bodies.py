@@ -102,8 +102,10 @@ def _scan(outer: Walk, node: onnx.NodeProto, visit: Visit) -> Opened:
 
 
 _HOW: Mapping[str, Callable[[Walk, onnx.NodeProto, Visit], Opened]] = {
-    "If": _if, "Loop": _loop, "Scan": _scan
-}  # fmt: skip
+    "If": _if,
+    "Loop": _loop,
+    "Scan": _scan,
+}
 
 
 @dataclass(frozen=True)

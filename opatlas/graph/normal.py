@@ -32,8 +32,11 @@ MODEL_KEY_VERSION = "m1"
 MOST_SHAPING = 16
 """Numbers of a constant: floats of so few may say what is computed (a Resize's scales), more are weights."""
 _FLOATS = (
-    onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.DOUBLE,
-)  # fmt: skip
+    onnx.TensorProto.FLOAT,
+    onnx.TensorProto.FLOAT16,
+    onnx.TensorProto.BFLOAT16,
+    onnx.TensorProto.DOUBLE,
+)
 
 
 @dataclass(frozen=True)

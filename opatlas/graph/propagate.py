@@ -25,7 +25,7 @@ from opatlas.graph.read import (
     opset_of,
     reads_of,
     renamed_graph,
-)  # fmt: skip
+)
 from opatlas.graph.types import TensorType, concrete, input_types
 from opatlas.graph.walk import CONTROL, ComputeStep, Walk
 from opatlas.graph.weights import serialisable

@@ -195,9 +195,13 @@ def _typed_items(tensor: onnx.TensorProto) -> int:
     return max(
         len(field)
         for field in (
-            tensor.float_data, tensor.int32_data, tensor.int64_data, tensor.double_data, tensor.uint64_data
+            tensor.float_data,
+            tensor.int32_data,
+            tensor.int64_data,
+            tensor.double_data,
+            tensor.uint64_data,
         )
-    )  # fmt: skip
+    )
 
 
 def _expected_items(tensor: onnx.TensorProto, count: int) -> int:

@@ -282,8 +282,11 @@ def read_data(
     if not isinstance(data, list | tuple):
         refuse(f"{what} must have its values as a flat list.", where)
     if elements > limit or len(data) != elements:
-        refuse(f"{what} has {len(data)} values where its shape {list(shape)} asks for {elements}"
-               f" (at most {limit}).", where)  # fmt: skip
+        refuse(
+            f"{what} has {len(data)} values where its shape {list(shape)} asks for {elements}"
+            f" (at most {limit}).",
+            where,
+        )
     return tuple(_element(value, dtype, what, where) for value in data)
 
 

@@ -34,9 +34,13 @@ def compile_ahead(framework: str, graph: ModelGraph, threads: int, seconds: floa
         found = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPATLAS_CACHE": str(conf().cache)}
         child = subprocess.Popen(
             [sys.executable, "-m", "opatlas.plan.compiling", framework, str(path), str(threads)],
-            env=os.environ | found, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
+            env=os.environ | found,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         try:
             _, told = child.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:

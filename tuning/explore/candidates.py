@@ -10,13 +10,13 @@ from tuning.conf import conf
 from tuning.environments.revalidation import held_candidates
 from tuning.explore.records import known_candidates
 from tuning.explore.results import Tried
-from tuning.explore.workshop import ClaimedSlice, Stopping
+from tuning.explore.workshop import ClaimedSlice
 from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Stage
 from tuning.queue import claims
-from tuning.queue.claims import StaleLease
 from tuning.queue.clock import DATABASE_GONE
+from tuning.queue.held import StaleLease, Stopping
 from tuning.routes.base import Budget, Candidate, Route
 
 logger = logging.getLogger(__name__)

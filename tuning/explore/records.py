@@ -38,9 +38,11 @@ def keep_records(work: ClaimedSlice, route: Route, found: list[SearchRecord]) ->
         return 0
     row, version = work.row, route.record_version()[:80]
     key = {
-        "operator_id": row.operator_id, "target_id": row.target_id, "setting_id": row.setting_id,
+        "operator_id": row.operator_id,
+        "target_id": row.target_id,
+        "setting_id": row.setting_id,
         "route": route.name,
-    }  # fmt: skip
+    }
     new = [
         TuningRecord(
             **key,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 import time
 import traceback
-from pathlib import Path
+from functools import partial
 
 from django.db import transaction
 from django.db.models import F
@@ -20,11 +19,11 @@ from tuning.explore.first import first
 from tuning.explore.results import winner_of
 from tuning.explore.stage_end import StageEnd
 from tuning.explore.tune import tune
-from tuning.explore.workshop import ClaimedSlice, Stopping, Workshop
+from tuning.explore.workshop import ClaimedSlice, Workshop
 from tuning.models import Exploration, Stage, State
 from tuning.queue import claims
-from tuning.queue.claims import Claim, StaleLease, settle_miss
-from tuning.queue.clock import DATABASE_GONE
+from tuning.queue.claims import Claim, settle_miss
+from tuning.queue.held import UNHELD, work_on
 from tuning.queue.reached import tell_stage
 
 logger = logging.getLogger(__name__)
@@ -36,42 +35,33 @@ def run_slice(workshop: Workshop, claim: Claim) -> bool:
     Whatever a candidate does is an outcome; an error in here is kept with the exploration, which is tried
     again, or dead after its tries. Raises Stopping (the claim was given back) and DATABASE_GONE.
     """
+    give_back = partial(claims.release, claim, begun=True)
+
+    def work() -> None:
+        try:
+            _explore(workshop, claim)
+        except Yielding:
+            give_back()
+
+    def fail(error: Exception) -> None:
+        claims.fail(claim, "".join(traceback.format_exception(error)))
+
+    return work_on(claim, work, give_back, fail)
+
+
+def _explore(workshop: Workshop, claim: Claim) -> None:
     began = time.monotonic()
-    try:
-        row = claim.load()
-        claims.begin(claim, f"{Stage(row.stage).label}: beginning")
-        with tempfile.TemporaryDirectory(
-            dir=scratch.folder(workshop.home), prefix=scratch.prefix()
-        ) as folder:
-            end = _STAGES[Stage(row.stage)](ClaimedSlice(workshop, claim, row, Path(folder)))
-        spent = F("spent_s") + (time.monotonic() - began)
-        with transaction.atomic():
-            claim.update(**claims.UNHELD, tries=0, spent_s=spent, updated_at=Now(), **end.columns())
-            if end.state != State.QUEUED:
-                _settle(row, end)
-            tell_stage(row.pk)
-        _tell(row, end)
-    except (Stopping, Yielding) as reason:
-        claims.release(claim, begun=True)
-        if isinstance(reason, Stopping):
-            raise
-    except StaleLease as error:
-        logger.warning("%s", error)
-        return False
-    except DATABASE_GONE:
-        raise
-    except Exception as error:
-        logger.exception("Exploration %s broke.", claim.exploration_id)
-        return _give_up(claim, "".join(traceback.format_exception(error)))
-    return True
-
-
-def _give_up(claim: Claim, error: str) -> bool:
-    try:
-        claims.fail(claim, error)
-    except StaleLease:
-        return False
-    return True
+    row = claim.load()
+    claims.begin(claim, f"{Stage(row.stage).label}: beginning")
+    with scratch.folder_of_work(workshop.home) as folder:
+        end = _STAGES[Stage(row.stage)](ClaimedSlice(workshop, claim, row, folder))
+    spent = F("spent_s") + (time.monotonic() - began)
+    with transaction.atomic():
+        claim.update(**UNHELD, tries=0, spent_s=spent, updated_at=Now(), **end.columns())
+        if end.state != State.QUEUED:
+            _settle(row, end)
+        tell_stage(row.pk)
+    _tell(row, end)
 
 
 def _settle(row: Exploration, end: StageEnd) -> None:

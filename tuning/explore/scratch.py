@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 OLD_S = 600.0
@@ -13,16 +16,13 @@ OLD_S = 600.0
 _OF_A_PROCESS = re.compile(r"(?:lab|work)-(\d+)-")
 
 
-def folder(home: Path) -> Path:
-    """Where slices have their work folders."""
-    path = home / "work"
-    path.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-def prefix() -> str:
-    """How this process's work folders begin: with whose they are."""
-    return f"work-{os.getpid()}-"
+@contextmanager
+def folder_of_work(home: Path) -> Iterator[Path]:
+    """A folder for one piece of work, named by whose it is, and gone after it."""
+    works = home / "work"
+    works.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=works, prefix=f"work-{os.getpid()}-") as folder:
+        yield Path(folder)
 
 
 def sweep(home: Path) -> int:
@@ -31,7 +31,7 @@ def sweep(home: Path) -> int:
     Only old ones: a folder that is shared with another machine's workers names processes unknown here.
     """
     removed = 0
-    for path in [*home.glob("lab-*"), *folder(home).glob("work-*")]:
+    for path in [*home.glob("lab-*"), *home.glob("work/work-*")]:
         owner = _OF_A_PROCESS.match(path.name)
         if owner and not Path(f"/proc/{owner[1]}").exists() and time.time() - path.stat().st_mtime > OLD_S:
             shutil.rmtree(path, ignore_errors=True)

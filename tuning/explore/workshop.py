@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from django.db.models import Q
 from django.utils import timezone
@@ -22,17 +23,14 @@ from tuning.measure.laboratory import SUBMITTED, Bench, Laboratory, Limits
 from tuning.measure.outcome import Outcome, Status
 from tuning.measure.provenance import candidate_digest
 from tuning.models import Exploration, Trial, TrialQuerySet
-from tuning.queue.claims import EVERYTHING, Claim, Leased
+from tuning.queue.claims import EVERYTHING, Claim
+from tuning.queue.held import Held
 from tuning.queue.rounds import routes_of
 from tuning.routes.base import BuiltArtifact, Candidate, No, Route
 from tuning.routes.manual.own import is_own
 from tuning.routes.manual.submitted import SubmittedRoute
 
 logger = logging.getLogger(__name__)
-
-
-class Stopping(Exception):
-    """The worker was told to stop: what was begun is given back, not blamed."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Workshop:
     target: Target
     home: Path  # scratch and tuning state lie below it
     worker: str
-    check: Callable[[Leased], None]
+    check: Callable[[Held[Any]], None]
     reach: Callable[[], Q] = lambda: EVERYTHING  # what this worker may claim
     works: Callable[[Route], str] = lambda _: ""  # why a route that is here does not work in this sandbox
 

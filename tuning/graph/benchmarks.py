@@ -117,14 +117,21 @@ _MAKERS: dict[str, Callable[[CallRecord], CallRecord]] = {
 }
 
 _LAYERS = {
-    "nn.Conv1d": "conv1d", "nn.Conv2d": "conv2d", "nn.Conv3d": "conv3d",
+    "nn.Conv1d": "conv1d",
+    "nn.Conv2d": "conv2d",
+    "nn.Conv3d": "conv3d",
     "nn.ConvTranspose1d": "conv_transpose1d",
-    "nn.ConvTranspose2d": "conv_transpose2d.input", "nn.ConvTranspose3d": "conv_transpose3d.input",
-}  # fmt: skip
+    "nn.ConvTranspose2d": "conv_transpose2d.input",
+    "nn.ConvTranspose3d": "conv_transpose3d.input",
+}
 _POOLS = {
-    "nn.MaxPool1d": "max_pool1d", "nn.MaxPool2d": "max_pool2d", "nn.MaxPool3d": "max_pool3d",
-    "nn.AvgPool1d": "avg_pool1d", "nn.AvgPool2d": "avg_pool2d", "nn.AvgPool3d": "avg_pool3d",
-}  # fmt: skip
+    "nn.MaxPool1d": "max_pool1d",
+    "nn.MaxPool2d": "max_pool2d",
+    "nn.MaxPool3d": "max_pool3d",
+    "nn.AvgPool1d": "avg_pool1d",
+    "nn.AvgPool2d": "avg_pool2d",
+    "nn.AvgPool3d": "avg_pool3d",
+}
 _SIMPLE: dict[str, tuple[str, dict[str, Any]]] = {
     "ReLU": ("relu", {}), "Sigmoid": ("sigmoid", {}), "Softmax": ("softmax.int", {"dim": 1}),
     "Swish": ("silu", {}),

@@ -10,10 +10,8 @@ from django.db import transaction
 from django.db.models import F, Max, Q, QuerySet
 from django.db.models.functions import Now
 
-from tuning.conf import conf
 from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelTry, TryStatus
-from tuning.queue.claims import UNHELD, StaleLease
-from tuning.queue.clock import now_in
+from tuning.queue.held import UNHELD, Held, take
 
 logger = logging.getLogger(__name__)
 
@@ -21,28 +19,11 @@ MAX_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationClaim:
-    """One evaluation held by one worker process; a keeper renews it as it does a claim on an exploration."""
+class EvaluationClaim(Held[KernelEvaluation]):
+    """One evaluation held by one worker process."""
 
-    evaluation_id: int
-    fence: int
-
-    def row(self) -> QuerySet[KernelEvaluation]:
-        return KernelEvaluation.objects.filter(
-            pk=self.evaluation_id, fence=self.fence, state=EvaluationState.RUNNING
-        )
-
-    def update(self, **values: Any) -> None:
-        """Write to the evaluation; raises StaleLease, and writes nothing, when the claim was lost."""
-        if self.row().update(**values) != 1:
-            raise StaleLease(f"Evaluation {self.evaluation_id} is no longer held under fence {self.fence}.")
-
-    def load(self) -> KernelEvaluation:
-        related = ("version__kernel__organisation", "operator", "target", "setting")
-        found = self.row().select_related(*related).first()
-        if found is None:
-            raise StaleLease(f"Evaluation {self.evaluation_id} is no longer held under fence {self.fence}.")
-        return found
+    model = KernelEvaluation
+    related = ("version__kernel__organisation", "operator", "target", "setting")
 
 
 def waiting(target_id: int | None = None) -> QuerySet[KernelEvaluation]:
@@ -56,24 +37,13 @@ def claim(owner: str, target_id: int) -> EvaluationClaim | None:
     """Take the oldest evaluation that waits for this target; None when there is none."""
     needed = ("pk", "fence", "state", "version", "worker", "doing", "started_at")
     for row in waiting(target_id).only(*needed)[:5]:
-        unchanged: dict[str, Any] = {"pk": row.pk, "fence": row.fence, "state": row.state}
-        if row.state == EvaluationState.RUNNING:
-            unchanged["lease_expires_at__lt"] = Now()  # it may have been renewed since we looked
+        begun: dict[str, Any] = {"tries": F("tries") + 1, "doing": "claimed", "started_at": Now()}
         with transaction.atomic():
-            taken = KernelEvaluation.objects.filter(**unchanged).update(
-                state=EvaluationState.RUNNING,
-                fence=F("fence") + 1,
-                tries=F("tries") + 1,
-                lease_owner=owner[:100],
-                lease_expires_at=now_in(conf().lease_s),
-                worker=owner[:100],
-                doing="claimed",
-                started_at=Now(),
-            )
-            if taken and row.state == EvaluationState.RUNNING:
+            fence = take(row, owner, worker=owner[:100], **begun)
+            if fence and row.state == EvaluationState.RUNNING:
                 _keep_silent(row)
-        if taken:
-            return EvaluationClaim(row.pk, row.fence + 1)
+        if fence:
+            return EvaluationClaim(row.pk, fence)
     return None
 
 

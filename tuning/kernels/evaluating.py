@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
-import tempfile
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from opatlas.evidence import RATIOS, Evidence, figures_of
 from opatlas.identity import Operator, Setting
 from tuning.explore import scratch
 from tuning.explore.results import sound_incumbent, usable
-from tuning.explore.workshop import Stopping, Workshop
+from tuning.explore.workshop import Workshop
 from tuning.kernels import claims
 from tuning.kernels.binding import submitted_kernel
 from tuning.kernels.caught import caught_cheating, why_refused
@@ -41,8 +41,7 @@ from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import Outcome, Status
 from tuning.measure.sandbox.roots import package_root
 from tuning.models import Trial
-from tuning.queue.claims import UNHELD, StaleLease
-from tuning.queue.clock import DATABASE_GONE
+from tuning.queue.held import UNHELD, work_on
 from tuning.routes.base import BuiltArtifact, Candidate, Route
 
 logger = logging.getLogger(__name__)
@@ -52,30 +51,20 @@ _TRACE = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+\S.*(?
 
 def run_evaluation(workshop: Workshop, held: EvaluationClaim) -> bool:
     """Do one claimed evaluation; False where the claim was lost. Raises Stopping and DATABASE_GONE."""
-    try:
-        row = held.load()
-        if refused := why_refused(row.version.source_sha256, row.version.tokens_sha256):
-            _end_at_once(row, held, {"status": Status.CHEATED, "detail": refused}, caught=True)
-            return True
-        move(row.version, (VersionState.SUBMITTED,), VersionState.BUILDING, who=workshop.worker)
-        with tempfile.TemporaryDirectory(
-            dir=scratch.folder(workshop.home), prefix=scratch.prefix()
-        ) as folder:
-            found = _Evaluation(workshop, held, row, Path(folder)).run()
-        _keep(row, held, found)
-        logger.info("%s on %s: %s %s", row.version, row.operator, found["status"], found["detail"])
-    except Stopping:
-        claims.release(held)
-        raise
-    except StaleLease as error:
-        logger.warning("%s", error)
-        return False
-    except DATABASE_GONE:
-        raise
-    except Exception as error:
-        logger.exception("Evaluation %s broke.", held.evaluation_id)
-        return _give_up(held, f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
-    return True
+    work = partial(_evaluate, workshop, held)
+    return work_on(held, work, give_back=partial(claims.release, held), fail=partial(_give_up, held))
+
+
+def _evaluate(workshop: Workshop, held: EvaluationClaim) -> None:
+    row = held.load()
+    if refused := why_refused(row.version.source_sha256, row.version.tokens_sha256):
+        _end_at_once(row, held, {"status": Status.CHEATED, "detail": refused}, caught=True)
+        return
+    move(row.version, (VersionState.SUBMITTED,), VersionState.BUILDING, who=workshop.worker)
+    with scratch.folder_of_work(workshop.home) as folder:
+        found = _Evaluation(workshop, held, row, folder).run()
+    _keep(row, held, found)
+    logger.info("%s on %s: %s %s", row.version, row.operator, found["status"], found["detail"])
 
 
 _INSPECTED = (Status.OK, Status.SLOWER, Status.NOISY)
@@ -268,20 +257,17 @@ def _keep_try(row: KernelEvaluation, held: EvaluationClaim, found: dict[str, Any
     keep_try(row, held.fence, worker=row.worker, started_at=row.started_at, **kept)
 
 
-def _give_up(held: EvaluationClaim, error: str, trace: str) -> bool:
-    try:
-        row = held.load()
-        dead = row.tries >= MAX_TRIES
-        state = EvaluationState.DEAD if dead else EvaluationState.QUEUED
-        said = {"detail": error[:4000], "log_tail": trace[-4000:]}
-        with transaction.atomic():
-            held.update(state=state, doing="", lease_expires_at=None, **said)
-            _keep_try(row, held, {"status": TryStatus.DIED, **said})
-    except StaleLease:
-        return False
+def _give_up(held: EvaluationClaim, error: Exception) -> None:
+    row = held.load()
+    dead = row.tries >= MAX_TRIES
+    state = EvaluationState.DEAD if dead else EvaluationState.QUEUED
+    trace = "".join(traceback.format_exception(error))
+    said = {"detail": f"{type(error).__name__}: {error}"[:4000], "log_tail": trace[-4000:]}
+    with transaction.atomic():
+        held.update(state=state, doing="", lease_expires_at=None, **said)
+        _keep_try(row, held, {"status": TryStatus.DIED, **said})
     if dead:
         settle(row.version, row.worker)
-    return True
 
 
 def _bests(row: KernelEvaluation) -> list[Best]:

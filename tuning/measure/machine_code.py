@@ -141,8 +141,12 @@ def imports_of(lines: Iterable[str]) -> set[str]:
         if "*UND*" in line:
             name = line.split()[-1]
             found.add(name.partition("@")[0])
-    return found - {"__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable",
-                    "__cxa_finalize"}  # fmt: skip
+    return found - {
+        "__gmon_start__",
+        "_ITM_deregisterTMCloneTable",
+        "_ITM_registerTMCloneTable",
+        "__cxa_finalize",
+    }
 
 
 def sections_of(lines: Iterable[str]) -> dict[str, int]:

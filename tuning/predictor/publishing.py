@@ -42,9 +42,13 @@ def publish_network(
         mine = PredictorNetwork.objects.select_for_update().filter(scope=scope)
         version = (mine.aggregate(last=Max("version"))["last"] or 0) + 1
         document = {
-            "format": FORMAT, "scope": scope, "version": version, "sha256": sha256,
-            "size_bytes": len(data), "operators": len(keys),
-        }  # fmt: skip
+            "format": FORMAT,
+            "scope": scope,
+            "version": version,
+            "sha256": sha256,
+            "size_bytes": len(data),
+            "operators": len(keys),
+        }
         row = PredictorNetwork.objects.create(
             scope=scope,
             owner=owner,

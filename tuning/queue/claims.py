@@ -7,10 +7,10 @@ only if it changed a row.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
@@ -20,6 +20,7 @@ from catalog.models import Best, Miss, MissState
 from tuning.conf import conf
 from tuning.models import Exploration, Stage, State
 from tuning.queue.clock import now_in
+from tuning.queue.held import UNHELD, Held
 from tuning.queue.reached import tell_stage
 
 logger = logging.getLogger(__name__)
@@ -27,39 +28,15 @@ logger = logging.getLogger(__name__)
 ORDER = ("stage", "priority", "-worth", "asked_at", "pk")
 """What is claimed first: a lower stage, a more urgent queue, what is worth more, who asked first."""
 
-
 EVERYTHING = Q()
-
-UNHELD: Mapping[str, Any] = {"lease_owner": "", "lease_expires_at": None, "doing": ""}
-"""Columns of what nobody works on."""
-
-
-class StaleLease(Exception):
-    """The claim is no longer ours: it expired and was swept, or the exploration was paused or discarded."""
-
-
-class Leased(Protocol):
-    """Anything held under a lease: hashable, and it knows its row while that is still ours."""
-
-    def row(self) -> QuerySet[Any]: ...
-
-    def __hash__(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """One exploration held by one worker process. Every write of that worker goes through it."""
+class Claim(Held[Exploration]):
+    """One exploration held by one worker process."""
 
-    exploration_id: int
-    fence: int
-
-    def row(self) -> QuerySet[Exploration]:
-        return Exploration.objects.filter(pk=self.exploration_id, fence=self.fence, state=State.RUNNING)
-
-    def update(self, **values: Any) -> None:
-        """Write to the exploration; raises StaleLease, and writes nothing, when the claim was lost."""
-        if self.row().update(**values) != 1:
-            raise StaleLease(f"Exploration {self.exploration_id} is no longer held under fence {self.fence}.")
+    model = Exploration
+    related = ("operator", "target", "setting", "owner")
 
     @contextmanager
     def writing(self, **values: Any) -> Iterator[None]:
@@ -67,13 +44,6 @@ class Claim:
         with transaction.atomic():
             self.update(updated_at=Now(), **values)
             yield
-
-    def load(self) -> Exploration:
-        """The row with its operator, target and setting; raises StaleLease."""
-        found = self.row().select_related("operator", "target", "setting", "owner").first()
-        if found is None:
-            raise StaleLease(f"Exploration {self.exploration_id} is no longer held under fence {self.fence}.")
-        return found
 
 
 def pack_size(stage: int, waiting: int, workers: int) -> int:
@@ -125,11 +95,6 @@ def _take(pk: int, fence: int, stage: int, owner: str) -> bool:
         updated_at=Now(),
     )
     return taken == 1
-
-
-def renew(claims: Sequence[Leased]) -> list[Leased]:
-    """Extend the leases; returns the claims that turned out to be lost."""
-    return [claim for claim in claims if claim.row().update(lease_expires_at=now_in(conf().lease_s)) != 1]
 
 
 def begin(claim: Claim, doing: str) -> None:

@@ -4,10 +4,10 @@ artifact. What fails there, where the default does not, is withdrawn; what does 
 from __future__ import annotations
 
 import logging
-import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,15 +21,14 @@ from catalog.models import Implementation
 from opatlas.errors import LoadError
 from opatlas.identity import Operator, Setting
 from opatlas.load.needs import check_features, check_versions
-from tuning.conf import conf
 from tuning.explore import scratch
 from tuning.explore.knowledge import found_wrong
 from tuning.explore.results import WRONG, artifact_from_catalogue
-from tuning.explore.workshop import Stopping, Workshop
+from tuning.explore.workshop import Workshop
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Recheck, RecheckState
-from tuning.queue.claims import StaleLease
-from tuning.queue.clock import DATABASE_GONE, now_in
+from tuning.queue.clock import now_in
+from tuning.queue.held import UNLEASED, Held, take, work_on
 from tuning.rechecks.reporting import AGAIN_AFTER
 from tuning.routes.base import BuiltArtifact, Candidate
 
@@ -43,24 +42,18 @@ REPEAT_S, MOST_REPEATS = 600.0, 4
 as long each time: in all for more than half a day."""
 MOST_SPENT_S = 1800.0
 """Of workers' time, for what one organisation reported within a day."""
-_UNHELD: Mapping[str, Any] = {"lease_owner": "", "lease_expires_at": None}
 
 
 @dataclass(frozen=True, slots=True)
-class RecheckClaim:
+class RecheckClaim(Held[Recheck]):
     """One recheck held by one worker process."""
 
-    recheck_id: int
-    fence: int
-
-    def row(self) -> QuerySet[Recheck]:
-        return Recheck.objects.filter(pk=self.recheck_id, fence=self.fence, state=RecheckState.RUNNING)
+    model = Recheck
+    related = ("implementation__artifact", "implementation__operator", "implementation__setting")
 
     def end(self, state: RecheckState, detail: str, **columns: Any) -> None:
         """Raises StaleLease, and writes nothing, when the claim was lost."""
-        columns |= {**_UNHELD, "state": state, "detail": detail[:500], "finished_at": Now()}
-        if self.row().update(**columns) != 1:
-            raise StaleLease(f"Recheck {self.recheck_id} is no longer held under fence {self.fence}.")
+        self.update(**UNLEASED, state=state, detail=detail[:500], finished_at=Now(), **columns)
 
 
 def waiting(target_id: int | None = None) -> QuerySet[Recheck]:
@@ -80,20 +73,8 @@ def waiting(target_id: int | None = None) -> QuerySet[Recheck]:
 def claim(owner: str, target_id: int) -> RecheckClaim | None:
     """Take the first that waits for this target; None where there is none."""
     for row in waiting(target_id)[:5]:
-        unchanged: dict[str, Any] = {"pk": row.pk, "fence": row.fence, "state": row.state}
-        if row.state == RecheckState.RUNNING:
-            unchanged["lease_expires_at__lt"] = Now()  # it may have been renewed since we looked
-        taken = Recheck.objects.filter(**unchanged).update(
-            state=RecheckState.RUNNING,
-            fence=F("fence") + 1,
-            tries=F("tries") + 1,
-            due_at=None,
-            lease_owner=owner[:100],
-            lease_expires_at=now_in(conf().lease_s),
-            worker=owner[:100],
-        )
-        if taken:
-            return RecheckClaim(row.pk, row.fence + 1)
+        if fence := take(row, owner, worker=owner[:100], tries=F("tries") + 1, due_at=None):
+            return RecheckClaim(row.pk, fence)
     return None
 
 
@@ -104,35 +85,26 @@ def run_recheck(workshop: Workshop, held: RecheckClaim) -> bool:
     def spent() -> Any:
         return F("spent_s") + (time.monotonic() - began)
 
-    try:
-        related = ("implementation__artifact", "implementation__operator", "implementation__setting")
-        row = held.row().select_related(*related).first()
-        if row is None:
-            return False
-        with tempfile.TemporaryDirectory(
-            dir=scratch.folder(workshop.home), prefix=scratch.prefix()
-        ) as folder:
-            found = _prove(workshop, held, row, Path(folder))
-        later = _later(row) if found.again else {}
-        with transaction.atomic():
-            held.end(found.state, found.detail, spent_s=spent(), **later)
-            if found.state == RecheckState.WITHDRAWN:
-                reported = Implementation.objects.filter(pk=row.implementation_id)
-                set_aside(reported, f"reported by a job, and proved again: {found.detail}")
-        logger.info("%s was reported, and proved again: %s %s", row.implementation, found.state, found.detail)
-    except Stopping:
-        held.row().update(**_UNHELD, state=RecheckState.WAITING, tries=F("tries") - 1, spent_s=spent())
-        raise
-    except StaleLease as error:
-        logger.warning("%s", error)
-        return False
-    except DATABASE_GONE:
-        raise
-    except Exception as error:
-        logger.exception("Recheck %s broke.", held.recheck_id)
-        broke = {"state": RecheckState.UNCHECKED, "detail": f"It broke: {error!r}"[:500], "spent_s": spent()}
-        held.row().update(**_UNHELD, **broke, finished_at=Now())
-    return True
+    def give_back() -> None:
+        held.row().update(**UNLEASED, state=RecheckState.WAITING, tries=F("tries") - 1, spent_s=spent())
+
+    def fail(error: Exception) -> None:
+        held.end(RecheckState.UNCHECKED, f"It broke: {error!r}", spent_s=spent())
+
+    return work_on(held, partial(_recheck, workshop, held, spent), give_back, fail)
+
+
+def _recheck(workshop: Workshop, held: RecheckClaim, spent: Callable[[], Any]) -> None:
+    row = held.load()
+    with scratch.folder_of_work(workshop.home) as folder:
+        found = _prove(workshop, held, row, folder)
+    later = _later(row) if found.again else {}
+    with transaction.atomic():
+        held.end(found.state, found.detail, spent_s=spent(), **later)
+        if found.state == RecheckState.WITHDRAWN:
+            reported = Implementation.objects.filter(pk=row.implementation_id)
+            set_aside(reported, f"reported by a job, and proved again: {found.detail}")
+    logger.info("%s was reported, and proved again: %s %s", row.implementation, found.state, found.detail)
 
 
 def _later(row: Recheck) -> Mapping[str, Any]:

@@ -118,9 +118,10 @@ def compare_environments(target: Target, a: Environment, b: Environment, seen: Q
         Implementation.objects.filter(seen, target=target, environment=b)
         .annotate(twin=Subquery(twin.values("pk")[:1]))
         .order_by("-pk")
-        .values_list("pk", "twin", "route", "method", "label", "scope", "operator__key", "operator__summary",
-                     "setting")
-    )[:PAIRS]  # fmt: skip
+        .values_list(
+            "pk", "twin", "route", "method", "label", "scope", "operator__key", "operator__summary", "setting"
+        )
+    )[:PAIRS]
     rows = list(chosen)
     both = [row for row in rows if row[1] is not None and row[1] != row[0]]
     evidence = _evidence([number for row in both for number in row[:2]])

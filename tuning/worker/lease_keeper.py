@@ -9,12 +9,12 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
+from typing import Any
 
 from django.db import DatabaseError, close_old_connections
 
 from tuning.conf import conf
-from tuning.queue import claims
-from tuning.queue.claims import Leased, StaleLease
+from tuning.queue.held import Held, StaleLease, renew
 
 logger = logging.getLogger(__name__)
 
@@ -24,8 +24,8 @@ class Keeper:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: set[Leased] = set()
-        self._lost: set[Leased] = set()
+        self._held: set[Held[Any]] = set()
+        self._lost: set[Held[Any]] = set()
         self._renewed_at = time.monotonic()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -40,22 +40,22 @@ class Keeper:
         if self._thread is not None:
             self._thread.join(timeout=5)
 
-    def hold(self, held: Iterable[Leased]) -> None:
+    def hold(self, held: Iterable[Held[Any]]) -> None:
         with self._lock:
             self._held.update(held)
             self._renewed_at = time.monotonic()
 
-    def drop(self, claim: Leased) -> None:
+    def drop(self, claim: Held[Any]) -> None:
         with self._lock:
             self._held.discard(claim)
             self._lost.discard(claim)
 
     @property
-    def held(self) -> list[Leased]:
+    def held(self) -> list[Held[Any]]:
         with self._lock:
             return list(self._held)
 
-    def check(self, claim: Leased) -> None:
+    def check(self, claim: Held[Any]) -> None:
         """Raise StaleLease when this claim is known to be lost, or could not be renewed for too long."""
         with self._lock:
             silent_s = time.monotonic() - self._renewed_at
@@ -69,7 +69,7 @@ class Keeper:
             if not held:
                 continue
             try:
-                lost = claims.renew(held)
+                lost = renew(held)
             except DatabaseError as error:
                 logger.warning("Leases could not be renewed (%s); trying again.", error)
                 close_old_connections()

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import DatabaseError, close_old_connections
 from django.db.models import Q
@@ -35,7 +35,7 @@ from tuning.conf import conf
 from tuning.environments import known as environments
 from tuning.explore import scratch
 from tuning.explore.run import run_slice
-from tuning.explore.workshop import Stopping, Workshop
+from tuning.explore.workshop import Workshop
 from tuning.measure import procfs
 from tuning.measure.device.gpus import gpu_named, see_only
 from tuning.measure.device.watch import watched
@@ -44,8 +44,9 @@ from tuning.measure.proving import prove
 from tuning.measure.timing.lock import DeviceTaken, take_device
 from tuning.models import Pause, Worker
 from tuning.queue import claims
-from tuning.queue.claims import Claim, Leased
+from tuning.queue.claims import Claim
 from tuning.queue.clock import DATABASE_GONE, now_in
+from tuning.queue.held import Held, Stopping
 from tuning.queue.promote import live_workers, promote_misses
 from tuning.queue.rounds import begin_rounds
 from tuning.routes import registry
@@ -96,6 +97,8 @@ def device_tools(name: str) -> Tools:
     routes = registry.routes_for(target.kind)
     return Tools(routes, registry.default_candidate, laboratory, lambda: target, prove)
 
+
+HeldRow = TypeVar("HeldRow", bound=Held[Any])
 
 DATABASE_PAUSE_S = 1.0  # before work goes on after the database failed
 
@@ -192,12 +195,7 @@ class WorkerProcess:
             held = evaluations.claim(self.owner, self.target_row.pk)
             if held is None:
                 break
-            self.keeper.hold([held])
-            try:
-                self._say(f"kernel evaluation {held.evaluation_id}")
-                done += run_evaluation(self._workshop(), held)
-            finally:
-                self.keeper.drop(held)
+            done += self._keeping(held, run_evaluation)
         return done
 
     def _recheck_reported(self) -> int:
@@ -208,12 +206,14 @@ class WorkerProcess:
         if stopping.is_asked() or self._paused():
             return 0
         held = rechecking.claim(self.owner, self.target_row.pk)
-        if held is None:
-            return 0
+        return 0 if held is None else int(self._keeping(held, rechecking.run_recheck))
+
+    def _keeping(self, held: HeldRow, run: Callable[[Workshop, HeldRow], bool]) -> bool:
+        """Run one that was claimed, its lease renewed meanwhile."""
         self.keeper.hold([held])
         try:
-            self._say(f"recheck {held.recheck_id}")
-            return int(rechecking.run_recheck(self._workshop(), held))
+            self._say(str(held).lower())
+            return run(self._workshop(), held)
         finally:
             self.keeper.drop(held)
 
@@ -253,8 +253,8 @@ class WorkerProcess:
         waiting = list(held)
         try:
             while waiting:
-                self._say(f"exploration {waiting[0].exploration_id}")
-                with added_log_fields(exploration_id=waiting[0].exploration_id):
+                self._say(f"exploration {waiting[0].pk}")
+                with added_log_fields(exploration_id=waiting[0].pk):
                     slices += run_slice(self._workshop(), waiting[0])
                 self.keeper.drop(waiting.pop(0))
                 if stopping.is_asked() or self._more_urgent(waiting):
@@ -299,7 +299,7 @@ class WorkerProcess:
             works=self._proofs.why_not,
         )
 
-    def _check(self, claim: Leased) -> None:
+    def _check(self, claim: Held[Any]) -> None:
         if stopping.is_asked():
             raise Stopping
         self.keeper.check(claim)

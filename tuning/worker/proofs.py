@@ -118,8 +118,12 @@ class Proofs:
 def _machine() -> tuple[Any, ...]:
     programs = {name: _stamp(Path(found)) for name in _PROGRAMS if (found := shutil.which(name))}
     folder = Path(tuning.__file__).parent
-    code = [_stamp(path) for room in ("routes", "measure") for path in sorted((folder / room).rglob("*.*"))
-            if path.suffix in (".py", ".c", ".h")]  # fmt: skip
+    code = [
+        _stamp(path)
+        for room in ("routes", "measure")
+        for path in sorted((folder / room).rglob("*.*"))
+        if path.suffix in (".py", ".c", ".h")
+    ]
     return sys.version, sys.prefix, platform.release(), platform.machine(), programs, code
 
 

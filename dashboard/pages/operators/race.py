@@ -63,11 +63,14 @@ class RaceCard:
     def rows(self) -> list[RaceRow]:
         return [
             RaceRow(
-                one, _METHODS.get(one.route, "library"), self.told,
-                self.rounds.at(one.rounds), self.ratios.whisker(one),
+                one,
+                _METHODS.get(one.route, "library"),
+                self.told,
+                self.rounds.at(one.rounds),
+                self.ratios.whisker(one),
             )
             for one in sorted(self.told.entries, key=_in_order)
-        ]  # fmt: skip
+        ]
 
     @property
     def final(self) -> list[RaceRow]:

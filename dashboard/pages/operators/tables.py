@@ -29,14 +29,18 @@ _I = "made.implementation"
 # What compares is the ratio. A time is its race's, and says beside it what the default took there.
 _EVIDENCE = (
     Column(
-        "ratio_to_default", "Over the default", "speedup", f"{_M}.ratio_to_default", "operator_speedup",
+        "ratio_to_default",
+        "Over the default",
+        "speedup",
+        f"{_M}.ratio_to_default",
+        "operator_speedup",
         beside=f"{_M}.ratio",
     ),
     *exports("ratio_low", "ratio_high", of=_M),
     Column("median_us", "As its race saw it", "us", f"{_M}.median_us", css="muted"),
     Column("spread_us", "Spread", "us", f"{_M}.spread_us", under="median_us", say="± {}"),
     Column("default_us", "Default", "us", f"{_M}.default_us", under="median_us", say="default {}"),
-)  # fmt: skip
+)
 
 
 def sides(of: SideBySide, request: ViewerRequest) -> Table:
@@ -82,16 +86,24 @@ def targets(found: Sequence[PlacedBest], shown: Place | None) -> Table:
         Column("times_the_fastest", "Of the fastest target's", "ratio", figure="times_the_fastest"),
         Column("default_us", "Default there", "us", "best.default_us", "default_time"),
         Column(
-            "ratio_to_default", "Over the default", "speedup", "best.ratio_to_default", "operator_speedup",
+            "ratio_to_default",
+            "Over the default",
+            "speedup",
+            "best.ratio_to_default",
+            "operator_speedup",
             beside="best.ratio",
         ),
         *exports("ratio_low", "ratio_high", of="best"),
         *exports(key="place.target.key", setting_key="place.setting.key"),
-    )  # fmt: skip
+    )
     return Table(
-        "targets", "Targets side by side", columns, found, css="stacks",
+        "targets",
+        "Targets side by side",
+        columns,
+        found,
+        css="stacks",
         row_css=lambda row: "chosen" if row.place == shown else "",
-    )  # fmt: skip
+    )
 
 
 _FASTEST = mark_safe("<strong>The fastest known here.</strong>")
@@ -169,10 +181,14 @@ def implementations(
         _Row(one, against.get(pk), terms.get(pk), one is chosen) for one, pk in zip(made, keys, strict=True)
     ]
     return Table(
-        "implementations", "Implementations", _IMPLEMENTATIONS, rows, css="stacks implementations",
+        "implementations",
+        "Implementations",
+        _IMPLEMENTATIONS,
+        rows,
+        css="stacks implementations",
         row_css=lambda row: "best" if row.made.rank == 0 else "chosen" if row.chosen else "",
         row_id=lambda row: f"i{row.made.implementation.pk}",
-    )  # fmt: skip
+    )
 
 
 def _in_final(row: RaceRow) -> str:

@@ -51,9 +51,13 @@ def audit_log(request: ViewerRequest) -> HttpResponse:
     page = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
     every = rows[:EXPORTED].iterator() if "export" in request.GET else None
     table = Table(
-        "audit", "Audit log", _COLUMNS, list(page.object_list),
-        empty="Nothing was done in this time.", every=every,
-    )  # fmt: skip
+        "audit",
+        "Audit log",
+        _COLUMNS,
+        list(page.object_list),
+        empty="Nothing was done in this time.",
+        every=every,
+    )
     if (answer := exported(request, table)) is not None:
         return answer
     context = {"table": table, "page": page, "range": during, "ranges": RANGES, "actor": actor,

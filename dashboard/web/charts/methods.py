@@ -209,10 +209,13 @@ def best_over_time(points: Sequence[Point], until: datetime) -> Figure:
     layout["shapes"] = [{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1, "line": DASHED}]
     steps = [*points, Point(until, points[-1].name, points[-1].method, points[-1].ratio, 0, 0)]
     line = {
-        "type": "scatter", "mode": "lines", "x": [one.at.isoformat() for one in steps],
-        "y": [one.ratio for one in steps], "hoverinfo": "skip",
+        "type": "scatter",
+        "mode": "lines",
+        "x": [one.at.isoformat() for one in steps],
+        "y": [one.ratio for one in steps],
+        "hoverinfo": "skip",
         "line": {"color": "$muted", "width": 1.5, "shape": "hv"},
-    }  # fmt: skip
+    }
     data: list[dict[str, Any]] = [line]
     for method in METHODS:
         mine = [one for one in points if one.method == method]

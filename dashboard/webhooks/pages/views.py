@@ -60,9 +60,11 @@ def create(request: ViewerRequest) -> HttpResponse:
         return redirect(f"{reverse('webhooks')}?{request.GET.urlencode()}")
     try:
         row, secret = endpoints.create(
-            organisation, given.get("url", ""), description=given.get("description", ""),
+            organisation,
+            given.get("url", ""),
+            description=given.get("description", ""),
             event_types=given.getlist("event_types"),
-        )  # fmt: skip
+        )
     except CallerError as error:
         return _list(request, organisation, wrong=str(error), status=getattr(error, "status", 400))
     _note(request, "webhook.create", row)
@@ -226,9 +228,11 @@ def _answer(request: ViewerRequest, template: str, context: dict[str, Any], stat
 def _edit(request: ViewerRequest, row: Endpoint) -> HttpResponse:
     given = request.POST
     endpoints.change(
-        row, url=given.get("url", row.url), description=given.get("description", ""),
+        row,
+        url=given.get("url", row.url),
+        description=given.get("description", ""),
         event_types=given.getlist("event_types"),
-    )  # fmt: skip
+    )
     return _done(request, row, "Saved.")
 
 

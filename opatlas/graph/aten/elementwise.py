@@ -258,20 +258,28 @@ _UNARY: dict[str, Callable[[Call], Ref]] = {
     "relu6": lambda call: _clipped(call, call.tensor("self"), 0.0, 6.0),
 }  # fmt: skip
 _COMPARISONS: dict[str, Callable[[Call], Ref]] = {
-    "eq": comparison("Equal"), "lt": comparison("Less"), "le": comparison("LessOrEqual"),
-    "gt": comparison("Greater"), "ge": comparison("GreaterOrEqual"),
+    "eq": comparison("Equal"),
+    "lt": comparison("Less"),
+    "le": comparison("LessOrEqual"),
+    "gt": comparison("Greater"),
+    "ge": comparison("GreaterOrEqual"),
     "ne": lambda call: call.node("Not", comparison("Equal")(call)),
-}  # fmt: skip
+}
 
 _ARITHMETIC: dict[str, Callable[[Call], Ref]] = {
-    "mul": arithmetic("Mul"), "div": divide,
-    "bitwise_and": bitwise("And", "BitwiseAnd"), "bitwise_or": bitwise("Or", "BitwiseOr"),
+    "mul": arithmetic("Mul"),
+    "div": divide,
+    "bitwise_and": bitwise("And", "BitwiseAnd"),
+    "bitwise_or": bitwise("Or", "BitwiseOr"),
     "bitwise_xor": bitwise("Xor", "BitwiseXor"),
-}  # fmt: skip
+}
 _TENSORS_ONLY: dict[str, Callable[[Call], Ref]] = {
-    "maximum": arithmetic("Max"), "minimum": arithmetic("Min"), "logical_and": logical("And"),
-    "logical_or": logical("Or"), "logical_xor": logical("Xor"),
-}  # fmt: skip
+    "maximum": arithmetic("Max"),
+    "minimum": arithmetic("Min"),
+    "logical_and": logical("And"),
+    "logical_or": logical("Or"),
+    "logical_xor": logical("Xor"),
+}
 _SELF_OTHER = "self, other"
 _RSUB = rule("self, other, alpha=1", rsub)
 _WHERE = rule("condition, self, other", where)

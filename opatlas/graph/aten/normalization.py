@@ -33,9 +33,13 @@ def batch_norm(call: Call) -> Ref | list[Ref]:
     wide = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
     unread = [call.filled(number, wide, channels) for number in (0.0, 1.0)]
     return call.nodes_of(
-        "BatchNormalization", [x, weight, bias, *unread], [(None, None), (wide, channels), (wide, channels)],
-        epsilon=epsilon, training_mode=1, momentum=0.0,
-    )  # fmt: skip
+        "BatchNormalization",
+        [x, weight, bias, *unread],
+        [(None, None), (wide, channels), (wide, channels)],
+        epsilon=epsilon,
+        training_mode=1,
+        momentum=0.0,
+    )
 
 
 def layer_norm(call: Call) -> Ref:

@@ -92,9 +92,13 @@ def _read_tensor(item: Any, where: str, dims: Mapping[str, int]) -> TensorArgume
     stride = item.get("stride", item.get("strides"))
     const = bool(item.get("const", False)) or item.get("role") == "const"
     return TensorArgument(
-        read_dtype(item.get("dtype"), where), shape, _read_strides(stride, shape, where), const, name,
+        read_dtype(item.get("dtype"), where),
+        shape,
+        _read_strides(stride, shape, where),
+        const,
+        name,
         item.get("value", item.get("data")),
-    )  # fmt: skip
+    )
 
 
 def _scalar_dtype(value: Any) -> str:

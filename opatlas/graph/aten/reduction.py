@@ -127,9 +127,13 @@ def topk(call: Call) -> list[Ref]:
     axis = call.axis(x.rank)
     shape = tuple(k if i == axis else dim for i, dim in enumerate(x.shape))
     return call.nodes_of(
-        "TopK", [x, call.constant([k])], [(x.dtype, shape), ("int64", shape)],
-        axis=axis, largest=int(call.flag("largest")), sorted=int(call.flag("sorted")),
-    )  # fmt: skip
+        "TopK",
+        [x, call.constant([k])],
+        [(x.dtype, shape), ("int64", shape)],
+        axis=axis,
+        largest=int(call.flag("largest")),
+        sorted=int(call.flag("sorted")),
+    )
 
 
 _DIM = "self, dim=None, keepdim=False"

@@ -136,7 +136,7 @@ def test_a_workers_lines_name_the_exploration(
     process.name = "test"
     process.keeper = SimpleNamespace(drop=lambda claim: None)  # type: ignore[assignment]
     monkeypatch.setattr(process, "_workshop", lambda: None)
-    assert process._run_pack([SimpleNamespace(exploration_id=41)]) == 1  # type: ignore[list-item]
+    assert process._run_pack([SimpleNamespace(pk=41)]) == 1  # type: ignore[list-item]
     (line,) = [one for one in log.lines if one["message"] == "the compiler failed"]
     assert line["exploration_id"] == 41
 

@@ -91,7 +91,7 @@ def test_a_kill_leaves_no_candidate_running(service: Live, victim: str) -> None:
     """SIGKILL to one process only: zygotes, sandboxes and candidates must go by themselves."""
     from tuning.models import Exploration, State
 
-    worker = service.start_worker()
+    worker = service.start_worker(OPATLAS_LEASE_S="3")  # which the next one has to wait for
     row = service.wait_warm(timeout_s=120)
     look_up(MATMUL, RELU)
     service.wait_for(lambda: Exploration.objects.filter(state=State.RUNNING, tries__gt=0).first(), "work", 60)

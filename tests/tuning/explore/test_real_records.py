@@ -62,9 +62,12 @@ def test_a_neighbours_contest_starts_from_what_a_real_search_stored(
     folder = tmp_path / "state"
     folder.mkdir()
     seed(first, ROUTE, folder)
-    found = laboratory.tune(ROUTE, first.operator, first.setting, folder, 8.0)
-    assert isinstance(found, list) and found, found
-    kept = keep_records(first, ROUTE, list(ROUTE.learnt(folder)))
+    kept = 0
+    for _slice in range(4):  # one, but for a slow machine
+        found = laboratory.tune(ROUTE, first.operator, first.setting, folder, 3.0)
+        assert isinstance(found, list), found
+        if kept := keep_records(first, ROUTE, list(ROUTE.learnt(folder))):
+            break
     assert 0 < kept == TuningRecord.objects.count() <= 8
     again = keep_records(first, ROUTE, list(ROUTE.learnt(folder)))
     assert again == kept, "the same records are the same rows"

@@ -159,7 +159,7 @@ def test_the_slice_worth_most_is_claimed_first(make_exploration: Callable[..., A
         make_exploration("Conv", size, stage=Stage.TUNE, worth=worth)
         for size, worth in ((1, 5), (2, 70), (3, 9))
     ]
-    claimed = [claims.claim("w1", target_row.pk)[0].exploration_id for _ in rows]
+    claimed = [claims.claim("w1", target_row.pk)[0].pk for _ in rows]
     assert claimed == [rows[1].pk, rows[2].pk, rows[0].pk]
 
 

@@ -218,13 +218,13 @@ SHAPES = [
 
 def test_a_worker_that_stops_gives_the_evaluation_back(service: Live) -> None:
     """An evaluation in the middle of which its worker is told to stop is done by the next one."""
+    from catalog.models import Best
     from tuning.kernels.models import KernelEvaluation
-    from tuning.models import Exploration, State
 
     worker = service.start_worker()
     service.wait_warm(timeout_s=120)
     look_up(SOFTMAX)
-    service.wait_for(lambda: Exploration.objects.filter(state=State.DONE).exists(), "the contest", 240)
+    service.wait_for(lambda: Best.objects.exists(), "a first result", 240)
     version = Person("ada", "kernels").post("", submission(GENERIC)).json()
     service.wait_for(lambda: KernelEvaluation.objects.filter(state="running").exists(), "a claim", 60)
     worker.terminate()

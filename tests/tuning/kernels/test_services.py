@@ -306,7 +306,7 @@ def test_only_who_made_a_kernel_and_administrators_edit_it(
 
 def test_an_edited_version_is_evaluated_no_further(explored: Any, submitted: Any) -> None:
     from tuning.kernels import claims
-    from tuning.queue.claims import StaleLease
+    from tuning.queue.held import StaleLease
 
     row = explored(64)
     submitted()

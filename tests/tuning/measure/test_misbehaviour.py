@@ -20,6 +20,8 @@ CAUGHT = {Status.CRASHED, Status.CHEATED}
 SMALL = Limits(run_s=3.0, memory_bytes=256 << 20, disk_bytes=64 << 20)
 PATIENT = replace(SMALL, run_s=20.0)
 """For what another limit ends, however slow the machine is."""
+HASTY = replace(SMALL, run_s=1.0)
+"""For what would never end."""
 NOT_COMPUTED = ("new values", "when timed")
 """Found out in runs on new values at the latest; a look drawn by lot during the race may come first."""
 
@@ -69,7 +71,7 @@ def test_it_becomes_a_status(
 ) -> None:
     statuses = status if isinstance(status, set) else {status}
     reasons = (words,) if isinstance(words, str) else words
-    limits = SMALL if status is Status.TIMED_OUT else PATIENT
+    limits = HASTY if status is Status.TIMED_OUT else PATIENT
 
     def expected(outcome: Outcome) -> bool:
         return outcome.status in statuses and any(reason in outcome.detail for reason in reasons)
@@ -109,7 +111,7 @@ def test_a_constructor_that_hangs_times_out(relu_bench: Bench, kernel: Kernel) -
     source += (
         "int opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* p, void* s) { return 0; }"
     )
-    assert relu_bench.measure(kernel("constructor", source), SMALL).status is Status.TIMED_OUT
+    assert relu_bench.measure(kernel("constructor", source), HASTY).status is Status.TIMED_OUT
 
 
 def test_what_it_printed_last_is_kept(relu_bench: Bench, kernel: Kernel) -> None:

@@ -13,7 +13,8 @@ from django.utils import timezone
 
 from tuning.models import Exploration, Stage, State
 from tuning.queue import claims
-from tuning.queue.claims import Claim, StaleLease, begin, claim, fail, pack_size, release, renew, sweep
+from tuning.queue.claims import Claim, begin, claim, fail, pack_size, release, sweep
+from tuning.queue.held import StaleLease, renew
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +29,7 @@ def expire(row: Exploration) -> None:
 
 
 def ids(held: list[Claim]) -> list[int]:
-    return [claim.exploration_id for claim in held]
+    return [claim.pk for claim in held]
 
 
 def test_lower_stages_come_first_then_urgency_then_worth(make_exploration: Callable[..., Any]) -> None:
@@ -93,7 +94,7 @@ def test_only_expired_leases_are_swept(make_exploration: Callable[..., Any]) -> 
     kept.refresh_from_db()
     assert (lost.state, kept.state) == (State.QUEUED, State.RUNNING)
     assert "w/1 fell silent" in lost.error
-    assert renew(held) == [c for c in held if c.exploration_id == lost.pk]
+    assert renew(held) == [c for c in held if c.pk == lost.pk]
 
 
 def test_a_worker_whose_lease_was_swept_writes_no_more(make_exploration: Callable[..., Any]) -> None:
@@ -254,7 +255,7 @@ def test_whoever_lost_a_claim_is_told_which(make_exploration: Callable[..., Any]
     for use in (lost.load, lambda: lost.update(doing="x")):
         with pytest.raises(StaleLease) as caught:
             use()
-        assert str(caught.value) == f"Exploration {lost.exploration_id} is no longer held under fence 7."
+        assert str(caught.value) == f"Exploration {lost.pk} is no longer held under fence 7."
 
 
 def test_a_claim_is_loaded_with_all_that_a_slice_needs_in_one_statement(

@@ -15,7 +15,7 @@ from tuning.models import Exploration, Pause, State
 from tuning.priority import Priority
 from tuning.queue import claims
 from tuning.queue import steering as queues
-from tuning.queue.claims import StaleLease
+from tuning.queue.held import StaleLease
 
 pytestmark = pytest.mark.django_db
 

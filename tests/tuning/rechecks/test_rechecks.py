@@ -25,6 +25,7 @@ from tuning.explore.signing import signing_key
 from tuning.measure.laboratory import Laboratory
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import FailureReport, Recheck
+from tuning.queue.held import Stopping
 from tuning.rechecks import rechecking, reporting
 from tuning.routes.registry import default_candidate
 from tuning.worker.waiting import work_waits
@@ -319,7 +320,7 @@ def test_a_stopping_worker_gives_it_back(put: Any, report: Any, worker: Any) -> 
     report(put("wrong"))
     held = rechecking.claim(worker.owner, worker.target_row.pk)
     stopping.ask()
-    with pytest.raises(rechecking.Stopping):
+    with pytest.raises(Stopping):
         rechecking.run_recheck(worker._workshop(), held)
     recheck = Recheck.objects.get()
     assert (recheck.state, recheck.tries, served()) == ("waiting", 0, "quick")

@@ -48,8 +48,11 @@ class Command(CallerCommand):
                 raise CommandError(str(error)) from error
         if options["json"]:
             document = {
-                "id": kept.pk, "plan": made.plan.to_json(), "signature": kept.signature, "signer": kept.signer
-            }  # fmt: skip
+                "id": kept.pk,
+                "plan": made.plan.to_json(),
+                "signature": kept.signature,
+                "signer": kept.signer,
+            }
             self.stdout.write(json.dumps(document, indent=1))
             return
         self.stdout.write(table(row, kept, made))

@@ -99,8 +99,11 @@ def _header_folders(language: str) -> list[Path]:
     try:
         done = subprocess.run(
             [*find_compiler(language), "-E", "-v", "-x", language, "/dev/null"],
-            capture_output=True, text=True, timeout=COMPILE_S, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=COMPILE_S,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RouteError(f"the compiler does not answer: {type(error).__name__}") from error
     listed = done.stderr.partition("#include <...> search starts here:")[2].partition("End of search list")[0]

@@ -76,8 +76,11 @@ def compiler_versions() -> Mapping[str, str]:
         command = find_compiler()
         said = subprocess.run(
             [*command, "-dumpfullversion", "-dumpversion"],
-            capture_output=True, text=True, timeout=20, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
     except (LoadError, OSError, subprocess.TimeoutExpired):
         return {}
     name = "zig" if "ziglang" in command else Path(command[0]).name

@@ -20,8 +20,11 @@ DISTRIBUTIONS = ("cuda-bindings", "nvidia-cuda-nvrtc")
 ALWAYS = ("--std=c++17", "--device-as-default-execution-space", "--ptxas-options=-v", "--no-cache")
 OF_CUDA = ("cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h")
 _INCLUDE = re.compile(r"(?:#|%:|\?\?=)\s*(?:include|include_next|import|embed)\b(.*)")
-_USED = re.compile(r"entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores,"
-                   r" (\d+) bytes spill loads.*?Used (\d+) registers", re.DOTALL)  # fmt: skip
+_USED = re.compile(
+    r"entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores,"
+    r" (\d+) bytes spill loads.*?Used (\d+) registers",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True)

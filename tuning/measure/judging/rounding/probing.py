@@ -28,8 +28,10 @@ def probed(step: Step) -> Errors:
     squares: list[torch.Tensor] = [torch.zeros(made.shape, dtype=torch.float64) for made in step.made]
     generator = torch.Generator().manual_seed(1)
     for _ in range(TRIES):
-        values = [_moved(value, error, relative * times, times, generator)
-                  for value, error in zip(step.values, step.errors, strict=True)]  # fmt: skip
+        values = [
+            _moved(value, error, relative * times, times, generator)
+            for value, error in zip(step.values, step.errors, strict=True)
+        ]
         for total, made, other in zip(squares, step.made, step.call(values), strict=True):
             total += difference(made, other) ** 2
     root = SAFETY * sqrt(step.terms) / times

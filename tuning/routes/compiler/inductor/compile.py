@@ -192,8 +192,11 @@ def _source(package: Path) -> str:
             if name.endswith(kind)
         }
     parts = [_without_commands(texts.get("kernel.cpp", "")).strip()]
-    run = re.search(r"void AOTInductorModel::run_impl\(.*?^\} // AOTInductorModel::run_impl", 
-                    texts.get("wrapper.cpp", ""), re.DOTALL | re.MULTILINE)  # fmt: skip
+    run = re.search(
+        r"void AOTInductorModel::run_impl\(.*?^\} // AOTInductorModel::run_impl",
+        texts.get("wrapper.cpp", ""),
+        re.DOTALL | re.MULTILINE,
+    )
     if run:
         parts.append(run.group(0))
     return "\n\n".join(part for part in parts if part) + "\n"

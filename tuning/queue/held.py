@@ -1,0 +1,109 @@
+"""What one worker process holds: one row under a lease, a fence on every write, one frame round the work."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+from django.db import models
+from django.db.models import F, QuerySet
+from django.db.models.functions import Now
+
+from tuning.conf import conf
+from tuning.queue.clock import DATABASE_GONE, now_in
+
+logger = logging.getLogger(__name__)
+
+RUNNING = "running"  # whatever is held is in this state, by its own enumeration
+UNLEASED: Mapping[str, Any] = {"lease_owner": "", "lease_expires_at": None}
+UNHELD: Mapping[str, Any] = {**UNLEASED, "doing": ""}
+"""Columns of what nobody works on; the second of what says what is being done."""
+
+Row = TypeVar("Row", bound=models.Model)
+
+
+class StaleLease(Exception):
+    """It is no longer ours: the lease expired and was swept, or the work was paused or discarded."""
+
+
+class Stopping(Exception):
+    """The worker was told to stop: what was begun is given back, not blamed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held(Generic[Row]):
+    """One row held by one worker process. Every write of that worker to it goes through here."""
+
+    pk: int
+    fence: int
+
+    model: ClassVar[Any]
+    related: ClassVar[Sequence[str]]  # what the work reads of it
+
+    def __str__(self) -> str:
+        return f"{self.model._meta.verbose_name.capitalize()} {self.pk}"
+
+    def row(self) -> QuerySet[Row]:
+        """It, while it is still ours."""
+        return self.model.objects.filter(pk=self.pk, fence=self.fence, state=RUNNING)
+
+    def update(self, **columns: Any) -> None:
+        """Write to it; raises StaleLease, and writes nothing, when it was lost."""
+        if self.row().update(**columns) != 1:
+            raise self._stale()
+
+    def load(self) -> Row:
+        """The row with what belongs to it; raises StaleLease."""
+        found = self.row().select_related(*self.related).first()
+        if found is None:
+            raise self._stale()
+        return found
+
+    def _stale(self) -> StaleLease:
+        return StaleLease(f"{self} is no longer held under fence {self.fence}.")
+
+
+def take(row: models.Model, owner: str, **columns: Any) -> int | None:
+    """Take one by compare-and-swap, as it was seen: waiting, or with a lease that is over. Its fence, or None
+    where another was faster."""
+    seen: Any = row
+    unchanged: dict[str, Any] = {"pk": seen.pk, "fence": seen.fence, "state": seen.state}
+    if seen.state == RUNNING:
+        unchanged["lease_expires_at__lt"] = Now()  # it may have been renewed since we looked
+    columns |= {"state": RUNNING, "fence": F("fence") + 1, "lease_owner": owner[:100]}
+    leased = type(seen).objects.filter(**unchanged).update(**columns, lease_expires_at=now_in(conf().lease_s))
+    return seen.fence + 1 if leased else None
+
+
+def renew(held: Sequence[Held[Any]]) -> list[Held[Any]]:
+    """Extend the leases; returns what turned out to be lost."""
+    return [one for one in held if one.row().update(lease_expires_at=now_in(conf().lease_s)) != 1]
+
+
+def work_on(
+    held: Held[Any],
+    work: Callable[[], object],
+    give_back: Callable[[], object],
+    fail: Callable[[Exception], object],
+) -> bool:
+    """Do the work of what is held; False where it was lost meanwhile. Raises Stopping (it was given back)
+    and DATABASE_GONE; whatever else breaks is this piece's failure, and the next one goes on."""
+    try:
+        work()
+    except Stopping:
+        give_back()
+        raise
+    except StaleLease as error:
+        logger.warning("%s", error)
+        return False
+    except DATABASE_GONE:
+        raise
+    except Exception as error:
+        logger.exception("%s broke.", held)
+        try:
+            fail(error)
+        except StaleLease:
+            return False
+    return True
