@@ -21,7 +21,9 @@ def admin(api_with, tenant):
 def victim():
     """Somebody of another organisation, who is logged in."""
     user = User.objects.create_user("victim", "victim@example.org", STRONG)
-    Membership.objects.create(user=user, organisation=Organisation.objects.create(name="Theirs"), role="admin")
+    Membership.objects.create(
+        user=user, organisation=Organisation.objects.create(name="Theirs"), role="admin"
+    )
     browser = Client()
     browser.login(username="victim", password=STRONG)
     return browser

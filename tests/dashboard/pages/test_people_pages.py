@@ -63,9 +63,7 @@ def test_a_member_gets_another_role_and_is_removed(admin: Client, tenant: Organi
 
 def test_who_is_removed_loses_that_access_at_once_and_no_other(admin: Client, tenant: Organisation) -> None:
     bob = member("bob", "admin", Organisation.objects.create(name="Other"))
-    row = Membership.objects.create(
-        user=User.objects.get(username="bob"), organisation=tenant, role="admin"
-    )
+    row = Membership.objects.create(user=User.objects.get(username="bob"), organisation=tenant, role="admin")
     bob.post("/account/organisation/", {"organisation": str(tenant.pk)})
     assert b"Who belongs to Tenant" in bob.get("/people/").content
     before = bob.session.session_key
