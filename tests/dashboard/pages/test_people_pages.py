@@ -177,6 +177,27 @@ def test_a_key_is_shown_once_and_opens_until_it_is_revoked(admin: Client, tenant
     assert last("key.revoke").organisation == tenant
 
 
+def test_a_key_is_limited_in_time_and_to_networks(admin: Client) -> None:
+    body = {
+        "name": "ci",
+        "scopes": ["lookup"],
+        "expires": "2099-01-31T18:00",
+        "addresses": "192.0.2.0/24,::1",
+    }
+    html = admin.post("/keys/create/", body).content.decode()
+    key = ApiKey.objects.get()
+    assert (str(key.expires_at), key.addresses) == ("2099-01-31 18:00:00+00:00", ["192.0.2.0/24", "::1/128"])
+    assert "2099-01-31 18:00" in html and "192.0.2.0/24, ::1/128" in html
+    assert last("key.create").detail == {
+        "scopes": ["lookup"], "expires_at": "2099-01-31T18:00:00+00:00", "addresses": key.addresses,
+    }  # fmt: skip
+    for field, wrong in (("addresses", "192.0.2.7/24"), ("expires", "2020-01-01"), ("expires", "soon")):
+        answer = admin.post("/keys/create/", {**body, field: wrong})
+        assert answer.status_code == 400 and f'value="{wrong}"' in answer.content.decode()
+    ApiKey.objects.update(expires_at="2026-01-01T00:00:00Z")
+    assert "expired" in admin.get("/keys/").content.decode()
+
+
 def test_a_personal_key_is_the_admins_own(admin: Client) -> None:
     admin.post("/keys/create/", {"name": "mine", "scopes": ["kernels"], "personal": "1"})
     assert ApiKey.objects.get().user == User.objects.get(username="ada")
