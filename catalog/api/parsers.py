@@ -60,7 +60,7 @@ class BoundedJSONParser(BoundedParser):
 
 
 def parse_json(body: bytes) -> Any:
-    """Strict JSON (UTF-8, no NaN, no key twice); raises :class:`RequestError`: where it goes wrong, and why."""
+    """Strict JSON (UTF-8, no NaN, no key twice); raises :class:`RequestError` that says where it is none."""
     try:
         document = read_quickly(body)
     except ValueError:
