@@ -1,4 +1,4 @@
-"""API keys: random, shown once, kept as a SHA-256, scoped, revocable; for a time and for networks if wanted."""
+"""API keys: random, shown once, kept as a SHA-256, scoped, revocable; if wanted for a time, from networks."""
 
 from __future__ import annotations
 
