@@ -18,7 +18,7 @@ class NewerDatabase(Misconfigured):
 
 
 def refuse_newer_database(**signal: Any) -> None:
-    """Raises :class:`NewerDatabase`. One statement; a database that does not answer is told by who needs it."""
+    """Raises :class:`NewerDatabase`. A database that does not answer is told by who needs it."""
     try:
         applied = MigrationRecorder(connection).applied_migrations()
     except DatabaseError:
@@ -26,9 +26,8 @@ def refuse_newer_database(**signal: Any) -> None:
     unknown = sorted(f"{app}.{name}" for app, name in applied if not _is_known(app, name))
     if unknown:
         raise NewerDatabase(
-            f"The database belongs to another version, since this one does not know its migration {unknown[0]}: "
-            "start that version again, or name another database (a home of 7fa76a5 is taken over by manage.py "
-            "adopt_home)."
+            f"The database belongs to another version, since this one does not know {unknown[-1]}: start that "
+            "version again, or name another database (manage.py adopt_home takes over a home of 7fa76a5)."
         )
 
 

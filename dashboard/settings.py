@@ -58,13 +58,14 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "dashboard.operation.security.PolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "dashboard.operation.bodies.OpenPagesMiddleware",
     "dashboard.operation.attempts.AttemptsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
-    "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    # DRF's views are outside of it: they ask for keys.
+    # DRF's views are outside of it: they ask for keys. Before CSRF's, which reads what a form has sent.
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
     "dashboard.project.middleware.ViewerMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "dashboard.project.auditing.AuditMiddleware",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 from django.http import HttpRequest
 
@@ -17,14 +18,18 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def client_address(request: HttpRequest) -> str:
+    return address_in(request.META)
+
+
+def address_in(meta: Mapping[str, Any]) -> str:
     """The client's address. With OPATLAS_PROXIES=n it is what the outermost of n trusted proxies saw, the
     n-th from the right of X-Forwarded-For; without, headers are not believed."""
     proxies = conf().proxies
     if proxies > 0:
-        hops = [part.strip() for part in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")]
+        hops = [part.strip() for part in meta.get("HTTP_X_FORWARDED_FOR", "").split(",")]
         if len(hops) >= proxies and hops[-proxies]:
             return str(hops[-proxies])[:64]
-    return str(request.META.get("REMOTE_ADDR") or "")[:64]
+    return str(meta.get("REMOTE_ADDR") or "")[:64]
 
 
 def networks_of(texts: Sequence[str]) -> list[str]:

@@ -68,7 +68,7 @@ def create_api_key(
 
 
 def expiry_of(text: str) -> datetime | None:
-    """``2027-01-31`` (its beginning) or with a time, of UTC where no zone is named; None where it is empty."""
+    """``2027-01-31`` (its beginning) or with a time, of UTC where no zone is named; empty: None."""
     try:
         given = datetime.fromisoformat(text.strip()) if text.strip() else None
         return given and (given if given.tzinfo else given.replace(tzinfo=UTC)).astimezone(UTC)

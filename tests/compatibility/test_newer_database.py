@@ -36,9 +36,7 @@ def test_a_migration_that_this_version_does_not_know_is_refused() -> None:
     migrated("gone", "0001_of_an_app_that_was_taken_out")
     refuse_newer_database()
     migrated("catalog", "9999_what_is_to_come")
-    with pytest.raises(
-        NewerDatabase, match=r"does not know its migration catalog\.9999_what_is_to_come: start"
-    ):
+    with pytest.raises(NewerDatabase, match=r"does not know catalog\.9999_what_is_to_come: start"):
         refuse_newer_database()
     with pytest.raises(NewerDatabase):
         call_command("migrate", verbosity=0, interactive=False)

@@ -81,7 +81,7 @@ class JoinForm(forms.Form):
 
     def __init__(self, data: Any, ending: str) -> None:
         super().__init__(data)
-        self.fields["username"].help_text = f"Letters, digits and . + - _, and {ending} at its end."
+        self.fields["username"].help_text = f"Letters, digits and . + - _; it ends in {ending}."
         self.fields["username"].widget.attrs["placeholder"] = f"ada{ending}"
 
     def clean(self) -> dict[str, Any]:
