@@ -26,8 +26,8 @@ def refuse_newer_database(**signal: Any) -> None:
     unknown = sorted(f"{app}.{name}" for app, name in applied if not _is_known(app, name))
     if unknown:
         raise NewerDatabase(
-            f"The database belongs to another version, since this one does not know {unknown[-1]}: start that "
-            "version again, or name another database (manage.py adopt_home takes over a home of 7fa76a5)."
+            f"The database belongs to another version, since this one does not know {unknown[-1]}: start "
+            "that version again, or name another database (a home of 7fa76a5: manage.py adopt_home)."
         )
 
 

@@ -25,8 +25,8 @@ def json_bytes(document: Any) -> bytes:
 
 
 def read_quickly(text: bytes) -> Any:
-    """What ``json.loads`` reads there, or ValueError: then ask that one, which says why not. Objects that have
-    a key twice are left to it too."""
+    """What ``json.loads`` reads there, or ValueError: then ask that one, which says why not. An object that
+    has a key twice is left to it too."""
     if (quick := _quick()) is None:
         raise ValueError("orjson is not installed")
     # Integers beyond 64 bits would become floats; digits of a hash as long as that only cost time.

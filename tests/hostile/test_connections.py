@@ -93,7 +93,8 @@ def test_headers_that_never_end_hold_nobody_up(web: Stack) -> None:
 
 
 @pytest.mark.parametrize(("path", "length"), [
-    (b"/api/v1/lookup", 1 << 30), (b"/login/", 1 << 30), (b"/login/", 100 << 20), (b"/people/invite/", 1 << 62),
+    (b"/api/v1/lookup", 1 << 30), (b"/login/", 1 << 30), (b"/login/", 100 << 20),
+    (b"/people/invite/", 1 << 62),
 ])  # fmt: skip
 def test_a_gigabyte_is_refused_before_it_is_sent(web: Stack, path: bytes, length: int) -> None:
     with opened(web, HEAD % path + b"Content-Length: %d\r\n\r\n" % length) as connection:

@@ -61,7 +61,8 @@ def test_a_key_with_limits_is_made_and_says_them(api_with, make_key):
 
 @pytest.mark.parametrize(("field", "wrong"), [
     ("expires_at", "soon"), ("expires_at", 7), ("expires_at", "2001-01-31T18:00:00Z"), ("addresses", "::1"),
-    ("addresses", [7]), ("addresses", ["192.0.2.1/24"]), ("addresses", ["::1"] * 51), ("addresses", [["::1"]]),
+    ("addresses", [7]), ("addresses", ["192.0.2.1/24"]), ("addresses", ["::1"] * 51),
+    ("addresses", [["::1"]]),
 ])  # fmt: skip
 def test_limits_that_are_none_make_no_key(api_with, make_key, field, wrong):
     admin = api_with(make_key("admin"))
