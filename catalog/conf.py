@@ -73,6 +73,9 @@ class CatalogConf:
     journal_segment_bytes: int = variable(
         8 << 20, "bytes", "a journal file that has grown to this size is closed and a new one begun", least=1
     )
+    proxies: int = variable(
+        0, "proxies", "stand before it and write `X-Forwarded-For`; 0: such headers are not believed", least=0
+    )
     password: str = variable(
         "",
         "text",

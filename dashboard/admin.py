@@ -131,7 +131,7 @@ class KernelDecisionAdmin(Looked):
 
 @admin.register(catalog.ApiKey)
 class ApiKeyAdmin(admin.ModelAdmin):
-    list_display = ("prefix", "name", "organisation", "scopes", "last_used_at", "revoked_at")
+    list_display = ("prefix", "name", "organisation", "scopes", "last_used_at", "expires_at", "revoked_at")
     list_filter = ("organisation", ("revoked_at", admin.EmptyFieldListFilter))
     list_select_related = ("organisation",)
     search_fields = ("name", "prefix")

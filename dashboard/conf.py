@@ -83,9 +83,6 @@ class DashboardConf:
     hsts_s: int = variable(
         365 * 24 * 3600, "seconds", "that browsers keep to https, with `OPATLAS_HTTPS`", least=0
     )
-    proxies: int = variable(
-        0, "proxies", "stand before it and write `X-Forwarded-For`; 0: such headers are not believed", least=0
-    )
     static: str = variable(
         "",
         "word",

@@ -58,13 +58,14 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "dashboard.operation.security.PolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "dashboard.operation.bodies.OpenPagesMiddleware",
     "dashboard.operation.attempts.AttemptsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
-    "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    # DRF's views are outside of it: they ask for keys.
+    # DRF's views are outside of it: they ask for keys. Before CSRF's, which reads what a form has sent.
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
     "dashboard.project.middleware.ViewerMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "dashboard.project.auditing.AuditMiddleware",
@@ -148,7 +149,7 @@ if HTTPS:
     SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$", "^metrics$"]
     SECURE_HSTS_SECONDS = _CONF.hsts_s
     SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = True
-    if _CONF.proxies:  # a proxy that we know ends TLS; nobody else is believed
+    if catalog_conf().proxies:  # a proxy that we know ends TLS; nobody else is believed
         SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 SESSION_EXPIRE_AT_BROWSER_CLOSE = False

@@ -25,7 +25,8 @@ def json_bytes(document: Any) -> bytes:
 
 
 def read_quickly(text: bytes) -> Any:
-    """What ``json.loads`` reads there, or ValueError: then ask that one, which says why not."""
+    """What ``json.loads`` reads there, or ValueError: then ask that one, which says why not. An object that
+    has a key twice is left to it too."""
     if (quick := _quick()) is None:
         raise ValueError("orjson is not installed")
     # Integers beyond 64 bits would become floats; digits of a hash as long as that only cost time.
@@ -33,9 +34,12 @@ def read_quickly(text: bytes) -> Any:
         raise ValueError("a long number")
     document = quick.loads(text)
     try:
-        quick.dumps(document)  # which goes 254 deep, where reading goes 1,024: too deep for who comes after
+        again = quick.dumps(document)  # goes 254 deep, where reading goes 1,024: too deep for who comes after
     except TypeError as error:
         raise ValueError("deep") from error
+    # Of a key that comes twice one is dropped, and its colon with it.
+    if text.count(b":") != again.count(b":") or b"\\u003a" in text or b"\\u003A" in text:
+        raise ValueError("a key twice, or a colon that is written as an escape")
     return document
 
 

@@ -12,6 +12,7 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from catalog import models
+from catalog.people.addresses import client_address
 from catalog.people.keys import KeyRefused, authenticate, has_scope
 from catalog.viewing import viewer_of_key
 
@@ -32,7 +33,7 @@ class ApiKeyAuthentication(BaseAuthentication):
         if scheme.lower() != "bearer" or not text:
             raise AuthenticationFailed(f"The API takes Bearer keys: {_EXAMPLE}")
         try:
-            key = authenticate(text.strip())
+            key = authenticate(text.strip(), client_address(request._request))
         except KeyRefused as refused:
             raise AuthenticationFailed(str(refused)) from refused
         return key.organisation, key

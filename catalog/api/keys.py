@@ -15,17 +15,27 @@ from catalog.api.endpoint import Listing, RestView, listing, one, operation
 from catalog.api.shapes import ModelAnswer
 from catalog.errors import RequestError
 from catalog.people import audit
-from catalog.people.keys import SCOPES, create_api_key, revoke_api_key
+from catalog.people.addresses import MOST_NETWORKS
+from catalog.people.keys import SCOPES, create_api_key, facts_of, revoke_api_key
 
 
 class KeyAnswer(ModelAnswer):
     """A key without its secret."""
 
     user = serializers.CharField(source="user.username", default="", read_only=True)
+    addresses = serializers.ListField(
+        child=serializers.CharField(),
+        allow_null=True,
+        read_only=True,
+        help_text="The networks that it is used from; null: from anywhere.",
+    )
 
     class Meta:
         model = models.ApiKey
-        fields = ["id", "prefix", "name", "scopes", "user", "created_at", "last_used_at", "revoked_at"]
+        fields = [
+            "id", "prefix", "name", "scopes", "user", "created_at", "last_used_at", "revoked_at",
+            "expires_at", "addresses",
+        ]  # fmt: skip
 
 
 class MadeKeyAnswer(KeyAnswer):
@@ -44,6 +54,15 @@ class NewKeySerializer(serializers.Serializer[Any]):
     scopes = serializers.ListField(child=serializers.ChoiceField(SCOPES), min_length=1)
     personal = serializers.BooleanField(
         default=False, help_text="The same person answers for it as for the key that asks."
+    )
+    expires_at = serializers.DateTimeField(
+        default=None, allow_null=True, help_text="Its end; left out: never."
+    )
+    addresses = serializers.ListField(
+        child=serializers.CharField(max_length=60),
+        default=list,
+        max_length=MOST_NETWORKS,
+        help_text="Networks that it is used from, as `192.0.2.0/24`; none: from anywhere.",
     )
 
 
@@ -66,8 +85,15 @@ class KeysView(Listing[models.ApiKey]):
             raise RequestError(
                 "This key is nobody's: a personal one is made on the page of keys.", "personal"
             )
-        key, text = create_api_key(asking.organisation, given["name"], given["scopes"], user=user)
-        audit.note(request, action="key.create", subject=str(key), detail={"scopes": key.scopes})
+        key, text = create_api_key(
+            asking.organisation,
+            given["name"],
+            given["scopes"],
+            user=user,
+            expires_at=given["expires_at"],
+            addresses=given["addresses"],
+        )
+        audit.note(request, action="key.create", subject=str(key), detail=facts_of(key))
         key.key = text  # type: ignore[attr-defined]
         return key
 

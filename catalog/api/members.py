@@ -18,35 +18,37 @@ from catalog.people import members as people
 
 
 class MemberAnswer(ModelAnswer):
-    """A person in the organisation."""
+    """A person in the organisation. What is the person's own (address, logins) is not the organisation's."""
 
     username = serializers.CharField(source="user.username")
-    email = serializers.CharField(source="user.email")
     active = serializers.BooleanField(source="user.is_active")
-    last_login = serializers.DateTimeField(source="user.last_login", allow_null=True)
 
     class Meta:
         model = models.Membership
-        fields = ["id", "username", "email", "role", "active", "last_login", "created_at"]
+        fields = ["id", "username", "role", "active", "created_at"]
 
 
 class NewMemberSerializer(serializers.Serializer[Any]):
-    """Somebody with an account (``username``), or an invitation (``email``, or neither: a link)."""
+    """Who is invited, as what; ``email`` is only noted."""
 
-    username = serializers.CharField(max_length=150, required=False)
     email = serializers.EmailField(required=False)
     role = serializers.ChoiceField(models.Role.choices)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if "username" in self.initial_data:
+            sentence = "Nobody is added by name: leave username out, and pass the invitation on."
+            raise serializers.ValidationError({"username": sentence})
+        return attrs
 
 
 class RoleSerializer(serializers.Serializer[Any]):
     role = serializers.ChoiceField(models.Role.choices)
 
 
-class AddedSerializer(serializers.Serializer[Any]):
-    """Either the member, or the address below this service that opens the invitation once, for a week."""
+class InvitedSerializer(serializers.Serializer[Any]):
+    """The address below this service that opens the invitation once, for a week."""
 
-    member = MemberAnswer(allow_null=True)
-    invitation = serializers.CharField(allow_null=True)
+    invitation = serializers.CharField()
 
 
 class _Members(RestView):
@@ -64,20 +66,18 @@ class MembersView(_Members, Listing[models.Membership]):
     def get_queryset(self) -> QuerySet[models.Membership]:
         return self.rows().order_by("user__username")
 
-    @operation(AddedSerializer, name="add_member", status=201, tag="accounts", takes=NewMemberSerializer)
-    def post(self, request: Request) -> dict[str, Any]:
-        """Add somebody with an account, or invite."""
+    @operation(InvitedSerializer, name="add_member", status=201, tag="accounts", takes=NewMemberSerializer)
+    def post(self, request: Request) -> dict[str, str]:
+        """Invite somebody.
+
+        Who has an account takes the invitation with that, others with a new one."""
         given, key = self.sent(NewMemberSerializer), self.key
-        if name := given.get("username"):
-            row = people.add_member(key.organisation, name, given["role"])
-            audit.note(request, action="member.add", subject=str(row.user), detail={"role": row.role})
-            return {"member": row, "invitation": None}
         invitation, token = people.invite(
             key.organisation, given["role"], email=given.get("email", ""), by=key.user
         )
         subject, detail = invitation.email or "by link", {"role": invitation.role}
         audit.note(request, action="member.invite", subject=subject, detail=detail)
-        return {"member": None, "invitation": f"/invited/{token}/"}
+        return {"invitation": f"/invited/{token}/"}
 
 
 class MemberView(_Members):

@@ -60,7 +60,7 @@ class BoundedJSONParser(BoundedParser):
 
 
 def parse_json(body: bytes) -> Any:
-    """Strict JSON (UTF-8, no NaN); raises :class:`RequestError` that says where it goes wrong."""
+    """Strict JSON (UTF-8, no NaN, no key twice); raises :class:`RequestError` that says where it is none."""
     try:
         document = read_quickly(body)
     except ValueError:
@@ -72,7 +72,9 @@ def parse_json(body: bytes) -> Any:
 
 def _read_slowly(body: bytes) -> Any:
     try:
-        return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+        return json.loads(
+            body.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_with_each_key_once
+        )
     except UnicodeDecodeError as error:
         raise RequestError(f"The body is not UTF-8 at byte {error.start}.") from error
     except json.JSONDecodeError as error:
@@ -96,6 +98,18 @@ def _check_characters(document: Any) -> None:
     # json.dumps writes a NUL as an escape; an escaped backslash before "u0000" is no NUL.
     if re.search(r"(?<!\\)(?:\\\\)*\\u0000", text):
         raise RequestError("The JSON has a NUL character (\\u0000) in a string.")
+
+
+def _with_each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Which of two would count is not for us to guess: a proxy or a signer may have read the other."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise RequestError(
+            f"The JSON has the key {json.dumps(twice[:100])} twice in one object: send it once."
+        )
+    return members
 
 
 def _refuse_constant(name: str) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 from django.http import HttpRequest
 
 from catalog.models import ApiKey, AuditEntry, Organisation
+from catalog.people.addresses import client_address
 
 NOTE = "_audit_note"
 SYSTEM = "the service"
@@ -76,8 +77,8 @@ def record(
 
 
 def address_of(request: HttpRequest | None) -> str:
-    """Where a request came from, as the web server says it."""
-    return "" if request is None else str(request.META.get("REMOTE_ADDR") or "")
+    """Where a request came from."""
+    return "" if request is None else client_address(request)
 
 
 def _plain(request: Any) -> HttpRequest:

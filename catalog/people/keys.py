@@ -1,4 +1,4 @@
-"""API keys: random, shown once, kept as a SHA-256, scoped, revocable."""
+"""API keys: random, shown once, kept as a SHA-256, scoped, revocable; if wanted for a time, from networks."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
 
 from catalog import models
 from catalog.errors import RequestError
+from catalog.people.addresses import is_within, networks_of
 from catalog.selectors.rows import row_by
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _PREFIX_CHARACTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 
 
 class KeyRefused(RequestError):
-    """A key that opens nothing: missing, malformed, unknown or revoked."""
+    """A key that opens nothing: missing, malformed, unknown, revoked, expired, or from elsewhere."""
 
     status = 401
 
@@ -40,11 +41,16 @@ def create_api_key(
     *,
     user: User | None = None,
     max_queued_misses: int = 10_000,
+    expires_at: datetime | None = None,
+    addresses: Sequence[str] = (),
 ) -> tuple[models.ApiKey, str]:
-    """A new key and its text ``opk_<prefix>_<secret>``, which cannot be had a second time."""
+    """A new key and its text ``opk_<prefix>_<secret>``, which cannot be had a second time. ``addresses``:
+    the networks that it is used from; none: from anywhere."""
     unknown = sorted(set(scopes) - set(SCOPES))
     if unknown or not scopes:
         raise RequestError(f"Scopes must be some of {', '.join(SCOPES)}, not {', '.join(unknown) or 'none'}.")
+    if expires_at is not None and expires_at <= timezone.now():
+        raise RequestError("A key expires in the future, or never.", "expires_at")
     prefix = "".join(secrets.choice(_PREFIX_CHARACTERS) for _ in range(12))
     secret = secrets.token_urlsafe(32)
     key = models.ApiKey.objects.create(
@@ -55,12 +61,24 @@ def create_api_key(
         secret_sha256=_digest(secret),
         scopes=sorted(set(scopes)),
         max_queued_misses=max_queued_misses,
+        expires_at=expires_at,
+        addresses=networks_of(addresses) or None,
     )
     return key, f"opk_{prefix}_{secret}"
 
 
-def authenticate(text: str) -> models.ApiKey:
-    """The key that this text opens (one statement); raises :class:`KeyRefused`."""
+def expiry_of(text: str) -> datetime | None:
+    """``2027-01-31`` (its beginning) or with a time, of UTC where no zone is named; empty: None."""
+    try:
+        given = datetime.fromisoformat(text.strip()) if text.strip() else None
+        return given and (given if given.tzinfo else given.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise RequestError("An end is a day or a time: 2027-01-31, 2027-01-31T18:00.", "expires_at") from None
+
+
+def authenticate(text: str, address: str = "") -> models.ApiKey:
+    """The key that this text opens for who comes from ``address`` (one statement); raises
+    :class:`KeyRefused`. Limits are told to who has the whole key alone."""
     parts = text.split("_", 2)
     if len(parts) != 3 or parts[0] != "opk" or not parts[1].isascii() or not 0 < len(parts[1]) <= 16:
         raise KeyRefused("This is no API key: one looks like opk_<prefix>_<secret>.")
@@ -72,6 +90,10 @@ def authenticate(text: str) -> models.ApiKey:
         raise KeyRefused("This API key is not known: ask your administrator for one.")
     if key.revoked_at is not None:
         raise KeyRefused(f"This API key was revoked on {key.revoked_at:%Y-%m-%d}: use another one.")
+    if key.expired:
+        raise KeyRefused(f"This API key expired on {key.expires_at:%Y-%m-%d %H:%M} UTC: ask for another one.")
+    if key.addresses is not None and not is_within(address, key.addresses):
+        raise KeyRefused(f"This API key is not for use from {address or 'there'}: ask where it is.")
     _touch(key)
     return key
 
@@ -83,6 +105,14 @@ def revoke_api_key(prefix: str) -> models.ApiKey:
     if key is None:
         raise RequestError(f"No API key has the prefix {prefix!r}.")
     return key
+
+
+def facts_of(key: models.ApiKey) -> dict[str, Any]:
+    """What the audit log says of a new key: what it opens, and its limits."""
+    facts: dict[str, Any] = {"scopes": key.scopes}
+    if key.expires_at is not None:
+        facts["expires_at"] = key.expires_at.isoformat()
+    return facts | ({"addresses": key.addresses} if key.addresses else {})
 
 
 def has_scope(key: models.ApiKey, scope: str) -> bool:

@@ -58,21 +58,6 @@ def rename_organisation(organisation: Organisation, name: str) -> Organisation:
     return organisation
 
 
-def add_member(organisation: Organisation, username: str, role: str) -> Membership:
-    """Somebody who has an account becomes a member."""
-    user = get_user_model().objects.filter(username=_plain(username, 150)).first()
-    if user is None:
-        raise Unknown("There is no user of this name: send an invitation instead.", "username")
-    if not user.is_active:
-        raise MembershipRefused(f"The account of {user} is switched off.", "username")
-    row, new = Membership.objects.get_or_create(
-        user=user, organisation=organisation, defaults={"role": _role(role)}
-    )
-    if not new:
-        raise MembershipRefused(f"{user} is a member already, with the role {row.role}.", "username")
-    return row
-
-
 def change_role(membership: Membership, role: str) -> Membership:
     """Give a member another role; the last admin keeps it. The member's sessions get other keys."""
     role = _role(role)
@@ -87,7 +72,8 @@ def change_role(membership: Membership, role: str) -> Membership:
 
 
 def remove_member(membership: Membership) -> None:
-    """Take a member out, log the person out, and close the keys that the person had there."""
+    """Take a member out, and close the keys that the person had there. Sessions are the person's, not the
+    organisation's: who looks is asked anew for every page, so that they end no sooner."""
     with transaction.atomic():
         row = _locked(membership)
         if row.role == Role.ADMIN:
@@ -95,7 +81,6 @@ def remove_member(membership: Membership) -> None:
         row.delete()
         keys = ApiKey.objects.filter(user=row.user_id, organisation=row.organisation_id, revoked_at=None)
         keys.update(revoked_at=timezone.now())
-    end_sessions(membership.user_id)
 
 
 def deactivate(user: User) -> None:
@@ -166,8 +151,17 @@ def accept(invitation: Invitation, user: User) -> Membership:
     return row
 
 
+def name_ending(organisation: Organisation) -> str:
+    """How the names of accounts end that invitations to this organisation make. Names are each organisation's
+    own, so that "this name is taken" tells nobody who has an account elsewhere."""
+    return f"@{organisation.pk}"
+
+
 def accept_with_account(invitation: Invitation, username: str, password: str) -> User:
     """Make the account of who was invited, with the password that the person chose."""
+    ending = name_ending(invitation.organisation)
+    if not username.strip().endswith(ending):
+        raise RequestError(f"A user name ends in {ending} here, as in ada{ending}.", "username")
     user = make_user(username, password, email=invitation.email)
     try:
         accept(invitation, user)

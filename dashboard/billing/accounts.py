@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Sum
 from django.utils import timezone
 
 from catalog.errors import RequestError, Unknown
@@ -38,9 +39,16 @@ CURRENCIES = (
 )
 
 
+class RefundTooLarge(RequestError):
+    """More than is left of the payment."""
+
+    status = 409
+
+
 @dataclass(frozen=True)
 class Movement:
-    """Money that comes or goes other than by a hit. ``event_id`` with its provider makes it happen once."""
+    """Money that comes or goes other than by a hit. ``event_id`` with its provider makes it happen once.
+    A refund names its provider's ``payment`` by that one's event id."""
 
     kind: str
     amount_micros: int
@@ -49,6 +57,7 @@ class Movement:
     provider: str = ""
     event_id: str = ""
     event_sha256: str = ""
+    payment: str = ""
 
 
 def locked(organisation_id: int, currency: str) -> Account:
@@ -75,7 +84,8 @@ def plan_runs(account: Account, now: datetime) -> bool:
 def move(organisation_id: int, currency: str, movement: Movement) -> LedgerEntry:
     """Add one entry that is no charge, and tell the organisation's webhooks of credit.
 
-    Raises :class:`RequestError` where the account is kept in another currency or the amount cannot be.
+    Raises :class:`RequestError` where the account is kept in another currency or the amount cannot be, and
+    where a refund is of no payment, or of more than is left of it.
     """
     if not 0 < abs(movement.amount_micros) <= MOST_MICROS:
         raise RequestError("An amount is not nothing, and at most a thousand million.", where="amount")
@@ -96,6 +106,7 @@ def move(organisation_id: int, currency: str, movement: Movement) -> LedgerEntry
             provider=movement.provider,
             event_id=movement.event_id,
             event_sha256=movement.event_sha256,
+            refund_of=_payment_of(movement, organisation_id) if movement.kind == Kind.REFUND else None,
         )
         entry.save()
         Account.objects.filter(pk=account.pk).update(balance_micros=after)
@@ -103,6 +114,23 @@ def move(organisation_id: int, currency: str, movement: Movement) -> LedgerEntry
         if movement.kind == Kind.CREDIT:
             tell_of_credit(account, entry)
     return entry
+
+
+def _payment_of(refund: Movement, organisation_id: int) -> LedgerEntry:
+    """The payment that a refund takes back; the account is locked, so that two cannot take the same."""
+    payment = LedgerEntry.objects.filter(
+        organisation_id=organisation_id, kind=Kind.CREDIT, provider=refund.provider, event_id=refund.payment
+    ).first()
+    if payment is None or not refund.provider:
+        raise Unknown(
+            "A refund names the webhook-id of its payment, which came to this account by the same provider.",
+            where="data.payment",
+        )
+    taken = payment.refunds.aggregate(micros=Sum("amount_micros"))["micros"] or 0
+    left = payment.amount_micros + taken
+    if -refund.amount_micros > left:
+        raise RefundTooLarge(f"Of this payment {left} are left to refund.", where="data.amount_micros")
+    return payment
 
 
 def add_days(organisation_id: int, entries: Sequence[LedgerEntry], saved_us: Sequence[float]) -> None:

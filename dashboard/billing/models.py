@@ -271,6 +271,10 @@ class LedgerEntry(AppendOnly):
     provider = models.CharField(max_length=40, blank=True)
     event_id = models.CharField(max_length=200, blank=True)
     event_sha256 = models.CharField(max_length=64, blank=True)
+    # Of a refund: the payment that it takes back, in part or whole (the oldest refunds have none).
+    refund_of = models.ForeignKey(
+        "self", models.PROTECT, null=True, blank=True, related_name="refunds", db_index=False
+    )
 
     class Meta:
         verbose_name_plural = "ledger entries"
@@ -290,12 +294,19 @@ class LedgerEntry(AppendOnly):
                 | Q(kind=Kind.ADJUSTMENT),
                 name="amounts_have_their_sign",
             ),
+            models.CheckConstraint(
+                condition=Q(kind=Kind.REFUND) | Q(refund_of__isnull=True),
+                name="only_refunds_are_of_a_payment",
+            ),
         ]
         indexes = [
             models.Index(fields=["organisation", "-id"], name="ledger_newest_first"),
             models.Index(fields=["organisation", "at"], name="ledger_by_time"),
             # Payments and corrections are few among charges.
             models.Index(fields=["kind", "-id"], name="ledger_by_kind"),
+            models.Index(
+                fields=["refund_of"], condition=Q(refund_of__isnull=False), name="refunds_of_payment"
+            ),
         ]
 
     def __str__(self) -> str:

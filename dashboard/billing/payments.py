@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 
 from catalog.errors import RequestError, SystemFault, Unknown
 from catalog.people import audit
-from dashboard.billing.accounts import MOST_MICROS, Movement, account_named, move
+from dashboard.billing.accounts import MOST_MICROS, Movement, RefundTooLarge, account_named, move
 from dashboard.billing.models import Kind, LedgerEntry
 from dashboard.conf import conf
 
@@ -98,8 +98,8 @@ def receive(provider: str, event_id: str, body: bytes, document: Any) -> Receive
                 detail={"entry": entry.pk, "amount_micros": entry.amount_micros, "event": event_id},
             )
             return Received(entry, False)
-    except IntegrityError:
-        # The same event, at the same time: the other one has added it.
+    except (IntegrityError, RefundTooLarge):
+        # The same event, at the same time: the other one may have added it.
         known = LedgerEntry.objects.filter(provider=provider, event_id=event_id).first()
         if known is None:
             raise
@@ -133,10 +133,21 @@ def _parse(document: Any, provider: str, event_id: str, digest: str) -> tuple[st
     if not isinstance(reference, str) or len(reference) > 200:
         raise RequestError("reference is a text of at most 200 characters.", where="data.reference")
     kind = KINDS[document["type"]]
-    what = "Payment" if kind == Kind.CREDIT else "Refund"
+    payment = _payment(data) if kind == Kind.REFUND else ""
+    what = f"Refund of {payment}" if payment else "Payment"
     reason = f"{what} by {provider}" + (f": {reference}" if reference else "")
     signed = amount if kind == Kind.CREDIT else -amount
-    return account, currency, Movement(kind, signed, reason, provider, provider, event_id, digest)
+    return account, currency, Movement(kind, signed, reason, provider, provider, event_id, digest, payment)
+
+
+def _payment(data: Mapping[str, Any]) -> str:
+    """Which payment a refund is of."""
+    payment = data.get("payment")
+    if not isinstance(payment, str) or not _EVENT_ID.fullmatch(payment):
+        raise RequestError(
+            "A refund names its payment: payment is the webhook-id of that event.", where="data.payment"
+        )
+    return payment
 
 
 def _key(secret: str) -> bytes:

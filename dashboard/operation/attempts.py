@@ -14,8 +14,8 @@ from django.core.cache import caches
 from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
 
+from catalog.people.addresses import client_address
 from dashboard.conf import conf
-from dashboard.operation.addresses import client_address
 from dashboard.operation.limits import too_many
 
 logger = logging.getLogger(__name__)

@@ -21,8 +21,8 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from catalog.models import ApiKey
+from catalog.people.addresses import client_address
 from dashboard.conf import Rate, conf
-from dashboard.operation.addresses import client_address
 from dashboard.operation.requests import request_id
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Condition
 
@@ -19,6 +20,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from catalog.conf import conf, journal_folder
@@ -27,6 +29,7 @@ from tuning.conf import conf as tuning_conf
 logger = logging.getLogger(__name__)
 
 BROKER_TIMEOUT_S = 2.0
+MOST_SKEW_S = 5.0
 _MIGRATIONS_KEPT_S = 30.0
 
 
@@ -97,6 +100,17 @@ def _migrations() -> None:
         raise NotReady(f"{len(missing)} migrations are not applied: run manage.py migrate.")
 
 
+def _clock() -> None:
+    """Leases go by the database's clock; keys, sessions and links end by this node's."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT CURRENT_TIMESTAMP")
+        told = datetime.fromisoformat(str(cursor.fetchone()[0]))
+    ahead_s = (timezone.now() - (told if told.tzinfo else told.replace(tzinfo=UTC))).total_seconds()
+    if abs(ahead_s) > MOST_SKEW_S:
+        where = "ahead of" if ahead_s > 0 else "behind"
+        raise NotReady(f"This node's clock is {abs(ahead_s):.0f} s {where} the database's: set it.")
+
+
 def _writable(folder: Path, what: str) -> None:
     """Writes a file as the service would: permissions, a full disk and a read-only mount all show."""
     try:
@@ -123,6 +137,7 @@ def _broker() -> None:
 CHECKS: tuple[tuple[str, bool, Callable[[], None]], ...] = (
     ("database", True, _database),
     ("migrations", True, _migrations),
+    ("clock", False, _clock),
     ("journal", True, lambda: _writable(journal_folder(), "journal")),
     ("artifacts", True, lambda: _writable(conf().store, "artifact store")),
     ("broker", False, _broker),

@@ -56,7 +56,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("billing/", include("dashboard.billing.urls")),
     path("webhooks/", include("dashboard.webhooks.urls")),
     path("people/", people.members, name="people"),
-    path("people/add/", people.add, name="member-add"),
     path("people/invite/", people.invite, name="member-invite"),
     path("people/invitations/<int:pk>/withdraw/", people.withdraw, name="member-uninvite"),
     path("people/<int:pk>/role/", people.change, name="member-role"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.client
 import ipaddress
+import re
 import socket
 import ssl
 import threading
@@ -25,6 +26,8 @@ PORTS = frozenset({80, 443, 8000, 8080, 8443})
 """Ports that a receiver may have; others belong to services that a request must not reach."""
 
 MAX_URL = 2048
+MAX_HOST = 253
+_NAME = re.compile(r"(?:(?!-)[a-z0-9_-]{1,63}(?<!-)\.)*(?!-)[a-z0-9_-]{1,63}(?<!-)")
 EXCERPT_BYTES = 1024
 
 # Globally routed by the registry's letter, yet they lead to IPv4 addresses or into translators.
@@ -97,6 +100,12 @@ def check_url(url: str) -> tuple[SplitResult, str, int]:
         )
     if "@" in parts.netloc:
         raise AddressRefused("The address must not contain a user name or password.", where="url")
+    if not _is_host(parts.hostname):
+        raise AddressRefused(
+            "The host is neither a name nor an address: one looks like hooks.example.com, without %, empty "
+            "parts or a dot at its end.",
+            where="url",
+        )
     if parts.fragment:
         raise AddressRefused(
             "The address must not contain a fragment (#…): it would not be sent.", where="url"
@@ -105,6 +114,17 @@ def check_url(url: str) -> tuple[SplitResult, str, int]:
         ports = ", ".join(str(one) for one in sorted(PORTS))
         raise AddressRefused(f"Port {port} is not sent to: use one of {ports}.", where="url")
     return parts, parts.hostname, port
+
+
+def _is_host(host: str) -> bool:
+    """Whether everybody who reads this host reads the same. What is encoded (``%00``) ends the name for some
+    and not for others, and a dot at its end names the same host under another text."""
+    if ":" not in host:
+        return len(host) <= MAX_HOST and _NAME.fullmatch(host) is not None
+    try:
+        return not ipaddress.IPv6Address(host).scope_id
+    except ValueError:
+        return False
 
 
 def check_public(url: str, resolver: Resolve | None = None) -> Checked:

@@ -26,6 +26,18 @@ def test_a_key_is_made_and_closed_by_command(db):
         run("revoke_api_key", "nothing")
 
 
+def test_a_keys_limits_are_said_to_the_command(db):
+    text = run(
+        "create_api_key", "job", "--expires", "2099-01-31", "--addresses", "192.0.2.0/24", "::1"
+    ).strip()
+    key = authenticate(text, "::1")
+    assert (str(key.expires_at), key.addresses) == ("2099-01-31 00:00:00+00:00", ["192.0.2.0/24", "::1/128"])
+    for wrong in (["--expires", "2001-01-31"], ["--expires", "soon"], ["--addresses", "192.0.2.1/24"]):
+        with pytest.raises(CommandError):
+            run("create_api_key", "job", *wrong)
+    assert models.ApiKey.objects.count() == 1
+
+
 def test_unknown_scopes_are_a_command_error(db):
     with pytest.raises(CommandError, match="Scopes"):
         run("create_api_key", "job", "--scopes", "fly")

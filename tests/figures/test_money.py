@@ -61,7 +61,9 @@ def mess(ask, put, organisation, django_user_model):  # noqa: F811
                 accounts.give_credit(tenants[0], -chance.randint(1, 900), "wrong", currency="EUR",
                                      by={"actor": "t"})  # fmt: skip
     with mock.patch("django.utils.timezone.now", return_value=NOW):
-        accounts.move(tenants[0].pk, "EUR", accounts.Movement("refund", -4_321, "back", "t"))
+        accounts.move(tenants[0].pk, "EUR", accounts.Movement("credit", 9_876, "paid", "t", "bank", "evt_1"))
+        refund = accounts.Movement("refund", -4_321, "back", "t", "bank", "evt_2", payment="evt_1")
+        accounts.move(tenants[0].pk, "EUR", refund)
         accounts.set_plan(tenants[2], "prepaid", None, 0, currency="EUR", by={"actor": "t"})
         ask(*range(1, 13), organisation=tenants[2], job="flat")
         withdraw(c.Implementation.objects.filter(pk=revoked.implementation.pk), "wrong")

@@ -177,6 +177,15 @@ BODIES: dict[str, tuple[Any, str]] = {
     "a NUL in a text": (b'{"job": "a\\u0000b"}', "NUL"),
     "half of a surrogate pair": (b'{"job": "\\ud800"}', "surrogate"),
     "an object with a strange key": (b'{"\\ud83d": 1}', "surrogate"),
+    "a key twice": (b'{"job": "a", "job": "b"}', 'the key "job" twice'),
+    "a key twice, once as an escape": (b'{"job": "a", "\\u006aob": "a"}', 'the key "job" twice'),
+    "a key twice, far inside": (
+        json.dumps(GOOD).replace('"shape"', '"shape": [9], "shape"', 1).encode(), 'the key "shape" twice',
+    ),
+    "a key twice, beside a long number": (b'{"a": 1234567890123456789012, "a": 1}', '"a" twice'),
+    "a key twice, beside escaped colons": (b'{"job": "\\u003a", "job": ":"}', 'the key "job" twice'),
+    "half of a surrogate pair twice": (b'{"\\ud800": 1, "\\ud800": 2}', "twice in one object"),
+    "a long key twice": (b'{"%b": 1, "%b": 2}' % (b"k" * 900, b"k" * 900), "twice in one object"),
 }  # fmt: skip
 
 

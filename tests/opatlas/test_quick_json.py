@@ -12,12 +12,16 @@ from opatlas import quick_json
 from opatlas.quick_json import json_bytes, read_quickly
 
 READ_BY_BOTH = [
-    b'{"a": [1, -0, -0.0, 1.5e-7, true, null, "\\u00b5\\ud83d\\ude00"]}', b'{"a": 1, "a": 2}', b" \n1\t",
+    b'{"a": [1, -0, -0.0, 1.5e-7, true, null, "\\u00b5\\ud83d\\ude00"]}', b" \n1\t",
+    b'{"a:": ":", "b": {"a": [{":": "::"}, {}]}}',
     b"123456789012345678", b'"\\u0000"', "\"µ\"".encode(),
 ]  # fmt: skip
 LEFT_TO_JSON = [
     b"NaN", b"[-Infinity]", b"18446744073709551616", b"-9223372036854775809", b"1e400", b'"\\ud800"', b"",
     b"\xef\xbb\xbf1", b"[1,]", b'"\xed\xa0\x80"', b"[" * 300 + b"]" * 300, b"[" * 2000, b'"\x01"', b"01",
+    b'{"a": 1, "a": 2}', b'[{"b": {"a": {"x": 1}, "c": 2, "\\u0061": {"x": 1}}}]',
+    b'{"a": "\\u003a", "a": ":"}',
+    b'{"a": "\\u003A", "a": 1}',
 ]  # fmt: skip
 WRITTEN = [
     {"a": [1, 0.1, 1e16, 1e-05, True, None, "µ", 2**64, -(2**70)], "b": (1, 2)}, {1: 2}, 2**63,

@@ -6,6 +6,7 @@ import ctypes
 import logging
 import os
 import signal
+import sys
 import warnings
 from typing import Any
 
@@ -33,6 +34,7 @@ def choose_queue(sender: str, instance: Any, conf: Any, options: dict[str, Any],
     """Serve the queue of this machine's capability, unless ``-Q`` names others."""
     from tuning.worker import process as worker
 
+    _refuse_newer_database()
     global _name
     _name = f"{sender}#{os.getpid()}"
     if not options.get("queues"):
@@ -64,6 +66,23 @@ def stop(**kwargs: Any) -> None:
 def ask_to_stop(**kwargs: Any) -> None:
     """In the main process: the first TERM or INT."""
     stopping.ask()
+
+
+def _refuse_newer_database() -> None:
+    import django
+    from django.db import connection
+
+    django.setup()
+    from catalog.versions import NewerDatabase, refuse_newer_database
+
+    try:
+        refuse_newer_database()
+    except NewerDatabase as refused:
+        # No Exception: Celery logs those of its signals' receivers, and goes on without them.
+        print(refused, file=sys.stderr, flush=True)
+        raise SystemExit(os.EX_CONFIG) from None
+    finally:
+        connection.close()  # the pool's child is a fork
 
 
 def _outlive_the_forking_thread() -> None:

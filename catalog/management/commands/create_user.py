@@ -32,7 +32,7 @@ class Command(CallerCommand):
         with transaction.atomic():
             owner = owner_named(options["organisation"])
             user = people.make_user(username, password, email=options["email"])
-            people.add_member(owner, user.get_username(), options["role"])
+            models.Membership.objects.create(user=user, organisation=owner, role=options["role"])
             audit.record(
                 "account.make",
                 subject=username,

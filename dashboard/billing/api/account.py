@@ -64,6 +64,9 @@ class EntrySerializer(serializers.Serializer[Any]):
         allow_blank=True, help_text="Of uses that a client reported: under which agreement."
     )
     uses = serializers.IntegerField(help_text="Of a charge: so many uses of its usage row were covered.")
+    refund_of = serializers.IntegerField(
+        allow_null=True, source="refund_of_id", help_text="Of a refund: its payment's entry."
+    )
     reason = serializers.CharField(allow_blank=True)
     actor = serializers.CharField(allow_blank=True)
 

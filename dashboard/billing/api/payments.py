@@ -38,6 +38,9 @@ class PaymentDataSerializer(serializers.Serializer[Any]):
     amount_micros = serializers.IntegerField(min_value=1, max_value=MOST_MICROS)
     currency = serializers.CharField(min_length=3, max_length=3)
     reference = serializers.CharField(required=False, max_length=200, help_text="The payment's, for people.")
+    payment = serializers.CharField(
+        required=False, max_length=200, help_text="Of a refund, which needs it: the payment's webhook-id."
+    )
 
 
 class PaymentSerializer(serializers.Serializer[Any]):
@@ -105,8 +108,8 @@ class PaymentView(APIView):
                 for status, what in {
                     400: "The message is signed, and not understood.",
                     401: "The signature or the time does not count.",
-                    404: "No such provider, or no such account.",
-                    409: "The event came before with another content.",
+                    404: "No such provider, no such account, or no such payment to refund.",
+                    409: "The event came before with another content, or less is left of the payment.",
                     413: "The body is too large.",
                     415: "The body must be JSON.",
                     503: "The service itself failed; try again in a moment.",

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from catalog.versions import refuse_newer_database
 from dashboard.run.courier import Courier
 
 
@@ -17,6 +18,7 @@ class Command(BaseCommand):
         parser.add_argument("--once", action="store_true")
 
     def handle(self, *args: Any, once: bool, **options: Any) -> None:
+        refuse_newer_database()
         courier = Courier()
         if once:
             courier.round()

@@ -69,7 +69,7 @@ class AccountForm(forms.ModelForm):  # type: ignore[type-arg]
 class JoinForm(forms.Form):
     """A new account for somebody who was invited."""
 
-    username = forms.CharField(max_length=150, help_text="Letters, digits and @ . + - _")
+    username = forms.CharField(max_length=150)
     password = forms.CharField(
         widget=forms.PasswordInput({"autocomplete": "new-password"}),
         strip=False,
@@ -78,6 +78,11 @@ class JoinForm(forms.Form):
     again = forms.CharField(
         label="Password again", widget=forms.PasswordInput({"autocomplete": "new-password"}), strip=False
     )
+
+    def __init__(self, data: Any, ending: str) -> None:
+        super().__init__(data)
+        self.fields["username"].help_text = f"Letters, digits and . + - _; it ends in {ending}."
+        self.fields["username"].widget.attrs["placeholder"] = f"ada{ending}"
 
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}
@@ -141,7 +146,7 @@ def invited(request: ViewerRequest, token: str) -> HttpResponse:
     except CallerError as error:
         status = getattr(error, "status", 404)
         return render(request, "people/invited.html", {"refused": str(error)}, status=status)
-    form = JoinForm(request.POST or None)
+    form = JoinForm(request.POST or None, people.name_ending(invitation.organisation))
     if request.method == "POST":
         try:
             if request.user.is_authenticated:

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from catalog.models import ApiKey, Organisation
 from catalog.people import audit
-from catalog.people.keys import SCOPES, create_api_key, revoke_api_key
+from catalog.people.keys import SCOPES, create_api_key, expiry_of, facts_of, revoke_api_key
 from dashboard.templatetags.opatlas import ago
 from dashboard.web.own_rows import administered
 from dashboard.web.requests import ViewerRequest
@@ -43,6 +43,14 @@ def _used(key: ApiKey) -> str:
     return ago(key.last_used_at) if key.last_used_at else "never"
 
 
+def _end(key: ApiKey) -> str:
+    return f"{key.expires_at:%Y-%m-%d %H:%M}" if key.expires_at else "never"
+
+
+def _from(key: ApiKey) -> str:
+    return ", ".join(key.addresses or ())
+
+
 def _person(key: ApiKey) -> str:
     return key.user.get_username() if key.user else ""
 
@@ -54,6 +62,8 @@ _COLUMNS = (
     Column("person", "Person", value=_person),
     Column("made_at", "Made", "when", "created_at", css="muted"),
     Column("last_used_at", "Last used", "when", show=_used, css="muted"),
+    Column("expires_at", "Expires (UTC)", "when", show=_end, css="muted"),
+    Column("addresses", "From", "code", value=_from, show=lambda key: _from(key) or "anywhere", css="muted"),
     Column("revoked_at", "Actions", "actions", part="people/_key_actions.html", css="number"),
 )
 
@@ -96,11 +106,19 @@ def create(request: ViewerRequest) -> HttpResponse:
     try:
         if not 1 <= len(name) <= NAME_LENGTH or "\0" in name:
             raise CallerError(f"Say what the key is for, in 1 to {NAME_LENGTH} characters.")
-        key, text = create_api_key(organisation, name, given.getlist("scopes"), user=user)
+        key, text = create_api_key(
+            organisation,
+            name,
+            given.getlist("scopes"),
+            user=user,
+            expires_at=expiry_of(given.get("expires", "")),
+            addresses=given.get("addresses", "").replace(",", " ").split(),
+        )
     except CallerError as error:
         return _page(request, organisation, wrong=str(error), status=400)
-    said = {"scopes": key.scopes}
-    audit.note(request, action="key.create", subject=str(key), detail=said, organisation=organisation)
+    audit.note(
+        request, action="key.create", subject=str(key), detail=facts_of(key), organisation=organisation
+    )
     return _page(request, organisation, made=text)
 
 

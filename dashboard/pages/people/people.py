@@ -8,7 +8,7 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, Max
+from django.db.models import Count
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -37,11 +37,9 @@ ROLES = {
 
 _MEMBERS = (
     Column("name", "Name", value=lambda one: one.user.get_username(), part="people/_member.html", css="lead"),
-    Column("email", "E-mail", value="user.email"),
     Column("role", "Role", part="people/_member_role.html"),
     Column("active", value=lambda one: "yes" if one.user.is_active else "no", only="export"),
     Column("joined_at", "Member since", "when", "created_at", css="muted"),
-    Column("last_login_at", "Last login", "when", "user.last_login", css="muted"),
     Column("actions", "Actions", "actions", part="people/_member_actions.html", css="number", only="page"),
 )
 
@@ -78,17 +76,6 @@ def _page(
     answer = render(request, "people/people.html", context, status=status)
     answer["Cache-Control"] = "no-store"
     return answer
-
-
-@require_POST
-def add(request: ViewerRequest) -> HttpResponse:
-    """Somebody who has an account becomes a member."""
-    organisation, given = administered(request), request.POST
-    with refusals_said(request):
-        row = people.add_member(organisation, given.get("username", ""), given.get("role", ""))
-        _note(request, "member.add", organisation, str(row.user), role=row.role)
-        messages.success(request, f"{row.user} is now {Role(row.role).label.lower()} of {organisation}.")
-    return redirect("people")
 
 
 @require_POST
@@ -134,12 +121,12 @@ def change(request: ViewerRequest, pk: int) -> HttpResponse:
 
 @require_POST
 def remove(request: ViewerRequest, pk: int) -> HttpResponse:
-    """Take a member out; the person is logged out at once and the keys there are closed."""
+    """Take a member out; the keys that the person has there are closed."""
     row = _membership(request, pk)
     with refusals_said(request):
         people.remove_member(row)
         _note(request, "member.remove", row.organisation, str(row.user), role=row.role)
-        messages.success(request, f"{row.user} is no member any more, and was logged out.")
+        messages.success(request, f"{row.user} is no member any more.")
     return redirect("overview" if row.user_id == request.user.pk else "people")
 
 
@@ -185,8 +172,7 @@ def _note(
 
 
 def _members(organisation: Organisation) -> list[Membership]:
-    rows = organisation.memberships.select_related("user").annotate(began=Max("user__sign_ins__began_at"))
-    return list(rows.order_by("user__username"))
+    return list(organisation.memberships.select_related("user").order_by("user__username"))
 
 
 def _organisations() -> list[Organisation]:

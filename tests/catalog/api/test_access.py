@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from catalog.models import ApiKey
 from catalog.people.keys import revoke_api_key
 
 
@@ -37,6 +38,37 @@ def test_a_revoked_key_is_refused_at_once(api_with, make_key):
     response = api.get("operators/")
     assert response.status_code == 401
     assert "revoked" in response.json()["error"]
+
+
+def test_a_key_with_limits_is_made_and_says_them(api_with, make_key):
+    admin = api_with(make_key("admin"))
+    limits = {"expires_at": "2099-01-31T18:00:00Z", "addresses": ["192.0.2.0/24", "127.0.0.1"]}
+    made = admin.post("keys/", {"name": "ci", "scopes": ["lookup"], **limits}).json()
+    assert made["expires_at"] == limits["expires_at"]
+    assert made["addresses"] == ["192.0.2.0/24", "127.0.0.1/32"]
+    unlimited = admin.post("keys/", {"name": "ci", "scopes": ["lookup"]}).json()
+    assert (unlimited["expires_at"], unlimited["addresses"]) == (None, None)
+    api = api_with(made["key"])
+    assert api.get("operators/").status_code == 200
+    refused = api.client.get("/api/v1/operators/", headers=api.headers, REMOTE_ADDR="198.51.100.1")
+    assert refused.status_code == 401
+    assert refused.json()["error"] == "This API key is not for use from 198.51.100.1: ask where it is."
+    ApiKey.objects.filter(pk=made["id"]).update(expires_at="2026-01-31T18:00:00Z")
+    refused = api.get("operators/")
+    assert refused.status_code == 401
+    assert refused.json()["error"] == "This API key expired on 2026-01-31 18:00 UTC: ask for another one."
+
+
+@pytest.mark.parametrize(("field", "wrong"), [
+    ("expires_at", "soon"), ("expires_at", 7), ("expires_at", "2001-01-31T18:00:00Z"), ("addresses", "::1"),
+    ("addresses", [7]), ("addresses", ["192.0.2.1/24"]), ("addresses", ["::1"] * 51),
+    ("addresses", [["::1"]]),
+])  # fmt: skip
+def test_limits_that_are_none_make_no_key(api_with, make_key, field, wrong):
+    admin = api_with(make_key("admin"))
+    refused = admin.post("keys/", {"name": "ci", "scopes": ["lookup"], field: wrong})
+    assert refused.status_code == 400 and refused.json()["where"].startswith(field)
+    assert ApiKey.objects.count() == 1
 
 
 def test_a_key_without_the_scope_is_403(api_with, make_key):

@@ -108,31 +108,43 @@ def test_switching_an_account_off_closes_every_key_of_it(tenant: Organisation) -
 
 @pytest.mark.parametrize("role", ["", "owner", "ADMIN", "\0"])
 def test_no_other_roles(tenant: Organisation, role: str) -> None:
-    User.objects.create(username="ada")
-    with pytest.raises(RequestError, match="A role is one of"):
-        people.add_member(tenant, "ada", role)
     with pytest.raises(RequestError, match="A role is one of"):
         people.invite(tenant, role)
-    assert not Membership.objects.exists() and not Invitation.objects.exists()
+    assert not Invitation.objects.exists()
 
 
-def test_whoever_is_a_member_is_not_added_again(tenant: Organisation) -> None:
-    member("ada", tenant, "viewer")
-    with pytest.raises(people.MembershipRefused, match="member already"):
-        people.add_member(tenant, "ada", "admin")
+def test_whoever_is_a_member_keeps_the_role(tenant: Organisation) -> None:
+    row = member("ada", tenant, "viewer")
+    people.accept(people.invite(tenant, "admin")[0], row.user)
     assert tenant.memberships.get().role == "viewer"
+
+
+def test_a_name_that_is_taken_elsewhere_is_not_told(tenant: Organisation) -> None:
+    """Who may invite could else ask for every name whether it has an account."""
+    User.objects.create(username="ada")
+    User.objects.create(username="bob@7000000")
+    refused = []
+    for name in ("ada", "nobody", "bob@7000000", "nobody@7000000"):
+        with pytest.raises(RequestError) as refusal:
+            people.accept_with_account(people.invite(tenant, "viewer")[0], name, STRONG)
+        refused.append((str(refusal.value), refusal.value.where))
+    assert len(set(refused)) == 1 and f"ends in @{tenant.pk} here" in refused[0][0]
+    assert User.objects.count() == 2
+    people.accept_with_account(people.invite(tenant, "viewer")[0], f" ada@{tenant.pk}", STRONG)
+    with pytest.raises(people.MembershipRefused, match="taken"):  # by a member
+        people.accept_with_account(people.invite(tenant, "viewer")[0], f"ada@{tenant.pk}", STRONG)
 
 
 def test_an_invitation_is_taken_once(tenant: Organisation) -> None:
     row, token = people.invite(tenant, "operator", email="a@example.org")
     found = people.read_invitation(token)
     assert found == row and token not in str(Invitation.objects.values())
-    user = people.accept_with_account(found, "ada", STRONG)
+    user = people.accept_with_account(found, f"ada@{tenant.pk}", STRONG)
     assert user.check_password(STRONG) and user.email == "a@example.org"
     assert tenant.memberships.get().role == "operator"
     with pytest.raises(people.MembershipRefused):  # read before it was used: the claim decides
-        people.accept_with_account(found, "bob", STRONG)
-    assert not User.objects.filter(username="bob").exists()
+        people.accept_with_account(found, f"bob@{tenant.pk}", STRONG)
+    assert User.objects.get() == user
     with pytest.raises(people.MembershipRefused, match="used already"):
         people.read_invitation(token)
 
@@ -162,7 +174,7 @@ def test_a_token_signed_for_something_else_opens_nothing(tenant: Organisation) -
 def test_weak_passwords_are_refused_and_make_no_account(tenant: Organisation, password: str) -> None:
     row, _ = people.invite(tenant, "viewer")
     with pytest.raises(RequestError) as refusal:
-        people.accept_with_account(row, "adalovelace", password)
+        people.accept_with_account(row, f"adalovelace@{tenant.pk}", password)
     assert refusal.value.where == "password" and not User.objects.exists()
 
 

@@ -2,12 +2,16 @@
 
 import base64
 import json
+import threading
 import time
 
 import pytest
+from django.core.management import call_command
+from django.db import connection
 
+from catalog.models import Organisation
 from dashboard.billing import payments
-from dashboard.billing.accounts import open_account
+from dashboard.billing.accounts import RefundTooLarge, give_credit, open_account
 from dashboard.billing.models import Account, LedgerEntry
 
 KEY = b"k" * 32
@@ -75,10 +79,85 @@ def test_two_events_are_two_payments_and_two_providers_do_not_share_ids(pay, acc
     assert balance() == 15_000_000
 
 
+def refund(account, micros, of="evt_1", **changes):
+    return message(account, type="payment.refunded", amount_micros=micros, payment=of, **changes)
+
+
 def test_a_refund_takes_it_back(pay, account):
-    pay(message(account))
-    assert pay(message(account, type="payment.refunded", amount_micros=2_000_000), "evt_2").status_code == 200
+    entry = pay(message(account)).json()["entry"]
+    assert pay(refund(account, 2_000_000), "evt_2").status_code == 200
     assert balance() == 3_000_000
+    row = LedgerEntry.objects.get(kind="refund")
+    assert (row.refund_of_id, row.reason) == (entry, "Refund of evt_1 by bank")
+
+
+def test_no_more_is_refunded_than_is_left_of_the_payment(pay, account):
+    pay(message(account))
+    pay(message(account), "evt_of_another_payment")
+    assert pay(refund(account, 3_000_000), "evt_2").status_code == 200
+    refused = pay(refund(account, 2_000_001), "evt_3")
+    assert (refused.status_code, refused.json()["where"]) == (409, "data.amount_micros")
+    assert refused.json()["error"] == "Of this payment 2000000 are left to refund."
+    assert balance() == 7_000_000
+    assert pay(refund(account, 2_000_000), "evt_3").status_code == 200
+    again = pay(refund(account, 2_000_000), "evt_3")
+    assert (again.status_code, again.json()["repeated"]) == (200, True)
+    assert pay(refund(account, 1), "evt_4").status_code == 409
+    assert balance() == 5_000_000
+    call_command("check_ledger")
+
+
+def test_a_refund_is_of_a_payment_of_its_account_and_provider(pay, account):
+    other = open_account(Organisation.objects.create(name="Other").pk, "EUR")
+    pay(message(account))
+    pay(message(other), "evt_theirs")
+    pay(message(account), "evt_elsewhere", provider="other", key=b"o" * 32)
+    pay(refund(account, 1), "evt_refund")
+    credit_by_hand = give_credit(
+        account.organisation, 5_000_000, "welcome", currency="EUR", by={"actor": "tests"}
+    )
+    for of in ("evt_none", "evt_theirs", "evt_elsewhere", "evt_refund", str(credit_by_hand.pk)):
+        refused = pay(refund(account, 1, of), f"evt_back_of_{of}")
+        assert (refused.status_code, refused.json()["where"]) == (404, "data.payment")
+    for of in (None, "", 7, ["evt_1"], "a b", "x" * 201):
+        refused = pay(refund(account, 1, of), "evt_back")
+        assert (refused.status_code, refused.json()["where"]) == (400, "data.payment")
+    assert LedgerEntry.objects.filter(kind="refund").count() == 1
+
+
+def test_a_refund_that_comes_before_its_payment_counts_when_it_is_sent_again(pay, account):
+    assert pay(refund(account, 5_000_000), "evt_2").status_code == 404
+    pay(message(account))
+    assert pay(refund(account, 5_000_000), "evt_2").status_code == 200
+    assert balance() == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_refunds_at_once_take_no_more_than_there_is(account):
+    """Eight of two fifths each, two of each event: two of them fit."""
+    payments.receive("bank", "evt_1", b"paid", message(account))
+    start, got = threading.Barrier(8), []
+
+    def send(number):
+        document = refund(account, 2_000_000)
+        start.wait()
+        try:
+            got.append(payments.receive("bank", f"evt_back_{number % 4}", b"%d" % (number % 4), document))
+        except RefundTooLarge as refused:
+            got.append(refused)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(60)
+    assert len(got) == 8
+    added = [one for one in got if isinstance(one, payments.Received)]
+    assert [one.repeated for one in added].count(False) == 2 == [one.repeated for one in added].count(True)
+    assert balance() == 1_000_000
+    call_command("check_ledger")
 
 
 def test_the_secret_of_before_a_rotation_counts_too(pay, account):

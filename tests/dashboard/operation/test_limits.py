@@ -10,6 +10,8 @@ from django.contrib.auth.models import User
 from django.core.cache import caches
 from django.test import Client
 
+from catalog.models import AuditEntry
+from catalog.people.keys import create_api_key
 from dashboard.conf import parse_rate
 from dashboard.operation import limits
 
@@ -91,6 +93,35 @@ def test_forwarded_addresses_are_believed_only_from_known_proxies(configure: Any
         answer = client.get("/login/", headers={"X-Forwarded-For": "9.9.9.9, 3.3.3.3"})
     assert answer.status_code == 429
     assert client.get("/login/", headers={"X-Forwarded-For": "9.9.9.9, 4.4.4.4"}).status_code == 200
+
+
+def test_a_keys_networks_are_those_of_its_user_behind_known_proxies(
+    configure: Any, organisation: Any
+) -> None:
+    _, text = create_api_key(organisation, "job", ["lookup"], addresses=["192.0.2.0/24"])
+
+    def asked(address: str, forwarded: str) -> int:
+        headers = {"Authorization": f"Bearer {text}", "X-Forwarded-For": forwarded}
+        return Client(REMOTE_ADDR=address).get("/api/v1/operators/", headers=headers).status_code
+
+    # Without proxies nobody is believed.
+    assert (asked("192.0.2.9", "10.0.0.1"), asked("10.0.0.1", "192.0.2.9")) == (200, 401)
+    configure(proxies=1)
+    assert asked("10.0.0.1", "192.0.2.9") == 200
+    assert asked("192.0.2.9", "10.0.0.1") == 401  # the proxy's own address is nobody's
+    assert asked("10.0.0.1", "192.0.2.9, 203.0.113.7") == 401  # what the client wrote itself
+    configure(proxies=2)
+    assert asked("10.0.0.1", "203.0.113.1, 192.0.2.9, 10.0.0.2") == 200
+    assert asked("10.0.0.1", "192.0.2.9") == 401  # it did not come by both
+
+
+def test_who_did_it_is_the_client_behind_known_proxies(configure: Any) -> None:
+    configure(proxies=1)
+    user = User.objects.create_user("ada", password="right")
+    client = Client(REMOTE_ADDR="10.0.0.1", headers={"X-Forwarded-For": "9.9.9.9, 192.0.2.9"})
+    client.post("/login/", {"username": "ada", "password": "right"})
+    assert AuditEntry.objects.get(action="login").address == "192.0.2.9"
+    assert user.sign_ins.get().address == "192.0.2.9"  # type: ignore[attr-defined]
 
 
 def log_in(name: str, password: str, address: str = "10.0.0.1", path: str = "/login/") -> Any:

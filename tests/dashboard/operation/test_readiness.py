@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.db import OperationalError, connection
 from django.test import Client
+from django.utils import timezone
 
 from dashboard.operation import readiness
 from tuning.conf import conf
@@ -34,7 +37,7 @@ def ask() -> tuple[int, dict[str, Any]]:
 def test_everything_is_there() -> None:
     status, said = ask()
     assert (status, said["status"]) == (200, "ready")
-    assert list(said["checks"]) == ["database", "migrations", "journal", "artifacts", "broker"]
+    assert list(said["checks"]) == ["database", "migrations", "clock", "journal", "artifacts", "broker"]
     assert all(check["ok"] and check["took_ms"] >= 0 for check in said["checks"].values())
 
 
@@ -61,6 +64,21 @@ def test_missing_migrations() -> None:
         cursor.execute("DELETE FROM django_migrations WHERE app = 'webhooks'")
     status, said = ask()
     assert status == 503 and "run manage.py migrate" in said["checks"]["migrations"]["detail"]
+
+
+@pytest.mark.parametrize(("ahead_s", "said"), [
+    (600, "s ahead of the database's: set it."), (-600, "s behind the database's: set it."), (2, ""),
+])  # fmt: skip
+def test_a_clock_that_differs_from_the_databases_is_told(
+    monkeypatch: pytest.MonkeyPatch, ahead_s: int, said: str
+) -> None:
+    now = timezone.now
+    monkeypatch.setattr(
+        readiness, "timezone", SimpleNamespace(now=lambda: now() + timedelta(seconds=ahead_s))
+    )
+    status, answered = ask()
+    assert (status, answered["status"]) == (200, "degraded" if said else "ready")
+    assert said in answered["checks"]["clock"].get("detail", "")
 
 
 @pytest.mark.parametrize(("check", "folder"), [("journal", "home/journal"), ("artifacts", "store")])

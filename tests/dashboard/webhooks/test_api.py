@@ -46,10 +46,16 @@ def test_made_changed_rotated_disabled_deleted(billing: Any) -> None:
     assert billing.get(path).status_code == 404
 
 
+NO_RECEIVERS = (
+    "10.0.0.1", "2130706433", "0177.0.0.1", "0x7f.0.0.1", "127.1", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]",
+    "localhost", "example.com.", "example.com%00.example.org", "user@example.com", "[fe80::1%25eth0]",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("given", "where"),
     [
-        ({"url": "https://10.0.0.1/"}, "url"),
+        *(({"url": f"https://{host}/"}, "url") for host in NO_RECEIVERS),
         ({"url": "https://example.com:22/"}, "url"),
         ({}, "url"),
         ({"url": URL, "event_types": ["endpoint.test"]}, "event_types"),

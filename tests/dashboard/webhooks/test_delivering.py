@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from django.db.models import F
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from catalog.models import AuditEntry, Membership, Organisation, Role
-from dashboard.webhooks import delivering, endpoints, retention
+from dashboard.webhooks import delivering, endpoints, guard, retention
 from dashboard.webhooks.models import Attempt, Delivery, Endpoint, Message, Secret
 from dashboard.webhooks.sending import send as write
 from tests.dashboard.webhooks.conftest import Clock
@@ -47,6 +48,36 @@ def test_signature_verifies_with_the_official_library(
     assert (delivery.state, delivery.tries) == ("delivered", 1)
     attempt = Attempt.objects.get()
     assert (attempt.status, attempt.error) == (200, "") and attempt.duration_ms > 0
+
+
+def test_a_name_that_turns_to_the_inside_after_it_was_saved_is_not_sent_to(
+    organisation: Any, send: Any, deliver: Run, configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DNS rebinding, with a resolver of our own: public at first, this machine from then on."""
+    answers, reached = [["203.0.114.7"]], []
+
+    def resolve(host: str, port: int) -> list[str]:
+        assert (host, port) == ("hooks.example.com", 8080)
+        return answers[-1]
+
+    def connect(address: Any, timeout: float) -> socket.socket:
+        reached.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(guard, "resolve", resolve)
+    monkeypatch.setattr(guard.socket, "create_connection", connect)
+    configure(webhooks_allow=())
+    endpoints.create(organisation, "http://hooks.example.com:8080/")
+    send("a")
+    deliver()
+    answers.append(["203.0.114.7", "127.0.0.1"])
+    send("b")
+    deliver()
+    assert reached == [("203.0.114.7", 8080)]
+    assert [one.error for one in Attempt.objects.order_by("pk")] == [
+        "The connection was refused.",
+        "The host hooks.example.com is not a public one: nothing is sent to it.",
+    ]
 
 
 def test_after_a_rotation_both_secrets_sign_for_a_day(

@@ -1,0 +1,64 @@
+"""Whose request it is, behind proxies that we know; and which networks an address is in."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from django.http import HttpRequest
+
+from catalog.conf import conf
+from catalog.errors import RequestError
+
+MOST_NETWORKS = 50
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def client_address(request: HttpRequest) -> str:
+    return address_in(request.META)
+
+
+def address_in(meta: Mapping[str, Any]) -> str:
+    """The client's address. With OPATLAS_PROXIES=n it is what the outermost of n trusted proxies saw, the
+    n-th from the right of X-Forwarded-For; without, headers are not believed."""
+    proxies = conf().proxies
+    if proxies > 0:
+        hops = [part.strip() for part in meta.get("HTTP_X_FORWARDED_FOR", "").split(",")]
+        if len(hops) >= proxies and hops[-proxies]:
+            return str(hops[-proxies])[:64]
+    return str(meta.get("REMOTE_ADDR") or "")[:64]
+
+
+def networks_of(texts: Sequence[str]) -> list[str]:
+    """Networks as they are written shortest, each once; raises :class:`RequestError`."""
+    if len(texts) > MOST_NETWORKS:
+        raise RequestError(f"A key is limited to at most {MOST_NETWORKS} networks.", "addresses")
+    return list(dict.fromkeys(str(_network(text)) for text in texts))
+
+
+def is_within(address: str, networks: Sequence[str]) -> bool:
+    """Whether an address is in one of the networks; what is no address is in none."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    # A socket of both families tells IPv4 as ::ffff:192.0.2.7.
+    plain = getattr(found, "ipv4_mapped", None) or found
+    return any(plain in network for network in _parsed(tuple(networks)))
+
+
+def _network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text.strip())
+    except ValueError:
+        raise RequestError(
+            f"{text[:60]!r} is no network: write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32.", "addresses"
+        ) from None
+
+
+@lru_cache(maxsize=1024)
+def _parsed(networks: tuple[str, ...]) -> tuple[Network, ...]:
+    return tuple(ipaddress.ip_network(text) for text in networks)

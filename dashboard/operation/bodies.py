@@ -1,0 +1,138 @@
+"""Bodies of requests: how large, and how many at a time that arrive slowly.
+
+The web server hands a request on once its headers are there, and a thread waits for the body: as many senders
+of a byte now and then as there are threads would stop every page, and nothing here can cut their connections.
+So fewer than there are threads may read at a time, of one address fewer still. Behind proxies that keep
+bodies until they are whole (nginx does) nobody is ever slow.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+
+from catalog.conf import MAX_BODY_BYTES
+from catalog.errors import RequestError
+from catalog.people.addresses import address_in
+
+AT_ONCE = 6
+"""Bodies that are read at a time; the web server has eight threads."""
+
+OF_ADDRESS = 4
+PATIENCE_S = 0.25
+SLOW_S = 1.0
+
+_STATUS = {413: "413 Content Too Large", 503: "503 Service Unavailable"}
+
+
+class SlowBodies(RequestError, OSError):
+    """Too many bodies arrive slowly. An OSError too: so reading from a connection fails."""
+
+    status = 503
+
+
+class Readers:
+    """Who reads a body now, and since when."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._reading: list[tuple[str, float]] = []
+
+    @contextmanager
+    def turn(self, address: str) -> Iterator[None]:
+        """While a body is read; raises :class:`SlowBodies` where others have been in the way too long. Most
+        are there with their headers, so that waiting for a moment is enough."""
+        with self._changed:
+            known_slow = all(self._clock() - began >= SLOW_S for _, began in self._in_the_way(address))
+            if not self._changed.wait_for(
+                lambda: not self._in_the_way(address), 0 if known_slow else PATIENCE_S
+            ):
+                raise SlowBodies("Too many requests whose bodies arrive slowly: try again in a moment.")
+            mine = (address, self._clock())
+            self._reading.append(mine)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._reading.remove(mine)
+                self._changed.notify_all()
+
+    def _in_the_way(self, address: str) -> list[tuple[str, float]]:
+        own = [one for one in self._reading if one[0] == address]
+        if len(own) >= OF_ADDRESS:
+            return own
+        return self._reading if len(self._reading) >= AT_ONCE else []
+
+
+class BoundedBodies:
+    """Around a WSGI application: a body beyond ``most`` bytes is refused unread, a small one is there before
+    the application begins."""
+
+    def __init__(self, application: Any, most: int) -> None:
+        self._application, self._most = application, most
+        self._readers = Readers()
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        length = _length(environ)
+        if length > self._most:
+            return _refused(start_response, 413, f"A body has at most {self._most >> 20} MiB.")
+        if length:
+            body = _InTurn(environ["wsgi.input"], self._readers, address_in(environ))
+            environ["wsgi.input"] = body
+            if length <= MAX_BODY_BYTES:
+                try:
+                    environ["wsgi.input"] = BytesIO(body.read(length))
+                except SlowBodies as slow:
+                    return _refused(start_response, slow.status, str(slow))
+        answer: Iterable[bytes] = self._application(environ, start_response)
+        return answer
+
+
+class _InTurn:
+    """A body that is still on its way."""
+
+    def __init__(self, body: Any, readers: Readers, address: str) -> None:
+        self._body, self._readers, self._address = body, readers, address
+
+    def read(self, size: int = -1) -> bytes:
+        with self._readers.turn(self._address):
+            return bytes(self._body.read(size))
+
+    def readline(self, size: int = -1) -> bytes:
+        with self._readers.turn(self._address):
+            return bytes(self._body.readline(size))
+
+
+class OpenPagesMiddleware:
+    """Pages that ask for no login take small forms alone: nobody unknown fills the disk with parts of one."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
+        is_open = not getattr(view, "login_required", True) and not request.path_info.startswith("/api/")
+        if is_open and _length(request.META) > MAX_BODY_BYTES:
+            return HttpResponse("This form takes at most 1 MiB.", status=413, content_type="text/plain")
+        return None
+
+
+def _length(meta: Any) -> int:
+    text = str(meta.get("CONTENT_LENGTH") or "")
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def _refused(start_response: Any, status: int, sentence: str) -> list[bytes]:
+    """No answer of Django's, which is not asked."""
+    headers = [("Content-Type", "application/json")]
+    start_response(_STATUS[status], headers + ([("Retry-After", "1")] if status == 503 else []))
+    return [b'{"error": "%b"}' % sentence.encode()]

@@ -1,0 +1,132 @@
+"""Bodies of requests: how large, and how many at a time that arrive slowly."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+
+from dashboard.operation import bodies
+from dashboard.operation.bodies import BoundedBodies, Readers, SlowBodies
+
+MOST = 3 << 20
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "PATIENCE_S", 0.0)
+
+
+def test_one_address_leaves_room_for_others(impatient: None) -> None:
+    readers = Readers()
+    with ExitStack() as slow:
+        for _ in range(4):
+            slow.enter_context(readers.turn("10.0.0.1"))
+        with pytest.raises(SlowBodies), readers.turn("10.0.0.1"):
+            pass
+        for _ in range(2):
+            slow.enter_context(readers.turn("10.0.0.2"))
+        with pytest.raises(SlowBodies), readers.turn("10.0.0.3"):
+            pass
+    with readers.turn("10.0.0.1"):
+        pass
+
+
+def test_who_comes_while_others_read_quickly_waits_for_them() -> None:
+    readers, waiting = Readers(), threading.Event()
+    held = [readers.turn("a") for _ in range(4)]
+    for one in held:
+        one.__enter__()
+
+    def end_one() -> None:
+        waiting.wait(10)
+        held[0].__exit__(None, None, None)
+
+    threading.Thread(target=end_one).start()
+    waiting.set()
+    with readers.turn("a"):
+        pass
+
+
+def test_nobody_waits_for_those_that_are_known_to_be_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else whoever comes after them would hold the threads that are left."""
+    monkeypatch.setattr(bodies, "PATIENCE_S", 3600.0)
+    clock = Clock()
+    readers = Readers(clock)
+    with ExitStack() as slow:
+        for _ in range(4):
+            slow.enter_context(readers.turn("a"))
+        clock.now = 1.0
+        with pytest.raises(SlowBodies, match="arrive slowly: try again"), readers.turn("a"):
+            pass
+
+
+class Echo:
+    """An application that reads as views do; what it read, or None where it was not asked."""
+
+    read: bytes | None = None
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        self.read = environ["wsgi.input"].readline() + environ["wsgi.input"].read()
+        return [b"done"]
+
+
+def post(echo: Echo, body: bytes, length: str, **more: Any) -> tuple[str, bytes]:
+    said: list[str] = []
+    environ = {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": length, "REMOTE_ADDR": "10.0.0.1"} | more
+    answer = BoundedBodies(echo, MOST)(environ, lambda status, headers: said.append(status))
+    return "".join(said), b"".join(answer)
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20, (1 << 20) + 1, MOST])
+def test_a_body_arrives_whole(size: int) -> None:
+    echo, body = Echo(), b"a\n" * (size // 2) + b"a" * (size % 2)
+    assert post(echo, body, str(size)) == ("", b"done") and echo.read == body
+
+
+@pytest.mark.parametrize("length", [str(MOST + 1), str(1 << 30), "9" * 40])
+def test_a_body_that_is_too_large_is_refused_unread(length: str) -> None:
+    class Unread(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            raise AssertionError("it was read")
+
+    echo = Echo()
+    status, said = post(echo, b"", length, **{"wsgi.input": Unread()})
+    assert status.startswith("413") and json.loads(said)["error"] == "A body has at most 3 MiB."
+    assert echo.read is None
+
+
+@pytest.mark.parametrize("length", ["", "0", "-5", "²", "x"])
+def test_a_length_that_is_none_is_left_to_who_reads(length: str) -> None:
+    assert post(Echo(), b"", length) == ("", b"done")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "path", ["/login/", "/admin/login/", "/forgotten/", "/invited/x/", "/people/invite/"]
+)
+def test_nobody_unknown_writes_parts_of_a_form_to_the_disk(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(*args: Any) -> None:
+        raise AssertionError("a temporary file was made")
+
+    monkeypatch.setattr("django.core.files.uploadhandler.TemporaryUploadedFile.__init__", write)
+    client = Client(enforce_csrf_checks=True)
+    client.cookies["csrftoken"] = "a" * 32
+    client.cookies["sessionid"] = "a" * 32
+    answer = client.post(path, {"file": SimpleUploadedFile("a", b"x" * (4 << 20))})
+    assert answer.status_code in (302, 413)
