@@ -73,6 +73,15 @@ class CatalogConf:
     journal_segment_bytes: int = variable(
         8 << 20, "bytes", "a journal file that has grown to this size is closed and a new one begun", least=1
     )
+    failpoints: str = variable(
+        "",
+        "faults",
+        "for tests of this service: places where its processes fail (`catalog/failpoints.py`)",
+        shown="none",
+    )
+    trace: Path | None = variable(
+        None, "file", "for tests of this service: who passed such a place, a line each", shown="none"
+    )
     password: str = variable(
         "",
         "text",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
-from catalog import choosing
+from catalog import choosing, failpoints
 from catalog.best.artifacts import store_artifact, take_artifact
 from catalog.best.publishing import Publication, Published, publish
 from catalog.best.publishing import publish_race as publish_race_rows
@@ -113,6 +113,8 @@ def publish_trial(judged: Judged, purpose: Purpose, *, may_win: bool = True) -> 
             return None
         published = publish(new)
         _keep_published(judged, published)
+        failpoints.at("publish-committing", **asdict(judged.claim))
+    failpoints.at("published", **asdict(judged.claim))
     return published
 
 
@@ -182,6 +184,8 @@ def publish_race(
         for number, row in published.items():
             if (judged := finalists[number].judged) is not None:
                 _keep_published(judged, row)
+        failpoints.at("publish-committing", **asdict(held.claim))
+    failpoints.at("published", **asdict(held.claim))
     return decided
 
 

@@ -6,12 +6,14 @@ import logging
 import tempfile
 import time
 import traceback
+from dataclasses import asdict
 from pathlib import Path
 
 from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from catalog import failpoints
 from catalog.models import MissState
 from tuning.explore import scratch
 from tuning.explore.candidates import Yielding
@@ -40,6 +42,7 @@ def run_slice(workshop: Workshop, claim: Claim) -> bool:
     try:
         row = claim.load()
         claims.begin(claim, f"{Stage(row.stage).label}: beginning")
+        failpoints.at("claimed", **asdict(claim))
         with tempfile.TemporaryDirectory(
             dir=scratch.folder(workshop.home), prefix=scratch.prefix()
         ) as folder:
@@ -50,6 +53,8 @@ def run_slice(workshop: Workshop, claim: Claim) -> bool:
             if end.state != State.QUEUED:
                 _settle(row, end)
             tell_stage(row.pk)
+            failpoints.at("settling", **asdict(claim))
+        failpoints.at("settled", **asdict(claim))
         _tell(row, end)
     except (Stopping, Yielding) as reason:
         claims.release(claim, begun=True)

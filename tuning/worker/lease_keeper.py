@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from django.db import DatabaseError, close_old_connections
 
+from catalog import failpoints
 from tuning.conf import conf
 from tuning.queue import claims
 from tuning.queue.claims import Leased, StaleLease
@@ -69,6 +70,7 @@ class Keeper:
             if not held:
                 continue
             try:
+                failpoints.at("heartbeat")
                 lost = claims.renew(held)
             except DatabaseError as error:
                 logger.warning("Leases could not be renewed (%s); trying again.", error)
