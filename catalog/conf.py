@@ -73,6 +73,12 @@ class CatalogConf:
     journal_segment_bytes: int = variable(
         8 << 20, "bytes", "a journal file that has grown to this size is closed and a new one begun", least=1
     )
+    alive: Path | None = variable(
+        None,
+        "folder",
+        "where a process gives signs of life to who watches it (`catalog/alive.py`)",
+        shown="none",
+    )
     failpoints: str = variable(
         "",
         "faults",

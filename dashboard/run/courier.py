@@ -18,12 +18,14 @@ from dataclasses import dataclass
 from django.db import DatabaseError, close_old_connections
 from django.utils.module_loading import import_string
 
+from catalog import alive
 from dashboard.operation.chores import Logbook
 from tuning.queue.leases import Holder
 
 logger = logging.getLogger(__name__)
 
 NAME = "courier"
+CHORE_S = 600.0  # the longest that a chore may take: then the courier gives no more signs of life
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,14 @@ class Courier:
         self._due_at = dict.fromkeys(chores, 0.0)
         self._holder = Holder(NAME, f"{socket.gethostname()}-{os.getpid()}", lease_s=30.0)
         self._logbook = Logbook()
+        self._got_on_at = time.monotonic()
         self.stop = threading.Event()
 
     def run(self) -> None:
         """Until ``stop`` is set."""
+        threading.Thread(target=self._live, name="alive", daemon=True).start()
         while not self.stop.is_set():
+            self._got_on_at = time.monotonic()
             try:
                 if self._holder.hold():
                     self.round()
@@ -73,12 +78,19 @@ class Courier:
             self.stop.wait(0.5)
         self._holder.resign()
 
+    def _live(self) -> None:
+        """Signs of life for as long as no chore hangs; also of a courier that stands by."""
+        while not self.stop.wait(alive.EVERY_S):
+            if time.monotonic() - self._got_on_at < CHORE_S:
+                alive.beat(NAME)
+
     def round(self) -> None:
         """Every chore that is due, once."""
         for chore, call in self._calls:
             if self.stop.is_set() or time.monotonic() < self._due_at[chore]:
                 continue
             began, error = time.monotonic(), ""
+            self._got_on_at = began
             try:
                 call()
             except Exception as failure:

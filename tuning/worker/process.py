@@ -24,6 +24,7 @@ from django.db import DatabaseError, close_old_connections
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from catalog import alive
 from catalog.conf import conf as catalog_conf
 from catalog.context import added_log_fields
 from catalog.models import Target as TargetRow
@@ -98,6 +99,10 @@ def device_tools(name: str) -> Tools:
 
 
 DATABASE_PAUSE_S = 1.0  # before work goes on after the database failed
+PART = "worker"  # of a process, as who watches it knows it
+LEADER_S = 300.0
+"""The longest that a round of the leader's thread may take: a worker whose thread hangs gives no more signs of
+life, and is started again by who watches it."""
 
 
 class WorkerProcess:
@@ -115,6 +120,7 @@ class WorkerProcess:
         self._target_row: TargetRow | None = None
         self._ended = threading.Event()
         self._doing = ""
+        self._led_at = time.monotonic()  # when the leader's thread last began a round, leading or not
         self._environments: dict[str, str] = {}  # route → digest of what it is here
         self._proofs = Proofs(self.home, self._tell_routes, needed=tools.prove is not None)
 
@@ -340,6 +346,7 @@ class WorkerProcess:
                 if stopping.is_asked():
                     raise
                 logger.warning("No database yet (%s); trying again.", error)
+                alive.beat(PART)
                 close_old_connections()
                 time.sleep(DATABASE_PAUSE_S)
 
@@ -391,6 +398,8 @@ class WorkerProcess:
         beaten = asked_at = 0.0
         while not self._ended.wait(0.2):
             now = time.monotonic()
+            if now - self._led_at < LEADER_S:
+                alive.beat(PART)
             if os.getppid() != parent:
                 self._end_now("Celery's main process is gone")
             if stopping.is_asked():
@@ -404,6 +413,7 @@ class WorkerProcess:
 
     def _lead(self) -> None:
         while not self._ended.wait(conf().tick_s):
+            self._led_at = time.monotonic()
             if not stopping.is_asked():
                 self._quietly(lambda: leader.tick(self.owner))
 

@@ -19,6 +19,7 @@ from catalog.viewing import Viewer
 from dashboard.billing import selectors as billing
 from dashboard.pages.overview import tables
 from dashboard.pages.work import current_work
+from dashboard.pages.work.current_work import troubles_shown
 from dashboard.pages.work.tables import workers_table
 from dashboard.web import wording
 from dashboard.web.charts import traffic as traffic_charts
@@ -39,6 +40,7 @@ def overview(request: ViewerRequest) -> HttpResponse:
     if not Operator.objects.exists():
         context = {
             "workers_table": workers_table(workers(), measured=False),
+            **troubles_shown(viewer),
             "host": request.build_absolute_uri("/").rstrip("/"),
         }
         return render(request, "overview/overview_empty.html", context)
@@ -133,5 +135,6 @@ def _live(request: ViewerRequest) -> Part:
         "recent": current_work.recent(seen),
         "workers_table": workers_table(workers(), measured=False),
         "pauses": current_work.pauses(),
+        **troubles_shown(viewer),
     }
     return Part(request, "overview/_overview_live.html", context, path=reverse("overview-live"), every_s=3)
