@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.run.stack import Process, Stack
+from dashboard.run.stack import Stack
 
 
 def test_a_worker_of_a_device_that_is_not_there_ends_with_a_sentence(tmp_path: Path) -> None:
