@@ -1,8 +1,8 @@
 """The processes of one machine kept running: who dies or stops answering is started again.
 
-Their parent asks. The web server is sent a request, and any answer of its counts; the others give signs of life
-by themselves (``catalog/alive.py``), as long as they get on. Who gives none for ``OPATLAS_SILENT_S`` (stopped,
-hung, starved) is killed and started again, with all that it started. Between two starts without a steady minute
+Their parent asks. The web server is sent a request, and any answer of its counts; the others give signs of
+life by themselves (``catalog/alive.py``), as long as they get on. Who gives none for ``OPATLAS_SILENT_S``
+(stopped, hung, starved) is killed and started again, with all that it started. Between two starts without a steady minute
 lie pauses that double up to a minute, so that nothing spins and nothing is given up.
 """
 
@@ -82,9 +82,14 @@ class Supervisor:
     """Watches a stack that has been started; ``say`` prints a line."""
 
     def __init__(
-        self, stack: Stack, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+        self,
+        stack: Stack,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+        silent_s: float | None = None,
     ) -> None:
         self.stack = stack
+        self.silent_s = conf().silent_s if silent_s is None else silent_s
         self._say, self._clock = say, clock
         self._looked = clock()
         self._watched = [self._begin(process) for process in stack.processes]
@@ -92,10 +97,14 @@ class Supervisor:
 
     def run(self) -> None:
         """Until this process is told to end."""
-        threading.Thread(target=self._ask, name="asks the web server", daemon=True).start()
+        self.ask()
         while True:
             self.look()
             time.sleep(LOOK_S)
+
+    def ask(self) -> None:
+        """Have the web server asked again and again, by a thread."""
+        threading.Thread(target=self._ask, name="asks the web server", daemon=True).start()
 
     def look(self) -> None:
         """Once over all of them."""
@@ -108,12 +117,12 @@ class Supervisor:
             elif not one.process.alive:
                 self._ended(one, _how(one.process.popen.returncode))
             elif part := one.silence.look(signs(self.stack.alive_folder(one.name)), passed_s):
-                self._ended(one, f"gave no sign of life for {conf().silent_s:.0f} s ({part})")
+                self._ended(one, f"gave no sign of life for {self.silent_s:.0f} s ({part})")
             elif one.in_a_row and now - one.began > STEADY_S:
                 one.in_a_row = 0
 
     def _begin(self, process: Process) -> Supervised:
-        silence = Silence(parts_of(process.name), conf().silent_s)
+        silence = Silence(parts_of(process.name), self.silent_s)
         return Supervised(process.name, process, silence, self._clock())
 
     def _ended(self, one: Supervised, why: str) -> None:
@@ -146,7 +155,7 @@ class Supervisor:
         while True:
             with suppress(urllib.error.URLError, OSError, ValueError):
                 urllib.request.urlopen(f"{self.stack.url}/healthz", timeout=ASK_EVERY_S).close()
-            time.sleep(min(ASK_EVERY_S, conf().silent_s / 4))
+            time.sleep(min(ASK_EVERY_S, self.silent_s / 4))
 
 
 def signs(folder: Path) -> dict[str, str]:

@@ -108,7 +108,7 @@ def pauses() -> list[models.Pause]:
 
 
 def troubles_shown(viewer: Viewer) -> dict[str, Any]:
-    """Targets that nobody works for any more, and what happened to the processes of this machine (for who runs
-    the service)."""
+    """Targets that nobody works for any more; for who runs the service also what happened to the processes of
+    this machine."""
     own = troubles.read(conf().home / "run") if viewer.sees_all else []
     return {"silent": silent_targets(), "troubles": own}
