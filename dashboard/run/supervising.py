@@ -2,8 +2,8 @@
 
 Their parent asks. The web server is sent a request, and any answer of its counts; the others give signs of
 life by themselves (``catalog/alive.py``), as long as they get on. Who gives none for ``OPATLAS_SILENT_S``
-(stopped, hung, starved) is killed and started again, with all that it started. Between two starts without a steady minute
-lie pauses that double up to a minute, so that nothing spins and nothing is given up.
+(stopped, hung, starved) is killed and started again, with all that it started. Between two starts without a
+steady minute lie pauses that double up to a minute, so that nothing spins and nothing is given up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What happened to this machine's processes, on disk: written by who supervises them, read by the overview."""
+"""What happened to this machine's processes, on disk: who supervises writes it, the overview shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m tests.chaos --minutes 10 [--seed N]``: what ``make chaos`` runs. Ends with 1 where a rule was broken.
+"""``python -m tests.chaos --minutes 10 [--seed N]``: what ``make chaos`` runs. 1 where a rule was broken.
 
 A random schedule of faults on two web servers, two workers and a courier over a private PostgreSQL and Redis,
 while jobs ask on and on; then all is healed, what was accepted is waited for, and the books are held against

@@ -1,8 +1,9 @@
 """Two nodes over a private PostgreSQL and Redis: each a web server and a worker, one with the courier.
 
-They are what ``make run`` starts, supervised as there, with workers whose laboratory is a fake: what is tried is
-who loses what, not how fast kernels are. As root node ``b`` lives in a network namespace of its own, behind a
-wire that can be cut, and each node's state lies on a small tmpfs that can be filled. All of it is gone at the end.
+They are what ``make run`` starts, supervised as there, with workers whose laboratory is a fake: what is
+tried is who loses what, not how fast kernels are. As root node ``b`` lives in a network namespace of its own,
+behind a wire that can be cut, and each node's state lies on a small tmpfs that can be filled. All of it is
+gone at the end.
 """
 
 from __future__ import annotations

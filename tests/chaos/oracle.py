@@ -67,8 +67,8 @@ def trials_follow_fences(trials: Sequence[tuple[int, int]]) -> Iterator[str]:
 
 
 def what_was_served_is_what_is_booked(answers: Sequence[Line], books: Books) -> Iterator[str]:
-    """Charged hits to the unit; free ones to what may have been lost on the way: of those attempts that had no
-    answer each may have been written down."""
+    """Charged hits to the unit; free ones to what may have been lost on the way: each attempt that had no
+    answer may have been written down."""
     charged = sum(line["charged"] for line in answers)
     free = sum(line["free"] for line in answers)
     lost = sum((line["tries"] - 1) * line["operators"] for line in answers)
@@ -83,7 +83,7 @@ def what_was_served_is_what_is_booked(answers: Sequence[Line], books: Books) -> 
         if number != charged:
             yield f"{charged} charged hits were delivered, and there are {number} {what}."
     if not free <= books.free_usages <= free + lost:
-        yield f"{free} free hits were delivered ({lost} more may have been), and {books.free_usages} are counted."
+        yield f"{free} to {free + lost} free hits were delivered, and {books.free_usages} are counted."
     if books.tally_hits != books.free_usages + books.charged_usages:
         yield f"{books.free_usages + books.charged_usages} usage rows, and {books.tally_hits} hits in tallies."
     if books.balance_micros != books.entered_micros:
