@@ -18,7 +18,7 @@ from tests.tuning.fakes import TARGET, operator
 
 AGAIN_S = 0.2
 TIMEOUT_S = 8.0
-NEW, DEADLY = 0.1, 0.02
+NEW, DEADLY = 0.06, 0.03
 """Shares of operators that nobody asked for yet, and of those among them that kill their worker."""
 
 
@@ -36,7 +36,7 @@ class Asker(threading.Thread):
         self.stop, self.give_up = threading.Event(), threading.Event()
 
     def run(self) -> None:
-        while not self.stop.wait(0.02):
+        while not self.stop.wait(0.05):
             self._lookup()
 
     def _lookup(self) -> None:

@@ -140,7 +140,7 @@ class Cluster(ExitStack):
             "OPATLAS_LOG": "WARNING",
             "DATABASE_URL": self.database,
             "BROKER_URL": self.redis.new_url(),
-            "FAKE_STEP_S": "0.05",
+            "FAKE_STEP_S": "0.02",
             **{f"OPATLAS_RATE_{name}": "off" for name in ("LOOKUP", "API", "ADDRESS", "REFUSED")},
         }
         if name == "b":

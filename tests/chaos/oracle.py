@@ -84,8 +84,9 @@ def what_was_served_is_what_is_booked(answers: Sequence[Line], books: Books) -> 
             yield f"{charged} charged hits were delivered, and there are {number} {what}."
     if not free <= books.free_usages <= free + lost:
         yield f"{free} to {free + lost} free hits were delivered, and {books.free_usages} are counted."
-    if books.tally_hits != books.free_usages + books.charged_usages:
-        yield f"{books.free_usages + books.charged_usages} usage rows, and {books.tally_hits} hits in tallies."
+    usages = books.free_usages + books.charged_usages
+    if books.tally_hits != usages:
+        yield f"There are {usages} usage rows, and {books.tally_hits} hits in tallies."
     if books.balance_micros != books.entered_micros:
         yield f"The balance is {books.balance_micros}, its entries are {books.entered_micros}."
 

@@ -41,7 +41,8 @@ def test_what_is_armed_are_places_that_there_are() -> None:
 
 def test_books_that_agree_are_fine() -> None:
     assert list(oracle.what_was_served_is_what_is_booked(ANSWERED, BOOKS)) == []
-    assert list(oracle.what_was_served_is_what_is_booked(ANSWERED, replace(BOOKS, free_usages=9, tally_hits=12))) == []  # fmt: skip
+    lost = replace(BOOKS, free_usages=9, tally_hits=12)  # attempts without an answer may have counted
+    assert list(oracle.what_was_served_is_what_is_booked(ANSWERED, lost)) == []
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ RUNS: dict[tuple[str, str], Run] = {
     ),
     ("README.md", "export DATABASE_URL="): Run(
         several_machines, NIGHTLY,
-        "With a private PostgreSQL and Redis for the names, on one machine; the next two blocks are run with it.",
+        "With a private PostgreSQL and Redis on one machine; the next two blocks are run with it.",
     ),
     ("README.md", ".venv/bin/python man"): Run(with_the_first, instead="Run with the block before."),
     ("README.md", ".venv/bin/granian --"): Run(with_the_first, instead="Run with the first of the three."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import tempfile
 import time
@@ -22,7 +23,7 @@ from tuning.explore.first import first
 from tuning.explore.results import winner_of
 from tuning.explore.stage_end import StageEnd
 from tuning.explore.tune import tune
-from tuning.explore.workshop import ClaimedSlice, Stopping, Workshop
+from tuning.explore.workshop import ClaimedSlice, DiskFull, Stopping, Workshop
 from tuning.models import Exploration, Stage, State
 from tuning.queue import claims
 from tuning.queue.claims import Claim, StaleLease, settle_miss
@@ -36,7 +37,8 @@ def run_slice(workshop: Workshop, claim: Claim) -> bool:
     """Work on a claimed exploration until its stage ends or must make room; False when the claim was lost.
 
     Whatever a candidate does is an outcome; an error in here is kept with the exploration, which is tried
-    again, or dead after its tries. Raises Stopping (the claim was given back) and DATABASE_GONE.
+    again, or dead after its tries. Raises Stopping and DiskFull (the claim was given back) and
+    DATABASE_GONE.
     """
     began = time.monotonic()
     try:
@@ -66,9 +68,21 @@ def run_slice(workshop: Workshop, claim: Claim) -> bool:
     except DATABASE_GONE:
         raise
     except Exception as error:
+        if _is_of_a_full_disk(error):
+            claims.release(claim, begun=True)
+            raise DiskFull(f"No space is left where this worker works or stores ({error}).") from error
         logger.exception("Exploration %s broke.", claim.exploration_id)
         return _give_up(claim, "".join(traceback.format_exception(error)))
     return True
+
+
+def _is_of_a_full_disk(error: BaseException | None) -> bool:
+    """Whatever was raised on the way from there."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _give_up(claim: Claim, error: str) -> bool:

@@ -31,6 +31,10 @@ from tuning.routes.manual.submitted import SubmittedRoute
 logger = logging.getLogger(__name__)
 
 
+class DiskFull(Exception):
+    """This worker's disk, or its store, takes nothing more: nobody's exploration is to blame for it."""
+
+
 class Stopping(Exception):
     """The worker was told to stop: what was begun is given back, not blamed."""
 

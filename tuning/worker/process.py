@@ -36,7 +36,7 @@ from tuning.conf import conf
 from tuning.environments import known as environments
 from tuning.explore import scratch
 from tuning.explore.run import run_slice
-from tuning.explore.workshop import Stopping, Workshop
+from tuning.explore.workshop import DiskFull, Stopping, Workshop
 from tuning.measure import procfs
 from tuning.measure.device.gpus import gpu_named, see_only
 from tuning.measure.device.watch import watched
@@ -51,7 +51,7 @@ from tuning.queue.promote import live_workers, promote_misses
 from tuning.queue.rounds import begin_rounds
 from tuning.routes import registry
 from tuning.routes.base import Candidate, Route
-from tuning.worker import leader, stopping
+from tuning.worker import forerunners, leader, stopping
 from tuning.worker.lease_keeper import Keeper
 from tuning.worker.proofs import SLOW, Proofs
 from tuning.worker.waiting import revalidation_waits, work_waits
@@ -99,9 +99,10 @@ def device_tools(name: str) -> Tools:
 
 
 DATABASE_PAUSE_S = 1.0  # before work goes on after the database failed
+DISK_PAUSE_S = 5.0  # before a worker whose disk is full tries again
 PART = "worker"  # of a process, as who watches it knows it
 LEADER_S = 300.0
-"""The longest that a round of the leader's thread may take: a worker whose thread hangs gives no more signs of
+"""The longest that a round of the leader's thread may take: a worker in which it hangs gives no more signs of
 life, and is started again by who watches it."""
 
 
@@ -129,6 +130,7 @@ class WorkerProcess:
         self._enter_when_possible()
         # This process has taken the place of one that is dead: what that held need not wait for its lease.
         claims.sweep(owner_prefix=f"{self.name}/", but_not=self.owner)
+        forerunners.bury(self.name)
         scratch.sweep(self.home)
         self.keeper.__enter__()
         for run in (self._pulse, self._lead):
@@ -160,6 +162,10 @@ class WorkerProcess:
             logger.warning("The database failed (%s): this worker waits to be woken again.", error)
             close_old_connections()
             time.sleep(DATABASE_PAUSE_S)
+        except DiskFull as error:
+            logger.error("%s Claims given back; this worker waits for room.", error)
+            self._say("waits for room: no space is left")
+            time.sleep(DISK_PAUSE_S)
         finally:
             self._say(self._unwell()[:200])
         return slices

@@ -54,8 +54,9 @@ class Sleepers(Stack):
     def find(self, name: str) -> Process:
         return next(one for one in self.processes if one.name == name)
 
-    def sign(self, name: str, part: str, text: str) -> None:
-        (self.alive_folder(name) / part).write_text(text)
+    def sign(self, name: str, part: str, moment: int) -> None:
+        (self.alive_folder(name) / part).touch()
+        os.utime(self.alive_folder(name) / part, ns=(moment, moment))
 
 
 @pytest.fixture
@@ -109,12 +110,12 @@ def test_pauses_double_up_to_a_minute_and_a_steady_minute_ends_the_row(watch) ->
 
 def test_one_that_is_stopped_is_killed_and_started_again(watch, tmp_path) -> None:
     stack, supervisor, clock = watch("worker0")
-    stack.sign("worker0", "worker", "1")
+    stack.sign("worker0", "worker", 1)
     look(supervisor, clock)
     stopped = stack.find("worker0").popen
     stopped.send_signal(signal.SIGSTOP)
     for second in range(30):  # messages are taken as before, but nobody works
-        stack.sign("worker0", "celery", str(second))
+        stack.sign("worker0", "celery", second + 1)
         look(supervisor, clock)
     assert stopped.poll() is None
     look(supervisor, clock), look(supervisor, clock)
@@ -134,9 +135,9 @@ def test_who_says_that_it_cannot_serve_is_left_alone(watch, tmp_path) -> None:
 
 def test_a_machine_that_slept_is_no_silence_and_a_start_may_take_long() -> None:
     silence = Silence(("web",), 30.0)
-    assert not silence.look({"web": "1"}, 1) and not silence.look({"web": "1"}, 3600)
-    assert not any(silence.look({"web": "1"}, 5) for _ in range(5))
-    assert silence.look({"web": "1"}, 5) == "web"
+    assert not silence.look({"web": 1}, 1) and not silence.look({"web": 1}, 3600)
+    assert not any(silence.look({"web": 1}, 5) for _ in range(5))
+    assert silence.look({"web": 1}, 5) == "web"
     starting = Silence(("celery",), 30.0)
     assert not any(starting.look({}, 5) for _ in range(60))
     assert starting.look({}, 5) == "celery"
