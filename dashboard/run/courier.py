@@ -20,7 +20,9 @@ from django.utils.module_loading import import_string
 
 from catalog import alive
 from dashboard.operation.chores import Logbook
+from tuning.models import Lease
 from tuning.queue.leases import Holder
+from tuning.worker.forerunners import lives
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +68,7 @@ class Courier:
 
     def run(self) -> None:
         """Until ``stop`` is set."""
+        self._succeed()
         threading.Thread(target=self._live, name="alive", daemon=True).start()
         while not self.stop.is_set():
             self._got_on_at = time.monotonic()
@@ -77,6 +80,16 @@ class Courier:
             close_old_connections()
             self.stop.wait(0.5)
         self._holder.resign()
+
+    def _succeed(self) -> None:
+        """The lease of a courier that was killed on this machine need not be waited for."""
+        try:
+            owner = Lease.objects.filter(name=NAME).values_list("owner", flat=True).first() or ""
+            host, _, pid = owner.rpartition("-")
+            if host == socket.gethostname() and pid.isdigit() and not lives(int(pid)):
+                Holder(NAME, owner, lease_s=0).resign()
+        except DatabaseError as error:
+            logger.warning("The courier cannot reach the database yet (%s).", error)
 
     def _live(self) -> None:
         """Signs of life for as long as no chore hangs; also of a courier that stands by."""

@@ -19,14 +19,15 @@ def bury(name: str) -> int:
     """
     base, _, _ = name.rpartition("#")
     rows = Worker.objects.filter(name__startswith=f"{base}#", host=socket.gethostname(), stopped_at=None)
-    dead = [row for row in rows.exclude(name=name) if not _lives(row.pid)] if base else []
+    dead = [row for row in rows.exclude(name=name) if not lives(row.pid)] if base else []
     for row in dead:
         claims.sweep(owner_prefix=f"{row.name}/")
         Worker.objects.filter(pk=row.pk).update(stopped_at=Now(), doing="")
     return len(dead)
 
 
-def _lives(pid: int) -> bool:
+def lives(pid: int) -> bool:
+    """Whether this machine has such a process."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
