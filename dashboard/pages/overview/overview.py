@@ -84,6 +84,7 @@ def overview(request: ViewerRequest) -> HttpResponse:
         "money": _money(viewer, chosen),
         "rolled_up_at": statistics.rolled_up_at(),
         "live": _live(request).html,
+        **troubles_shown(viewer),
     }
     return render(request, "overview/overview.html", context)
 
@@ -135,6 +136,5 @@ def _live(request: ViewerRequest) -> Part:
         "recent": current_work.recent(seen),
         "workers_table": workers_table(workers(), measured=False),
         "pauses": current_work.pauses(),
-        **troubles_shown(viewer),
     }
     return Part(request, "overview/_overview_live.html", context, path=reverse("overview-live"), every_s=3)
