@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install
 export PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-times test-fast mutants lint types imports migrations-check demo bench gpu-bundle test-gpu bench-gpu dist screenshots clean
+.PHONY: help run test test-all test-times test-fast mutants chaos lint types imports migrations-check demo bench gpu-bundle test-gpu bench-gpu dist screenshots clean
 
 help:  ## What there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -51,6 +51,9 @@ test-times: $(VENV)/dev.stamp  ## How long each part of the last run took, and i
 
 test-fast: $(VENV)/dev.stamp  ## Only quick tests without services or a browser
 	@$(BIN)/python -m pytest -n 2 -m "not slow and not services and not browser and not timing" -q
+
+chaos: $(VENV)/dev.stamp  ## MINUTES=10 SEED=…: random faults on two nodes over PostgreSQL and Redis; what was lost or counted twice
+	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
 mutants: $(VENV)/dev.stamp  ## Would the tests notice? MUTANTS_S=600: the core changed here and there, ONLY=part of a path
 	@$(BIN)/python -m tests.mutants $(ONLY)

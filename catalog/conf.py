@@ -76,6 +76,21 @@ class CatalogConf:
     proxies: int = variable(
         0, "proxies", "stand before it and write `X-Forwarded-For`; 0: such headers are not believed", least=0
     )
+    alive: Path | None = variable(
+        None,
+        "folder",
+        "where a process gives signs of life to who watches it (`catalog/alive.py`)",
+        shown="none",
+    )
+    failpoints: str = variable(
+        "",
+        "faults",
+        "for tests of this service: places where its processes fail (`catalog/failpoints.py`)",
+        shown="none",
+    )
+    trace: Path | None = variable(
+        None, "file", "for tests of this service: who passed such a place, a line each", shown="none"
+    )
     password: str = variable(
         "",
         "text",

@@ -52,6 +52,12 @@ def _one_of(*words: str) -> Callable[[str], str]:
 @dataclass(frozen=True, kw_only=True)
 class DashboardConf:
     port: int = variable(8000, "port", "where `manage.py serve` answers", name="PORT", least=1, most=65535)
+    silent_s: float = variable(
+        30.0,
+        "seconds",
+        "that a process of `make run` may give no sign of life; then it is killed and started again",
+        least=1,
+    )
     hosts: tuple[str, ...] = variable(
         "127.0.0.1,localhost,[::1]", "names", "under which it answers, separated by commas", read=_listed
     )

@@ -102,6 +102,18 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
         "timeout": 20,
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     }
+else:
+    # A process that was stopped within a transaction, or whose network is gone, must not hold rows for ever,
+    # nor wait for ever itself. What DATABASE_URL says of these stands.
+    DATABASES["default"]["OPTIONS"] = {
+        "options": "-c idle_in_transaction_session_timeout=60s -c tcp_user_timeout=30s",
+        "connect_timeout": 10,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 30_000,
+        **DATABASES["default"].get("OPTIONS", {}),
+    }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 USE_TZ = True

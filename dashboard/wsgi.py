@@ -3,7 +3,9 @@
 import gc
 import os
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 gc.disable()  # what is imported stays: looking for garbage in it would be a quarter of the start
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
@@ -12,12 +14,22 @@ from django.conf import settings  # noqa: E402
 from django.core.wsgi import get_wsgi_application  # noqa: E402
 from django.urls import get_resolver  # noqa: E402
 
+from catalog.alive import beat  # noqa: E402
 from catalog.conf import MAX_BODY_BYTES  # noqa: E402
 from catalog.versions import NewerDatabase, refuse_newer_database  # noqa: E402
 from dashboard.operation.bodies import BoundedBodies  # noqa: E402
 
 # The largest body is an uploaded model, with what its form has beside.
-application = BoundedBodies(get_wsgi_application(), settings.DATA_UPLOAD_MAX_MEMORY_SIZE + MAX_BODY_BYTES)
+_answer = BoundedBodies(get_wsgi_application(), settings.DATA_UPLOAD_MAX_MEMORY_SIZE + MAX_BODY_BYTES)
+
+
+def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """Django's, and each answer is a sign of life: whoever supervises asks /healthz, and counts any."""
+    answer = _answer(environ, start_response)
+    beat("web")
+    return answer
+
+
 get_resolver().url_patterns  # noqa: B018 - imports every view, for which the first request would wait
 gc.freeze()
 gc.enable()

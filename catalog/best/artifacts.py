@@ -12,7 +12,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catalog import models
+from catalog import failpoints, models
 from catalog.best.signers import counts, register_signer
 from catalog.conf import conf
 from catalog.errors import DamagedArtifact, StoreError, UnvouchedArtifact
@@ -36,6 +36,7 @@ def store_artifact(
     and nothing half-written stays.
     """
     sizes = [store_file(Path(folder), name, sha256) for name, sha256 in sorted(manifest.files.items())]
+    failpoints.at("store-kept")
     signature, signer = _sign(manifest, signing_key)
     row, made = models.Artifact.objects.get_or_create(
         sha256=manifest.sha256,
@@ -137,6 +138,7 @@ def store_file(folder: Path, name: str, sha256: str) -> int:
         if digest != sha256:
             raise StoreError(f"{name} has the SHA-256 {digest}, but the manifest says {sha256}.")
         _flush(beside)
+        failpoints.at("store-renaming")
         address.parent.mkdir(parents=True, exist_ok=True)
         beside.rename(address)
         _flush(address.parent)  # a renamed file is durable only once its folder is

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from catalog import models
+from catalog import failpoints, models
 from catalog.models import MissState
 from catalog.registry import register_operators
 from catalog.signals import misses_recorded
@@ -77,6 +77,7 @@ def record_misses(wanted: Sequence[Wanted], where: Where) -> dict[str, MissAnswe
                 lambda: misses_recorded.send(sender=models.Miss, capabilities={capability}),
                 robust=True,  # they are committed: a bell that cannot be rung is logged, and answers nothing
             )
+    failpoints.at("miss-recorded", operators=list(ids.values()))
     return states | {item.key: _refusal(item, where.api_key) for item in refused}
 
 

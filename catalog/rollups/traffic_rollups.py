@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import Count, Exists, F, Max, Min, Model, OuterRef, Q, QuerySet, Subquery, Sum
 from django.db.models.functions import TruncHour
 
-from catalog import models
+from catalog import failpoints, models
 from catalog.models import EVERYBODY, Grain
 from catalog.usage.stale import mark_stale
 
@@ -173,6 +173,7 @@ def _replace(grain: Grain, starts: Collection[datetime], slots: Iterable[models.
     with transaction.atomic():
         models.TrafficSlot.objects.filter(grain=grain, start__in=starts).delete()
         models.TrafficSlot.objects.bulk_create(made, batch_size=_BATCH)
+        failpoints.at("rollup-writing")
 
 
 def _make_routes(day: datetime, served: QuerySet[models.Usage]) -> None:

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Model
 from django.utils import timezone
 
-from catalog import models
+from catalog import failpoints, models
 from catalog.conf import conf, journal_folder
 from catalog.file_lock import only_one
 from catalog.usage import journal
@@ -61,6 +61,7 @@ def _drain_some(path: Path, most: int, closed: bool) -> int:
         _save(row, lines, end)
         row.drained_bytes = end
         row.save(update_fields=["drained_bytes"])
+        failpoints.at("draining")
     return gone_over
 
 

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from catalog import failpoints
 from catalog.conf import conf, journal_folder
 from catalog.errors import JournalError
 
@@ -53,6 +54,7 @@ class Journal:
                 self._leave()
                 raise JournalError("The journal cannot be written (no space left).")
             self._written_bytes += written
+        failpoints.at("journal-appended")
 
     def close(self) -> None:
         """End the current file; the next line begins a new one."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
+from catalog import failpoints
 from catalog.best.served import Hit
 from catalog.models import Usage
 from catalog.upsert import insert_or
@@ -66,6 +67,7 @@ def record_charges(
     _count(account.organisation_id, month, charges)
     _note_purchases(account.organisation_id, now, charges)
     _tell_of_charges(account, entries, usages)
+    failpoints.at("ledger-writing")
 
 
 def _entry(account: Account, now: datetime, charge: Charge, usage: Usage) -> LedgerEntry:

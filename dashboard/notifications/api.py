@@ -25,6 +25,7 @@ from dashboard.notifications import selectors, subscribing
 from dashboard.notifications.channels.registry import CHANNELS
 from dashboard.notifications.models import (
     HAPPENINGS,
+    OF_SERVICE,
     Digest,
     Happening,
     Notification,
@@ -32,10 +33,11 @@ from dashboard.notifications.models import (
     Subscription,
 )
 from dashboard.notifications.selectors import InboxFilters
+from dashboard.notifications.subscribing import begun
 from dashboard.notifications.write import subjects
 from tuning.api import filters
 
-EVENTS = [one.value for one in HAPPENINGS]
+EVENTS = [one.value for one in (*HAPPENINGS, *OF_SERVICE)]
 
 
 class NotificationAnswer(ModelAnswer):
@@ -94,7 +96,7 @@ class OperatorFilterSerializer(serializers.Serializer[object]):
 
 class SubscribeSerializer(WishSerializer):
     """What to watch: ``subject``, and what names it: an operator's key (with a target's and a setting's,
-    or anywhere), a job's or a model's number, or filters."""
+    or anywhere), a job's or a model's number, or filters; the service has no name."""
 
     subject = serializers.ChoiceField(SubjectKind.values)
     operator = serializers.CharField(max_length=80, required=False)
@@ -181,8 +183,9 @@ class SubscriptionsView(_Personal, Listing[Subscription]):
         """Watch something; what is watched already is changed (200 instead of 201)."""
         user = self.user()
         given = self.sent(SubscribeSerializer)
-        wanted = _wish(given, Subscription(), user)
-        row, new = subscribing.subscribe(user, self.viewer, _about(given, self.viewer), wanted)
+        about = _about(given, self.viewer)
+        wanted = _wish(given, begun(about.subject), user)
+        row, new = subscribing.subscribe(user, self.viewer, about, wanted)
         return Response(SubscriptionAnswer(row).data, status=201 if new else 200)
 
 
@@ -211,6 +214,8 @@ def _about(given: Mapping[str, Any], viewer: Viewer) -> subjects.NamedSubject:
     subject = given["subject"]
     if subject == SubjectKind.FILTER:
         return subjects.operators_that(given.get("filters") or {})
+    if subject == SubjectKind.SERVICE:
+        return subjects.service(viewer)
     if subject not in given:
         raise RequestError(f"Say which {subject}: {subject} is missing.", where=subject)
     if subject == SubjectKind.JOB:
@@ -222,6 +227,7 @@ def _about(given: Mapping[str, Any], viewer: Viewer) -> subjects.NamedSubject:
 
 def _wish(given: Mapping[str, Any], now: Subscription, user: User) -> subscribing.Wish:
     return subscribing.wish(
+        now.subject,
         given.get("events") or [one.value for one in now.happenings],
         given.get("channels") or now.told_by,
         given.get("digest") or now.digest,

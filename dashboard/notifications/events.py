@@ -22,7 +22,7 @@ class Event:
     happening: Happening
     key: str
     at: datetime
-    operator_id: int
+    operator_id: int | None  # None: it happened to the service
     target_id: int | None = None
     setting_id: int | None = None
     scope: str = SHARED

@@ -16,6 +16,7 @@ class SubjectKind(models.TextChoices):
     JOB = "job"  # its own hits, and whatever happens to the operators that it asked for
     MODEL = "model"  # its operators
     FILTER = "filter"  # operators that pass a filter of the operators' list
+    SERVICE = "service"  # whether it works: for who runs it
 
 
 class Happening(models.TextChoices):
@@ -25,11 +26,15 @@ class Happening(models.TextChoices):
     EXPLORED = "explored", "An exploration ended"
     BEST_CHANGED = "best_changed", "The best changed"
     WITHDRAWN = "withdrawn", "An implementation was withdrawn"
+    SILENT = "silent", "A target's workers fell silent"
     TEST = "test", "A test message"
 
 
 HAPPENINGS = (Happening.HIT, Happening.EXPLORED, Happening.BEST_CHANGED, Happening.WITHDRAWN)
-"""Those that somebody can ask for."""
+"""Those of operators that somebody can ask for."""
+
+OF_SERVICE = (Happening.SILENT,)
+"""Those of the service itself."""
 
 
 class Digest(models.TextChoices):
@@ -68,6 +73,7 @@ class Subscription(models.Model):
     on_explored = models.BooleanField(default=True)
     on_best_changed = models.BooleanField(default=True)
     on_withdrawn = models.BooleanField(default=True)
+    on_silent = models.BooleanField(default=False)
     told_by = models.JSONField(default=_by_page)  # names of channels (``channels.registry``)
     digest = models.CharField(max_length=10, choices=Digest, default=Digest.AT_ONCE)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -80,7 +86,7 @@ class Subscription(models.Model):
                 condition=Q(subject="operator", operator__isnull=False, job=None, model=None)
                 | Q(subject="job", job__isnull=False, operator=None, model=None)
                 | Q(subject="model", model__isnull=False, operator=None, job=None)
-                | Q(subject="filter", operator=None, job=None, model=None),
+                | Q(subject__in=["filter", "service"], operator=None, job=None, model=None),
                 name="subscription_has_its_subject",
             ),
         ]
@@ -94,7 +100,7 @@ class Subscription(models.Model):
     @property
     def happenings(self) -> list[Happening]:
         """What it wants to be told of."""
-        return [one for one in HAPPENINGS if getattr(self, f"on_{one.value}")]
+        return [one for one in (*HAPPENINGS, *OF_SERVICE) if getattr(self, f"on_{one.value}")]
 
 
 class Notification(models.Model):

@@ -11,7 +11,15 @@ from django.db import transaction
 from catalog.errors import RequestError
 from catalog.viewing import Viewer
 from dashboard.notifications.channels.registry import CHANNELS
-from dashboard.notifications.models import HAPPENINGS, Digest, NotificationDelivery, Subscription
+from dashboard.notifications.models import (
+    HAPPENINGS,
+    OF_SERVICE,
+    Digest,
+    Happening,
+    NotificationDelivery,
+    SubjectKind,
+    Subscription,
+)
 from dashboard.notifications.write.subjects import NamedSubject
 
 MOST_SUBSCRIPTIONS = 1000
@@ -27,15 +35,29 @@ class Wish:
 
     def columns(self) -> dict[str, object]:
         return {
-            **{f"on_{one.value}": one.value in self.happenings for one in HAPPENINGS},
+            **{f"on_{one.value}": one.value in self.happenings for one in (*HAPPENINGS, *OF_SERVICE)},
             "told_by": [name for name in CHANNELS if name in self.channels],
             "digest": self.digest,
         }
 
 
-def wish(happenings: Collection[str], channels: Collection[str], digest: str, user: User) -> Wish:
+def happenings_of(subject: str) -> tuple[Happening, ...]:
+    """What can be told of such a subject."""
+    return OF_SERVICE if subject == SubjectKind.SERVICE else HAPPENINGS
+
+
+def begun(subject: str) -> Subscription:
+    """A new one (unsaved), as forms begin."""
+    of_service = subject == SubjectKind.SERVICE
+    told = {f"on_{one.value}": False for one in HAPPENINGS} | {"on_silent": True}
+    return Subscription(subject=subject, **(told if of_service else {}))
+
+
+def wish(
+    subject: str, happenings: Collection[str], channels: Collection[str], digest: str, user: User
+) -> Wish:
     """Checked: raises RequestError with what would be right."""
-    known = {one.value for one in HAPPENINGS}
+    known = {one.value for one in happenings_of(subject)}
     if not happenings or not set(happenings) <= known:
         raise RequestError(
             f"Choose what to be told of: one or more of {', '.join(sorted(known))}.", where="events"

@@ -6,6 +6,7 @@ index, and many scrapers cost no more than one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from threading import Condition
@@ -27,6 +28,7 @@ from dashboard.webhooks.models import Delivery, DeliveryState, Endpoint
 from tuning.models import Exploration, Stage, State, Worker
 from tuning.priority import Priority
 from tuning.queue.clock import alive
+from tuning.statistics.workers import silent_targets
 
 KEPT_S = 5.0
 
@@ -93,6 +95,9 @@ def _workers() -> Iterator[Metric]:
     seen = Worker.objects.filter(alive())
     counts = dict(seen.values_list("target__capability").annotate(Count("pk")).order_by())
     yield _by("opatlas_workers_alive", "Workers seen lately.", "capability", counts)
+    lost = Counter(one.capability for one in silent_targets())
+    unserved = "Targets whose workers fell silent, and that no other serves."
+    yield _by("opatlas_targets_silent", unserved, "capability", lost)
 
 
 def _journal() -> Iterator[Metric]:

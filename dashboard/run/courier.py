@@ -18,12 +18,16 @@ from dataclasses import dataclass
 from django.db import DatabaseError, close_old_connections
 from django.utils.module_loading import import_string
 
+from catalog import alive
 from dashboard.operation.chores import Logbook
+from tuning.models import Lease
 from tuning.queue.leases import Holder
+from tuning.worker.forerunners import lives
 
 logger = logging.getLogger(__name__)
 
 NAME = "courier"
+CHORE_S = 600.0  # the longest that a chore may take: then the courier gives no more signs of life
 
 
 @dataclass(frozen=True)
@@ -59,11 +63,15 @@ class Courier:
         self._due_at = dict.fromkeys(chores, 0.0)
         self._holder = Holder(NAME, f"{socket.gethostname()}-{os.getpid()}", lease_s=30.0)
         self._logbook = Logbook()
+        self._got_on_at = time.monotonic()
         self.stop = threading.Event()
 
     def run(self) -> None:
         """Until ``stop`` is set."""
+        self._succeed()
+        threading.Thread(target=self._live, name="alive", daemon=True).start()
         while not self.stop.is_set():
+            self._got_on_at = time.monotonic()
             try:
                 if self._holder.hold():
                     self.round()
@@ -73,12 +81,29 @@ class Courier:
             self.stop.wait(0.5)
         self._holder.resign()
 
+    def _succeed(self) -> None:
+        """The lease of a courier that was killed on this machine need not be waited for."""
+        try:
+            owner = Lease.objects.filter(name=NAME).values_list("owner", flat=True).first() or ""
+            host, _, pid = owner.rpartition("-")
+            if host == socket.gethostname() and pid.isdigit() and not lives(int(pid)):
+                Holder(NAME, owner, lease_s=0).resign()
+        except DatabaseError as error:
+            logger.warning("The courier cannot reach the database yet (%s).", error)
+
+    def _live(self) -> None:
+        """Signs of life for as long as no chore hangs; also of a courier that stands by."""
+        while not self.stop.wait(alive.EVERY_S):
+            if time.monotonic() - self._got_on_at < CHORE_S:
+                alive.beat(NAME)
+
     def round(self) -> None:
         """Every chore that is due, once."""
         for chore, call in self._calls:
             if self.stop.is_set() or time.monotonic() < self._due_at[chore]:
                 continue
             began, error = time.monotonic(), ""
+            self._got_on_at = began
             try:
                 call()
             except Exception as failure:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from catalog.conf import conf as catalog_conf
 from dashboard.conf import conf
 from dashboard.run.stack import Stack, StackError, port_is_free
+from dashboard.run.supervising import Supervisor
 from tuning.conf import conf as tuning_conf
 from tuning.measure.device.gpus import gpus
 
@@ -37,13 +38,12 @@ def main(arguments: Sequence[str]) -> None:
         with Stack(port=said.port, workers=said.workers, devices=devices, prepare=prepare) as stack:
             _say(f"Opatlas is up after {time.monotonic() - started:.1f} s: {stack.url}")
             _say("The worker warms its compilers in the background. Ctrl-C stops everything.")
-            stack.watch(lambda name: _say(f"{name} ended; starting it again."))
+            Supervisor(stack, _say).run()
     except StackError as error:
         sys.exit(str(error))
     except KeyboardInterrupt:
         _say("Stopped.")
         sys.exit(0)
-    sys.exit("The web server ended.")
 
 
 def prepare() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +21,8 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
+
+from catalog.conf import conf as catalog_conf
 
 ROOT = Path(__file__).resolve().parents[2]
 STOP_GRACE_S = 15.0
@@ -117,6 +120,16 @@ class Stack(AbstractContextManager["Stack"]):
         self.stop()
 
     @property
+    def folder(self) -> Path:
+        """What is known of these processes on this machine, while they run."""
+        home = self.environment.get("OPATLAS_HOME")
+        return (Path(home) if home else catalog_conf().home) / "run"
+
+    def alive_folder(self, name: str) -> Path:
+        """Where one of them gives signs of life."""
+        return self.folder / name
+
+    @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
@@ -129,6 +142,12 @@ class Stack(AbstractContextManager["Stack"]):
         finally:
             os.close(waits_on)
             os.close(done)  # dashboard/wsgi.py goes on
+
+    def start(self, name: str) -> Process:
+        """Once more, by the name that it had."""
+        if name == "web":
+            return self.start_web()
+        return self.start_courier() if name == "courier" else self.start_worker(int(name[len("worker") :]))
 
     def start_web(self, waits_on: int | None = None) -> Process:
         """``waits_on``: a pipe's descriptor, at whose end it begins to answer."""
@@ -199,26 +218,6 @@ class Stack(AbstractContextManager["Stack"]):
             process.kill_group()
         self.processes.clear()
 
-    def watch(self, on_restart: Callable[[str], None]) -> None:
-        """Block, starting a worker or the courier again when it dies, unless it said that it cannot serve;
-        returns when the web server ends."""
-        while True:
-            for process in list(self.processes):
-                if process.alive:
-                    continue
-                process.kill_group()
-                self.processes.remove(process)
-                if process.name == "web":
-                    return
-                if process.popen.returncode == os.EX_CONFIG:
-                    continue
-                on_restart(process.name)
-                if process.name == "courier":
-                    self.start_courier()
-                else:
-                    self.start_worker(int(process.name.removeprefix("worker")))
-            time.sleep(0.5)
-
     def _start(
         self,
         name: str,
@@ -230,9 +229,12 @@ class Stack(AbstractContextManager["Stack"]):
         if self.logs is not None:
             self.logs.mkdir(parents=True, exist_ok=True)
             output = (self.logs / f"{name}.log").open("ab")
+        shutil.rmtree(self.alive_folder(name), ignore_errors=True)  # signs of who had this name before
+        self.alive_folder(name).mkdir(parents=True)
         env = {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "dashboard.settings",
+            "OPATLAS_ALIVE": str(self.alive_folder(name)),
             **self.environment,
             **(more or {}),
         }

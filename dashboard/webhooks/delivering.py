@@ -20,6 +20,7 @@ from django.db import connection
 from django.db.models import Count, Min, Q
 from django.db.models.functions import Now
 
+from catalog import failpoints
 from dashboard.webhooks import clock, endpoints, guard, signing
 from dashboard.webhooks.models import Delivery, DeliveryState, Message
 from dashboard.webhooks.recording import record
@@ -135,7 +136,9 @@ def _send(pk: int, fence: int) -> None:
     try:
         delivery = Delivery.objects.select_related("endpoint", "message").filter(pk=pk, fence=fence).first()
         if delivery is not None:
-            record(delivery, _post(delivery))
+            reply = _post(delivery)
+            failpoints.at("delivered")
+            record(delivery, reply)
     except Exception:
         # The claim runs out and it is tried again.
         logger.exception("Delivery %s could not be made.", pk)

@@ -18,6 +18,7 @@ class EventType(models.TextChoices):
     BEST_CHANGED = "best.changed"
     IMPLEMENTATION_WITHDRAWN = "implementation.withdrawn"
     HIT_SERVED = "hit.served"
+    WORKERS_SILENT = "workers.silent"
     LEDGER_CHARGED = "ledger.charged"
     CREDIT_ADDED = "credit.added"
     PAYMENT_REQUIRED = "payment.required"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from catalog import failpoints
 from catalog.models import Organisation
 from dashboard.webhooks.models import Delivery, Endpoint, EventType, Message
 
@@ -46,4 +47,5 @@ def _write(
             [Delivery(endpoint=one, message=written) for one in endpoints if one.disabled_at is None],
             ignore_conflicts=True,
         )
+    failpoints.at("outbox-writing")
     return written

@@ -101,7 +101,9 @@ class ModelProgram:
 
     def exported(self, inputs: Sequence[Value]) -> str:
         """Its StableHLO, for inputs like these."""
-        shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in (*self.constants.values(), *inputs)]
+        known = [(one.shape, str(one.dtype)) for one in self.constants.values()]
+        asked = [(one.shape, one.dtype) for one in inputs]
+        shapes = [jax.ShapeDtypeStruct(*one) for one in (*known, *asked)]
         with jax.enable_x64(True):
             function = jax.jit(self, keep_unused=True)
             program: str = export.export(function, platforms=["cpu"])(*shapes).mlir_module()

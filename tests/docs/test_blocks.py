@@ -15,6 +15,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ import pytest
 from tests.databases import ROOT
 from tests.distribution.tree import copy_everything, plain_environment, run
 from tests.docs.reading import PAGES, Block, blocks
-from tests.docs.service import STAMPS, Service, heed_signals, read_until_up, what_make_runs
+from tests.docs.service import STAMPS, Service, heed_signals, read_until_up, until, what_make_runs
 from tests.opatlas.dynamo.installed import installed_at
 from tests.services import free_port
 from tests.tuning.graph.making import relu
@@ -179,6 +180,53 @@ def make_run_and_test(block: Block, request: pytest.FixtureRequest, folder: Path
     assert "in parallel" in said and "one after the other" in said
 
 
+def several_machines(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    """All three blocks of it, in one shell, as somebody types them; then the web server is asked."""
+    postgres, redis = (request.getfixturevalue(f"private_{name}") for name in ("postgres", "redis"))
+    port, here = free_port(), f"opatlas@127.0.0.1:{postgres.port}/"
+    database = postgres.new_database().partition(here)[2]
+    [start] = [number for number, one in enumerate(blocks()) if one == block]
+    typed = "\n".join(one.text for one in blocks()[start : start + 3])
+    for name, ours in {
+        "opatlas@db.example:5432/opatlas": here + database,
+        "redis://redis.example:6379/0": redis.new_url(),
+        "/srv/opatlas": str(folder / "shared"),
+        "/var/lib/opatlas": str(folder / "home"),
+        "--port 8000": f"--port {port}",
+    }.items():
+        assert name in typed
+        typed = typed.replace(name, ours)
+    shown = subprocess.Popen(
+        ["bash", "-euo", "pipefail", "-c", f"{typed}\nwait"], cwd=ROOT, start_new_session=True, text=True,
+        stdout=(folder / "said").open("w"), stderr=subprocess.STDOUT,
+        env={**plain_environment(), "OPATLAS_LOCK": str(folder / "lock")},
+    )  # fmt: skip
+    try:
+        ready = until(lambda: _asked(f"http://127.0.0.1:{port}/readyz"), "a web server that is ready", 120)
+        assert ready["status"] == "ready"
+        key = re.findall(r"opk_\S+", (folder / "said").read_text())[0]
+        workers = f"http://127.0.0.1:{port}/api/v1/workers/"
+        until(lambda: any(one["warm"] for one in _asked(workers, key)["results"]), "a warm worker", 240)
+    finally:
+        os.killpg(shown.pid, signal.SIGTERM)
+        shown.wait(60)
+
+
+def _asked(url: str, key: str = "") -> Any:
+    """What is answered, as JSON; nothing where nobody answers yet."""
+    asked = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
+    with contextlib.suppress(OSError), urllib.request.urlopen(asked, timeout=10) as answer:
+        return json.load(answer)
+    return None
+
+
+def with_the_first(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    """It stands after the block that ``several_machines`` begins with."""
+    page = [one for one in blocks() if one.page == block.page]
+    [start] = [number for number, one in enumerate(page) if one.text.startswith("export DATABASE_URL=")]
+    assert block in page[start + 1 : start + 3]
+
+
 def make_demo(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
     tree = copy_everything(folder / "tree")
     onnx.save(relu((32, 64)), tree / "my.onnx")
@@ -214,6 +262,12 @@ RUNS: dict[tuple[str, str], Run] = {
     ("README.md", "make demo MODEL=resn"): Run(
         make_demo, NIGHTLY, "A model of one operator for 5 s, in a copy of the tree."
     ),
+    ("README.md", "export DATABASE_URL="): Run(
+        several_machines, NIGHTLY,
+        "With a private PostgreSQL and Redis on one machine; the next two blocks are run with it.",
+    ),
+    ("README.md", ".venv/bin/python man"): Run(with_the_first, instead="Run with the block before."),
+    ("README.md", ".venv/bin/granian --"): Run(with_the_first, instead="Run with the first of the three."),
     ("docs/client.md", "import numpy as np"): Run(named_operators),
     ("docs/contest.md", "199 of 200 operators"): Run(
         contest_result, instead="An hour of `make bench ONLY=contest` printed it: the README says the same."

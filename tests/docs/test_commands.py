@@ -228,6 +228,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "make gpu-bundle": make_target,
     "make lint": make_target,
     "make mutants": make_target,
+    "make chaos MINUTES=10": make_target,
     "make run": make_target,
     "make screenshots": make_target,
     "make test": make_target,

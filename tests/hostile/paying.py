@@ -10,11 +10,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any
 
-from tests.hostile.killing import after_commit, after_writes
+from tests.hostile.killing import AFTER_COMMIT, after_writes, forked
 
 
 def main() -> None:
@@ -50,25 +48,17 @@ def main() -> None:
         (result,) = lookup(request).results
         return result.terms.price_micros if result.terms else 0
 
-    def killed(name: str, when: AbstractContextManager[Any]) -> bool:
-        connection.close()
-        child = os.fork()
-        if child == 0:
-            with when:
-                ask(name)
-            os._exit(0)
-        return os.WIFSIGNALED(os.waitpid(child, 0)[1])
-
-    def attempt(name: str, when: AbstractContextManager[Any]) -> bool:
+    def attempt(name: str, faults: str) -> bool:
         before = LedgerEntry.objects.count()
-        was_killed = killed(name, when)
+        connection.close()
+        was_killed = os.WIFSIGNALED(forked(lambda: ask(name), faults))
         committed = LedgerEntry.objects.count() > before
         told.append({"killed": was_killed, "committed": committed, "charged_micros": ask(name)})
         return was_killed
 
-    attempt("committed", after_commit())
+    attempt("committed", AFTER_COMMIT)
     writes = 1
-    while attempt(f"after {writes}", partial(after_writes, writes)()):
+    while attempt(f"after {writes}", after_writes(writes)):
         writes *= 2
     json.dump(told, sys.stdout)
 

@@ -7,13 +7,12 @@ it leaves is held against the rows: what a killed one lost is lost for good.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from tests.hostile.killing import after_writes
+from tests.hostile.killing import after_writes, forked
 
 
 def main() -> int:
@@ -27,7 +26,7 @@ def main() -> int:
     writes = 1
     while True:
         _whole(_begin)
-        killed = os.WIFSIGNALED(_forked(refresh_rollups, after_writes, writes))
+        killed = os.WIFSIGNALED(forked(refresh_rollups, after_writes(writes)))
         _whole(refresh_rollups)
         _whole(_check)
         if not killed:
@@ -35,22 +34,9 @@ def main() -> int:
         writes *= 2
 
 
-def _forked(work: Callable[[], Any], when: Callable[..., Any] = contextlib.nullcontext, *place: int) -> int:
-    """A process of its own, so that no connection to the database is shared; gives how it ended."""
-    child = os.fork()
-    if child == 0:
-        try:
-            with when(*place):
-                work()
-            os._exit(0)
-        except BaseException as error:
-            print(repr(error), file=sys.stderr, flush=True)
-            os._exit(1)
-    return os.waitpid(child, 0)[1]
-
-
 def _whole(work: Callable[[], Any]) -> None:
-    if _forked(work):
+    """In a process of its own, so that no connection to the database is shared."""
+    if forked(work):
         sys.exit(1)
 
 

@@ -14,7 +14,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from catalog import models
+from catalog import failpoints, models
 from catalog.api.authentication import Needs
 from catalog.api.describing import query
 from catalog.api.endpoint import Listing, RestView, listing, one, operation
@@ -135,6 +135,7 @@ class ModelsView(Listing[models.Model]):
         model: 200 in place of 201."""
         data, name = _content(request)
         target, setting = _place(request)
+        failpoints.at("upload")
         before = models.Model.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
         row = ingest.add_model(
             data,

@@ -12,7 +12,7 @@ from pathlib import Path
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
-from catalog import choosing
+from catalog import choosing, failpoints
 from catalog.best.artifacts import store_artifact, take_artifact
 from catalog.best.publishing import Publication, Published, publish
 from catalog.best.publishing import publish_race as publish_race_rows
@@ -113,6 +113,8 @@ def publish_trial(judged: Judged, purpose: Purpose, *, may_win: bool = True) -> 
             return None
         published = publish(new)
         _keep_published(judged, published)
+        failpoints.at("publish-committing", exploration_id=judged.claim.pk, fence=judged.claim.fence)
+    failpoints.at("published", exploration_id=judged.claim.pk, fence=judged.claim.fence)
     return published
 
 
@@ -182,6 +184,8 @@ def publish_race(
         for number, row in published.items():
             if (judged := finalists[number].judged) is not None:
                 _keep_published(judged, row)
+        failpoints.at("publish-committing", exploration_id=held.claim.pk, fence=held.claim.fence)
+    failpoints.at("published", exploration_id=held.claim.pk, fence=held.claim.fence)
     return decided
 
 

@@ -11,6 +11,7 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from catalog import failpoints
 from catalog.models import MissState
 from tuning.explore import scratch
 from tuning.explore.candidates import Yielding
@@ -33,7 +34,8 @@ def run_slice(workshop: Workshop, claim: Claim) -> bool:
     """Work on a claimed exploration until its stage ends or must make room; False when the claim was lost.
 
     Whatever a candidate does is an outcome; an error in here is kept with the exploration, which is tried
-    again, or dead after its tries. Raises Stopping (the claim was given back) and DATABASE_GONE.
+    again, or dead after its tries. Raises Stopping and DiskFull (the claim was given back) and
+    DATABASE_GONE.
     """
     give_back = partial(claims.release, claim, begun=True)
 
@@ -53,6 +55,8 @@ def _explore(workshop: Workshop, claim: Claim) -> None:
     began = time.monotonic()
     row = claim.load()
     claims.begin(claim, f"{Stage(row.stage).label}: beginning")
+    held = {"exploration_id": claim.pk, "fence": claim.fence}
+    failpoints.at("claimed", **held)
     with scratch.folder_of_work(workshop.home) as folder:
         end = _STAGES[Stage(row.stage)](ClaimedSlice(workshop, claim, row, folder))
     spent = F("spent_s") + (time.monotonic() - began)
@@ -61,6 +65,8 @@ def _explore(workshop: Workshop, claim: Claim) -> None:
         if end.state != State.QUEUED:
             _settle(row, end)
         tell_stage(row.pk)
+        failpoints.at("settling", **held)
+    failpoints.at("settled", **held)
     _tell(row, end)
 
 

@@ -16,6 +16,7 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
+from catalog import failpoints
 from catalog.models import Best, Miss, MissState
 from tuning.conf import conf
 from tuning.models import Exploration, Stage, State
@@ -133,6 +134,7 @@ def sweep(owner_prefix: str = "", but_not: str = "") -> int:
         unchanged: dict[str, Any] = {"pk": row.pk, "fence": row.fence, "state": State.RUNNING}
         if not owner_prefix:
             unchanged["lease_expires_at__lt"] = Now()  # it may have been renewed since we looked
+        failpoints.at("sweeping", exploration_id=row.pk, fence=row.fence)
         swept += _requeue_or_bury(row, error, unchanged)
     return swept
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ class StaleLease(Exception):
 
 class Stopping(Exception):
     """The worker was told to stop: what was begun is given back, not blamed."""
+
+
+class DiskFull(Exception):
+    """This worker's disk, or its store, takes nothing more: nobody's work is to blame for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +93,8 @@ def work_on(
     give_back: Callable[[], object],
     fail: Callable[[Exception], object],
 ) -> bool:
-    """Do the work of what is held; False where it was lost meanwhile. Raises Stopping (it was given back)
-    and DATABASE_GONE; whatever else breaks is this piece's failure, and the next one goes on."""
+    """Do the work of what is held; False where it was lost meanwhile. Raises Stopping and DiskFull (it was
+    given back) and DATABASE_GONE; whatever else breaks is this piece's failure, and the next one goes on."""
     try:
         work()
     except Stopping:
@@ -101,9 +106,21 @@ def work_on(
     except DATABASE_GONE:
         raise
     except Exception as error:
+        if _is_of_a_full_disk(error):
+            give_back()
+            raise DiskFull(f"No space is left where this worker works or stores ({error}).") from error
         logger.exception("%s broke.", held)
         try:
             fail(error)
         except StaleLease:
             return False
     return True
+
+
+def _is_of_a_full_disk(error: BaseException | None) -> bool:
+    """Whatever was raised on the way from there."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import groupby
 
 from django.db.models import Q
 from django.utils import timezone
@@ -13,8 +14,10 @@ from django.utils import timezone
 from tuning import models
 from tuning.conf import conf
 from tuning.environments import known as environments
+from tuning.queue.clock import alive, now_in
 from tuning.statistics.rates import Rates, name_of
 
+_DAY_S = 86400.0
 _ORDER = {"alive": 0, "silent": 1, "stopped": 2}
 MOST_HELD = 500
 
@@ -92,6 +95,31 @@ def _row(
         per_hour=rates.per_hour(worker.name) if rates else None,
         ended_last_hour=rates.ended_since(now - timedelta(hours=1), worker.name) if rates else 0,
     )
+
+
+@dataclass(frozen=True)
+class SilentTarget:
+    """A target whose workers were there within a day, did not say goodbye, and give no sign of life."""
+
+    target_id: int
+    capability: str
+    names: Sequence[str]
+    last_seen_at: datetime  # of whoever was heard last
+    waiting: int  # explorations
+
+
+def silent_targets() -> list[SilentTarget]:
+    """By the database's clock, as leases are: hosts disagree."""
+    unheard = models.Worker.objects.filter(~alive(), stopped_at=None, last_seen_at__gte=now_in(-_DAY_S))
+    served = models.Worker.objects.filter(alive()).values("target")
+    rows = unheard.exclude(target__in=served).select_related("target").order_by("target", "-last_seen_at")
+    found = []
+    for target, of_target in groupby(rows, lambda row: row.target):
+        lost = list(of_target)
+        waiting = models.Exploration.objects.filter(target=target, state=models.State.QUEUED).count()
+        names = [row.name for row in lost]
+        found.append(SilentTarget(target.pk, target.capability, names, lost[0].last_seen_at, waiting))
+    return found
 
 
 def state_of(worker: models.Worker, now: datetime) -> str:

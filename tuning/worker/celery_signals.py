@@ -14,6 +14,7 @@ from celery import signals
 from celery.platforms import SecurityWarning
 from kombu import Queue
 
+from catalog import alive
 from tuning.worker import stopping
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,12 @@ def stop(**kwargs: Any) -> None:
     from tuning.worker.process import stop_worker
 
     stop_worker()
+
+
+@signals.worker_ready.connect
+def show_that_bells_are_heard(sender: Any, **kwargs: Any) -> None:
+    """In the main process, by the timer of the loop that takes messages: one that hangs gives no sign."""
+    sender.timer.call_repeatedly(alive.EVERY_S, alive.beat, ("celery",))
 
 
 @signals.worker_shutting_down.connect

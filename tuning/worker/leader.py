@@ -9,6 +9,7 @@ from datetime import timedelta
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
+from catalog import failpoints
 from catalog.usage.draining import drain_journal
 from tuning.conf import conf
 from tuning.doorbell.bell import bell
@@ -39,6 +40,7 @@ def tick(owner: str) -> bool:
     global _rarely_at
     if not lead(owner):
         return False
+    failpoints.at("leading")
     claims.sweep()
     rarely = time.monotonic() - _rarely_at > RARELY_S
     promote_misses(postponed=rarely)

@@ -13,6 +13,7 @@ from typing import Any
 
 from django.db import DatabaseError, close_old_connections
 
+from catalog import failpoints
 from tuning.conf import conf
 from tuning.queue.held import Held, StaleLease, renew
 
@@ -69,6 +70,7 @@ class Keeper:
             if not held:
                 continue
             try:
+                failpoints.at("heartbeat")
                 lost = renew(held)
             except DatabaseError as error:
                 logger.warning("Leases could not be renewed (%s); trying again.", error)

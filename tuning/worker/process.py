@@ -24,6 +24,7 @@ from django.db import DatabaseError, close_old_connections
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from catalog import alive
 from catalog.conf import conf as catalog_conf
 from catalog.context import added_log_fields
 from catalog.models import Target as TargetRow
@@ -46,12 +47,12 @@ from tuning.models import Pause, Worker
 from tuning.queue import claims
 from tuning.queue.claims import Claim
 from tuning.queue.clock import DATABASE_GONE, now_in
-from tuning.queue.held import Held, Stopping
+from tuning.queue.held import DiskFull, Held, Stopping
 from tuning.queue.promote import live_workers, promote_misses
 from tuning.queue.rounds import begin_rounds
 from tuning.routes import registry
 from tuning.routes.base import Candidate, Route
-from tuning.worker import leader, stopping
+from tuning.worker import forerunners, leader, stopping
 from tuning.worker.lease_keeper import Keeper
 from tuning.worker.proofs import SLOW, Proofs
 from tuning.worker.waiting import revalidation_waits, work_waits
@@ -101,6 +102,11 @@ def device_tools(name: str) -> Tools:
 HeldRow = TypeVar("HeldRow", bound=Held[Any])
 
 DATABASE_PAUSE_S = 1.0  # before work goes on after the database failed
+DISK_PAUSE_S = 5.0  # before a worker whose disk is full tries again
+PART = "worker"  # of a process, as who watches it knows it
+LEADER_S = 300.0
+"""The longest that a round of the leader's thread may take: a worker in which it hangs gives no more signs of
+life, and is started again by who watches it."""
 
 
 class WorkerProcess:
@@ -118,6 +124,7 @@ class WorkerProcess:
         self._target_row: TargetRow | None = None
         self._ended = threading.Event()
         self._doing = ""
+        self._led_at = time.monotonic()  # when the leader's thread last began a round, leading or not
         self._environments: dict[str, str] = {}  # route → digest of what it is here
         self._proofs = Proofs(self.home, self._tell_routes, needed=tools.prove is not None)
 
@@ -126,6 +133,7 @@ class WorkerProcess:
         self._enter_when_possible()
         # This process has taken the place of one that is dead: what that held need not wait for its lease.
         claims.sweep(owner_prefix=f"{self.name}/", but_not=self.owner)
+        forerunners.bury(self.name)
         scratch.sweep(self.home)
         self.keeper.__enter__()
         for run in (self._pulse, self._lead):
@@ -157,6 +165,10 @@ class WorkerProcess:
             logger.warning("The database failed (%s): this worker waits to be woken again.", error)
             close_old_connections()
             time.sleep(DATABASE_PAUSE_S)
+        except DiskFull as error:
+            logger.error("%s Claims given back; this worker waits for room.", error)
+            self._say("waits for room: no space is left")
+            time.sleep(DISK_PAUSE_S)
         finally:
             self._say(self._unwell()[:200])
         return slices
@@ -340,6 +352,7 @@ class WorkerProcess:
                 if stopping.is_asked():
                     raise
                 logger.warning("No database yet (%s); trying again.", error)
+                alive.beat(PART)
                 close_old_connections()
                 time.sleep(DATABASE_PAUSE_S)
 
@@ -391,6 +404,8 @@ class WorkerProcess:
         beaten = asked_at = 0.0
         while not self._ended.wait(0.2):
             now = time.monotonic()
+            if now - self._led_at < LEADER_S:
+                alive.beat(PART)
             if os.getppid() != parent:
                 self._end_now("Celery's main process is gone")
             if stopping.is_asked():
@@ -404,6 +419,7 @@ class WorkerProcess:
 
     def _lead(self) -> None:
         while not self._ended.wait(conf().tick_s):
+            self._led_at = time.monotonic()
             if not stopping.is_asked():
                 self._quietly(lambda: leader.tick(self.owner))
 

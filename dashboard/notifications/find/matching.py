@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from django.db.models import Q, QuerySet
 
 from catalog.models import Operator, Target
 from catalog.search import Words
 from dashboard.notifications.events import Event
-from dashboard.notifications.models import Happening, SubjectKind, Subscription
+from dashboard.notifications.models import OF_SERVICE, Happening, SubjectKind, Subscription
 from dashboard.notifications.write.audiences import audiences, may_hear
 
 Pair = tuple[Subscription, Event]
@@ -60,6 +61,7 @@ class Matcher:
             **{f"on_{happening.value}": True}, user__is_active=True
         ).select_related("job", "model")
         self._hits = happening == Happening.HIT
+        self._of_service = happening in OF_SERVICE
         self._filters: list[tuple[OperatorFilter, list[Subscription]]] | None = None
 
     def pairs(self, events: Sequence[Event]) -> list[Pair]:
@@ -75,9 +77,12 @@ class Matcher:
         ]
 
     def _found(self, events: Sequence[Event]) -> Iterator[Pair]:
+        if self._of_service:
+            yield from product(self._wanted.filter(subject=SubjectKind.SERVICE), events)
+            return
         by_operator: dict[int, list[Event]] = defaultdict(list)
         for event in events:
-            by_operator[event.operator_id].append(event)
+            by_operator[event.operator_id or 0].append(event)
         yield from self._of_operators(by_operator)
         yield from self._of_jobs(events, by_operator)
         yield from self._through(by_operator, SubjectKind.MODEL)

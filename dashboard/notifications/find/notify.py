@@ -78,22 +78,21 @@ def _drafts(pairs: Sequence[Pair], now: datetime) -> list[_Draft]:
             "pk", "name"
         )
     )
-    operators = Operator.objects.only("summary", "key").in_bulk({event.operator_id for _, event in pairs})
+    numbers = {event.operator_id for _, event in pairs if event.operator_id}
+    operators = Operator.objects.only("summary", "key").in_bulk(numbers)
     drafts: dict[tuple[int, str], _Draft] = {}
     for one, event in pairs:
-        operator = operators.get(event.operator_id)
-        if operator is None:  # deleted meanwhile
+        operator = operators.get(event.operator_id or 0)
+        if operator is None and event.operator_id is not None:  # deleted meanwhile
             continue
         key = _key(one, event, now)
         drafted = drafts.get((one.pk, key))
         if drafted is not None:
             drafted.count += event.count
             continue
-        about = {
-            "operator": operator.summary,
-            "operator_key": operator.key,
-            "job": jobs.get(event.job_id or 0, ""),
-        }
+        about = {"job": jobs.get(event.job_id or 0, "")}
+        if operator is not None:
+            about |= {"operator": operator.summary, "operator_key": operator.key}
         drafts[one.pk, key] = _Draft(one, event, key, event.count, {**about, **event.facts})
     return list(drafts.values())
 
@@ -201,6 +200,8 @@ def notify_test(one: Subscription) -> Notification:
 
 def text_of(happening: str, facts: Mapping[str, Any], count: int = 1) -> str:
     """The sentence for what happened."""
+    if happening == Happening.SILENT:
+        return wording.silent(facts["capability"], workers=facts["workers"], waiting=facts["waiting"])
     operator, ratio = facts["operator"], facts.get("ratio")
     route = facts.get("route", "")
     if happening == Happening.HIT:
@@ -228,7 +229,9 @@ def text_of(happening: str, facts: Mapping[str, Any], count: int = 1) -> str:
 
 
 def _path(event: Event, facts: Mapping[str, Any]) -> str:
-    """Where to look: the operator in its place, or the exploration."""
+    """Where to look: the operator in its place, the exploration, or the queues with their workers."""
+    if event.happening == Happening.SILENT:
+        return reverse("queues")
     if event.happening == Happening.EXPLORED and "after_s" not in facts:
         return reverse("exploration", args=[facts["exploration"]])
     path = reverse("operator", args=[facts["operator_key"]])

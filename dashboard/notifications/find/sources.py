@@ -16,6 +16,7 @@ from dashboard.notifications.find import cursors
 from dashboard.notifications.models import Cursor, Happening, Subscription
 from dashboard.notifications.write import bests
 from tuning.models import Exploration
+from tuning.statistics import workers
 
 CHUNK = 2000
 """Rows of one transaction."""
@@ -194,6 +195,19 @@ def _withdrawn(rows: Sequence[Implementation], how: str) -> Iterator[Event]:
         yield Event(Happening.WITHDRAWN, key, at, *_place(row), method=row.method, facts=facts)
 
 
+def silent_targets(cursor: Cursor) -> Step:
+    """Targets whose workers all fell silent, as it stands now: a silence is told once, whenever it is seen.
+    The cursor is not needed: the events' keys tell what is known."""
+    now = timezone.now()
+    return [_silent(one, now) for one in workers.silent_targets()], False
+
+
+def _silent(one: workers.SilentTarget, now: datetime) -> Event:
+    facts = {"capability": one.capability, "workers": list(one.names), "waiting": one.waiting}
+    key = f"silent:{one.target_id}:{stamp(one.last_seen_at)}"
+    return Event(Happening.SILENT, key, now, None, one.target_id, facts=facts)
+
+
 def _beginning(rows: QuerySet[Any], column: str, wanting: QuerySet[Subscription]) -> int:
     """Where a source is read from at first: what is older than every subscription interests nobody."""
     oldest = wanting.aggregate(oldest=Min("created_at"))["oldest"]
@@ -210,5 +224,6 @@ SOURCES = (
     EventSource("explorations_ended", Happening.EXPLORED, ended),
     EventSource("revoked", Happening.WITHDRAWN, revoked),
     EventSource("failed", Happening.WITHDRAWN, failed),
+    EventSource("silent_targets", Happening.SILENT, silent_targets),
     EventSource("hits", Happening.HIT, hits),
 )

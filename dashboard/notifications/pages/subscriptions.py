@@ -52,7 +52,7 @@ def subscribe(request: ViewerRequest) -> HttpResponse:
     user, viewer = _user(request), request.viewer
     with refusals_said(request):
         about = _about(request, viewer)
-        row, new = subscribing.subscribe(user, viewer, about, _wish(request))
+        row, new = subscribing.subscribe(user, viewer, about, _wish(request, about.subject))
         what = "You watch this now" if new else "Changed how you are told"
         messages.success(request, f"{what}: {row.title}.")
     return redirect(safe_next(request, reverse("subscriptions")))
@@ -64,7 +64,7 @@ def subscription(request: ViewerRequest, pk: int) -> HttpResponse:
     row = _one(request, pk)
     if request.method == "POST":
         try:
-            subscribing.change(row, _wish(request))
+            subscribing.change(row, _wish(request, row.subject))
         except RequestError as refused:
             messages.error(request, str(refused))
             return redirect("subscription", pk=pk)
@@ -101,7 +101,11 @@ def _about(request: ViewerRequest, viewer: Viewer) -> subjects.NamedSubject:
         return subjects.model(viewer, number_in(given.get("model", "")) or 0)
     if subject == SubjectKind.FILTER:
         return subjects.operators_that(given)
-    raise RequestError("Say what to watch: an operator, a job, a model or a filter.", where="subject")
+    if subject == SubjectKind.SERVICE:
+        return subjects.service(viewer)
+    raise RequestError(
+        "Say what to watch: an operator, a job, a model, a filter or the service.", where="subject"
+    )
 
 
 def _place(text: str) -> tuple[str, str]:
@@ -116,11 +120,10 @@ def _place(text: str) -> tuple[str, str]:
     return found[0] or "unknown", found[1] or "unknown"
 
 
-def _wish(request: ViewerRequest) -> subscribing.Wish:
+def _wish(request: ViewerRequest, subject: str) -> subscribing.Wish:
     given = request.POST
-    return subscribing.wish(
-        given.getlist("event"), given.getlist("channel"), given.get("digest", "at_once"), _user(request)
-    )
+    events, channels = given.getlist("event"), given.getlist("channel")
+    return subscribing.wish(subject, events, channels, given.get("digest", "at_once"), _user(request))
 
 
 def _one(request: ViewerRequest, pk: int) -> Subscription:

@@ -12,7 +12,8 @@ from catalog.errors import RequestError
 from catalog.models import Job, Model, Operator
 from dashboard.notifications import selectors
 from dashboard.notifications.channels.registry import CHANNELS
-from dashboard.notifications.models import HAPPENINGS, Digest, Subscription
+from dashboard.notifications.models import Digest, Subscription
+from dashboard.notifications.subscribing import begun, happenings_of
 from dashboard.notifications.write import subjects
 
 register = template.Library()
@@ -34,8 +35,10 @@ def watch(
     job: Job | None = None,
     model: Model | None = None,
     filters: Any = None,
+    service: bool = False,
 ) -> dict[str, Any]:
-    """A button with a small form: watch this operator (in its place), job, model, or what a filter finds."""
+    """A button with a small form: watch this operator (in its place), job, model, what a filter finds, or the
+    service."""
     request = context["request"]
     fields: dict[str, Any] = {}
     placed_key = ""
@@ -51,12 +54,15 @@ def watch(
         elif model is not None:
             fields = {"subject": "model", "model": model.pk}
             about_key, what = f"model:{model.pk}", "this model"
+        elif service:
+            about = subjects.service(request.viewer)
+            fields, about_key, what = {"subject": "service"}, about.key, "the service itself"
         else:
             asked = {name: getattr(filters, name, "") for name in subjects.FILTERS}
             about = subjects.operators_that(asked)
             fields = {"subject": "filter", **{name: text for name, text in asked.items() if text}}
             about_key, what = about.key, about.title[:1].lower() + about.title[1:]
-    except RequestError:  # a filter that finds nothing, such as an unknown target
+    except RequestError:  # a filter that finds nothing, such as an unknown target; a service of others
         return {"fields": {}}
     existing = selectors.watched(request.user, request.viewer, [about_key, placed_key])
     return {
@@ -66,15 +72,16 @@ def watch(
         "existing": existing,
         "next": request.get_full_path(),
         "csrf_token": context.get("csrf_token"),
-        **choices(existing),
+        **choices(existing or begun(fields["subject"])),
     }
 
 
 def choices(existing: Subscription | None) -> dict[str, Any]:
     """The form's boxes, ticked as the subscription has them or as a new one begins."""
-    row = existing or Subscription()
+    row = existing or begun("filter")
+    told = happenings_of(row.subject)
     return {
-        "happenings": [(one.value, one.label, getattr(row, f"on_{one.value}")) for one in HAPPENINGS],
+        "happenings": [(one.value, one.label, getattr(row, f"on_{one.value}")) for one in told],
         "channels": [(one.name, one.label, one.name in row.told_by) for one in CHANNELS.values()],
         "digests": [(one.value, one.label, row.digest == one.value) for one in Digest],
     }

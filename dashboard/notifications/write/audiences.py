@@ -10,7 +10,7 @@ from django.contrib.auth import get_user_model
 
 from catalog.models import SHARED, ApiKey, Membership
 from dashboard.notifications.events import Event
-from dashboard.notifications.models import Happening, SubjectKind, Subscription
+from dashboard.notifications.models import OF_SERVICE, Happening, SubjectKind, Subscription
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,8 @@ def may_hear(subscription: Subscription, audience: Audience, event: Event) -> bo
         owned = subscription.job or subscription.model
         if owned is None or not audience.owns(owned.organisation_id):
             return False
+    if event.happening in OF_SERVICE:
+        return audience.everything
     if event.happening == Happening.HIT:
         return audience.owns(event.organisation_id)
     if event.scope == SHARED or audience.everything:

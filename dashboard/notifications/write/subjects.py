@@ -68,6 +68,13 @@ def model(viewer: Viewer, number: int) -> NamedSubject:
     return NamedSubject(SubjectKind.MODEL, f"model:{row.pk}", f"Model {row.name}"[:300], {"model": row})
 
 
+def service(viewer: Viewer) -> NamedSubject:
+    """The service itself; for who runs it."""
+    if not viewer.sees_all or viewer.focus is not None:
+        raise RequestError("Only who runs the service can watch it.", where="subject")
+    return NamedSubject(SubjectKind.SERVICE, "service", "The service itself")
+
+
 def operators_that(given: Mapping[str, Any]) -> NamedSubject:
     """Operators that pass a filter of the operators' list; without one, every operator."""
     filters = {}

@@ -122,6 +122,15 @@ def withdrawn(operator: str, *, route: str, failed: bool, reason: str, now: str,
     return told
 
 
+def silent(capability: str, *, workers: Sequence[str], waiting: int) -> str:
+    """Nobody works for a target any more, though nobody said goodbye."""
+    who = workers[0] if len(workers) == 1 else f"all {len(workers)} workers"
+    waits = "1 exploration waits" if waiting == 1 else f"{waiting:,} explorations wait"
+    lost = f"{shortened(plain(who), 60)} fell silent and there is no other"
+    said = f"{plain(capability)}: {lost}, {waits if waiting else 'nothing waits yet'}."
+    return shortened(said, MOST_CHARACTERS)
+
+
 def test(title: str) -> str:
     """What a test message says."""
     return shortened(f"A test for {plain(title)}: messages arrive here.", MOST_CHARACTERS)

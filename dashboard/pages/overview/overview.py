@@ -19,6 +19,7 @@ from catalog.viewing import Viewer
 from dashboard.billing import selectors as billing
 from dashboard.pages.overview import tables
 from dashboard.pages.work import current_work
+from dashboard.pages.work.current_work import troubles_shown
 from dashboard.pages.work.tables import workers_table
 from dashboard.web import wording
 from dashboard.web.charts import traffic as traffic_charts
@@ -39,6 +40,7 @@ def overview(request: ViewerRequest) -> HttpResponse:
     if not Operator.objects.exists():
         context = {
             "workers_table": workers_table(workers(), measured=False),
+            **troubles_shown(viewer),
             "host": request.build_absolute_uri("/").rstrip("/"),
         }
         return render(request, "overview/overview_empty.html", context)
@@ -82,6 +84,7 @@ def overview(request: ViewerRequest) -> HttpResponse:
         "money": _money(viewer, chosen),
         "rolled_up_at": statistics.rolled_up_at(),
         "live": _live(request).html,
+        **troubles_shown(viewer),
     }
     return render(request, "overview/overview.html", context)
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.db.models import Count, Q, QuerySet
 
+from catalog.conf import conf
+from catalog.viewing import Viewer
+from dashboard.run import troubles
 from tuning import models
 from tuning.priority import Priority
+from tuning.statistics.workers import silent_targets
 
 ACTIVE = (models.State.RUNNING, models.State.QUEUED, models.State.PAUSED)
 
@@ -100,3 +105,10 @@ def waits(visible: Q, latest: int = 500) -> Waits:
 
 def pauses() -> list[models.Pause]:
     return list(models.Pause.objects.order_by("capability"))
+
+
+def troubles_shown(viewer: Viewer) -> dict[str, Any]:
+    """Targets that nobody works for any more; for who runs the service also what happened to the processes of
+    this machine."""
+    own = troubles.read(conf().home / "run") if viewer.sees_all else []
+    return {"silent": silent_targets(), "troubles": own}

@@ -77,6 +77,7 @@ def _moving(viewer: Viewer) -> dict[str, Any]:
         "capabilities_table": tables.capabilities_table(lines, viewer.may_operate),
         "workers_table": tables.workers_table(alive),
         "pauses": current_work.pauses(),
+        **current_work.troubles_shown(viewer),
         "queued": sum(line.queued for line in lines),
         "running_now": sum(line.running for line in lines),
         "oldest_at": min((line.oldest_at for line in lines if line.oldest_at), default=None),

@@ -37,6 +37,7 @@ MEANINGS = {
     EventType.BEST_CHANGED: "the best implementation of an operator changed",
     EventType.IMPLEMENTATION_WITHDRAWN: "an implementation was revoked or found wrong",
     EventType.HIT_SERVED: "a lookup was a hit",
+    EventType.WORKERS_SILENT: "a target's workers fell silent (told to who runs the service)",
     EventType.LEDGER_CHARGED: "hits were charged",
     EventType.CREDIT_ADDED: "a payment or credit came in",
     EventType.PAYMENT_REQUIRED: "a hit was withheld until it is paid",

@@ -151,6 +151,20 @@ def test_after_a_day_it_is_another_request(lookup, put, price):
     assert (forget_old_answers(), forget_old_answers()) == (1, 0)
 
 
+@pytest.mark.parametrize("hours", [-26, 26])
+def test_a_node_whose_clock_is_a_day_off_charges_no_repeat_again(lookup, put, price, monkeypatch, hours):
+    """Found by chaos: the node that was asked again thought that the answer had been kept for a day."""
+    put(64, "tvm", 2.0)
+    price(0.01)
+    now = timezone.now
+    for off in (0, hours, 0):
+        moment = now() + timedelta(hours=off)
+        monkeypatch.setattr(timezone, "now", lambda moment=moment: moment)
+        assert lookup(64, key="once").json()["results"][0]["status"] == "hit"
+        forget_old_answers()
+    assert charges() == 1
+
+
 def test_what_another_version_kept_is_another_request(lookup, put, price):
     put(64, "tvm", 2.0)
     price(0.01)

@@ -41,13 +41,14 @@ class World:
     def watch(self, user: User | None = None, about: Any = None, **wish: Any) -> Subscription:
         """A subscription of ``user`` to ``about`` (the operator), told of everything by page, at once."""
         user = user or self.person
+        about = about or subjects.operator(self.operator.key)
         wanted = subscribing.wish(
+            about.subject,
             wish.get("events", EVERYTHING),
             wish.get("channels", ("page",)),
             wish.get("digest", "at_once"),
             user,
         )
-        about = about or subjects.operator(self.operator.key)
         row, _ = subscribing.subscribe(user, viewer_of(user), about, wanted)
         # It was there before anything that the test lets happen.
         Subscription.objects.filter(pk=row.pk).update(created_at=timezone.now() - timedelta(hours=1))

@@ -30,7 +30,9 @@ def told(factory: Factory, name: str = "admin") -> None:
         (subjects.job(viewer, job.pk), ("hit", "withdrawn", "explored"), ("page",), "hourly"),
     )
     for about, events, channels, digest in wishes:
-        subscribing.subscribe(user, viewer, about, subscribing.wish(events, channels, digest, user))
+        subscribing.subscribe(
+            user, viewer, about, subscribing.wish(about.subject, events, channels, digest, user)
+        )
     Subscription.objects.update(created_at=now - timedelta(days=30))
     Usage.objects.create(
         organisation=job.organisation, job=job, operator=operator, method="compiler", route="tvm",

@@ -8,13 +8,16 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from catalog.best.withdrawing import withdraw
+from catalog.errors import RequestError
 from catalog.models import Membership, Organisation, Usage
 from catalog.people.keys import create_api_key
+from catalog.registry import default_organisation
 from catalog.viewing import viewer_of
 from dashboard.notifications.find import cursors, sources
 from dashboard.notifications.find.gathering import gather
 from dashboard.notifications.models import Cursor, Notification, NotificationDelivery
 from dashboard.notifications.write import subjects
+from tuning.models import Worker
 
 
 def told(user):
@@ -335,3 +338,65 @@ def test_one_source_that_fails_leaves_the_others_alone(world, monkeypatch):
     monkeypatch.setattr("dashboard.notifications.find.gathering.SOURCES", broken)
     gather()
     assert Notification.objects.get().happening == "hit"
+
+
+@pytest.fixture
+def host(world):
+    """Somebody of who runs the service."""
+    return world.member("host", default_organisation())
+
+
+def fallen_silent(world, minutes=2):
+    """A worker that was stopped and said nothing: it was there, and its row says that it still is."""
+    heard = timezone.now() - timedelta(minutes=minutes)
+    return Worker.objects.create(
+        name="w0@far", host="far", pid=1, target=world.factory.target, memory_bytes=1, last_seen_at=heard
+    )
+
+
+def test_a_silence_of_a_targets_last_worker_is_told_once_to_who_runs_the_service(world, host):
+    world.watch(host, subjects.service(viewer_of(host)), events=("silent",))
+    worker = fallen_silent(world)
+    for _ in range(3):
+        gather()
+    assert told(host) == [
+        f"{world.factory.target.capability}: w0@far fell silent and there is no other, nothing waits yet."
+    ]
+    assert Notification.objects.get().path == "/queues/"
+    Worker.objects.filter(pk=worker.pk).update(last_seen_at=timezone.now())
+    gather()
+    Worker.objects.filter(pk=worker.pk).update(last_seen_at=timezone.now() - timedelta(minutes=1))
+    gather()
+    assert len(told(host)) == 2  # another silence
+
+
+def test_a_silence_is_none_where_another_worker_serves_or_the_worker_said_goodbye(world, host):
+    world.watch(host, subjects.service(viewer_of(host)), events=("silent",))
+    worker = fallen_silent(world)
+    other = Worker.objects.create(
+        name="w1@far", host="far", pid=2, target=world.factory.target, memory_bytes=1,
+        last_seen_at=timezone.now(),
+    )  # fmt: skip
+    gather()
+    other.delete()
+    Worker.objects.filter(pk=worker.pk).update(stopped_at=timezone.now())
+    gather()
+    assert told(host) == []
+
+
+def test_a_tenant_cannot_watch_the_service_and_who_left_the_host_hears_no_more(world, host):
+    tenants = world.member("tenants", Organisation.objects.create(name="Tenant"))
+    with pytest.raises(RequestError, match="Only who runs the service"):
+        subjects.service(viewer_of(tenants))
+    world.watch(host, subjects.service(viewer_of(host)), events=("silent",))
+    Membership.objects.filter(user=host).delete()
+    fallen_silent(world)
+    gather()
+    assert told(host) == []
+
+
+def test_an_operators_watcher_is_told_of_no_silence_and_the_services_of_nothing_else(world, host):
+    with pytest.raises(RequestError, match="one or more of silent"):
+        world.watch(host, subjects.service(viewer_of(host)), events=("hit",))
+    with pytest.raises(RequestError):
+        world.watch(events=("silent",))

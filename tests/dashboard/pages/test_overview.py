@@ -5,15 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import re
+import time
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from catalog import models as c
 from catalog.rollups.rollups import refresh_rollups
+from dashboard.run import troubles
 from tests.dashboard.factory import Factory, resnet_operators
 from tests.figures.traffic_rows import lookups_of, messy_traffic
+from tuning.models import Worker
 from tuning.statistics import paid_back
 
 
@@ -104,3 +109,40 @@ def test_before_anything_was_rolled_up_the_page_is_there(pages: Client, db: None
     html = pages.get("/").content.decode()
     assert "No lookups in this time" in html
     assert "The map is empty" not in html
+
+
+@pytest.fixture
+def trouble(catalogue: Factory, configure, tmp_path) -> None:
+    """Every worker was stopped without a word, and two processes of this machine ended."""
+    Worker.objects.update(last_seen_at=timezone.now() - timedelta(minutes=3), stopped_at=None)
+    configure(home=tmp_path)
+    (tmp_path / "run").mkdir()
+    ended = troubles.Trouble("web", "was killed by SIGKILL", time.time() - 20, 1, troubles.AGAIN, 0.5)
+    hung = troubles.Trouble(
+        "courier", "gave no sign of life for 30 s (courier)", time.time(), 4, troubles.WAITS, 4
+    )
+    troubles.write(tmp_path / "run", [ended, hung])
+
+
+def words(answer) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", answer.content.decode()))
+
+
+@pytest.mark.parametrize("path", ["/", "/queues/"])
+def test_silent_workers_and_what_happened_to_processes_are_said_in_words(pages, trouble, path) -> None:
+    said = words(pages.get(path))
+    assert "Nobody explores for" in said and "there is no other" in said
+    assert (
+        "The process web of this machine was killed by SIGKILL" in said and "and was started again." in said
+    )
+    assert "it is started again 4 s after that. It ended 4 times in a row." in said
+
+
+def test_a_tenant_reads_nothing_of_this_machines_processes(reader, trouble) -> None:
+    said = words(reader.get("/"))
+    assert "Nobody explores for" in said and "of this machine" not in said
+
+
+def test_where_all_is_well_nothing_is_said(pages, catalogue) -> None:
+    Worker.objects.update(last_seen_at=timezone.now(), stopped_at=None)
+    assert "Nobody explores" not in words(pages.get("/"))

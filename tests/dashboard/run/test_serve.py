@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -21,11 +22,16 @@ from tests.docs.service import heed_signals
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
 
-def start(home: Path, port: int, *options: str) -> subprocess.Popen[str]:
+def start(home: Path, port: int, *options: str, silent_s: int = 30) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "manage.py", "serve", "--port", str(port), *options],
         cwd=ROOT,
-        env={**os.environ, "OPATLAS_HOME": str(home), "DJANGO_SETTINGS_MODULE": "dashboard.settings"},
+        env={
+            **os.environ,
+            "OPATLAS_HOME": str(home),
+            "OPATLAS_SILENT_S": str(silent_s),
+            "DJANGO_SETTINGS_MODULE": "dashboard.settings",
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -102,42 +108,53 @@ def test_a_terminals_end_stops_it_like_ctrl_c(tmp_path: Path) -> None:
             serve.kill()
 
 
-def courier_of(process: subprocess.Popen[str]) -> psutil.Process | None:
-    """The courier among the service's processes."""
-    for child in psutil.Process(process.pid).children():
-        try:
-            if child.cmdline()[-1] == "courier":
-                return child
-        except (psutil.Error, IndexError):  # it ends right now
-            continue
-    return None
-
-
-def wait_for_courier(process: subprocess.Popen[str], other_than: int = 0) -> psutil.Process:
+def child(process: subprocess.Popen[str], word: str, other_than: int = 0) -> psutil.Process:
+    """One of the service's processes, by a word of its command."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        found = courier_of(process)
-        if found is not None and found.pid != other_than:
-            return found
+        for one in psutil.Process(process.pid).children():
+            with suppress(psutil.Error):  # it ends right now
+                if word in " ".join(one.cmdline()) and one.pid != other_than:
+                    return one
         time.sleep(0.2)
-    raise AssertionError("there is no courier")
+    raise AssertionError(f"there is no {word}")
 
 
-def test_the_courier_runs_beside_is_started_again_when_killed_and_stops_with_the_rest(tmp_path: Path) -> None:
+def answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def test_a_killed_web_server_and_a_stopped_courier_are_started_again_and_all_stops_together(
+    tmp_path: Path,
+) -> None:
     new_sqlite(tmp_path / "opatlas.sqlite3")
-    serve = start(tmp_path, free_port(), "--workers", "0")
+    port = free_port()
+    serve = start(tmp_path, port, "--workers", "0", silent_s=4)
     try:
         read_until_up(serve)
-        first = wait_for_courier(serve)
-        first.send_signal(signal.SIGKILL)
-        second = wait_for_courier(serve, other_than=first.pid)
-        assert serve.poll() is None  # nothing else was touched
+        web, courier = child(serve, "granian"), child(serve, "courier")
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "run/courier/courier").exists():  # its first sign of life
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        courier.send_signal(signal.SIGSTOP)
+        web.send_signal(signal.SIGKILL)
+        child(serve, "granian", other_than=web.pid)
+        fresh = child(serve, "courier", other_than=courier.pid)
+        while not answers(port):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
         children = descendants(serve)
-        assert second in children
+        assert fresh in children and courier not in children
         serve.send_signal(signal.SIGTERM)
         rest, _ = serve.communicate(timeout=40)
         assert serve.returncode == 0, rest
-        assert "courier ended; starting it again." in rest and "Stopped." in rest
+        assert "web was killed by SIGKILL; starting it again" in rest
+        assert "courier gave no sign of life for 4 s" in rest and "Stopped." in rest
         assert gone(children)
     finally:
         if serve.poll() is None:

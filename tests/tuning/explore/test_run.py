@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 from django.db.models.functions import Now
 
 from catalog.best.publishing import publish
+from catalog.errors import StoreError
 from catalog.models import Best, DeclaredEnvironment, Miss, MissState
 from catalog.registry import register_setting, register_target
 from opatlas.identity import Setting
@@ -20,6 +23,7 @@ from tuning.models import Exploration, Stage, State, Trial, Worker
 from tuning.queue import claims
 from tuning.queue.promote import promote_misses
 from tuning.worker import stopping
+from tuning.worker.process import DISK_PAUSE_S
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -397,3 +401,26 @@ def test_so_is_what_won_on_all_cores_there_where_all_are_asked_for(
     worker_with(FakeRoute("quick", offers=[{"ratio": 1.2}])).run_until_idle()
     first = Trial.objects.filter(route="quick", stage=Stage.FIRST).values_list("candidate", flat=True)
     assert list(first) == ([{"ratio": 1.8, "threads": fakes.TARGET.cores}] if tried else [])
+
+
+def test_a_full_disk_is_the_workers_trouble_and_costs_no_exploration_a_try(
+    make_miss: Callable[..., Any], worker_with: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by chaos: 78 explorations were given up while a node's disk was full for seconds."""
+    worker = worker_with(FakeRoute("quick", offers=[{"ratio": 1.5}]))
+    make_miss()
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def refuse(*args: Any, **options: Any) -> None:
+        raise StoreError("The artifact store cannot keep it.") from full
+
+    paused: list[float] = []
+    monkeypatch.setattr("tuning.worker.process.time.sleep", paused.append)
+    with monkeypatch.context() as patch:
+        patch.setattr("tuning.explore.results.store_artifact", refuse)
+        assert [worker.run_until_idle() for _ in range(5)] == [0] * 5
+    row = Exploration.objects.get()
+    assert (row.state, row.tries, row.lease_owner) == (State.QUEUED, 0, "")
+    assert paused == [DISK_PAUSE_S] * 5
+    worker.run_until_idle()
+    assert winner() == "quick variant 0"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.run.stack import Process, Stack
+from dashboard.run.stack import Stack
 
 
 def test_a_worker_of_a_device_that_is_not_there_ends_with_a_sentence(tmp_path: Path) -> None:
@@ -40,15 +40,3 @@ def test_each_device_has_a_worker_beside_the_processors(monkeypatch: pytest.Monk
     assert told == {"worker0": "", "worker1": "cuda:0", "worker2": "cuda:1"}
     Stack().start_worker(0)
     assert told["worker0"] == "not told", "without devices a worker serves what its environment says"
-
-
-def test_who_cannot_serve_its_device_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    commands = {"web": "sleep 1.5", "worker0": "exit 1", "worker1": f"exit {os.EX_CONFIG}"}
-    stack = Stack(devices=("cuda:0",))
-    for name, command in commands.items():
-        ran = subprocess.Popen(["sh", "-c", command], start_new_session=True)
-        stack.processes.append(Process(name, [], ran))
-    started: list[int] = []
-    monkeypatch.setattr(stack, "start_worker", started.append)
-    stack.watch(lambda name: None)
-    assert started == [0]

@@ -15,6 +15,7 @@ EVENT_TYPES = {
     Happening.EXPLORED: "exploration.ended",
     Happening.BEST_CHANGED: "best.changed",
     Happening.WITHDRAWN: "implementation.withdrawn",
+    Happening.SILENT: "workers.silent",
     Happening.TEST: "endpoint.test",
 }
 

@@ -1,0 +1,41 @@
+"""Signs of life for whoever started this process: its parent, systemd, or a container's supervisor.
+
+A part of a process (the threads of one task) touches a file of its name in the folder ``OPATLAS_ALIVE``, once
+a second for as long as it gets on; who watches looks whether the file changes. systemd is told through its
+own socket. Nobody asks where neither is set, and then a sign of life costs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from contextlib import suppress
+
+from catalog.conf import conf
+
+EVERY_S = 1.0
+
+_said_at: dict[str, float] = {}
+
+
+def beat(part: str) -> None:
+    """``part`` got on; at most once a second that is shown. Who cannot show it is not hindered."""
+    now = time.monotonic()
+    if now - _said_at.get(part, -EVERY_S) < EVERY_S:
+        return
+    _said_at[part] = now
+    folder = conf().alive
+    if folder is not None:
+        with suppress(OSError):
+            (folder / part).touch()  # its time alone: nothing is written that a full disk could refuse
+    if address := os.environ.get("NOTIFY_SOCKET"):
+        with suppress(OSError):
+            _notify(address)
+
+
+def _notify(address: str) -> None:
+    """sd_notify(3): the unit's WatchdogSec begins anew."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as to:
+        to.connect(f"\0{address[1:]}" if address.startswith("@") else address)
+        to.send(b"WATCHDOG=1")

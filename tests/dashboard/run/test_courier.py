@@ -1,0 +1,32 @@
+"""A courier succeeds a dead one of its machine at once, and a living or a far one when its lease ends."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from dashboard.run.courier import NAME, Courier
+from tuning.queue.leases import Holder
+
+pytestmark = pytest.mark.django_db
+
+
+def dead() -> int:
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    return done.pid
+
+
+@pytest.mark.parametrize(
+    ("host", "pid", "at_once"),
+    [(socket.gethostname(), None, True), (socket.gethostname(), os.getppid(), False), ("elsewhere", None, False)],
+)  # fmt: skip
+def test_whose_lease_need_not_be_waited_for(host: str, pid: int | None, at_once: bool) -> None:
+    assert Holder(NAME, f"{host}-{pid or dead()}", lease_s=30.0).hold()
+    courier = Courier(())
+    courier._succeed()
+    assert courier._holder.hold() is at_once
