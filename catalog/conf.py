@@ -73,6 +73,12 @@ class CatalogConf:
     journal_segment_bytes: int = variable(
         8 << 20, "bytes", "a journal file that has grown to this size is closed and a new one begun", least=1
     )
+    scrub_s: float = variable(
+        24 * 3600.0,
+        "seconds",
+        "within which every stored artifact is read and compared with what was stored",
+        least=1,
+    )
     password: str = variable(
         "",
         "text",
