@@ -14,7 +14,7 @@ from tests.services import NOT_TESTED
 
 @contextmanager
 def small_disk(folder: Path, size_kib: int) -> Iterator[Path]:
-    """A mounted file system of so many KiB. Only root may mount one: else the test is skipped, and counted."""
+    """A mounted file system of so many KiB. Only root may mount: else skipped, and counted."""
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={size_kib}k", "tmpfs", str(folder)]
     mounted = subprocess.run(command, capture_output=True, text=True)
