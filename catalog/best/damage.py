@@ -23,19 +23,22 @@ logger = logging.getLogger(__name__)
 DAMAGED = "artifact is damaged"
 """How every reason begins."""
 
+_AT_ONCE = 100
+
 
 def note_damage(artifact: models.Artifact, reason: str) -> None:
     """Nobody is served it from now on; whoever was is served the next best. Told twice it is noted once."""
     columns = {"damaged_at": timezone.now(), "damaged_reason": reason[:300], "rebuild_asked_at": None}
     if models.Artifact.objects.filter(pk=artifact.pk, damaged_at=None).update(**columns):
         logger.error("Artifact %s: %s", artifact.sha256, reason)
-    unseat(models.Best.objects.filter(implementation__artifact=artifact.pk), reason)
+    # An artifact is of one operator and setting: it has few places. Were they many, scrubbing goes on.
+    unseat(models.Best.objects.filter(implementation__artifact=artifact.pk)[:_AT_ONCE], reason)
 
 
-def unseat_damaged(limit: int = 100) -> int:
+def unseat_damaged() -> int:
     """Bests that got their seat while their artifact was found damaged; how many they were."""
     bests = models.Best.objects.filter(implementation__artifact__damaged_at__isnull=False)
-    return unseat(bests.order_by("pk")[:limit], DAMAGED)
+    return unseat(bests.order_by("pk")[:_AT_ONCE], DAMAGED)
 
 
 def unseat(bests: QuerySet[models.Best], reason: str) -> int:
