@@ -42,6 +42,13 @@ print(create_api_key(default_organisation(), "jobs", ["lookup"])[1])
 """
 
 
+COUNT = """
+import django; django.setup()
+from catalog.models import Usage
+print(Usage.objects.count())
+"""
+
+
 @pytest.fixture
 def before(tmp_path: Path) -> Path:
     """The tree as it was before the newest migration."""
@@ -165,12 +172,7 @@ def test_no_lookup_is_lost_while_the_service_is_upgraded(before: Path, tmp_path:
             web.stop()
     assert not jobs.lost, jobs.lost[:3]
     run(ROOT, "manage.py", "drain_journal")
-    counted = run(
-        ROOT,
-        "-c",
-        "import django; django.setup()\nfrom catalog.models import Usage\nprint(Usage.objects.count())",
-    )
-    assert int(counted) == jobs.answered, "each was counted, once"
+    assert int(run(ROOT, "-c", COUNT)) == jobs.answered, "each was counted, once"
 
 
 def replace(jobs: Jobs, number: int, make: Callable[[], Any]) -> None:
