@@ -5,6 +5,7 @@ A file appears under its address whole or not at all: it is written beside, flus
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -198,6 +199,7 @@ def store_file(folder: Path, name: str, sha256: str) -> int:
         raise StoreError(f"An artifact's file must have a plain name, not {name!r}.")
     address = file_path(sha256)
     if address.is_file() and _digest(address) == sha256:
+        _say_wanted(address)
         return address.stat().st_size
     beside = conf().store / "tmp" / uuid.uuid4().hex
     try:
@@ -216,6 +218,13 @@ def store_file(folder: Path, name: str, sha256: str) -> int:
     finally:
         beside.unlink(missing_ok=True)
     return size
+
+
+def _say_wanted(address: Path) -> None:
+    """By its time: what no row names yet, and was wanted lately, is not taken for what nobody needs. A store
+    that belongs to another user is left as it is."""
+    with contextlib.suppress(OSError):
+        os.utime(address)
 
 
 def _digest(path: Path) -> str:
