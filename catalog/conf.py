@@ -91,6 +91,12 @@ class CatalogConf:
     trace: Path | None = variable(
         None, "file", "for tests of this service: who passed such a place, a line each", shown="none"
     )
+    scrub_s: float = variable(
+        24 * 3600.0,
+        "seconds",
+        "within which every stored artifact is read and compared with what was stored",
+        least=1,
+    )
     password: str = variable(
         "",
         "text",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from opatlas.errors import CallerError, OpatlasError
 
 
@@ -57,3 +59,18 @@ class UnvouchedArtifact(StoreError):
 
 class JournalError(SystemFault):
     """A served hit could not be journalled, so it was not served."""
+
+
+DISK_FULL = "The disk is full"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, is of a disk without room: a file's, SQLite's or PostgreSQL's."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            return True
+        if getattr(error, "sqlstate", None) == "53100" or "database or disk is full" in str(error):
+            return True
+        error = error.__cause__
+    return False

@@ -126,6 +126,9 @@ class DashboardConf:
         "address, twenty times as many of one account",
         least=1,
     )
+    trial_logs_days: int = variable(
+        90, "days", "that logs of trials are kept; the trials themselves stay", least=1
+    )
     email_url: str = variable(
         "",
         "URL",

@@ -31,6 +31,7 @@ READS_THE_ENVIRONMENT = {
     "dashboard/operation/metrics.py": "prometheus_client's own switch",
     "dashboard/run/stack.py": "the environment of child processes",
     "catalog/alive.py": "systemd's own NOTIFY_SOCKET",
+    "dashboard/run/dumps.py": "the environment of PostgreSQL's programs",
     "dashboard/wsgi.py": "the pipe that `serve` gives its web server, and a name of Django's",
     "bench/pages.py": "the environment of child processes",
     "bench/lookup.py": "the environment of child processes",

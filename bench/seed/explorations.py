@@ -112,7 +112,7 @@ def _add_trials(world: World, explored: Explored, rows: range, first_s: NDArray[
     to one that is queued for the first time have not begun; what failed has its six failures."""
     shared = {
         "stage": 1, "round": 0, "fence": 3, "candidate": '{"synthetic":true}', "label": LABEL, "tier": "T2",
-        "build_s": 0.4, "worker": f"{NAME}-0",
+        "build_s": 0.4, "worker": f"{NAME}-0", "device": "{}",
     }  # fmt: skip
     numbers, owners = np.asarray(rows), explored.operator
     known = np.flatnonzero(np.arange(len(owners)) < explored.known)

@@ -19,6 +19,7 @@ from catalog.api.files import send_file
 from catalog.api.shapes import Document, ModelAnswer
 from catalog.best.artifacts import file_path
 from catalog.best.served import scopes_of
+from catalog.best.vouching import check_whole
 from catalog.charging import check_artifact
 from catalog.errors import Unknown
 from catalog.selectors import known
@@ -61,8 +62,12 @@ class SignerAnswer(serializers.ModelSerializer[models.Signer]):
 class ArtifactView(RestView):
     @operation(ArtifactAnswer, name="artifact", parameters=[_SHA256], fails=[402])
     def get(self, request: Request, sha256: str) -> models.Artifact:
-        """An artifact's manifest and signature."""
-        return _artifact(self, sha256)
+        """An artifact's manifest and signature.
+
+        What is damaged in the store is a 503 until it was built again; so are its files."""
+        row = _artifact(self, sha256)
+        check_whole(row)
+        return row
 
 
 class AnyAccept(BaseContentNegotiation):
@@ -105,6 +110,7 @@ class ArtifactFileView(RestView):
         digest = row.manifest["files"].get(name)
         if digest is None:
             raise Unknown("The artifact has no file with this name: its manifest lists them.")
+        check_whole(row, name)
         response = send_file(request._request, file_path(digest), name, f'"{digest}"')
         response["Cache-Control"] = "private, max-age=31536000, immutable"
         return response

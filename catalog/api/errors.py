@@ -16,7 +16,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 
 from catalog.context import log_fields
-from catalog.errors import SystemFault
+from catalog.errors import DISK_FULL, SystemFault, is_full
 from opatlas.errors import CallerError
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
         return _answer(sentence, error.status_code, where=where, headers=headers)
     if isinstance(error, SystemFault | OperationalError | InterfaceError):
         logger.error("the service failed: %s", error, exc_info=error)
-        sentence = str(error) if isinstance(error, SystemFault) else "The database does not answer."
+        sentence = str(error) if isinstance(error, SystemFault) else _of_database(error)
         return _answer(f"{sentence} Try again in a moment.", 503, headers={"Retry-After": str(_RETRY_S)})
     return None
 
@@ -71,6 +71,10 @@ def _answer(
     if number := log_fields().get("request_id"):
         body["request_id"] = number
     return Response(body | dict(details or {}), status=status, headers=headers)
+
+
+def _of_database(error: Exception) -> str:
+    return f"{DISK_FULL}: nothing was changed." if is_full(error) else "The database does not answer."
 
 
 def _sentence(error: Exception) -> str:

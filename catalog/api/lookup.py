@@ -67,7 +67,7 @@ class AcceptsSerializer(serializers.Serializer[Any]):
     {"oneOf": [{"type": "string", "pattern": "^(t1:[0-9a-f]{64}|here)$"}, {"type": "object"}]}
 )
 class TargetField(serializers.JSONField):
-    """A target's key, its JSON, or ``here``: the target of the live worker that was seen last."""
+    """A target's key, its JSON, or ``here``: the target of the worker that was seen last."""
 
 
 @extend_schema_field({"oneOf": [{"type": "string", "pattern": "^s1:[0-9a-f]{64}$"}, {"type": "object"}]})
@@ -340,7 +340,7 @@ class OperatorBestView(RestView):
             OPERATOR,
             query(
                 "target",
-                "The target's t1: key, or `here`: that of the live worker seen last.",
+                "The target's t1: key, or `here`: that of the worker seen last.",
                 required=True,
                 pattern="^(t1:[0-9a-f]{64}|here)$",
             ),

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from django.utils import timezone
-
 from catalog import models
 from catalog.best.revoked import ENTRY_LIFE_S, RevocationCursor, Revocations
 from catalog.best.served import Accepts, Hit
@@ -297,14 +295,14 @@ def parse_versions(value: Any, where: str) -> dict[str, str] | None:
 
 
 def _target_by_name(name: str) -> models.Target:
-    """By key; ``here`` is the target of the live worker that was seen last."""
+    """By key; ``here`` is the target of the worker that was seen last, whether or not it lives still."""
     if name != HERE:
         found: models.Target = _by_key(models.Target, name, "target")
         return found
-    live = models.Target.objects.filter(served_until__gt=timezone.now()).order_by("-served_until").first()
-    if live is None:
-        raise Unknown("No live worker is here: start one, or name the target by its JSON.", where="target")
-    return live
+    last = models.Target.objects.exclude(served_until=None).order_by("-served_until").first()
+    if last is None:
+        raise Unknown("No worker was ever here: start one, or name the target by its JSON.", where="target")
+    return last
 
 
 def _by_key(model: type[Any], key: str, what: str) -> Any:

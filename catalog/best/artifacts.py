@@ -5,17 +5,21 @@ A file appears under its address whole or not at all: it is written beside, flus
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import os
 import re
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from catalog import failpoints, models
+from catalog.best.damage import DAMAGED, mend
 from catalog.best.signers import counts, register_signer
 from catalog.conf import conf
-from catalog.errors import DamagedArtifact, StoreError, UnvouchedArtifact
+from catalog.errors import DISK_FULL, DamagedArtifact, StoreError, UnvouchedArtifact, is_full
 from opatlas.errors import LoadError
 from opatlas.load import Manifest
 
@@ -24,12 +28,14 @@ if TYPE_CHECKING:
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 _CHUNK_BYTES = 1 << 20
+_SHELF = re.compile(r"[0-9a-f]{2}")
 
 
 def store_artifact(
     manifest: Manifest, folder: Path | str, signing_key: Ed25519PrivateKey | None = None
 ) -> models.Artifact:
-    """Keep a manifest and the files it names (they lie in ``folder``); the same artifact twice is one row.
+    """Keep a manifest and the files it names (they lie in ``folder``); the same artifact twice is one row,
+    and one that was damaged is whole again.
 
     Whoever signs is entered among the signers. Raises :class:`StoreError` when a file is not what the
     manifest says, the disk is full, or the key is retired: then nothing that was stored before is touched,
@@ -48,7 +54,13 @@ def store_artifact(
             "size_bytes": sum(sizes) + len(manifest.to_bytes()),
         },
     )
-    if not made and signature and row.signer != signer and not counts(row.signer):
+    if not made and (row.damaged_at or row.manifest != manifest.to_json()):
+        row.manifest = manifest.to_json()
+        if signature:
+            row.signature, row.signer = signature, signer
+        row.save(update_fields=["manifest", "signature", "signer"])
+        mend(row)
+    elif not made and signature and row.signer != signer and not counts(row.signer):
         row.signature, row.signer = signature, signer
         row.save(update_fields=["signature", "signer"])
     return row
@@ -68,6 +80,55 @@ def sign_again(signing_key: Ed25519PrivateKey) -> int:
 def file_path(sha256: str) -> Path:
     """Where the file with this content lies, or would lie."""
     return conf().store / sha256[:2] / sha256[2:4] / sha256
+
+
+def store_is_there() -> bool:
+    """Whether the store holds anything: an empty folder is a disk that was not mounted, and says nothing of
+    what was stored."""
+    try:
+        with os.scandir(conf().store) as entries:
+            return any(_SHELF.fullmatch(entry.name) for entry in entries)
+    except OSError:
+        return False
+
+
+def begin_empty() -> None:
+    """The store's disk is lost for good: what is not there counts as gone from now on."""
+    (conf().store / "00").mkdir(parents=True, exist_ok=True)
+
+
+def damage_of(artifact: models.Artifact, public_keys: Mapping[str, bytes]) -> str:
+    """Why an artifact is not what was stored; empty where it is. Reads every byte of it.
+
+    ``public_keys``: raw, by the signer's SHA-256; what is unsigned, or by nobody of these, is not judged by
+    its signature. Raises :class:`StoreError` where the store cannot be read at all, which says nothing.
+    """
+    try:
+        manifest = _sound_manifest(artifact)
+        if (key := public_keys.get(artifact.signer)) is not None:
+            _check_signature(manifest, artifact, key)
+        for name, sha256 in sorted(manifest.files.items()):
+            check_file(name, sha256)
+    except DamagedArtifact as error:
+        return str(error)
+    return ""
+
+
+def check_file(name: str, sha256: str) -> None:
+    """Raises :class:`DamagedArtifact` unless the store's file has this content."""
+    try:
+        digest = _digest(file_path(sha256))
+    except OSError as error:
+        if not store_is_there():
+            raise StoreError(f"The artifact store at {conf().store} holds nothing: is it mounted?") from error
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EIO, errno.EISDIR):
+            why = os.strerror(error.errno or 0)
+            raise StoreError(f"The artifact store cannot be read ({why}).") from error
+        raise DamagedArtifact(f"{DAMAGED}: {name} is gone from the store") from error
+    if digest != sha256:
+        raise DamagedArtifact(
+            f"{DAMAGED}: {name} has the SHA-256 {digest[:12]}…, its manifest says {sha256[:12]}…"
+        )
 
 
 def artifact_files(artifact: models.Artifact) -> dict[str, Path]:
@@ -90,7 +151,7 @@ def take_artifact(artifact: models.Artifact, folder: Path) -> Manifest:
     folder.mkdir(parents=True, exist_ok=True)
     for name, path in artifact_files(artifact).items():
         if not PLAIN_NAME.fullmatch(name):
-            raise DamagedArtifact(f"artifact is damaged: {name!r} is no plain file name")
+            raise DamagedArtifact(f"{DAMAGED}: {name!r} is no plain file name")
         try:
             digest, _ = _copy(path, folder / name)
         except OSError as error:
@@ -99,29 +160,38 @@ def take_artifact(artifact: models.Artifact, folder: Path) -> Manifest:
             (folder / name).unlink()
             wanted = manifest.files[name][:12]
             raise DamagedArtifact(
-                f"artifact is damaged: {name} has the SHA-256 {digest[:12]}…, its manifest says {wanted}…"
+                f"{DAMAGED}: {name} has the SHA-256 {digest[:12]}…, its manifest says {wanted}…"
             )
     return manifest
 
 
 def _vouched(artifact: models.Artifact) -> Manifest:
     """The row's manifest, if it is what its address says and somebody who counts has signed it."""
-    from opatlas.load.signing import verify
-
-    try:
-        manifest = Manifest.from_json(artifact.manifest)
-    except (KeyError, TypeError, ValueError) as error:
-        raise DamagedArtifact("artifact is damaged: its manifest cannot be read") from error
-    if manifest.sha256 != artifact.sha256:
-        raise DamagedArtifact("artifact is damaged: its manifest is not the one that its address names")
+    manifest = _sound_manifest(artifact)
     signer = models.Signer.objects.filter(sha256=artifact.signer, retired_at=None).first()
     if signer is None:
         raise UnvouchedArtifact("artifact is not signed by a key that counts")
-    try:
-        verify(manifest, bytes.fromhex(artifact.signature), [bytes.fromhex(signer.public_key)])
-    except (LoadError, ValueError) as error:
-        raise DamagedArtifact("artifact is damaged: its signature is not its signer's") from error
+    _check_signature(manifest, artifact, bytes.fromhex(signer.public_key))
     return manifest
+
+
+def _sound_manifest(artifact: models.Artifact) -> Manifest:
+    try:
+        manifest = Manifest.from_json(artifact.manifest)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedArtifact(f"{DAMAGED}: its manifest cannot be read") from error
+    if manifest.sha256 != artifact.sha256:
+        raise DamagedArtifact(f"{DAMAGED}: its manifest is not the one that its address names")
+    return manifest
+
+
+def _check_signature(manifest: Manifest, artifact: models.Artifact, public_key: bytes) -> None:
+    from opatlas.load.signing import verify
+
+    try:
+        verify(manifest, bytes.fromhex(artifact.signature), [public_key])
+    except (LoadError, ValueError) as error:
+        raise DamagedArtifact(f"{DAMAGED}: its signature is not its signer's") from error
 
 
 def store_file(folder: Path, name: str, sha256: str) -> int:
@@ -130,6 +200,7 @@ def store_file(folder: Path, name: str, sha256: str) -> int:
         raise StoreError(f"An artifact's file must have a plain name, not {name!r}.")
     address = file_path(sha256)
     if address.is_file() and _digest(address) == sha256:
+        _say_wanted(address)
         return address.stat().st_size
     beside = conf().store / "tmp" / uuid.uuid4().hex
     try:
@@ -143,12 +214,19 @@ def store_file(folder: Path, name: str, sha256: str) -> int:
         beside.rename(address)
         _flush(address.parent)  # a renamed file is durable only once its folder is
     except OSError as error:
-        raise StoreError(
-            f"The artifact store cannot keep {name} ({os.strerror(error.errno or 0)}): nothing was changed."
-        ) from error
+        why = os.strerror(error.errno or 0)
+        said = f"{DISK_FULL}: the" if is_full(error) else "The"
+        raise StoreError(f"{said} artifact store cannot keep {name} ({why}); nothing was changed.") from error
     finally:
         beside.unlink(missing_ok=True)
     return size
+
+
+def _say_wanted(address: Path) -> None:
+    """By its time: what no row names yet, and was wanted lately, is not taken for what nobody needs. A store
+    that belongs to another user is left as it is."""
+    with contextlib.suppress(OSError):
+        os.utime(address)
 
 
 def _digest(path: Path) -> str:

@@ -135,9 +135,10 @@ def rank_again(
 def from_evidence(place: ScopedPlace, route: str) -> tuple[models.Implementation, models.Measurement] | None:
     """The route's best by what has been measured, or None.
 
-    Of each implementation that is neither revoked nor failed the newest measurement speaks that holds today:
-    taken in the declared environment, against a default of the declared one. Among several whoever is faster
-    at the lower end of the interval: what was never confirmed may have been lucky.
+    Of each implementation that is neither revoked nor failed, and whose artifact is whole, the newest
+    measurement speaks that holds today: taken in the declared environment, against a default of the declared
+    one. Among several whoever is faster at the lower end of the interval: what was never confirmed may have
+    been lucky.
     """
     declared = dict(
         models.DeclaredEnvironment.objects.filter(target_id=place.target_id).values_list(
@@ -150,6 +151,7 @@ def from_evidence(place: ScopedPlace, route: str) -> tuple[models.Implementation
             implementation__route=route,
             implementation__revoked_at=None,
             implementation__failed_at=None,
+            implementation__artifact__damaged_at=None,
         )
         .select_related("implementation__artifact")
         .defer("samples_us", "implementation__source", "implementation__schedule")

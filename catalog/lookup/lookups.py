@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -14,9 +15,10 @@ from django.utils import timezone
 from catalog import models
 from catalog.best.served import Accepts, Hit, find_bests, operators_with_bests, scopes_of
 from catalog.best.stages import is_reached
+from catalog.best.vouching import find_damaged
 from catalog.charging import Payer, SpendLimit, Terms, charging
 from catalog.conf import MAX_WAIT_S, WAIT_POLL_S, conf
-from catalog.errors import NotFree
+from catalog.errors import NotFree, StoreError
 from catalog.lookup.misses import QUEUED, REFUSED, MissAnswer, Wanted, Where, record_misses, states_now
 from catalog.lookup.neighbours import NeighbourHit, find_neighbours
 from catalog.lookup.repeating import Answered, NamedRequest, keep_answer, kept_answer
@@ -26,6 +28,8 @@ from catalog.models import AnswerStage, MissState
 from catalog.signals import stage_awaited
 from catalog.usage.succession import asked_next
 from opatlas import identity
+
+logger = logging.getLogger(__name__)
 
 MANIFEST, RELATED, NEIGHBOURS, NEXT = "manifest", "related", "neighbours", "next"
 NEIGHBOUR_DEFAULTS = "neighbour_defaults"
@@ -198,6 +202,8 @@ def _neighbours(
     open_ones = [key for key, miss in misses.items() if key not in found and miss.state in _TO_EXPLORE]
     scopes, defaults = scopes_of(request.organisation), NEIGHBOUR_DEFAULTS in request.include
     near = find_neighbours(open_ones, request.target, request.setting, scopes, request.accepts, defaults)
+    damaged = _damaged(request, [one.hit for one in near.values()])
+    near = {key: one for key, one in near.items() if one.hit.artifact_sha256 not in damaged}
     charged = _charged(request, {key: one.hit for key, one in near.items()})
     return {key: one for key, one in near.items() if key not in charged}
 
@@ -260,7 +266,24 @@ def _merged(operators: Sequence[AskedOperator]) -> dict[str, AskedOperator]:
 
 
 def _find(request: LookupRequest, keys: Sequence[str]) -> dict[str, Hit]:
-    return find_bests(keys, request.target, request.setting, scopes_of(request.organisation), request.accepts)
+    """The best of each. Where manifests go along, of what is whole: the next best follows who falls."""
+    scopes, accepts = scopes_of(request.organisation), request.accepts
+    found = find_bests(keys, request.target, request.setting, scopes, accepts)
+    while damaged := _damaged(request, found.values()):
+        again = [key for key, hit in found.items() if hit.artifact_sha256 in damaged]
+        next_ones = find_bests(again, request.target, request.setting, scopes, accepts)
+        found = {key: hit for key, hit in found.items() if key not in again} | next_ones
+    return found
+
+
+def _damaged(request: LookupRequest, hits: Iterable[Hit]) -> set[str]:
+    if MANIFEST not in request.include:
+        return set()  # these are read when they are fetched
+    try:
+        return find_damaged({hit.artifact_sha256 for hit in hits})
+    except StoreError as error:
+        logger.error("%s", error)  # it says nothing of any of them
+        return set()
 
 
 def _miss(

@@ -37,6 +37,7 @@ from catalog.models.known import (
     Operator,
     Purpose,
     ScopedKey,
+    ScrubPass,
     Setting,
     Signer,
     Target,

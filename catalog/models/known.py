@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import models
+from django.utils import timezone
 
 from catalog.fields import ExactJSONField
 from catalog.models.accounts import Organisation
@@ -133,9 +134,29 @@ class Artifact(models.Model):
     signer = models.CharField(max_length=64, blank=True)  # the public key's SHA-256
     size_bytes = models.BigIntegerField(default=0)
     created_at = models.DateTimeField(auto_now_add=True)
+    # What lies in the store is not what was stored (catalog.best.damage); None: it is, as far as is known.
+    damaged_at = models.DateTimeField(null=True, blank=True)
+    damaged_reason = models.CharField(max_length=300, blank=True, db_default="")
+    rebuild_asked_at = models.DateTimeField(null=True, blank=True)  # since it was found damaged
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["damaged_at"], condition=models.Q(damaged_at__isnull=False), name="damaged_artifacts"
+            )
+        ]
 
     def __str__(self) -> str:
         return self.sha256[:12]
+
+
+class ScrubPass(models.Model):
+    """How far the store was read and compared (``catalog.best.scrubbing``): one row, the courier's."""
+
+    position = models.BigIntegerField(default=0)  # the last artifact that this pass has compared
+    checked = models.BigIntegerField(default=0)  # so many
+    began_at = models.DateTimeField(default=timezone.now)
+    ended_at = models.DateTimeField(null=True)  # the pass before this one: all was compared since it began
 
 
 class Signer(models.Model):

@@ -19,7 +19,7 @@ from typing import Any
 
 from catalog import failpoints
 from catalog.conf import conf, journal_folder
-from catalog.errors import JournalError
+from catalog.errors import DISK_FULL, JournalError, is_full
 
 SUFFIX = ".jsonl"
 
@@ -47,12 +47,13 @@ class Journal:
                 written = os.write(self._descriptor, line)
             except OSError as error:
                 self._leave()
-                raise JournalError(f"The journal cannot be written ({error.strerror}).") from error
+                said = f"{DISK_FULL}: the" if is_full(error) else "The"
+                raise JournalError(f"{said} journal cannot be written ({error.strerror}).") from error
             if written != len(
                 line
             ):  # a full disk: what was written is a torn line, ended by closing the file
                 self._leave()
-                raise JournalError("The journal cannot be written (no space left).")
+                raise JournalError(f"{DISK_FULL}: the journal cannot be written.")
             self._written_bytes += written
         failpoints.at("journal-appended")
 

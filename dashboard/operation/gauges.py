@@ -18,6 +18,8 @@ from django.utils import timezone
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from catalog.best.damage import damaged
+from catalog.best.scrubbing import scrub_pass
 from catalog.conf import conf
 from catalog.models import EVERYBODY, Grain, JournalSegment, Miss, MissState, TrafficSlot
 from catalog.usage import journal
@@ -114,6 +116,14 @@ def _journal() -> Iterator[Metric]:
     yield _one("opatlas_journal_undrained_bytes", "Journal of this machine, not yet drained.", undrained)
 
 
+def _store() -> Iterator[Metric]:
+    yield _one("opatlas_artifacts_damaged", "Artifacts that are built again.", damaged().count())
+    scrubbed = scrub_pass()
+    if scrubbed is not None and scrubbed.ended_at is not None:
+        text = "Every artifact was compared with what was stored since then."
+        yield _one("opatlas_store_compared_timestamp_seconds", text, scrubbed.ended_at.timestamp())
+
+
 def _chores() -> Iterator[Metric]:
     runs = CounterMetricFamily("opatlas_chore_runs", "Runs of the courier's chores.", labels=["chore"])
     failures = CounterMetricFamily("opatlas_chore_failures", "Those that failed.", labels=["chore"])
@@ -170,6 +180,7 @@ PARTS: tuple[Callable[[], Iterator[Metric]], ...] = (
     _explorations,
     _workers,
     _journal,
+    _store,
     _chores,
     _backlogs,
     _ledger,

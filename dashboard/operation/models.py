@@ -18,3 +18,13 @@ class ChoreRun(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class RetentionMark(models.Model):
+    """How far a large table was gone over for what is kept no longer (``dashboard.operation.retention``)."""
+
+    name = models.CharField(max_length=50, unique=True)
+    position = models.BigIntegerField(default=0)  # the last row's number
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.position}"

@@ -6,7 +6,6 @@ written as this version writes them. The old home is only read.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -28,9 +27,8 @@ from catalog.conf import journal_folder
 from catalog.errors import StoreError
 from catalog.models import JournalSegment
 from catalog.usage import journal
-from dashboard.conf import conf
 from dashboard.notifications.models import Subscription
-from tuning.explore.signing import key_path
+from dashboard.run.keys import copy_private, key_places, may_give_way
 from tuning.models import Exploration
 from tuning.queue.reached import tell_stage_of
 
@@ -78,9 +76,9 @@ def adopt(home: Path, store: Path | None = None) -> str:
                 names = [path.name for path in segments]
                 JournalSegment.objects.filter(segment__in=names).update(node=catalog_conf().node)
                 for source, destination in keys:
-                    _copy_private(source, destination)
+                    copy_private(source, destination)
                 for source in segments:
-                    _copy_private(source, journal_folder() / source.name)
+                    copy_private(source, journal_folder() / source.name)
         except (IntegrityError, StoreError, OSError) as error:
             raise NotAdopted(f"{home} cannot be taken over: {error}") from error
     ContentType.objects.clear_cache()
@@ -197,28 +195,9 @@ def _closed_segments(home: Path) -> list[Path]:
 
 
 def _keys(home: Path) -> list[tuple[Path, Path]]:
-    """Where each key lies and belongs. Keys given by the environment are the operator's to carry over."""
-    new = catalog_conf().home
-    places = [("secret_key", conf().secret_key, new / "secret_key")]
-    places += [("vapid.pem", conf().vapid_key, new / "vapid.pem")]
-    places += [("signing_key.pem", "", key_path())]
-    keys = [
-        (home / name, destination)
-        for name, given, destination in places
-        if (home / name).exists() and not given
-    ]
+    """Where each key lies and belongs."""
+    keys = [(home / name, path) for name, path in key_places().items() if (home / name).exists()]
     for source, destination in keys:
-        # This very start made the new home a secret key. It opens nothing yet, so it may give way.
-        known = destination.name != "secret_key" and destination.exists()
-        if known and destination.read_bytes() != source.read_bytes():
+        if not may_give_way(destination, source.read_bytes()):
             raise NotAdopted(f"{destination} is another key than the old home's: move it away first.")
     return keys
-
-
-def _copy_private(source: Path, destination: Path) -> None:
-    """A copy for its owner's eyes only, there whole or not at all."""
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    beside = destination.with_name(f".{destination.name}.adopted")
-    beside.touch(mode=0o600)
-    shutil.copyfile(source, beside)
-    beside.rename(destination)

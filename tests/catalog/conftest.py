@@ -14,11 +14,12 @@ from tests.catalog import making
 @pytest.fixture(autouse=True)
 def own_folders(configure: Any, tmp_path: Path) -> None:
     """Every test has its journal, its store, and what a process remembers to itself."""
-    from catalog.best import revoked
+    from catalog.best import revoked, vouching
     from catalog.usage import journal
 
     journal.close()
     revoked.forget()
+    vouching.forget()
     configure(home=tmp_path / "home", store=tmp_path / "store")
 
 

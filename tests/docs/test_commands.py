@@ -125,6 +125,31 @@ def no_such_key(typed: Typed, command: str) -> None:
         typed.manage(command)
 
 
+def restored(typed: Typed, command: str) -> None:
+    """The database of these tests is no empty one, which it says (tests/hostile/test_backup.py restores)."""
+    with configured(home=typed.folder / "home", store=typed.folder / "home" / "artifacts"):
+        typed.manage("manage.py backup FOLDER")
+        with pytest.raises(CommandError, match="The database is not empty"):
+            typed.manage(command)
+
+
+def backed_up(typed: Typed, command: str) -> None:
+    with configured(home=typed.folder / "home", store=typed.folder / "home" / "artifacts"):
+        assert "Backed up: " in typed.manage(command)
+    assert (typed.folder / "FOLDER" / "backup.json").exists()
+
+
+def compared(typed: Typed, command: str) -> None:
+    with configured(home=typed.folder, store=typed.folder / "artifacts"):
+        assert "0 artifacts were compared, 0 are damaged." in typed.manage(command)
+
+
+def no_such_api_key(typed: Typed, command: str) -> None:
+    """PREFIX stands for a key's first part: of one that is not there it says so."""
+    with pytest.raises(CommandError, match="PREFIX"):
+        typed.manage(command)
+
+
 def no_such_model(typed: Typed, command: str) -> None:
     """MODEL stands for an uploaded model: of one that is not there it says so."""
     with pytest.raises(CommandError, match="There is no model 'MODEL'"):
@@ -236,23 +261,30 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "make test-all": make_target,
     "make test-times": make_target,
     "manage.py adopt_home OLD_FOLDER": old_home,
+    "manage.py backup FOLDER": backed_up,
     "manage.py changepassword NAME": new_password,
     "manage.py check --deploy": deployed,
     "manage.py check_ledger": plainly,
     "manage.py create_api_key NAME --user ada --scopes kernels": plainly,
+    "manage.py create_api_key NAME --user ada --scopes lookup": plainly,
     "manage.py create_user NAME --organisation ORG --role operator": plainly,
     "manage.py declare_environment": plainly,
     "manage.py describe_configuration > docs/configuration.md": written_page,
     "manage.py describe_figures > docs/figures.md": written_page,
     "manage.py import_measurements FILES": no_measurements,
+    "manage.py drain_journal": plainly,
     "manage.py drain_journal --every 10": for_ever,
     "manage.py invite --role admin": plainly,
     "manage.py plan MODEL": no_such_model,
     "manage.py queue": queue,
     "manage.py rebuild_rollups": plainly,
     "manage.py repeat_build SHA256": no_such_key,
+    "manage.py restore FOLDER": restored,
     "manage.py retime_bests": nothing_published,
     "manage.py retire_signer SHA256": no_such_key,
+    "manage.py revoke_api_key PREFIX": no_such_api_key,
+    "manage.py scrub": compared,
+    "manage.py scrub --lost": compared,
     "manage.py sign_artifacts": plainly,
     "manage.py train_predictor MODELS": network,
     "manage.py submit_examples --user ada": plainly,

@@ -34,9 +34,9 @@ from catalog.registry import register_environment
 from opatlas.errors import CallerError
 from tuning.conf import conf
 from tuning.environments.known import brought
-from tuning.models import Exploration, Revalidated, Revalidation, RevalidationVerdict, State, Worker
+from tuning.models import Exploration, Revalidated, Revalidation, RevalidationVerdict, Worker
 from tuning.queue.promote import live_workers
-from tuning.queue.rounds import ask_for_round
+from tuning.queue.rounds import ask_for_round, exploration_of
 
 logger = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ def _enter(row: Revalidation, bests: list[Best]) -> list[Revalidated]:
         made.append(
             Revalidated(
                 revalidation=row,
-                exploration=_exploration_of(best),
+                exploration=exploration_of(best, best.target.capability, best.measured_at),
                 route=best.route,
                 implementation=was,
                 ratio_before=best.ratio_to_default,
@@ -185,21 +185,6 @@ def _known_in(row: Revalidation) -> set[tuple[Any, ...]]:
         if declared.get(key[3], environment) == environment
         and against in (None, declared.get(default, against))
     }
-
-
-def _exploration_of(best: Best) -> Exploration:
-    """The exploration of a best's place; made, as one that has ended, where results came without."""
-    row, _ = Exploration.objects.get_or_create(
-        **best.same_key,
-        defaults={
-            "owner_id": best.owner_id,
-            "stage": 1,
-            "state": State.DONE,
-            "capability": best.target.capability,
-            "asked_at": best.measured_at,
-        },
-    )
-    return row
 
 
 def _seat_what_is_known(row: Revalidation, why: str) -> None:

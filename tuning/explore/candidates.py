@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tuning.conf import conf
+from tuning.environments.rebuilding import damaged_candidates
 from tuning.environments.revalidation import held_candidates
 from tuning.explore.records import known_candidates
 from tuning.explore.results import Tried
@@ -51,6 +52,7 @@ def candidates_of(work: ClaimedSlice, route: Route) -> Iterator[Candidate]:
     try:
         if work.row.stage == Stage.CONTEST:
             yield from held_candidates(work.row, route.name)
+            yield from damaged_candidates(work.row, route.name)
             yield from (one for one in work.favourites if one.route == route.name)
             yield from known_candidates(work, route)
         yield from route.candidates(work.operator, work.workshop.target, work.setting, budget)

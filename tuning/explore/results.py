@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from catalog import choosing, failpoints
 from catalog.best.artifacts import store_artifact, take_artifact
+from catalog.best.damage import note_damage
 from catalog.best.publishing import Publication, Published, publish
 from catalog.best.publishing import publish_race as publish_race_rows
 from catalog.best.withdrawing import set_aside
@@ -334,17 +335,16 @@ def artifact_from_catalogue(row: ArtifactRow, folder: Path) -> BuiltArtifact:
 def sound_incumbent(best: Best, folder: Path) -> BuiltArtifact | None:
     """Who is served, to be timed beside a newcomer; None where it does not verify.
 
-    What is damaged is set aside: it loses its place to the next best of its route, until it is built and
-    measured again (which also repairs its file).
+    What is damaged loses its place to the next best of its route, until it is whole again
+    (:mod:`catalog.best.damage`).
     """
     try:
         return artifact_from_catalogue(best.implementation.artifact, folder)
     except UnvouchedArtifact as error:
         logger.warning("%s of %s is not loaded: %s", best.label, best.operator, error)
     except DamagedArtifact as error:
-        logger.error("%s of %s is set aside: %s", best.label, best.operator, error)
-        of_it = Implementation.objects.filter(artifact=best.implementation.artifact)
-        set_aside(of_it, str(error))
+        logger.error("%s of %s is served no longer: %s", best.label, best.operator, error)
+        note_damage(best.implementation.artifact, str(error))
     return None
 
 

@@ -8,12 +8,14 @@ ended, in whatever process claims work next. So nothing is lost that arrives whi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
+from catalog.models import ScopedKey
 from tuning.doorbell.bell import bell
 from tuning.models import Exploration, Stage, State, Trial
 from tuning.queue.reached import BEGINS_AGAIN, tell_stage_of
@@ -30,6 +32,21 @@ AFRESH = {**NEW_ROUND, "stage": Stage.FIRST, "tuning_slices": 0, "routes": "", "
 """Columns of an exploration that begins another round: anywhere, or from its first stage with every route."""
 
 _BATCH = 500
+
+
+def exploration_of(row: ScopedKey, capability: str, asked_at: datetime) -> Exploration:
+    """The exploration of a place; made, as one that has ended, where results came without."""
+    found, _ = Exploration.objects.get_or_create(
+        **row.same_key,
+        defaults={
+            "owner_id": row.owner_id,
+            "stage": Stage.CONTEST,
+            "state": State.DONE,
+            "capability": capability,
+            "asked_at": asked_at,
+        },
+    )
+    return found
 
 
 def ask_for_round(rows: QuerySet[Exploration], routes: Iterable[str], reason: str) -> int:

@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import F, OuterRef, Q, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce, Now
 
+from catalog.best.damage import note_damage
 from catalog.best.withdrawing import set_aside
 from catalog.errors import DamagedArtifact, StoreError, UnvouchedArtifact
 from catalog.models import Implementation
@@ -102,7 +103,8 @@ def _recheck(workshop: Workshop, held: RecheckClaim, spent: Callable[[], Any]) -
     with transaction.atomic():
         held.end(found.state, found.detail, spent_s=spent(), **later)
         if found.state == RecheckState.WITHDRAWN:
-            reported = Implementation.objects.filter(pk=row.implementation_id)
+            # What is damaged says nothing of who made it: it is built again.
+            reported = Implementation.objects.filter(pk=row.implementation_id, artifact__damaged_at=None)
             set_aside(reported, f"reported by a job, and proved again: {found.detail}")
     logger.info("%s was reported, and proved again: %s %s", row.implementation, found.state, found.detail)
 
@@ -135,6 +137,7 @@ def _prove(workshop: Workshop, held: RecheckClaim, row: Recheck, folder: Path) -
         check_features(artifact.manifest.features)
         check_versions(artifact.manifest.needs)
     except DamagedArtifact as error:
+        note_damage(made.artifact, str(error))
         return Proof(RecheckState.WITHDRAWN, str(error))
     except (UnvouchedArtifact, StoreError, LoadError) as error:
         return Proof(RecheckState.UNCHECKED, f"This worker cannot load it: {error}")

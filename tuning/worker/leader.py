@@ -14,6 +14,7 @@ from catalog.usage.draining import drain_journal
 from tuning.conf import conf
 from tuning.doorbell.bell import bell
 from tuning.environments.declaring import follow_workers
+from tuning.environments.rebuilding import ask_for_rebuilds, settle_rebuilds
 from tuning.environments.revalidation import settle
 from tuning.kernels.claims import waiting as waiting_evaluations
 from tuning.models import Exploration, Pause, State, Worker
@@ -51,6 +52,8 @@ def tick(owner: str) -> bool:
         _rarely_at = time.monotonic()
         reweigh_asked_again(within_s=RARELY_S * 3)
         follow_workers()
+        settle_rebuilds()
+        ask_for_rebuilds()
         Worker.objects.filter(last_seen_at__lt=timezone.now() - FORGET_WORKERS).delete()
     bell.ring(idle_with_work())
     return True

@@ -8,7 +8,9 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from catalog.best.artifacts import file_path
+from catalog.best.vouching import check_whole
 from catalog.charging import withheld
+from catalog.errors import StoreError
 from catalog.models import Implementation
 from dashboard.pages.operators import code_selector as reading
 from dashboard.web.requests import ViewerRequest
@@ -63,10 +65,11 @@ def held_file(
     sha256 = row.artifact.manifest.get("files", {}).get(name)
     if sha256 is None:
         raise Http404("The artifact has no file by this name.")
-    path = file_path(sha256)
-    if not path.is_file():
-        raise Http404("The artifact store has lost this file.")
-    opened = path.open("rb")
+    try:
+        check_whole(row.artifact, name)
+    except StoreError as error:
+        return HttpResponse(str(error), status=503, content_type="text/plain; charset=utf-8")
+    opened = file_path(sha256).open("rb")
     return FileResponse(opened, as_attachment=True, filename=name, content_type="application/octet-stream")
 
 

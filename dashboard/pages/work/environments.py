@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from django.contrib import messages
@@ -10,7 +11,9 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from catalog.models import Target
+from catalog.best.damage import damaged
+from catalog.best.scrubbing import scrub_pass
+from catalog.models import Implementation, Target
 from catalog.viewing import OPERATE
 from dashboard.web.requests import ViewerRequest
 from opatlas.errors import CallerError
@@ -52,6 +55,7 @@ def environments_page(request: ViewerRequest) -> HttpResponse:
     context = {
         "standings": environments.route_environments(),
         "runs": [_run(row, reports[row.pk]) for row in rows],
+        "store": _store(request.viewer.scopes),
     }
     return render(request, "work/environments.html", context)
 
@@ -79,6 +83,19 @@ def declare(request: ViewerRequest) -> HttpResponse:
         if not rows:
             messages.info(request, "Declared already: nothing was changed.")
     return redirect("environments")
+
+
+def _store(scopes: Collection[str] | None) -> dict[str, object]:
+    """How many artifacts are damaged, those that the viewer may see, and how far comparing has come."""
+    rows = Implementation.objects.filter(artifact__in=damaged(), revoked_at=None, failed_at=None)
+    seen = rows if scopes is None else rows.filter(scope__in=scopes)
+    related = ("artifact", "operator", "target")
+    shown = seen.select_related(*related).defer("operator__graph", "source", "schedule")
+    return {
+        "count": seen.values("artifact").distinct().count(),
+        "damaged": shown.order_by("artifact__damaged_at", "pk")[:SHOWN],
+        "scrubbed": scrub_pass(),
+    }
 
 
 def _run(row: Revalidation, report: revalidation.RevalidationReport) -> Run:

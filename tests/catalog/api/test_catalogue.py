@@ -133,7 +133,7 @@ class TestArtifacts:
         file_path(artifact.manifest["files"]["kernel.so"]).unlink()
         response = api.get(f"artifacts/{artifact.sha256}/files/kernel.so")
         assert response.status_code == 503
-        assert "lost" in response.json()["error"]
+        assert "kernel.so is gone from the store" in response.json()["error"]
 
 
 def test_targets_say_whether_they_are_served(api, target):

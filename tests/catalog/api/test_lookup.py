@@ -7,6 +7,7 @@ from django.utils import timezone
 from catalog import models
 from catalog.conf import conf
 from catalog.models import Miss
+from catalog.registry import register_target
 from catalog.usage.draining import drain_journal
 from tests.catalog import making
 
@@ -78,13 +79,25 @@ def test_a_gpu_is_a_target_like_any_other(api, db):
     assert (row["kind"], row["description"]["product"]) == ("cuda", "NVIDIA H100 80GB HBM3")
 
 
-def test_here_is_the_target_of_the_live_worker_seen_last(api, target, put):
+def test_here_is_the_target_of_the_worker_seen_last(api, target, put):
     request = {"target": "here", "operators": [{"graph": making.relu_json(8)}]}
     assert api.post("lookup", request).status_code == 404
     models.Target.objects.update(served_until=timezone.now() + timedelta(seconds=9))
     assert api.post("lookup", request).json()["target"] == target.key
     put(8, "eager", 1.0)
     assert api.get(f"operators/{making.relu(8).key}/best", target="here").json()["status"] == "hit"
+
+
+def test_here_hits_while_no_worker_lives(api, target, put):
+    """The one that is away longest is not it."""
+    register_target(making.GPU)
+    long_ago = timezone.now() - timedelta(days=9)
+    models.Target.objects.filter(kind="cuda").update(served_until=long_ago - timedelta(days=1))
+    models.Target.objects.filter(pk=target.pk).update(served_until=long_ago)
+    put(8, "eager", 1.0)
+    answer = api.post("lookup", {"target": "here", "operators": [{"graph": making.relu_json(8)}]}).json()
+    assert (answer["target"], answer["served"]) == (target.key, False)
+    assert answer["results"][0]["status"] == "hit"
 
 
 def test_the_same_operator_written_otherwise_has_the_same_key(api, body):

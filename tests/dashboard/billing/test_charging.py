@@ -6,6 +6,7 @@ import pytest
 from django.utils import timezone
 
 from catalog import models
+from catalog.best.artifacts import file_path
 from catalog.charging import withheld
 from catalog.errors import JournalError
 from catalog.models import JobOperator, LookupTally, Usage
@@ -13,6 +14,7 @@ from catalog.usage.draining import drain_journal
 from dashboard.billing import words
 from dashboard.billing.models import Account, Held, LedgerEntry, MonthCount
 from dashboard.billing.preview import preview
+from tests.catalog.making import write_file
 
 
 def only(answer):
@@ -279,3 +281,15 @@ def queries_in():
         return len(queries)
 
     return count
+
+
+def test_what_is_damaged_in_the_store_is_not_charged(ask, put, price, tmp_path):
+    folder = tmp_path / "made"
+    files = write_file(folder, "kernel.so", b"code")
+    put(64, "tvm", 2.0, method="compiler", kind="c-abi", needs={}, files=files, folder=folder)
+    put(64, "eager", 1.0)
+    price(0.01, method="compiler")
+    file_path(files["kernel.so"]).write_bytes(b"c0de")
+    result = only(ask(64, include=frozenset({"manifest"})))
+    assert (result.status, result.best.route, result.terms) == ("hit", "eager", None)
+    assert not LedgerEntry.objects.exists()

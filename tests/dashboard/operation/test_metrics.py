@@ -13,6 +13,7 @@ from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
 from catalog import models
+from catalog.best.damage import note_damage
 from catalog.conf import conf
 from catalog.models import MissState, Organisation, TrafficSlot
 from catalog.usage import journal
@@ -210,3 +211,13 @@ def test_scrapes_in_a_row_ask_the_database_once(db: None) -> None:
     with CaptureQueriesContext(connection) as queries:
         Client().get("/metrics")
     assert 0 < len(queries) <= 20
+
+
+def test_damaged_artifacts_are_counted_and_when_all_were_compared(catalogue: Factory) -> None:
+    assert value(scrape(), "opatlas_artifacts_damaged") == 0
+    note_damage(models.Artifact.objects.filter(implementations__isnull=False).first(), "artifact is damaged")
+    ended = timezone.now()
+    models.ScrubPass.objects.create(pk=1, ended_at=ended)
+    found = scrape()
+    assert value(found, "opatlas_artifacts_damaged") == 1
+    assert value(found, "opatlas_store_compared_timestamp_seconds") == pytest.approx(ended.timestamp())

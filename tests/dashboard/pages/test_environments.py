@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 
 from catalog import models as c
+from catalog.best.damage import note_damage
 from catalog.registry import digest_of
 from tests.dashboard.factory import Factory
 from tuning import models as t
@@ -109,3 +111,22 @@ def test_history_tells_wins_revocations_and_environments(pages: Client, catalogu
 
 def test_an_empty_service_has_none(pages: Client) -> None:
     assert "Nothing declared yet" in text(pages, "/environments/")
+
+
+def test_it_says_how_many_artifacts_are_damaged_to_who_may_see_them(
+    pages: Client, catalogue: Factory
+) -> None:
+    theirs = c.Organisation.objects.create(name="Another")
+    c.Membership.objects.create(user=User.objects.create_user("eve"), organisation=theirs, role=c.Role.ADMIN)
+    stranger = Client()
+    stranger.force_login(User.objects.get(username="eve"))
+    assert "Nothing is damaged" in text(pages, "/environments/")
+    best = c.Best.objects.filter(scope=c.SHARED).first()
+    assert best is not None
+    note_damage(best.implementation.artifact, "artifact is damaged: kernel.so is gone from the store")
+    for client in (pages, stranger):
+        html = text(client, "/environments/")
+        assert "1 artifact damaged" in html and "kernel.so is gone from the store" in html
+    c.Implementation.objects.filter(artifact=best.implementation.artifact).update(scope="org:0")
+    assert "1 artifact damaged" in text(pages, "/environments/")
+    assert "Nothing is damaged" in text(stranger, "/environments/"), "others' private ones are not counted"

@@ -228,7 +228,9 @@ def test_a_damaged_artifact_is_withdrawn(put: Any, report: Any, worker: Any, tmp
     file_path(files["data.bin"]).write_bytes(b"wrong")
     report(row)
     worker.run_until_idle()
-    assert served() == "" and Recheck.objects.get().state == "withdrawn"
+    row.refresh_from_db()
+    assert Recheck.objects.get().state == "withdrawn" and "damaged" in Recheck.objects.get().detail
+    assert row.failed_at is None and row.artifact.damaged_at, "nothing is said against the candidate"
 
 
 def test_others_private_ones_and_other_artifacts_are_unknown(
