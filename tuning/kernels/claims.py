@@ -12,12 +12,14 @@ from django.db.models.functions import Now
 
 from tuning.conf import conf
 from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelTry, TryStatus
-from tuning.queue.claims import UNHELD, StaleLease
+from tuning.queue.claims import EVERYTHING, UNHELD, StaleLease
 from tuning.queue.clock import now_in
 
 logger = logging.getLogger(__name__)
 
 MAX_TRIES = 3
+WHOSE = "version__kernel__organisation"
+"""Of an evaluation: the organisation whose share of the workers it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,10 @@ class EvaluationClaim:
 
     evaluation_id: int
     fence: int
+
+    @property
+    def pk(self) -> int:
+        return self.evaluation_id
 
     def row(self) -> QuerySet[KernelEvaluation]:
         return KernelEvaluation.objects.filter(
@@ -52,10 +58,11 @@ def waiting(target_id: int | None = None) -> QuerySet[KernelEvaluation]:
     return (rows if target_id is None else rows.filter(target_id=target_id)).order_by("pk")
 
 
-def claim(owner: str, target_id: int) -> EvaluationClaim | None:
-    """Take the oldest evaluation that waits for this target; None when there is none."""
+def claim(owner: str, target_id: int, of: Q = EVERYTHING) -> EvaluationClaim | None:
+    """Take the oldest evaluation that waits for this target (``of``: of some organisation); None when there
+    is none."""
     needed = ("pk", "fence", "state", "version", "worker", "doing", "started_at")
-    for row in waiting(target_id).only(*needed)[:5]:
+    for row in waiting(target_id).filter(of).only(*needed)[:5]:
         unchanged: dict[str, Any] = {"pk": row.pk, "fence": row.fence, "state": row.state}
         if row.state == EvaluationState.RUNNING:
             unchanged["lease_expires_at__lt"] = Now()  # it may have been renewed since we looked

@@ -41,6 +41,9 @@ class StaleLease(Exception):
 class Leased(Protocol):
     """Anything held under a lease: hashable, and it knows its row while that is still ours."""
 
+    @property
+    def pk(self) -> int: ...
+
     def row(self) -> QuerySet[Any]: ...
 
     def __hash__(self) -> int: ...
@@ -52,6 +55,10 @@ class Claim:
 
     exploration_id: int
     fence: int
+
+    @property
+    def pk(self) -> int:
+        return self.exploration_id
 
     def row(self) -> QuerySet[Exploration]:
         return Exploration.objects.filter(pk=self.exploration_id, fence=self.fence, state=State.RUNNING)

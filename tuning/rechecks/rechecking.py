@@ -28,7 +28,7 @@ from tuning.explore.results import WRONG, artifact_from_catalogue
 from tuning.explore.workshop import Stopping, Workshop
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Recheck, RecheckState
-from tuning.queue.claims import StaleLease
+from tuning.queue.claims import EVERYTHING, StaleLease
 from tuning.queue.clock import DATABASE_GONE, now_in
 from tuning.rechecks.reporting import AGAIN_AFTER
 from tuning.routes.base import BuiltArtifact, Candidate
@@ -53,6 +53,10 @@ class RecheckClaim:
     recheck_id: int
     fence: int
 
+    @property
+    def pk(self) -> int:
+        return self.recheck_id
+
     def row(self) -> QuerySet[Recheck]:
         return Recheck.objects.filter(pk=self.recheck_id, fence=self.fence, state=RecheckState.RUNNING)
 
@@ -64,8 +68,8 @@ class RecheckClaim:
 
 
 def waiting(target_id: int | None = None) -> QuerySet[Recheck]:
-    """What a worker may claim: first what was reported by who has had the least of workers' time, then the
-    oldest. Those whose worker fell silent count again; what is reported by who has had too much waits."""
+    """What a worker may claim, the oldest first. Those whose worker fell silent count again; what is reported
+    by who has had too much of a day's time waits."""
     silent = Q(state=RecheckState.RUNNING, lease_expires_at__lt=Now())
     due = Q(state=RecheckState.UNCHECKED, due_at__lte=Now())
     theirs = Recheck.objects.filter(
@@ -74,12 +78,12 @@ def waiting(target_id: int | None = None) -> QuerySet[Recheck]:
     spent = theirs.order_by().values("asked_by").values_list(Sum("spent_s"))
     rows = Recheck.objects.filter(Q(state=RecheckState.WAITING) | silent | due)
     rows = rows.annotate(had_s=Coalesce(Subquery(spent), 0.0)).filter(had_s__lt=MOST_SPENT_S)
-    return (rows if target_id is None else rows.filter(target=target_id)).order_by("had_s", "asked_at", "pk")
+    return (rows if target_id is None else rows.filter(target=target_id)).order_by("asked_at", "pk")
 
 
-def claim(owner: str, target_id: int) -> RecheckClaim | None:
-    """Take the first that waits for this target; None where there is none."""
-    for row in waiting(target_id)[:5]:
+def claim(owner: str, target_id: int, of: Q = EVERYTHING) -> RecheckClaim | None:
+    """Take the first that waits for this target (``of``: of some organisation); None where there is none."""
+    for row in waiting(target_id).filter(of)[:5]:
         unchanged: dict[str, Any] = {"pk": row.pk, "fence": row.fence, "state": row.state}
         if row.state == RecheckState.RUNNING:
             unchanged["lease_expires_at__lt"] = Now()  # it may have been renewed since we looked
