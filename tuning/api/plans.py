@@ -146,9 +146,9 @@ def _wish(small: bytes | None, key: models.ApiKey) -> UploadWish:
         sent = PlanRequestSerializer(data=document)
         sent.is_valid(raise_exception=True)
         structure = sent.validated_data.get("structure")
-        plan_request.checked(sent.validated_data, structure is not None, key.organisation)
         if structure is not None:
             ModelStructure.from_json(structure)
+        plan_request.checked(sent.validated_data, structure is not None, key.organisation)
     return UploadWish(UploadKind.PLAN, "plan")
 
 
