@@ -116,6 +116,9 @@ class DashboardConf:
     rate_refused: Rate = variable(
         "600/min", "rate", "requests without a valid key from one address", read=parse_rate
     )
+    large_bodies: int = variable(
+        3, "requests", "with a body of more than 1 MiB that one web process receives at a time", least=1
+    )
     login_tries: int = variable(
         10,
         "failed logins",

@@ -56,6 +56,7 @@ MIDDLEWARE = [
     "dashboard.project.timing.ServerTimingMiddleware",
     "dashboard.operation.requests.RequestMiddleware",
     "dashboard.operation.limits.AddressMiddleware",
+    "dashboard.operation.bodies.LargeBodyMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "dashboard.operation.security.PolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",

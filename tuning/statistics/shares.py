@@ -27,9 +27,7 @@ class OrganisationShare:
     organisation: Annotated[int, "Its number."]
     name: str
     weight: Annotated[float, "What it weighs beside the others: 1 unless it was set."]
-    recent_s: Annotated[
-        float, "Seconds of workers that it had lately; half of them are forgotten every two minutes."
-    ]
+    recent_s: Annotated[float, "Seconds of workers that it had lately: forgotten by halves."]
     portion: Annotated[float, "Its part of what all had lately, of 1."]
     due: Annotated[float, "Its part by weight among those that have work waiting, of 1; 0 without any."]
     spent_s: Annotated[float, "Seconds of workers in all."]
