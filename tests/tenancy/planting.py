@@ -84,8 +84,8 @@ def _plans(world: World) -> None:
 def _uploads(world: World) -> None:
     organisation = world.rows["organisation"]
     world.rows["upload"] = Upload.objects.create(
-        organisation=organisation, name=f"{MARK} upload", state=UploadState.REFUSED, reason=f"{MARK} broke it",
-        size_bytes=COUNT,
+        organisation=organisation, name=f"{MARK} upload", state=UploadState.REFUSED,
+        reason=f"{MARK} broke it", size_bytes=COUNT,
     )  # fmt: skip
     WorkerShare.objects.create(organisation=organisation, spent_s=COUNT, at=timezone.now())
 

@@ -26,7 +26,7 @@ from catalog.errors import RequestError, Unknown
 from catalog.selectors.jobs import Coverage
 from opatlas import identity
 from tuning import ingest
-from tuning.api.uploads import WAITING, Given, UploadAnswer, UploadParser, answer_upload, body_of
+from tuning.api.uploads import WAITING, Given, UploadAnswer, UploadParser, answer_upload, body_of, wait_named
 from tuning.management.commands.add_model import read_dims
 from tuning.statistics.models import coverage, saved_us
 from tuning.uploads.intake import UploadWish
@@ -136,8 +136,9 @@ class ModelsView(Listing[models.Model]):
         model: 200 in place of 201. A worker takes it apart: 202 with the upload's address (`Location`) where
         that takes longer than `wait_s`. A key, and an organisation, may have few uploads at a time: one more
         is a 429."""
+        wait_s = wait_named(request)
         row = body_of(request).receive(partial(_wish, request), self.key)
-        return answer_upload(self, row, lambda done: ReportAnswer(_report_of(done)).data)
+        return answer_upload(row, wait_s, lambda done: ReportAnswer(_report_of(done)).data)
 
 
 class ModelView(RestView):
@@ -164,7 +165,7 @@ def _report(row: models.Model) -> GivenModel:
 
 
 def _report_of(done: Upload) -> GivenModel:
-    return _report(_owned(done.organisation).get(pk=done.model_id))
+    return _report(_owned(done.organisation).get(pk=done.model_id or 0))
 
 
 def _wish(request: Request, small: bytes | None, key: models.ApiKey) -> Given:

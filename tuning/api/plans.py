@@ -20,7 +20,7 @@ from catalog.api.shapes import Document, KeyField, ModelAnswer, shape
 from catalog.errors import RequestError
 from opatlas.graph.structure import ModelStructure
 from tuning import planning
-from tuning.api.uploads import WAITING, UploadAnswer, UploadParser, answer_upload, body_of
+from tuning.api.uploads import WAITING, UploadAnswer, UploadParser, answer_upload, body_of, wait_named
 from tuning.uploads import plan_request
 from tuning.uploads.intake import UploadWish
 from tuning.uploads.models import Upload, UploadKind
@@ -107,8 +107,9 @@ class PlansView(RestView):
         implementations that are charged, and delivers none. The same plan made again is the same row: 200 in
         place of 201. A worker makes it: 202 with the upload's address (`Location`) where that takes longer
         than `wait_s`."""
+        wait_s = wait_named(request)
         row = body_of(request).receive(_wish, self.key)
-        return answer_upload(self, row, lambda done: PlanShape(_kept(done)).data)
+        return answer_upload(row, wait_s, lambda done: PlanShape(_kept(done)).data)
 
 
 class PlanView(RestView):

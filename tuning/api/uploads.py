@@ -15,17 +15,20 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from catalog import models
+from catalog.api.authentication import Needs
 from catalog.api.endpoint import Listing, RestView, listing, one, operation
 from catalog.api.parsers import BoundedParser
 from catalog.api.shapes import ModelAnswer
 from catalog.conf import MAX_WAIT_S
-from catalog.errors import RequestError
+from catalog.errors import QuotaUsed, RequestError
 from tuning.uploads import intake
 from tuning.uploads.intake import UploadWish
 from tuning.uploads.models import Upload, UploadKind, UploadState
 
 SMALL_BYTES = 64 << 10
 """A body that is looked at before it is stored, so that what is plainly wrong is refused at once."""
+READ_ON_BYTES = 16 << 20
+"""Of a body that is refused, so that its sender comes to read why."""
 WAITED_FOR_BYTES, WAIT_S = 1 << 20, 10.0
 """A body up to this size is waited for, so long, where nothing is said."""
 
@@ -40,6 +43,9 @@ WAITING = [
 
 Given = UploadWish | tuple[UploadWish, bytes]
 """What an upload wishes, and the bytes that take its body's place, if any do."""
+
+
+READING = Needs("models", or_read_with="lookup")
 
 
 class UploadAnswer(ModelAnswer):
@@ -78,7 +84,17 @@ class UploadBody:
         given = wish(head if len(head) <= SMALL_BYTES else None, key)
         wished, replaced = given if isinstance(given, tuple) else (given, None)
         read = _after(head, self._stream.read) if replaced is None else BytesIO(replaced).read
-        return intake.receive(read, wished, key.organisation, key, self._max_bytes)
+        try:
+            return intake.receive(read, wished, key.organisation, key, self._max_bytes)
+        except QuotaUsed:
+            self._read_on()
+            raise
+
+    def _read_on(self) -> None:
+        """Most clients read no answer before they have sent everything, and would see a broken line."""
+        for _ in range(READ_ON_BYTES // SMALL_BYTES):
+            if not self._stream.read(SMALL_BYTES):
+                return
 
 
 def body_of(request: Request) -> UploadBody:
@@ -101,7 +117,7 @@ class UploadParser(BoundedParser):
         stream: IO[bytes],
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
-    ) -> UploadBody:
+    ) -> Any:
         self.check_announced(parser_context)
         return UploadBody(stream, self.max_bytes)
 
@@ -111,10 +127,12 @@ class UploadParser(BoundedParser):
         return too_large(self.max_bytes)
 
 
-def answer_upload(view: RestView, row: Upload, shown: Callable[[Upload], Any]) -> Response:
+def answer_upload(row: Upload, wait_s: float | None, shown: Callable[[Upload], Any]) -> Response:
     """What came of an upload, where that is known in time: 201 or 200 with ``shown``, a refusal as 400; else
-    202 with where to ask."""
-    row = intake.await_end(row, _wait_s(view.request, row))
+    202 with where to ask. ``wait_s``: None where nothing was said."""
+    if wait_s is None:
+        wait_s = WAIT_S if row.size_bytes <= WAITED_FOR_BYTES else 0.0
+    row = intake.await_end(row, wait_s)
     if row.state == UploadState.DONE:
         return Response(shown(row), status=201 if row.is_new else 200)
     if row.state in (UploadState.REFUSED, UploadState.CANCELLED, UploadState.DEAD):
@@ -126,15 +144,11 @@ def address_of(row: Upload) -> str:
     return f"/api/v1/uploads/{row.pk}"
 
 
-def _wait_s(request: Request, row: Upload) -> float:
+def wait_named(request: Request) -> float | None:
+    """``wait_s`` of the query; None where there is none. Raises RequestError."""
     text = request.query_params.get("wait_s")
     if text is None:
-        return WAIT_S if row.size_bytes <= WAITED_FOR_BYTES else 0.0
-    return wait_named(text)
-
-
-def wait_named(text: str) -> float:
-    """Raises RequestError."""
+        return None
     try:
         wait_s = float(text)
     except ValueError:
@@ -154,11 +168,15 @@ def _seen(key: models.ApiKey) -> QuerySet[Upload]:
 class UploadsView(Listing[Upload]):
     """Uploads, the latest first: open ones, and the latest that have ended."""
 
+    needs = READING
+
     def get_queryset(self) -> QuerySet[Upload]:
         return _seen(self.key)
 
 
 class UploadView(RestView):
+    needs = READING
+
     @operation(UploadAnswer)
     def get(self, request: Request, pk: int) -> Upload:
         """How far an upload is, and what came of it."""
@@ -166,6 +184,8 @@ class UploadView(RestView):
 
 
 class UploadCancelView(RestView):
+    needs = Needs("models")
+
     @operation(UploadAnswer)
     def post(self, request: Request, pk: int) -> Upload:
         """Stop an upload; one that has ended stays as it is."""

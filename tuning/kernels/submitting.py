@@ -156,8 +156,8 @@ def _refuse_too_many(organisation: Organisation) -> None:
     ).count()
     if waiting >= conf().kernels_per_organisation:
         raise QuotaUsed(
-            f"{organisation} has {waiting} kernels that wait for their evaluation, which is the quota: submit "
-            "this one when one of them was evaluated."
+            f"{organisation} has {waiting} kernels that wait for their evaluation, which is the quota: "
+            "submit this one when one of them was evaluated."
         )
 
 

@@ -18,7 +18,7 @@ from opatlas.errors import CallerError
 from tuning.conf import conf
 from tuning.models import Exploration, Stage, WorkerShare
 from tuning.queue.claims import claimable
-from tuning.queue.sharing import EXPECTED_S, Share, Turn, Work, decayed, place_of
+from tuning.queue.sharing import EXPECTED_S, Share, Work, WorkTurn, decayed, place_of
 
 logger = logging.getLogger(__name__)
 
@@ -83,10 +83,10 @@ def charged(organisation: int, work: Work) -> Iterator[None]:
             logger.warning("Seconds of organisation %s were not counted (%s).", organisation, error)
 
 
-def stages_waiting(target_id: int, reach: Q) -> list[Turn]:
+def stages_waiting(target_id: int, reach: Q) -> list[WorkTurn]:
     """Of each organisation, the lowest stage in which something waits that a worker may claim."""
     rows = claimable(target_id, reach).order_by().values_list("asked_by", "stage").distinct()
-    return [Turn(payer(number), WORK_OF_STAGE[Stage(stage)]) for number, stage in rows]
+    return [WorkTurn(payer(number), WORK_OF_STAGE[Stage(stage)]) for number, stage in rows]
 
 
 def goes_before(row: Exploration, reach: Q) -> QuerySet[Exploration]:

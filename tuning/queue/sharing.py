@@ -51,19 +51,19 @@ class Share:
         return (self.recent_s + more_s) / self.weight
 
 
-class Turn(NamedTuple):
+class WorkTurn(NamedTuple):
     """An organisation (its row's number) has work of this kind waiting: it may have its turn."""
 
     organisation: int
     work: Work
 
 
-def place_of(waiting: Turn, shares: Mapping[int, Share]) -> float:
+def place_of(waiting: WorkTurn, shares: Mapping[int, Share]) -> float:
     """The place in the queue: the least goes first."""
     return shares.get(waiting.organisation, Share()).after(EXPECTED_S[waiting.work])
 
 
-def next_turn(waiting: Collection[Turn], shares: Mapping[int, Share]) -> Turn | None:
+def next_turn(waiting: Collection[WorkTurn], shares: Mapping[int, Share]) -> WorkTurn | None:
     """Whose turn it is, and with which kind of work; None where nothing waits."""
     return min(waiting, key=lambda one: (place_of(one, shares), one), default=None)
 

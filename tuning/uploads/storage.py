@@ -37,6 +37,7 @@ def keep(number: int, read: Callable[[int], bytes], most_bytes: int) -> tuple[in
     path, size, digest = path_of(number), 0, hashlib.sha256()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # of another life of this database
         with path.open("xb") as file:
             for chunk in _chunks(read):
                 size += len(chunk)

@@ -50,7 +50,7 @@ from tuning.queue.clock import DATABASE_GONE, now_in
 from tuning.queue.promote import live_workers, promote_misses
 from tuning.queue.rounds import begin_rounds
 from tuning.queue.shares import asked_by, charged
-from tuning.queue.sharing import Turn
+from tuning.queue.sharing import WorkTurn
 from tuning.routes import registry
 from tuning.routes.base import Candidate, Route
 from tuning.worker import leader, stopping, turns
@@ -179,11 +179,11 @@ class WorkerProcess:
         assert self._target_row is not None, "start() comes first"
         return self._target_row
 
-    def _next_turn(self) -> Turn | None:
+    def _next_turn(self) -> WorkTurn | None:
         measures = not (self._paused() or self._unwell())
         return turns.turn_for(self.target_row.pk, self._reach(), measures=measures)
 
-    def _take(self, turn: Turn) -> int:
+    def _take(self, turn: WorkTurn) -> int:
         """Claim what has its turn, and do it; returns how many slices ran."""
         kind = turns.SINGLES.get(turn.work)
         if kind is None:
@@ -224,14 +224,14 @@ class WorkerProcess:
         device = self._laboratory.device if self._laboratory is not None else None
         return device.unwell if device is not None else ""
 
-    def _claim(self, turn: Turn) -> list[Claim]:
+    def _claim(self, turn: WorkTurn) -> list[Claim]:
         workers = len(live_workers(self.target_row.pk))
         reach = self._reach() & asked_by(turn.organisation)
         held = claims.claim(self.owner, self.target_row.pk, workers, reach=reach)
         self.keeper.hold(held)
         return held
 
-    def _run_pack(self, turn: Turn, held: list[Claim]) -> int:
+    def _run_pack(self, turn: WorkTurn, held: list[Claim]) -> int:
         """Run every claimed slice; gives back what was not begun when it must stop or make room."""
         slices = 0
         waiting = list(held)
@@ -247,7 +247,7 @@ class WorkerProcess:
             self._give_back(waiting)
         return slices
 
-    def _gives_way(self, turn: Turn) -> bool:
+    def _gives_way(self, turn: WorkTurn) -> bool:
         return turns.gives_way_to_others(turn, self.target_row.pk, self._reach())
 
     def _give_back(self, held: list[Claim]) -> None:

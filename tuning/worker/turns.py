@@ -15,7 +15,7 @@ from tuning.kernels.evaluating import run_evaluation
 from tuning.models import Revalidation
 from tuning.queue.claims import Leased
 from tuning.queue.shares import payer, shares, stages_waiting
-from tuning.queue.sharing import Turn, Work, next_turn, place_of
+from tuning.queue.sharing import Work, WorkTurn, next_turn, place_of
 from tuning.rechecks import rechecking
 from tuning.uploads import claims as uploads
 from tuning.uploads.running import run_upload
@@ -40,23 +40,23 @@ SINGLES: Mapping[Work, SingleWork] = {
 }
 
 
-def waiting(target_id: int, reach: Q, *, measures: bool = True) -> list[Turn]:
+def waiting(target_id: int, reach: Q, *, measures: bool = True) -> list[WorkTurn]:
     """Who has which kind of work waiting for a worker of this target. ``measures``: it may measure."""
     found = stages_waiting(target_id, reach) if measures else []
     for work, kind in SINGLES.items():
         if measures or not kind.measures:
             whose = kind.waiting(target_id).order_by().values_list(kind.whose, flat=True).distinct()
-            found += [Turn(payer(number), work) for number in whose]
+            found += [WorkTurn(payer(number), work) for number in whose]
     return found
 
 
-def turn_for(target_id: int, reach: Q, *, measures: bool = True) -> Turn | None:
+def turn_for(target_id: int, reach: Q, *, measures: bool = True) -> WorkTurn | None:
     """What comes next; None where nothing waits."""
     found = waiting(target_id, reach, measures=measures)
     return next_turn(found, shares({one.organisation for one in found})) if found else None
 
 
-def gives_way_to_others(held: Turn, target_id: int, reach: Q) -> bool:
+def gives_way_to_others(held: WorkTurn, target_id: int, reach: Q) -> bool:
     """Whether something that waits goes before more of what is held."""
     found = waiting(target_id, reach)
     known = shares({held.organisation, *(one.organisation for one in found)})

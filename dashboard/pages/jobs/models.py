@@ -30,7 +30,7 @@ from dashboard.web.live import Part
 from dashboard.web.paging import exportable, page_of
 from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import exported
-from opatlas.errors import CallerError
+from opatlas.errors import OpatlasError
 from tuning import ingest
 from tuning.models import Exploration, State
 from tuning.statistics.models import coverage as coverage_of
@@ -107,7 +107,7 @@ def models(request: ViewerRequest) -> HttpResponse:
                 target=form.cleaned_data["target"],
                 dims=form.cleaned_data["dims"],
             )
-        except CallerError as error:
+        except OpatlasError as error:
             form.add_error(None, str(error))
         else:
             return redirect("upload", row.pk)
@@ -128,7 +128,7 @@ def sample(request: ViewerRequest) -> HttpResponse:
     """Have the sample ResNet-50 taken apart: one click from an empty catalogue to a report."""
     try:
         row = _take_in(BytesIO(ingest.sample_graph("resnet50")).read, SAMPLE_NAME, request.viewer)
-    except CallerError as error:
+    except OpatlasError as error:
         messages.error(request, str(error))
         return redirect("models")
     return redirect("upload", row.pk)

@@ -124,7 +124,7 @@ def test_a_workers_lines_name_the_exploration(
     from contextlib import nullcontext
     from types import SimpleNamespace
 
-    from tuning.queue.sharing import Turn, Work
+    from tuning.queue.sharing import Work, WorkTurn
     from tuning.worker import process as worker
     from tuning.worker import stopping
 
@@ -139,7 +139,7 @@ def test_a_workers_lines_name_the_exploration(
     process.keeper = SimpleNamespace(drop=lambda claim: None)  # type: ignore[assignment]
     monkeypatch.setattr(process, "_workshop", lambda: None)
     monkeypatch.setattr(worker, "charged", lambda *_: nullcontext())
-    turn = Turn(1, Work.FIRST)
+    turn = WorkTurn(1, Work.FIRST)
     assert process._run_pack(turn, [SimpleNamespace(pk=41)]) == 1  # type: ignore[list-item]
     (line,) = [one for one in log.lines if one["message"] == "the compiler failed"]
     assert line["exploration_id"] == 41

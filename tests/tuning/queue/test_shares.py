@@ -14,7 +14,7 @@ from tuning.models import Stage, WorkerShare
 from tuning.queue import shares
 from tuning.queue.claims import EVERYTHING
 from tuning.queue.shares import BadWeight, charge, charged, goes_before, set_weight, stages_waiting
-from tuning.queue.sharing import EXPECTED_S, Turn, Work
+from tuning.queue.sharing import EXPECTED_S, Work, WorkTurn
 
 pytestmark = pytest.mark.django_db
 
@@ -58,7 +58,7 @@ def test_what_nobody_asked_for_is_the_hosts(
     own = make_exploration(size=1, stage=Stage.TUNE)
     make_exploration(size=2, stage=Stage.CONTEST, asked_by=tenant)
     waiting = stages_waiting(own.target_id, EVERYTHING)
-    assert set(waiting) == {Turn(organisation.pk, Work.TUNE), Turn(tenant.pk, Work.CONTEST)}
+    assert set(waiting) == {WorkTurn(organisation.pk, Work.TUNE), WorkTurn(tenant.pk, Work.CONTEST)}
 
 
 def test_a_flood_of_first_results_of_one_does_not_stop_anothers_tuning(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuning.queue.sharing import EXPECTED_S, Share, Turn, Work, decayed, next_turn, portions
+from tuning.queue.sharing import EXPECTED_S, Share, Work, WorkTurn, decayed, next_turn, portions
 
 A, B, C = 1, 2, 3
 
@@ -14,7 +14,7 @@ def turns(weights: dict[int, float], work: dict[int, Work], rounds: int, takes_s
     shares = {number: Share(0.0, weight) for number, weight in weights.items()}
     order = []
     for _ in range(rounds):
-        turn = next_turn([Turn(number, work[number]) for number in weights], shares)
+        turn = next_turn([WorkTurn(number, work[number]) for number in weights], shares)
         assert turn is not None
         order.append(turn.organisation)
         before = shares[turn.organisation]
@@ -28,7 +28,7 @@ def test_nothing_waits_nobody_has_a_turn() -> None:
 
 def test_a_lone_organisation_has_every_turn() -> None:
     busy = {A: Share(1e6)}
-    assert next_turn([Turn(A, Work.TUNE)], busy) == Turn(A, Work.TUNE)
+    assert next_turn([WorkTurn(A, Work.TUNE)], busy) == WorkTurn(A, Work.TUNE)
 
 
 def test_equals_take_turns() -> None:
@@ -43,10 +43,10 @@ def test_weights_divide_the_turns() -> None:
 
 
 def test_five_bombs_of_one_delay_anothers_first_result_by_the_one_that_runs() -> None:
-    bombs = Turn(A, Work.EVALUATION)
+    bombs = WorkTurn(A, Work.EVALUATION)
     assert next_turn([bombs], {}) == bombs
     after_one = {A: Share(60.0)}
-    assert next_turn([bombs, Turn(B, Work.FIRST)], after_one) == Turn(B, Work.FIRST)
+    assert next_turn([bombs, WorkTurn(B, Work.FIRST)], after_one) == WorkTurn(B, Work.FIRST)
 
 
 def test_who_was_idle_has_not_saved_turns_up() -> None:
@@ -60,8 +60,8 @@ def test_ones_own_first_results_come_before_its_evaluations_and_those_before_con
     assert sorted(EXPECTED_S, key=EXPECTED_S.__getitem__) == [
         Work.FIRST, Work.UPLOAD, Work.RECHECK, Work.EVALUATION, Work.CONTEST, Work.TUNE,
     ]  # fmt: skip
-    own = [Turn(A, Work.TUNE), Turn(A, Work.EVALUATION), Turn(A, Work.FIRST)]
-    assert next_turn(own, {A: Share(500.0)}) == Turn(A, Work.FIRST)
+    own = [WorkTurn(A, Work.TUNE), WorkTurn(A, Work.EVALUATION), WorkTurn(A, Work.FIRST)]
+    assert next_turn(own, {A: Share(500.0)}) == WorkTurn(A, Work.FIRST)
 
 
 def test_portions_are_of_what_all_had() -> None:
