@@ -114,8 +114,12 @@ def sweep() -> None:
 
 def _entered(wish: UploadWish, organisation: models.Organisation, api_key: models.ApiKey | None) -> Upload:
     """The row, within the quotas of the key and the organisation, which are counted one after the other."""
-    if len(wish.dims or {}) > MOST_DIMS or any(len(name) > 200 for name in wish.dims or {}):
-        raise RequestError(f"At most {MOST_DIMS} dimensions are given, with names of at most 200 characters.")
+    names = list(wish.dims or {})
+    if len(names) > MOST_DIMS or not all(len(name) <= 200 and name.isprintable() for name in names):
+        raise RequestError(
+            f"At most {MOST_DIMS} dimensions are given, with names of at most 200 printable characters.",
+            "dims",
+        )
     with transaction.atomic():
         models.Organisation.objects.select_for_update(no_key=True).get(pk=organisation.pk)
         waiting = Upload.objects.filter(organisation=organisation, state__in=OPEN)

@@ -87,6 +87,7 @@ def test_a_target_is_named_by_its_key(give: Any, target_row: Any) -> None:
         (_relu(["n"]), "application/octet-stream", {"name": "m"}, 400, "dimensions n are symbolic"),
         (_relu(["n"]), "application/octet-stream", {"name": "m", "dims": "n"}, 400, "name and a size"),
         (_relu(["n"]), "application/octet-stream", {"name": "m", "dims": "n:-1"}, 400, "name and a size"),
+        (_relu(["n"]), "application/octet-stream", {"name": "m", "dims": "n%00:1"}, 400, "printable"),
         (_relu(["n"]), "application/octet-stream", {"name": "m", "dims": "n:٣"}, 400, "name and a size"),
         (
             _relu([4]),
