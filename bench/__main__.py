@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from bench import client, contest, coverage, lookup, models, pages, reproduced, sandbox, trials
+from bench import client, contest, coverage, lookup, models, pages, reproduced, sandbox, service, trials
 
 BENCHES: dict[str, Callable[[], None]] = {
     "lookup": lookup.main,
@@ -15,6 +15,7 @@ BENCHES: dict[str, Callable[[], None]] = {
     "contest": contest.main,
     "coverage": coverage.main,
     "sandbox": sandbox.main,
+    "service": service.main,
     "trials": trials.main,
     "reproduced": reproduced.main,  # last: the others fill its half hour
 }

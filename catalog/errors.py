@@ -35,6 +35,12 @@ class NotFree(RequestError):
     status = 409
 
 
+class QuotaUsed(RequestError):
+    """More at a time than one key or one organisation may have."""
+
+    status = 429
+
+
 class TooLarge(RequestError):
     """A body beyond what the API takes."""
 

@@ -32,6 +32,7 @@ RESOURCES = (
     "tuning.api.methods",
     "tuning.api.operators",
     "tuning.api.environments",
+    "tuning.api.uploads",
     "tuning.api.models",
     "tuning.api.plans",
     "tuning.api.overview",

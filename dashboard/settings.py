@@ -44,6 +44,7 @@ INSTALLED_APPS = [
     "catalog",
     "tuning",
     "tuning.kernels",
+    "tuning.uploads",
     "dashboard",
     "dashboard.billing",
     "dashboard.webhooks",

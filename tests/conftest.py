@@ -191,3 +191,12 @@ def _what_tests_with_transactions_left_is_deleted() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda case: empty(connection))
         yield
+
+
+@pytest.fixture
+def uploads_at_once(monkeypatch: pytest.MonkeyPatch, configure: Any, tmp_path: Path) -> None:
+    """A worker that takes uploads apart while they are given."""
+    from tests.uploading import at_once
+
+    configure(store=tmp_path / "store")
+    at_once(monkeypatch, tmp_path)

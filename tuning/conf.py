@@ -54,6 +54,25 @@ class TuningConf:
     served_s: float = variable(
         15.0, "seconds", "how long after a worker's sign of life its target counts as served", least=0.1
     )
+    share_half_life_s: float = variable(
+        120.0,
+        "seconds",
+        "after which half of what an organisation has had of the workers is forgotten",
+        least=1,
+    )
+    upload_memory_mib: int = variable(2048, "MiB", "of memory for taking one upload apart", least=256)
+    upload_cpu_s: float = variable(60.0, "seconds", "of a processor for taking one upload apart", least=1)
+    upload_s: float = variable(120.0, "seconds", "in all for taking one upload apart", least=1)
+    upload_nodes: int = variable(
+        50_000, "nodes", "of an uploaded model; `manage.py add_model` takes twice as many", least=1
+    )
+    uploads_per_key: int = variable(
+        2, "uploads", "of one API key (or person) that are received or wait at a time", least=1
+    )
+    uploads_per_organisation: int = variable(4, "uploads", "of one organisation, likewise", least=1)
+    kernels_per_organisation: int = variable(
+        20, "kernels", "of one organisation that wait for their evaluation or are evaluated", least=1
+    )
     pack_first: int = variable(8, "explorations", "claimed together for their first results", least=1)
     pack_contest: int = variable(2, "explorations", "claimed together for their contests", least=1)
     build_s: float = variable(60.0, "seconds", "for building one candidate", least=0.1)

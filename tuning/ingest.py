@@ -7,11 +7,10 @@ for like any job's.
 from __future__ import annotations
 
 import hashlib
-import logging
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from django.db import IntegrityError, transaction
@@ -27,12 +26,10 @@ from catalog.registry import register_operators, register_setting, register_targ
 from opatlas import identity
 from opatlas.errors import InvalidModel, InvalidOperator
 from opatlas.graph import Extracted, Extraction
-from opatlas.graph.normal import ModelGraph
-from opatlas.graph.structure import ModelStructure, structure_of
+from opatlas.graph.structure import ModelStructure
 from opatlas.identity import Setting, check_fits, check_setting, default_setting, detect_target
-from opatlas.identity.operator import canonical_json
 from tuning.graph import SAMPLES, sample_graph, sample_model
-from tuning.graph.operator_list import extract_list
+from tuning.graph.apart import TakenApart, content_sha256, take_apart
 
 __all__ = [
     "SAMPLES",
@@ -47,9 +44,8 @@ __all__ = [
     "sample_model",
 ]
 
-log = logging.getLogger("opatlas.tuning")
-BATCH = 1024
-"""Operators in one lookup."""
+BATCH = 256
+"""Operators in one lookup: others write to the database between two."""
 
 MAX_REASONS = 100
 OTHER_REASONS = "other reasons"
@@ -132,6 +128,30 @@ def default_place(threads: int | None = None) -> tuple[models.Target | identity.
     return served or hardware, setting
 
 
+@dataclass(frozen=True)
+class ModelWish:
+    """What somebody gave, beside its bytes: whose it is and where its operators are looked up."""
+
+    name: str
+    sha256: str  # tuning.graph.apart.content_sha256
+    organisation: models.Organisation
+    target: models.Target | identity.Target
+    setting: models.Setting | identity.Setting
+    api_key: models.ApiKey | None = None
+
+
+@dataclass
+class AskedSoFar:
+    """How far a model's operators were asked for. One that is kept goes on where it was, in another
+    process too."""
+
+    operators: int = 0
+    hit_calls: int = 0
+
+    def keep(self) -> None:
+        """Called in the transaction of each batch; what raises here undoes the batch."""
+
+
 def add_model(
     data: bytes,
     name: str,
@@ -143,39 +163,59 @@ def add_model(
     api_key: models.ApiKey | None = None,
     as_float32: bool = False,
 ) -> models.Model:
-    """Take a model's bytes (ONNX, or an operator list in JSON) apart and look every operator up.
+    """Take a model's bytes (ONNX, or an operator list in JSON) apart in this process, and look every operator
+    up.
 
     What is not known is recorded as a miss. Of an ONNX model the structure is kept, without its weights. The
     same content given again is the same model, asked for once more. ``as_float32`` maps an operator list's
     half-precision tensors to float32 (its form says so). Raises :class:`InvalidModel` and then has changed
     nothing.
     """
+    name = checked_name(name)
+    taken = shown(take_apart(data, dict(dims or {}), as_float32))
+    sha256 = content_sha256(hashlib.sha256(data), dims or {}, as_float32)
+    wish = ModelWish(name, sha256, organisation, target, setting, api_key)
+    return keep_model(taken, ask(taken, wish, AskedSoFar()), wish)[0]
+
+
+def checked_name(name: str) -> str:
+    """Raises :class:`InvalidModel`."""
     name = name.strip()
     if not 1 <= len(name) <= 200 or not name.isprintable():
         raise InvalidModel("A model's name must have 1 to 200 printable characters.")
-    form, extraction, structure = _taken_apart(data, dict(dims or {}), as_float32)
-    extraction = _shown(_within_memory(extraction))
+    return name
+
+
+def shown(taken: TakenApart) -> TakenApart:
+    """With what this service can explore and count, and reasons that can be stored and read. Raises
+    :class:`InvalidModel`."""
+    extraction = _readable(_within_memory(taken.extraction))
     if extraction.calls > 2**31 - 1:
         raise InvalidModel(f"The model makes {extraction.calls} calls; at most {2**31 - 1} can be counted.")
-    target = register_target(target) if isinstance(target, identity.Target) else target
-    setting = register_setting(setting) if isinstance(setting, identity.Setting) else setting
-    hit_calls = _ask(extraction.operators, target, setting, organisation, api_key, name)
+    return replace(taken, extraction=extraction)
+
+
+def keep_model(taken: TakenApart, asked: AskedSoFar, wish: ModelWish) -> tuple[models.Model, bool]:
+    """The row of a model whose operators were asked for, and whether it is new: the same content is the same
+    row."""
+    target, setting = _place(wish)
+    extraction, structure = taken.extraction, taken.structure
     row = models.Model(
-        organisation=organisation,
-        name=name,
-        sha256=_content_sha256(data, dims or {}, as_float32),
-        form=form,
+        organisation=wish.organisation,
+        name=wish.name,
+        sha256=wish.sha256,
+        form=taken.form,
         target=target,
         setting=setting,
         calls=extraction.calls,
         unmapped=extraction.unmapped,
-        hits_before=hit_calls / extraction.calls if extraction.calls else 0.0,
+        hits_before=asked.hit_calls / extraction.calls if extraction.calls else 0.0,
         structure_key=structure.key if structure else "",
     )
-    row = _stored(row, extraction.operators)
+    kept = _stored(row, extraction.operators)
     if structure is not None:
-        _keep_structure(row, structure)
-    return row
+        _keep_structure(kept, structure)
+    return kept, kept is row
 
 
 def model_report(model: models.Model) -> ModelReport:
@@ -236,27 +276,12 @@ def _nearest(rows: QuerySet[Any], scopes: Sequence[str], kind: type[_Taken]) -> 
     return found
 
 
-def _taken_apart(
-    data: bytes, dims: dict[str, int], as_float32: bool
-) -> tuple[str, Extraction, ModelStructure | None]:
-    """(form, what it came to, its structure if it has one). JSON begins with a bracket, which no ONNX file
-    does."""
-    if not data:
-        raise InvalidModel("The model is empty: send an ONNX file, or an operator list as JSON.")
-    if data.lstrip()[:1] in (b"[", b"{"):
-        form = "operator-list-f32" if as_float32 else "operator-list"
-        return form, extract_list(data, dims, as_float32=as_float32), None
-    graph = ModelGraph(data, dims)
-    return "onnx", graph.extraction(), _structure(graph)
-
-
-def _structure(graph: ModelGraph) -> ModelStructure | None:
-    """None for a model beyond the bounds of structures: it has operators all the same."""
-    try:
-        return structure_of(graph)
-    except InvalidModel as error:
-        log.info("A model's structure is not kept: %s", error)
-        return None
+def _place(wish: ModelWish) -> tuple[models.Target, models.Setting]:
+    target, setting = wish.target, wish.setting
+    return (
+        register_target(target) if isinstance(target, identity.Target) else target,
+        register_setting(setting) if isinstance(setting, identity.Setting) else setting,
+    )
 
 
 def _within_memory(extraction: Extraction) -> Extraction:
@@ -273,7 +298,7 @@ def _within_memory(extraction: Extraction) -> Extraction:
     return Extraction(kept, dict(unmapped), extraction.folded)
 
 
-def _shown(extraction: Extraction) -> Extraction:
+def _readable(extraction: Extraction) -> Extraction:
     """With reasons that can be stored and read: they quote names that somebody else chose."""
     reasons: Counter[str] = Counter()
     for reason, calls in sorted(extraction.unmapped.items(), key=lambda item: -item[1]):
@@ -282,41 +307,25 @@ def _shown(extraction: Extraction) -> Extraction:
     return Extraction(extraction.operators, dict(reasons), extraction.folded)
 
 
-def _ask(
-    operators: Sequence[Extracted],
-    target: models.Target,
-    setting: models.Setting,
-    organisation: models.Organisation,
-    api_key: models.ApiKey | None,
-    job: str,
-) -> int:
-    """Look all operators up, in batches; gives how many of the model's calls hit."""
-    hit_calls = 0
-    for start in range(0, len(operators), BATCH):
-        batch = operators[start : start + BATCH]
-        asked = [AskedOperator(found.operator.key, found.calls, found.operator) for found in batch]
-        answer = lookup(
-            LookupRequest(
+def ask(taken: TakenApart, wish: ModelWish, asked: AskedSoFar) -> AskedSoFar:
+    """Look the operators up that were not asked for yet, batch by batch, each in a transaction of its own."""
+    operators = taken.extraction.operators
+    target, setting = _place(wish)
+    while batch := operators[asked.operators : asked.operators + BATCH]:
+        with transaction.atomic():
+            request = LookupRequest(
                 target=target,
                 setting=setting,
-                operators=asked,
-                organisation=organisation,
-                api_key=api_key,
-                job=job,
+                operators=[AskedOperator(one.operator.key, one.calls, one.operator) for one in batch],
+                organisation=wish.organisation,
+                api_key=wish.api_key,
+                job=wish.name,
             )
-        )
-        for found, result in zip(batch, answer.results, strict=True):
-            hit_calls += found.calls if result.status == "hit" else 0
-    return hit_calls
-
-
-def _content_sha256(data: bytes, dims: Mapping[str, int], as_float32: bool) -> str:
-    """Of the bytes; the wishes that change what they come to count where there are any."""
-    wishes = {**({"dims": dict(dims)} if dims else {}), **({"as_float32": True} if as_float32 else {})}
-    digest = hashlib.sha256(data)
-    if wishes:
-        digest.update(canonical_json(wishes))
-    return digest.hexdigest()
+            for found, result in zip(batch, lookup(request).results, strict=True):
+                asked.hit_calls += found.calls if result.status == "hit" else 0
+            asked.operators += len(batch)
+            asked.keep()
+    return asked
 
 
 def _stored(row: models.Model, operators: Sequence[Extracted]) -> models.Model:

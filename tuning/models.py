@@ -71,6 +71,8 @@ class Exploration(ScopedKey):
     spent_s = models.FloatField(default=0)
     calls = models.FloatField(default=1)  # of the miss, when it was last weighed
     asked_at = models.DateTimeField()  # the miss's arrival
+    # Of whose share of the workers it takes: who asked for it first; none: the host's.
+    asked_by = models.ForeignKey(Organisation, models.SET_NULL, null=True, blank=True, related_name="+")
     first_result_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -84,6 +86,7 @@ class Exploration(ScopedKey):
         ]
         indexes = [
             models.Index(fields=["state", "capability", "stage", "priority", "-worth"], name="claim_order"),
+            models.Index(fields=["state", "target", "asked_by", "stage"], name="explorations_to_share"),
             models.Index(fields=["state"], condition=~models.Q(pending_routes=""), name="rounds_asked_for"),
             # What people list and count: the latest to move, to be asked for, to end, to give something.
             models.Index(fields=["-updated_at", "-id"], name="explorations_by_moved"),
@@ -296,6 +299,19 @@ class Lease(models.Model):
     name = models.CharField(max_length=50, unique=True)
     owner = models.CharField(max_length=100)
     expires_at = models.DateTimeField()
+
+
+class WorkerShare(models.Model):
+    """What an organisation has had of the workers, and what it weighs (``tuning.queue.sharing``)."""
+
+    organisation = models.OneToOneField(Organisation, models.CASCADE, related_name="worker_share")
+    weight = models.FloatField(default=1.0)
+    recent_s = models.FloatField(default=0.0)  # forgotten by halves, as of ``at``
+    spent_s = models.FloatField(default=0.0)  # in all
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.organisation}: {self.recent_s:.0f} s"
 
 
 class Pause(models.Model):

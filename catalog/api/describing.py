@@ -16,6 +16,7 @@ _MEANINGS = {
     402: "Withheld until it is paid: the body has the price and where to pay.",
     403: "The key lacks the scope that this needs.",
     404: "Nothing is known by that name.",
+    408: "The body took too long to arrive.",
     406: "Only JSON is spoken here.",
     409: "Not in the state that it is in.",
     413: "The body is too large.",

@@ -30,14 +30,18 @@ class BoundedParser(BaseParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        request = (parser_context or {}).get("request")
-        announced = str(request.META.get("CONTENT_LENGTH") or "0") if request is not None else "0"
-        if announced.isdigit() and int(announced) > self.max_bytes:
-            raise self.too_large()
+        self.check_announced(parser_context)
         body = stream.read(self.max_bytes + 1)
         if len(body) > self.max_bytes:
             raise self.too_large()
         return body
+
+    def check_announced(self, parser_context: Mapping[str, Any] | None) -> None:
+        """Raises TooLarge where the request says that its body is."""
+        request = (parser_context or {}).get("request")
+        announced = str(request.META.get("CONTENT_LENGTH") or "0") if request is not None else "0"
+        if announced.isdigit() and int(announced) > self.max_bytes:
+            raise self.too_large()
 
     def too_large(self) -> TooLarge:
         return TooLarge(f"The body is larger than {self.max_bytes >> 10} KiB: split the request.")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -329,23 +330,39 @@ def _wait(request: LookupRequest, found: dict[str, Hit], misses: dict[str, MissA
     """Poll until exploring has come far enough for all of these, or the time is up; both follow. Few requests
     may wait at a time: a process whose every thread waits would answer nobody."""
     keys = [key for key in (*found, *misses) if _goes_on(request, found.get(key), misses.get(key), _ASKED)]
-    if not keys or not _waiters.acquire(blocking=False):
-        return
+    if keys:
+        with may_wait() as may:
+            if may:
+                _poll(request, found, misses, keys)
+
+
+@contextmanager
+def may_wait() -> Iterator[bool]:
+    """Whether one more request of this process may wait for what a worker does, for as long as a ``with``
+    lasts."""
+    may = _waiters.acquire(blocking=False)
+    try:
+        yield may
+    finally:
+        if may:
+            _waiters.release()
+
+
+def _poll(
+    request: LookupRequest, found: dict[str, Hit], misses: dict[str, MissAnswer], keys: list[str]
+) -> None:
     if further := [found[key].operator_id for key in keys if key in found]:
         place = {"target": request.target.pk, "setting": request.setting.pk}
         stage_awaited.send(sender=models.Best, operators=further, **place)
-    try:
-        deadline = time.monotonic() + min(request.wait_s, MAX_WAIT_S)
-        while keys and (left := deadline - time.monotonic()) > 0:
-            time.sleep(min(WAIT_POLL_S, left))
-            # Misses before bests: of what ends between the two, the best is found and no failure told.
-            operators = {key: misses[key].operator_id for key in keys if key in misses}
-            misses |= states_now(operators, request.target, request.setting)
-            found |= _find(request, keys)
-            keys = [key for key in keys if _goes_on(request, found.get(key), misses.get(key), _STILL_TO_COME)]
-        request.target.refresh_from_db(fields=["served_until"])  # heartbeats moved it on meanwhile
-    finally:
-        _waiters.release()
+    deadline = time.monotonic() + min(request.wait_s, MAX_WAIT_S)
+    while keys and (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(WAIT_POLL_S, left))
+        # Misses before bests: of what ends between the two, the best is found and no failure told.
+        operators = {key: misses[key].operator_id for key in keys if key in misses}
+        misses |= states_now(operators, request.target, request.setting)
+        found |= _find(request, keys)
+        keys = [key for key in keys if _goes_on(request, found.get(key), misses.get(key), _STILL_TO_COME)]
+    request.target.refresh_from_db(fields=["served_until"])  # heartbeats moved it on meanwhile
 
 
 _TO_EXPLORE = (*QUEUED, REFUSED)

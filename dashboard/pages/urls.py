@@ -3,7 +3,7 @@
 from django.urls import URLPattern, URLResolver, include, path
 
 from dashboard.operation import metrics, readiness, security
-from dashboard.pages.jobs import jobs, models
+from dashboard.pages.jobs import jobs, models, uploads
 from dashboard.pages.kernels import kernels
 from dashboard.pages.operators import code as operator_code
 from dashboard.pages.operators import compare, methods, operator, operators
@@ -40,11 +40,14 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("queues/collect/", queues.collect, name="collect"),
     path("queues/collect/bulk/", operations.act_on_misses, name="misses-act"),
     path("queues/collect/<int:pk>/<slug:verb>/", operations.act_on_miss, name="miss-act"),
+    path("queues/weight/", operations.weight, name="queue-weight"),
     path("queues/<slug:verb>/", operations.queue, name="queue-act"),
     path("jobs/", jobs.jobs_page, name="jobs"),
     path("jobs/<int:pk>/", jobs.job_page, name="job"),
     path("models/", models.models, name="models"),
     path("models/sample/", models.sample, name="model-sample"),
+    path("models/uploads/<int:pk>/", uploads.upload, name="upload"),
+    path("models/uploads/<int:pk>/cancel/", uploads.cancel, name="upload-cancel"),
     path("models/<int:pk>/", models.model, name="model"),
     path("kernels/", kernels.kernels, name="kernels"),
     path("kernels/submit/", kernels.submit, name="kernel-submit"),

@@ -21,7 +21,7 @@ from opatlas.errors import InvalidModel
 from opatlas.graph.linked import LEFT_OUT, Linked, NodeAt
 from opatlas.graph.onnx_model import Extraction, KnownNodes, canonical_node, extraction_of
 from opatlas.graph.propagate import has_random, propagate
-from opatlas.graph.read import MAX_MODEL_BYTES, captured, read_onnx, reads_of, renamed
+from opatlas.graph.read import MAX_MODEL_BYTES, MAX_NODES, captured, read_onnx, reads_of, renamed
 from opatlas.graph.types import TensorType
 from opatlas.graph.walk import Body, ComputeStep, Walk
 from opatlas.graph.weights import serialisable
@@ -78,10 +78,11 @@ class ModelGraph:
         dims: Mapping[str, int] | None = None,
         *,
         max_bytes: int = MAX_MODEL_BYTES,
+        max_nodes: int = MAX_NODES,
         folder: Path | None = None,
     ) -> None:
         """``folder``: where files with its weights lie, if it may have such."""
-        model = read_onnx(data, max_bytes=max_bytes, folder=folder)
+        model = read_onnx(data, max_bytes=max_bytes, max_nodes=max_nodes, folder=folder)
         self._set_up(model, propagate(model, dims or {}), None)
 
     def _set_up(self, model: onnx.ModelProto, walk: Walk, outer: ModelGraph | None) -> None:

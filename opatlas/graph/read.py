@@ -39,7 +39,11 @@ _ITEM_BITS: dict[int, int] = {
 
 
 def read_onnx(
-    data: bytes, *, max_bytes: int = MAX_MODEL_BYTES, folder: Path | None = None
+    data: bytes,
+    *,
+    max_bytes: int = MAX_MODEL_BYTES,
+    max_nodes: int = MAX_NODES,
+    folder: Path | None = None,
 ) -> onnx.ModelProto:
     """Parse and check a model: functions inlined, nodes in an order that can run, all data in it.
 
@@ -66,8 +70,8 @@ def read_onnx(
         read_external(tensors, folder, _stored_bytes)
     for tensor in tensors:
         _check_tensor(tensor)
-    _check_subgraphs(model)
-    model = _inlined(model)
+    _check_subgraphs(model, max_nodes)
+    model = _inlined(model, max_nodes)
     _check_names(model.graph)
     sort_nodes(model.graph)
     return model
@@ -212,17 +216,17 @@ def _expected_items(tensor: onnx.TensorProto, count: int) -> int:
     return count
 
 
-def _check_subgraphs(model: onnx.ModelProto) -> None:
+def _check_subgraphs(model: onnx.ModelProto, max_nodes: int) -> None:
     total = sum(len(function.node) for function in model.functions)
     for graph, depth in _all_graphs(model):
         if depth > MAX_SUBGRAPH_DEPTH:
             raise InvalidModel(f"Its subgraphs are nested deeper than {MAX_SUBGRAPH_DEPTH} levels.")
         total += len(graph.node)
-    if total > MAX_NODES:
-        raise InvalidModel(f"The model has more than {MAX_NODES} nodes.")
+    if total > max_nodes:
+        raise InvalidModel(f"The model has {total} nodes; at most {max_nodes} are accepted.")
 
 
-def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+def _inlined(model: onnx.ModelProto, max_nodes: int) -> onnx.ModelProto:
     """Replace calls of the model's own functions by their bodies."""
     if not model.functions:
         return model
@@ -232,8 +236,8 @@ def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
         for graph, _ in graphs_of(model.graph)
         for node in graph.node
     )
-    if total > MAX_NODES:
-        raise InvalidModel(f"With its functions inlined the model has more than {MAX_NODES} nodes.")
+    if total > max_nodes:
+        raise InvalidModel(f"With its functions inlined the model has more than {max_nodes} nodes.")
     if weight_bytes(model) >= MOST_SERIALISED:
         raise InvalidModel("The model has functions of its own, which cannot be inlined beyond 2 GB.")
     return onnx.inliner.inline_local_functions(model)

@@ -218,6 +218,7 @@ ARGUMENTS: dict[str, Callable[[], Any]] = {
     "renew": _renewing,
     "exploration": _explorations,
     "model": _models,
+    "upload": _rows_of("uploads.Upload", pk="pk"),
     "job": _jobs,
     "kernel": _kernel,
     "kernel-edit": _kernel,

@@ -36,6 +36,7 @@ from opatlas.graph.types import TensorType
 from tests.catalog.making import GPU
 from tests.dashboard.races import contest_report, first_report, keep_race
 from tuning import models as t
+from tuning.uploads.models import Upload
 
 ROUTES = (
     ("eager", "library", "as called"),
@@ -431,6 +432,20 @@ def resnet_operators(factory: Factory, count: int = 40) -> list[c.Operator]:
     return [factory.operator(kind, f"{text} float32") for kind, text in made[:count]]
 
 
+def _given_and_shared(factory: Factory) -> None:
+    """An upload at work and a refused one, and what two organisations had of the workers."""
+    given = {"organisation": factory.organisation, "size_bytes": 98_304_117}
+    Upload.objects.create(
+        name="resnet50-int8", state="running", doing="asking for its operators: 256", operators_done=256,
+        operators_total=1024, **given,
+    )  # fmt: skip
+    said = "The model has 60000 nodes; at most 50000 are accepted."
+    Upload.objects.create(name="everything-merged", state="refused", reason=said, **given)
+    for organisation, seconds in ((factory.organisation, 212.0), (default_organisation(), 65.0)):
+        had = {"recent_s": seconds, "spent_s": 40 * seconds, "at": factory.now}
+        t.WorkerShare.objects.get_or_create(organisation=organisation, defaults=had)
+
+
 def full_catalogue(seed: int = 7, hours: int = 24 * 8, mark: str = "") -> Factory:
     """Everything at once: what the screenshots show. With a ``mark``, beside what is there already."""
     factory = Factory(seed, mark=mark)
@@ -484,6 +499,7 @@ def full_catalogue(seed: int = 7, hours: int = 24 * 8, mark: str = "") -> Factor
     factory.failures(known[:4])
     tenants(factory, known)
     refresh_rollups()
+    _given_and_shared(factory)
     return factory
 
 

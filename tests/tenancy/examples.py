@@ -132,6 +132,9 @@ EXAMPLES: dict[str, Callable[[Rows], list[Rows]]] = {
         for verb in ("", "/approve", "/evaluate", "/evidence", "/reject", "/revoke")
     },
     "models/{id}": lambda rows: [{"id": rows["model"].pk}],
+    "upload": lambda rows: [{"pk": rows["upload"].pk}],
+    "upload-cancel": lambda rows: [{"pk": rows["upload"].pk}],
+    **{f"uploads/{{id}}{verb}": lambda rows: [{"id": rows["upload"].pk}] for verb in ("", "/cancel")},
     **{f"plans/{{id}}{verb}": lambda rows: [{"id": rows["plan"].pk}] for verb in ("", "/measured")},
     "statistics/operators/{key}": lambda rows: [{"key": rows["operator"].key}],
     "notifications/{id}/read": lambda rows: [{"id": rows["notification"].pk}],
@@ -247,6 +250,10 @@ BODIES: dict[str, Callable[[Rows], Rows]] = {
         "plan_us": 1.0, "default_us": 2.0, "ratio": 2.0, "ratio_low": 1.9, "ratio_high": 2.1, "chosen": True},
     "queues/pause": lambda rows: {"capability": "*", **_REASON},
     "queues/resume": lambda rows: {"capability": "*"},
+    "queues/weight": lambda rows: {"organisation": rows["organisation"].pk, "weight": 50},
+    "queue-weight": lambda rows: {"organisation": str(rows["organisation"].pk), "weight": "50"},
+    "upload-cancel": lambda rows: {},
+    "uploads/{id}/cancel": lambda rows: {},
 }  # fmt: skip
 
 ADMIN, OPERATORS, HOST = {"admin"}, {"operator", "admin"}, set[str]()
@@ -265,6 +272,7 @@ NEEDS: dict[str, set[str]] = {
     "kernel-decide": HOST,
     "account-switch": HOST,
     "queue-act": HOST,
+    "queue-weight": HOST,
     "environment-declare": HOST,
     "billing-spending-end": {"billing", "admin"},
     "billing-credit": HOST,

@@ -23,18 +23,31 @@ from dashboard.webhooks import models as webhooks
 from opatlas.graph.structure import ModelStructure, StructureNode
 from opatlas.graph.types import TensorType
 from tuning import planning
+from tuning.models import WorkerShare
+from tuning.uploads.models import Upload, UploadState
 
 if TYPE_CHECKING:
     from tests.tenancy.world import World
 
 MARK, COUNT = "zanzibar", 7_654_321  # as in tests.tenancy.world
-APPS = ("catalog", "tuning", "kernels", "billing", "webhooks", "notifications", "operation", "dashboard")
+APPS = (
+    "catalog",
+    "tuning",
+    "kernels",
+    "uploads",
+    "billing",
+    "webhooks",
+    "notifications",
+    "operation",
+    "dashboard",
+)
 
 
 def plant(world: World) -> None:
     """Bills, subscriptions with what they told, webhooks with what they sent, what its jobs asked next."""
     _predictions(world)
     _plans(world)
+    _uploads(world)
     _bills(world)
     _notifications(world)
     _webhooks(world)
@@ -66,6 +79,15 @@ def _plans(world: World) -> None:
     row, _ = planning.keep_plan(made, model.organisation, model.target, model.setting, model)
     planning.keep_measured(row, planning.MeasuredPlan(COUNT, COUNT, 1.0, 1.0, 1.0, True))
     world.rows["plan"] = row
+
+
+def _uploads(world: World) -> None:
+    organisation = world.rows["organisation"]
+    world.rows["upload"] = Upload.objects.create(
+        organisation=organisation, name=f"{MARK} upload", state=UploadState.REFUSED,
+        reason=f"{MARK} broke it", size_bytes=COUNT,
+    )  # fmt: skip
+    WorkerShare.objects.create(organisation=organisation, spent_s=COUNT, at=timezone.now())
 
 
 def _bills(world: World) -> None:

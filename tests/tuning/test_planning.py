@@ -33,7 +33,7 @@ FEED = {"x": np.linspace(-1, 1, 64, dtype=np.float32)}
 
 
 @pytest.fixture(autouse=True)
-def own_folders(configure: Any, tmp_path: Path) -> None:
+def own_folders(configure: Any, tmp_path: Path, uploads_at_once: None) -> None:
     from catalog.usage import journal
 
     journal.close()

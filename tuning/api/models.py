@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from django.db.models import Count, QuerySet
@@ -19,17 +20,21 @@ from catalog.api.authentication import Needs
 from catalog.api.describing import query
 from catalog.api.endpoint import Listing, RestView, listing, one, operation
 from catalog.api.jobs import CoverageAnswer
-from catalog.api.parsers import BoundedParser, parse_json
+from catalog.api.parsers import parse_json
 from catalog.api.shapes import KeyField, ModelAnswer, shape
-from catalog.errors import RequestError, TooLarge, Unknown
+from catalog.errors import RequestError, Unknown
 from catalog.selectors.jobs import Coverage
 from opatlas import identity
 from tuning import ingest
+from tuning.api.uploads import WAITING, Given, UploadAnswer, UploadParser, answer_upload, body_of, wait_named
 from tuning.management.commands.add_model import read_dims
 from tuning.statistics.models import coverage, saved_us
+from tuning.uploads.intake import UploadWish
+from tuning.uploads.models import Upload, UploadKind
 
 MAX_ONNX_BYTES = 128 << 20
 MAX_LIST_BYTES = 16 << 20
+MAX_SAMPLE_BYTES = 4096
 
 _PLACE = [
     query("target", "A target's t1: key; else a target that is served, else the service's own machine."),
@@ -40,24 +45,19 @@ _GIVEN = [
     query("dims", "Sizes of symbolic dimensions: batch:1,sequence:128."),
     OpenApiParameter("as_float32", bool, description="Map an operator list's half precision to float32."),
     *_PLACE,
+    *WAITING,
 ]
 
 
-class RawModelParser(BoundedParser):
+class RawModelParser(UploadParser):
     """Up to 128 MiB: an ONNX file."""
 
     media_type = "application/octet-stream"
     max_bytes = MAX_ONNX_BYTES
 
-    def too_large(self) -> TooLarge:
-        return TooLarge(
-            f"The body is larger than {self.max_bytes >> 20} MiB: export the model with generated constants "
-            "for weights (their values are not needed), or use manage.py add_model."
-        )
 
-
-class ListParser(RawModelParser):
-    """An operator list or a sample's name, kept as bytes: what is stored is what was given."""
+class ListParser(UploadParser):
+    """An operator list or a sample's name: what is stored is what was given."""
 
     media_type = "application/json"
     max_bytes = MAX_LIST_BYTES
@@ -124,7 +124,8 @@ class ModelsView(Listing[models.Model]):
                 ]
             },
         },
-        responses={201: ReportAnswer},
+        responses={201: ReportAnswer, 202: UploadAnswer},
+        fails=(408, 429),
     )
     def post(self, request: Request) -> Response:
         """Give a model: it is taken apart and its operators looked up.
@@ -132,22 +133,13 @@ class ModelsView(Listing[models.Model]):
         Send an ONNX file as `application/octet-stream` (weights' values are not needed), or as JSON an
         operator list (`[{"op": "aten.mm.default", "inputs": [...], "count": 3}]`) or a sample (`{"sample":
         "resnet50"}`). What is not known is recorded as misses. The same content given again is the same
-        model: 200 in place of 201."""
-        data, name = _content(request)
-        target, setting = _place(request)
+        model: 200 in place of 201. A worker takes it apart: 202 with the upload's address (`Location`) where
+        that takes longer than `wait_s`. A key, and an organisation, may have few uploads at a time: one more
+        is a 429."""
+        wait_s = wait_named(request)
+        row = body_of(request).receive(partial(_wish, request), self.key)
         failpoints.at("upload")
-        before = models.Model.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
-        row = ingest.add_model(
-            data,
-            name,
-            dims=_dims(request),
-            organisation=self.key.organisation,
-            target=target,
-            setting=setting,
-            api_key=self.key,
-            as_float32=_flag(request, "as_float32"),
-        )
-        return Response(ReportAnswer(_report(row)).data, status=201 if row.pk > before else 200)
+        return answer_upload(row, wait_s, lambda done: ReportAnswer(_report_of(done)).data)
 
 
 class ModelView(RestView):
@@ -173,24 +165,44 @@ def _report(row: models.Model) -> GivenModel:
     return GivenModel(row, report.totals, coverage(report), saved_us(report), report.rows)
 
 
-def _content(request: Request) -> tuple[bytes, str]:
-    """The model's bytes and its name."""
-    given: Any = request.data
-    data: bytes = given if isinstance(given, bytes) else b""  # an empty body is not parsed at all
-    name = request.query_params.get("name", "")
+def _report_of(done: Upload) -> GivenModel:
+    return _report(_owned(done.organisation).get(pk=done.model_id or 0))
+
+
+def _wish(request: Request, small: bytes | None, key: models.ApiKey) -> Given:
+    """What is asked for of the body; a sample is put in its place. What can be refused at once is."""
+    name, sample = request.query_params.get("name", ""), None
     if request.content_type.startswith("application/json"):
-        document = parse_json(data)
-        if isinstance(document, dict) and "sample" in document:
+        document = _small_object(small)
+        if "sample" in document:
             if not isinstance(document["sample"], str) or set(document) != {"sample"}:
                 raise RequestError('A sample is asked for as {"sample": "resnet50"}.', where="sample")
-            return ingest.sample_graph(document["sample"]), name or document["sample"]
-        if not isinstance(document, list | dict):
-            raise RequestError("The JSON must be an operator list (records), or name a sample.")
-    elif data.lstrip()[:1] in (b"[", b"{"):
+            sample = ingest.sample_graph(document["sample"])
+            name = name or document["sample"]
+    elif (small or b"").lstrip()[:1] in (b"[", b"{"):
         raise RequestError("The body looks like JSON: send it as application/json.")
     if not name:
         raise RequestError("The model needs a name: add ?name=…", where="name")
-    return data, name
+    target, setting = _place(request)
+    wish = UploadWish(
+        UploadKind.MODEL,
+        ingest.checked_name(name),
+        _dims(request),
+        _flag(request, "as_float32"),
+        target,
+        setting,
+    )
+    return wish if sample is None else (wish, sample)
+
+
+def _small_object(small: bytes | None) -> dict[str, Any]:
+    """The JSON of a body that may name a sample; empty for an operator list. Raises RequestError."""
+    if small is None or len(small) > MAX_SAMPLE_BYTES:
+        return {}
+    document = parse_json(small)
+    if not isinstance(document, list | dict):
+        raise RequestError("The JSON must be an operator list (records), or name a sample.")
+    return document if isinstance(document, dict) else {}
 
 
 def _dims(request: Request) -> dict[str, int]:
@@ -205,22 +217,22 @@ def _flag(request: Request, name: str) -> bool:
     return text in ("true", "1")
 
 
-def _place(request: Request) -> tuple[Any, Any]:
-    """Target and setting, as rows where there are rows: nothing is written before the model is read."""
+def _place(request: Request) -> tuple[models.Target | None, models.Setting | None]:
+    """The rows that are named; none: one that is served, its default setting."""
     target_key, setting_key = request.query_params.get("target"), request.query_params.get("setting")
     if not target_key:
         if setting_key:
             raise RequestError("A setting needs a target: add ?target=t1:…", where="setting")
-        return ingest.default_place()
+        return None, None
     target = models.Target.objects.filter(key=target_key[:100]).first()
     if target is None:
         raise Unknown("This target is not known: GET /api/v1/targets/ lists them.", where="target")
-    hardware = identity.Target.from_json(target.description)
     if not setting_key:
-        return target, identity.default_setting(hardware)
+        return target, None
     setting = models.Setting.objects.filter(key=setting_key[:100]).first()
     if setting is None:
         raise Unknown("This setting is not known: GET /api/v1/settings/ lists them.", where="setting")
+    hardware = identity.Target.from_json(target.description)
     identity.check_setting(identity.Setting.from_json(setting.description), hardware)
     return target, setting
 

@@ -14,24 +14,26 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from catalog import models
-from catalog.api import lookup_json
-from catalog.api.endpoint import MAX_ID, RestView, one, operation
-from catalog.api.lookup import SettingField, TargetField
-from catalog.api.parsers import BoundedJSONParser
+from catalog.api.endpoint import RestView, one, operation
+from catalog.api.parsers import parse_json
 from catalog.api.shapes import Document, KeyField, ModelAnswer, shape
 from catalog.errors import RequestError
 from opatlas.graph.structure import ModelStructure
 from tuning import planning
-from tuning.graph.passes.registry import PASSES
+from tuning.api.uploads import WAITING, UploadAnswer, UploadParser, answer_upload, body_of, wait_named
+from tuning.uploads import plan_request
+from tuning.uploads.intake import UploadWish
+from tuning.uploads.models import Upload, UploadKind
+from tuning.uploads.plan_request import PlanRequestSerializer
 
-MOST_PASSES = 16
 MOST_US = 1e12
 MOST_RATIO = 1e6
 
 
-class PlanParser(BoundedJSONParser):
+class PlanParser(UploadParser):
     """JSON of at most 16 MiB: a structure has some hundred bytes a node."""
 
+    media_type = "application/json"
     max_bytes = 16 << 20
 
 
@@ -76,23 +78,6 @@ PlanShape = shape(
 )
 
 
-class PlanRequestSerializer(serializers.Serializer[Any]):
-    model = serializers.IntegerField(
-        required=False, min_value=1, max_value=MAX_ID, help_text="An uploaded model's id."
-    )
-    structure = Document(
-        required=False, help_text="In place of a model: opatlas.graph.structure, as JSON (docs/models.md)."
-    )
-    target = TargetField(required=False, help_text="Left out: the model's own place.")
-    setting = SettingField(required=False, help_text="Left out: the target's default.")
-    passes = serializers.ListField(
-        child=serializers.CharField(max_length=40),
-        required=False,
-        max_length=MOST_PASSES,
-        help_text=f"Left out: all of {', '.join(PASSES)}.",
-    )
-
-
 class MeasuredSerializer(serializers.Serializer[Any]):
     plan_us = serializers.FloatField(min_value=0, max_value=MOST_US)
     default_us = serializers.FloatField(min_value=0, max_value=MOST_US)
@@ -106,7 +91,12 @@ class PlansView(RestView):
     parser_classes = [PlanParser]
 
     @operation(
-        PlanShape, name="plans_create", takes=PlanRequestSerializer, responses={201: PlanShape}, fails=(404,)
+        PlanShape,
+        name="plans_create",
+        takes=PlanRequestSerializer,
+        parameters=WAITING,
+        responses={201: PlanShape, 202: UploadAnswer},
+        fails=(404, 408, 429),
     )
     def post(self, request: Request) -> Response:
         """Make a plan of a model: which of its nodes run by which published kernel, and why.
@@ -115,15 +105,11 @@ class PlansView(RestView):
         `target`. What nothing is published of is recorded as misses, as lookups do. Times are of operators
         alone, not in place: who runs the plan times it against the whole model first. The plan names
         implementations that are charged, and delivers none. The same plan made again is the same row: 200 in
-        place of 201."""
-        sent = self.sent(PlanRequestSerializer)
-        given, structure = _given(sent, self.key.organisation)
-        target, setting = _place(sent, given)
-        organisation = self.key.organisation
-        made = planning.make_plan(structure, target, setting, organisation, sent.get("passes"))
-        made = planning.queue_misses(made, target, setting, organisation, self.key)
-        row, is_new = planning.keep_plan(made, organisation, target, setting, given)
-        return Response(PlanShape(_answer(row, made)).data, status=201 if is_new else 200)
+        place of 201. A worker makes it: 202 with the upload's address (`Location`) where that takes longer
+        than `wait_s`."""
+        wait_s = wait_named(request)
+        row = body_of(request).receive(_wish, self.key)
+        return answer_upload(row, wait_s, lambda done: PlanShape(_kept(done)).data)
 
 
 class PlanView(RestView):
@@ -154,25 +140,22 @@ def _plan(organisation: models.Organisation, number: int) -> models.StoredPlan:
     return one(planning.plans_of(organisation), number, f"There is no plan {number}: POST plans makes one.")
 
 
-def _given(
-    sent: dict[str, Any], organisation: models.Organisation
-) -> tuple[models.Model | None, ModelStructure]:
-    if ("model" in sent) == ("structure" in sent):
-        raise RequestError("Name an uploaded model, or send a structure: one of the two.", where="model")
-    if "structure" in sent:
-        return None, ModelStructure.from_json(sent["structure"])
-    rows = models.Model.objects.filter(organisation=organisation).select_related("target", "setting")
-    missing = f"There is no model {sent['model']}: GET /api/v1/models/ lists them."
-    row = one(rows, sent["model"], missing)
-    return row, planning.structure_of_model(row)
+def _wish(small: bytes | None, key: models.ApiKey) -> UploadWish:
+    """What can be refused at once is: a request without a large structure is small."""
+    if small is not None:
+        document = parse_json(small)
+        sent = PlanRequestSerializer(data=document)
+        sent.is_valid(raise_exception=True)
+        structure = sent.validated_data.get("structure")
+        if structure is not None:
+            ModelStructure.from_json(structure)
+        plan_request.checked(sent.validated_data, structure is not None, key.organisation)
+    return UploadWish(UploadKind.PLAN, "plan")
 
 
-def _place(sent: dict[str, Any], given: models.Model | None) -> tuple[models.Target, models.Setting]:
-    if "target" in sent:
-        return lookup_json.place_named(sent["target"], sent.get("setting"))
-    if "setting" in sent or given is None:
-        raise RequestError("A target is needed: its t1: key, its JSON, or 'here'.", where="target")
-    return given.target, given.setting
+def _kept(done: Upload) -> PlanAnswer:
+    row = _plan(done.organisation, done.plan_id or 0)
+    return _answer(row, planning.kept_plan(row))
 
 
 def _answer(row: models.StoredPlan, made: planning.MadePlan) -> PlanAnswer:

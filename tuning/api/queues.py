@@ -11,15 +11,17 @@ from django.utils import timezone
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from catalog.api.endpoint import RestView, operation
+from catalog.api.endpoint import MAX_ID, RestView, operation
 from catalog.api.shapes import ModelAnswer, shape
 from catalog.people.audit import note
 from tuning.api.explorations import Operating, ReasonSerializer, visible
 from tuning.explore.slice_history import TuningAccuracy, tuning_accuracy
 from tuning.models import Pause
 from tuning.queue import permissions
+from tuning.queue.shares import LEAST_WEIGHT, MOST_WEIGHT
 from tuning.statistics import collecting, queues
 from tuning.statistics.rates import rates
+from tuning.statistics.shares import OrganisationShare, organisations_shares
 
 
 class PauseAnswer(ModelAnswer):
@@ -86,6 +88,34 @@ class AccuracyView(RestView):
         return tuning_accuracy(visible(self.viewer))
 
 
+OrganisationShareAnswer = shape(OrganisationShare, "waiting", "said")
+
+
+class WeightSerializer(serializers.Serializer[Any]):
+    """What an organisation weighs beside the others when the workers are shared out."""
+
+    organisation = serializers.IntegerField(min_value=1, max_value=MAX_ID)
+    weight = serializers.FloatField(help_text=f"From {LEAST_WEIGHT} to {MOST_WEIGHT:g}; 1 is everybody's.")
+
+
+class SharesView(RestView):
+    @operation(OrganisationShareAnswer, many=True)
+    def get(self, request: Request) -> Sequence[OrganisationShare]:
+        """How the workers are shared out by organisation: of every one for the host's keys, of one's own for
+        others."""
+        return organisations_shares(None if self.viewer.sees_all else self.key.organisation_id)
+
+
+class WeightView(Operating):
+    @operation(OrganisationShareAnswer, many=True, takes=WeightSerializer)
+    def post(self, request: Request) -> Sequence[OrganisationShare]:
+        """Set what an organisation weighs; for operators of the host organisation."""
+        sent = self.sent(WeightSerializer)
+        row = permissions.set_weight(self.viewer, sent["organisation"], sent["weight"])
+        note(request, action="queue.weight", subject=row.name, detail={"weight": sent["weight"]})
+        return organisations_shares()
+
+
 class QueuesView(RestView):
     @operation(QueuesSerializer)
     def get(self, request: Request) -> dict[str, Any]:
@@ -116,6 +146,8 @@ class ResumeQueueView(Operating):
 urlpatterns = [
     path("statistics/queues", QueueStatisticsView.as_view()),
     path("tuning/accuracy", AccuracyView.as_view()),
+    path("statistics/shares", SharesView.as_view()),
+    path("queues/weight", WeightView.as_view(), name="api-queue-weight"),
     path("queues/", QueuesView.as_view()),
     path("queues/pause", PauseQueueView.as_view(), name="api-queue-pause"),
     path("queues/resume", ResumeQueueView.as_view(), name="api-queue-resume"),

@@ -15,9 +15,9 @@ from tuning.explore.workshop import ClaimedSlice
 from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Stage
-from tuning.queue import claims
 from tuning.queue.clock import DATABASE_GONE
 from tuning.queue.held import StaleLease, Stopping
+from tuning.queue.shares import goes_before
 from tuning.routes.base import Budget, Candidate, Route
 
 logger = logging.getLogger(__name__)
@@ -69,11 +69,12 @@ def gives_way(work: ClaimedSlice, rest: float) -> bool:
     row = work.row
     if row.stage != Stage.CONTEST or row.routes:
         return False
-    waiting = claims.claimable(row.target_id, work.workshop.reach()).filter(stage=row.stage)
+    waiting = goes_before(row, work.workshop.reach()).filter(stage=row.stage)
     return waiting.filter(priority__lte=row.priority, worth__gt=rest * row.worth).exists()
 
 
 def make_room(work: ClaimedSlice) -> None:
-    """Stop here when an exploration of a lower stage waits: first results before everything else."""
-    if claims.claimable(work.row.target_id, work.workshop.reach()).filter(stage__lt=work.row.stage).exists():
+    """Stop here when an exploration of a lower stage waits, of the same organisation or of another whose turn
+    it is: first results before everything else."""
+    if goes_before(work.row, work.workshop.reach()).filter(stage__lt=work.row.stage).exists():
         raise Yielding

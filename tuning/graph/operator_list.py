@@ -37,7 +37,7 @@ def extract_list(
     if len(data) > max_bytes:
         raise InvalidModel(f"The operator list has {len(data)} bytes; at most {max_bytes} are accepted.")
     try:
-        documents = json.loads(data)
+        documents = json.loads(data, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise InvalidModel(f"The operator list is no valid JSON: {error}.") from None
     if isinstance(documents, Mapping):
@@ -89,6 +89,10 @@ def map_record(record: CallRecord) -> Operator:
         return canonicalise(mapped.model, mapped.constants, mapped.strides).operator
     except InvalidOperator as error:
         raise CannotMap(f"{record.op.removesuffix('.default')}: {error}") from None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
 
 
 def _map(record: CallRecord, missing: dict[str, None]) -> Operator | str:

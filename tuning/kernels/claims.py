@@ -11,11 +11,14 @@ from django.db.models import F, Max, Q, QuerySet
 from django.db.models.functions import Now
 
 from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelTry, TryStatus
+from tuning.queue.claims import EVERYTHING
 from tuning.queue.held import UNHELD, Held, take
 
 logger = logging.getLogger(__name__)
 
 MAX_TRIES = 3
+WHOSE = "version__kernel__organisation"
+"""Of an evaluation: the organisation whose share of the workers it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +36,11 @@ def waiting(target_id: int | None = None) -> QuerySet[KernelEvaluation]:
     return (rows if target_id is None else rows.filter(target_id=target_id)).order_by("pk")
 
 
-def claim(owner: str, target_id: int) -> EvaluationClaim | None:
-    """Take the oldest evaluation that waits for this target; None when there is none."""
+def claim(owner: str, target_id: int, of: Q = EVERYTHING) -> EvaluationClaim | None:
+    """Take the oldest evaluation that waits for this target (``of``: of some organisation); None when there
+    is none."""
     needed = ("pk", "fence", "state", "version", "worker", "doing", "started_at")
-    for row in waiting(target_id).only(*needed)[:5]:
+    for row in waiting(target_id).filter(of).only(*needed)[:5]:
         begun: dict[str, Any] = {"tries": F("tries") + 1, "doing": "claimed", "started_at": Now()}
         with transaction.atomic():
             fence = take(row, owner, worker=owner[:100], **begun)

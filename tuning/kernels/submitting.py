@@ -12,12 +12,13 @@ from django.db import transaction
 from django.utils import timezone
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
-from catalog.errors import RequestError, TooLarge, Unknown
+from catalog.errors import QuotaUsed, RequestError, TooLarge, Unknown
 from catalog.models import Operator as OperatorRow
 from catalog.models import Organisation
 from catalog.viewing import ADMINISTER, viewer_of
 from opatlas.identity import Operator
 from opatlas.identity.operator import canonical_json
+from tuning.conf import conf
 from tuning.kernels.binding import withdraw_version
 from tuning.kernels.caught import refuse_caught
 from tuning.kernels.models import LIVE_STATES, Kernel, KernelVersion, VersionState
@@ -119,6 +120,7 @@ def submit(submission: Submission, *, user: User, organisation: Organisation) ->
         raise KernelNotAllowed(why_not)
     columns = submission.checked()
     refuse_caught(columns["source_sha256"], columns["tokens_sha256"])
+    _refuse_too_many(organisation)
     description = _line(submission.description, "description", 500, needed=False)
     example = _example(submission, organisation)
     with transaction.atomic():
@@ -146,6 +148,17 @@ def submit(submission: Submission, *, user: User, organisation: Organisation) ->
         plan(version)
     ring_for(version)
     return version
+
+
+def _refuse_too_many(organisation: Organisation) -> None:
+    waiting = KernelVersion.objects.filter(
+        kernel__organisation=organisation, state__in=(VersionState.SUBMITTED, VersionState.BUILDING)
+    ).count()
+    if waiting >= conf().kernels_per_organisation:
+        raise QuotaUsed(
+            f"{organisation} has {waiting} kernels that wait for their evaluation, which is the quota: "
+            "submit this one when one of them was evaluated."
+        )
 
 
 def _refuse_unchanged(last: KernelVersion, columns: Mapping[str, Any]) -> None:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from django.db.models import QuerySet
 
 from catalog.errors import RequestError, Unknown
-from catalog.models import Miss
+from catalog.models import Miss, Organisation
 from catalog.viewing import OPERATE, Viewer
 from opatlas.errors import CallerError
 from tuning.models import Exploration, Pause
-from tuning.queue import collecting
+from tuning.queue import collecting, shares
 from tuning.queue import steering as queues
 
 MISS_VERBS = ("explore", "discard")
@@ -125,6 +125,17 @@ def resume_queue(viewer: Viewer, capability: str) -> bool:
     """End a pause; False where there was none."""
     check_queues(viewer)
     return queues.resume(capability)
+
+
+def set_weight(viewer: Viewer, organisation: int, weight: float) -> Organisation:
+    """What an organisation weighs when the workers are shared out; raises NotAllowed, Unknown or
+    BadWeight."""
+    check_queues(viewer)
+    row = Organisation.objects.filter(pk=organisation).first()
+    if row is None:
+        raise Unknown(f"There is no organisation {organisation}.")
+    shares.set_weight(row, weight)
+    return row
 
 
 def signed(order: Order, done: str) -> str:

@@ -44,7 +44,7 @@ def promote_misses(limit: int = 500, *, postponed: bool = False) -> int:
     worth_looking = Q(target__served_until__gt=Now()) | Q(reason="")
     misses = list(
         Miss.objects.filter(worth_looking, state__in=states)
-        .select_related("operator", "target")
+        .select_related("operator", "target", "api_key", "job")
         .order_by("related", "first_asked_at", "pk")[:limit]
     )
     promoted = 0
@@ -194,7 +194,16 @@ def _new_exploration(miss: Miss, decision: Decision) -> Exploration:
         calls=miss.calls,
         capability=miss.target.capability,
         asked_at=miss.first_asked_at,
+        asked_by_id=asker_of(miss),
     )
+
+
+def asker_of(miss: Miss) -> int | None:
+    """The organisation that asked for it first; None where nobody did, or nobody knows any more."""
+    if miss.owner_id is not None:
+        return miss.owner_id
+    asked = miss.api_key or miss.job
+    return asked.organisation_id if asked else None
 
 
 def reweigh(row: Exploration, worth: float, priority: int, calls: float) -> None:
@@ -213,6 +222,7 @@ def start_again(row: Exploration, worth: float, priority: int, miss: Miss) -> No
         worth=worth,
         calls=miss.calls,
         asked_at=miss.last_asked_at,
+        asked_by=asker_of(miss),
         updated_at=Now(),
     )
     tell_stage(row.pk)

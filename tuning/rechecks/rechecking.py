@@ -28,6 +28,7 @@ from tuning.explore.results import WRONG, artifact_from_catalogue
 from tuning.explore.workshop import Workshop
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Recheck, RecheckState
+from tuning.queue.claims import EVERYTHING
 from tuning.queue.clock import now_in
 from tuning.queue.held import UNLEASED, Held, take, work_on
 from tuning.rechecks.reporting import AGAIN_AFTER
@@ -58,8 +59,8 @@ class RecheckClaim(Held[Recheck]):
 
 
 def waiting(target_id: int | None = None) -> QuerySet[Recheck]:
-    """What a worker may claim: first what was reported by who has had the least of workers' time, then the
-    oldest. Those whose worker fell silent count again; what is reported by who has had too much waits."""
+    """What a worker may claim, the oldest first. Those whose worker fell silent count again; what is reported
+    by who has had too much of a day's time waits."""
     silent = Q(state=RecheckState.RUNNING, lease_expires_at__lt=Now())
     due = Q(state=RecheckState.UNCHECKED, due_at__lte=Now())
     theirs = Recheck.objects.filter(
@@ -68,12 +69,12 @@ def waiting(target_id: int | None = None) -> QuerySet[Recheck]:
     spent = theirs.order_by().values("asked_by").values_list(Sum("spent_s"))
     rows = Recheck.objects.filter(Q(state=RecheckState.WAITING) | silent | due)
     rows = rows.annotate(had_s=Coalesce(Subquery(spent), 0.0)).filter(had_s__lt=MOST_SPENT_S)
-    return (rows if target_id is None else rows.filter(target=target_id)).order_by("had_s", "asked_at", "pk")
+    return (rows if target_id is None else rows.filter(target=target_id)).order_by("asked_at", "pk")
 
 
-def claim(owner: str, target_id: int) -> RecheckClaim | None:
-    """Take the first that waits for this target; None where there is none."""
-    for row in waiting(target_id)[:5]:
+def claim(owner: str, target_id: int, of: Q = EVERYTHING) -> RecheckClaim | None:
+    """Take the first that waits for this target (``of``: of some organisation); None where there is none."""
+    for row in waiting(target_id).filter(of)[:5]:
         if fence := take(row, owner, worker=owner[:100], tries=F("tries") + 1, due_at=None):
             return RecheckClaim(row.pk, fence)
     return None

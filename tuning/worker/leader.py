@@ -24,6 +24,8 @@ from tuning.queue.leases import Holder
 from tuning.queue.promote import promote_misses, reweigh_asked_again
 from tuning.queue.rounds import begin_rounds
 from tuning.rechecks.rechecking import waiting as waiting_rechecks
+from tuning.uploads.claims import waiting as waiting_uploads
+from tuning.uploads.intake import sweep as sweep_uploads
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +56,7 @@ def tick(owner: str) -> bool:
         follow_workers()
         settle_rebuilds()
         ask_for_rebuilds()
+        sweep_uploads()
         Worker.objects.filter(last_seen_at__lt=timezone.now() - FORGET_WORKERS).delete()
     bell.ring(idle_with_work())
     return True
@@ -82,6 +85,7 @@ def idle_with_work() -> set[str]:
     waiting = Exploration.objects.filter(state=State.QUEUED, target_id=OuterRef("target_id"))
     evaluations = waiting_evaluations().filter(target_id=OuterRef("target_id")).order_by()
     rechecks = waiting_rechecks().filter(target_id=OuterRef("target_id")).order_by()
-    work = Exists(waiting) | Exists(evaluations) | Exists(rechecks)
+    uploads = waiting_uploads().order_by()  # whoever it is
+    work = Exists(waiting) | Exists(evaluations) | Exists(rechecks) | Exists(uploads)
     idle = Worker.objects.filter(alive(), work, doing="")
     return set(idle.values_list("target__capability", flat=True)) - paused

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from django.db import DatabaseError, close_old_connections
 from django.db.models import Q
@@ -37,6 +37,7 @@ from tuning.environments import known as environments
 from tuning.explore import scratch
 from tuning.explore.run import run_slice
 from tuning.explore.workshop import Workshop
+from tuning.kernels.planning import plan_waiting
 from tuning.measure import procfs
 from tuning.measure.device.gpus import gpu_named, see_only
 from tuning.measure.device.watch import watched
@@ -50,12 +51,13 @@ from tuning.queue.clock import DATABASE_GONE, now_in
 from tuning.queue.held import DiskFull, Held, Stopping
 from tuning.queue.promote import live_workers, promote_misses
 from tuning.queue.rounds import begin_rounds
+from tuning.queue.shares import asked_by, charged
+from tuning.queue.sharing import WorkTurn
 from tuning.routes import registry
 from tuning.routes.base import Candidate, Route
-from tuning.worker import forerunners, leader, stopping
+from tuning.worker import forerunners, leader, stopping, turns
 from tuning.worker.lease_keeper import Keeper
 from tuning.worker.proofs import SLOW, Proofs
-from tuning.worker.waiting import revalidation_waits, work_waits
 
 logger = logging.getLogger(__name__)
 
@@ -98,8 +100,6 @@ def device_tools(name: str) -> Tools:
     routes = registry.routes_for(target.kind)
     return Tools(routes, registry.default_candidate, laboratory, lambda: target, prove)
 
-
-HeldRow = TypeVar("HeldRow", bound=Held[Any])
 
 DATABASE_PAUSE_S = 1.0  # before work goes on after the database failed
 DISK_PAUSE_S = 5.0  # before a worker whose disk is full tries again
@@ -151,14 +151,11 @@ class WorkerProcess:
                 close_old_connections()
                 promote_misses()
                 begin_rounds()
-                evaluated = self._evaluate_kernels() + self._recheck_reported()
-                slices += evaluated
-                held = self._claim()
-                if not held and not evaluated:
-                    if self._prove_routes(() if slices or revalidation_waits(self.target_row.pk) else SLOW):
-                        continue  # what needs them may be claimed now
+                plan_waiting()
+                if (turn := self._next_turn()) is not None:
+                    slices += self._take(turn)
+                elif not self._prove_routes(() if slices or self._revalidates() else SLOW):
                     break
-                slices += self._run_pack(held)
         except Stopping:
             logger.info("Told to stop: claims given back.")
         except DATABASE_GONE as error:
@@ -195,39 +192,28 @@ class WorkerProcess:
         assert self._target_row is not None, "start() comes first"
         return self._target_row
 
-    def _evaluate_kernels(self) -> int:
-        """Evaluate what people have submitted, before anything else: somebody waits for it."""
-        from tuning.kernels import claims as evaluations
-        from tuning.kernels.evaluating import run_evaluation
-        from tuning.kernels.planning import plan_waiting
+    def _next_turn(self) -> WorkTurn | None:
+        measures = not (self._paused() or self._unwell())
+        return turns.turn_for(self.target_row.pk, self._reach(), measures=measures)
 
-        plan_waiting()
-        done = 0
-        while not stopping.is_asked() and not self._paused():
-            held = evaluations.claim(self.owner, self.target_row.pk)
-            if held is None:
-                break
-            done += self._keeping(held, run_evaluation)
-        return done
-
-    def _recheck_reported(self) -> int:
-        """Prove one of those again that jobs have reported; one a turn, so that no report keeps exploring
-        waiting."""
-        from tuning.rechecks import rechecking
-
-        if stopping.is_asked() or self._paused():
+    def _take(self, turn: WorkTurn) -> int:
+        """Claim what has its turn, and do it; returns how many slices ran."""
+        kind = turns.SINGLES.get(turn.work)
+        if kind is None:
+            return self._run_pack(turn, self._claim(turn))
+        held = kind.claim(self.owner, self.target_row.pk, asked_by(turn.organisation, kind.whose))
+        if held is None:  # another worker was faster
             return 0
-        held = rechecking.claim(self.owner, self.target_row.pk)
-        return 0 if held is None else int(self._keeping(held, rechecking.run_recheck))
-
-    def _keeping(self, held: HeldRow, run: Callable[[Workshop, HeldRow], bool]) -> bool:
-        """Run one that was claimed, its lease renewed meanwhile."""
         self.keeper.hold([held])
         try:
             self._say(str(held).lower())
-            return run(self._workshop(), held)
+            with charged(turn.organisation, turn.work):
+                return int(kind.run(self._workshop(), held))
         finally:
             self.keeper.drop(held)
+
+    def _revalidates(self) -> bool:
+        return turns.revalidation_waits(self.target_row.pk)
 
     def _prove_routes(self, but_not: Sequence[str]) -> int:
         """Try the routes that nothing is known of, until work waits; returns how many were tried."""
@@ -235,7 +221,7 @@ class WorkerProcess:
         for route in self.tools.routes:
             if route.name in but_not or not self._proofs.is_open(route) or not route.available(self.target):
                 continue
-            if stopping.is_asked() or work_waits(self.target_row.pk, self._reach()):
+            if stopping.is_asked() or turns.work_waits(self.target_row.pk, self._reach()):
                 break
             self._say(f"trying the route {route.name}")
             self._proofs.why_not(route)
@@ -251,29 +237,31 @@ class WorkerProcess:
         device = self._laboratory.device if self._laboratory is not None else None
         return device.unwell if device is not None else ""
 
-    def _claim(self) -> list[Claim]:
-        if self._paused() or self._unwell():
-            return []
+    def _claim(self, turn: WorkTurn) -> list[Claim]:
         workers = len(live_workers(self.target_row.pk))
-        held = claims.claim(self.owner, self.target_row.pk, workers, reach=self._reach())
+        reach = self._reach() & asked_by(turn.organisation)
+        held = claims.claim(self.owner, self.target_row.pk, workers, reach=reach)
         self.keeper.hold(held)
         return held
 
-    def _run_pack(self, held: list[Claim]) -> int:
+    def _run_pack(self, turn: WorkTurn, held: list[Claim]) -> int:
         """Run every claimed slice; gives back what was not begun when it must stop or make room."""
         slices = 0
         waiting = list(held)
         try:
             while waiting:
                 self._say(f"exploration {waiting[0].pk}")
-                with added_log_fields(exploration_id=waiting[0].pk):
+                with added_log_fields(exploration_id=waiting[0].pk), charged(turn.organisation, turn.work):
                     slices += run_slice(self._workshop(), waiting[0])
                 self.keeper.drop(waiting.pop(0))
-                if stopping.is_asked() or self._more_urgent(waiting):
+                if stopping.is_asked() or (waiting and self._gives_way(turn)):
                     break
         finally:
             self._give_back(waiting)
         return slices
+
+    def _gives_way(self, turn: WorkTurn) -> bool:
+        return turns.gives_way_to_others(turn, self.target_row.pk, self._reach())
 
     def _give_back(self, held: list[Claim]) -> None:
         """Release what is still ours; where the database does not listen, the leases run out."""
@@ -285,14 +273,6 @@ class WorkerProcess:
                 claims.release(claim, begun=False)
         except DATABASE_GONE as error:
             logger.warning("Could not give claims back (%s): their leases will run out.", error)
-
-    def _more_urgent(self, waiting: list[Claim]) -> bool:
-        """Whether something of a lower stage waits than the rest of the pack."""
-        if not waiting:
-            return False
-        stage = waiting[0].row().values_list("stage", flat=True).first()
-        better = claims.claimable(self.target_row.pk, self._reach()).filter(stage__lt=stage or 0)
-        return stage is not None and better.exists()
 
     def _reach(self) -> Q:
         return environments.reach(self.name, self.target_row.pk, self._environments)

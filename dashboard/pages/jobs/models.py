@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from io import BytesIO
 from typing import Any
 
 from django import forms
@@ -20,6 +22,7 @@ from catalog.selectors.listing import STATUS_OF_MISS
 from catalog.viewing import Viewer
 from dashboard.pages.jobs import tables
 from dashboard.pages.jobs.plans import plan_card
+from dashboard.pages.jobs.uploads import on_their_way
 from dashboard.web import wording
 from dashboard.web.charts import models as model_charts
 from dashboard.web.charts.drawing import METHODS, shortened
@@ -27,13 +30,13 @@ from dashboard.web.live import Part
 from dashboard.web.paging import exportable, page_of
 from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import exported
-from opatlas.errors import CallerError
-from opatlas.identity import Target as Hardware
-from opatlas.identity import default_setting
+from opatlas.errors import OpatlasError
 from tuning import ingest
 from tuning.models import Exploration, State
 from tuning.statistics.models import coverage as coverage_of
 from tuning.statistics.models import saved_us
+from tuning.uploads.intake import UploadWish, receive
+from tuning.uploads.models import Upload
 
 ROWS_SHOWN = 100
 """Operators of a report at a time, those that take the most first; all of them are in the export."""
@@ -97,17 +100,17 @@ def models(request: ViewerRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data["file"]
         try:
-            made = _add(
-                given.read(),
+            row = _take_in(
+                given.read,
                 form.cleaned_data["name"] or given.name,
-                form.cleaned_data["target"],
-                form.cleaned_data["dims"],
                 viewer,
+                target=form.cleaned_data["target"],
+                dims=form.cleaned_data["dims"],
             )
-        except CallerError as error:
+        except OpatlasError as error:
             form.add_error(None, str(error))
         else:
-            return redirect("model", made.pk)
+            return redirect("upload", row.pk)
     found = Model.objects.select_related("target", "setting").defer("target__description")
     found = found.filter(viewer.owned()).order_by("-created_at", "-pk")
     counted = found.annotate(operator_count=Count("operators"))
@@ -116,19 +119,19 @@ def models(request: ViewerRequest) -> HttpResponse:
     if request.method != "POST" and (answer := exported(request, table)) is not None:
         return answer
     refused = 400 if request.method == "POST" else 200
-    context = {"form": form, "page": page, "table": table}
+    context = {"form": form, "page": page, "table": table, "uploads": on_their_way(viewer)}
     return render(request, "jobs/models.html", context, status=refused)
 
 
 @require_POST
 def sample(request: ViewerRequest) -> HttpResponse:
-    """Take the sample ResNet-50 apart: one click from an empty catalogue to a report."""
+    """Have the sample ResNet-50 taken apart: one click from an empty catalogue to a report."""
     try:
-        made = _add(ingest.sample_model("resnet50"), SAMPLE_NAME, None, {}, request.viewer)
-    except CallerError as error:
+        row = _take_in(BytesIO(ingest.sample_graph("resnet50")).read, SAMPLE_NAME, request.viewer)
+    except OpatlasError as error:
         messages.error(request, str(error))
         return redirect("models")
-    return redirect("model", made.pk)
+    return redirect("upload", row.pk)
 
 
 @require_safe
@@ -176,16 +179,13 @@ def model(request: ViewerRequest, pk: int) -> HttpResponse:
     return render(request, "jobs/model.html", context | {"live": part.html})
 
 
-def _add(data: bytes, name: str, target: Target | None, dims: dict[str, int], viewer: Viewer) -> Model:
+def _take_in(read: Callable[[int], bytes], name: str, viewer: Viewer, **wishes: Any) -> Upload:
     """Of the organisation that the viewer looks at; the host's own where that is all of them."""
-    if target is None:
-        place, setting = ingest.default_place()
-    else:
-        place, setting = target, default_setting(Hardware.from_json(target.description))
     owner = default_organisation()
     if viewer.focus is not None:
         owner = Organisation.objects.get(pk=viewer.focus)
-    return ingest.add_model(data, name, dims=dims, organisation=owner, target=place, setting=setting)
+    wish = UploadWish(name=ingest.checked_name(name), **wishes)
+    return receive(read, wish, owner, None, MAX_BYTES)
 
 
 def _states(report: ingest.ModelReport) -> dict[int, str]:

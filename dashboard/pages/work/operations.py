@@ -108,6 +108,24 @@ def queue(request: ViewerRequest, verb: str) -> HttpResponse:
     return redirect(safe_next(request, reverse("queues")))
 
 
+@require_POST
+def weight(request: ViewerRequest) -> HttpResponse:
+    """Set what an organisation weighs when the workers are shared out."""
+    number = number_in(request.POST.get("organisation", ""))
+    with _refusals(request):
+        row = operating.set_weight(request.viewer, number or 0, _weight(request.POST.get("weight", "")))
+        note(request, action="queue.weight", subject=row.name, detail={"weight": request.POST["weight"][:20]})
+        messages.success(request, f"The weight of {row.name} was set.")
+    return redirect(reverse("queues") + "#shares")
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0  # which is refused, with what would be right
+
+
 _PAST = {
     "exploration pause": "paused",
     "exploration resume": "resumed",

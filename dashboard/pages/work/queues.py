@@ -23,6 +23,7 @@ from tuning.queue.permissions import may_operate
 from tuning.rechecks.selectors import latest_rechecks
 from tuning.statistics import collecting, queues
 from tuning.statistics.rates import rates
+from tuning.statistics.shares import organisations_shares
 from tuning.statistics.workers import workers
 
 DEAD_SHOWN = 20
@@ -47,6 +48,8 @@ def queues_page(request: ViewerRequest) -> HttpResponse:
         "rechecks": tables.rechecks_table(latest_rechecks(viewer.shown("implementation__"), RECHECKS_SHOWN)),
         "dead": tables.dead_table(list(dead[:DEAD_SHOWN]), exportable(dead)),
     }
+    if viewer.sees_all:
+        made["shares"] = tables.shares_table(organisations_shares(viewer.focus), viewer.may_operate)
     answer = exported(
         request, live["lanes"], live["capabilities_table"], live["workers_table"], *made.values()
     )

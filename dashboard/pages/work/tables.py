@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,6 +18,7 @@ from tuning.models import Exploration, Recheck
 from tuning.statistics.collecting import MissRow, ReasonRow
 from tuning.statistics.eta import Eta
 from tuning.statistics.queues import CapabilityQueue, HourSlot, Lane
+from tuning.statistics.shares import OrganisationShare
 from tuning.statistics.workers import WorkerRow
 
 
@@ -135,6 +137,27 @@ def capabilities_table(rows: Sequence[CapabilityQueue], may_operate: bool) -> Ta
     """The same by capability."""
     columns = (*_CAPABILITIES, _PAUSE) if may_operate else _CAPABILITIES
     return Table("capabilities", "By capability", columns, rows, css="stacks")
+
+
+_SHARES = (
+    *exports("organisation"),
+    Column("name", "Organisation", css="lead"),
+    Column("said", "In words", css="wrap-wide"),
+    Column("portion", "Had lately", "percent"),
+    Column("due", "Due", "percent"),
+    Column("waiting", "Waiting", "count"),
+    *exports("explorations", "evaluations", "uploads", "recent_s"),
+    Column("spent_s", "In all", "seconds"),
+)
+_WEIGHT = Column("weight", "Weight", "actions", part="work/_weight.html")
+
+
+def shares_table(rows: Sequence[OrganisationShare], may_operate: bool) -> Table:
+    """How the workers are shared out by organisation, for who runs the service."""
+    weight = _WEIGHT if may_operate else replace(_WEIGHT, kind="count", part="")
+    return Table(
+        "shares", "By organisation", (*_SHARES, weight), rows, "Nobody has had a worker yet.", css="stacks"
+    )
 
 
 _THROUGHPUT = (

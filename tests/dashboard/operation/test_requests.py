@@ -121,8 +121,10 @@ def test_a_workers_lines_name_the_exploration(
     log: Kept, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     """As the worker does it, around whatever a slice logs."""
+    from contextlib import nullcontext
     from types import SimpleNamespace
 
+    from tuning.queue.sharing import Work, WorkTurn
     from tuning.worker import process as worker
     from tuning.worker import stopping
 
@@ -136,7 +138,9 @@ def test_a_workers_lines_name_the_exploration(
     process.name = "test"
     process.keeper = SimpleNamespace(drop=lambda claim: None)  # type: ignore[assignment]
     monkeypatch.setattr(process, "_workshop", lambda: None)
-    assert process._run_pack([SimpleNamespace(pk=41)]) == 1  # type: ignore[list-item]
+    monkeypatch.setattr(worker, "charged", lambda *_: nullcontext())
+    turn = WorkTurn(1, Work.FIRST)
+    assert process._run_pack(turn, [SimpleNamespace(pk=41)]) == 1  # type: ignore[list-item]
     (line,) = [one for one in log.lines if one["message"] == "the compiler failed"]
     assert line["exploration_id"] == 41
 

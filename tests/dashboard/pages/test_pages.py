@@ -12,6 +12,7 @@ from django.test import Client
 from catalog import models as c
 from tests.dashboard.factory import Factory, resnet_operators
 from tuning import models as t
+from tuning.uploads.models import Upload
 
 LISTS = ("/", "/operators/", "/explorations/", "/models/")
 
@@ -177,11 +178,10 @@ def test_a_private_implementation_is_seen_by_administrators_only(
     assert b"secret-route" not in reader.get("/operators/").content
 
 
-def test_a_file_that_is_no_model_is_refused_with_a_sentence(pages: Client, db: None) -> None:
-    answer = pages.post(
-        "/models/", {"file": SimpleUploadedFile("x.onnx", b"\x01\x02 not a model"), "name": ""}
-    )
-    assert answer.status_code == 400
+def test_a_file_that_is_no_model_is_refused_with_a_sentence(pages: Client, uploads_at_once: None) -> None:
+    file = SimpleUploadedFile("x.onnx", b"\x01\x02 not a model")
+    answer = pages.post("/models/", {"file": file, "name": ""}, follow=True)
+    assert "no complete ONNX file" in answer.content.decode()
     assert b'role="alert"' in answer.content
     assert not c.Model.objects.exists()
 
@@ -192,21 +192,20 @@ def test_a_dimension_that_is_none_is_refused_by_name(pages: Client, db: None) ->
     assert "“batch=zero” is no dimension" in answer.content.decode()
 
 
-def test_an_uploaded_model_leads_to_its_report(pages: Client, db: None) -> None:
+def test_an_uploaded_model_leads_to_its_report(pages: Client, uploads_at_once: None) -> None:
     from tuning.ingest import sample_graph
 
     upload = SimpleUploadedFile("resnet50.onnx", sample_graph("resnet50"))
     answer = pages.post("/models/", {"file": upload, "name": "mine"}, follow=True)
     assert answer.status_code == 200
-    model = c.Model.objects.get()
-    assert answer.redirect_chain == [(f"/models/{model.pk}/", 302)]
+    model, given = c.Model.objects.get(), Upload.objects.get()
+    assert answer.redirect_chain == [(f"/models/uploads/{given.pk}/", 302), (f"/models/{model.pk}/", 302)]
     assert model.name == "mine" and model.calls == 176
     assert c.Miss.objects.count() == model.operators.count()
     assert b"No live worker serves" in answer.content
 
 
-@pytest.mark.slow
-def test_the_sample_takes_one_click(pages: Client, db: None) -> None:
+def test_the_sample_takes_one_click(pages: Client, uploads_at_once: None) -> None:
     answer = pages.post("/models/sample/", follow=True)
     assert "ResNet-50 (sample)" in answer.content.decode()
 

@@ -20,6 +20,11 @@ from tests.opatlas.plan.making import assert_same, wanted
 from tests.opatlas.plan.test_session import FEED, adding, kernels_win  # noqa: F401 - a fixture
 
 
+@pytest.fixture(autouse=True)
+def a_worker(uploads_at_once: None) -> None:
+    """Plans are made as they are asked for."""
+
+
 def _made(client: Any) -> dict[str, Any]:
     """What the service answers to the model's structure."""
     place = {"target": client.target.to_json(), "setting": client.setting.to_json()}

@@ -32,7 +32,7 @@ def test_what_is_at_hand_and_faster_is_the_first_result(
     worker = worker_with(FakeRoute("onnxruntime", offers=[{"ratio": 1.4}, {"ratio": 9.0}]))
     make_miss()
     promote_misses()
-    worker._run_pack(worker._claim())
+    worker._take(worker._next_turn())
     best = Best.objects.get(rank=0)
     assert (best.route, best.label, best.measurement.purpose) == ("onnxruntime", "variant 0", "first")
     assert Measurement.objects.filter(purpose="default").count() == 1, "the default is kept beside it"
@@ -64,7 +64,7 @@ def test_what_was_disturbed_in_the_first_race_is_raced_once_more(make_miss: Any,
     worker = worker_with(FakeRoute("onnxruntime", offers=[{"ratio": 1.4, "behave": "noisy"}]))
     make_miss()
     promote_misses()
-    worker._run_pack(worker._claim())
+    worker._take(worker._next_turn())
     notes = map(json.loads, worker._laboratory.log.read_text().splitlines())
     assert [note["what"] for note in notes if note["route"] == "onnxruntime"] == [
         "build",
@@ -83,7 +83,7 @@ def test_what_won_for_the_nearest_operators_runs_beside_the_first_default(
     worker.run_until_idle()
     make_miss("Relu", 2048)
     promote_misses()
-    worker._run_pack(worker._claim())
+    worker._take(worker._next_turn())
     best = Best.objects.get(rank=0, operator__summary="Relu 2048")
     assert (best.route, best.label, best.measurement.purpose) == ("quick", "variant 1", "first")
 

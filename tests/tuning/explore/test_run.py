@@ -56,7 +56,7 @@ def test_the_default_is_served_before_the_contest_begins(
     worker = worker_with(FakeRoute("quick", offers=[{"ratio": 2.0}]))
     make_miss()
     promote_misses()
-    worker._run_pack(worker._claim())
+    worker._take(worker._next_turn())
     assert winner() == "eager variant 0"
     row = Exploration.objects.get()
     assert (row.state, row.stage) == (State.QUEUED, Stage.CONTEST)
@@ -189,7 +189,7 @@ def test_a_contest_makes_room_for_first_results_and_goes_on_where_it_was(
     )
     make_miss("Relu", 1)
     promote_misses()
-    worker._run_pack(worker._claim())
+    worker._take(worker._next_turn())
     from tuning.explore import racing
 
     original, waiting = racing._run_heat, [2]
@@ -256,9 +256,10 @@ def test_a_lost_claim_publishes_nothing(make_miss: Callable[..., Any], worker_wi
     worker = worker_with()
     make_miss()
     promote_misses()
-    (held,) = worker._claim()
+    turn = worker._next_turn()
+    (held,) = worker._claim(turn)
     Exploration.objects.update(state=State.QUEUED, fence=5)  # swept, as it were
-    assert worker._run_pack([held]) == 0
+    assert worker._run_pack(turn, [held]) == 0
     assert not Best.objects.exists()
     assert FakeLaboratory is not None
 
@@ -278,7 +279,7 @@ def test_a_claim_lost_during_the_measurement_publishes_nothing(
         return original(*args, **kwargs)
 
     monkeypatch.setattr(FakeLaboratory, "build", build_for_too_long)
-    assert worker._run_pack(worker._claim()) == 0
+    assert worker._take(worker._next_turn()) == 0
     assert not Best.objects.exists()
     assert not Trial.objects.exists()
     assert Miss.objects.get().state == MissState.PROMOTED

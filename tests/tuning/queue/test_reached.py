@@ -69,8 +69,8 @@ def test_each_slice_tells_what_it_came_to(make_miss: Make, worker_with: Any, con
     make_miss("Conv", calls=1e9)
     promote_misses()
     heard = []
-    while claims := worker._claim():
-        worker._run_pack(claims)
+    while turn := worker._next_turn():
+        worker._take(turn)
         heard.append(told())
     assert heard[:3] == [("first", False, True), ("contest", False, False), ("tuned", heard[2][1], False)]
     assert heard[-1] == ("tuned", True, False)

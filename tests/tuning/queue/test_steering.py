@@ -48,9 +48,9 @@ def test_a_paused_queue_hands_out_nothing(make_exploration: Callable[..., Any], 
     make_exploration()
     worker = worker_with()
     queues.pause("cpu.zen3", "maintenance")
-    assert worker._claim() == []
+    assert worker._next_turn() is None
     queues.resume("cpu.zen3")
-    assert len(worker._claim()) == 1
+    assert worker._take(worker._next_turn()) == 1
 
 
 def test_discarding_tells_whoever_asks_why(make_exploration: Callable[..., Any]) -> None:

@@ -28,7 +28,7 @@ from tuning.models import FailureReport, Recheck
 from tuning.queue.held import Stopping
 from tuning.rechecks import rechecking, reporting
 from tuning.routes.registry import default_candidate
-from tuning.worker.waiting import work_waits
+from tuning.worker.turns import work_waits
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -262,6 +262,12 @@ def test_one_organisation_asks_for_only_so_many_a_day_and_has_so_many_kept(
     assert set(mine.values_list("implementation", flat=True)) == {row.pk for row in rows[1:]}
 
 
+def take_turn(worker: Any) -> int:
+    """Do what is next; 0 where nothing is."""
+    turn = worker._next_turn()
+    return int(worker._take(turn)) if turn else 0
+
+
 def test_who_has_had_less_of_the_workers_comes_first_and_who_has_had_too_much_waits(
     put: Any, report: Any, worker: Any, tenant_api: Any, target_row: Any
 ) -> None:
@@ -274,10 +280,11 @@ def test_who_has_had_less_of_the_workers_comes_first_and_who_has_had_too_much_wa
         return [row.implementation_id for row in rechecking.waiting(target_row.pk)]
 
     assert in_order() == [*(row.pk for row in mine), theirs.pk], "the oldest first"
-    assert worker._recheck_reported() == 1
+    assert take_turn(worker) == 1
     recheck = Recheck.objects.get(implementation=mine[0])
     assert 0 < recheck.spent_s < 60
-    assert in_order() == [theirs.pk, mine[1].pk, mine[2].pk]
+    assert worker._next_turn().organisation == theirs.rechecks.get().asked_by_id
+    assert in_order() == [mine[1].pk, mine[2].pk, theirs.pk]
     Recheck.objects.filter(pk=recheck.pk).update(spent_s=rechecking.MOST_SPENT_S)
     assert in_order() == [theirs.pk]
     Recheck.objects.filter(pk=recheck.pk).update(asked_at=timezone.now() - timedelta(days=1, minutes=1))
@@ -381,7 +388,7 @@ def test_real_kernels_in_the_real_sandbox(
         laboratory.warm(())
         worker._laboratory = laboratory
         worker.tools = replace(worker.tools, default_candidate=default_candidate)
-        assert [worker._recheck_reported() for _ in range(5)] == [1, 1, 1, 1, 0]
+        assert [take_turn(worker) for _ in range(5)] == [1, 1, 1, 1, 0]
         worker._laboratory = None
     states = {name: Recheck.objects.get(implementation=row).state for name, row in made.items()}
     assert states == {

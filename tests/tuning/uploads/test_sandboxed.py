@@ -1,0 +1,87 @@
+"""The real child, on what people upload to do harm: it ends, alone, with a sentence."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from onnx import helper
+
+from tests.tuning.graph import making
+from tuning.graph import sample_graph
+from tuning.measure import procfs
+from tuning.measure.sandbox.tiers import best_tier
+from tuning.queue.held import StaleLease
+from tuning.uploads.sandboxed import UploadRefused, take_apart
+
+WISH = {"kind": "model", "dims": {}, "as_float32": False}
+
+
+@pytest.fixture
+def take(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """``take(data)``: what the child says of it, in the tightest sandbox that there is."""
+
+    def one(data: bytes, go_on: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        body, folder = tmp_path / "body", tmp_path / "folder"
+        body.write_bytes(data)
+        folder.mkdir()
+        return take_apart(body, WISH, best_tier().name, folder, go_on)
+
+    return one
+
+
+def long_chain(count: int) -> bytes:
+    """1 MiB at 60,000 nodes, which the web server took six seconds each for."""
+    nodes = [helper.make_node("Relu", [f"v{n}"], [f"v{n + 1}"]) for n in range(count)]
+    return making.model(nodes, {"v0": [4]}, [f"v{count}"]).SerializeToString()
+
+
+def test_a_model_comes_back_as_json(take: Callable[..., dict[str, Any]]) -> None:
+    found = take(sample_graph("resnet50"))
+    assert (found["form"], len(found["operators"])) == ("onnx", 56)
+    assert found["structure"]
+
+
+def test_sixty_thousand_nodes_are_refused(take: Callable[..., dict[str, Any]]) -> None:
+    with pytest.raises(UploadRefused, match="The model has 60000 nodes; at most 50000 are accepted"):
+        take(long_chain(60_000))
+
+
+def test_what_needs_more_of_a_processor_than_it_may_ends(
+    take: Callable[..., dict[str, Any]], configure: Any
+) -> None:
+    configure(upload_cpu_s=1.0)
+    with pytest.raises(UploadRefused, match="needs more than 1 s of a processor"):
+        take(long_chain(45_000))
+
+
+def test_what_needs_more_memory_than_it_may_ends(take: Callable[..., dict[str, Any]], configure: Any) -> None:
+    """Ten million empty objects in 30 MB of JSON."""
+    configure(upload_memory_mib=400)
+    with pytest.raises(UploadRefused, match="needs more than 400 MiB of memory"):
+        take(b"[" + b"{}," * 10_000_000 + b"{}]")
+
+
+def test_deep_nesting_is_refused(take: Callable[..., dict[str, Any]]) -> None:
+    node = helper.make_node("If", ["c"], ["y"], then_branch=making.nested(9), else_branch=making.nested(9))
+    with pytest.raises(UploadRefused, match="nested deeper than 8 levels"):
+        take(making.model([node], {"x": [4], "c": []}, ["y"]).SerializeToString())
+
+
+def test_what_takes_too_long_ends(take: Callable[..., dict[str, Any]], configure: Any) -> None:
+    configure(upload_s=1.0)
+    with pytest.raises(UploadRefused, match="took longer than 1 s"):
+        take(long_chain(45_000))
+
+
+def test_what_must_not_go_on_is_killed(take: Callable[..., dict[str, Any]]) -> None:
+    def no_more() -> None:
+        raise StaleLease
+
+    before = {*procfs.family(os.getpid())}
+    with pytest.raises(StaleLease):
+        take(long_chain(45_000), no_more)
+    assert {*procfs.family(os.getpid())} <= before, "nothing of it goes on"

@@ -1,0 +1,79 @@
+"""Whose turn it is: the workers' seconds shared out by organisation. PURE.
+
+Weighted fair queueing. What an organisation has had of the workers lately is counted in seconds, which are
+forgotten by halves; who would have had the least for its weight when its next piece of work has ended goes
+first. So a lone organisation has everything, one that comes has its turn after the piece that runs, and
+nobody saves turns up for later. Among one organisation's own, what takes the least goes first: a first result
+before all else, tuning last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Work(StrEnum):
+    """A piece of work as it is claimed."""
+
+    FIRST = "first result"
+    UPLOAD = "upload"
+    RECHECK = "recheck"
+    EVALUATION = "kernel evaluation"
+    CONTEST = "contest"
+    TUNE = "tuning"
+
+
+EXPECTED_S: Mapping[Work, float] = {
+    Work.FIRST: 1.0,
+    Work.UPLOAD: 2.0,
+    Work.RECHECK: 4.0,
+    Work.EVALUATION: 6.0,
+    Work.CONTEST: 10.0,
+    Work.TUNE: 15.0,
+}
+"""What a piece takes about, in seconds of a worker: charged when it begins, set right when it ends. It also
+orders one organisation's own work."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What an organisation has had lately, in seconds of workers, and what it weighs beside the others."""
+
+    recent_s: float = 0.0
+    weight: float = 1.0
+
+    def after(self, more_s: float) -> float:
+        """What it will have had for its weight when it has had so much more: the least goes first."""
+        return (self.recent_s + more_s) / self.weight
+
+
+class WorkTurn(NamedTuple):
+    """An organisation (its row's number) has work of this kind waiting: it may have its turn."""
+
+    organisation: int
+    work: Work
+
+
+def place_of(waiting: WorkTurn, shares: Mapping[int, Share]) -> float:
+    """The place in the queue: the least goes first."""
+    return shares.get(waiting.organisation, Share()).after(EXPECTED_S[waiting.work])
+
+
+def next_turn(waiting: Collection[WorkTurn], shares: Mapping[int, Share]) -> WorkTurn | None:
+    """Whose turn it is, and with which kind of work; None where nothing waits."""
+    return min(waiting, key=lambda one: (place_of(one, shares), one), default=None)
+
+
+def decayed(seconds: float, age_s: float, half_life_s: float) -> float:
+    """What is left of seconds that were counted so long ago."""
+    return seconds * math.exp2(-max(0.0, age_s) / half_life_s)
+
+
+def portions(shares: Mapping[int, Share]) -> dict[int, float]:
+    """Each one's part of what all had lately, of 1."""
+    whole = sum(share.recent_s for share in shares.values())
+    return {number: share.recent_s / whole if whole else 0.0 for number, share in shares.items()}

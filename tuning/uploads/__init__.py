@@ -1,0 +1,1 @@
+"""What people upload: taken in by the web, taken apart by a worker."""
