@@ -23,7 +23,8 @@ def dead() -> int:
 
 @pytest.mark.parametrize(
     ("host", "pid", "at_once"),
-    [(socket.gethostname(), None, True), (socket.gethostname(), os.getppid(), False), ("elsewhere", None, False)],
+    [(socket.gethostname(), None, True), (socket.gethostname(), os.getppid(), False), ("other", None, False)],
+    ids=["dead", "living", "of another machine"],
 )  # fmt: skip
 def test_whose_lease_need_not_be_waited_for(host: str, pid: int | None, at_once: bool) -> None:
     assert Holder(NAME, f"{host}-{pid or dead()}", lease_s=30.0).hold()
