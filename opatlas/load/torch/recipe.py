@@ -201,7 +201,7 @@ def _wrapper(recipe: Mapping[str, Any]) -> Callable[[Callable], Callable]:
 
 def with_threads(threads: int, call: Callable[[], Any]) -> Callable[[], Any]:
     def run() -> Any:
-        # Asked for each time (33 ns): kernels of other settings run in this process, and its owner may set it.
+        # Asked each time (33 ns): kernels of other settings run in this process, and its owner may set it.
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         return call()
