@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -13,7 +14,8 @@ _LONG = b"0" * 19
 
 
 def json_bytes(document: Any) -> bytes:
-    """As ``json.dumps`` says it, in UTF-8 and without blanks; raises what that raises."""
+    """As ``json.dumps`` says it, in UTF-8 and without blanks; raises what that raises. Moments are texts by
+    ISO 8601 (``isoformat``)."""
     if (quick := _quick()) is None:
         return _plain(document)
     try:
@@ -53,4 +55,10 @@ def _quick() -> ModuleType | None:
 
 
 def _plain(document: Any) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode()
+    return json.dumps(document, separators=(",", ":"), default=_text_of).encode()
+
+
+def _text_of(value: Any) -> str:
+    if not isinstance(value, datetime):
+        raise TypeError(f"{type(value).__name__} is nothing that JSON has")
+    return value.isoformat()

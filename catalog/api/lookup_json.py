@@ -36,6 +36,7 @@ _FIELDS = {
     *("target", "setting", "job", "accepts", "operators", "related", "wait_s", "wait_for"),
     *("include", "known", "revoked_since", "spend_limit", "free_only"),
 }
+_ITEM = {"key", "graph", "calls"}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CURRENCY = re.compile(r"[A-Z]{3}")
 MAX_CALLS = 1e15
@@ -253,7 +254,8 @@ def _open_life_s() -> float:
 
 
 def hit_json(hit: Hit) -> dict[str, Any]:
-    """A best implementation with its evidence."""
+    """A best implementation with its evidence. Its moment is left to who writes JSON: a model's would take as
+    long as all the rest of this."""
     return {
         "implementation": hit.implementation_id,
         "route": hit.route,
@@ -270,7 +272,7 @@ def hit_json(hit: Hit) -> dict[str, Any]:
         "ratio_to_default": hit.ratio_to_default,
         "ratio_low": hit.ratio_low,
         "ratio_high": hit.ratio_high,
-        "measured_at": hit.measured_at.isoformat(),
+        "measured_at": hit.measured_at,
     }
 
 
@@ -319,7 +321,7 @@ def _operators(value: Any, where: str, least: int) -> list[AskedOperator]:
 
 
 def _asked(item: Any, where: str) -> AskedOperator:
-    if not isinstance(item, dict) or not item.keys() <= {"key", "graph", "calls"}:
+    if not isinstance(item, dict) or not item.keys() <= _ITEM:
         raise RequestError('An operator is {"key": "o1:…"} or {"graph": {…}}, and "calls".', where=where)
     calls = _calls(item["calls"], where) if "calls" in item else 1.0
     key = item.get("key")

@@ -115,15 +115,13 @@ def _rows(
         cursor.execute(sql, [*keys, target.pk, setting.pk, *scopes])
         rows = cursor.fetchall()
     if connection.vendor == "sqlite":
-        return [_of_sqlite(*row) for row in rows]
+        return [_of_sqlite(row) for row in rows]
     return [Hit(*row) for row in rows]
 
 
-def _of_sqlite(*row: Any) -> Hit:
-    """Its truths are numbers; its times are UTC and do not say so."""
-    *before, final, is_default, equal, measured_at, rank = row
-    truths = map(bool, (final, is_default, equal))
-    return Hit(*(*before, *truths, measured_at.replace(tzinfo=UTC), rank))
+def _of_sqlite(row: Sequence[Any]) -> Hit:
+    """Its times are UTC and do not say so."""
+    return Hit(*row[:-2], row[-2].replace(tzinfo=UTC), row[-1])
 
 
 def _places(values: Sequence[object]) -> str:

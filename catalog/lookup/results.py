@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from catalog.best.served import Hit
 from catalog.charging import Terms
@@ -13,8 +13,7 @@ from catalog.lookup.neighbours import NeighbourHit
 Status = Literal["hit", "miss", "need_graph", "need_lookup"]
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     key: str
     status: Status
     best: Hit | None = None
@@ -26,7 +25,8 @@ class Result:
     def to_json(self) -> dict[str, Any]:
         """What :meth:`from_json` reads: kept, and never shown."""
         near = self.neighbour and self.neighbour._asdict() | {"hit": _to_json(self.neighbour.hit)}
-        return asdict(self) | {"best": self.best and _to_json(self.best), "neighbour": near}
+        best, terms = self.best and _to_json(self.best), self.terms and asdict(self.terms)
+        return self._asdict() | {"best": best, "terms": terms, "neighbour": near}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:

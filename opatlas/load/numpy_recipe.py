@@ -101,24 +101,28 @@ class NumpyBound(KeptOutputs):
 
     def __init__(self, call: Callable[[], Any], output: np.ndarray, threads: int) -> None:
         self._call, self._outputs, self._threads = call, [output], threads
+        self._ask_threads, self._set_threads = _thread_calls()
 
     def __call__(self) -> None:
-        if _threads_now != self._threads:
-            _set_threads(self._threads)
+        # Asked each time (65 ns): kernels of other settings run in this process, and its owner may set it.
+        if self._ask_threads() != self._threads:
+            self._set_threads(self._threads)
         try:
             self._call()
         except (ValueError, MemoryError) as error:
             raise KernelFailed(f"NumPy failed: {error}") from error
 
 
-_threads_now = 0
-
-
-def _set_threads(threads: int) -> None:
-    global _threads_now
+@functools.cache
+def _thread_calls() -> tuple[Callable[[], int], Callable[[int], Any]]:
+    """OpenBLAS's own: how many threads there are, and to set them."""
     library, prefix, suffix = openblas()
-    getattr(library, f"{prefix}openblas_set_num_threads{suffix}")(threads)
-    _threads_now = threads
+    # Asking keeps the interpreter's lock, which takes half of the time.
+    asking = ctypes.PyDLL(library._name)
+    return (
+        getattr(asking, f"{prefix}openblas_get_num_threads{suffix}"),
+        getattr(library, f"{prefix}openblas_set_num_threads{suffix}"),
+    )
 
 
 @functools.cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -52,6 +53,22 @@ def test_what_is_written_says_the_same(
 
 def test_a_nan_is_written_as_one() -> None:
     assert math.isnan(json.loads(json_bytes([math.nan, 1.0]))[0])
+
+
+@pytest.mark.parametrize("installed", [True, False])
+@pytest.mark.parametrize("moment", ["2026-11-24T23:54:13.120000+00:00", "2026-11-24T23:54:13+00:00"])
+@pytest.mark.parametrize("beside", [1, None])  # null has all of it written by json
+def test_a_moment_is_written_as_isoformat_has_it(
+    moment: str, beside: object, installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not installed:
+        monkeypatch.setattr(quick_json, "_quick", lambda: None)
+    assert json.loads(json_bytes([datetime.fromisoformat(moment), beside])) == [moment, beside]
+
+
+def test_what_json_does_not_have_is_refused() -> None:
+    with pytest.raises(TypeError, match="set"):
+        json_bytes({"a": {1}})
 
 
 def test_without_orjson_nothing_is_read_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
