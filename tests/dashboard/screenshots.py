@@ -113,6 +113,11 @@ def paths_of(page: Any, url: str) -> dict[str, str]:
     link = page.locator("main table a").last
     if link.count():
         paths["job"] = link.get_attribute("href")
+    page.goto(f"{url}/models/")
+    for name, upload in (("upload", "resnet50-int8"), ("upload-refused", "everything-merged")):
+        link = page.locator("main .list a", has_text=upload).first
+        if link.count():
+            paths[name] = link.get_attribute("href")
     page.goto(f"{url}/kernels/")
     for name, kernel in (
         ("kernel", "softmax-rows"),

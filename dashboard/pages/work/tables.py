@@ -149,12 +149,12 @@ _SHARES = (
     *exports("explorations", "evaluations", "uploads", "recent_s"),
     Column("spent_s", "In all", "seconds"),
 )
-_WEIGHT = Column("weight", "Weight", "actions", part="work/_weight.html")
+_WEIGHT = Column("weight", "Weight", part="work/_weight.html")
 
 
 def shares_table(rows: Sequence[OrganisationShare], may_operate: bool) -> Table:
     """How the workers are shared out by organisation, for who runs the service."""
-    weight = _WEIGHT if may_operate else replace(_WEIGHT, kind="count", part="")
+    weight = _WEIGHT if may_operate else replace(_WEIGHT, kind="quantity", part="")
     return Table(
         "shares", "By organisation", (*_SHARES, weight), rows, "Nobody has had a worker yet.", css="stacks"
     )
