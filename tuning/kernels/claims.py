@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelTry, TryStatus
 from tuning.queue.claims import EVERYTHING
-from tuning.queue.held import UNHELD, HeldWork, take
+from tuning.queue.held import UNHELD, HeldRow, take
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ WHOSE = "version__kernel__organisation"
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationClaim(HeldWork[KernelEvaluation]):
+class EvaluationClaim(HeldRow[KernelEvaluation]):
     """One evaluation held by one worker process."""
 
     model = KernelEvaluation

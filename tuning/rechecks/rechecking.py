@@ -30,7 +30,7 @@ from tuning.measure.outcome import Outcome, Status
 from tuning.models import Recheck, RecheckState
 from tuning.queue.claims import EVERYTHING
 from tuning.queue.clock import now_in
-from tuning.queue.held import UNLEASED, HeldWork, take, work_on
+from tuning.queue.held import UNLEASED, HeldRow, take, work_on
 from tuning.rechecks.reporting import AGAIN_AFTER
 from tuning.routes.base import BuiltArtifact, Candidate
 
@@ -47,7 +47,7 @@ MOST_SPENT_S = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
-class RecheckClaim(HeldWork[Recheck]):
+class RecheckClaim(HeldRow[Recheck]):
     """One recheck held by one worker process."""
 
     model = Recheck

@@ -12,13 +12,13 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
 from tuning.queue.claims import EVERYTHING
-from tuning.queue.held import UNHELD, HeldWork, take
+from tuning.queue.held import UNHELD, HeldRow, take
 from tuning.uploads import storage
 from tuning.uploads.models import Upload, UploadState
 
 
 @dataclass(frozen=True, slots=True)
-class UploadClaim(HeldWork[Upload]):
+class UploadClaim(HeldRow[Upload]):
     """One upload held by one worker process: lost where it was cancelled."""
 
     model = Upload

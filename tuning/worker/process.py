@@ -48,7 +48,7 @@ from tuning.models import Pause, Worker
 from tuning.queue import claims
 from tuning.queue.claims import Claim
 from tuning.queue.clock import DATABASE_GONE, now_in
-from tuning.queue.held import DiskFull, HeldWork, Stopping
+from tuning.queue.held import DiskFull, HeldRow, Stopping
 from tuning.queue.promote import live_workers, promote_misses
 from tuning.queue.rounds import begin_rounds
 from tuning.queue.shares import asked_by, charged
@@ -291,7 +291,7 @@ class WorkerProcess:
             works=self._proofs.why_not,
         )
 
-    def _check(self, claim: HeldWork[Any]) -> None:
+    def _check(self, claim: HeldRow[Any]) -> None:
         if stopping.is_asked():
             raise Stopping
         self.keeper.check(claim)

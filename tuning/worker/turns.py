@@ -13,7 +13,7 @@ from tuning.explore.workshop import Workshop
 from tuning.kernels import claims as evaluations
 from tuning.kernels.evaluating import run_evaluation
 from tuning.models import Revalidation
-from tuning.queue.held import HeldWork
+from tuning.queue.held import HeldRow
 from tuning.queue.shares import payer, shares, stages_waiting
 from tuning.queue.sharing import Work, WorkTurn, next_turn, place_of
 from tuning.rechecks import rechecking
@@ -28,7 +28,7 @@ class SingleWork:
 
     whose: str
     waiting: Callable[[int], QuerySet[Any]]
-    claim: Callable[[str, int, Q], HeldWork[Any] | None]
+    claim: Callable[[str, int, Q], HeldRow[Any] | None]
     run: Callable[[Workshop, Any], bool]
     measures: bool = True  # on the device: not while its queue is paused, or it is unwell
 
