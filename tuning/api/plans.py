@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from catalog import models
 from catalog.api import lookup_json
 from catalog.api.endpoint import MAX_ID, RestView, one, operation
-from catalog.api.lookup import SettingField, TargetField
+from catalog.api.lookup_shapes import SettingField, TargetField
 from catalog.api.parsers import BoundedJSONParser
 from catalog.api.shapes import Document, KeyField, ModelAnswer, shape
 from catalog.errors import RequestError
