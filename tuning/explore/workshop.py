@@ -24,7 +24,7 @@ from tuning.measure.outcome import Outcome, Status
 from tuning.measure.provenance import candidate_digest
 from tuning.models import Exploration, Trial, TrialQuerySet
 from tuning.queue.claims import EVERYTHING, Claim
-from tuning.queue.held import Held
+from tuning.queue.held import HeldRow
 from tuning.queue.rounds import routes_of
 from tuning.routes.base import BuiltArtifact, Candidate, No, Route
 from tuning.routes.manual.own import is_own
@@ -43,7 +43,7 @@ class Workshop:
     target: Target
     home: Path  # scratch and tuning state lie below it
     worker: str
-    check: Callable[[Held[Any]], None]
+    check: Callable[[HeldRow[Any]], None]
     reach: Callable[[], Q] = lambda: EVERYTHING  # what this worker may claim
     works: Callable[[Route], str] = lambda _: ""  # why a route that is here does not work in this sandbox
 

@@ -11,7 +11,7 @@ from django.db.models import F, Max, Q, QuerySet
 from django.db.models.functions import Now
 
 from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelTry, TryStatus
-from tuning.queue.held import UNHELD, Held, take
+from tuning.queue.held import UNHELD, HeldRow, take
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ MAX_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationClaim(Held[KernelEvaluation]):
+class EvaluationClaim(HeldRow[KernelEvaluation]):
     """One evaluation held by one worker process."""
 
     model = KernelEvaluation

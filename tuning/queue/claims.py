@@ -20,7 +20,7 @@ from catalog.models import Best, Miss, MissState
 from tuning.conf import conf
 from tuning.models import Exploration, Stage, State
 from tuning.queue.clock import now_in
-from tuning.queue.held import UNHELD, Held
+from tuning.queue.held import UNHELD, HeldRow
 from tuning.queue.reached import tell_stage
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ EVERYTHING = Q()
 
 
 @dataclass(frozen=True, slots=True)
-class Claim(Held[Exploration]):
+class Claim(HeldRow[Exploration]):
     """One exploration held by one worker process."""
 
     model = Exploration

@@ -33,7 +33,7 @@ class Stopping(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Held(Generic[Row]):
+class HeldRow(Generic[Row]):
     """One row held by one worker process. Every write of that worker to it goes through here."""
 
     pk: int
@@ -77,13 +77,13 @@ def take(row: models.Model, owner: str, **columns: Any) -> int | None:
     return seen.fence + 1 if leased else None
 
 
-def renew(held: Sequence[Held[Any]]) -> list[Held[Any]]:
+def renew(held: Sequence[HeldRow[Any]]) -> list[HeldRow[Any]]:
     """Extend the leases; returns what turned out to be lost."""
     return [one for one in held if one.row().update(lease_expires_at=now_in(conf().lease_s)) != 1]
 
 
 def work_on(
-    held: Held[Any],
+    held: HeldRow[Any],
     work: Callable[[], object],
     give_back: Callable[[], object],
     fail: Callable[[Exception], object],

@@ -28,7 +28,7 @@ from tuning.explore.workshop import Workshop
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Recheck, RecheckState
 from tuning.queue.clock import now_in
-from tuning.queue.held import UNLEASED, Held, take, work_on
+from tuning.queue.held import UNLEASED, HeldRow, take, work_on
 from tuning.rechecks.reporting import AGAIN_AFTER
 from tuning.routes.base import BuiltArtifact, Candidate
 
@@ -45,7 +45,7 @@ MOST_SPENT_S = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
-class RecheckClaim(Held[Recheck]):
+class RecheckClaim(HeldRow[Recheck]):
     """One recheck held by one worker process."""
 
     model = Recheck

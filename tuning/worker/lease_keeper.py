@@ -14,7 +14,7 @@ from typing import Any
 from django.db import DatabaseError, close_old_connections
 
 from tuning.conf import conf
-from tuning.queue.held import Held, StaleLease, renew
+from tuning.queue.held import HeldRow, StaleLease, renew
 
 logger = logging.getLogger(__name__)
 
@@ -24,8 +24,8 @@ class Keeper:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: set[Held[Any]] = set()
-        self._lost: set[Held[Any]] = set()
+        self._held: set[HeldRow[Any]] = set()
+        self._lost: set[HeldRow[Any]] = set()
         self._renewed_at = time.monotonic()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -40,22 +40,22 @@ class Keeper:
         if self._thread is not None:
             self._thread.join(timeout=5)
 
-    def hold(self, held: Iterable[Held[Any]]) -> None:
+    def hold(self, held: Iterable[HeldRow[Any]]) -> None:
         with self._lock:
             self._held.update(held)
             self._renewed_at = time.monotonic()
 
-    def drop(self, claim: Held[Any]) -> None:
+    def drop(self, claim: HeldRow[Any]) -> None:
         with self._lock:
             self._held.discard(claim)
             self._lost.discard(claim)
 
     @property
-    def held(self) -> list[Held[Any]]:
+    def held(self) -> list[HeldRow[Any]]:
         with self._lock:
             return list(self._held)
 
-    def check(self, claim: Held[Any]) -> None:
+    def check(self, claim: HeldRow[Any]) -> None:
         """Raise StaleLease when this claim is known to be lost, or could not be renewed for too long."""
         with self._lock:
             silent_s = time.monotonic() - self._renewed_at

@@ -46,7 +46,7 @@ from tuning.models import Pause, Worker
 from tuning.queue import claims
 from tuning.queue.claims import Claim
 from tuning.queue.clock import DATABASE_GONE, now_in
-from tuning.queue.held import Held, Stopping
+from tuning.queue.held import HeldRow, Stopping
 from tuning.queue.promote import live_workers, promote_misses
 from tuning.queue.rounds import begin_rounds
 from tuning.routes import registry
@@ -98,7 +98,7 @@ def device_tools(name: str) -> Tools:
     return Tools(routes, registry.default_candidate, laboratory, lambda: target, prove)
 
 
-HeldRow = TypeVar("HeldRow", bound=Held[Any])
+Claimed = TypeVar("Claimed", bound=HeldRow[Any])
 
 DATABASE_PAUSE_S = 1.0  # before work goes on after the database failed
 
@@ -208,7 +208,7 @@ class WorkerProcess:
         held = rechecking.claim(self.owner, self.target_row.pk)
         return 0 if held is None else int(self._keeping(held, rechecking.run_recheck))
 
-    def _keeping(self, held: HeldRow, run: Callable[[Workshop, HeldRow], bool]) -> bool:
+    def _keeping(self, held: Claimed, run: Callable[[Workshop, Claimed], bool]) -> bool:
         """Run one that was claimed, its lease renewed meanwhile."""
         self.keeper.hold([held])
         try:
@@ -299,7 +299,7 @@ class WorkerProcess:
             works=self._proofs.why_not,
         )
 
-    def _check(self, claim: Held[Any]) -> None:
+    def _check(self, claim: HeldRow[Any]) -> None:
         if stopping.is_asked():
             raise Stopping
         self.keeper.check(claim)
