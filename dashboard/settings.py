@@ -197,7 +197,7 @@ SPECTACULAR_SETTINGS = {
         "catalog.api.describing.document_errors",
     ],
     "ENUM_NAME_OVERRIDES": {
-        "LookupStatusEnum": "catalog.api.lookup.STATUSES",
+        "LookupStatusEnum": "catalog.api.lookup_shapes.STATUSES",
         "AnswerStageEnum": "catalog.models.AnswerStage",
         "ExplorationStageEnum": "tuning.models.Stage",
         "MissStateEnum": "catalog.models.MissState",

@@ -9,8 +9,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from catalog.api.endpoint import MAX_ID, RestView, operation
-from catalog.api.lookup import OPERATOR_KEY
 from catalog.api.lookup_json import MAX_CALLS, parse_job
+from catalog.api.lookup_shapes import OPERATOR_KEY
 from catalog.conf import MAX_OPERATORS
 from catalog.lookup.reporting import CacheReport, record_report
 from catalog.usage.journal_line import MOST_LOOKUPS

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 
 from catalog.api import lookup_json
 from catalog.api.endpoint import RestView, operation
-from catalog.api.lookup import AcceptsSerializer, AskedSerializer, SettingField, TargetField
+from catalog.api.lookup_shapes import AcceptsSerializer, AskedSerializer, SettingField, TargetField
 from catalog.api.parsers import BoundedJSONParser
 from catalog.api.shapes import shape
 from catalog.errors import RequestError

@@ -11,7 +11,7 @@ from rest_framework import serializers
 from catalog import models
 from catalog.api import lookup_json
 from catalog.api.endpoint import MAX_ID, one
-from catalog.api.lookup import SettingField, TargetField
+from catalog.api.lookup_shapes import SettingField, TargetField
 from catalog.api.shapes import Document
 from catalog.errors import RequestError
 from opatlas.graph.structure import ModelStructure
