@@ -13,10 +13,11 @@ from typing import Any
 
 from opatlas.client.answer import Answer
 from opatlas.client.asking import Asked
+from opatlas.client.base import NEIGHBOURS
 from opatlas.client.cache.store import digest_of
-from opatlas.client.client import NEIGHBOURS, UNASKED
 from opatlas.client.service.rest import MOST_REVOKED
 from opatlas.client.service.wire import ServiceError, ServiceWire
+from opatlas.client.steps import UNASKED
 from opatlas.errors import LoadError
 from opatlas.identity.place.cpu import detect_target
 from opatlas.load.manifest import Manifest

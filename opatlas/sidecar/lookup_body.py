@@ -9,8 +9,9 @@ from typing import Any
 
 from opatlas.client.answer import SHA256
 from opatlas.client.asking import Asked
-from opatlas.client.client import NEIGHBOURS, STAGES
+from opatlas.client.base import NEIGHBOURS
 from opatlas.client.naming import KEY
+from opatlas.client.steps import STAGES
 from opatlas.errors import CallerError
 from opatlas.identity.place.setting import Setting
 from opatlas.identity.place.target import Target

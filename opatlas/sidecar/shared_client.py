@@ -17,7 +17,8 @@ from typing import Any
 
 from opatlas.client.answer import Answer
 from opatlas.client.asking import Asked
-from opatlas.client.client import NEIGHBOURS, Client
+from opatlas.client.base import NEIGHBOURS
+from opatlas.client.client import Client
 from opatlas.client.predict.related import AskedNext, Nothing
 from opatlas.client.service.capabilities import ServiceCapabilities
 from opatlas.client.service.rest import CostsSomething, RestClient
@@ -47,7 +48,7 @@ class Gathering:
 
 class SharedClient(Client):
     """The client of one job's processes on this machine. ``accepts``: {} for everything. ``wishes``: what an
-    answer may have beside (:data:`~opatlas.client.client.NEIGHBOURS`, ``next``)."""
+    answer may have beside (:data:`~opatlas.client.base.NEIGHBOURS`, ``next``)."""
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,6 @@ from catalog.models import LookupTally
 from catalog.selectors import jobs
 from catalog.usage.draining import drain_journal
 from opatlas.client import Client, RestOfModel, usage
-from opatlas.client import client as clients
 from opatlas.client.service.rest import LookupReply
 from tests.opatlas.client.forking import fork
 from tests.opatlas.load.kernels import add_operator
@@ -187,9 +187,9 @@ def test_what_is_watched_was_not_prefetched(model, run, monkeypatch):
 def test_what_is_asked_for_after_all_was_fetched_in_vain(model, run, monkeypatch):
     client = run(model[:2])
     client.lookup(model[0])
-    later = clients.time.monotonic() + 400
-    monkeypatch.setattr(clients.time, "monotonic", lambda: later)
-    monkeypatch.setattr(clients.time, "time", lambda now=clients.time.time: now() + 400)
+    later = time.monotonic() + 400
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    monkeypatch.setattr(time, "time", lambda now=time.time: now() + 400)
     client.predictor = RestOfModel([])
     assert [client.lookup(model[1]).source for _ in range(2)] == ["service", "memory"]
     monkeypatch.undo()

@@ -18,8 +18,7 @@ from catalog.best.withdrawing import withdraw
 from catalog.models import Best, Implementation, Miss, Usage
 from catalog.usage import journal
 from catalog.usage.draining import drain_journal
-from opatlas.client import Refused, RestClient, RestOfModel, ServiceError, Trust, usage
-from opatlas.client import client as clients
+from opatlas.client import Client, Refused, RestClient, RestOfModel, ServiceError, Trust, steps, usage
 from opatlas.client.cache import memory
 from opatlas.client.usage import UsageReporter
 from opatlas.errors import CallerError, LoadError, OpatlasError
@@ -72,7 +71,7 @@ def test_a_miss_is_empty_remembered_for_a_moment_and_never_counts_as_cached(job,
     assert len(requests) == 1
     assert (client.counts["memory"], client.counts["cache"], client.counts["miss"]) == (0, 0, 2)
     client._memory.entries.clear()
-    monkeypatch.setattr(clients.time, "time", lambda now=time.time: now() + memory.MISS_LIFE_S)
+    monkeypatch.setattr(time, "time", lambda now=time.time: now() + memory.MISS_LIFE_S)
     client.lookup("Relu", (7,))
     assert len(requests) == 2
 
@@ -205,8 +204,8 @@ def test_what_is_not_final_lives_for_seconds(publish_add, job, requests, monkeyp
     assert client.lookup(add_operator()).expires_s == 10.0
     assert client.lookup(add_operator()).source == "memory"
     later = time.monotonic() + 11
-    monkeypatch.setattr(clients.time, "monotonic", lambda: later)
-    monkeypatch.setattr(clients.time, "time", lambda now=time.time: now() + 11)
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    monkeypatch.setattr(time, "time", lambda now=time.time: now() + 11)
     assert client.lookup(add_operator()).source == "service"
 
 
@@ -229,7 +228,7 @@ def test_what_was_revoked_is_dropped_by_every_client_of_the_machine(publish_add,
     revoked.forget()
     first.lookup(add_operator(999))  # tells it
     assert not [answer for answer in [first.lookup(add_operator())] if answer.source == "memory"]
-    monkeypatch.setattr(clients, "LOOK_S", 0.0)
+    monkeypatch.setattr(steps, "LOOK_S", 0.0)
     monkeypatch.setattr(memory, "LOOK_S", 0.0)
     assert second.lookup(add_operator()).best is None, "it read what the first was told"
     offline = job(offline=True)
@@ -243,14 +242,14 @@ def test_offline_gives_what_is_known_beyond_its_time(publish_add, job, requests,
     publish_add()
     job().lookup(add_operator())
     client = job(offline=True)
-    monkeypatch.setattr(clients.time, "time", lambda now=time.time: now() + 86400)
+    monkeypatch.setattr(time, "time", lambda now=time.time: now() + 86400)
     assert client.lookup(add_operator()).source == "cache"
     assert client.lookup(add_operator(5)).reason == "The client is offline."
     assert len(requests) == 1
 
 
 def test_a_dead_service_is_empty_told_once_and_left_alone_for_a_while(tmp_path, caplog):
-    with clients.Client("http://127.0.0.1:9", "key", cache=tmp_path) as client:
+    with Client("http://127.0.0.1:9", "key", cache=tmp_path) as client:
         empty = client.lookup("Relu", (7,))
         assert not empty and empty.source == "nobody" and "cannot be reached" in empty.reason
         began = time.monotonic()
@@ -262,13 +261,13 @@ def test_a_dead_service_is_empty_told_once_and_left_alone_for_a_while(tmp_path, 
 
 
 def test_strict_clients_raise(job, tmp_path):
-    client = clients.Client("http://127.0.0.1:9", "key", cache=tmp_path, strict=True)
+    client = Client("http://127.0.0.1:9", "key", cache=tmp_path, strict=True)
     with client, pytest.raises(ServiceError, match="cannot be reached"):
         client.lookup("Relu", (7,))
 
 
 def test_a_wrong_key_is_empty_and_says_so(live_server, tmp_path, transactional_db):
-    with clients.Client(live_server.url, "opk_wrong", cache=tmp_path) as client:
+    with Client(live_server.url, "opk_wrong", cache=tmp_path) as client:
         empty = client.lookup("Relu", (7,))
         assert not empty and "key" in empty.reason.lower()
 
@@ -276,7 +275,7 @@ def test_a_wrong_key_is_empty_and_says_so(live_server, tmp_path, transactional_d
 def test_two_keys_on_one_machine_share_no_entries(publish_add, job, live_server, make_key, tmp_path):
     publish_add()
     job().lookup(add_operator())
-    other = clients.Client(live_server.url, make_key("lookup"), cache=tmp_path / "cache", offline=True)
+    other = Client(live_server.url, make_key("lookup"), cache=tmp_path / "cache", offline=True)
     with other as stranger:
         assert not stranger.lookup(add_operator())
 
@@ -613,7 +612,7 @@ def test_more_revoked_than_can_be_listed_reaches_every_process(publish_add, job,
     revoked.forget()
     first.lookup(add_operator(7))
     before = len(requests)
-    monkeypatch.setattr(clients, "LOOK_S", 0.0)
+    monkeypatch.setattr(steps, "LOOK_S", 0.0)
     monkeypatch.setattr(memory, "LOOK_S", 0.0)
     assert second.lookup(add_operator()).source == "service" and len(requests) == before + 1
     revoked.forget()
@@ -688,7 +687,7 @@ def test_whoever_waits_for_what_cannot_be_loaded_is_told(publish_add, job, monke
 )
 def test_an_address_that_is_none_is_said_when_the_client_is_made(tmp_path, url, key):
     with pytest.raises(CallerError, match=r"no service address|An API key"):
-        clients.Client(url, key, cache=tmp_path)
+        Client(url, key, cache=tmp_path)
     with pytest.raises(CallerError):
         RestClient(url, key)
 
@@ -718,7 +717,7 @@ def test_a_refusal_of_the_whole_request_is_not_repeated_at_once(job, requests):
 
 
 def test_one_outage_met_by_many_threads_is_one(tmp_path):
-    with clients.Client("http://127.0.0.1:9", "key", cache=tmp_path) as client:
+    with Client("http://127.0.0.1:9", "key", cache=tmp_path) as client:
         threads = [threading.Thread(target=client.lookup, args=("Relu", (size,))) for size in range(1, 9)]
         for thread in threads:
             thread.start()
@@ -752,7 +751,7 @@ def test_a_client_that_nobody_closes_leaves_its_uses_written_down(publish_add, j
 
     def work():
         options = {"cache": tmp_path / "cache", "setting": Setting(threads=1), "offline": True}
-        client = clients.Client(live_server.url, job_key, **options)
+        client = Client(live_server.url, job_key, **options)
         client.lookup(add_operator())
 
     job_key = job()._address["key"]

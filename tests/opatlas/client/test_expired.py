@@ -7,7 +7,7 @@ import time
 import pytest
 
 from catalog.models import Best, Miss
-from opatlas.client import client as clients
+from opatlas.client import steps
 from opatlas.client.cache import memory
 from tests.opatlas.client.test_client import Says
 from tests.opatlas.load.kernels import add_operator
@@ -19,8 +19,8 @@ HITS, MISSES = range(990, 1000), range(10, 16)
 def later(monkeypatch):
     """``later(301)``: all clocks go on by so much."""
     wall, steady, ahead = time.time, time.monotonic, [0.0]
-    monkeypatch.setattr(clients.time, "time", lambda: wall() + ahead[0])
-    monkeypatch.setattr(clients.time, "monotonic", lambda: steady() + ahead[0])
+    monkeypatch.setattr(time, "time", lambda: wall() + ahead[0])
+    monkeypatch.setattr(time, "monotonic", lambda: steady() + ahead[0])
 
     def go_on(seconds):
         ahead[0] += seconds
@@ -117,7 +117,7 @@ def test_what_is_predicted_has_its_place_first(known, job, later, monkeypatch):
     client, sent = job(), []
     one_after_another(client)
     later(301)
-    monkeypatch.setattr(clients, "MOST_RELATED", 4)
+    monkeypatch.setattr(steps, "MOST_RELATED", 4)
     client.predictor = Says(add_operator(7), add_operator(8))
     ask = client.rest.ask
     monkeypatch.setattr(

@@ -16,12 +16,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opatlas.client import Client, usage
+from opatlas.client import Client, RestOfModel, usage
 from opatlas.client.cache.store import EntryStore
 from opatlas.client.service import rest
 from opatlas.client.service.door import ServiceDoor
 from opatlas.client.service.rest import RestClient
 from opatlas.client.service.wire import ServiceWire
+from opatlas.client.steps import LookupSteps
 from opatlas.errors import OpatlasError
 from opatlas.identity import Setting
 from tests.catalog import making
@@ -142,6 +143,13 @@ def is_right(answers, operators):
     assert not unknown and unknown.state == "waiting"
 
 
+def with_s(job, operators):
+    """A client that asks for all of these with any of them."""
+    client = job()
+    client.predictor = RestOfModel([client.asked(one) for one in operators])
+    return client
+
+
 def misses(counted, operator):
     return [state for key, state, _ in counted["missed"] if key == operator.key]
 
@@ -190,6 +198,24 @@ def test_a_service_that_dies_over_an_artifact(service, job, point):
     x = np.ones(LOADABLE, np.float32)
     assert (job().load(answer)(x, x) == 2).all()
     sound(job())
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["before_the_request_is_read", "after_misses_and_hits_are_written_down", "after_half_of_the_answer"],
+)
+def test_a_service_that_dies_over_what_is_fetched_beside_a_hit(service, job, operators, point):
+    service.order("serve")
+    job().lookup(operators[0])
+    service.order("serve", point)
+    client = with_s(job, operators)
+    assert client.lookup(operators[0]).source == "cache", "whatever becomes of S"
+    assert service.order("serve")["was_killed"]
+    second = job()
+    is_right(second.lookup_all(operators), operators)
+    sound(second)
+    counted = service.order("count")
+    assert misses(counted, operators[1]) == ["waiting"] and counted["used"][operators[0].key] == 1
 
 
 @pytest.mark.parametrize("point", ["before_uses_are_counted", "after_uses_are_counted"])
@@ -266,6 +292,34 @@ def test_a_client_that_dies_while_it_predicts(service, job, operators):
     second = job()
     is_right(second.lookup_all(operators), operators)
     sound(second)
+
+
+BESIDE_STEPS = {
+    "the hit was given": lambda: at_entry(LookupSteps, "_prefetch"),
+    "it is about to ask for S": lambda: at_entry(ServiceWire, "send"),
+    "S has come": lambda: at_exit(RestClient, "ask"),
+    "what came of S is being written": lambda: within("keep"),
+    "what came of S was written": lambda: at_exit(EntryStore, "keep"),
+}
+
+
+@pytest.mark.parametrize("step", BESIDE_STEPS)
+def test_a_client_that_dies_over_what_is_fetched_beside_a_hit(service, job, operators, step):
+    service.order("serve")
+    job().lookup(operators[0])
+
+    def work():
+        client = with_s(job, operators)
+        BESIDE_STEPS[step]()
+        client.lookup(operators[0])
+        time.sleep(2 * WAIT_S)
+
+    killed(work)
+    second = job()
+    is_right(second.lookup_all(operators), operators)
+    sound(second)
+    counted = service.order("count")
+    assert misses(counted, operators[1]) == ["waiting"] and counted["used"][operators[0].key] == 1
 
 
 def half_of_a_file():

@@ -189,7 +189,7 @@ def test_a_client_from_before_is_not_given_what_it_would_refuse(publish_there, j
     """Asked for, or found in a cache that it shares with a newer one."""
     publish_there(threads=THERE.cores)
     assert job(setting=None).lookup(add_operator())
-    monkeypatch.setattr("opatlas.client.client.NEIGHBOURS", ("neighbours",))
+    monkeypatch.setattr("opatlas.client.base.NEIGHBOURS", ("neighbours",))
     assert not job(setting=None).lookup(add_operator())
 
 

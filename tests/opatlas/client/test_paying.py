@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from catalog.best import revoked
 from catalog.best.withdrawing import withdraw
 from catalog.models import Implementation, Usage
 from dashboard.billing.models import JobSpending, LedgerEntry
-from opatlas.client import ServiceError, client
+from opatlas.client import ServiceError
 from opatlas.client.cache import memory
 from opatlas.client.service.wire import ServiceWire
 from opatlas.errors import CallerError
@@ -125,7 +127,7 @@ def test_what_is_to_be_paid_first_is_not_asked_for_in_a_loop(publish_add, job, p
     assert (other.state, other.price) == (answer.state, answer.price), "nor by another process"
     assert requests == ["/api/v1/lookup"]
     asker._memory.entries.clear()
-    monkeypatch.setattr(client.time, "time", lambda now=client.time.time: now() + memory.MISS_LIFE_S)
+    monkeypatch.setattr(time, "time", lambda now=time.time: now() + memory.MISS_LIFE_S)
     asker.lookup(add_operator())
     assert len(requests) == 2 and charged() == []
 
@@ -223,9 +225,9 @@ def test_an_agreement_ends_also_offline(publish_add, job, price, monkeypatch):  
     assert job(job="run", spend_limit="5 EUR").lookup(add_operator())
     offline = job(job="run", spend_limit="5 EUR", offline=True)
     assert offline.lookup(add_operator()).source == "cache"
-    now, wall = client.time.monotonic, client.time.time
-    monkeypatch.setattr(client.time, "monotonic", lambda: now() + 400)
-    monkeypatch.setattr(client.time, "time", lambda: wall() + 400)
+    now, wall = time.monotonic, time.time
+    monkeypatch.setattr(time, "monotonic", lambda: now() + 400)
+    monkeypatch.setattr(time, "time", lambda: wall() + 400)
     assert offline.lookup(add_operator()).source == "nobody"
 
 

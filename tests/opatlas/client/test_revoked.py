@@ -12,8 +12,7 @@ from django.utils import timezone
 from catalog.best import revoked
 from catalog.best.withdrawing import withdraw
 from catalog.models import Implementation
-from opatlas.client import Refused
-from opatlas.client import client as clients
+from opatlas.client import Refused, steps
 from opatlas.client.cache import memory
 from tests.opatlas.load.kernels import add_operator
 
@@ -38,7 +37,7 @@ def test_a_machine_that_was_away_for_a_day_hears_of_all_that_was_revoked(publish
     asks_nobody = job(offline=True)
     assert asks_nobody.lookup(add_operator()), "it knows no better"
     job().lookup(add_operator(999))
-    monkeypatch.setattr(clients, "LOOK_S", 0.0)
+    monkeypatch.setattr(steps, "LOOK_S", 0.0)
     monkeypatch.setattr(memory, "LOOK_S", 0.0)
     assert not asks_nobody.lookup(add_operator()) and not job(offline=True).lookup(add_operator())
     with pytest.raises(Refused, match="revoked"):
@@ -60,7 +59,7 @@ def test_what_was_revoked_stays_so_whatever_the_clocks_say(publish_add, job, mon
     made = publish_add()
     publish_add(999)
     with monkeypatch.context() as wrong:
-        wrong.setattr(clients.time, "time", lambda now=time.time: now() + ahead_s)
+        wrong.setattr(time, "time", lambda now=time.time: now() + ahead_s)
         job().lookup(add_operator())
     monkeypatch.setattr(revoked, "MOST", 1)
     revoke_as_of(made, 3600)
@@ -76,7 +75,7 @@ def test_what_was_revoked_stays_so_whatever_the_clocks_say(publish_add, job, mon
 def test_by_a_clock_that_was_ahead_nothing_survives_that_all_was_revoked(publish_add, job, monkeypatch):
     publish_add()
     with monkeypatch.context() as wrong:
-        wrong.setattr(clients.time, "time", lambda now=time.time: now() + 86400)
+        wrong.setattr(time, "time", lambda now=time.time: now() + 86400)
         job().lookup(add_operator())
     assert job(offline=True).lookup(add_operator())
     assert job().store.revoke_all()

@@ -44,9 +44,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 QUICK = """
 import sys
-from opatlas.client import client, usage
+from opatlas.client import base, usage
 from opatlas.sidecar import shared_client
-client.WRITE_S, usage.REPORT_S, shared_client.TIMEOUT_S = 0.1, float(sys.argv.pop(1)), 30.0
+base.WRITE_S, usage.REPORT_S, shared_client.TIMEOUT_S = 0.1, float(sys.argv.pop(1)), 30.0
 from opatlas.cli import main
 main()
 """
@@ -364,7 +364,7 @@ def test_another_machines_entries_come_as_each_job_understands_them(
     sidecar()
     found = beside(setting=None, cache=tmp_path / "one").lookup(add_operator())
     assert found.from_neighbour["differs"]["setting.threads"]["neighbour"] == there.cores
-    monkeypatch.setattr("opatlas.client.client.NEIGHBOURS", ("neighbours",))  # a job from before
+    monkeypatch.setattr("opatlas.client.base.NEIGHBOURS", ("neighbours",))  # a job from before
     assert not beside(setting=None, cache=tmp_path / "two").lookup(add_operator())
 
 

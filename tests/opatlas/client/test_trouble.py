@@ -14,7 +14,6 @@ import pytest
 
 from catalog.models import Artifact, Miss
 from opatlas.client import Client, Refused, usage
-from opatlas.client import client as clients
 from opatlas.client.service import wire
 from opatlas.client.service.login import is_readable_on_its_way
 from opatlas.errors import LoadError
@@ -115,7 +114,7 @@ def test_a_wall_clock_that_jumps_costs_requests_at_most(publish_add, job, reques
     monkeypatch.setattr(usage, "REPORT_S", -1.0)
     monkeypatch.setattr(usage, "LEAVE_S", 0.0)
     wall, ahead = time.time, [0.0]
-    monkeypatch.setattr(clients.time, "time", lambda: wall() + ahead[0])
+    monkeypatch.setattr(time, "time", lambda: wall() + ahead[0])
     first = job()
     sources = [first.lookup(add_operator()).source for _ in range(2)]
     ahead[0] = ahead_s
