@@ -26,6 +26,8 @@ GROUPS = {
         "tests/hostile/test_bad_lookups.py",
         "tests/tuning/queue/test_rounds.py",
         "tests/tuning/queue/test_promote.py",
+        "tests/tuning/queue/test_shares.py",
+        "tests/tuning/uploads/test_uploads.py",
         "tests/tuning/environments/test_environments.py",
         "tests/tuning/environments/test_api.py",
         "tests/tuning/kernels/test_caught.py",

@@ -24,11 +24,11 @@ WISH = {"kind": "model", "dims": {}, "as_float32": False}
 def take(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """``take(data)``: what the child says of it, in the tightest sandbox that there is."""
 
-    def one(data: bytes, go_on: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    def one(data: bytes, go_on: Callable[[], None] = lambda: None, tier: str = "") -> dict[str, Any]:
         body, folder = tmp_path / "body", tmp_path / "folder"
         body.write_bytes(data)
         folder.mkdir()
-        return take_apart(body, WISH, best_tier().name, folder, go_on)
+        return take_apart(body, WISH, tier or best_tier().name, folder, go_on)
 
     return one
 
@@ -77,11 +77,12 @@ def test_what_takes_too_long_ends(take: Callable[..., dict[str, Any]], configure
         take(long_chain(45_000))
 
 
-def test_what_must_not_go_on_is_killed(take: Callable[..., dict[str, Any]]) -> None:
+@pytest.mark.parametrize("tier", ["T0", ""])
+def test_what_must_not_go_on_is_killed(take: Callable[..., dict[str, Any]], tier: str) -> None:
     def no_more() -> None:
         raise StaleLease
 
     before = {*procfs.family(os.getpid())}
     with pytest.raises(StaleLease):
-        take(long_chain(45_000), no_more)
+        take(long_chain(45_000), no_more, tier)
     assert {*procfs.family(os.getpid())} <= before, "nothing of it goes on"

@@ -185,6 +185,7 @@ def test_a_worker_notices_that_it_was_cancelled(
     def cancelled_meanwhile(body: Path, wish: Any, tier: str, folder: Path, go_on: Callable[[], None]) -> Any:
         cancel(row)
         go_on()
+        pytest.fail("it went on")
 
     row = give(chain(1))
     monkeypatch.setattr(sandboxed, "take_apart", cancelled_meanwhile)
