@@ -145,7 +145,7 @@ def _copy_keys(folder: Path) -> dict[str, tuple[str, int]]:
 
 def _open_segments(stack: ExitStack) -> list[tuple[str, BinaryIO, int]]:
     """The journal's files as they stand now: opened, since who drains one takes it away."""
-    found = []
+    found: list[tuple[str, BinaryIO, int]] = []
     for path in journal.segments():
         try:
             opened = stack.enter_context(path.open("rb"))
