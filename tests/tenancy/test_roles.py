@@ -35,7 +35,7 @@ NOT_FOUND_THERE = {
 }
 
 
-IN_NO_STORE = {"artifacts/{sha256}/files/{name}", "predictor/{sha256}"}
+IN_NO_STORE = {"artifacts/{sha256}", "artifacts/{sha256}/files/{name}", "predictor/{sha256}"}
 """Planted rows have no files."""
 
 
