@@ -1,8 +1,8 @@
 """How long each process of a service is away after SIGKILL, until its work is done again.
 
-The service is what ``make run`` starts, supervised as there. *Again* means for the web server that ``/healthz``
-is answered; for the worker that its successor is warm; for the courier and for the leader (the worker that
-leads, killed with its process) that another holds their lease. ``measured()`` is what
+The service is what ``make run`` starts, supervised as there. *Again* means for the web server that
+``/healthz`` is answered; for the worker that its successor is warm; for the courier and for the leader (the
+worker that leads, killed with its process) that another holds their lease. ``measured()`` is what
 ``make bench ONLY=service`` writes as ``restart_s``.
 """
 

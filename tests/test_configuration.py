@@ -33,6 +33,7 @@ READS_THE_ENVIRONMENT = {
     "catalog/alive.py": "systemd's own NOTIFY_SOCKET",
     "dashboard/wsgi.py": "the pipe that `serve` gives its web server, and a name of Django's",
     "bench/pages.py": "the environment of child processes",
+    "bench/service_restarts.py": "the environment of child processes",
     "bench/lookup.py": "the environment of child processes",
     "bench/client.py": "the environment of child processes",
     "tuning/measure/device/gpus.py": "the loader's LD_LIBRARY_PATH: where the driver may lie",
