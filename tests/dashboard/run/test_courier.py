@@ -25,6 +25,7 @@ def dead() -> int:
 @pytest.mark.parametrize(
     ("host", "pid", "at_once"),
     [(HERE, None, True), (HERE, os.getppid(), False), ("elsewhere", None, False)],
+    ids=["dead", "alive", "elsewhere"],
 )  # fmt: skip
 def test_whose_lease_need_not_be_waited_for(host: str, pid: int | None, at_once: bool) -> None:
     assert Holder(NAME, f"{host}-{pid or dead()}", lease_s=30.0).hold()
