@@ -73,7 +73,7 @@ class WishSerializer(serializers.Serializer[object]):
     """What to be told of, how, and how often; what is left out stays, or begins as the page's form does."""
 
     events = serializers.ListField(
-        child=serializers.ChoiceField(EVENTS), min_length=1, max_length=len(EVENTS), required=False
+        child=serializers.ChoiceField(EVENTS), min_length=1, max_length=len(HAPPENINGS), required=False
     )
     channels = serializers.ListField(
         child=serializers.ChoiceField(list(CHANNELS)),

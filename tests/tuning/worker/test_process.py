@@ -157,6 +157,40 @@ def test_a_worker_killed_in_the_middle_loses_nothing(servers: Live) -> None:
     )
 
 
+def test_who_is_stopped_past_its_lease_loses_it_in_time_and_writes_nothing_when_it_goes_on(
+    embedded: Live,
+) -> None:
+    trace = embedded.home / "trace.jsonl"
+    embedded.start_worker(OPATLAS_FAILPOINTS="claimed=stop@1", OPATLAS_TRACE=str(trace))
+    embedded.wait_warm()
+    ask(*relus(1))
+    [line] = embedded.wait_for(lambda: passed(trace), "the claim")
+    from tuning.models import Exploration, Trial, Worker
+
+    row = Exploration.objects.get()
+    assert (row.fence, row.state) == (1, "running")
+    embedded.start_worker()
+    embedded.wait_for(all_done(1), "the other one's work")
+    [first] = Trial.objects.order_by("started_at")[:1]
+    assert first.fence > 1 and "w1@test" in first.worker
+    assert (first.started_at - row.lease_expires_at).total_seconds() < 5, (
+        "the start of the other one included"
+    )
+
+    os.kill(line["pid"], signal.SIGCONT)
+    again = Worker.objects.filter(name__startswith="w0@test", doing="", last_seen_at__gt=timezone.now())
+    embedded.wait_for(again.exists, "the one that goes on")
+    assert [line["place"] for line in passed(trace)] == ["claimed"]
+    assert not Trial.objects.filter(worker__startswith="w0@test").exists()
+    assert claims_overlap() == []
+
+
+def passed(trace: Path) -> list[dict[str, Any]]:
+    """Lines about an exploration: who passed which place."""
+    lines = [json.loads(line) for line in trace.read_text().splitlines()] if trace.exists() else []
+    return [line for line in lines if "exploration_id" in line and line["place"] != "sweeping"]
+
+
 def test_a_killed_pool_child_is_replaced_and_goes_on_at_once(embedded: Live) -> None:
     embedded.environment |= {"FAKE_STEP_S": "0.5", "OPATLAS_LEASE_S": "30"}
     worker = embedded.start_worker()
