@@ -37,7 +37,6 @@ READS_THE_ENVIRONMENT = {
     "bench/service_restarts.py": "the environment of child processes",
     "bench/lookup.py": "the environment of child processes",
     "bench/modules.py": "the environment of child processes",
-    "bench/service_restarts.py": "the environment of child processes",
     "bench/client.py": "the environment of child processes",
     "tuning/measure/device/gpus.py": "the loader's LD_LIBRARY_PATH: where the driver may lie",
 }

@@ -24,13 +24,8 @@ def dead() -> int:
 
 @pytest.mark.parametrize(
     ("host", "pid", "at_once"),
-<<<<<<< HEAD
-    [(socket.gethostname(), None, True), (socket.gethostname(), os.getppid(), False), ("other", None, False)],
-    ids=["dead", "living", "of another machine"],
-=======
     [(HERE, None, True), (HERE, os.getppid(), False), ("elsewhere", None, False)],
     ids=["dead", "alive", "elsewhere"],
->>>>>>> supervision
 )  # fmt: skip
 def test_whose_lease_need_not_be_waited_for(host: str, pid: int | None, at_once: bool) -> None:
     assert Holder(NAME, f"{host}-{pid or dead()}", lease_s=30.0).hold()

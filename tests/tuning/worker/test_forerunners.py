@@ -55,11 +55,7 @@ def test_what_a_dead_one_of_the_same_name_held_is_taken_over_at_once(make_miss: 
     ("name", "pid", "host"),
     [("w0@here#1", os.getpid(), None), ("w0@here#1", None, "elsewhere"), ("w01@here#1", None, None),
      ("w0@here#2", None, None)],
-<<<<<<< HEAD
-    ids=["living", "of another machine", "of another name", "of another place"],
-=======
     ids=["alive", "elsewhere", "another name", "oneself"],
->>>>>>> supervision
 )  # fmt: skip
 def test_the_living_those_of_other_machines_and_of_other_names_are_left_to_their_leases(
     make_miss: Any, name: str, pid: int | None, host: str | None
