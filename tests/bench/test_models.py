@@ -15,9 +15,9 @@ from bench import frameworks, models
 from bench.frameworks import COLUMNS, users
 from bench.made_models import decoder, encoder
 from opatlas.client import Client
+from opatlas.given_model import random_inputs
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan.plan import ByFramework, ByKernel, ModelPlan, PlanStep
-from opatlas.session import random_inputs
 
 pytest.importorskip("openvino")
 pytest.importorskip("jax")
