@@ -150,8 +150,9 @@ def measure(data: bytes, share_s: float) -> dict[str, Any]:
     from catalog.registry import default_organisation
     from dashboard.run.stack import Stack
     from opatlas.client import Client
+    from opatlas.given_model import random_inputs
     from opatlas.plan.choosing import OTHERS
-    from opatlas.session import Session, random_inputs
+    from opatlas.session import Session
 
     _, secret = create_api_key(default_organisation(), "models", ["lookup"])
     with tempfile.TemporaryDirectory() as folder, Stack(workers=0) as stack:

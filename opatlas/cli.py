@@ -151,9 +151,10 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a model by what is fastest here, and say where its time goes."""
+    from opatlas.given_model import read_inputs
     from opatlas.identity import Setting
     from opatlas.plan.choosing import said_of
-    from opatlas.session import Session, compared, read_inputs
+    from opatlas.session import Session, compared
 
     if not model.exists():
         raise CallerError(f"There is no file {model}.")

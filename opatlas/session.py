@@ -20,12 +20,11 @@ from opatlas.client.client import Client
 from opatlas.client.loading.function import KernelFunction
 from opatlas.client.machine import LIBRARIES, installed_versions
 from opatlas.conf import conf
-from opatlas.errors import CallerError, InvalidModel, LoadError, OpatlasError
+from opatlas.errors import CallerError, LoadError, OpatlasError
+from opatlas.given_model import random_inputs, read_model
 from opatlas.given_plan import read_given
 from opatlas.graph.linked import NodeAt
 from opatlas.graph.normal import ModelGraph
-from opatlas.graph.types import TensorType
-from opatlas.identity.dtypes import CODES
 from opatlas.identity.place.setting import Setting, default_setting
 from opatlas.io_binding import (
     PROVIDER,
@@ -37,8 +36,6 @@ from opatlas.io_binding import (
     check_providers,
     threads_of,
 )
-from opatlas.load.dtypes import ONNX_NUMBER, numpy_dtype
-from opatlas.memory import lacking
 from opatlas.plan.checking import check_plan
 from opatlas.plan.choosing import OTHERS, PROFILED_RUNS, WHOLE, choose, node_times, said_of, whole_said
 from opatlas.plan.executor import Executor
@@ -56,7 +53,6 @@ UNDECIDED = 1.2
 """A ratio above this whose interval reaches below 1: the host was disturbed, and nothing of it is kept."""
 TRY_S = 5.0
 """For timing plans against the whole model, once for a model on a machine."""
-_NAMES = {code: name for name, code in CODES.items() if name in ONNX_NUMBER}
 
 
 @dataclass(frozen=True)
@@ -384,50 +380,10 @@ def tried_frameworks(named: Sequence[str]) -> tuple[str, ...]:
     return tuple(one for one in OTHERS if one in named and is_installed(one))
 
 
-def read_model(model: str | Path | bytes, dims: Mapping[str, int] | None) -> ModelGraph:
-    """A file, whose weights may lie in others under its folder; or its bytes, which must hold them all."""
-    if isinstance(model, bytes):
-        return ModelGraph(model, dims)
-    path = Path(model)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InvalidModel(f"{path} cannot be read: {error.strerror}.") from None
-    return ModelGraph(data, dims, folder=path.parent)
-
-
 def _runs_here(answer: Answer) -> bool:
     return (
         answer.best is not None and answer.best.get("kind") in KERNEL_KINDS and answer.from_neighbour is None
     )
-
-
-def random_inputs(graph: ModelGraph, seed: int = 0) -> dict[str, np.ndarray]:
-    """Of a model's types: normal floats, small whole numbers, true."""
-    random = np.random.default_rng(seed)
-    return {name: _random(name, graph.walk.types.get(name), random) for name in graph.input_names}
-
-
-def _random(name: str, kind: TensorType | None, random: np.random.Generator) -> np.ndarray:
-    if kind is None or kind.element not in _NAMES:
-        raise InvalidModel(f"Input '{name}' is no tensor of numbers: give the session an example of it.")
-    dtype = numpy_dtype(_NAMES[kind.element])
-    if reason := lacking(8 * kind.size + kind.size * dtype.itemsize):
-        raise InvalidModel(f"Input '{name}' of {list(kind.shape)} does not fit: {reason}.")
-    if dtype.kind == "b":
-        return np.ones(kind.shape, dtype)
-    if dtype.kind in "iu":
-        return random.integers(0, 2, kind.shape).astype(dtype)
-    return random.standard_normal(kind.shape).astype(dtype)
-
-
-def read_inputs(path: Path) -> dict[str, np.ndarray]:
-    """Arrays by name out of a ``.npz`` file."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise CallerError(f"{path} has no arrays by name, as numpy.savez writes them: {error}.") from error
 
 
 def compared(session: Session, feed: Mapping[str, np.ndarray], seconds: float) -> tuple[TimedInTurns, ...]:

@@ -16,9 +16,9 @@ from bench import frameworks, models, peak
 from bench.frameworks import COLUMNS, users
 from bench.made_models import decoder, encoder
 from opatlas.client import Client
+from opatlas.given_model import random_inputs
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan.plan import ByFramework, ByKernel, ModelPlan, PlanStep
-from opatlas.session import random_inputs
 from tests.tuning.graph.making import model
 
 pytest.importorskip("openvino")

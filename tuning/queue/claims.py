@@ -59,17 +59,13 @@ def claimable(target_id: int, reach: Q = EVERYTHING) -> QuerySet[Exploration]:
     return Exploration.objects.filter(reach, state=State.QUEUED, target_id=target_id).order_by(*ORDER)
 
 
-def claim(
-    owner: str, target_id: int, workers: int = 1, tuning: bool = True, reach: Q = EVERYTHING
-) -> list[Claim]:
+def claim(owner: str, target_id: int, workers: int = 1, reach: Q = EVERYTHING) -> list[Claim]:
     """Take a pack of the best explorations that wait, all of one stage; empty when none waits.
 
     ``owner`` names the worker process; ``workers`` is how many live ones share this target's work; ``reach``
     (``tuning.environments.known``) leaves out what this worker's versions can say nothing about.
     """
     rows = claimable(target_id, reach)
-    if not tuning:
-        rows = rows.filter(stage__lt=Stage.TUNE)
     for _attempt in range(5):  # another worker can take what we have just seen: look again
         best = rows.values_list("stage", flat=True).first()
         if best is None:

@@ -209,12 +209,6 @@ def test_a_share_is_rounded_up_and_at_least_one() -> None:
     assert pack_size(Stage.FIRST, 0, 1) == 1
 
 
-def test_who_may_not_tune_takes_no_slices_of_it(make_exploration: Callable[..., Any]) -> None:
-    row = make_exploration(stage=Stage.TUNE)
-    assert claim("w/1", row.target_id, tuning=False) == []
-    assert ids(claim("w/1", row.target_id)) == [row.pk]
-
-
 def test_only_what_is_queued_and_within_reach_is_taken(make_exploration: Callable[..., Any]) -> None:
     rows = [make_exploration(size=size) for size in (1, 2, 3)]
     make_exploration(size=4, state=State.PAUSED)

@@ -1,0 +1,57 @@
+"""What a session is given: a model as a file or bytes, and arrays to run it on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from opatlas.errors import CallerError, InvalidModel
+from opatlas.graph.normal import ModelGraph
+from opatlas.graph.types import TensorType
+from opatlas.identity.dtypes import CODES
+from opatlas.load.dtypes import ONNX_NUMBER, numpy_dtype
+from opatlas.memory import lacking
+
+_NAMES = {code: name for name, code in CODES.items() if name in ONNX_NUMBER}
+
+
+def read_model(model: str | Path | bytes, dims: Mapping[str, int] | None) -> ModelGraph:
+    """A file, whose weights may lie in others under its folder; or its bytes, which must hold them all."""
+    if isinstance(model, bytes):
+        return ModelGraph(model, dims)
+    path = Path(model)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidModel(f"{path} cannot be read: {error.strerror}.") from None
+    return ModelGraph(data, dims, folder=path.parent)
+
+
+def random_inputs(graph: ModelGraph, seed: int = 0) -> dict[str, np.ndarray]:
+    """Of a model's types: normal floats, small whole numbers, true."""
+    random = np.random.default_rng(seed)
+    return {name: _random(name, graph.walk.types.get(name), random) for name in graph.input_names}
+
+
+def _random(name: str, kind: TensorType | None, random: np.random.Generator) -> np.ndarray:
+    if kind is None or kind.element not in _NAMES:
+        raise InvalidModel(f"Input '{name}' is no tensor of numbers: give the session an example of it.")
+    dtype = numpy_dtype(_NAMES[kind.element])
+    if reason := lacking(8 * kind.size + kind.size * dtype.itemsize):
+        raise InvalidModel(f"Input '{name}' of {list(kind.shape)} does not fit: {reason}.")
+    if dtype.kind == "b":
+        return np.ones(kind.shape, dtype)
+    if dtype.kind in "iu":
+        return random.integers(0, 2, kind.shape).astype(dtype)
+    return random.standard_normal(kind.shape).astype(dtype)
+
+
+def read_inputs(path: Path) -> dict[str, np.ndarray]:
+    """Arrays by name out of a ``.npz`` file."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise CallerError(f"{path} has no arrays by name, as numpy.savez writes them: {error}.") from error
