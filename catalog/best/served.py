@@ -121,7 +121,7 @@ def _rows(
 
 def _of_sqlite(row: Sequence[Any]) -> Hit:
     """Its times are UTC and do not say so."""
-    return Hit(*row[:-2], row[-2].replace(tzinfo=UTC), row[-1])
+    return Hit(*(*row[:-2], row[-2].replace(tzinfo=UTC), row[-1]))
 
 
 def _places(values: Sequence[object]) -> str:

@@ -85,7 +85,10 @@ class Client(LookupSteps):
             return
         if self._watcher is None:
             self._watcher = Watcher(self._look_at)
-        self._watcher.add(asked, lambda: callback(self._answer(asked, 0.0, "first")))
+        try:
+            self._watcher.add(asked, lambda: callback(self._answer(asked, 0.0, "first")))
+        except RuntimeError as error:  # no further thread may be had
+            self.tell(f"Nothing is waited for yet: {error}.")
 
     def explain(
         self, operator: Any, *inputs: Any, const: Sequence[int] = (), **attrs: Any

@@ -39,12 +39,14 @@ class Watcher:
         self._thread: threading.Thread | None = None
 
     def add(self, asked: Asked, told: Told) -> None:
-        """``told`` is called once, from the thread: when exploring has ended, or nothing will come of it."""
+        """``told`` is called once, from the thread: when exploring has ended, or nothing will come of it.
+        Raises RuntimeError where no further thread may be had; the next one that is added tries again."""
         with self._lock:
             self._watched.setdefault(asked.key, WatchedOperator(asked)).told.append(told)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._poll, name="opatlas-watcher", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._poll, name="opatlas-watcher", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def stop(self) -> None:
         self._stopped.set()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from onnx import ModelProto, TensorProto, helper, save
 
 from bench.__main__ import BENCHES
 from tests.databases import ROOT
@@ -21,7 +22,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.alone, pytest.m
 SAMPLE = {"SAMPLE": "small.json"}
 FEW = {"OPATLAS_BENCH_IMPLEMENTATIONS": "2000", "OPATLAS_BENCH_USAGE": "20000"}
 SHORT: dict[str, dict[str, str]] = {
-    "client": SAMPLE | FEW,
+    "client": SAMPLE | FEW | {"MODELS": "chains", "OPATLAS_WORKLOADS": "nowhere"},
     "contest": SAMPLE | {"BUDGET_S": "60"},
     "coverage": SAMPLE,
     "lookup": SAMPLE | FEW,
@@ -46,7 +47,20 @@ def tree() -> Iterator[Path]:
         calls = json.loads((ROOT / "bench/data/contest_sample.json").read_text())
         (tree / "small.json").write_text(json.dumps(calls[:2]))
         (tree / "small.onnx").write_bytes(sample_graph("squeezenet"))
+        (tree / "chains").mkdir()
+        for width in (32, 40, 48, 56):
+            save(chain(width), tree / f"chains/{width}.onnx")
         yield tree
+
+
+def chain(width: int) -> ModelProto:
+    """A model of six operators: what predictors are judged by takes minutes for real ones."""
+    operators = ["Relu", "Tanh", "Sigmoid", "Exp", "Neg", "Abs"]
+    nodes = [helper.make_node(op, [str(n)], [str(n + 1)]) for n, op in enumerate(operators)]
+    first, last = (
+        helper.make_tensor_value_info(str(n), TensorProto.FLOAT, [1, width]) for n in (0, len(nodes))
+    )
+    return helper.make_model(helper.make_graph(nodes, "chain", [first], [last]))
 
 
 @pytest.mark.parametrize("name", BENCHES)

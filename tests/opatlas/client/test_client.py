@@ -194,6 +194,41 @@ def test_whoever_does_not_wait_is_told_when_exploring_has_ended(publish_add, job
     assert len(requests) < 40
 
 
+def test_a_callback_that_fails_is_logged_and_keeps_nobody_else_from_being_told(
+    publish_add, job, monkeypatch, caplog
+):
+    monkeypatch.setattr("opatlas.client.watching.FIRST_POLL_S", 0.02)
+    publish_add()
+    client, told = job(), []
+    client.when_known(lambda answer: answer.of_the_job, add_operator())
+    client.when_known(told.append, add_operator())
+    until(lambda: told)
+    assert told[0].hit and "no attribute 'of_the_job'" in caplog.text
+
+
+def test_where_no_thread_may_be_had_the_job_goes_on_and_is_told_later(publish_add, job, monkeypatch, caplog):
+    monkeypatch.setattr("opatlas.client.watching.FIRST_POLL_S", 0.02)
+    publish_add()
+    start = threading.Thread.start
+
+    def refuse(thread):
+        if thread.name.startswith("opatlas-"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    client, told = job(), []
+    client.predictor = RestOfModel([client.asked(add_operator(size)) for size in (1000, 999)])
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        client.when_known(told.append, add_operator())
+        client.refresh([add_operator()])
+        assert client.lookup(add_operator()).hit
+    assert not told and caplog.text.count("can't start new thread") == 1, "said once"
+    client.when_known(told.append, add_operator(999))
+    until(lambda: told)
+    assert told[0].key == add_operator().key
+
+
 # ---- what ends an entry ---------------------------------------------------------------------------------
 
 
