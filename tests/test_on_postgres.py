@@ -14,6 +14,7 @@ GROUPS = {
     "the catalogue's rooms, agreements, notifications, webhooks": [
         *(f"tests/catalog/{name}" for name in ROOMS),
         "tests/dashboard/billing/test_agreements.py",
+        "tests/dashboard/billing/test_payments.py",
         "tests/dashboard/billing/test_repeating.py",
         "tests/dashboard/notifications/test_gathering.py",
         "tests/dashboard/notifications/test_late_commits.py",

@@ -265,6 +265,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "manage.py changepassword NAME": new_password,
     "manage.py check --deploy": deployed,
     "manage.py check_ledger": plainly,
+    "manage.py create_api_key NAME --expires 2099-12-31 --addresses 192.0.2.0/24 2001:db8::/32": plainly,
     "manage.py create_api_key NAME --user ada --scopes kernels": plainly,
     "manage.py create_api_key NAME --user ada --scopes lookup": plainly,
     "manage.py create_user NAME --organisation ORG --role operator": plainly,
