@@ -53,6 +53,22 @@ WORK: tuple[Figure, ...] = (
         "Exploration, Trial, TuningSlice, Worker",
     ),
     Figure(
+        "share_portion",
+        "Had lately",
+        "share of the workers' seconds",
+        "What part of the workers' recent seconds one organisation had; seconds are forgotten by halves.",
+        "recent seconds of the organisation ÷ recent seconds of all",
+        "WorkerShare",
+    ),
+    Figure(
+        "share_due",
+        "Due",
+        "share of the workers' seconds",
+        "What part of the workers is due to an organisation that has work waiting, by its weight.",
+        "its weight ÷ the weights of all that have explorations, evaluations or uploads waiting",
+        "WorkerShare, Exploration, KernelEvaluation, Upload",
+    ),
+    Figure(
         "exploration_eta",
         "Time left",
         "seconds, estimated",

@@ -16,6 +16,7 @@ from django.db.models import Q
 from catalog import models as c
 from catalog.figures.work import WORK
 from catalog.lookup.reporting import CacheReport, record_report
+from catalog.registry import default_organisation
 from catalog.selectors import jobs
 from catalog.timerange import TimeRange
 from catalog.viewing import MAY, Viewer
@@ -26,9 +27,11 @@ from tuning import ingest
 from tuning import models as t
 from tuning.conf import conf
 from tuning.queue.decide import BYTES_PER_US, CALL_US, FLOPS_PER_US, GAIN, RELATED_SHARE
+from tuning.queue.shares import charge, set_weight
 from tuning.statistics import collecting, eta, queues
 from tuning.statistics import models as model_figures
 from tuning.statistics.rates import Rates, rates
+from tuning.statistics.shares import organisations_shares
 from tuning.statistics.workers import workers
 
 pytestmark = pytest.mark.django_db
@@ -81,6 +84,27 @@ def test_depth_age_and_worth_of_every_queue(mess: Mess, viewer: Viewer) -> None:
         assert lane.worth_us == pytest.approx(sum(row.worth for row in waiting))
     totals = current_work.queues(viewer.shown())
     assert sum(one.queued for one in totals) == sum(lane.queued for lane in found)
+
+
+def test_what_each_organisation_had_and_is_due(mess: Mess, tenant: Any) -> None:
+    figure("share_portion", "share_due")
+    host = default_organisation()
+    waiting = list(t.Exploration.objects.filter(state="queued").order_by("pk"))
+    for row in waiting[::2]:
+        row.asked_by = tenant
+        row.save()
+    set_weight(tenant, 3.0)
+    charge(tenant.pk, 30.0)
+    charge(host.pk, 90.0)
+    recent = {row.organisation_id: row.recent_s for row in t.WorkerShare.objects.all()}
+    waits = {row.asked_by_id or host.pk for row in waiting}
+    weights = {number: 3.0 if number == tenant.pk else 1.0 for number in waits}
+    assert len(waits) == 2
+    for one in organisations_shares():
+        had = recent[one.organisation] / sum(recent.values())
+        assert one.portion == pytest.approx(had, abs=0.01)
+        assert one.due == pytest.approx(weights[one.organisation] / sum(weights.values()))
+        assert one.explorations == sum((row.asked_by_id or host.pk) == one.organisation for row in waiting)
 
 
 def test_what_ended_and_what_began_hour_by_hour(mess: Mess, viewer: Viewer) -> None:
