@@ -85,6 +85,7 @@ def test_on_sqlite_into_a_folder(sqlite: Deployment, tmp_path: Path) -> None:
 
 
 @pytest.mark.services
+@pytest.mark.nightly
 def test_on_postgres_into_a_file(
     deploy: Callable[..., Deployment], private_postgres: Any, tmp_path: Path
 ) -> None:
