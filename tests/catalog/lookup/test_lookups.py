@@ -236,6 +236,9 @@ def test_hits_cost_one_statement_and_misses_a_constant_number(ask, put, django_a
     ask(1)  # price rules are read once a second, for all lookups
     with django_assert_max_num_queries(1):
         assert ask(*range(1, 31)).hits == 30
+    with django_assert_max_num_queries(1):
+        along = ask(1, related=tuple(range(2, 31)), include=frozenset({"related"})).related
+        assert [one.status for one in along] == ["hit"] * 29
     with django_assert_max_num_queries(16):
         ask(*range(100, 200))
 
