@@ -64,7 +64,7 @@ class TuningConf:
     upload_cpu_s: float = variable(60.0, "seconds", "of a processor for taking one upload apart", least=1)
     upload_s: float = variable(120.0, "seconds", "in all for taking one upload apart", least=1)
     upload_nodes: int = variable(
-        50_000, "nodes", "of an uploaded model; `manage.py add_model` takes twice as many", least=1
+        50_000, "nodes", "of an uploaded model; the command add_model takes twice as many", least=1
     )
     uploads_per_key: int = variable(
         2, "uploads", "of one API key (or person) that are received or wait at a time", least=1
