@@ -7,6 +7,8 @@ import logging
 import os
 import signal
 import sys
+import threading
+import time
 import warnings
 from typing import Any
 
@@ -63,10 +65,17 @@ def stop(**kwargs: Any) -> None:
     stop_worker()
 
 
-@signals.worker_ready.connect
-def show_that_bells_are_heard(sender: Any, **kwargs: Any) -> None:
-    """In the main process, by the timer of the loop that takes messages: one that hangs gives no sign."""
-    sender.timer.call_repeatedly(alive.EVERY_S, alive.beat, ("celery",))
+@signals.worker_init.connect
+def show_that_it_lives(**kwargs: Any) -> None:
+    """In the main process, by a thread: the loop that takes messages rests while the broker is away, which is
+    no reason to start a worker again that explores."""
+    threading.Thread(target=_beat, name="alive", daemon=True).start()
+
+
+def _beat() -> None:
+    while True:
+        alive.beat("celery")
+        time.sleep(alive.EVERY_S)
 
 
 @signals.worker_shutting_down.connect

@@ -345,3 +345,18 @@ def test_a_database_that_drops_its_connections_is_survived(servers: Live) -> Non
     assert worker.poll() is None
     assert children(worker.pid), "the pool child lives"
     assert claims_overlap() == []
+
+
+def test_a_worker_gives_signs_of_life_while_the_broker_is_away(
+    tmp_path: Path, django_db_blocker: Any
+) -> None:
+    """Else who watches it would start it again and again, and with it what it explores."""
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    with django_db_blocker.unblock(), live(tmp_path, broker_url=url) as service:
+        service.start_worker(OPATLAS_ALIVE=str(tmp_path))
+        service.wait_for(lambda: "Cannot connect to redis" in service.last_words(), "the broker to be missed")
+        missed_at = time.time()
+        parts = [tmp_path / name for name in ("celery", "worker")]
+        service.wait_for(
+            lambda: all(part.exists() and part.stat().st_mtime > missed_at for part in parts), "signs of life"
+        )
