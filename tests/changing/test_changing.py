@@ -129,8 +129,9 @@ from dashboard.notifications.write import subjects
 call_command("migrate", verbosity=0)
 call_command("makemigrations", check=True, dry_run=True, verbosity=0)
 ada = User.objects.create_superuser("ada", password="ada")
-wish = subscribing.wish(["hit"], ["pager"], "at_once", ada)
-row, _ = subscribing.subscribe(ada, viewer_of(ada), subjects.operators_that({"q": "Conv"}), wish)
+about = subjects.operators_that({"q": "Conv"})
+wish = subscribing.wish(about.subject, ["hit"], ["pager"], "at_once", ada)
+row, _ = subscribing.subscribe(ada, viewer_of(ada), about, wish)
 assert ("pager", "Pager", True) in choices(row)["channels"]
 notify_test(row)
 print("arrived:", deliver())

@@ -64,7 +64,7 @@ def test_what_is_right_is_loaded_and_computes(hit, client, tmp_path, signing_key
         kernel.close()
 
 
-def test_a_tampered_byte_in_a_file(hit, refused):
+def test_a_tampered_byte_in_a_file(hit, refused, careless):
     answer = hit()
     row = Artifact.objects.get()
     path = file_path(row.manifest["files"]["kernel.so"])
@@ -77,7 +77,7 @@ def test_a_tampered_byte_in_a_file(hit, refused):
 
 
 @pytest.mark.parametrize("change", [{"alignment": 128}, {"route": "cpq"}, {"needs": {"numpy": "1.0"}}])
-def test_a_tampered_manifest(hit, refused, change):
+def test_a_tampered_manifest(hit, refused, careless, change):
     answer = hit()
     row = Artifact.objects.get()
     row.manifest = {**row.manifest, **change}
@@ -87,13 +87,13 @@ def test_a_tampered_manifest(hit, refused, change):
     assert "was changed" in sentence
 
 
-def test_a_manifest_that_is_none(hit, refused):
+def test_a_manifest_that_is_none(hit, refused, careless):
     answer = hit()
     Artifact.objects.update(manifest={"files": {}, "kind": "c-abi"})
     assert refused(answer)[0] == "manifest"
 
 
-def test_a_tampered_signature(hit, refused):
+def test_a_tampered_signature(hit, refused, careless):
     answer = hit()
     row = Artifact.objects.get()
     row.signature = "00" + row.signature[2:]
@@ -101,7 +101,7 @@ def test_a_tampered_signature(hit, refused):
     assert refused(answer)[0] == "signature"
 
 
-def test_another_artifact_that_is_signed_as_well_in_its_place(hit, publish_add, refused):
+def test_another_artifact_that_is_signed_as_well_in_its_place(hit, publish_add, refused, careless):
     answer = hit()
     other = publish_add(size=999).implementation.artifact
     Artifact.objects.filter(sha256=answer.best["artifact"]).update(

@@ -95,7 +95,7 @@ def test_after_a_fork_both_ask_at_once_and_each_has_its_own_answers(publish_all,
     assert in_both == [True]
 
 
-def test_a_signature_that_is_wrong_is_asked_for_once_more_and_refused(publish_add, job, requests):
+def test_a_signature_that_is_wrong_is_asked_for_once_more_and_refused(publish_add, job, requests, careless):
     publish_add()
     right = Artifact.objects.get().signature
     Artifact.objects.update(signature="00" * 64)
