@@ -9,13 +9,15 @@ import pytest
 
 from bench import modules
 from opatlas.client import Client
+from opatlas.identity import Setting
 
 torch = pytest.importorskip("torch")
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Client:
-    return Client(offline=True, cache=tmp_path)
+    own = Setting(threads=torch.get_num_threads())  # which another test may have set
+    return Client(offline=True, cache=tmp_path, setting=own)
 
 
 @pytest.mark.parametrize("name", modules.MODULES)
