@@ -34,9 +34,9 @@ READS_THE_ENVIRONMENT = {
     "dashboard/run/dumps.py": "the environment of PostgreSQL's programs",
     "dashboard/wsgi.py": "the pipe that `serve` gives its web server, and a name of Django's",
     "bench/pages.py": "the environment of child processes",
-    "bench/service_restarts.py": "the environment of child processes",
+    "bench/service/restarts.py": "the environment of child processes",
     "bench/lookup.py": "the environment of child processes",
-    "bench/modules.py": "the environment of child processes",
+    "bench/models/modules.py": "the environment of child processes",
     "bench/client.py": "the environment of child processes",
     "tuning/measure/device/gpus.py": "the loader's LD_LIBRARY_PATH: where the driver may lie",
 }

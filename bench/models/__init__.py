@@ -8,18 +8,19 @@ its interval, from a line-up of the two alone); where the session runs a framewo
 is that framework's column and ``own_ratio`` the ratio to it, likewise (else null); ``predicted_ms`` (said
 before anything was timed in turns: :mod:`opatlas.plan.predicting`) and ``predicted_over_measured``,
 ``peak_mb`` between steps and ``per_operator_peak_mb``, beside what a run in ONNX Runtime takes
-(:mod:`bench.peak`), ``chosen``, ``standings`` and ``max_error`` of the outputs against ONNX Runtime's.
+(:mod:`bench.models.peak`), ``chosen``, ``standings`` and ``max_error`` of the outputs against ONNX Runtime's.
 ``never_slower``: how many models' intervals reach 0.98, to the best framework and to the one that runs;
 ``faster``: how many lie above 1 where kernels run, since nobody is faster than itself.
 ``overhead_us_per_node``: a plan of N kernels that do
 nothing, less N direct calls of them.
 
-Modules of PyTorch (:mod:`bench.made_modules`) have the same figures of ``torch.compile(backend="opatlas")``
-beside eager and ``torch.compile``, and ``cold_s`` and ``warm_s``, what that took to compile.
+Modules of PyTorch (:mod:`bench.models.made_modules`) have the same figures of
+``torch.compile(backend="opatlas")`` beside eager and ``torch.compile``, and ``cold_s`` and ``warm_s``, what
+that took to compile.
 
 The models: the open ONNX graphs of ONNX's wheel (those of OPATLAS_WORKLOADS among them), with seeded random
-weights; an encoder and a decoder with a Loop that ends early (:mod:`bench.made_models`); ``MODELS=dir`` takes
-other ONNX files. ``BUDGET_S`` is for all of it (2400): half for exploring, the rest in shares for the models.
+weights; an encoder and a decoder with a Loop that ends early (:mod:`bench.models.made_models`);
+``MODELS=dir`` takes other ONNX files. ``BUDGET_S`` is for all of it (2400): half for exploring, the rest in shares for the models.
 A run that was cut off goes on where it stopped.
 """
 
@@ -40,10 +41,10 @@ from onnx import helper
 
 from bench.conf import conf
 from bench.contest.home import set_up
-from bench.frameworks import COLUMN_OF, COLUMNS, Run, users
-from bench.made_models import decoder, encoder
-from bench.modules import MODULES, in_a_process
-from bench.peak import onnxruntime_peak_mb
+from bench.models.frameworks import COLUMN_OF, COLUMNS, Run, users
+from bench.models.made_models import decoder, encoder
+from bench.models.modules import MODULES, in_a_process
+from bench.models.peak import onnxruntime_peak_mb
 from bench.record import FOLDER, BenchRecord
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity import default_setting, detect_target

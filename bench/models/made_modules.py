@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from bench.modules import MODULES
+from bench.models.modules import MODULES
 
 
 def made(name: str, seed: int = 0) -> tuple[nn.Module, torch.Tensor]:

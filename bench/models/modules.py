@@ -1,5 +1,5 @@
 """Modules of PyTorch by ``torch.compile(backend="opatlas")`` beside eager and ``torch.compile``, each in a
-process of its own: ``python -m bench.modules ask|measure NAME URL SECONDS``, which prints JSON."""
+process of its own: ``python -m bench.models.modules ask|measure NAME URL SECONDS``, which prints JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def in_a_process(what: str, name: str, url: str, key: str, seconds: float = 0.0)
     """``ask``: the module's operators are looked up, so that they are explored. ``measure``: its figures, by
     the names of :mod:`bench.models`; ``cold_s`` and ``warm_s`` are what compiling it took the first time on
     the machine and once more. Raises CalledProcessError where the process fails."""
-    command = [sys.executable, "-m", "bench.modules", what, name, url, str(seconds)]
+    command = [sys.executable, "-m", "bench.models.modules", what, name, url, str(seconds)]
     with tempfile.TemporaryDirectory(prefix="opatlas-bench-") as folder:
         own = {"OPATLAS_KEY": key, "OPATLAS_CACHE": folder, "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor"}
         done = subprocess.run(
@@ -33,7 +33,7 @@ def in_a_process(what: str, name: str, url: str, key: str, seconds: float = 0.0)
 def ask(name: str, client: Any) -> dict[str, Any]:
     import torch
 
-    from bench.made_modules import made
+    from bench.models.made_modules import made
 
     module, example = made(name)
     report = _compiled(module, example, client, {"frameworks": ("eager",), "try_s": 0.0})[1]
@@ -44,8 +44,8 @@ def ask(name: str, client: Any) -> dict[str, Any]:
 def measure(name: str, client: Any, seconds: float) -> dict[str, Any]:
     import torch
 
-    from bench.made_modules import made
     from bench.models import bounds
+    from bench.models.made_modules import made
     from opatlas.dynamo.contest import LABELS
     from opatlas.plan.line_up import line_up
 

@@ -1,5 +1,5 @@
 """What a run of a model in ONNX Runtime takes of memory beside what is loaded, which its Python interface
-does not say: ``python -m bench.peak model.onnx threads``, a process of its own, prints MB."""
+does not say: ``python -m bench.models.peak model.onnx threads``, a process of its own, prints MB."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def onnxruntime_peak_mb(graph: ModelGraph, threads: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(graph.model.SerializeToString())
-        command = [sys.executable, "-m", "bench.peak", str(path), str(threads)]
+        command = [sys.executable, "-m", "bench.models.peak", str(path), str(threads)]
         return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 

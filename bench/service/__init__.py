@@ -1,12 +1,14 @@
-"""How the service holds while somebody does it harm.
+"""How the service holds while somebody does it harm, and how soon it is back.
 
 - ``health_p99_ms``: of ``/healthz``, idle and while eight tenants upload models of 60,000 nodes and the like,
   each as fast as it is let.
 - ``foreign_delay_s``: how much later another tenant has its first result while five compile bombs of one are
   evaluated (the most of several lookups), against without.
+- ``restart_s``: by process, until its work is done again after SIGKILL (:mod:`bench.service.restarts`).
+- ``backup_s`` and ``restore_s`` by engine, of 1M implementations (:mod:`bench.service.backup`).
 
-The real web server, a real worker, SQLite. ``BUDGET_S`` (240) bounds the parts together; a run that was cut
-off goes on where it was.
+The real web server, a real worker, SQLite. ``BUDGET_S`` (240) bounds the first two together; a run that was
+cut off goes on where it was.
 """
 
 from __future__ import annotations
@@ -15,14 +17,35 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.conf import conf
-from bench.hostile_tenants import measure_foreign_delay, measure_health
 from bench.record import BenchRecord
+from bench.service.backup import measure_backup
+from bench.service.hostile_tenants import measure_foreign_delay, measure_health
+from bench.service.restarts import measured
+from tests.services import MissingProgram
 
 BUDGET_S = 240.0
+
+
+def measure_backups(_: float) -> dict[str, Any]:
+    """Of both engines; one that is not installed says so."""
+    found: dict[str, dict[str, Any]] = {}
+    for engine in ("sqlite", "postgres"):
+        try:
+            found[engine] = measure_backup(engine)
+        except MissingProgram as missing:
+            found[engine] = {"missing": str(missing)}
+    fields = {field for figures in found.values() for field in figures}
+    return {
+        field: {engine: figures[field] for engine, figures in found.items() if field in figures}
+        for field in sorted(fields)
+    }
+
 
 PARTS: dict[str, tuple[float, Callable[[float], dict[str, Any]]]] = {
     "health": (0.25, measure_health),
     "foreign delay": (0.75, measure_foreign_delay),
+    "restarts": (0.0, lambda _: {"restart_s": measured()}),
+    "backups": (0.0, measure_backups),
 }
 """What is measured: its share of the budget, and how; each gives fields of the result."""
 

@@ -1,6 +1,6 @@
 """Tenants that upload and submit what does harm, and what the others notice of it.
 
-``python -m bench.hostile_tenants NUMBER``: makes so many in an empty database, and prints their keys as JSON.
+``python -m bench.service.hostile_tenants NUMBER``: makes so many in an empty database, and prints their keys as JSON.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def tenants(number: int, **environment: str) -> Iterator[tuple[Stack, list[str]]
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="opatlas-bench-")))
         environment = {"OPATLAS_HOME": str(home), "OPATLAS_LOG": "WARNING", **environment}
         manage(environment, "migrate", "--verbosity", "0")
-        keys = json.loads(manage(environment, "-m", "bench.hostile_tenants", str(number)).splitlines()[-1])
+        keys = json.loads(
+            manage(environment, "-m", "bench.service.hostile_tenants", str(number)).splitlines()[-1]
+        )
         service = stack.enter_context(Stack(environment, logs=home / "logs"))
         with RestClient(service.url, keys[0], job="bench") as client:
             service.wait_for(

@@ -12,9 +12,10 @@ import pytest
 from onnx import helper
 
 import opatlas
-from bench import frameworks, models, peak
-from bench.frameworks import COLUMNS, users
-from bench.made_models import decoder, encoder
+from bench import models
+from bench.models import frameworks, peak
+from bench.models.frameworks import COLUMNS, users
+from bench.models.made_models import decoder, encoder
 from opatlas.client import Client
 from opatlas.given_model import random_inputs
 from opatlas.graph.normal import ModelGraph

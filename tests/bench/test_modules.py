@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import modules
+from bench.models import modules
 from opatlas.client import Client
 from opatlas.identity import Setting
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import service_backup
+from bench.service import backup as service_backup
 
 
 @pytest.mark.slow

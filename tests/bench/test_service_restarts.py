@@ -12,7 +12,7 @@ from tests.databases import ROOT
 
 SCRIPT = """
 import json
-from bench.service_restarts import measured
+from bench.service.restarts import measured
 print(json.dumps(measured(2, "tests.tuning.fake_worker", OPATLAS_LEADER_LEASE_S="1.5", OPATLAS_SERVED_S="3")))
 """
 

@@ -30,7 +30,7 @@ SHORT: dict[str, dict[str, str]] = {
     "models": {"BUDGET_S": "20", "MODELS": "."},
     "pages": FEW | {"OPATLAS_BENCH_EXPLORATIONS": "500", "OPATLAS_BENCH_ROUNDS": "1"},
     "sandbox": {"BUDGET_S": "20", "SITTINGS": "1"},
-    "service": {"BUDGET_S": "40"},
+    "service": FEW | {"BUDGET_S": "40"},
     "trials": {"BUDGET_S": "20"},
 }
 """What makes a bench short."""
