@@ -370,6 +370,8 @@ def _print_answer(answer: Answer) -> None:
         going_on = "" if answer.final else ": a faster one may be found any moment"
         table.add_row("stage", answer.stage + going_on)
     table.add_row("artifact", f"{best['kind']} {best['artifact'][:12]}…")
+    if answer.why_trusted:
+        table.add_row("trusted", answer.why_trusted)
     table.add_row("from", answer.source)
     console.print(table)
 

@@ -73,7 +73,7 @@ def test_a_hit_is_told_in_words_and_as_json(at_service, monkeypatch):
     monkeypatch.setattr(cli, "_client", with_one_thread)
     told = at_service("lookup", "Add", "1000", "1000")
     assert "cpp: add (manual)" in told and "10.0 µs; the default took 20.0 µs" in told
-    assert "2.00× the default (1.98 to 2.02)" in told
+    assert "2.00× the default (1.98 to 2.02)" in told and "signed by the key " in told
     told = json.loads(at_service("lookup", add_operator().key, "--offline", "--json"))
     assert told["source"] == "cache" and told["best"]["ratio_to_default"] == 2.0
 
