@@ -21,7 +21,7 @@ from catalog.charging import Charging, Terms
 from catalog.registry import register_target
 from dashboard.pages.operators import code
 from opatlas.identity import Setting, Target
-from tests.dashboard.factory import Factory
+from tests.dashboard.factory import Factory, on_a_gpu
 from tests.dashboard.people import member_client
 from tuning import models as t
 from tuning.statistics import benefit
@@ -89,6 +89,16 @@ def test_it_opens_with_how_to_use_it_there(pages: Client, explored: c.Operator) 
         f'{explored.key}/best?target={best.target.key}&setting={best.setting.key}"',
         "artifact": f"http://testserver/api/v1/artifacts/{best.artifact_sha256}",
     }
+
+
+def test_on_a_gpu_it_names_the_gpu_and_no_command_that_asks_for_the_processor(
+    pages: Client, catalogue: Factory, explored: c.Operator
+) -> None:
+    there = on_a_gpu(catalogue, [explored])
+    path = f"/operators/{explored.key}/?at={there.target.pk}-{there.setting.pk}"
+    page = unescape(text(pages, path))
+    assert 'Client("http://testserver", target=detect_gpus()[0], setting=Setting(threads=1))' in page
+    assert "import detect_gpus" in page and 'id="use-command"' not in page and 'id="use-curl"' in page
 
 
 def test_the_verdict_never_contradicts_the_ranking(pages: Client, catalogue: Factory) -> None:
