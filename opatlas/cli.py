@@ -73,11 +73,15 @@ def lookup(
     attr: Attributes = None,
     wait_s: Annotated[float, typer.Option("--wait", help="Seconds to wait for what is not known.")] = 0.0,
     wait_for: Annotated[str, typer.Option(help="first, contest or tuned.")] = "first",
+    setting: Annotated[str, typer.Option(help="""As JSON: '{"threads": 1}'; all cores unless given.""")] = "",
     offline: Offline = False,
     as_json: AsJson = False,
 ) -> None:
     """The best known implementation of one operator."""
-    with _client(offline) as client:
+    from opatlas.identity import Setting
+
+    options = {"setting": Setting.from_json(_json(setting, "--setting"))} if setting else {}
+    with _client(offline, **options) as client:
         named, given, attrs = _asked(operator, inputs, attr)
         answer = client.lookup(named, *given, wait_s=wait_s, wait_for=wait_for, **attrs)
     if as_json:
@@ -370,6 +374,8 @@ def _print_answer(answer: Answer) -> None:
         going_on = "" if answer.final else ": a faster one may be found any moment"
         table.add_row("stage", answer.stage + going_on)
     table.add_row("artifact", f"{best['kind']} {best['artifact'][:12]}…")
+    if answer.why_trusted:
+        table.add_row("trusted", answer.why_trusted)
     table.add_row("from", answer.source)
     console.print(table)
 

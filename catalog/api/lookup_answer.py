@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from catalog import models
@@ -28,8 +29,13 @@ def answer_json(answer: LookupAnswer, revocations: Revocations) -> dict[str, Any
         body["related"] = [result_json(result) for result in answer.related]
     if answer.next:
         body["next"] = [result_json(result) for result in answer.next]
+    if answer.evidence:
+        for name in ("results", "related", "next"):
+            _add_evidence(body.get(name, ()), answer.evidence)
     if answer.artifacts:
         body["manifests"] = {row.sha256: manifest_json(row) for row in answer.artifacts}
+    if answer.unchanged is not None:
+        body["unchanged"] = answer.unchanged
     if answer.signers:
         body["signers"] = {row.sha256: signer_json(row) for row in answer.signers}
     if revocations.until:
@@ -39,6 +45,12 @@ def answer_json(answer: LookupAnswer, revocations: Revocations) -> dict[str, Any
     if not answer.served:
         body["note"] = unserved_note(answer.target)
     return body
+
+
+def _add_evidence(items: Sequence[dict[str, Any]], evidence: Mapping[int, Mapping[str, Any]]) -> None:
+    for item in items:
+        if "best" in item and (known := evidence.get(item["best"]["implementation"])) is not None:
+            item["best"]["evidence"] = known
 
 
 def manifest_json(row: models.Artifact) -> dict[str, Any]:

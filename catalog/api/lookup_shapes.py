@@ -95,7 +95,8 @@ class LookupRequestSerializer(serializers.Serializer[Any]):
         "that no live worker serves, hits of the nearest target that differs in cores and cache sizes alone, "
         "marked `from_neighbour`; free ones only. `neighbour_defaults`: with it, where the setting is the "
         "target's default (all its cores), also what a neighbour has under its own. `next`: hits "
-        "that your organisation's jobs asked for after these operators, uncounted, free ones only.",
+        "that your organisation's jobs asked for after these operators, uncounted, free ones only. "
+        "`evidence`: of each hit its error, sandbox tier, environment and signer.",
     )
     known = serializers.ListField(
         child=serializers.RegexField(r"^[0-9a-f]{64}$"),
@@ -139,6 +140,22 @@ class WithheldSerializer(serializers.Serializer[Any]):
     measured_at = serializers.DateTimeField()
 
 
+class HitEvidenceSerializer(serializers.Serializer[Any]):
+    """Why a hit is trusted."""
+
+    max_error = serializers.FloatField(
+        allow_null=True, help_text="Of the worst element, as a share of what is allowed there."
+    )
+    tolerance = serializers.FloatField(allow_null=True, help_text="The share that passes.")
+    tier = serializers.CharField(
+        allow_blank=True, help_text="Of the sandbox that it was proven in: T2, T1, T0."
+    )
+    environment = serializers.DictField(child=serializers.CharField(), help_text="Versions that produced it.")
+    signer = serializers.CharField(
+        allow_blank=True, help_text="SHA-256 of the public key that vouches for the artifact."
+    )
+
+
 class BestSerializer(WithheldSerializer):
     """The fastest acceptable implementation. Times in microseconds; ratios are default ÷ this."""
 
@@ -149,6 +166,7 @@ class BestSerializer(WithheldSerializer):
     kind = serializers.CharField(help_text=f"Of the artifact: one of {', '.join(KINDS)}.")
     artifact = serializers.CharField()
     url = serializers.CharField()
+    evidence = HitEvidenceSerializer(required=False, help_text="With include `evidence`.")
 
 
 class SizesSerializer(serializers.Serializer[Any]):
@@ -261,6 +279,11 @@ class LookupAnswerSerializer(RevocationsSerializer):
         child=SignedManifestSerializer(),
         required=False,
         help_text="With include: by artifact, but those known.",
+    )
+    unchanged = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="With `known`: those artifacts among them that hit; their manifests are not sent again.",
     )
     signers = serializers.DictField(
         child=SignerKeySerializer(),

@@ -7,14 +7,15 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import IntegrityError
 from django.utils import timezone
 
 from catalog import models
+from catalog.best.evidence import evidence_of
 from catalog.best.served import Accepts, Hit, find_bests, operators_with_bests, scopes_of
 from catalog.best.stages import is_reached
 from catalog.best.vouching import find_damaged
@@ -34,11 +35,12 @@ from opatlas import identity
 logger = logging.getLogger(__name__)
 
 MANIFEST, RELATED, NEIGHBOURS, NEXT = "manifest", "related", "neighbours", "next"
-NEIGHBOUR_DEFAULTS = "neighbour_defaults"
-INCLUDABLE = (MANIFEST, RELATED, NEIGHBOURS, NEIGHBOUR_DEFAULTS, NEXT)
+NEIGHBOUR_DEFAULTS, EVIDENCE = "neighbour_defaults", "evidence"
+INCLUDABLE = (MANIFEST, RELATED, NEIGHBOURS, NEIGHBOUR_DEFAULTS, NEXT, EVIDENCE)
 """What an answer may have beside the results: manifests of all hits; what is known of related operators; for
 a target that nobody explores for, hits of the nearest that differs from it in sizes alone (of all its cores,
-where all of one's own are asked for: clients of before would refuse these); and hits that jobs asked next."""
+where all of one's own are asked for: clients of before would refuse these); hits that jobs asked next; why
+each hit is trusted."""
 
 PAYMENT_REQUIRED = "payment_required"
 """The state of an item whose best is withheld until it is paid."""
@@ -92,6 +94,8 @@ class LookupAnswer:
     next: tuple[Result, ...] = ()  # with ``include``: free hits that jobs asked next, the likeliest first
     artifacts: tuple[models.Artifact, ...] = ()  # with ``include``: of all that hit, but those known
     signers: tuple[models.Signer, ...] = ()  # of what hit, those known too
+    unchanged: tuple[str, ...] | None = None  # of the artifacts that hit, those known; None: none is
+    evidence: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # with ``include``, of what hit
 
     @property
     def hits(self) -> int:
@@ -126,6 +130,8 @@ def lookup(request: LookupRequest) -> LookupAnswer:
         next=coming,
         artifacts=artifacts,
         signers=signers,
+        unchanged=_unchanged(request, along) if request.known else None,
+        evidence=_evidence(request, along),
     )
 
 
@@ -245,10 +251,24 @@ def _manifests(
     request: LookupRequest, results: Sequence[Result]
 ) -> tuple[tuple[models.Artifact, ...], tuple[models.Signer, ...]]:
     """Of all that is served here, in two statements."""
-    hits = {result.best.artifact_sha256 for result in results if result.status == "hit" and result.best}
+    hits = {hit.artifact_sha256 for hit in _served(results)}
     rows = models.Artifact.objects.filter(sha256__in=hits)
     signers = models.Signer.objects.filter(sha256__in=rows.values("signer"))
     return tuple(rows.exclude(sha256__in=request.known)), tuple(signers)
+
+
+def _unchanged(request: LookupRequest, results: Sequence[Result]) -> tuple[str, ...]:
+    return tuple(sorted({hit.artifact_sha256 for hit in _served(results)} & request.known))
+
+
+def _evidence(request: LookupRequest, results: Sequence[Result]) -> Mapping[int, Mapping[str, Any]]:
+    if EVIDENCE not in request.include:
+        return {}
+    return evidence_of(hit.implementation_id for hit in _served(results))
+
+
+def _served(results: Sequence[Result]) -> list[Hit]:
+    return [result.best for result in results if result.status == "hit" and result.best]
 
 
 def _merged(operators: Sequence[AskedOperator]) -> dict[str, AskedOperator]:

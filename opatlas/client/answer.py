@@ -68,6 +68,31 @@ class Answer:
         """Whether what is served is the default itself: what a job has without the service."""
         return self.best is not None and bool(self.best.get("is_default"))
 
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        """Of a hit: ``max_error`` of the worst element, as a share of what is allowed there, and the
+        ``tolerance`` up to which it passes; the sandbox ``tier`` and the ``environment`` (versions) in which
+        it was proven; the ``signer``, SHA-256 of the key that vouches for it. Empty from a service that is
+        too old to say."""
+        return (self.best or {}).get("evidence", {})
+
+    @property
+    def why_trusted(self) -> str:
+        """The same in words; empty where nothing is said. The signature itself is proven by :meth:`load`,
+        against the keys that this client trusts."""
+        known, said = self.evidence, list[str]()
+        if (error := known.get("max_error")) is not None:
+            said.append(f"error {error:.2g}, up to {known['tolerance']:.2g} passes")
+        if known.get("tier"):
+            said.append(f"proven in sandbox tier {known['tier']}")
+        if versions := known.get("environment"):
+            said.append(
+                "with " + ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+            )
+        if known.get("signer"):
+            said.append(f"signed by the key {known['signer'][:12]}…")
+        return "; ".join(said)
+
     def load(self) -> Any:
         """The implementation as a function of the operator's inputs
         (:class:`~.loading.function.KernelFunction`): fetched where it is not here yet, verified, loaded.
@@ -195,3 +220,14 @@ def _check_best(best: Mapping[str, Any]) -> None:
     for name in TIMES:
         if not math.isfinite(best[name]) or best[name] < 0:
             raise ValueError(f"a hit's {name} is no time")
+    if "evidence" in best:
+        _check_evidence(best["evidence"])
+
+
+def _check_evidence(evidence: Mapping[str, Any]) -> None:
+    error, tolerance = evidence["max_error"], evidence["tolerance"]
+    if error is not None and not (math.isfinite(error) and math.isfinite(tolerance)):
+        raise ValueError("a hit's error is no number")
+    texts = (evidence["tier"], evidence["signer"], *evidence["environment"].values())
+    if not all(type(text) is str for text in texts):
+        raise ValueError("a hit's tier, signer or environment is no text")

@@ -67,8 +67,10 @@ class Answerer:
         }
         if "related" in body.include:
             answer["related"] = [_related_item(client, one.key, told.get(one.key)) for one in others]
+        hits = [told[one.key] for one in (*body.asked, *others) if told.get(one.key)]
+        if body.known:
+            answer["unchanged"] = sorted(body.known & {hit.best["artifact"] for hit in hits if hit.best})
         if "manifest" in body.include:
-            hits = [told[one.key] for one in (*body.asked, *others) if told.get(one.key)]
             answer["manifests"], answer["signers"] = _manifests(client, hits, body.known)
         too_many = len(revoked) > MOST_REVOKED
         if too_many or time.time() < client.all_revoked_at + TELL_ALL_REVOKED_S:

@@ -31,7 +31,7 @@ FIELDS = {
     ),
     "revoked_since",
 }
-WISHES = {"manifest", "related", "next", *NEIGHBOURS}
+WISHES = {"manifest", "related", "evidence", "next", *NEIGHBOURS}
 MOST_OPERATORS = 1024
 LONGEST_JOB = 200
 

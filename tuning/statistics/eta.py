@@ -21,6 +21,7 @@ class Eta:
     work_s: float
     how: str
     at_most: bool = False  # tuning ends earlier where nothing more can be won
+    position: int | None = None  # in the queue: 1 is claimed next
 
 
 def work_left(row: Exploration, rates: Rates) -> Eta:
@@ -69,7 +70,7 @@ def eta(row: Exploration, rates: Rates) -> Eta | None:
     before = f"{count:,} explorations are" if count != 1 else "1 exploration is"
     live = f"{workers} worker{'s' if workers > 1 else ''}"
     waits = f"{before} before it, for {live}: about {wait_s:.0f} s. " if count else ""
-    return Eta(wait_s + left.work_s, wait_s, left.work_s, f"{waits}{left.how}", left.at_most)
+    return Eta(wait_s + left.work_s, wait_s, left.work_s, f"{waits}{left.how}", left.at_most, count + 1)
 
 
 def _ahead(row: Exploration) -> dict[int, int]:

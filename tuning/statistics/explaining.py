@@ -68,6 +68,7 @@ class Explanation:
     expected_s: Annotated[float | None, "Until exploring has ended; null where nothing can be said."] = None
     wait_s: Annotated[float | None, "Of that, in the queue."] = None
     nearest: Sequence[NearEntry] = ()
+    position: Annotated[int | None, "In the queue, 1 being next; null where it is in none that moves."] = None
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,9 @@ def explain(asked: ExplainRequest) -> Explanation:
         sentence = f"{sentence} {left.how}"
     if state in GIVEN_MEANWHILE and (meanwhile := _meanwhile(asked)):
         sentence = f"{sentence} {meanwhile}"
-    seconds, wait_s = (left.seconds, left.wait_s) if left is not None else (None, None)
+    seconds, wait_s, position = (left.seconds, left.wait_s, left.position) if left else (None, None, None)
     nearest = [*_elsewhere(asked), *_alike(asked)][:NEIGHBOURS]
-    return Explanation(asked.key, summary, state, sentence, "", seconds, wait_s, nearest)
+    return Explanation(asked.key, summary, state, sentence, "", seconds, wait_s, nearest, position)
 
 
 def _of_hit(asked: ExplainRequest, summary: str, hit: Hit, left: Eta | None) -> Explanation:
@@ -128,7 +129,8 @@ def _of_hit(asked: ExplainRequest, summary: str, hit: Hit, left: Eta | None) -> 
     if hit.final or left is None:
         return Explanation(asked.key, summary, "hit", f"Known: {served}.", hit.stage)
     sentence = f"Known: {served}. Exploring goes on. {left.how}"
-    return Explanation(asked.key, summary, "contested", sentence, hit.stage, left.seconds, left.wait_s)
+    times = left.seconds, left.wait_s
+    return Explanation(asked.key, summary, "contested", sentence, hit.stage, *times, position=left.position)
 
 
 def _meanwhile(asked: ExplainRequest) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from dashboard.web.charts.drawing import METHODS, Figure, called, shortened
 from dashboard.web.ranges import range_of
 from dashboard.web.requests import ViewerRequest, number_in, refusals_said
 from dashboard.web.tables import Table, exported
+from opatlas.identity import Setting
 from tuning.models import Exploration, Trial
 from tuning.rechecks.selectors import reported
 from tuning.statistics import benefit, sides
@@ -70,7 +72,7 @@ def operator(request: ViewerRequest, key: str) -> HttpResponse:
     context: dict[str, Any] = {
         "operator": row, "graph": row.graph, "places": places, "place": place, "reuse": used, "range": span,
         "ranges": list(RANGES), "methods": METHODS,
-        "host": request.build_absolute_uri("/").rstrip("/"),
+        "host": request.build_absolute_uri("/").rstrip("/"), "setting": _setting(place),
         "jobs_table": tables.jobs(used), "models_table": tables.models(used),
         "lookups_table": tables.lookups(slots),
         "targets_table": tables.targets(detail.bests(row, viewer.shown()), place),
@@ -102,6 +104,16 @@ def revoke(request: ViewerRequest, key: str) -> HttpResponse:
         audit.note(request, action="implementation.revoke", subject=str(row), detail=said)
         messages.success(request, f"Revoked: {row}. It is no longer served.")
     return redirect(f"{reverse('operator', args=[key])}?at={row.target_id}-{row.setting_id}")
+
+
+def _setting(place: detail.Place | None) -> Mapping[str, str]:
+    """What a client is told of the place's setting, in Python and as JSON: threads, and what is not usual."""
+    if place is None:
+        return {}
+    there, usual = Setting.from_json(place.setting.description).to_json(), Setting().to_json()
+    said = {name: value for name, value in there.items() if name == "threads" or value != usual.get(name)}
+    python = ", ".join(f"{name}={value!r}" for name, value in said.items())
+    return {"python": f"Setting({python})", "json": json.dumps(said)}
 
 
 def _evidence(

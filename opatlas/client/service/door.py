@@ -20,7 +20,7 @@ from opatlas.errors import CallerError
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 """After a request that failed nobody is asked for so long; twice as long each time."""
-INCLUDED, NEXT = ("manifest", "related"), "next"
+INCLUDED, NEXT = ("manifest", "related", "evidence"), "next"
 MOST_ASKED, MOST_BYTES = 512, 800_000
 """Of one request: operators, and bytes of what describes them; a service takes 1,024 and 1 MiB."""
 MOST_REFUSED, MOST_REMEMBERED = 64, 4096

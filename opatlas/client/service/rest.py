@@ -153,7 +153,8 @@ class RestClient:
         """One ``POST /api/v1/lookup``; an item is ``{"key": …}``, ``{"graph": …}`` or both, and ``calls``.
 
         ``include``: ``manifest`` for the manifests of all that hit but those ``known``, ``related`` for what
-        is known of the related ones too, ``next`` for what jobs asked next. ``revoked_since``: the last
+        is known of the related ones too, ``evidence`` for why each hit is trusted
+        (:attr:`~.answer.Answer.evidence`), ``next`` for what jobs asked next. ``revoked_since``: the last
         reply's ``revoked_until``; 0: from the beginning. What the service is too old for is left out. Raises
         what :meth:`lookup` does.
         """

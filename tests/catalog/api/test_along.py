@@ -36,7 +36,34 @@ def test_manifests_come_along_but_those_known(put, look_up):
         assert document == {"manifest": row.manifest, "signature": row.signature, "signer": row.signer}
     (known, other) = rows
     again = look_up([64, 65], include=["manifest"], known=[known])
-    assert list(again["manifests"]) == [other]
+    assert list(again["manifests"]) == [other] and again["unchanged"] == [known]
+    assert "unchanged" not in found
+    assert look_up([66], known=[known, "a" * 64])["unchanged"] == [], "what did not hit"
+
+
+def test_why_a_hit_is_trusted_comes_along_where_it_is_asked_for(put, look_up):
+    put(64, "torch", 2.0, versions={"torch": "2.13.0"})
+    put(65, "numpy", 2.0, versions={"numpy": "2.4.6"})
+    assert "evidence" not in look_up([64])["results"][0]["best"]
+    found = look_up([64, 66], related=[65], include=["related", "evidence"])
+    signer = Artifact.objects.values_list("signer", flat=True).distinct().get()
+    evidence = {"max_error": 1e-7, "tolerance": 1e-5, "tier": "T2", "signer": signer}
+    assert found["results"][0]["best"]["evidence"] == evidence | {"environment": {"torch": "2.13.0"}}
+    assert found["related"][0]["best"]["evidence"] == evidence | {"environment": {"numpy": "2.4.6"}}
+    assert "best" not in found["results"][1]
+
+
+def test_it_is_one_more_statement_for_all(put, look_up, django_assert_num_queries):
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    for length in range(64, 72):
+        put(length, "torch", 2.0)
+    look_up(range(64, 72))
+    with CaptureQueriesContext(connection) as plain:
+        look_up(range(64, 72))
+    with django_assert_num_queries(len(plain) + 1):
+        look_up(range(64, 72), include=["evidence"])
 
 
 def test_what_is_known_of_related_ones_comes_along_and_the_rest_become_misses(put, look_up):

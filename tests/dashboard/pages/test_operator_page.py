@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from catalog import models as c
 from catalog.charging import Charging, Terms
 from catalog.registry import register_target
 from dashboard.pages.operators import code
-from opatlas.identity import Target
-from tests.dashboard.factory import Factory
+from opatlas.identity import Setting, Target
+from tests.dashboard.factory import Factory, on_a_gpu
 from tests.dashboard.people import member_client
 from tuning import models as t
 from tuning.statistics import benefit
@@ -69,6 +70,35 @@ def test_each_method_is_compared_with_the_best_in_words(pages: Client, explored:
         assert re.search(r"faster than .* by \d.*× \(.* – .*×\), 7 and 7 samples, confidence", said) or (
             said.startswith("No significant difference between")
         )
+
+
+def test_it_opens_with_how_to_use_it_there(pages: Client, explored: c.Operator) -> None:
+    best = c.Best.objects.filter(operator=explored, rank=0).select_related("target", "setting").get()
+    said = Setting(threads=3, cache="cold")
+    c.Setting.objects.filter(pk=best.setting_id).update(description=said.to_json())
+    page = text(pages, f"/operators/{explored.key}/?at={best.target_id}-{best.setting_id}")
+    assert page.index('id="use"') < page.index('class="figures"')
+    told = dict(re.findall(r'<pre id="use-(\w+)" tabindex="0">(.*?)</pre>', unescape(page), re.DOTALL))
+    assert told == {
+        "python": "from opatlas.client import Client\nfrom opatlas.identity import Setting\n"
+        """client = Client("http://testserver", setting=Setting(threads=3, cache='cold'))\n"""
+        f'hit = client.lookup("{explored.key}")  # hit.load()(…) runs it',
+        "command": f"OPATLAS_URL=http://testserver opatlas lookup {explored.key} "
+        """--setting '{"threads": 3, "cache": "cold"}'""",
+        "curl": 'curl -s -H "Authorization: Bearer $OPATLAS_KEY" "http://testserver/api/v1/operators/'
+        f'{explored.key}/best?target={best.target.key}&setting={best.setting.key}"',
+        "artifact": f"http://testserver/api/v1/artifacts/{best.artifact_sha256}",
+    }
+
+
+def test_on_a_gpu_it_names_the_gpu_and_no_command_that_asks_for_the_processor(
+    pages: Client, catalogue: Factory, explored: c.Operator
+) -> None:
+    there = on_a_gpu(catalogue, [explored])
+    path = f"/operators/{explored.key}/?at={there.target.pk}-{there.setting.pk}"
+    page = unescape(text(pages, path))
+    assert 'Client("http://testserver", target=detect_gpus()[0], setting=Setting(threads=1))' in page
+    assert "import detect_gpus" in page and 'id="use-command"' not in page and 'id="use-curl"' in page
 
 
 def test_the_verdict_never_contradicts_the_ranking(pages: Client, catalogue: Factory) -> None:

@@ -73,9 +73,14 @@ def test_a_hit_is_told_in_words_and_as_json(at_service, monkeypatch):
     monkeypatch.setattr(cli, "_client", with_one_thread)
     told = at_service("lookup", "Add", "1000", "1000")
     assert "cpp: add (manual)" in told and "10.0 µs; the default took 20.0 µs" in told
-    assert "2.00× the default (1.98 to 2.02)" in told
+    assert "2.00× the default (1.98 to 2.02)" in told and "signed by the key " in told
     told = json.loads(at_service("lookup", add_operator().key, "--offline", "--json"))
     assert told["source"] == "cache" and told["best"]["ratio_to_default"] == 2.0
+
+
+def test_another_setting_is_asked_for_as_the_operators_page_says_it(at_service):
+    told = json.loads(at_service("lookup", add_operator().key, "--setting", '{"threads": 1}', "--json"))
+    assert told["status"] == "hit"
 
 
 def test_why_there_is_no_answer(at_service, publish_add):
@@ -134,6 +139,8 @@ def test_a_login_is_tried_and_kept_for_this_user_alone(command, live_server, mak
         (("lookup", "Relu", "7*7"), "looks like 64x256"),
         (("lookup", "Gemm", "8x8", "8x8", "--attr", "alpha"), "looks like transB=1"),
         (("lookup", "nothing.onnx"), "There is no file"),
+        (("lookup", "Relu", "7", "--setting", "one"), "--setting is no JSON"),
+        (("lookup", "Relu", "7", "--setting", '{"threads": 0}'), "thread"),
         (("cache", "import", "x", "--public-key", "me"), "64 hexadecimal digits"),
     ],
 )

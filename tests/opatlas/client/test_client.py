@@ -15,7 +15,7 @@ from django.db.models import Sum
 
 from catalog.best import revoked
 from catalog.best.withdrawing import withdraw
-from catalog.models import Best, Implementation, Miss, Usage
+from catalog.models import Best, Environment, Implementation, Measurement, Miss, Usage
 from catalog.usage import journal
 from catalog.usage.draining import drain_journal
 from opatlas.client import Client, Refused, RestClient, RestOfModel, ServiceError, Trust, steps, usage
@@ -61,6 +61,22 @@ def test_a_hit_is_asked_for_once_and_known_to_the_machine(publish_add, job, requ
     assert [second.lookup(add_operator()).source for _ in range(2)] == ["cache", "memory"]
     assert requests == ["/api/v1/lookup"]
     assert second.lookup(add_operator()).best == answer.best
+
+
+def test_a_hit_says_why_it_is_trusted_whoever_gives_it(publish_add, job, signing_key):
+    publish_add()
+    Environment.objects.update(versions={"gcc": "14.2"})
+    Measurement.objects.update(max_error=0.25, tolerance=1.0, tier="T2")
+    first, second = job(), job()
+    given = [client.lookup(add_operator()) for client in (first, first, second)]
+    assert [answer.source for answer in given] == ["service", "memory", "cache"]
+    signer = hashlib.sha256(public_bytes(signing_key)).hexdigest()
+    evidence = {"max_error": 0.25, "tolerance": 1.0, "tier": "T2", "environment": {"gcc": "14.2"}}
+    for answer in given:
+        assert answer.evidence == evidence | {"signer": signer}
+        assert answer.why_trusted.endswith(f"with gcc 14.2; signed by the key {signer[:12]}…")
+    empty = first.lookup("Relu", (7,))
+    assert (empty.evidence, empty.why_trusted) == ({}, "")
 
 
 def test_a_miss_is_empty_remembered_for_a_moment_and_never_counts_as_cached(job, requests, monkeypatch):

@@ -26,6 +26,9 @@ BEST = {
 }  # fmt: skip
 
 
+EVIDENCE = {"max_error": 0.1, "tolerance": 1.0, "tier": "T2", "environment": {"numpy": "2.4.6"}, "signer": ""}
+
+
 def answer(**changes):
     item = {"key": KEY, "status": "hit", "best": BEST, "stage": "first", "final": True, "expires_s": 300.0}
     item |= changes
@@ -83,8 +86,10 @@ def says(document, **more):
 
 
 def test_an_honest_answer_is_taken(serve):
-    client, _ = serve(says(answer()))
-    assert client.lookup(add_operator()).best == BEST
+    client, _ = serve(says(answer(best=BEST | {"evidence": EVIDENCE})))
+    told = client.lookup(add_operator())
+    assert told.best == BEST | {"evidence": EVIDENCE}
+    assert told.why_trusted == "error 0.1, up to 1 passes; proven in sandbox tier T2; with numpy 2.4.6"
 
 
 LIES = {
@@ -104,6 +109,9 @@ LIES = {
     "a hit of nothing": says(
         answer(best={name: value for name, value in BEST.items() if name != "implementation"})
     ),
+    "an error that is none": says(answer(best=BEST | {"evidence": EVIDENCE | {"max_error": float("inf")}})),
+    "an environment of nothing": says(answer(best=BEST | {"evidence": EVIDENCE | {"environment": None}})),
+    "a signer of numbers": says(answer(best=BEST | {"evidence": EVIDENCE | {"signer": 5}})),
     "a revocation of nothing": says(answer() | {"revoked": ["\ud800"]}),
     "more revoked than anybody has": says(answer() | {"revoked": [f"{n:064x}" for n in range(20_000)]}),
     "a place in the list that is none": says(answer() | {"revoked_until": "'; DROP TABLE told; --" * 20}),

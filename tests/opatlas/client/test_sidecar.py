@@ -326,7 +326,14 @@ def test_what_the_machine_knows_is_asked_of_nobody(publish_add, sidecar, beside,
     process = sidecar()
     beside().lookup(add_operator())
     job = beside(cache=tmp_path / "cache", accepts=beside().accepts)
-    assert job.lookup(add_operator()).source == "cache", "the sidecar kept it for whoever has its login"
+    known = job.lookup(add_operator())
+    assert known.source == "cache", "the sidecar kept it for whoever has its login"
+    body = {"target": job.target.to_json(), "setting": job.setting.to_json(), "accepts": job.accepts}
+    body |= {"operators": [{"key": known.key}], "known": [known.best["artifact"]]}
+    body["include"] = ["evidence", "neighbours", "neighbour_defaults"]
+    told = beside().rest.call("POST", "/api/v1/lookup", body)
+    assert told["unchanged"] == body["known"]
+    assert told["results"][0]["best"]["evidence"] == known.evidence != {}
     process.send_signal(signal.SIGSTOP)
     assert beside(cache=tmp_path / "cache").lookup(add_operator()).source == "cache"
     assert len(requests) == 1

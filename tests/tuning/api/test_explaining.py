@@ -9,12 +9,20 @@ import pytest
 from catalog.best.publishing import publish
 from catalog.models import Miss, Operator, Organisation, Target
 from catalog.registry import register_operator, register_setting, register_target
-from opatlas.identity import Setting
+from dashboard.billing import rules
+from opatlas.identity import Setting, Value
 from tests.catalog import making
+from tests.dashboard.billing.conftest import price  # noqa: F401
 from tests.tuning import fakes
 
 pytestmark = pytest.mark.django_db
 NAMED = {"operator": {"graph": fakes.operator("Relu", 1024).to_json()}}
+
+
+@pytest.fixture(autouse=True)
+def forgotten_rules():
+    yield
+    rules.forget()
 
 
 @pytest.fixture
@@ -60,6 +68,13 @@ def test_a_queued_one_says_how_long_it_will_take(explain, make_exploration, live
     assert answer["state"] == "queued"
     assert "1 exploration is before it, for 1 worker" in answer["sentence"]
     assert answer["expected_s"] > answer["wait_s"] > 0
+    assert answer["position"] == 2
+
+
+def test_what_is_in_no_queue_has_no_position(explain, make_exploration, live_worker):
+    assert explain()["position"] is None
+    make_exploration(state="running", doing="halide: building")
+    assert explain()["position"] is None
 
 
 def test_a_running_one_says_what_is_done(explain, make_exploration, live_worker):
@@ -85,7 +100,20 @@ def test_a_hit_says_what_is_known_and_whether_exploring_goes_on(explain, put, ma
     make_exploration(stage=1)
     answer = explain()
     assert answer["state"] == "contested" and "Exploring goes on." in answer["sentence"]
-    assert answer["expected_s"] > 0
+    assert answer["expected_s"] > 0 and answer["position"] == 1
+
+
+def test_what_is_to_be_paid_first_is_withheld(explain, put, price):  # noqa: F811
+    put()
+    price(5.0)
+    assert explain()["state"] == "hit"
+    price(5.0, mode="withhold")
+    answer = explain()
+    assert (answer["state"], answer["stage"], answer["nearest"]) == ("withheld", "first", [])
+    assert (
+        answer["sentence"].startswith("Each hit costs 5.00 EUR; withheld")
+        and "torch" not in answer["sentence"]
+    )
 
 
 def test_what_cannot_be_loaded_names_what_is_missing(explain, put):
@@ -134,6 +162,16 @@ def test_the_nearest_of_its_kind_here(explain, put):
         {"field": "operator.produced[0].shape", "asked": "1024", "known": "2048"},
     ]
     assert near[0]["ratio_to_default"] == 2.0
+
+
+def test_the_same_in_another_dtype_is_near(explain, put):
+    half = Value("float16", (1024,))
+    put(graph=replace(fakes.operator(), inputs=(half,), produced=(half,)))
+    (near,) = explain()["nearest"]
+    assert near["differs"] == [
+        {"field": "operator.inputs[0].dtype", "asked": "float32", "known": "float16"},
+        {"field": "operator.produced[0].dtype", "asked": "float32", "known": "float16"},
+    ]
 
 
 def test_what_is_private_to_others_is_not_near(explain, put):
