@@ -63,8 +63,9 @@ def signature(op: Any, inputs: Sequence[Any], const: Sequence[int], attrs: Mappi
 def describe_call(
     op: Any, inputs: Sequence[Any], const: Sequence[int], attrs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The JSON of one ONNX node (its type, or a NodeProto) over these inputs: arrays, tensors, shapes (float32), pairs of a shape and a
-    dtype, lists of numbers (known values: the ``axes`` of a ReduceSum), or None (an optional one left out).
+    """The JSON of one ONNX node (its type, or a NodeProto) over these inputs: arrays, tensors, shapes
+    (float32), pairs of a shape and a dtype, lists of numbers (known values: the ``axes`` of a ReduceSum), or
+    None (an optional one left out).
 
     ``const``: numbers of the inputs whose values stay (weights).
     """
@@ -88,7 +89,7 @@ def _node_attributes(node: Any) -> dict[str, Any]:
     for name, value in values.items():
         if hasattr(value, "SerializeToString"):
             raise InvalidOperator(
-                f"Attribute {name!r} of the node is a {type(value).__name__}: give an ONNX model of it instead."
+                f"Attribute {name!r} of the node is a {type(value).__name__}: give it as an ONNX model."
             )
     return {name: _as_text(value) for name, value in values.items()}
 
@@ -150,7 +151,7 @@ def document_of(asked: Any) -> Mapping[str, Any]:
         return asked
     if hasattr(asked, "op_type"):
         raise InvalidOperator(
-            "An ONNX node says no shapes: its inputs stand beside it (lookup(node, x, w), None for one left out)."
+            "An ONNX node says no shapes: its inputs stand beside it (lookup(node, x, w))."
         )
     model = asked.SerializeToString() if hasattr(asked, "SerializeToString") else asked
     if isinstance(model, bytes):
