@@ -150,9 +150,7 @@ def document_of(asked: Any) -> Mapping[str, Any]:
     if isinstance(asked, Mapping):
         return asked
     if hasattr(asked, "op_type"):
-        raise InvalidOperator(
-            "An ONNX node says no shapes: its inputs stand beside it (lookup(node, x, w))."
-        )
+        raise InvalidOperator("An ONNX node says no shapes: its inputs stand beside it (lookup(node, x, w)).")
     model = asked.SerializeToString() if hasattr(asked, "SerializeToString") else asked
     if isinstance(model, bytes):
         return {"onnx": base64.b64encode(model).decode()}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import onnx
 import pytest
@@ -130,3 +133,26 @@ def test_an_alias_saves_another_process_the_reading(client, tmp_path, monkeypatc
     with Client("http://127.0.0.1:9", "no-key", cache=tmp_path, offline=True) as second:
         monkeypatch.setattr("opatlas.client.naming.read", None)
         assert second.asked("MatMul", X, W).key == PRODUCT.key
+
+
+FROM_THE_CACHE = """
+import sys
+import numpy as np
+from opatlas.client import Client
+from opatlas.identity import Setting
+given = {"cache": sys.argv[3], "setting": Setting(threads=1), "offline": True, "sidecar": False}
+with Client(sys.argv[1], sys.argv[2], **given) as client:
+    x = np.ones(1000, np.float32)
+    assert client.lookup("Add", x, x).source == "cache"
+    print(sorted({"onnx", "torch", "urllib3", "cryptography"} & set(sys.modules)))
+"""
+
+
+def test_a_hit_from_the_cache_imports_nothing_heavy(publish_add, job):
+    publish_add()
+    x = np.ones(1000, np.float32)
+    with job() as first:
+        assert first.lookup("Add", x, x)
+        place = [first._address["url"], first._address["key"], str(first.home)]
+    done = subprocess.run([sys.executable, "-c", FROM_THE_CACHE, *place], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr

@@ -395,6 +395,25 @@ def test_tensors_of_every_type_are_read_where_they_lie(dtype):
     assert again.dtype is tensor.dtype and again.data_ptr() == tensor.data_ptr()
 
 
+def test_bound_to_the_callers_tensors(publish_add, job):
+    """They are what the kernel itself reads and writes, and what is given back."""
+    import torch
+
+    publish_add()
+    x, y, z = (torch.full((1000,), value) for value in (1.0, 2.0, 0.0))
+    function, tied = job().lookup("Add", x, y).load(), []
+    bind = function.kernel.bind
+    function.kernel.bind = lambda inputs, outputs: (
+        tied.extend([*inputs.values(), *outputs]) or bind(inputs, outputs)
+    )
+    bound = function.bind([x, y], [z])
+    assert [array.ctypes.data for array in tied] == [one.data_ptr() for one in (x, y, z)]
+    bound()
+    assert bound.outputs()[0] is z and torch.equal(z, x + y)
+    bound.poison()
+    assert z.isnan().all()
+
+
 def test_bound_to_the_callers_buffers(publish_add, job):
     publish_add()
     x, y = np.ones(1000, np.float32), np.ones(1000, np.float32)
