@@ -112,7 +112,9 @@ def explain(
 
 @app.command()
 def prefetch(
-    file: Annotated[Path, typer.Argument(help="A JSON list of operators, or one JSON operator a line.")],
+    file: Annotated[
+        Path, typer.Argument(help="A JSON list of operators, one JSON operator a line, or an .onnx.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Bring what is known of many operators into this machine's cache; the rest is explored."""
@@ -243,7 +245,7 @@ def clear() -> None:
 
 @cache_app.command()
 def export(
-    operators: Annotated[Path, typer.Argument(help="A JSON list of operators, or one a line.")],
+    operators: Annotated[Path, typer.Argument(help="A JSON list of operators, one a line, or an .onnx.")],
     to: Annotated[Path, typer.Argument(help="The snapshot's file.")],
     signing_key: Annotated[Path, typer.Option(help="A private key (PEM); made where there is none.")],
 ) -> None:
@@ -334,9 +336,14 @@ def _attribute(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _operators(path: Path) -> list[Mapping[str, Any]]:
+def _operators(path: Path) -> list[Any]:
+    """What a file lists, or what an ONNX model is made of."""
     if not path.exists():
         raise CallerError(f"There is no file {path}.")
+    if path.suffix == ".onnx":
+        from opatlas.given_model import operators_of
+
+        return operators_of(path)
     text = path.read_text()
     if text.lstrip().startswith("["):
         return list(_json(text, str(path)))

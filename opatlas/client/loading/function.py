@@ -86,8 +86,8 @@ class KernelFunction:
 
     def bind(self, inputs: Sequence[Any], outputs: Sequence[Any] | None = None) -> Bound:
         """Tie the caller's buffers: calling what comes back is one run and nothing else. ``outputs()`` are
-        overwritten by each run: those given, tensors as tensors (compiled kernels write there; of a library call they are copied
-        into), else buffers of its own."""
+        overwritten by each run: those given, tensors as tensors (compiled kernels write there; of a library
+        call they are copied into), else buffers of its own."""
         arrays = self._runtime(self._named(inputs))
         if self.operator.constant_inputs and not self._prepared:
             raise CallerError("The operator has weights: prepare() comes before bind().")

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from opatlas import cli
 from opatlas.client.service.login import config_path, read_login
-from opatlas.errors import CallerError
+from opatlas.errors import CallerError, InvalidModel
 from opatlas.identity import detect_target
 from opatlas.load.signing import public_bytes, read_key
 from tests.opatlas.load.kernels import add_operator
@@ -87,6 +87,17 @@ def test_why_there_is_no_answer(at_service, publish_add):
 def test_many_at_once(at_service, tmp_path):
     told = json.loads(at_service("prefetch", operators(tmp_path / "operators.jsonl", 5, 6, 7), "--json"))
     assert told == {"operators": 3, "hits": 0, "misses": 3, "requests": 1}
+
+
+def test_a_models_operators_are_brought_by_its_file(at_service, tmp_path):
+    model = tmp_path / "model.onnx"
+    model.write_bytes(adding())
+    told = json.loads(at_service("prefetch", model, "--json"))
+    assert (told["operators"], told["requests"]) == (2, 1)
+    assert json.loads(at_service("cache", "stats", "--json"))["entries"] == 2
+    model.write_bytes(b"no model")
+    with pytest.raises(InvalidModel):
+        at_service("prefetch", model)
 
 
 def test_the_cache_is_counted_and_emptied(at_service, tmp_path):
