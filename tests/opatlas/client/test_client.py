@@ -368,6 +368,17 @@ def test_a_hit_is_loaded_from_what_the_one_request_brought(publish_add, job, req
     assert len(requests) == 2
 
 
+def test_each_client_is_told_what_it_can_load_itself(publish_add, job, requests):
+    """Two of one cache: what the one may load is not given to the other, now or later."""
+    publish_add()
+    every, recipes = job(), job(accepts={"kinds": ["recipe"]})
+    assert every.lookup(add_operator()).best["kind"] == "c-abi"
+    assert not recipes.lookup(add_operator())
+    assert job().lookup(add_operator()).source == "cache"
+    assert not job(accepts={"kinds": ["recipe"]}, offline=True).lookup(add_operator())
+    assert requests.count("/api/v1/lookup") == 2
+
+
 def test_tensors_in_tensors_out_without_a_copy_on_the_way_in(publish_add, job):
     import torch
 
