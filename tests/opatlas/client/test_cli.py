@@ -124,6 +124,12 @@ def test_a_snapshot_goes_out_and_comes_in(at_service, tmp_path, monkeypatch):
     at_service("cache", "clear")
     assert "1 operators" in at_service("cache", "import", to, "--public-key", public)
     assert list((tmp_path / "cache").rglob("kernel.so"))
+    told = json.loads(at_service("cache", "export", listed, to, "--signing-key", key, "--json"))
+    assert told == {"snapshot": str(to), "operators": 1, "public_key": public}
+    assert json.loads(at_service("cache", "clear", "--json")) == {"folder": str(tmp_path / "cache")}
+    told = json.loads(at_service("cache", "import", to, "--public-key", public, "--json"))
+    assert told == {"snapshot": str(to), "operators": 1}
+    assert list((tmp_path / "cache").rglob("kernel.so"))
 
 
 def test_a_login_is_tried_and_kept_for_this_user_alone(command, live_server, make_key):
@@ -132,6 +138,8 @@ def test_a_login_is_tried_and_kept_for_this_user_alone(command, live_server, mak
     assert key not in told and str(config_path()) in "".join(told.split())
     assert read_login() == (live_server.url, key)
     assert stat.S_IMODE(config_path().stat().st_mode) == 0o600
+    told = json.loads(command("login", "--url", live_server.url, "--key", key, "--json"))
+    assert told == {"config": str(config_path()), "url": live_server.url}
     assert "waiting" in command("lookup", "Relu", "7", code=1)
     with pytest.raises(CallerError, match="key"):
         command("login", "--url", live_server.url, "--key", "opk_wrong")

@@ -650,6 +650,8 @@ def test_who_speaks_by_the_page_alone_is_answered(publish_add, sidecar, tmp_path
         line.request("POST", "/api/v1/lookup", json.dumps(asked), {"Opatlas-Service": card["service"]})
         response = line.getresponse()
         told = json.loads(response.read())
+        line.request("POST", "/api/v1/lookup", json.dumps(asked), {"Opatlas-Service": "0" * 32})
+        assert line.getresponse().status == 421, "of the same connection"
     page = Path("docs/protocol.md").read_text()
     table = page.partition("The answer:")[2].partition("\n\n`best`")[0]
     named = {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split(" | ")[0])}
