@@ -76,7 +76,7 @@ def describe_call(
     document: dict[str, Any] = {"op": op, "inputs": described}
     if hasattr(op, "op_type"):
         document |= {"op": op.op_type, "domain": op.domain}
-        attrs = _node_attributes(op) | attrs
+        attrs = {**_node_attributes(op), **attrs}
     if attrs:
         document["attrs"] = {name: _plain(value) for name, value in attrs.items()}
     return document
