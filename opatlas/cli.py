@@ -116,7 +116,9 @@ def explain(
 
 @app.command()
 def prefetch(
-    file: Annotated[Path, typer.Argument(help="A JSON list of operators, or one JSON operator a line.")],
+    file: Annotated[
+        Path, typer.Argument(help="A JSON list of operators, one JSON operator a line, or an .onnx.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Bring what is known of many operators into this machine's cache; the rest is explored."""
@@ -194,6 +196,7 @@ def run(
 def login(
     url: Annotated[str, typer.Option(prompt="Address of the service")],
     key: Annotated[str, typer.Option(prompt="API key", hide_input=True)],
+    as_json: AsJson = False,
 ) -> None:
     """Keep the service's address and a key for this user, once they have been tried."""
     from opatlas.client import RestClient
@@ -202,7 +205,7 @@ def login(
     with RestClient(url, key, timeout_s=10.0) as rest:
         rest.call("GET", "/api/v1/signers/?limit=1")
     write_login(url, key)
-    print(f"Written to {config_path()}.")
+    _tell(as_json, {"config": str(config_path()), "url": url}, f"Written to {config_path()}.")
 
 
 @app.command()
@@ -238,33 +241,38 @@ def stats(as_json: AsJson = False) -> None:
 
 
 @cache_app.command()
-def clear() -> None:
+def clear(as_json: AsJson = False) -> None:
     """Forget entries, aliases and artifacts; what was revoked stays known."""
     with _client(offline=True) as client:
         client.forget_everything()
-    print(f"{client.home} is empty, but for what was revoked.")
+    told = f"{client.home} is empty, but for what was revoked."
+    _tell(as_json, {"folder": str(client.home)}, told)
 
 
 @cache_app.command()
 def export(
-    operators: Annotated[Path, typer.Argument(help="A JSON list of operators, or one a line.")],
+    operators: Annotated[Path, typer.Argument(help="A JSON list of operators, one a line, or an .onnx.")],
     to: Annotated[Path, typer.Argument(help="The snapshot's file.")],
     signing_key: Annotated[Path, typer.Option(help="A private key (PEM); made where there is none.")],
+    as_json: AsJson = False,
 ) -> None:
     """Write what is chosen for these operators into a signed snapshot."""
     from opatlas.client import export_snapshot
     from opatlas.load.signing import new_key, public_bytes, read_key
 
     private = read_key(signing_key) if signing_key.exists() else new_key(signing_key)
-    with _client() as client:
+    with _client() as client, _console(stderr=True).status("Looking operators up, fetching artifacts"):
         made = export_snapshot(client, _operators(operators), to, private)
-    print(f"{to}: {len(made.answers)} operators; public key {public_bytes(private).hex()}.")
+    count, public = len(made.answers), public_bytes(private).hex()
+    told = {"snapshot": str(to), "operators": count, "public_key": public}
+    _tell(as_json, told, f"{to}: {count} operators; public key {public}.")
 
 
 @cache_app.command("import")
 def import_(
     snapshot: Annotated[Path, typer.Argument(help="The snapshot's file.")],
     public_key: Annotated[str, typer.Option(help="Who must have signed it: 64 hexadecimal digits.")],
+    as_json: AsJson = False,
 ) -> None:
     """Check a snapshot, and put its artifacts into this machine's cache."""
     from opatlas.client import Snapshot
@@ -272,10 +280,15 @@ def import_(
     if not re.fullmatch(r"[0-9a-f]{64}", public_key):
         raise CallerError("A public key is 64 hexadecimal digits, as `opatlas cache export` prints it.")
     taken = Snapshot.open(snapshot, [bytes.fromhex(public_key)])
-    with _client(offline=True, snapshot=taken) as client:
-        for answer in taken.answers.values():
+    answers = taken.answers.values()
+    with (
+        _client(offline=True, snapshot=taken) as client,
+        Progress(console=_console(stderr=True), transient=True) as progress,
+    ):
+        for answer in progress.track(answers, description="Checking artifacts"):
             client.load(answer).close()
-    print(f"{len(taken.answers)} operators: Client(snapshot=Snapshot.open({str(snapshot)!r}, …)) uses them.")
+    told = f"{len(answers)} operators: Client(snapshot=Snapshot.open({str(snapshot)!r}, …)) uses them."
+    _tell(as_json, {"snapshot": str(snapshot), "operators": len(answers)}, told)
 
 
 def main() -> None:
@@ -338,9 +351,14 @@ def _attribute(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _operators(path: Path) -> list[Mapping[str, Any]]:
+def _operators(path: Path) -> list[Any]:
+    """What a file lists, or what an ONNX model is made of."""
     if not path.exists():
         raise CallerError(f"There is no file {path}.")
+    if path.suffix == ".onnx":
+        from opatlas.given_model import operators_of
+
+        return operators_of(path)
     text = path.read_text()
     if text.lstrip().startswith("["):
         return list(_json(text, str(path)))
@@ -413,6 +431,11 @@ def _table(*columns: str) -> Table:
 
 def _console(stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False)
+
+
+def _tell(as_json: bool, told: Mapping[str, Any], sentence: str) -> None:
+    """What was done: for scripts, or for people."""
+    _print_json(told) if as_json else print(sentence)
 
 
 def _print_json(document: Any) -> None:

@@ -11,6 +11,7 @@ from opatlas.errors import CallerError, InvalidModel
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.types import TensorType
 from opatlas.identity.dtypes import CODES
+from opatlas.identity.operator import Operator
 from opatlas.load.dtypes import ONNX_NUMBER, numpy_dtype
 from opatlas.memory import lacking
 
@@ -27,6 +28,12 @@ def read_model(model: str | Path | bytes, dims: Mapping[str, int] | None) -> Mod
     except OSError as error:
         raise InvalidModel(f"{path} cannot be read: {error.strerror}.") from None
     return ModelGraph(data, dims, folder=path.parent)
+
+
+def operators_of(model: str | Path | bytes, dims: Mapping[str, int] | None = None) -> list[Operator]:
+    """Its operators in order, each once; raises :class:`opatlas.errors.InvalidModel`."""
+    found = [canonical.operator for canonical, _ in read_model(model, dims).operators().values()]
+    return list({operator.key: operator for operator in found}.values())
 
 
 def random_inputs(graph: ModelGraph, seed: int = 0) -> dict[str, np.ndarray]:

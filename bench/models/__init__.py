@@ -20,8 +20,8 @@ that took to compile.
 
 The models: the open ONNX graphs of ONNX's wheel (those of OPATLAS_WORKLOADS among them), with seeded random
 weights; an encoder and a decoder with a Loop that ends early (:mod:`bench.models.made_models`);
-``MODELS=dir`` takes other ONNX files. ``BUDGET_S`` is for all of it (2400): half for exploring, the rest in shares for the models.
-A run that was cut off goes on where it stopped.
+``MODELS=dir`` takes other ONNX files. ``BUDGET_S`` is for all of it (2400): half for exploring, the rest in
+shares for the models. A run that was cut off goes on where it stopped.
 """
 
 from __future__ import annotations

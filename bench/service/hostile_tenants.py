@@ -1,6 +1,7 @@
 """Tenants that upload and submit what does harm, and what the others notice of it.
 
-``python -m bench.service.hostile_tenants NUMBER``: makes so many in an empty database, and prints their keys as JSON.
+``python -m bench.service.hostile_tenants NUMBER``: makes so many in an empty database, and prints their keys
+as JSON.
 """
 
 from __future__ import annotations

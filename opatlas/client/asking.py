@@ -61,10 +61,11 @@ def signature(op: Any, inputs: Sequence[Any], const: Sequence[int], attrs: Mappi
 
 
 def describe_call(
-    op: str, inputs: Sequence[Any], const: Sequence[int], attrs: Mapping[str, Any]
+    op: Any, inputs: Sequence[Any], const: Sequence[int], attrs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The JSON of one ONNX node over these inputs: arrays, tensors, shapes (float32), pairs of a shape and a
-    dtype, lists of numbers (known values: the ``axes`` of a ReduceSum), or None (an optional one left out).
+    """The JSON of one ONNX node (its type, or a NodeProto) over these inputs: arrays, tensors, shapes
+    (float32), pairs of a shape and a dtype, lists of numbers (known values: the ``axes`` of a ReduceSum), or
+    None (an optional one left out).
 
     ``const``: numbers of the inputs whose values stay (weights).
     """
@@ -73,9 +74,31 @@ def describe_call(
             raise InvalidOperator(f"const names input {number}, but there are {len(inputs)} inputs.")
     described = [_describe_input(one, number in const) for number, one in enumerate(inputs)]
     document: dict[str, Any] = {"op": op, "inputs": described}
+    if hasattr(op, "op_type"):
+        document |= {"op": op.op_type, "domain": op.domain}
+        attrs = {**_node_attributes(op), **attrs}
     if attrs:
         document["attrs"] = {name: _plain(value) for name, value in attrs.items()}
     return document
+
+
+def _node_attributes(node: Any) -> dict[str, Any]:
+    from onnx import helper
+
+    values = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    for name, value in values.items():
+        if hasattr(value, "SerializeToString"):
+            raise InvalidOperator(
+                f"Attribute {name!r} of the node is a {type(value).__name__}: give it as an ONNX model."
+            )
+    return {name: _as_text(value) for name, value in values.items()}
+
+
+def _as_text(value: Any) -> Any:
+    """An attribute's text: ONNX has it as bytes."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return [_as_text(item) for item in value] if isinstance(value, list) else value
 
 
 def _describe_input(one: Any, const: bool) -> dict[str, Any] | None:
@@ -126,6 +149,8 @@ def document_of(asked: Any) -> Mapping[str, Any]:
     """The JSON that describes a whole operator: JSON itself, or an ONNX model."""
     if isinstance(asked, Mapping):
         return asked
+    if hasattr(asked, "op_type"):
+        raise InvalidOperator("An ONNX node says no shapes: its inputs stand beside it (lookup(node, x, w)).")
     model = asked.SerializeToString() if hasattr(asked, "SerializeToString") else asked
     if isinstance(model, bytes):
         return {"onnx": base64.b64encode(model).decode()}

@@ -74,6 +74,9 @@ class Watcher:
             answers = self._look([one.asked for one in watched])
         except OpatlasError:  # a strict client's: the next poll may do better
             return []
+        except Exception:
+            log.exception("A poll of %s operators failed; the next one may do better.", len(watched))
+            return []
         return [(one, answers[one.asked.key]) for one in watched]
 
     def _tell(self, one: WatchedOperator) -> None:

@@ -86,8 +86,8 @@ class KernelFunction:
 
     def bind(self, inputs: Sequence[Any], outputs: Sequence[Any] | None = None) -> Bound:
         """Tie the caller's buffers: calling what comes back is one run and nothing else. ``outputs()`` are
-        overwritten by each run: those given (compiled kernels write there; of a library call they are copied
-        into), else buffers of its own."""
+        overwritten by each run: those given, tensors as tensors (compiled kernels write there; of a library
+        call they are copied into), else buffers of its own."""
         arrays = self._runtime(self._named(inputs))
         if self.operator.constant_inputs and not self._prepared:
             raise CallerError("The operator has weights: prepare() comes before bind().")
@@ -102,7 +102,9 @@ class KernelFunction:
             ]
         with self._lock:
             bound = self._safely(lambda: self._tied(arrays, taken))
-            return bound if self._watch is None else WatchedBound(self, bound, arrays, taken)
+            if self._watch is not None:
+                bound = WatchedBound(self, bound, arrays, taken)
+        return bound if _all_arrays(outputs or ()) else GivenOutputs(bound, outputs)
 
     def by_address(self) -> Callable[[Sequence[int]], None] | None:
         """The kernel for who has addresses of buffers that fit (:class:`opatlas.load.c_abi.AddressedCall`);
@@ -216,6 +218,10 @@ def _array(given: Any, value: Value, name: str) -> np.ndarray:
     return array
 
 
+def _all_arrays(given: Sequence[Any]) -> bool:
+    return all(isinstance(one, np.ndarray) for one in given)
+
+
 def _overlap(outputs: Sequence[np.ndarray], inputs: Any) -> bool:
     """Whether writing an output may change an input: then a kernel that fails would leave nothing to begin
     anew from."""
@@ -238,6 +244,22 @@ class CopiedOut:
 
     def poison(self) -> None:
         self._bound.poison()
+
+
+class GivenOutputs:
+    """Bound to tensors of the caller's, which it gives back as they were given."""
+
+    def __init__(self, bound: Bound, outputs: Any) -> None:
+        self.bound, self._given = bound, outputs
+
+    def __call__(self) -> None:
+        self.bound()
+
+    def outputs(self) -> Any:
+        return self._given
+
+    def poison(self) -> None:
+        self.bound.poison()
 
 
 class WatchedBound:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Protocol
 
@@ -45,6 +45,14 @@ class RestOfModel:
         """``operators`` in the order in which the model runs them (``client.asked`` makes them)."""
         self._operators = list({one.key: one for one in operators}.values())
         self._numbers = {one.key: number for number, one in enumerate(self._operators)}
+
+    @classmethod
+    def of_model(cls, client: Any, model: Any, dims: Mapping[str, int] | None = None) -> RestOfModel:
+        """Of an ONNX model: its file or bytes, and the sizes of its symbolic dimensions. Imports ONNX; raises
+        :class:`opatlas.errors.InvalidModel`."""
+        from opatlas.given_model import operators_of
+
+        return cls([client.asked(operator) for operator in operators_of(model, dims)])
 
     def related(self, asked: Asked) -> Sequence[Any]:
         number = self._numbers.get(asked.key)

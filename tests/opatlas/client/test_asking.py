@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import onnx
 import pytest
@@ -55,6 +58,7 @@ def model() -> onnx.ModelProto:
                 "inputs": [{"shape": [8, 16], "dtype": "float32"}, {"shape": [16, 4], "dtype": "float32"}],
             },
         ),
+        (helper.make_node("MatMul", ["x", "w"], ["y"]), X, torch.zeros(16, 4)),
         (model(),),
         (model().SerializeToString(),),
     ],
@@ -81,6 +85,25 @@ def test_layout_dtype_weights_and_attributes_count(client):
     assert client.asked("ReduceSum", X, [1]).key != client.asked("ReduceSum", X, [0]).key
 
 
+def test_the_attributes_of_an_onnx_node_count(client):
+    """Numbers, lists and text; what stands beside it comes first."""
+    node = helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)
+    assert client.asked(node, X, W.T.copy()).key == client.asked("Gemm", X, W.T.copy(), transB=1).key
+    assert client.asked(node, X, W, transB=0).key == client.asked("Gemm", X, W).key
+    image, kernel = (1, 3, 9, 9), (4, 3, 3, 3)
+    said = {"auto_pad": "SAME_UPPER", "strides": [2, 2]}
+    node = helper.make_node("Conv", ["x", "w"], ["y"], **said)
+    assert client.asked(node, image, kernel).key == client.asked("Conv", image, kernel, **said).key
+    recurrent = [(5, 1, 4), (1, 16, 4), (1, 16, 4)]
+    said = {"hidden_size": 4, "activations": ["Sigmoid", "Tanh", "Relu"]}
+    node = helper.make_node("LSTM", ["x", "w", "r"], ["y"], **said)
+    assert client.asked(node, *recurrent).key == client.asked("LSTM", *recurrent, **said).key
+    assert client.asked(node, *recurrent).key != client.asked("LSTM", *recurrent, hidden_size=4).key
+    filled = helper.make_tensor("value", TensorProto.FLOAT, [1], [1.0])
+    with pytest.raises(InvalidOperator, match="'value' of the node is a TensorProto"):
+        client.lookup(helper.make_node("ConstantOfShape", ["x"], ["y"], value=filled), [3])
+
+
 def test_which_input_of_the_callers_each_tensor_is(client):
     assert client.asked("MatMul", X, W).places == (0, 1)
     assert client.asked("Sub", X, X[:1]).places == (0, 1)
@@ -97,6 +120,7 @@ def test_which_input_of_the_callers_each_tensor_is(client):
         (("NoSuch", X), "NoSuch"),
         ((3.5,), "An operator is named by"),
         (({"op": {1, 2}},), "no JSON"),
+        ((helper.make_node("MatMul", ["x", "w"], ["y"]),), "An ONNX node says no shapes"),
     ],
 )
 def test_what_is_no_operator_is_refused_with_a_sentence(client, named, sentence):
@@ -109,3 +133,26 @@ def test_an_alias_saves_another_process_the_reading(client, tmp_path, monkeypatc
     with Client("http://127.0.0.1:9", "no-key", cache=tmp_path, offline=True) as second:
         monkeypatch.setattr("opatlas.client.naming.read", None)
         assert second.asked("MatMul", X, W).key == PRODUCT.key
+
+
+FROM_THE_CACHE = """
+import sys
+import numpy as np
+from opatlas.client import Client
+from opatlas.identity import Setting
+given = {"cache": sys.argv[3], "setting": Setting(threads=1), "offline": True, "sidecar": False}
+with Client(sys.argv[1], sys.argv[2], **given) as client:
+    x = np.ones(1000, np.float32)
+    assert client.lookup("Add", x, x).source == "cache"
+    print(sorted({"onnx", "torch", "urllib3", "cryptography"} & set(sys.modules)))
+"""
+
+
+def test_a_hit_from_the_cache_imports_nothing_heavy(publish_add, job):
+    publish_add()
+    x = np.ones(1000, np.float32)
+    with job() as first:
+        assert first.lookup("Add", x, x)
+        place = [first._address["url"], first._address["key"], str(first.home)]
+    done = subprocess.run([sys.executable, "-c", FROM_THE_CACHE, *place], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr

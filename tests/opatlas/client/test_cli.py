@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from opatlas import cli
 from opatlas.client.service.login import config_path, read_login
-from opatlas.errors import CallerError
+from opatlas.errors import CallerError, InvalidModel
 from opatlas.identity import detect_target
 from opatlas.load.signing import public_bytes, read_key
 from tests.opatlas.load.kernels import add_operator
@@ -94,6 +94,17 @@ def test_many_at_once(at_service, tmp_path):
     assert told == {"operators": 3, "hits": 0, "misses": 3, "requests": 1}
 
 
+def test_a_models_operators_are_brought_by_its_file(at_service, tmp_path):
+    model = tmp_path / "model.onnx"
+    model.write_bytes(adding())
+    told = json.loads(at_service("prefetch", model, "--json"))
+    assert (told["operators"], told["requests"]) == (2, 1)
+    assert json.loads(at_service("cache", "stats", "--json"))["entries"] == 2
+    model.write_bytes(b"no model")
+    with pytest.raises(InvalidModel):
+        at_service("prefetch", model)
+
+
 def test_the_cache_is_counted_and_emptied(at_service, tmp_path):
     at_service("prefetch", operators(tmp_path / "operators.jsonl", 5, 6))
     told = json.loads(at_service("cache", "stats", "--json"))
@@ -118,6 +129,12 @@ def test_a_snapshot_goes_out_and_comes_in(at_service, tmp_path, monkeypatch):
     at_service("cache", "clear")
     assert "1 operators" in at_service("cache", "import", to, "--public-key", public)
     assert list((tmp_path / "cache").rglob("kernel.so"))
+    told = json.loads(at_service("cache", "export", listed, to, "--signing-key", key, "--json"))
+    assert told == {"snapshot": str(to), "operators": 1, "public_key": public}
+    assert json.loads(at_service("cache", "clear", "--json")) == {"folder": str(tmp_path / "cache")}
+    told = json.loads(at_service("cache", "import", to, "--public-key", public, "--json"))
+    assert told == {"snapshot": str(to), "operators": 1}
+    assert list((tmp_path / "cache").rglob("kernel.so"))
 
 
 def test_a_login_is_tried_and_kept_for_this_user_alone(command, live_server, make_key):
@@ -126,6 +143,8 @@ def test_a_login_is_tried_and_kept_for_this_user_alone(command, live_server, mak
     assert key not in told and str(config_path()) in "".join(told.split())
     assert read_login() == (live_server.url, key)
     assert stat.S_IMODE(config_path().stat().st_mode) == 0o600
+    told = json.loads(command("login", "--url", live_server.url, "--key", key, "--json"))
+    assert told == {"config": str(config_path()), "url": live_server.url}
     assert "waiting" in command("lookup", "Relu", "7", code=1)
     with pytest.raises(CallerError, match="key"):
         command("login", "--url", live_server.url, "--key", "opk_wrong")

@@ -384,6 +384,17 @@ def test_a_hit_is_loaded_from_what_the_one_request_brought(publish_add, job, req
     assert len(requests) == 2
 
 
+def test_each_client_is_told_what_it_can_load_itself(publish_add, job, requests):
+    """Two of one cache: what the one may load is not given to the other, now or later."""
+    publish_add()
+    every, recipes = job(), job(accepts={"kinds": ["recipe"]})
+    assert every.lookup(add_operator()).best["kind"] == "c-abi"
+    assert not recipes.lookup(add_operator())
+    assert job().lookup(add_operator()).source == "cache"
+    assert not job(accepts={"kinds": ["recipe"]}, offline=True).lookup(add_operator())
+    assert requests.count("/api/v1/lookup") == 2
+
+
 def test_tensors_in_tensors_out_without_a_copy_on_the_way_in(publish_add, job):
     import torch
 
@@ -409,6 +420,25 @@ def test_tensors_of_every_type_are_read_where_they_lie(dtype):
     assert array.dtype.name == dtype and array.ctypes.data == tensor.data_ptr()
     again = function._like(tensor, array)
     assert again.dtype is tensor.dtype and again.data_ptr() == tensor.data_ptr()
+
+
+def test_bound_to_the_callers_tensors(publish_add, job):
+    """They are what the kernel itself reads and writes, and what is given back."""
+    import torch
+
+    publish_add()
+    x, y, z = (torch.full((1000,), value) for value in (1.0, 2.0, 0.0))
+    function, tied = job().lookup("Add", x, y).load(), []
+    bind = function.kernel.bind
+    function.kernel.bind = lambda inputs, outputs: (
+        tied.extend([*inputs.values(), *outputs]) or bind(inputs, outputs)
+    )
+    bound = function.bind([x, y], [z])
+    assert [array.ctypes.data for array in tied] == [one.data_ptr() for one in (x, y, z)]
+    bound()
+    assert bound.outputs()[0] is z and torch.equal(z, x + y)
+    bound.poison()
+    assert z.isnan().all()
 
 
 def test_bound_to_the_callers_buffers(publish_add, job):

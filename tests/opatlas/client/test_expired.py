@@ -76,6 +76,15 @@ def test_a_second_job_makes_no_request_and_after_the_entries_life_one(known, job
     assert lookups() == 3
 
 
+def test_a_second_machine_has_nothing_explored(known, job, lookups, tmp_path):
+    """What the first one's jobs were told is known: one request, and no new miss."""
+    operators = [add_operator(size) for size in HITS]
+    assert all(job().lookup_all(operators))
+    other = job(cache=tmp_path / "another machine").lookup_all(operators)
+    assert [answer.source for answer in other] == ["service"] * len(HITS)
+    assert lookups() == 2 and Miss.objects.count() == 0
+
+
 def test_what_is_not_final_is_asked_for_together_too(known, job, lookups, later):
     Best.objects.update(final=False)
     client = job()

@@ -193,6 +193,35 @@ def test_a_file_that_is_not_sent_to_its_end_is_given_up(serve, tmp_path, monkeyp
     assert time.monotonic() - began < 4
 
 
+def test_a_file_that_broke_off_is_gone_on_with(serve, tmp_path):
+    whole, ranges = bytes(range(256)) * 8, []
+
+    def rest_of_it(handler):
+        ranges.append(handler.headers["Range"])
+        begin = int((ranges[-1] or "bytes=0-").removeprefix("bytes=").removesuffix("-"))
+        handler.send(whole[begin:], status=206 if ranges[-1] else 200)
+
+    client, _ = serve(rest_of_it)
+    (tmp_path / "kernel.so.part").write_bytes(whole[:1000])
+    client.rest.download("a" * 64, SimpleNamespace(files={"kernel.so": "0" * 64}), tmp_path)
+    assert ranges == ["bytes=1000-"], "one request, for what is missing"
+    assert (tmp_path / "kernel.so").read_bytes() == whole
+
+
+def test_files_are_fetched_side_by_side(serve, tmp_path):
+    both = threading.Barrier(2, timeout=3)
+
+    def meet(handler):
+        both.wait()  # breaks where one is asked for only after the other has come
+        handler.send(handler.path.encode())
+
+    client, _ = serve(meet)
+    client.rest.timeout_s = 10.0
+    client.rest.download("a" * 64, SimpleNamespace(files={"one": "0" * 64, "two": "0" * 64}), tmp_path)
+    assert (tmp_path / "one").read_bytes().endswith(b"/one")
+    assert (tmp_path / "two").read_bytes().endswith(b"/two")
+
+
 def test_a_body_that_would_fill_the_memory_is_not_parsed(serve):
     body = b"[" + b"[]," * rest.MOST_VALUES + b"1]"
     client, _ = serve(

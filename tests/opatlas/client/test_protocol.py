@@ -56,6 +56,13 @@ def test_tables_and_marks_are_those_of_the_page(kept):
         assert columns == ", ".join(f"{name} {kind}" for name, kind in found)
 
 
+def test_the_journal_is_rolled_back_not_written_ahead(kept):
+    """Debian's SQLite 3.40.1 damages files that are written ahead (WAL)."""
+    client, database = kept
+    assert rows(database, "PRAGMA journal_mode") == [("delete",)]
+    assert not list(client.store.path.parent.glob("*-wal"))
+
+
 def test_every_digest_is_what_the_page_says(kept, rules):
     client, database = kept
     service = rules.service_of(client._address["url"], client._address["key"])

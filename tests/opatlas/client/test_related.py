@@ -16,6 +16,7 @@ from opatlas.client import usage as usage_of_client
 from opatlas.client.predict.predicting import PREDICT_S
 from tests.opatlas.client.test_client import Says
 from tests.opatlas.load.kernels import add_operator
+from tests.opatlas.plan.test_session import adding
 
 SIZES = range(993, 1000)
 
@@ -42,6 +43,16 @@ def test_what_an_earlier_job_asked_next_comes_with_the_first_answer(recorded, jo
     client.close()
     assert drain_journal()
     assert Usage.objects.filter(job__name="later").count() == 1, "what came along is no use"
+
+
+def test_a_models_file_says_what_comes_next(job, transactional_db, tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(adding())
+    client = job()
+    whole, of_bytes = (RestOfModel.of_model(client, model) for model in (path, adding()))
+    add, tanh = (client.asked(op, *[(1000,)] * count) for op, count in (("Add", 2), ("Tanh", 1)))
+    assert [one.key for one in whole.related(add)] == [one.key for one in of_bytes.related(add)] == [tanh.key]
+    assert [one.key for one in whole.related(tanh)] == [add.key]
 
 
 def test_each_job_without_a_predictor_asks_for_itself(recorded, job, requests):

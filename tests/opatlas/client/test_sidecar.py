@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import http.client
 import json
 import os
 import re
@@ -634,6 +635,38 @@ def speak(path: Path, text: bytes, timeout_s: float = 20.0) -> bytes:
         line.connect(str(path))
         line.sendall(text)
         return line.recv(1 << 16)
+
+
+def test_who_speaks_by_the_page_alone_is_answered(publish_add, sidecar, tmp_path):
+    """docs/protocol.md, without this client: the card, the socket, and the fields of an answer."""
+    publish_add()
+    process = sidecar()
+    card = json.loads((tmp_path / "s.sock.json").read_text())
+    assert re.fullmatch("[0-9a-f]{32}", card["service"]) and card["process"] == process.pid
+    asked = {
+        "target": detect_target().to_json(),
+        "setting": {"threads": 1},
+        "operators": [{"graph": {"op": "Add", "inputs": [{"shape": [1000], "dtype": "float32"}] * 2}}],
+        "include": ["manifest"],
+        "job": "run",
+    }
+    line = http.client.HTTPConnection("localhost")
+    line.sock = socket.socket(socket.AF_UNIX)
+    with contextlib.closing(line):
+        line.sock.connect(str(tmp_path / "s.sock"))
+        line.request("POST", "/api/v1/lookup", json.dumps(asked), {"Opatlas-Service": card["service"]})
+        response = line.getresponse()
+        told = json.loads(response.read())
+        line.request("POST", "/api/v1/lookup", json.dumps(asked), {"Opatlas-Service": "0" * 32})
+        assert line.getresponse().status == 421, "of the same connection"
+    page = Path("docs/protocol.md").read_text()
+    table = page.partition("The answer:")[2].partition("\n\n`best`")[0]
+    named = {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split(" | ")[0])}
+    assert response.status == 200 and set(told) <= named
+    (result,) = told["results"]
+    assert (result["key"], result["status"]) == (add_operator().key, "hit")
+    signed = told["manifests"][result["best"]["artifact"]]
+    assert signed["signer"] in told["signers"] and told["target"] == detect_target().key
 
 
 def test_a_full_house_is_waited_for_and_no_longer_than_was_said(tmp_path):
