@@ -65,11 +65,12 @@ def ask_by_many(
 def truth(
     url: str, key: str, operators: Sequence[Operator], setting: Setting | None = None
 ) -> dict[str, dict[str, Any]]:
-    """What the service answers of each, past every cache."""
+    """What the service answers of each, as clients ask, past every cache."""
     keys = list(dict.fromkeys(operator.key for operator in operators))
     with RestClient(url, key, setting=setting, timeout_s=TIMEOUT_S) as rest:
         portions = [keys[begin : begin + MOST_ASKED] for begin in range(0, len(keys), MOST_ASKED)]
-        return {one.key: one.to_json() for portion in portions for one in rest.lookup(portion)}
+        replies = [rest.ask([{"key": key} for key in portion], include=["evidence"]) for portion in portions]
+    return {one.key: one.to_json() for reply in replies for one in reply.answers}
 
 
 def differing(
