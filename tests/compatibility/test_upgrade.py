@@ -103,7 +103,8 @@ class Web:
 
 
 class Jobs:
-    """Asks one process after the other, over and over; where nobody listens, the next, as a balancer does."""
+    """Asks one process after the other, over and over; whom a request cannot be sent to, the next, as a
+    balancer does."""
 
     def __init__(self, key: str, webs: list[Web]) -> None:
         self.webs, self.answered, self.lost = webs, 0, list[str]()
@@ -129,8 +130,8 @@ class Jobs:
                 with urllib.request.urlopen(asked, timeout=40) as answer:
                     assert json.load(answer)["results"][0]["status"] == "hit"
                     return
-            except urllib.error.URLError as error:
-                if not isinstance(error.reason, ConnectionRefusedError):
+            except urllib.error.URLError as error:  # while it was sent: once it was, errors are none of these
+                if not isinstance(error.reason, ConnectionError):
                     raise
         raise AssertionError("nobody listened")
 
