@@ -44,7 +44,8 @@ def explore(
     """Explore until all explorations have ended or the budget is spent.
 
     On kept state it goes on where it stopped: ``explored`` says how far it had come, is moved on and kept all
-    the while. Hand-written kernels are evaluated and approved before the clock starts, and take part.
+    the while. Hand-written kernels are evaluated and approved meanwhile, which the clock leaves out, and take
+    part.
     """
     from catalog.people.keys import create_api_key
     from catalog.registry import default_organisation
@@ -59,15 +60,16 @@ def explore(
         queues.resume("*")
         say(f"Exploring {len(entrants)} operators; pages while it runs: {stack.url}")
         with RestClient(stack.url, secret, job="contest", target=target) as client:
+            before_s, began = explored.spent_s, time.monotonic()
             for start in range(0, len(entrants), BATCH):
                 part = entrants[start : start + BATCH]
                 client.lookup([one.operator for one in part], calls=[float(one.calls) for one in part])
         jury = Jury(say)
         stack.wait_for(jury.is_done, KERNELS_WAIT_S, "the hand-written kernels' evidence", LOOK_S)
-        before_s, began = explored.spent_s, time.monotonic()
+        evaluating_s = jury.evaluating_s
 
         def look() -> None:
-            explored.spent_s = before_s + time.monotonic() - began
+            explored.spent_s = before_s + time.monotonic() - began - evaluating_s
             ours.count(explored)
             keep(explored)
 
@@ -91,13 +93,14 @@ class Jury:
 
     def __init__(self, say: Say) -> None:
         from django.contrib.auth import get_user_model
+        from django.utils import timezone
 
         from tuning.kernels.shipped import submit_examples
 
         users = get_user_model().objects
         author, _ = users.get_or_create(username="contest-author")
         self.decider, _ = users.get_or_create(username="contest-decider", defaults={"is_superuser": True})
-        self.say, self.since = say, time.monotonic()
+        self.say, self.since, self.began_at = say, time.monotonic(), timezone.now()
         say(f"{len(submit_examples(author))} hand-written kernels are submitted.")
 
     def is_done(self) -> bool:
@@ -111,6 +114,14 @@ class Jury:
         # The courier plans evaluations soon after it has seen operators that kernels match, if there are any.
         planned = time.monotonic() - self.since > PLANNED_S or KernelEvaluation.objects.exists()
         return planned and not KernelEvaluation.objects.filter(state__in=gathering).exists()
+
+    @property
+    def evaluating_s(self) -> float:
+        """What the worker spent on kernels since they were submitted, and not on exploring."""
+        from tuning.kernels.models import KernelTry
+
+        tries = KernelTry.objects.filter(started_at__gte=self.began_at)
+        return sum((one.ended_at - one.started_at).total_seconds() for one in tries if one.started_at)
 
 
 class _Ours:

@@ -45,6 +45,8 @@ SPEED_UPS = (
 AIMS = (
     *(Aim(name, says, _times, aim) for name, says, aim in SPEED_UPS),
     *(Aim(f"over_100us.{name}", f"{says}, from 100 µs", _times, aim) for name, says, aim in SPEED_UPS),
+    Aim("time_vs_eager", "of all calls' time, over PyTorch eager", _times, "–"),
+    Aim("time_vs_onnxruntime", "of all calls' time, over ONNX Runtime", _times, "–"),
     Aim("median_regret", "regret, median", _percent, "0 %"),
     Aim("p95_regret", "regret, 95th percentile", _percent, "≤ 5 %"),
     Aim("max_regret", "regret, worst", _percent, "≤ 10 %"),

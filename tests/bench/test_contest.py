@@ -7,6 +7,7 @@ import json
 import math
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,15 @@ class TestFigures:
         result = summarize([WON, KEPT])
         assert result["geomean_vs_onnxruntime"] == pytest.approx(math.sqrt(4.0 / 2.0), rel=1e-3)
         assert result["geomean_vs_max_autotune"] == pytest.approx(math.sqrt(8.0), rel=1e-3)
+
+    def test_of_all_calls_time_each_operator_has_its_share(self) -> None:
+        once = row("d", default_us=10.0, chosen=4.0, chosen_again=4.0, oracle=4.0,
+                   baselines={"onnxruntime": 2.0})  # fmt: skip
+        often = replace(once, calls=30)
+        long = row("e", default_us=100.0, chosen=1.0, chosen_again=1.0, oracle=1.0)
+        result = summarize([often, long])
+        assert result["time_vs_eager"] == pytest.approx(400 / 175, rel=1e-3)
+        assert result["time_vs_onnxruntime"] == pytest.approx(250 / 175, rel=1e-3)
 
     def test_the_best_single_route_is_that_with_the_best_mean(self) -> None:
         assert list(route_geomeans([WON, KEPT])) == ["tvm", "eager", "onnxruntime"]
