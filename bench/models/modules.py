@@ -1,5 +1,5 @@
 """Modules of PyTorch by ``torch.compile(backend="opatlas")`` beside eager and ``torch.compile``, each in a
-process of its own: ``python -m bench.models.modules ask|measure NAME URL SECONDS``, which prints JSON."""
+process of its own, which prints JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def in_a_process(what: str, name: str, url: str, key: str, seconds: float = 0.0)
     """``ask``: the module's operators are looked up, so that they are explored. ``measure``: its figures, by
     the names of :mod:`bench.models`; ``cold_s`` and ``warm_s`` are what compiling it took the first time on
     the machine and once more. Raises CalledProcessError where the process fails."""
-    command = [sys.executable, "-m", "bench.models.modules", what, name, url, str(seconds)]
+    run = "import sys; from bench.models.modules import main; main(*sys.argv[1:])"
+    command = [sys.executable, "-c", run, what, name, url, str(seconds)]
     with tempfile.TemporaryDirectory(prefix="opatlas-bench-") as folder:
         own = {"OPATLAS_KEY": key, "OPATLAS_CACHE": folder, "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor"}
         done = subprocess.run(
@@ -108,7 +109,3 @@ def main(what: str, name: str, url: str, seconds: str) -> None:
         url, os.environ["OPATLAS_KEY"], job="models", cache=Path(os.environ["OPATLAS_CACHE"])
     ) as client:
         print(json.dumps(ask(name, client) if what == "ask" else measure(name, client, float(seconds))))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
