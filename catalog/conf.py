@@ -73,6 +73,13 @@ class CatalogConf:
     journal_segment_bytes: int = variable(
         8 << 20, "bytes", "a journal file that has grown to this size is closed and a new one begun", least=1
     )
+    usage_months: int = variable(
+        13,
+        "months",
+        "that hits are kept one by one, beside the current one; of older ones their sums are kept "
+        "(`catalog/usage/closing.py`)",
+        least=1,
+    )
     proxies: int = variable(
         0, "proxies", "stand before it and write `X-Forwarded-For`; 0: such headers are not believed", least=0
     )

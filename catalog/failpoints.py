@@ -39,6 +39,8 @@ PLACES: Mapping[str, str] = {
     "ledger-writing": "charges, balance and counts are written, not committed",
     "outbox-writing": "messages for receivers are written, not committed",
     "delivered": "a receiver has answered, that is not noted",
+    "usage-forgetting": "a closed month's rows were chosen, none is deleted",
+    "tallies-summing": "hours became their days, not committed",
     "rollup-writing": "hours are made again, not committed",
     "database-written": "any statement that writes (tests count them)",
     "database-committed": "any commit (likewise)",

@@ -175,5 +175,6 @@ def _bare_postgres(names: Sequence[str]) -> list[str]:
         )
         for name, definition in cursor.fetchall():
             cursor.execute(f"DROP INDEX {name}")
-            again.insert(0, definition)
+            # Of a table of parts it names that table ONLY, and would leave its parts without.
+            again.insert(0, definition.replace(" ON ONLY ", " ON "))
     return again

@@ -11,7 +11,7 @@ from django.db import connection
 
 from bench.seed.catalogue import World
 from bench.seed.implementations import NAME
-from catalog.models import Organisation, Usage
+from catalog.models import Operator, Organisation, Usage
 from dashboard.billing.models import (
     Account,
     Kind,
@@ -53,7 +53,7 @@ def add_money(world: World) -> None:
 
 
 def _statements(rule: int, line: str) -> list[str]:
-    usage, entry = Usage._meta.db_table, LedgerEntry._meta.db_table
+    usage, entry, operator = (model._meta.db_table for model in (Usage, LedgerEntry, Operator))
     host = f"SELECT id FROM {Organisation._meta.db_table} WHERE host"
     day = "served_at::date" if connection.vendor == "postgresql" else "date(served_at)"
     month = (
@@ -66,11 +66,12 @@ def _statements(rule: int, line: str) -> list[str]:
     # The database numbers entries itself, as it does in use: charges in the order of their usage rows.
     return [
         f"""INSERT INTO {entry} (organisation_id, at, kind, amount_micros, currency, balance_after_micros,
-                usage_id, rule_id, list_micros, method, route,
+                usage_id, operator_key, rule_id, list_micros, method, route,
                 reason, actor, provider, event_id, event_sha256)
             SELECT organisation_id, served_at, 'charge', -{PRICE_MICROS}, '{CURRENCY}', {CREDIT_MICROS}
                 - {PRICE_MICROS} * row_number() OVER (PARTITION BY organisation_id ORDER BY id),
-                id, {rule}, {PRICE_MICROS}, method, route, '', '', '', '', '' FROM {charged} ORDER BY id""",
+                id, (SELECT key FROM {operator} WHERE {operator}.id = operator_id), {rule},
+                {PRICE_MICROS}, method, route, '', '', '', '', '' FROM {charged} ORDER BY id""",
         f"""INSERT INTO {LedgerDay._meta.db_table}
                 (organisation_id, day, kind, method, entries, amount_micros, saved_us)
             SELECT organisation_id, {day}, 'charge', method, count(*), -{PRICE_MICROS} * count(*),

@@ -5,6 +5,9 @@
 - ``foreign_delay_s``: how much later another tenant has its first result while five compile bombs of one are
   evaluated (the most of several lookups), against without.
 - ``restart_s``: by process, until its work is done again after SIGKILL (:mod:`bench.service.restarts`).
+- ``lookups_lost`` during an upgrade by one version, by engine (:mod:`bench.service.upgrade`).
+- ``bytes_a_day`` and ``bytes_a_day_after_retention`` by engine, at a stated load, and ``retention_s``
+  (:mod:`bench.service.growth`).
 - ``backup_s`` and ``restore_s`` by engine, of 1M implementations (:mod:`bench.service.backup`).
 
 The real web server, a real worker, SQLite. ``BUDGET_S`` (240) bounds the first two together; a run that was
@@ -19,19 +22,21 @@ from typing import Any
 from bench.conf import conf
 from bench.record import BenchRecord
 from bench.service.backup import measure_backup
+from bench.service.growth import measure_growth
 from bench.service.hostile_tenants import measure_foreign_delay, measure_health
 from bench.service.restarts import measured
+from bench.service.upgrade import measure_upgrade
 from tests.services import MissingProgram
 
 BUDGET_S = 240.0
 
 
-def measure_backups(_: float) -> dict[str, Any]:
-    """Of both engines; one that is not installed says so."""
+def by_engine(measure: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """Figures of both engines, by field; one that is not installed says so."""
     found: dict[str, dict[str, Any]] = {}
     for engine in ("sqlite", "postgres"):
         try:
-            found[engine] = measure_backup(engine)
+            found[engine] = measure(engine)
         except MissingProgram as missing:
             found[engine] = {"missing": str(missing)}
     fields = {field for figures in found.values() for field in figures}
@@ -45,7 +50,9 @@ PARTS: dict[str, tuple[float, Callable[[float], dict[str, Any]]]] = {
     "health": (0.25, measure_health),
     "foreign delay": (0.75, measure_foreign_delay),
     "restarts": (0.0, lambda _: {"restart_s": measured()}),
-    "backups": (0.0, measure_backups),
+    "upgrade": (0.0, lambda _: by_engine(measure_upgrade)),
+    "growth": (0.0, lambda _: by_engine(measure_growth)),
+    "backups": (0.0, lambda _: by_engine(measure_backup)),
 }
 """What is measured: its share of the budget, and how; each gives fields of the result."""
 

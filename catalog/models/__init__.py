@@ -55,6 +55,7 @@ from catalog.models.rollups import (
     TrafficSlot,
 )
 from catalog.models.served import (
+    ClosedUsage,
     JournalSegment,
     KeptAnswer,
     LookupTally,

@@ -11,7 +11,10 @@ from catalog.models.known import Implementation, Method, Operator
 
 class Usage(models.Model):
     """One record per hit served; of a client's report one per implementation, with how many ``lookups`` its
-    caches answered so. The journal's position makes draining it twice harmless."""
+    caches answered so. The journal's position makes draining it twice harmless.
+
+    On PostgreSQL a table of months by ``served_at``, the journal line's own time
+    (``catalog.usage.partitions``): nothing may refer to it, and that time is part of what is unique."""
 
     organisation = models.ForeignKey(Organisation, models.CASCADE, related_name="usage")
     job = models.ForeignKey(Job, models.SET_NULL, null=True, related_name="usage")
@@ -36,9 +39,18 @@ class Usage(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["node", "segment", "offset", "item"], name="one_usage_per_journal_item"
+                fields=["node", "segment", "offset", "item", "served_at"], name="one_usage_per_journal_item"
             )
         ]
+
+
+class ClosedUsage(models.Model):
+    """One row: the months before ``before`` are closed (``catalog.usage.closing``). Their Usage rows go, the
+    sums over them stay as they are; of tallies before ``by_day_before`` each stands for a whole day."""
+
+    before = models.DateTimeField()
+    closed_at = models.DateTimeField()  # the latest of them
+    by_day_before = models.DateTimeField(null=True)
 
 
 class KeptAnswer(models.Model):
@@ -57,7 +69,8 @@ class KeptAnswer(models.Model):
 
 
 class LookupTally(models.Model):
-    """Hits and misses per operator and hour, counted from the journal: what hit rates are made of."""
+    """Hits and misses per operator and hour, counted from the journal: what hit rates are made of. Of closed
+    months (:class:`ClosedUsage`) per day, in the row of its first hour."""
 
     hour = models.DateTimeField()
     operator = models.ForeignKey(Operator, models.CASCADE, related_name="tallies")

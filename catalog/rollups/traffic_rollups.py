@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from django.db.models.functions import TruncHour
 
 from catalog import failpoints, models
 from catalog.models import EVERYBODY, Grain
+from catalog.usage import closing
 from catalog.usage.stale import mark_stale
 
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
@@ -38,9 +39,10 @@ _T = TypeVar("_T")
 
 def refresh() -> bool:
     """Make every marked hour again, its day, and the operators asked for in it; False: nothing was marked."""
-    marks = list(models.StaleHour.objects.order_by("hour"))
-    if not marks:
+    if not models.StaleHour.objects.exists():
         return False
+    models.StaleHour.objects.filter(hour__lt=_open_from()).delete()
+    marks = list(models.StaleHour.objects.order_by("hour"))
     days: dict[datetime, list[datetime]] = defaultdict(list)
     for mark in marks:
         days[mark.hour.replace(hour=0)].append(mark.hour)
@@ -67,13 +69,14 @@ def reuse() -> dict[str, dict[str, int]]:
 
 
 def mark_everything() -> None:
-    """Mark every hour that has a tally."""
-    mark_stale(models.LookupTally.objects.values_list("hour", flat=True).distinct().order_by())
+    """Mark every hour that has a tally, of months that are not closed."""
+    mark_stale(_tallied_hours())
 
 
 def drop_what_has_no_source() -> None:
-    """Remove rollup rows whose tallies are gone (operators and organisations can be deleted)."""
-    hours = set(models.LookupTally.objects.values_list("hour", flat=True).distinct().order_by())
+    """Remove rollup rows whose tallies are gone (operators and organisations can be deleted), of months that
+    are not closed."""
+    hours = set(_tallied_hours())
     days = {hour.replace(hour=0) for hour in hours}
     found: tuple[tuple[Any, set[datetime]], ...] = (
         (models.TrafficSlot.objects.filter(grain=Grain.HOUR), hours),
@@ -81,11 +84,22 @@ def drop_what_has_no_source() -> None:
         (models.RouteSlot.objects.all(), days),
     )
     for rows, there in found:
+        rows = rows.filter(start__gte=_open_from())
         starts = rows.values_list("start", flat=True).distinct().order_by()
         for gone in _batches(sorted(set(starts) - there), _BATCH):
             rows.filter(start__in=gone).delete()
     tallies = models.LookupTally.objects.filter(operator=OuterRef("operator"))
     models.OperatorTotal.objects.filter(~Exists(tallies)).delete()
+
+
+def _open_from() -> datetime:
+    """What is before it is closed (``catalog.usage.closing``): its rows say less than its rollups do."""
+    return closing.closed_before() or datetime.min.replace(tzinfo=UTC)
+
+
+def _tallied_hours() -> QuerySet[models.LookupTally, datetime]:
+    tallies = models.LookupTally.objects.filter(hour__gte=_open_from())
+    return tallies.values_list("hour", flat=True).distinct().order_by()
 
 
 def tenant_of(organisation_id: int) -> str:

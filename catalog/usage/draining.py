@@ -16,7 +16,7 @@ from django.utils import timezone
 from catalog import failpoints, models
 from catalog.conf import conf, journal_folder
 from catalog.file_lock import only_one
-from catalog.usage import journal
+from catalog.usage import closing, journal
 from catalog.usage.journal_line import JournalHit, JournalLine
 from catalog.usage.usage_rows import count, jobs_of, usages
 
@@ -114,9 +114,20 @@ def forget_old_segments() -> int:
 def _save(row: models.JournalSegment, lines: Sequence[JournalLine], end: int) -> None:
     fresh = _not_drained(row, lines, end)
     lines = _of_known(fresh)
+    if not lines:
+        return
     jobs = jobs_of(lines)
-    models.Usage.objects.bulk_create(list(usages(row, lines, jobs)), ignore_conflicts=True, batch_size=50)
+    kept = list(usages(row, _of_open_months(row, lines), jobs))
+    models.Usage.objects.bulk_create(kept, ignore_conflicts=True, batch_size=50)
     count(lines, jobs)
+
+
+def _of_open_months(row: models.JournalSegment, lines: Sequence[JournalLine]) -> Sequence[JournalLine]:
+    open_from = closing.boundary(min(line.at for line in lines))
+    kept = [line for line in lines if line.at >= open_from]
+    if late := len(lines) - len(kept):
+        logger.warning("journal %s: %d lines of closed months are in sums alone", row.segment, late)
+    return kept
 
 
 def _not_drained(row: models.JournalSegment, lines: Sequence[JournalLine], end: int) -> list[JournalLine]:
@@ -124,9 +135,14 @@ def _not_drained(row: models.JournalSegment, lines: Sequence[JournalLine], end: 
     table) must not charge twice."""
     if not lines:
         return []
+    times = [line.at for line in lines]
     there = set(
         models.Usage.objects.filter(
-            node=row.node, segment=row.segment, offset__gte=lines[0].offset, offset__lt=end
+            node=row.node,
+            segment=row.segment,
+            offset__gte=lines[0].offset,
+            offset__lt=end,
+            served_at__range=(min(times), max(times)),  # of a table of months: no other is looked into
         ).values_list("offset", flat=True)
     )
     return [line for line in lines if line.offset not in there]

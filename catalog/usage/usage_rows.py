@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
+
+from django.utils import timezone
 
 from catalog import models
 from catalog.upsert import add_up
+from catalog.usage import closing
 from catalog.usage.job_days import add_job_days
 from catalog.usage.journal_line import JournalLine
 from catalog.usage.stale import mark_stale
@@ -43,19 +47,20 @@ def usages(row: models.JournalSegment, lines: Sequence[JournalLine], jobs: Jobs)
 
 def count(lines: Sequence[JournalLine], jobs: Jobs) -> None:
     """Add the lines up: by hour, by job and operator, by job and day; and note what came after what. Every
-    lookup counts, whoever answered it."""
+    lookup counts, whoever answered it; what came so late that its month is closed by day."""
+    open_from = closing.boundary(min((line.at for line in lines), default=timezone.now()))
     of_jobs = [(jobs[key].pk, line) for line in lines if (key := (line.organisation_id, line.job)) in jobs]
     hours = add_up(
         models.LookupTally,
         ("hour", "operator_id", "organisation_id"),
         _COUNTED,
         (
-            ((line.at.replace(minute=0, second=0, microsecond=0), operator, line.organisation_id), counts)
+            ((_start(line.at, open_from), operator, line.organisation_id), counts)
             for line in lines
             for operator, counts in _counts(line)
         ),
     )
-    mark_stale({hour for hour, _, _ in hours})
+    mark_stale({hour for hour, _, _ in hours if hour >= open_from.replace(minute=0, second=0, microsecond=0)})
     add_up(
         models.JobOperator,
         ("job_id", "operator_id"),
@@ -68,6 +73,11 @@ def count(lines: Sequence[JournalLine], jobs: Jobs) -> None:
     )
     add_job_days([(job, line.at, hit) for job, line in of_jobs for _, hit in line.numbered_hits()])
     add_successions(of_jobs)
+
+
+def _start(at: datetime, open_from: datetime) -> datetime:
+    """Of the hour, or of a closed day."""
+    return at.replace(minute=0, second=0, microsecond=0) if at >= open_from else closing.day_of(at)
 
 
 def _counts(line: JournalLine) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -67,7 +67,8 @@ def bill_uses(
         job=payer.job,
         valid_until__gt=now - KEPT,
     )
-    agreements = list(rows.select_related("rule", "implementation").order_by("pk"))
+    related = rows.select_related("rule", "implementation__operator").defer("implementation__operator__graph")
+    agreements = list(related.order_by("pk"))
     if not agreements:
         return None
     account = locked(payer.organisation_id, agreements[0].rule.currency)

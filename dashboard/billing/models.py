@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from django.db import models
 from django.db.models import Q
 
-from catalog.models import Implementation, Method, Organisation, Usage
+from catalog.models import Implementation, Method, Organisation
 from dashboard.billing.conditions import CONDITIONS, OpTypes, PriceCondition
 from dashboard.billing.pricing import Price, PriceTier
 
@@ -231,6 +231,10 @@ class UseAgreement(models.Model):
         return self.implementation.operator_id
 
     @property
+    def key(self) -> str:
+        return self.implementation.operator.key
+
+    @property
     def method(self) -> str:
         return self.implementation.method
 
@@ -256,8 +260,12 @@ class LedgerEntry(AppendOnly):
     amount_micros = models.BigIntegerField()
     currency = models.CharField(max_length=3)
     balance_after_micros = models.BigIntegerField()
-    # Of a charge. ``list_micros`` is its price before caps and plans.
-    usage = models.OneToOneField(Usage, models.PROTECT, null=True, blank=True, related_name="ledger_entry")
+    # Of a charge: what a statement needs of its usage row, which may be forgotten long before
+    # (``catalog.usage.closing``), so that nothing refers to it. ``list_micros`` is its price before caps and
+    # plans.
+    usage_number = models.BigIntegerField(null=True, blank=True, unique=True, db_column="usage_id")
+    operator_key = models.CharField(max_length=80, blank=True, default="", db_default="")
+    job_name = models.CharField(max_length=200, blank=True, default="", db_default="")
     rule = models.ForeignKey(PriceRule, models.PROTECT, null=True, blank=True, related_name="+")
     list_micros = models.BigIntegerField(default=0)
     # Of a report: by which agreement, and how many of the uses that the usage row has were covered.
@@ -276,6 +284,8 @@ class LedgerEntry(AppendOnly):
         "self", models.PROTECT, null=True, blank=True, related_name="refunds", db_index=False
     )
 
+    summary: str | None  # the operator's, where ``dashboard.billing.selectors.ledger`` gives the entry
+
     class Meta:
         verbose_name_plural = "ledger entries"
         constraints = [
@@ -283,8 +293,8 @@ class LedgerEntry(AppendOnly):
                 fields=["provider", "event_id"], condition=~Q(provider=""), name="one_entry_per_payment"
             ),
             models.CheckConstraint(
-                condition=(Q(kind=Kind.CHARGE) & Q(usage__isnull=False) & Q(rule__isnull=False))
-                | (~Q(kind=Kind.CHARGE) & Q(usage__isnull=True)),
+                condition=(Q(kind=Kind.CHARGE) & Q(usage_number__isnull=False) & Q(rule__isnull=False))
+                | (~Q(kind=Kind.CHARGE) & Q(usage_number__isnull=True)),
                 name="a_charge_has_its_usage",
             ),
             models.CheckConstraint(
@@ -311,15 +321,6 @@ class LedgerEntry(AppendOnly):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.amount_micros} of {self.organisation_id}"
-
-    @property
-    def operator(self) -> str:
-        """The key of what was served, where it is a charge."""
-        return self.usage.operator.key if self.usage else ""
-
-    @property
-    def job(self) -> str:
-        return self.usage.job.name if self.usage and self.usage.job else ""
 
 
 class LedgerDay(models.Model):

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any
 
-from django.db.models import Count, Max, Q, QuerySet, Sum
+from django.db.models import Count, Max, Min, OuterRef, Q, QuerySet, Subquery, Sum
 from django.utils import timezone
 
-from catalog.models import Organisation, Usage
+from catalog.models import Operator, Organisation, Usage
 from catalog.timerange import TimeRange
+from catalog.usage import closing
+from catalog.usage.recording import CHARGED
 from dashboard.billing.models import (
     Account,
     Held,
@@ -142,33 +144,35 @@ class AccountAudit:
 
 def audit_ledger() -> list[AccountAudit]:
     """Every account against all of its entries, and its charges against the usage rows that were written to
-    be charged: reads the whole ledger."""
-    ledger = {
-        row["organisation"]: row
-        for row in LedgerEntry.objects.values("organisation")
-        .annotate(amount=Sum("amount_micros"), charges=Count("pk", filter=Q(kind=Kind.CHARGE)))
-        .order_by()
-    }
+    be charged, from the first on that is kept: reads the whole ledger."""
+    ledger = dict(
+        LedgerEntry.objects.values_list("organisation").annotate(amount=Sum("amount_micros")).order_by()
+    )
     days = dict(
         LedgerDay.objects.values_list("organisation").annotate(amount=Sum("amount_micros")).order_by()
     )
-    used = dict(
-        Usage.objects.filter(segment__startswith="charged-")
-        .values_list("organisation")
-        .annotate(n=Count("pk"))
-        .order_by()
-    )
-    none = {"amount": 0, "charges": 0}
+    used: Any = Usage.objects.filter(segment__startswith=CHARGED).values("organisation")
+    usages = {row["organisation"]: row for row in used.annotate(n=Count("pk"), first=Min("pk")).order_by()}
     return [
         AccountAudit(
             account,
-            ledger.get(account.organisation_id, none)["amount"],
+            ledger.get(account.organisation_id, 0),
             days.get(account.organisation_id, 0),
-            ledger.get(account.organisation_id, none)["charges"],
-            used.get(account.organisation_id, 0),
+            _charges(account, usages.get(account.organisation_id, {}).get("first")),
+            usages.get(account.organisation_id, {}).get("n", 0),
         )
         for account in Account.objects.select_related("organisation").order_by("pk")
     ]
+
+
+def _charges(account: Account, first_usage: int | None) -> int:
+    """How many; where older usage is forgotten by rule, those of usage that is still there."""
+    charges = LedgerEntry.objects.filter(organisation=account.organisation_id, kind=Kind.CHARGE)
+    closed_before = closing.closed_before()
+    if closed_before is not None:
+        # Rows are numbered in the order of their entries: both are written under the account's lock.
+        charges = charges.filter(usage_number__gte=first_usage or 0, at__gte=closed_before)
+    return charges.count()
 
 
 def forecast(owned: Q, now: datetime | None = None) -> Forecast:
@@ -206,7 +210,7 @@ class LedgerFilters:
 
 
 def ledger(owned: Q, filters: LedgerFilters) -> QuerySet[LedgerEntry]:
-    """Entries, the newest first, with what they are about. Take a slice."""
+    """Entries, the newest first, with the operator's ``summary`` where there is one. Take a slice."""
     query = LedgerEntry.objects.filter(owned)
     if filters.kind:
         query = query.filter(kind=filters.kind)
@@ -218,8 +222,9 @@ def ledger(owned: Q, filters: LedgerFilters) -> QuerySet[LedgerEntry]:
         query = query.filter(at__lt=filters.until)
     if filters.before is not None:
         query = query.filter(pk__lt=filters.before)
-    related = ("organisation", "rule", "usage__operator", "usage__job")
-    return query.select_related(*related).defer("usage__operator__graph").order_by("-pk")
+    operators = Operator.objects.filter(key=OuterRef("operator_key"))
+    query = query.annotate(summary=Subquery(operators.values("summary")[:1]))
+    return query.select_related("organisation", "rule").order_by("-pk")
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.core.management.color import no_style
 from django.db import DatabaseError, IntegrityError, connection, connections, models, transaction
 from django.db.backends.sqlite3.base import DatabaseWrapper
+from django.db.models.expressions import RawSQL
 
 from catalog.best.artifacts import store_file
 from catalog.best.stages import mark_defaults
@@ -48,6 +49,14 @@ _OWN_TABLES = {"django_migrations", "sqlite_sequence"}  # what a database says o
 _MADE_BY_MIGRATING = (Permission, ContentType)  # in any new database; the old one's numbers are kept
 _TOLD_BY = {"by_page": "page", "by_email": "email", "by_webhook": "webhook", "by_push": "push"}
 """Columns of a subscription then; one list of channels now."""
+_USAGE = "FROM catalog_usage u JOIN {0} x ON x.id = u.{1} WHERE u.id = usage_id"
+_SAID_THEN = {
+    "billing_ledgerentry": {
+        "operator_key": f"COALESCE((SELECT x.key {_USAGE.format('catalog_operator', 'operator_id')}), '')",
+        "job_name": f"COALESCE((SELECT x.name {_USAGE.format('catalog_job', 'job_id')}), '')",
+    }
+}
+"""By table: fields of later, and where the old database says what stands in them."""
 _BATCH = 500
 _OLD = "adopted"
 
@@ -168,11 +177,15 @@ def _copy_table(old: Any, model: type[models.Model]) -> int:
         if table not in old.introspection.table_names(cursor):
             return 0  # of what came later
         kept = {column.name for column in old.introspection.get_table_description(cursor, table)}
+    said_then = _SAID_THEN.get(table, {})
     kept -= _TOLD_BY.keys()
     if lost := sorted(kept - {field.column for field in fields}):
         raise NotAdopted(f"The table {table} has columns that nothing here reads: {', '.join(lost)}.")
     names = [field.attname for field in fields if field.column in kept]
-    rows = model._base_manager.using(_OLD).order_by("pk").values_list(*names).iterator(_BATCH)
+    said: Any = {f"old_{name}": RawSQL(sql, ()) for name, sql in said_then.items()}
+    query = model._base_manager.using(_OLD).annotate(**said).order_by("pk")
+    rows = query.values_list(*names, *said).iterator(_BATCH)
+    names += said_then
     size = connection.ops.bulk_batch_size(fields, range(_BATCH))
     total = 0
     while batch := [model(**dict(zip(names, row, strict=True))) for row in islice(rows, size)]:

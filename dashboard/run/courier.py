@@ -44,6 +44,7 @@ CHORES = (
     Chore("dashboard.operation.retention.forget_by_rule", 10.0),
     Chore("catalog.lookup.repeating.forget_old_answers", 600.0),
     Chore("catalog.usage.draining.forget_old_segments", 3600.0),
+    Chore("catalog.usage.closing.keep_by_rule", 10.0),
     Chore("dashboard.billing.agreements.forget_old_agreements", 3600.0),
     Chore("catalog.usage.succession.forget_old_successions", 3600.0),
     Chore("tuning.statistics.paid_back.refresh_when_due", 5.0),

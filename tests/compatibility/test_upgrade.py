@@ -6,187 +6,34 @@ the other. So whatever a migration does, the version before it must go on with (
 
 from __future__ import annotations
 
-import io
-import json
-import os
-import shutil
-import subprocess
-import sys
-import tarfile
-import threading
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.catalog import making
-from tests.databases import ROOT
-from tests.docs.service import until
-from tests.services import NOT_TESTED, free_port
+from tests.compatibility.upgrading import Upgraded, tree_before, upgrade
+from tests.services import NOT_TESTED, MissingProgram, PrivatePostgres
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
-
-SETUP = """
-import django; django.setup()
-from catalog.best.publishing import publish
-from catalog.people.keys import create_api_key
-from catalog.registry import default_organisation, register_operator, register_setting, register_target
-from tests.catalog import making
-place = {"target": register_target(making.TARGET), "setting": register_setting(making.SETTING)}
-publish(making.new_result({"operator": register_operator(making.relu(64)), **place}, "eager", 1.0))
-print(create_api_key(default_organisation(), "jobs", ["lookup"])[1])
-"""
-
-
-COUNT = """
-import django; django.setup()
-from catalog.models import Usage
-print(Usage.objects.count())
-"""
 
 
 @pytest.fixture
 def before(tmp_path: Path) -> Path:
-    """The tree as it was before the newest migration."""
-    if shutil.which("git") is None:
-        pytest.skip(f"{NOT_TESTED}: git, which has the version before")
-    # Of what came to the main line: a branch's own versions of a migration are nobody's database.
-    added = [
-        "log",
-        "-1",
-        "--first-parent",
-        "-m",
-        "--diff-filter=A",
-        "--format=%H^",
-        "--",
-        "*/migrations/0*.py",
-    ]
-    commit = git(*added, "--", "*/migrations/0*.py").decode().strip()
-    if not commit or not git("rev-parse", "--verify", "--quiet", commit):
-        pytest.skip(f"{NOT_TESTED}: the history of this tree, which has the version before")
-    with tarfile.open(fileobj=io.BytesIO(git("archive", commit))) as packed:
-        packed.extractall(tmp_path / "before", filter="data")
-    return tmp_path / "before"
+    try:
+        return tree_before(tmp_path)
+    except MissingProgram as missing:
+        pytest.skip(f"{NOT_TESTED}: {missing}")
 
 
-def git(*arguments: str) -> bytes:
-    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True).stdout
-
-
-class Web:
-    """One web process of a tree, and how it is asked."""
-
-    def __init__(self, tree: Path, environment: dict[str, str]) -> None:
-        self.url = f"http://127.0.0.1:{(port := free_port())}"
-        command = [str(Path(sys.executable).parent / "granian"), "--interface", "wsgi"]
-        self._process = subprocess.Popen(
-            [*command, "dashboard.wsgi:application"], cwd=tree, stdin=subprocess.DEVNULL,
-            env={**environment, "GRANIAN_PORT": str(port)},
-        )  # fmt: skip
-        until(self._answers, "a web process")
-
-    def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/healthz", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
-
-    def stop(self) -> None:
-        """As a service manager does: it ends what it has begun."""
-        self._process.terminate()
-        self._process.wait(30)
-
-
-class Jobs:
-    """Asks one process after the other, over and over; whom a request cannot be sent to, the next, as a
-    balancer does."""
-
-    def __init__(self, key: str, webs: list[Web]) -> None:
-        self.webs, self.answered, self.lost = webs, 0, list[str]()
-        self._key, self._ended = key, threading.Event()
-        self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(2)]
-
-    def _ask(self, number: int) -> None:
-        while not self._ended.is_set():
-            try:
-                self._ask_one(number)
-                self.answered += 1
-            except Exception as error:
-                self.lost.append(f"{error!r} {getattr(error, 'read', bytes)()[:500]!r}")
-            number += 1
-
-    def _ask_one(self, number: int) -> None:
-        body = {"target": making.TARGET.to_json(), "setting": making.SETTING.to_json()}
-        body |= {"operators": [{"graph": making.relu_json(64)}], "include": ["manifest"]}
-        headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
-        for web in (self.webs[number % 2], self.webs[1 - number % 2]):
-            asked = urllib.request.Request(f"{web.url}/api/v1/lookup", json.dumps(body).encode(), headers)
-            try:
-                with urllib.request.urlopen(asked, timeout=40) as answer:
-                    assert json.load(answer)["results"][0]["status"] == "hit"
-                    return
-            except urllib.error.URLError as error:  # while it was sent: once it was, errors are none of these
-                if not isinstance(error.reason, ConnectionError):
-                    raise
-        raise AssertionError("nobody listened")
-
-    @contextmanager
-    def asking(self) -> Iterator[None]:
-        for thread in self._threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._ended.set()
-            for thread in self._threads:
-                thread.join(60)
-
-    def go_on(self) -> None:
-        """Wait until further ones were answered."""
-        enough = self.answered + 20
-        until(lambda: self.answered >= enough or self.lost, "answers")
+def check(done: Upgraded) -> None:
+    assert not done.lost, done.lost[:3]
+    assert done.counted == done.answered, "each was counted, once"
 
 
 def test_no_lookup_is_lost_while_the_service_is_upgraded(before: Path, tmp_path: Path) -> None:
-    inherited = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
-    environment = inherited | {
-        "OPATLAS_HOME": str(tmp_path / "home"),
-        "OPATLAS_LOG": "ERROR",
-        "DJANGO_SETTINGS_MODULE": "dashboard.settings",
-    }
-
-    def run(tree: Path, *arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *arguments], cwd=tree, env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        return done.stdout
-
-    run(before, "manage.py", "migrate", "-v0")
-    key = run(before, "-c", SETUP).strip()
-    jobs = Jobs(key, [Web(before, environment), Web(before, environment)])
-    try:
-        with jobs.asking():
-            jobs.go_on()
-            assert "Applying" in run(ROOT, "manage.py", "migrate"), "there is something to migrate"
-            jobs.go_on()
-            for number in range(2):
-                replace(jobs, number, lambda: Web(ROOT, environment))
-                jobs.go_on()
-    finally:
-        for web in jobs.webs:
-            web.stop()
-    assert not jobs.lost, jobs.lost[:3]
-    run(ROOT, "manage.py", "drain_journal")
-    assert int(run(ROOT, "-c", COUNT)) == jobs.answered, "each was counted, once"
+    check(upgrade(before, tmp_path / "home"))
 
 
-def replace(jobs: Jobs, number: int, make: Callable[[], Any]) -> None:
-    """Another in the place of one that is stopped first."""
-    jobs.webs[number].stop()
-    jobs.webs[number] = make()
+@pytest.mark.nightly
+@pytest.mark.services
+def test_nor_on_postgres(before: Path, tmp_path: Path, private_postgres: PrivatePostgres) -> None:
+    check(upgrade(before, tmp_path / "home", DATABASE_URL=private_postgres.new_database()))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from django.urls import reverse
 
 from dashboard.billing import words
-from dashboard.billing.models import LedgerEntry, PriceRule
+from dashboard.billing.models import Kind, LedgerEntry, PriceRule
 from dashboard.billing.selectors import DaySum, OrganisationSum, SpendingSum, WithheldSum
 from dashboard.web.tables import Column, Table, page
 
@@ -75,19 +75,19 @@ def prices_table(rows: Sequence[PriceRule], *, manage: bool = False) -> Table:
 
 
 def _what(entry: LedgerEntry) -> str:
-    return entry.usage.operator.summary if entry.usage else entry.reason
+    return entry.summary or entry.operator_key or entry.reason
 
 
 def _uses(entry: LedgerEntry) -> int | None:
-    return entry.uses if entry.usage else None
+    return entry.uses if entry.kind == Kind.CHARGE else None
 
 
 def _listed(entry: LedgerEntry) -> int | None:
-    return entry.list_micros if entry.usage else None
+    return entry.list_micros if entry.kind == Kind.CHARGE else None
 
 
 def _operator(entry: LedgerEntry) -> str:
-    return reverse("operator", args=[entry.operator]) if entry.usage else ""
+    return reverse("operator", args=[entry.operator_key]) if entry.summary else ""
 
 
 _AT = Column("at", "When", "when")
@@ -116,7 +116,7 @@ def ledger_table(
         Column("list_micros", "List price", "money", _listed, figure="list_price"),
         _BALANCE,
         Column("rule_name", "Price", value=lambda entry: str(entry.rule or "")),
-        Column("job", "Job"),
+        Column("job", "Job", value="job_name"),
         Column("agreement", "Agreement", "code", only="export"),
     )
     return Table("ledger", "Ledger", columns, rows, "No entries.", every)

@@ -81,7 +81,7 @@ def charged():
 def check_books():
     assert all(one.is_right for one in audit_ledger())
     for spending in JobSpending.objects.all():
-        spent = LedgerEntry.objects.filter(usage__job__name=spending.job, organisation=spending.organisation)
+        spent = LedgerEntry.objects.filter(job_name=spending.job, organisation=spending.organisation)
         assert spending.spent_micros == -spent.aggregate(sum=Sum("amount_micros"))["sum"]
 
 
@@ -97,7 +97,9 @@ def test_each_use_is_charged_at_the_agreed_price_when_it_is_reported(lookup, rep
     assert charged() == [(1, 10_000), (100, 1_000_000)]
     entry = LedgerEntry.objects.latest("pk")
     assert (entry.agreement, entry.rule, entry.list_micros) == (agreed["id"], rule, 1_000_000)
-    assert (entry.usage.implementation, entry.usage.calls, entry.usage.job.name) == (made, 100.0, "run")
+    usage = Usage.objects.get(pk=entry.usage_number)
+    assert (usage.implementation, usage.calls, usage.job.name) == (made, 100.0, "run")
+    assert (entry.operator_key, entry.job_name) == (usage.operator.key, "run")
     assert MonthCount.objects.get().hits == 101
     assert LedgerDay.objects.get().saved_us == 101 * 50.0
     check_books()

@@ -45,7 +45,7 @@ def test_a_charged_hit_is_served_with_its_price_and_one_entry_for_its_usage(ask,
     assert (result.terms.withheld, result.terms.due_micros) == (False, 10_000)
     entry = LedgerEntry.objects.get()
     assert (entry.kind, entry.amount_micros, entry.balance_after_micros) == ("charge", -10_000, -10_000)
-    usage = entry.usage
+    usage = Usage.objects.get(pk=entry.usage_number)
     assert (usage.implementation, usage.calls, usage.job.name) == (published.implementation, 3.0, "run 1")
     assert balance() == -10_000
     drain_journal()
@@ -98,7 +98,7 @@ class TestTheDefaultItself:
     def test_it_is_charged_under_one_that_says_so(self, ask, default, price):
         rule = price(0.01, charges_default=True)
         assert only(ask(64)).terms.price_micros == 10_000
-        assert LedgerEntry.objects.get().usage.is_default
+        assert LedgerEntry.objects.get().usage_number == Usage.objects.get(is_default=True).pk
         assert words.sentence(rule) == "Each hit, the default itself too, costs 0.01 EUR."
 
     def test_the_rule_that_counts_decides_not_the_next_one(self, ask, default, price):

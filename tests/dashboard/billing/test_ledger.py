@@ -11,7 +11,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from catalog.errors import RequestError
-from catalog.models import Organisation, Usage
+from catalog.models import Operator, Organisation, Usage
 from catalog.usage.draining import drain_journal
 from dashboard.billing import accounts, pricelist, selectors
 from dashboard.billing.models import Account, LedgerDay, LedgerEntry, MonthCount, PriceRule
@@ -56,13 +56,26 @@ class TestAppendOnly:
         with pytest.raises(DatabaseError), transaction.atomic():
             PriceRule.objects.update(until_at=None)
 
-    def test_usage_that_was_charged_cannot_be_taken_away(self, charged):
-        with pytest.raises(IntegrityError), transaction.atomic():
-            charged.usage.delete()
+    def test_what_a_statement_needs_outlives_the_usage_that_was_charged(self, ask, put, price, organisation):
+        put(64, "tvm", 2.0)
+        price(0.01)
+        ask(64, job="run 1")
+        Usage.objects.all().delete()
+        (entry,) = selectors.ledger(Q(organisation=organisation), selectors.LedgerFilters())
+        operator = Operator.objects.get()
+        assert (entry.operator_key, entry.summary, entry.job_name) == (
+            operator.key,
+            operator.summary,
+            "run 1",
+        )
+        (audit,) = selectors.audit_ledger()
+        assert not audit.is_right  # gone, and by no rule
 
     def test_one_usage_has_one_charge(self, charged):
         columns = {"organisation", "at", "kind", "amount_micros", "currency", "balance_after_micros", "rule"}
-        again = LedgerEntry(usage=charged.usage, **{name: getattr(charged, name) for name in columns})
+        again = LedgerEntry(
+            usage_number=charged.usage_number, **{name: getattr(charged, name) for name in columns}
+        )
         with pytest.raises(IntegrityError), transaction.atomic():
             again.save()
 

@@ -1,0 +1,179 @@
+"""A service that is upgraded while jobs ask: web processes of a tree, replaced by this tree's one by one."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.catalog import making
+from tests.databases import ROOT
+from tests.docs.service import until
+from tests.services import MissingProgram, free_port
+
+SETUP = """
+import django; django.setup()
+from catalog.best.publishing import publish
+from catalog.people.keys import create_api_key
+from catalog.registry import default_organisation, register_operator, register_setting, register_target
+from tests.catalog import making
+place = {"target": register_target(making.TARGET), "setting": register_setting(making.SETTING)}
+publish(making.new_result({"operator": register_operator(making.relu(64)), **place}, "eager", 1.0))
+print(create_api_key(default_organisation(), "jobs", ["lookup"])[1])
+"""
+
+
+COUNT = """
+import django; django.setup()
+from catalog.models import Usage
+print(Usage.objects.count())
+"""
+
+
+def tree_before(folder: Path) -> Path:
+    """This tree as it was before its newest migration, unpacked below ``folder``; raises MissingProgram."""
+    if shutil.which("git") is None:
+        raise MissingProgram("git, which has the version before")
+    # Of what came to the main line: a branch's own versions of a migration are nobody's database.
+    added = ("log", "-1", "--first-parent", "-m", "--diff-filter=A", "--format=%H^")
+    commit = git(*added, "--", "*/migrations/0*.py").decode().strip()
+    if not commit or not git("rev-parse", "--verify", "--quiet", commit):
+        raise MissingProgram("the history of this tree, which has the version before")
+    with tarfile.open(fileobj=io.BytesIO(git("archive", commit))) as packed:
+        packed.extractall(folder / "before", filter="data")
+    return folder / "before"
+
+
+def git(*arguments: str) -> bytes:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True).stdout
+
+
+class Web:
+    """One web process of a tree, and how it is asked."""
+
+    def __init__(self, tree: Path, environment: dict[str, str]) -> None:
+        self.url = f"http://127.0.0.1:{(port := free_port())}"
+        command = [str(Path(sys.executable).parent / "granian"), "--interface", "wsgi"]
+        self._process = subprocess.Popen(
+            [*command, "dashboard.wsgi:application"], cwd=tree, stdin=subprocess.DEVNULL,
+            env={**environment, "GRANIAN_PORT": str(port)},
+        )  # fmt: skip
+        until(self._answers, "a web process")
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/healthz", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def stop(self) -> None:
+        """As a service manager does: it ends what it has begun."""
+        self._process.terminate()
+        self._process.wait(30)
+
+
+class Jobs:
+    """Asks one process after the other, over and over; whom a request cannot be sent to, the next, as a
+    balancer does."""
+
+    def __init__(self, key: str, webs: list[Web]) -> None:
+        self.webs, self.answered, self.lost = webs, 0, list[str]()
+        self._key, self._ended = key, threading.Event()
+        self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(2)]
+
+    def _ask(self, number: int) -> None:
+        while not self._ended.is_set():
+            try:
+                self._ask_one(number)
+                self.answered += 1
+            except Exception as error:
+                self.lost.append(f"{error!r} {getattr(error, 'read', bytes)()[:500]!r}")
+            number += 1
+
+    def _ask_one(self, number: int) -> None:
+        body = {"target": making.TARGET.to_json(), "setting": making.SETTING.to_json()}
+        body |= {"operators": [{"graph": making.relu_json(64)}], "include": ["manifest"]}
+        headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
+        for web in (self.webs[number % 2], self.webs[1 - number % 2]):
+            asked = urllib.request.Request(f"{web.url}/api/v1/lookup", json.dumps(body).encode(), headers)
+            try:
+                with urllib.request.urlopen(asked, timeout=40) as answer:
+                    assert json.load(answer)["results"][0]["status"] == "hit"
+                    return
+            except urllib.error.URLError as error:  # while it was sent: once it was, errors are none of these
+                if not isinstance(error.reason, ConnectionError):
+                    raise
+        raise AssertionError("nobody listened")
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            for thread in self._threads:
+                thread.join(60)
+
+    def go_on(self) -> None:
+        """Wait until further ones were answered."""
+        enough = self.answered + 20
+        until(lambda: self.answered >= enough or self.lost, "answers")
+
+
+@dataclass(frozen=True)
+class Upgraded:
+    """What came of it: lookups that were answered, why others were not, and how many were counted."""
+
+    answered: int
+    lost: list[str]
+    counted: int
+
+
+def upgrade(before: Path, home: Path, **database: str) -> Upgraded:
+    """Start the tree ``before``, migrate under it and replace it, while jobs ask."""
+    inherited = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+    environment = inherited | {
+        "OPATLAS_HOME": str(home),
+        "OPATLAS_LOG": "ERROR",
+        "DJANGO_SETTINGS_MODULE": "dashboard.settings",
+        **database,
+    }
+
+    def run(tree: Path, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=tree, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    run(before, "manage.py", "migrate", "-v0")
+    key = run(before, "-c", SETUP).strip()
+    jobs = Jobs(key, [Web(before, environment), Web(before, environment)])
+    try:
+        with jobs.asking():
+            jobs.go_on()
+            assert "Applying" in run(ROOT, "manage.py", "migrate"), "there is something to migrate"
+            jobs.go_on()
+            for number in range(2):
+                jobs.webs[number].stop()
+                jobs.webs[number] = Web(ROOT, environment)
+                jobs.go_on()
+    finally:
+        for web in jobs.webs:
+            web.stop()
+    run(ROOT, "manage.py", "drain_journal")
+    return Upgraded(jobs.answered, jobs.lost, int(run(ROOT, "-c", COUNT)))
