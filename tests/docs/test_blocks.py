@@ -27,7 +27,7 @@ import pytest
 
 from tests.databases import ROOT
 from tests.distribution.tree import copy_everything, plain_environment, run
-from tests.docs.reading import PAGES, Block, blocks
+from tests.docs.reading import Block, blocks
 from tests.docs.service import STAMPS, Service, heed_signals, read_until_up, until, what_make_runs
 from tests.opatlas.dynamo.installed import installed_at
 from tests.services import free_port
@@ -152,16 +152,6 @@ def webhook_verified(block: Block, request: pytest.FixtureRequest, folder: Path)
     assert names["event"]["type"] == "endpoint.test"
 
 
-def contest_result(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
-    readme = PAGES[0].read_text()
-    ratios = re.findall(r"(\d+\.\d+)× over (?!.* from 100 µs)", block.text)
-    assert len(ratios) == 4
-    for ratio in ratios:
-        assert f"{float(ratio):.2f}× |" in readme
-    for line in re.findall(r"won by \w+: (.*)", block.text):
-        assert line in readme
-
-
 def make_run_and_test(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
     assert re.findall(r"^make \w+", block.text, re.MULTILINE) == ["make run", "make test"]
     port, tree = free_port(), copy_everything(folder / "tree")
@@ -269,9 +259,6 @@ RUNS: dict[tuple[str, str], Run] = {
     ("README.md", ".venv/bin/python man"): Run(with_the_first, instead="Run with the block before."),
     ("README.md", ".venv/bin/granian --"): Run(with_the_first, instead="Run with the first of the three."),
     ("docs/client.md", "import numpy as np"): Run(named_operators),
-    ("docs/contest.md", "199 of 200 operators"): Run(
-        contest_result, instead="An hour of `make bench ONLY=contest` printed it: the README says the same."
-    ),
     ("docs/kernels.md", "submitted → building"): Run(
         kernel_states, instead="It is a picture: its words are the states that there are."
     ),
