@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from catalog.models import RouteSlot
+from catalog.models import Standing
 from catalog.selectors import listing
 
 MOST, MOST_OPERATORS = 8, 4
@@ -17,7 +17,7 @@ def suggestions(text: str) -> list[str]:
     op_types, dtypes = listing.kinds()
     words = [name for name, _ in op_types] + dtypes
     if last.startswith("r"):
-        words += [f"route:{name}" for name in RouteSlot.objects.values_list("route", flat=True).distinct()]
+        words += [f"route:{name}" for name in Standing.objects.order_by("route").values_list("route", flat=True).distinct()]
     completed = [word for word in words if last and word.lower().startswith(last) and word.lower() != last]
     said = [f"{before} {word}".strip() for word in islice(completed, MOST - MOST_OPERATORS)]
     if text.strip():
