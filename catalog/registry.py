@@ -20,7 +20,7 @@ def default_organisation() -> models.Organisation:
 
 def operator_fields(operator: identity.Operator) -> dict[str, object]:
     """A row's columns for an operator, beside its key."""
-    described = identity.describe(operator)
+    described, values = identity.describe(operator), (*operator.inputs, *operator.output_values)
     return {
         "graph": operator.to_json(),
         "op_type": described.op_type[:100],
@@ -28,6 +28,7 @@ def operator_fields(operator: identity.Operator) -> dict[str, object]:
         "dtype": described.dtype[:20],
         "flops": described.flops,
         "bytes_moved": described.bytes_moved,
+        "largest_dim": max((size for value in values for size in value.shape), default=0),
     }
 
 

@@ -1,53 +1,46 @@
-"""Searching operators by words: one rule for lists, REST and subscriptions."""
+"""Searching operators: what was typed (``search_words``) as a condition, one for lists, REST, subscriptions and
+the command line."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Any
 
 from django.db.models import Q
 
-from catalog.models import Operator
-
-MOST_WORDS = 8
-_KEY = "o1:"
-_HEXADECIMAL = re.compile(r"[0-9a-f]{6,64}")
+from catalog.models import SHARED, Best, Operator
+from catalog.search_words import SearchTerm, SearchWord, ServedBy, SizeBound, matches, read_words
 
 
 @dataclass(frozen=True)
 class Words:
-    """What somebody types to find operators. Every word must be in the summary (which begins with the type),
-    or begin the key: written in full (``o1:3f2a…``), or as six or more hexadecimal digits."""
+    """What somebody types to find operators; all of it must hold."""
 
-    words: tuple[str, ...] = ()
+    words: tuple[SearchTerm, ...] = ()
 
     @classmethod
     def of(cls, text: str) -> Words:
-        """The first eight words, whatever their case: keys are lower-case, summaries are compared without."""
-        return cls(tuple(text.lower().split()[:MOST_WORDS]))
+        return cls(read_words(text))
 
     def condition(self, operator: str = "") -> Q:
         """As a condition on rows of operators, or on rows that have one in the column ``operator``."""
-        column = f"{operator}__" if operator else ""
         found = Q()
         for word in self.words:
-            named = {} if word.startswith(_KEY) else {f"{column}summary__icontains": word}
-            found &= Q(*named.items(), *_key_of(word, column).items(), _connector=Q.OR)
+            found &= _condition(word, f"{operator}__" if operator else "")
         return found
 
     def match(self, operator: Operator) -> bool:
-        """Whether one operator (``summary`` and ``key`` loaded) is found."""
-        summary = operator.summary.lower()
-        return all(
-            (not word.startswith(_KEY) and word in summary)
-            or any(operator.key.startswith(begin) for begin in _key_of(word).values())
-            for word in self.words
-        )
+        """Whether one operator (``summary``, ``key`` and ``largest_dim`` loaded) is found."""
+        if not matches(self.words, operator.summary, operator.key):
+            return False
+        others = Words(tuple(word for word in self.words if not isinstance(word, SearchWord)))
+        return not others.words or Operator.objects.filter(others.condition(), pk=operator.pk).exists()
 
 
-def _key_of(word: str, column: str = "") -> dict[str, Any]:
-    """How the key would begin, were the word one: none where it cannot be."""
-    if word.startswith(_KEY):
-        return {f"{column}key__startswith": word}
-    return {f"{column}key__startswith": f"{_KEY}{word}"} if _HEXADECIMAL.fullmatch(word) else {}
+def _condition(word: SearchTerm, column: str) -> Q:
+    if isinstance(word, SizeBound):
+        return Q(**{f"{column}largest_dim__{word.lookup}": word.size})
+    if isinstance(word, ServedBy):
+        served = Best.objects.filter(rank=0, scope=SHARED, route=word.route).values("operator")
+        return Q(**{f"{column}pk__in" if column else "pk__in": served})
+    any_of = Q(*((f"{column}summary__icontains", text) for text in word.texts), _connector=Q.OR)
+    return any_of | Q(**{f"{column}key__startswith": word.key}) if word.key else any_of

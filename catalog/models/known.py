@@ -51,6 +51,7 @@ class Operator(models.Model):
     dtype = models.CharField(max_length=20)
     flops = models.FloatField(default=0)  # of one run, estimated
     bytes_moved = models.FloatField(default=0)  # inputs and outputs of one run
+    largest_dim = models.BigIntegerField(default=0, db_default=0)  # of any input or output
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

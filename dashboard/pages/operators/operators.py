@@ -8,10 +8,12 @@ from typing import Any
 
 from django.core.paginator import Page
 from django.http import HttpResponseBase
+from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from catalog.models import Method, Target
 from catalog.selectors import listing
+from catalog.selectors.suggesting import suggestions
 from catalog.viewing import Viewer
 from dashboard.web.paging import answer_of, page_of
 from dashboard.web.requests import ViewerRequest
@@ -76,6 +78,9 @@ class _Listing:
 @require_safe
 def operators(request: ViewerRequest) -> HttpResponseBase:
     asked = _Listing(read_filters(request), request.viewer)
+    if "suggest" in request.GET:
+        said = {"suggestions": suggestions(asked.filters.q)}
+        return render(request, "operators/_suggestions.html", said)
     if (answer := streamed(request, _table(()), asked.every)) is not None:
         return answer
     page, rows = asked.page(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -22,6 +23,9 @@ QUERIES = {
     "gelu MATMUL": {GELU},
     "512 conv": set(),
     "56×56": {CONV},
+    "conv2d(56, 56)": {CONV},
+    "gelu [128, 768]": {GELU},
+    "512*512": {MATMUL},
     "{conv}": {CONV},
     "{CONV}": {CONV},
     "{conv:.10}": {CONV},
@@ -81,3 +85,14 @@ def _told_of(words: str, operators: dict[str, Operator]) -> set[str]:
         for summary, row in operators.items()
         if asked.passes(row, Event(Happening.EXPLORED, "e", timezone.now(), row.pk))
     }
+
+
+def test_what_is_typed_is_completed(operators: dict[str, Operator], pages: Any) -> None:
+    def suggested(text: str) -> list[str]:
+        html = pages.get("/operators/", {"q": text, "suggest": "1"}).content.decode()
+        return re.findall(r'value="([^"]*)"', html)
+
+    assert suggested("con") == ["Conv", CONV]
+    assert suggested("56x56 con") == ["56x56 Conv", CONV]
+    assert suggested("512x512") == [MATMUL]
+    assert suggested("nothing-like-this") == suggested("") == []
