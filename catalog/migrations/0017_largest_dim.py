@@ -32,7 +32,7 @@ def _sizes(part):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('catalog', '0015_store_scrubbed'),
+        ('catalog', '0016_usage_by_month'),
     ]
 
     operations = [
