@@ -64,7 +64,7 @@ class Migration(migrations.Migration):
             model_name='ledgerentry',
             constraint=models.CheckConstraint(
                 condition=models.Q(
-                    models.Q(('kind', 'charge'), ('rule__isnull', False), ('usage_number__isnull', False)),
+                    models.Q(('kind', 'charge'), ('usage_number__isnull', False), ('rule__isnull', False)),
                     models.Q(models.Q(('kind', 'charge'), _negated=True), ('usage_number__isnull', True)),
                     _connector='OR',
                 ),
