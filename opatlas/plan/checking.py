@@ -47,7 +47,7 @@ def check_plan(plan: ModelPlan, graph: ModelGraph, target: str, setting: str) ->
 
 def _check_streams(plan: ModelPlan) -> None:
     """What sets its whole process's threads runs in one. Which steps wait for which is never said by a plan
-    but follows from what they read and write (:mod:`opatlas.streams.ordering`): no two wait for each other."""
+    but follows from what they read and write (:mod:`opatlas.streams.ordering`): none wait in a circle."""
     confined = {
         step.stream
         for step in plan.steps

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -33,6 +34,8 @@ from opatlas.plan.streaming import STREAMS, could_pay, node_streams
 
 log = logging.getLogger("opatlas")
 PROFILED_RUNS = 5
+MOST_FUSED = 8
+"""Nodes among which the convolution is looked for that they were fused into."""
 SHARES = (1.0, 0.5, 0.25)
 """Of the kernels that promise to be faster, the most promising: so many are tried together."""
 OTHERS = FRAMEWORKS[1:]
@@ -260,13 +263,31 @@ def node_times(graph: ModelGraph, feed: Feed, threads: int) -> dict[NodeAt, floa
         for _ in range(PROFILED_RUNS):
             session.run(None, {name: value for name, value in feed.items() if name in read})
         events = json.loads(Path(session.end_profiling()).read_text())
+    maker = {graph.names[value]: number for number in nodes for value in graph.nodes[number].makes}
     found: dict[NodeAt, list[float]] = {}
     for event in events:
-        named = re.match(r"(?:fused )?node(\d+(?:/\d+)*)\..*_kernel_time$", event.get("name", ""))
-        if named is not None:
-            where = tuple(map(int, named[1].split("/")))
-            found.setdefault(where if len(where) > 1 else where[0], []).append(float(event["dur"]))
+        if (at := _node_of(event, graph, maker)) is not None:
+            found.setdefault(at, []).append(float(event["dur"]))
     return {number: float(np.median(times)) for number, times in found.items()}
+
+
+def _node_of(event: Mapping[str, Any], graph: ModelGraph, maker: Mapping[str, int]) -> NodeAt | None:
+    """Whose time a profile's event is. A convolution that ONNX Runtime lays out in blocks is called by what
+    it makes, which is the output of what was fused into it: it is the nearest before that."""
+    name = str(event.get("name", ""))
+    if (named := re.match(r"(?:fused )?node(\d+(?:/\d+)*)\..*_kernel_time$", name)) is not None:
+        where = tuple(map(int, named[1].split("/")))
+        return where if len(where) > 1 else where[0]
+    if (blocked := re.match(r"(.*)_nchwc_kernel_time$", name)) is None:
+        return None
+    near = [maker[blocked[1]]] if blocked[1] in maker else []
+    for at in near:
+        if graph.nodes[at].proto.op_type == event["args"]["op_name"]:
+            return at
+        if len(near) < MOST_FUSED:
+            before = (graph.names[one] for one in graph.nodes[at].inputs if one >= 0)
+            near += [maker[one] for one in before if one in maker]
+    return None
 
 
 def _name_inside(proto: onnx.NodeProto, node: GraphNode, where: str) -> None:
