@@ -191,7 +191,7 @@ class Session:
         times = node_times(self.graph, input_feed, self.threads)
         theirs = {at: us for at, us in times.items() if isinstance(at, int)}
         by = self.plan.steps[0].by
-        if not self.plan.kernels and by == DEFAULT:  # one step: ONNX Runtime's own profile says more
+        if len(self.plan.steps) == 1 and by == DEFAULT:  # ONNX Runtime's own profile says more
             return [StepShare(self._label([one]), WHOLE, us, us) for one, us in theirs.items()]
         profiles = [self._executor.profile(input_feed) for _ in range(PROFILED_RUNS)]
         return [

@@ -1,4 +1,5 @@
-"""The process's one thread pool (``pool.c``), built once per machine and shared by every C kernel."""
+"""The process's thread pools (``pool.c``), built once per machine: one that every C kernel shares, and others
+for threads that run kernels at the same time."""
 
 from __future__ import annotations
 
@@ -48,9 +49,17 @@ def pool_library() -> ctypes.CDLL:
     library.opatlas_pool_open.argtypes = [ctypes.c_int32]
     library.opatlas_pool_close.argtypes = [ctypes.c_void_p]
     library.opatlas_pool_close.restype = None
+    library.opatlas_pool_enter.argtypes = [ctypes.c_int32, ctypes.c_int32]
     library.opatlas_pool_stop.restype = None
     library.opatlas_pool_workers.restype = ctypes.c_int32
     return library
+
+
+def enter_pool(number: int, most: int) -> None:
+    """Kernels that this thread calls run on a pool of their own from now on, by at most so many threads,
+    whatever they are told. ``number``: from 1 on; 0 is everybody's."""
+    if pool_library().opatlas_pool_enter(number, most):
+        raise LoadError(f"there is no thread pool {number} for {most} threads")
 
 
 def ensure_built() -> Path:

@@ -6,6 +6,7 @@ largest first, each at the lowest place where no value lies that lives at the sa
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -41,3 +42,18 @@ def place(values: Mapping[K, Lifetime]) -> tuple[dict[K, int], int]:
         placed.append((at, at + size, life))
         placed.sort(key=lambda item: item[:2])
     return offsets, max((end for _, end, _ in placed), default=0)
+
+
+def place_apart(values: Mapping[K, Lifetime], part_of: Mapping[K, Hashable]) -> tuple[dict[K, int], int]:
+    """As :func:`place`, values of different parts never in the same memory; one that is in none is in part
+    0."""
+    by_part: dict[Hashable, dict[K, Lifetime]] = defaultdict(dict)
+    for name, life in values.items():
+        by_part[part_of.get(name, 0)][name] = life
+    offsets: dict[K, int] = {}
+    begin = 0
+    for part in by_part.values():
+        own, size = place(part)
+        offsets |= {name: begin + offset for name, offset in own.items()}
+        begin += size
+    return offsets, begin

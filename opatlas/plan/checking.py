@@ -7,7 +7,16 @@ what it reads, and a kernel's operator is the canonical operator of its nodes.
 from __future__ import annotations
 
 from opatlas.graph.normal import ModelGraph
-from opatlas.plan.plan import FRAMEWORKS, ByBodies, ByKernel, InvalidPlan, ModelPlan, PlanStep
+from opatlas.plan.plan import (
+    CONFINED,
+    FRAMEWORKS,
+    ByBodies,
+    ByFramework,
+    ByKernel,
+    InvalidPlan,
+    ModelPlan,
+    PlanStep,
+)
 
 
 def check_plan(plan: ModelPlan, graph: ModelGraph, target: str, setting: str) -> None:
@@ -33,6 +42,19 @@ def check_plan(plan: ModelPlan, graph: ModelGraph, target: str, setting: str) ->
         ready |= set(step.outputs)
     if missing := [number for number in graph.outputs if number not in ready]:
         raise InvalidPlan(f"The plan never makes the model's output '{graph.names[missing[0]]}'.")
+    _check_streams(plan)
+
+
+def _check_streams(plan: ModelPlan) -> None:
+    """What sets its whole process's threads runs in one. Which steps wait for which is never said by a plan
+    but follows from what they read and write (:mod:`opatlas.streams.ordering`): none wait in a circle."""
+    confined = {
+        step.stream
+        for step in plan.steps
+        if isinstance(step.by, ByFramework) and step.by.framework in CONFINED
+    }
+    if len(confined) > 1:
+        raise InvalidPlan(f"The plan runs regions by {', '.join(CONFINED)} in more than one stream.")
 
 
 def _check_step(step: PlanStep, graph: ModelGraph, ready: set[int], done: set[int]) -> None:
@@ -75,6 +97,8 @@ def _check_bodies(step: PlanStep, by: ByBodies, graph: ModelGraph, target: str, 
         raise InvalidPlan(f"has plans for {len(by.plans)} bodies; its node has {len(bodies)}.")
     _check_outputs(step, graph)
     for number, (plan, body) in enumerate(zip(by.plans, bodies, strict=True)):
+        if plan.stream_count > 1:
+            raise InvalidPlan(f"runs its body {number} in several streams; a body runs in its step's.")
         try:
             check_plan(plan, body.graph, target, setting)
         except InvalidPlan as error:

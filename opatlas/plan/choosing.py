@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -29,9 +30,12 @@ from opatlas.plan.making import NodeChoice, whole, with_kernels
 from opatlas.plan.plan import FRAMEWORKS, Alternative, ByFramework, ModelPlan
 from opatlas.plan.predicting import alone_us, costs, predicted
 from opatlas.plan.regions import COMPILED, DEFAULT, LABELS, is_installed, open_session
+from opatlas.plan.streaming import STREAMS, could_pay, node_streams
 
 log = logging.getLogger("opatlas")
 PROFILED_RUNS = 5
+MOST_FUSED = 8
+"""Nodes among which the convolution is looked for that they were fused into."""
 SHARES = (1.0, 0.5, 0.25)
 """Of the kernels that promise to be faster, the most promising: so many are tried together."""
 OTHERS = FRAMEWORKS[1:]
@@ -135,9 +139,12 @@ class _Contest:
             self.executors[said_of(executor.plan)] = executor
 
     def add_plans(self, choices: Mapping[NodeAt, NodeChoice], threads: int) -> None:
-        """Plans of kernels that promise to be faster in place, the rest by the default; and the one with most
-        kernels with its rest by OpenVINO, where that runs the whole model."""
-        if not choices:
+        """Plans of kernels that promise to be faster in place, the rest by the default; the one with most
+        kernels with its rest by OpenVINO, where that runs the whole model; and that one, or the whole model,
+        in several streams, where enough of it can overlap."""
+        is_wide = could_pay(self._graph, self._default_us)
+        streams = [count for count in STREAMS if is_wide and count <= threads]
+        if not choices and not streams:
             return
         try:
             profiled = node_times(self._graph, self._feed, threads)
@@ -149,9 +156,15 @@ class _Contest:
         outer = {at: us for at, us in profiled.items() if isinstance(at, int)}
         known = costs(outer, self._default_us, copied, threads)
         times = profiled | dict[NodeAt, float](known.nodes.items())
-        plans = _plans(self._graph, _promising(choices, times), times, self._place)
+        promising = _promising(choices, times)
+        plans = _plans(self._graph, promising, times, self._place)
         if plans and any(one.startswith(LABELS["openvino"]) for one in self.executors):
             plans.append(by_framework(plans[0], "openvino"))
+        if could_pay(self._graph, self._default_us, times):
+            for count in streams:
+                placed = node_streams(self._graph, times, count)
+                plan = with_kernels(self._graph, promising, *self._place, times, placed)
+                plans += [plan] * (plan.stream_count > 1)
         for plan in plans:
             self.add(predicted(plan, known))
 
@@ -168,10 +181,12 @@ class _Contest:
         """The plan's executor; raises unless it runs and gives what the default gives."""
         executor = self._build(plan)
         try:
-            if not all(map(is_close, executor.run(self._feed), self._expected)):
+            for _ in range(min(2, plan.stream_count)):  # the first run is one step after the other
+                if all(map(is_close, executor.run(self._feed), self._expected)):
+                    continue
                 raise LoadError("it gives other values than the whole model in ONNX Runtime")
-            if executor.fallen_back:  # else ONNX Runtime would be timed under another's name
-                raise LoadError(executor.fallen_back)
+            if reason := executor.fallen_back or executor.in_one_stream:  # else another would be timed
+                raise LoadError(reason)
         except Exception:
             executor.close()
             raise
@@ -213,10 +228,11 @@ def said_of(plan: ModelPlan) -> str:
     count = len(plan.kernels)
     others = {step.by.framework for step in plan.steps if isinstance(step.by, ByFramework)} or {DEFAULT}
     labels = " and ".join(sorted(LABELS[one] for one in others))
+    streams = f", in {plan.stream_count} streams" * (plan.stream_count > 1)
     if not count and len(others) == 1:
-        return whole_said(*others)
+        return whole_said(*others) + streams
     rest = f", the rest by {labels}" * (others != {DEFAULT})
-    return f"{count} of {plan.step_count} steps by kernels{rest}"
+    return f"{count} of {plan.step_count} steps by kernels{rest}{streams}"
 
 
 def whole_said(framework: str) -> str:
@@ -247,13 +263,31 @@ def node_times(graph: ModelGraph, feed: Feed, threads: int) -> dict[NodeAt, floa
         for _ in range(PROFILED_RUNS):
             session.run(None, {name: value for name, value in feed.items() if name in read})
         events = json.loads(Path(session.end_profiling()).read_text())
+    maker = {graph.names[value]: number for number in nodes for value in graph.nodes[number].makes}
     found: dict[NodeAt, list[float]] = {}
     for event in events:
-        named = re.match(r"(?:fused )?node(\d+(?:/\d+)*)\..*_kernel_time$", event.get("name", ""))
-        if named is not None:
-            where = tuple(map(int, named[1].split("/")))
-            found.setdefault(where if len(where) > 1 else where[0], []).append(float(event["dur"]))
+        if (at := _node_of(event, graph, maker)) is not None:
+            found.setdefault(at, []).append(float(event["dur"]))
     return {number: float(np.median(times)) for number, times in found.items()}
+
+
+def _node_of(event: Mapping[str, Any], graph: ModelGraph, maker: Mapping[str, int]) -> NodeAt | None:
+    """Whose time a profile's event is. A convolution that ONNX Runtime lays out in blocks is called by what
+    it makes, which is the output of what was fused into it: it is the nearest before that."""
+    name = str(event.get("name", ""))
+    if (named := re.match(r"(?:fused )?node(\d+(?:/\d+)*)\..*_kernel_time$", name)) is not None:
+        where = tuple(map(int, named[1].split("/")))
+        return where if len(where) > 1 else where[0]
+    if (blocked := re.match(r"(.*)_nchwc_kernel_time$", name)) is None:
+        return None
+    near = [maker[blocked[1]]] if blocked[1] in maker else []
+    for at in near:
+        if graph.nodes[at].proto.op_type == event["args"]["op_name"]:
+            return at
+        if len(near) < MOST_FUSED:
+            before = (graph.names[one] for one in graph.nodes[at].inputs if one >= 0)
+            near += [maker[one] for one in before if one in maker]
+    return None
 
 
 def _name_inside(proto: onnx.NodeProto, node: GraphNode, where: str) -> None:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,11 @@ from opatlas.graph.normal import ModelGraph
 from opatlas.memory import lacking
 from opatlas.plan.arrays import Misfit, copied, dtype_of, has_array, memory_of
 from opatlas.plan.bodies import ALONE
+from opatlas.plan.concurrent import InStreams, cpu_device
 from opatlas.plan.plan import ByFramework, ModelPlan, PlanStep
 from opatlas.plan.program import GraphProgram, Load, PartFailed, Parts
 from opatlas.plan.regions import DEFAULT, ModelPart, Region, open_region
+from opatlas.streams.device import StreamDevice, StreamsFailed
 
 log = logging.getLogger("opatlas")
 
@@ -46,6 +48,10 @@ class Executor:
     fails though no kernel is to blame (shapes that ONNX infers are not always those that are made), the whole
     model runs in ONNX Runtime from then on. Each run is one at a time; what is given back is the caller's
     own.
+
+    A plan of several streams runs in them at once, on ``device`` (a thread for each, unless given), each with
+    its share of the threads. Where a stream fails, the steps run one after the other, in that run and from
+    then on (``in_one_stream`` says why); where one never ends, the whole model runs in ONNX Runtime.
     """
 
     def __init__(
@@ -57,16 +63,19 @@ class Executor:
         threads: int,
         failed: Callable[[PlanStep, Exception], None] | None = None,
         revoked: Callable[[], Set[str]] = frozenset,
+        device: StreamDevice | None = None,
     ) -> None:
         self.graph, self.plan = graph, plan
         self._threads, self._revoked = threads, revoked
         self._lock = threading.RLock()
         self._is_running = False
-        self._parts = Parts(load, threads, failed)
+        self._parts = Parts(load, max(1, threads // plan.stream_count), failed)
+        self._streams: InStreams | None = None
         self._whole: Region | None = None
         self._whole_by = DEFAULT
         self._program: GraphProgram | None = None
         self.fallen_back = ""  # why the whole model runs in the default, though the plan says otherwise
+        self.in_one_stream = ""  # why its steps run one after the other, though the plan says otherwise
         self._is_open = True
         self.peak_bytes = 0
         by = plan.steps[0].by
@@ -82,6 +91,10 @@ class Executor:
             return
         program.settle(memory_of(program.size), {})
         self._program, self.peak_bytes = program, program.size
+        if plan.stream_count > threads:
+            self.in_one_stream = f"The plan has {plan.stream_count} streams for {threads} threads."
+        elif plan.stream_count > 1:
+            self._streams = InStreams(program, device or cpu_device(program, self._parts.threads))
 
     @property
     def calls(self) -> list[Callable[[], None]]:
@@ -105,9 +118,8 @@ class Executor:
             self._drop_revoked()
             if self._program is not None:
                 try:
-                    self._take(self._program, arrays)
-                    self._program.run()
-                    return [copied(self._program.arrays[0][number]) for number in self.graph.outputs]
+                    if (program := self._ran(self._program, arrays)) is not None:
+                        return [copied(program.arrays[0][number]) for number in self.graph.outputs]
                 except (PartFailed, Misfit) as error:
                     self._prefer_whole(arrays, error)
             assert self._whole is not None
@@ -118,6 +130,38 @@ class Executor:
                     raise
                 self._prefer_whole(arrays, error)
                 return self._run_whole(self._whole, arrays)
+
+    def _ran(self, program: GraphProgram, arrays: Sequence[Any]) -> GraphProgram | None:
+        """The program that has run all steps over these inputs; None where the whole model has to."""
+        self._take(program, arrays)
+        streams = self._streams
+        if streams is None:
+            program.run()
+            return program
+        try:
+            streams.run()
+            return program
+        except StreamsFailed as error:
+            reason = str(error)
+        finally:
+            if streams.device.is_lost:  # Ctrl-C ends a run as well
+                self._let_hang()
+        if self._program is None:
+            return None
+        program.run()  # where this fails too, the inputs are to blame, and streams stay
+        log.warning("%s The plan's steps run one after the other.", reason)
+        streams.device.close()
+        self._streams, self.in_one_stream = None, reason
+        return program
+
+    def _let_hang(self) -> None:
+        """A thread that never ended may go on, and write: nothing of the program is used any more, and no
+        kernel of it closed."""
+        self._streams = self._program = None
+        self._parts = replace(self._parts, kernels=[])
+        self.fallen_back = "A stream of the plan never ended"
+        log.warning("%s. The whole model runs in ONNX Runtime.", self.fallen_back)
+        self._whole, self._whole_by = self._whole_model(self.graph.input_names), DEFAULT
 
     def profile(self, inputs: Mapping[str, np.ndarray]) -> list[StepTime]:
         """One run, each step timed."""
@@ -140,7 +184,9 @@ class Executor:
     def close(self) -> None:
         """Let go of kernels and buffers; it cannot be run any more."""
         with self._lock:
-            self._program, self._whole, self._is_open = None, None, False
+            if self._streams is not None:
+                self._streams.device.close()
+            self._program, self._whole, self._streams, self._is_open = None, None, None, False
             self._parts.close()
 
     @contextmanager

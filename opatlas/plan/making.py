@@ -55,16 +55,20 @@ def with_kernels(
     target: str,
     setting: str,
     default_us: Mapping[int, float] | Mapping[NodeAt, float] | None = None,
+    streams: Mapping[int, int] | None = None,
 ) -> ModelPlan:
     """Kernels for the chosen nodes, the default for the rest; nodes that no output needs are left out. A
     branch or loop in whose bodies some are chosen runs by itself.
 
     A kernel that would cut a value whose type is not known is left out as well. ``default_us``: what the
     default takes for each node where it stands, by which regions' times are predicted (a loop's by what all
-    of it takes).
+    of it takes). ``streams``: the stream of each node that is needed (all in one unless given); all run in
+    one where they would cut a value whose type is not known.
     """
-    steps = _steps(graph, dict(chosen.items()), target, setting, dict((default_us or {}).items()))
-    if all(isinstance(step.by, ByFramework) for step in steps):
+    known_us = dict[NodeAt, float]((default_us or {}).items())
+    steps = _steps(graph, dict(chosen.items()), target, setting, known_us, streams or {})
+    in_one = len({step.stream for step in steps}) <= 1
+    if in_one and all(isinstance(step.by, ByFramework) for step in steps):
         return whole(graph, target, setting)
     if default_us is None:
         steps = [replace(one, predicted_us=None) if _is_region(one) else one for one in steps]
@@ -77,8 +81,9 @@ def _steps(
     target: str,
     setting: str,
     default_us: Mapping[NodeAt, float],
+    streams: Mapping[int, int],
 ) -> list[PlanStep]:
-    needed = _needed(graph)
+    needed = needed_nodes(graph)
     alone: dict[int, PlanStep] = {}
     for number in needed:
         outputs = tuple(value for value in graph.nodes[number].outputs if value >= 0)
@@ -97,6 +102,7 @@ def _steps(
                         target,
                         setting,
                         _within(default_us, number, which),
+                        {},
                     )
                 ),
             )
@@ -105,17 +111,21 @@ def _steps(
         if any(plan.kernels for plan in plans):
             alone[number] = PlanStep((number,), outputs, ByBodies(plans), default_us.get(number))
     while True:
-        groups = _groups(needed, alone)
+        groups = _groups(graph, needed, alone, streams)
         across = _uncuttable(graph, groups)
         if across is None:
             break
+        if streams:
+            streams = {}
+            continue
         first, last = across
         alone = {number: one for number, one in alone.items() if not first <= number <= last}
     # A region's own values are no others': only what crosses groups, or leaves the model, is kept.
     read = [frozenset().union(*(graph.nodes[number].reads for number in group)) for group in groups]
     makes = [frozenset().union(*(graph.nodes[number].makes for number in group)) for group in groups]
     kept = frozenset(graph.outputs).union(*(used - made for used, made in zip(read, makes, strict=True)))
-    return [alone.get(group[0]) or _region(graph, group, kept, default_us) for group in groups]
+    steps = [alone.get(group[0]) or _region(graph, group, kept, default_us) for group in groups]
+    return [replace(step, stream=streams.get(group[0], 0)) for step, group in zip(steps, groups, strict=True)]
 
 
 T = TypeVar("T")
@@ -130,7 +140,7 @@ def _within(by_node: Mapping[NodeAt, T], number: int, which: int) -> dict[NodeAt
     return found
 
 
-def _needed(graph: PlannedGraph) -> list[int]:
+def needed_nodes(graph: PlannedGraph) -> list[int]:
     """Nodes that the outputs need, in order."""
     wanted, found = set(graph.outputs), list[int]()
     for number in reversed(range(len(graph.nodes))):
@@ -141,15 +151,29 @@ def _needed(graph: PlannedGraph) -> list[int]:
     return found[::-1]
 
 
-def _groups(needed: Collection[int], chosen: Collection[int]) -> list[list[int]]:
-    """Nodes by step: each chosen one alone, the others together between them."""
+def _groups(
+    graph: PlannedGraph, needed: Collection[int], chosen: Collection[int], streams: Mapping[int, int]
+) -> list[list[int]]:
+    """Nodes by step, in an order in which they can run: each chosen one alone, the others together between
+    them, stream by stream. Who makes what another stream reads ends a group, and who reads it begins one: so
+    nobody waits for more than is needed, and no two groups for each other."""
+    made_in = {value: streams.get(number, 0) for number in needed for value in graph.nodes[number].makes}
     groups: list[list[int]] = []
+    open_in: dict[int, list[int]] = {}  # groups that may grow, by stream
+    handed_on: set[int] = set()
+    foreign: dict[int, set[int]] = {}  # what each node reads of other streams
     for number in needed:
-        alone = number in chosen or (groups and groups[-1][-1] in chosen)
-        if alone or not groups:
-            groups.append([number])
-        else:
-            groups[-1].append(number)
+        stream = streams.get(number, 0)
+        foreign[number] = {one for one in graph.nodes[number].reads if made_in.get(one, stream) != stream}
+        handed_on |= foreign[number]
+    for number in needed:
+        stream = streams.get(number, 0)
+        if foreign[number] or number in chosen or stream not in open_in:
+            groups.append([])
+            open_in[stream] = groups[-1]
+        open_in[stream].append(number)
+        if number in chosen or not handed_on.isdisjoint(graph.nodes[number].makes):
+            del open_in[stream]
     return groups
 
 

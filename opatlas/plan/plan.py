@@ -18,8 +18,12 @@ MOST_STEPS = 100_000
 MOST_DEPTH = 16
 """Bodies within bodies."""
 MOST_US = 1e15
+MOST_STREAMS = 16
 FRAMEWORKS = ("onnxruntime", "openvino", "pytorch", "torch.compile", "xla")
 """Whom a region may be left to."""
+CONFINED = ("pytorch", "torch.compile", "xla")
+"""Those whose threads are their whole process's: PyTorch's number of them is set around each region, XLA has
+one pool. All regions of theirs run in one stream."""
 
 
 KERNEL_KINDS = ("c-abi",)
@@ -75,22 +79,26 @@ class Alternative:
 @dataclass(frozen=True)
 class PlanStep:
     """Some nodes, run together. ``outputs`` are the values that others need; ``predicted_us`` is the time of
-    one run, None where nothing is known; ``over`` says what it was chosen over."""
+    one run, None where nothing is known; ``over`` says what it was chosen over. Steps of one ``stream`` run
+    in their order, those of others beside them, as far as they need nothing of each other."""
 
     nodes: tuple[int, ...]
     outputs: tuple[int, ...]
     by: ByKernel | ByFramework | ByBodies
     predicted_us: float | None = None
     over: tuple[Alternative, ...] = ()
+    stream: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        document: dict[str, Any] = {
             "nodes": list(self.nodes),
             "outputs": list(self.outputs),
             "by": _by_json(self.by),
             "predicted_us": self.predicted_us,
             "over": [{"said": one.said, "median_us": one.median_us} for one in self.over],
         }
+        # Left out where it says nothing, since whoever does not know the field runs steps one by one.
+        return document | ({"stream": self.stream} if self.stream else {})
 
 
 @dataclass(frozen=True)
@@ -122,8 +130,15 @@ class ModelPlan:
         )
 
     @property
+    def stream_count(self) -> int:
+        """Streams that its steps run in."""
+        return len({step.stream for step in self.steps}) or 1
+
+    @property
     def predicted_us(self) -> float | None:
-        """Of one run; None where a step's is not known."""
+        """Of one run; None where a step's is not known, or how far streams overlap."""
+        if self.stream_count > 1:
+            return None
         times = [step.predicted_us for step in self.steps]
         return None if None in times else math.fsum(time for time in times if time is not None)
 
@@ -187,11 +202,19 @@ def _step(number: int, document: Any, depth: int) -> PlanStep:
             by,
             _time(document, "predicted_us"),
             over,
+            _stream(document),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise InvalidPlan(f"Step {number} of the plan is incomplete: {error}.") from None
     except InvalidPlan as error:
         raise InvalidPlan(f"Step {number} of the plan: {error}") from None
+
+
+def _stream(document: Mapping[str, Any]) -> int:
+    stream = document.get("stream", 0)
+    if type(stream) is not int or not 0 <= stream < MOST_STREAMS:
+        raise InvalidPlan(f"'stream' must be a whole number from 0 to {MOST_STREAMS - 1}.")
+    return stream
 
 
 def _by(document: Any, depth: int) -> ByKernel | ByFramework | ByBodies:

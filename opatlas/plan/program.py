@@ -19,7 +19,7 @@ from opatlas.graph.normal import LEFT_OUT, ModelGraph
 from opatlas.graph.types import TensorType
 from opatlas.identity.operator import Operator
 from opatlas.load.kernel import LoadedKernel, binds_outputs
-from opatlas.plan.arena import Lifetime, place
+from opatlas.plan.arena import Lifetime, place_apart
 from opatlas.plan.arrays import Arrays, OnlyDefault, dtype_of, has_place, put
 from opatlas.plan.bodies import BodyRun, Wiring, body_run, wirings
 from opatlas.plan.plan import ByBodies, ByFramework, ByKernel, ModelPlan, PlanStep
@@ -30,6 +30,8 @@ log = logging.getLogger("opatlas")
 Load = Callable[[ByKernel], LoadedKernel]
 """A kernel's implementation, loaded anew for each step: it keeps that step's weights."""
 Call = Callable[[], None]
+_INPUTS = -1
+"""The part of memory in which inputs lie, beside those of the streams."""
 
 
 class PartFailed(OpatlasError):
@@ -69,9 +71,10 @@ class GraphProgram:
         }  # artifacts by step, of those that did not go over to the default
         self._regions: dict[int, list[Call]] = {}  # for bodies that the default runs now and then
         self._lives = self._lifetimes()
-        self._offsets, self.size = place(self._lives)
+        self._offsets, self.size = place_apart(self._lives, self._parts_of_memory())
         self.arrays: list[Arrays] = []
         self.calls: list[list[Call]] = []
+        self.scratch: dict[int, np.ndarray] = {}  # by step, of those that run by bodies: their buffer
 
     def settle(self, memory: np.ndarray, outside: Mapping[int, np.ndarray]) -> None:
         """Bind every step to ``memory`` (aligned bytes) and to the arrays that lie outside."""
@@ -85,7 +88,8 @@ class GraphProgram:
         other = own | {one: own[by] for pair in self._wiring.swapped for one, by in (pair, pair[::-1])}
         self.arrays = [own, other] if self._wiring.swapped else [own]
         for at, body in self._bodies.items():
-            body.settle(own, memory[self._offsets[~at] : self._offsets[~at] + body.size])
+            self.scratch[at] = memory[self._offsets[~at] : self._offsets[~at] + body.size]
+            body.settle(own, self.scratch[at])
         by_step = [self._prepared(at) for at in range(len(self.plan.steps))]
         self.calls = [[calls[turn] for calls in by_step] for turn in range(len(self.arrays))]
 
@@ -183,7 +187,7 @@ class GraphProgram:
         made = dict.fromkeys(self.graph.inputs, -1)
         for at, step in enumerate(self.plan.steps):
             made |= dict.fromkeys(step.outputs, at)
-            for number in self._reads(step):
+            for number in self.reads(step):
                 last[number] = max(last.get(number, -1), at)
         lives = {~at: Lifetime(at, at, body.size) for at, body in self._bodies.items()}
         for number, at in made.items():
@@ -193,6 +197,15 @@ class GraphProgram:
                 held = number in wiring.held
                 lives[number] = Lifetime(-1 if held else at, end if held else last.get(number, at), size)
         return lives
+
+    def _parts_of_memory(self) -> dict[int, int]:
+        """Streams that run beside each other share no memory, or they would wait for it; nor do the inputs,
+        from which a run can then begin anew."""
+        if self.plan.stream_count == 1:
+            return {}
+        parts = {number: step.stream for step in self.plan.steps for number in step.outputs}
+        parts |= {~at: self.plan.steps[at].stream for at in self._bodies}
+        return parts | dict.fromkeys(self.graph.inputs, _INPUTS)
 
     def _constants(self) -> Arrays:
         """Constants that are outputs, or that a body's node reads itself."""
@@ -206,7 +219,7 @@ class GraphProgram:
         found = self.graph.evaluate(tuple(constants))
         return {number: np.asarray(value, order="C") for number, value in found.items()}
 
-    def _reads(self, step: PlanStep) -> frozenset[int]:
+    def reads(self, step: PlanStep) -> frozenset[int]:
         """Values that are made before the step and read in it."""
         nodes = [self.graph.nodes[number] for number in step.nodes]
         made = frozenset().union(*(node.makes for node in nodes))

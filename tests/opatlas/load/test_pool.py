@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from opatlas.errors import LoadError
-from opatlas.load.pool import Threads, ensure_built, pool_library
+from opatlas.load.pool import Threads, ensure_built, enter_pool, pool_library
 from opatlas.load.toolchain import compile_shared
 
 SOURCE = """
@@ -149,6 +149,44 @@ def test_fewer_work_than_a_kernel_is_told_where_there_are_fewer(stress: ctypes.C
     assert stress.most_at_once(ctypes.byref(told.struct), 16) == 2
     assert stress.stress(ctypes.byref(told.struct), 100, 17) == 0
     assert stress.most_at_once(ctypes.byref(Threads(2, most=8).struct), 16) == 2
+
+
+def test_threads_with_pools_of_their_own_have_their_threads_at_the_same_time(stress: ctypes.CDLL) -> None:
+    """On everybody's pool the second loop would have one thread: three at work in all."""
+    told, found, begin = Threads(8), list[int](), threading.Barrier(2)
+
+    def work(number: int) -> None:
+        enter_pool(number, 2)
+        begin.wait(30)
+        found.append(stress.most_at_once(ctypes.byref(told.struct), 100))
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in (1, 2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert max(found) == 4
+
+
+def test_loops_on_pools_of_their_own_finish(stress: ctypes.CDLL) -> None:
+    two, wrong = Threads(2), list[int]()
+
+    def work(number: int) -> None:
+        enter_pool(number, 2)
+        wrong.append(stress.stress(ctypes.byref(two.struct), 300, 16))
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in (0, 1, 1, 16)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert wrong == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(("number", "most"), [(17, 1), (-1, 1), (1, -1)])
+def test_a_pool_that_there_is_not_is_refused(number: int, most: int) -> None:
+    with pytest.raises(LoadError, match=f"no thread pool {number} for {most} threads"):
+        enter_pool(number, most)
 
 
 def test_workers_sleep_when_there_is_nothing_to_do(stress: ctypes.CDLL) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from opatlas.plan.arena import ALIGNMENT, Lifetime, place
+from opatlas.plan.arena import ALIGNMENT, Lifetime, place, place_apart
 
 lifetimes = st.builds(
     lambda first, length, size: Lifetime(first, first + length, size),
@@ -31,3 +31,12 @@ def test_no_two_that_live_together_overlap(lives: list[Lifetime]) -> None:
     for life in lives:
         load[life.first + 1 : life.last + 2] += -(-life.size // ALIGNMENT) * ALIGNMENT
     assert load.max(initial=0) <= total <= sum(-(-life.size // ALIGNMENT) * ALIGNMENT for life in lives)
+
+
+def test_parts_lie_apart_each_as_small_as_alone() -> None:
+    lives = {number: Lifetime(number, number, 100) for number in range(6)}  # all could share one place
+    offsets, total = place_apart(lives, {0: 1, 1: 1, 2: 2, 3: 2})
+    assert total == 3 * 2 * ALIGNMENT
+    places = [{offsets[one] for one in part} for part in ((0, 1), (2, 3), (4, 5))]
+    assert [len(one) for one in places] == [1, 1, 1] and len(set().union(*places)) == 3
+    assert place_apart(lives, {}) == place(lives)

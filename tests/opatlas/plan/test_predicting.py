@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
+from onnx import helper
 
+from opatlas.graph.normal import ModelGraph
 from opatlas.plan import predicting
+from opatlas.plan.choosing import _node_of, node_times
 from opatlas.plan.plan import ByBodies, ByFramework, ByKernel, ModelPlan, PlanStep
 from opatlas.plan.predicting import CALL_US, Costs, costs, predicted
+from tests.tuning.graph.making import model
 
 KERNEL = PlanStep((0,), (1,), ByKernel("o1:x", "0" * 64, (0,)), 12.0)
 REGION = PlanStep((1, 2), (3,), ByFramework("openvino"))
@@ -39,3 +44,29 @@ def test_a_profile_is_brought_to_what_the_model_takes_without_a_profiler(monkeyp
     found = costs({0: 30.0, 1: 90.0}, whole_us=70.0, copied_bytes=8, threads=1)
     assert found.nodes == {0: 15.0, 1: 45.0} and found.region_us == 10.0 and found.run_us > 0
     assert costs({}, whole_us=70.0, copied_bytes=0, threads=1).nodes == {}
+
+
+def test_a_convolutions_time_is_its_own_however_onnx_runtime_lays_it_out() -> None:
+    """In blocks, with what follows fused into it, it is called by what that makes."""
+    random = np.random.default_rng(0)
+    weights = {f"w{at}": random.standard_normal((32, 32, 3, 3)).astype(np.float32) for at in range(3)}
+    same = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], **same),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "w1"], ["c"], **same),
+        helper.make_node("Add", ["c", "b"], ["d"]),
+        helper.make_node("Relu", ["d"], ["e"]),
+        helper.make_node("Conv", ["e", "w2"], ["y"], **same),
+    ]
+    made = model(nodes, {"x": (1, 32, 28, 28)}, ["y"], weights)
+    made.ir_version = 10
+    graph = ModelGraph(made.SerializeToString())
+    times = node_times(graph, {"x": np.ones((1, 32, 28, 28), np.float32)}, 1)
+    assert min(times.get(at, 0.0) for at in (0, 2, 5)) > 0
+    assert sum(times[at] for at in (0, 2, 5)) > 0.5 * sum(times.values())
+    event = {"name": "e_nchwc_kernel_time", "args": {"op_name": "Conv"}}
+    maker = {graph.names[value]: at for at, node in enumerate(graph.nodes) for value in node.makes}
+    assert _node_of(event, graph, maker) == 2
+    assert _node_of(event | {"name": "z_nchwc_kernel_time"}, graph, maker) is None
+    assert _node_of(event | {"args": {"op_name": "MaxPool"}}, graph, maker) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import opatlas
 import opatlas.session  # before anything of it is replaced
 from opatlas.errors import CallerError
 from opatlas.evidence import Ratios
+from opatlas.identity import Setting
 from opatlas.plan import choosing
 from opatlas.plan.line_up import LEAST_ROUNDS, line_up, ratios_of
 from opatlas.plan.plan import ByBodies, ByKernel
@@ -209,3 +211,43 @@ def test_the_interval_of_paired_ratios_holds_as_often_as_it_says() -> None:
         held.append(found.low <= np.exp(0.1) <= found.high)
     assert 0.93 <= np.mean(held) <= 0.995
     assert ratios_of([3.0, 1.0, 2.0]) == Ratios(2.0, 1.0, 3.0)
+
+
+def forked() -> bytes:
+    """Two ways from the inputs to their sum, with additions that the catalogue's kernel does."""
+    nodes = [
+        helper.make_node("Add", ["x", "y"], ["s"]),
+        helper.make_node("Tanh", ["s"], ["t"]),
+        helper.make_node("Add", ["t", "x"], ["u"]),
+        helper.make_node("Sigmoid", ["y"], ["v"]),
+        helper.make_node("Add", ["v", "y"], ["w"]),
+        helper.make_node("Add", ["u", "w"], ["z"]),
+    ]
+    made = model(nodes, {"x": (SIZE,), "y": (SIZE,)}, ["z"])
+    made.ir_version = 10
+    return made.SerializeToString()
+
+
+def test_a_plan_in_streams_is_chosen_and_remembered_as_any_other(
+    publish_add: Any, job: Any, kernels_win: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def the_last_wins(runs: Any, seconds: float) -> Any:
+        *others, last = the_more_kernels_the_better(runs, seconds).values()
+        slower = {one.said: replace(one, ratios=Ratios(1.0, 0.9, 1.1)) for one in others}
+        return slower | {last.said: replace(last, ratios=Ratios(2.0, 1.9, 2.1))}
+
+    monkeypatch.setattr(choosing, "line_up", the_last_wins)
+    publish_add(threads=2)
+    two = Setting(threads=2)
+    with opatlas.Session(forked(), client=job(setting=two)) as first:
+        assert first.plan.stream_count == 2 and len(first.plan.kernels) == 4
+        assert choosing.said_of(first.plan).endswith("by kernels, in 2 streams")
+        for _ in range(3):
+            assert_same(first.run(None, FEED), wanted(forked(), FEED))
+        assert len(first.breakdown(FEED)) == len(first.plan.steps)
+    monkeypatch.setattr(choosing, "line_up", lambda runs, seconds: pytest.fail("it was timed again"))
+    with opatlas.Session(forked(), client=job(setting=two)) as second:
+        assert second.plan == first.plan and second.standings == ()
+        for _ in range(3):
+            assert_same(second.run(None, FEED), wanted(forked(), FEED))
+        assert not second._executor.in_one_stream

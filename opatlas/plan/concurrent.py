@@ -1,0 +1,87 @@
+"""A plan's steps in several streams at once: what each reads and writes by address, so what orders them is
+what they touch, whatever the plan says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import numpy as np
+
+from opatlas.load.pool import enter_pool
+from opatlas.plan.plan import InvalidPlan
+from opatlas.plan.program import GraphProgram
+from opatlas.streams.cpu_device import CpuDevice
+from opatlas.streams.device import StreamDevice, run_program
+from opatlas.streams.hazards import Extent, StreamTask
+from opatlas.streams.ordering import findings, program_of
+
+LEAST_TIMEOUT_S = 10.0
+PATIENCE = 50.0
+"""A run in streams is given up after so many times what its steps took one after the other."""
+
+
+class InStreams:
+    """A settled program, run in the streams that its plan names. The first run is one step after the other:
+    what fails or kills does so alone, and how long a run may take is known from then on.
+
+    Raises :class:`InvalidPlan` for a program whose streams are not ordered as they must be.
+    """
+
+    def __init__(self, program: GraphProgram, device: StreamDevice) -> None:
+        self.program, self.device = program, device
+        tasks = stream_tasks(program)
+        self._ordered = program_of(tasks)
+        if wrong := findings(tasks, self._ordered):
+            raise InvalidPlan(f"The plan cannot run in streams: {wrong[0]}")
+        self._timeout_s = 0.0
+
+    def run(self) -> None:
+        """All steps. Raises :class:`opatlas.streams.device.StreamsFailed` where a stream does; inputs are as
+        they were then, but on a device that is lost nothing of the program is anybody's any more."""
+        if not self._timeout_s:
+            start = time.perf_counter()
+            self.program.run()
+            self._timeout_s = max(LEAST_TIMEOUT_S, PATIENCE * (time.perf_counter() - start))
+        else:
+            run_program(self.device, self._ordered, self.program.calls[0], self._timeout_s)
+
+
+def cpu_device(program: GraphProgram, threads: int) -> CpuDevice:
+    """With a thread pool of so many threads for each stream's kernels, if there are kernels."""
+    if not program.artifacts:
+        return CpuDevice()
+    return CpuDevice(lambda stream: enter_pool(stream + 1, threads))
+
+
+def stream_tasks(program: GraphProgram) -> list[StreamTask]:
+    """The steps of a settled program of one turn."""
+    tasks = []
+    for at, step in enumerate(program.plan.steps):
+        writes = [*_extents(program, step.outputs)]
+        if (scratch := program.scratch.get(at)) is not None:
+            writes.append(_extent(scratch))
+        label = program.graph.nodes[step.nodes[0]].proto.op_type
+        tasks.append(
+            StreamTask(
+                f"Step {at} ({label})",
+                step.stream,
+                tuple(_extents(program, sorted(program.reads(step)))),
+                tuple(writes),
+            )
+        )
+    return tasks
+
+
+def _extents(program: GraphProgram, numbers: Iterable[int]) -> Iterable[Extent]:
+    """Where values lie; one without a place of its own is a name. Constants are written by nobody."""
+    for number in numbers:
+        if number in program.fixed:
+            yield _extent(program.arrays[0][number])
+        elif not program.graph.is_constant(number):
+            yield Extent(f"value {number}", 0, 1)
+
+
+def _extent(array: np.ndarray) -> Extent:
+    start = array.ctypes.data
+    return Extent("memory", start, start + array.nbytes)
