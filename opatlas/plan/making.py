@@ -33,11 +33,14 @@ class PlannedGraph(Protocol):
 
 @dataclass(frozen=True)
 class NodeChoice:
-    """An implementation for one node: its time, and what else it could be."""
+    """An implementation for one node: its time, and what else it could be. ``fused``: of several, the nodes
+    that it does together, in order; whatever they make is read among them, but for what the last makes, under
+    whose number the choice stands."""
 
     by: ByKernel
     median_us: float
     over: tuple[Alternative, ...] = ()
+    fused: tuple[int, ...] = ()
 
 
 def whole(graph: PlannedGraph, target: str, setting: str) -> ModelPlan:
@@ -83,7 +86,7 @@ def _steps(
     for number in needed:
         outputs = tuple(value for value in graph.nodes[number].outputs if value >= 0)
         if (one := chosen.get(number)) is not None:
-            alone[number] = PlanStep((number,), outputs, one.by, one.median_us, one.over)
+            alone[number] = PlanStep(one.fused or (number,), outputs, one.by, one.median_us, one.over)
             continue
         plans = tuple(
             ModelPlan(
@@ -109,13 +112,12 @@ def _steps(
         across = _uncuttable(graph, groups)
         if across is None:
             break
-        first, last = across
-        alone = {number: one for number, one in alone.items() if not first <= number <= last}
+        alone = {number: one for number, one in alone.items() if not _touches(one, across)}
     # A region's own values are no others': only what crosses groups, or leaves the model, is kept.
     read = [frozenset().union(*(graph.nodes[number].reads for number in group)) for group in groups]
     makes = [frozenset().union(*(graph.nodes[number].makes for number in group)) for group in groups]
     kept = frozenset(graph.outputs).union(*(used - made for used, made in zip(read, makes, strict=True)))
-    return [alone.get(group[0]) or _region(graph, group, kept, default_us) for group in groups]
+    return [alone.get(group[-1]) or _region(graph, group, kept, default_us) for group in groups]
 
 
 T = TypeVar("T")
@@ -141,16 +143,26 @@ def _needed(graph: PlannedGraph) -> list[int]:
     return found[::-1]
 
 
-def _groups(needed: Collection[int], chosen: Collection[int]) -> list[list[int]]:
-    """Nodes by step: each chosen one alone, the others together between them."""
+def _groups(needed: Collection[int], alone: Mapping[int, PlanStep]) -> list[list[int]]:
+    """Nodes by step: those of a step that stands alone in the place of its last node, the others together
+    between them."""
+    within = {inner for step in alone.values() for inner in step.nodes[:-1]}
     groups: list[list[int]] = []
     for number in needed:
-        alone = number in chosen or (groups and groups[-1][-1] in chosen)
-        if alone or not groups:
-            groups.append([number])
-        else:
+        if number in within:
+            continue
+        if number in alone:
+            groups.append(list(alone[number].nodes))
+        elif groups and groups[-1][-1] not in alone:
             groups[-1].append(number)
+        else:
+            groups.append([number])
     return groups
+
+
+def _touches(step: PlanStep, across: tuple[int, int]) -> bool:
+    """Whether it has a node between these two."""
+    return any(across[0] <= number <= across[1] for number in step.nodes)
 
 
 def _uncuttable(graph: PlannedGraph, groups: list[list[int]]) -> tuple[int, int] | None:
