@@ -90,7 +90,8 @@ def pruned(flow: DataFlow, remaining: frozenset[int]) -> list[frozenset[int]]:
 
     Each round divides a part that has not: a walk from one of several input (output) operators ends at all
     others, so two of them are never in one part afterwards, and every operator is reached by some walk. So it
-    ends after fewer rounds than there are operators, and loses none.
+    ends after fewer rounds than there are operators, and loses none. No walk divides a target subgraph, so
+    these are the largest that there are (docs/g2.md has the proof).
     """
     waiting, targets = [remaining], list[frozenset[int]]()
     while waiting:

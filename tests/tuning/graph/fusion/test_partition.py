@@ -4,6 +4,7 @@ and that nothing is lost whatever the graph."""
 from __future__ import annotations
 
 import functools
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -169,8 +170,8 @@ def test_many_and_many_are_walked_forward_first_and_what_has_several_outputs_bac
     assert parts_of(graph) == [{0, 1}, {2, 3}, {4, 5}]
 
 
-def test_forward_comes_first_where_both_could() -> None:
-    """0 → 2, 2 → 3, and 2 and 1 → 4; 3 and 4 leave. Backward 1 would stand with 4 and 2 without 3."""
+def test_the_first_walks_differ_and_what_they_come_to_does_not() -> None:
+    """0 → 2, 2 → 3, and 2 and 1 → 4; 3 and 4 leave. Backward first 1 would stand with 4 and 2 without 3."""
     graph = flow({0: [], 1: [], 2: [0], 3: [2], 4: [2, 1]}, given=[0, 1], leaving=[3, 4])
     whole = frozenset(range(5))
     assert walked_forward(graph, whole, [0, 1]) == [{0, 2, 3}, {1}, {4}]
@@ -227,6 +228,18 @@ def test_a_branch_is_never_fused_and_its_bodies_are_partitioned_for_themselves()
     assert found[()].unfused[2] == CONTROL_FLOW
     assert found[()].targets == ((0, 1), (3, 4))
     assert found[2, 0].targets == ((0, 1),) and found[2, 1].targets == ()
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_no_target_subgraph_is_divided_so_the_parts_are_the_largest_there_are(seed: int) -> None:
+    """Of all sets of operators with one input and one output operator. So neither the order of the walks nor
+    how they are divided among parts makes a difference."""
+    graph = random_flow(seed, nodes=9)
+    parts = parts_of(graph)
+    for size in range(2, 10):
+        for some in combinations(range(9), size):
+            if len(enters(graph, some)) == len(leaves(graph, some)) == 1:
+                assert any(part.issuperset(some) for part in parts)
 
 
 # ---- any graph -----------------------------------------------------------------------------------------

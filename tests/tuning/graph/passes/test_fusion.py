@@ -110,6 +110,14 @@ def test_its_parts_are_as_the_plan_has_them_by_then(six: Drafted) -> None:
     assert [len(step.nodes) for step in six.plan("fusion").steps] == [2, 2, 2]
 
 
+def test_a_fused_operator_stands_in_the_place_of_its_parts_kernels(six: Drafted) -> None:
+    six.publish(10.0, 8.0, 0)
+    six.publish(10.0, 8.0, 1)
+    six.publish(16.0, 12.0, 0, 1)
+    assert len(six.draft("kernels").chosen) == 6
+    assert {node: one.fused for node, one in six.draft().chosen.items()} == {1: (0, 1), 3: (2, 3), 5: (4, 5)}
+
+
 def test_what_is_not_published_is_asked_for_by_what_it_might_save(six: Drafted) -> None:
     six.publish(16.0, 12.0, 0, 1)
     six.publish(16.0, None, 1, 2)  # explored: only a library has it, which does not run in a model
