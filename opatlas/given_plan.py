@@ -8,11 +8,13 @@ from typing import Any
 
 from opatlas.client.client import Client
 from opatlas.errors import OpatlasError
+from opatlas.graph.fused import operator_of
 from opatlas.graph.normal import ModelGraph
+from opatlas.identity.operator import Operator
 from opatlas.plan.checking import check_plan
 from opatlas.plan.choosing import said_of
 from opatlas.plan.line_up import TimedInTurns
-from opatlas.plan.plan import ModelPlan
+from opatlas.plan.plan import ByBodies, ByKernel, ModelPlan
 
 
 @dataclass(frozen=True)
@@ -62,3 +64,17 @@ def read_given(given: Any, graph: ModelGraph, place: tuple[str, str], client: Cl
     plan = document if isinstance(document, ModelPlan) else ModelPlan.from_json(document)
     check_plan(plan, graph, *place)
     return GivenPlan(plan, number)
+
+
+def fused_operators(plan: ModelPlan, graph: ModelGraph) -> dict[str, Operator]:
+    """The operators of several nodes in a plan that was checked, bodies included, by their keys: no node's
+    own are among them."""
+    found = dict[str, Operator]()
+    for step in plan.steps:
+        if isinstance(step.by, ByKernel) and len(step.nodes) > 1:
+            found[step.by.operator] = operator_of(graph, step.nodes, step.outputs).operator
+        elif isinstance(step.by, ByBodies):
+            bodies = graph.nodes[step.nodes[0]].bodies
+            for inner, body in zip(step.by.plans, bodies, strict=True):
+                found |= fused_operators(inner, body.graph)
+    return found

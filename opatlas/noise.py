@@ -122,7 +122,8 @@ intervals held."""
 MOST_SITTINGS = 7
 """of a final whose first two are not told apart."""
 
-# --- A difference (``choosing.py``, ``worth.py``, ``tuning/statistics/comparing.py``)
+# --- A difference (``choosing.py``, ``worth.py``, ``tuning/statistics/comparing.py``; plans:
+# ``opatlas/plan``, ``tuning/graph/fusion``)
 
 MARGIN = 0.02
 """Two runs of the same code differ by about this much between days; less is no difference."""

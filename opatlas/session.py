@@ -22,7 +22,7 @@ from opatlas.client.machine import LIBRARIES, installed_versions
 from opatlas.conf import conf
 from opatlas.errors import CallerError, LoadError, OpatlasError
 from opatlas.given_model import random_inputs, read_model
-from opatlas.given_plan import read_given
+from opatlas.given_plan import fused_operators, read_given
 from opatlas.graph.linked import NodeAt
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity.place.setting import Setting, default_setting
@@ -261,9 +261,11 @@ class Session:
 
     def look_up(self) -> dict[NodeAt, NodeChoice]:
         """Of every node that is an operator, in bodies too: the kernel that is known for it, if it can run in
-        a model."""
+        a model. A given plan's operators of several nodes are looked up in the same request."""
         found = self.graph.operators()
         operators = {canonical.operator.key: canonical.operator for canonical, _ in found.values()}
+        if self._given is not None:
+            operators |= fused_operators(self._given.plan, self.graph)
         answers = self._client.lookup_all(list(operators.values()))
         self._answers = {answer.key: answer for answer in answers if _runs_here(answer)}
         choices: dict[NodeAt, NodeChoice] = {}

@@ -25,10 +25,12 @@ from catalog.lookup.misses import MissAnswer, Wanted, Where, record_misses, stat
 from opatlas import packing
 from opatlas.evidence import Ratios
 from opatlas.graph.structure import ModelStructure
+from opatlas.identity.cost import describe
 from opatlas.identity.operator import canonical_json
 from opatlas.identity.place.kinds import CPU
 from opatlas.load.signing import public_bytes, sign_plan
-from opatlas.plan.plan import KERNEL_KINDS, ByKernel, ModelPlan
+from opatlas.plan.plan import KERNEL_KINDS, ByKernel, ModelPlan, PlanStep
+from tuning.fusions import UnknownFusion, fusions_of, unknown_fusions
 from tuning.graph.passes.draft import KnownOperator, PlanDraft, PublishedKernel
 from tuning.graph.passes.registry import passes_named, run_passes
 
@@ -43,8 +45,11 @@ MOST_BYTES = 64 << 20
 """Of a stored plan's JSON, unpacked."""
 UNSEEN = "The catalogue has never seen this operator: look it up with its graph."
 NO_KERNEL = "No compiled kernel of it is published, and a library's call does not run in a plan"
+MOST_FUSIONS = 64
+"""Fused operators that one plan asks for: an exploration of each takes minutes."""
 ASKED = "asked for, and not explored yet"
 NOT_ASKED = "not asked for on this target yet"
+FUSED = "Part of fused operators that take less."
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,9 @@ class PlanChoice:
     operator: str
     summary: str
     nodes: Annotated[Sequence[int], "Numbers of the model's nodes that are this operator."]
-    by: Annotated[str, "kernel, default, or miss: nothing is published of it yet."]
+    by: Annotated[
+        str, "kernel, default, fused: inside of other choices, or miss: nothing is published of it yet."
+    ]
     reason: str
     state: Annotated[str, "Of a miss."] = ""
     route: str = ""
@@ -78,7 +85,8 @@ class PlanChoice:
 @dataclass(frozen=True)
 class MadePlan:
     """A plan with its reasons. ``predicted_us`` and ``default_us`` are of one run, over the nodes whose times
-    are known, each alone; ``unknown_nodes`` are those without."""
+    are known, each alone; ``unknown_nodes`` are those without. ``fusions``: fused operators that nothing is
+    published of, which a kept plan does not have."""
 
     plan: ModelPlan
     passes: tuple[str, ...]
@@ -86,6 +94,7 @@ class MadePlan:
     predicted_us: float
     default_us: float
     unknown_nodes: int
+    fusions: Sequence[UnknownFusion] = ()
 
     @property
     def sha256(self) -> str:
@@ -126,13 +135,16 @@ def make_plan(
     if target.kind != CPU.name:
         raise RequestError(f"Plans are made for CPUs; {target.capability} is none.", where="target")
     keys = list(structure.operators)
+    fusions = fusions_of(structure, target, setting) if "fusion" in names else ()
+    keys += dict.fromkeys(one.placed.operator.key for one in fusions)
     winners, kernels = _bests(keys, target, setting, organisation)
     published = {key: _published(hit, kernels.get(key)) for key, hit in winners.items()}
-    draft = run_passes(PlanDraft(structure, published), names)
+    draft = run_passes(PlanDraft(structure, published, fusions=fusions), names)
     plan = draft.plan(target.key, setting.key)
     choices = _choices(structure, plan, published, kernels, organisation)
     choices = _with_misses(choices, target, setting)
-    return MadePlan(plan, names, choices, *_sums(draft, plan))
+    unknown = unknown_fusions(fusions, draft.questions)
+    return MadePlan(plan, names, choices, *_sums(draft, plan), unknown)
 
 
 def queue_misses(
@@ -141,22 +153,22 @@ def queue_misses(
     setting: models.Setting,
     organisation: models.Organisation | None,
     api_key: models.ApiKey | None = None,
+    fusions: int = 0,
 ) -> MadePlan:
-    """What nothing is published of becomes misses, as in a lookup; with what became of each."""
+    """What nothing is published of becomes misses, as in a lookup; with what became of each. ``fusions``: of
+    the plan's unknown fused operators so many do so too, those first that might save most."""
+    asked = made.fusions[:fusions]
     rows = _operators([one.operator for one in made.misses])
     wanted = [
         Wanted(one.operator, float(len(one.nodes)), rows[one.operator][0])
         for one in made.misses
         if one.operator in rows
     ]
+    wanted += [Wanted(one.operator.key, float(len(one.places)), graph=one.operator) for one in asked]
     states = record_misses(wanted, Where(target, setting, api_key=api_key, organisation=organisation))
-    choices = [
-        replace(one, state=state.state, reason=state.reason or ASKED)
-        if (state := states.get(one.operator)) is not None
-        else one
-        for one in made.choices
-    ]
-    return replace(made, choices=choices)
+    choices = [_answered(one, states.get(one.operator), ASKED) for one in made.choices]
+    choices += [_answered(one, states.get(one.operator), one.reason) for one in map(_asked_fusion, asked)]
+    return replace(made, choices=choices, fusions=made.fusions[fusions:])
 
 
 def keep_plan(
@@ -298,26 +310,24 @@ def _choices(
     organisation: models.Organisation | None,
 ) -> list[PlanChoice]:
     """One for each operator, in the order in which the model comes to them."""
-    seen = _operators(list(structure.operators))
-    taken = {node for step in plan.steps if isinstance(step.by, ByKernel) for node in step.nodes}
+    own, fused = structure.operators, _fused_nodes(plan)
+    nodes_of = {key: [*own.get(key, ()), *fused.get(key, ())] for key in (*own, *fused)}
+    seen = _operators(list(nodes_of))
+    within = frozenset(node for nodes in fused.values() for node in nodes)
+    taken = frozenset(step.nodes[0] for step in _kernel_steps(plan) if len(step.nodes) == 1)
     payer = organisation.pk if organisation else 0
     priced = charging().concerns(payer, [(hit, 1.0) for hit in kernels.values()]) if kernels else False
     made = []
-    for key, nodes in structure.operators.items():
+    for key, nodes in nodes_of.items():
         found = published.get(key)
         summary = seen[key][1] if key in seen else ""
         if found is None:
             made.append(PlanChoice(key, summary, nodes, "miss", NOT_ASKED if key in seen else UNSEEN))
             continue
         kernel = found.kernel
-        runs = bool(taken.intersection(nodes))
+        by = _by(key, nodes, fused, taken, within)
         choice = PlanChoice(
-            key,
-            summary,
-            nodes,
-            "kernel" if runs else "default",
-            _why(found, runs),
-            default_us=found.default_us,
+            key, summary, nodes, by, _why(found, by, key in fused), default_us=found.default_us
         )
         if kernel is not None:
             choice = replace(
@@ -331,17 +341,54 @@ def _choices(
     return made
 
 
-def _why(found: KnownOperator, runs: bool) -> str:
+def _kernel_steps(plan: ModelPlan) -> list[PlanStep]:
+    return [step for step in plan.steps if isinstance(step.by, ByKernel)]
+
+
+def _fused_nodes(plan: ModelPlan) -> dict[str, list[int]]:
+    """Nodes by the fused operators that they run in."""
+    found: dict[str, list[int]] = {}
+    for step in plan.steps:
+        if isinstance(step.by, ByKernel) and len(step.nodes) > 1:
+            found.setdefault(step.by.operator, []).extend(step.nodes)
+    return found
+
+
+def _by(
+    key: str, nodes: Sequence[int], fused: Mapping[str, Any], taken: frozenset[int], within: frozenset[int]
+) -> str:
+    """By what an operator's nodes run; where some are in fused operators, what the others do."""
+    if key in fused or taken.intersection(nodes):
+        return "kernel"
+    return "fused" if within.issuperset(nodes) else "default"
+
+
+def _why(found: KnownOperator, by: str, is_fused: bool) -> str:
+    if by == "fused":
+        return FUSED
+    if is_fused:
+        return "Faster as one operator than its nodes one after another, each alone."
     kernel = found.kernel
     if kernel is None:
         return f"{NO_KERNEL} (fastest alone: {found.best})."
-    if not runs:
+    if by != "kernel":
         if kernel.median_us < kernel.default_us:
             return "Faster alone, but the model cannot be cut there, or the pass for it was left out."
         return "Its kernel is not faster than the default."
     if kernel.ratios.low <= 1:
         return "Faster than the default alone, though not told apart from it with certainty."
     return "Faster than the default alone."
+
+
+def _asked_fusion(one: UnknownFusion) -> PlanChoice:
+    nodes = sorted(node for place in one.places for node in place)
+    reason = f"As one operator it might save {one.gain_us:.1f} µs of a run at best."
+    return PlanChoice(one.operator.key, describe(one.operator).summary, nodes, "miss", reason)
+
+
+def _answered(one: PlanChoice, state: MissAnswer | None, otherwise: str) -> PlanChoice:
+    """``otherwise``: the reason of a miss that has none of its own."""
+    return one if state is None else replace(one, state=state.state, reason=state.reason or otherwise)
 
 
 def _with_misses(
@@ -353,20 +400,15 @@ def _with_misses(
     states = dict[str, MissAnswer]()
     for batch in _batches(missing):
         states |= states_now({key: rows[key][0] for key in batch if key in rows}, target, setting)
-    return [
-        replace(one, state=states[one.operator].state, reason=states[one.operator].reason or ASKED)
-        if one.operator in states
-        else one
-        for one in choices
-    ]
+    return [_answered(one, states.get(one.operator), ASKED) for one in choices]
 
 
 def _sums(draft: PlanDraft, plan: ModelPlan) -> tuple[float, float, int]:
     """Predicted and default time of one run over what is known, and how many nodes are not."""
-    chosen = {
-        node: step.predicted_us for step in plan.steps if isinstance(step.by, ByKernel) for node in step.nodes
-    }
+    kernels = _kernel_steps(plan)
+    by_kernel = {node for step in kernels for node in step.nodes}
     nodes = [node for step in plan.steps for node in step.nodes]
     defaults = {node: time for node in nodes if (time := draft.default_us(node)) is not None}
-    predicted = [chosen.get(node) or time for node, time in defaults.items()]
+    predicted = [step.predicted_us or 0.0 for step in kernels]
+    predicted += [time for node, time in defaults.items() if node not in by_kernel]
     return math.fsum(predicted), math.fsum(defaults.values()), len(nodes) - len(defaults)

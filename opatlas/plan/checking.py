@@ -1,11 +1,13 @@
 """Whether a plan computes what its model does: each check a sentence. PURE.
 
 A plan may come from anywhere, so nothing that it says is believed: every node that is needed runs once, after
-what it reads, and a kernel's operator is the canonical operator of its nodes.
+what it reads, and a kernel's operator is the canonical operator of its nodes, of one or of several.
 """
 
 from __future__ import annotations
 
+from opatlas.errors import InvalidOperator
+from opatlas.graph.fused import operator_of
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan.plan import (
     CONFINED,
@@ -78,15 +80,16 @@ def _check_step(step: PlanStep, graph: ModelGraph, ready: set[int], done: set[in
 
 
 def _check_kernel(step: PlanStep, by: ByKernel, graph: ModelGraph) -> None:
-    if len(step.nodes) != 1:
-        raise InvalidPlan("is a kernel of several nodes; this version has kernels of one.")
-    found = graph.operator(step.nodes[0])
-    if found is None:
-        raise InvalidPlan("is a kernel for a node that is no operator.")
-    canonical, tensors = found
-    if canonical.operator.key != by.operator or tensors != by.tensors:
-        raise InvalidPlan("is a kernel of another operator than its node is.")
-    _check_outputs(step, graph)
+    if len(step.nodes) == 1:
+        _check_outputs(step, graph)
+    try:
+        found = operator_of(graph, step.nodes, step.outputs)
+    except InvalidOperator as error:
+        raise InvalidPlan(f"is a kernel for what is no operator: {error}") from None
+    if found.operator.key != by.operator or found.tensors != by.tensors:
+        raise InvalidPlan("is a kernel of another operator than its nodes are.")
+    if found.outputs != step.outputs:
+        raise InvalidPlan("gives its outputs in another order than its operator.")
 
 
 def _check_bodies(step: PlanStep, by: ByBodies, graph: ModelGraph, target: str, setting: str) -> None:

@@ -6,7 +6,7 @@ in a circle.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
@@ -33,11 +33,14 @@ class PlannedGraph(Protocol):
 
 @dataclass(frozen=True)
 class NodeChoice:
-    """An implementation for one node: its time, and what else it could be."""
+    """An implementation for one node: its time, and what else it could be. ``fused``: of several, the nodes
+    that it does together, in order; whatever they make is read among them, but for what the last makes, under
+    whose number the choice stands."""
 
     by: ByKernel
     median_us: float
     over: tuple[Alternative, ...] = ()
+    fused: tuple[int, ...] = ()
 
 
 def whole(graph: PlannedGraph, target: str, setting: str) -> ModelPlan:
@@ -88,7 +91,7 @@ def _steps(
     for number in needed:
         outputs = tuple(value for value in graph.nodes[number].outputs if value >= 0)
         if (one := chosen.get(number)) is not None:
-            alone[number] = PlanStep((number,), outputs, one.by, one.median_us, one.over)
+            alone[number] = PlanStep(one.fused or (number,), outputs, one.by, one.median_us, one.over)
             continue
         plans = tuple(
             ModelPlan(
@@ -118,14 +121,15 @@ def _steps(
         if streams:
             streams = {}
             continue
-        first, last = across
-        alone = {number: one for number, one in alone.items() if not first <= number <= last}
+        alone = {number: one for number, one in alone.items() if not _touches(one, across)}
     # A region's own values are no others': only what crosses groups, or leaves the model, is kept.
     read = [frozenset().union(*(graph.nodes[number].reads for number in group)) for group in groups]
     makes = [frozenset().union(*(graph.nodes[number].makes for number in group)) for group in groups]
     kept = frozenset(graph.outputs).union(*(used - made for used, made in zip(read, makes, strict=True)))
-    steps = [alone.get(group[0]) or _region(graph, group, kept, default_us) for group in groups]
-    return [replace(step, stream=streams.get(group[0], 0)) for step, group in zip(steps, groups, strict=True)]
+    steps = [alone.get(group[-1]) or _region(graph, group, kept, default_us) for group in groups]
+    return [
+        replace(step, stream=streams.get(group[-1], 0)) for step, group in zip(steps, groups, strict=True)
+    ]
 
 
 T = TypeVar("T")
@@ -152,29 +156,48 @@ def needed_nodes(graph: PlannedGraph) -> list[int]:
 
 
 def _groups(
-    graph: PlannedGraph, needed: Collection[int], chosen: Collection[int], streams: Mapping[int, int]
+    graph: PlannedGraph, needed: Collection[int], alone: Mapping[int, PlanStep], streams: Mapping[int, int]
 ) -> list[list[int]]:
-    """Nodes by step, in an order in which they can run: each chosen one alone, the others together between
-    them, stream by stream. Who makes what another stream reads ends a group, and who reads it begins one: so
-    nobody waits for more than is needed, and no two groups for each other."""
-    made_in = {value: streams.get(number, 0) for number in needed for value in graph.nodes[number].makes}
+    """Nodes by step, in an order in which they can run: those of a step that stands alone in the place of its
+    last node, the others together between them, stream by stream. Who makes what another stream reads ends a
+    group, and who reads it begins one: so nobody waits for more than is needed, and no two groups for each
+    other."""
+    within = {inner for step in alone.values() for inner in step.nodes[:-1]}
+    places = {
+        number: alone[number].nodes if number in alone else (number,)
+        for number in needed
+        if number not in within
+    }
+    makes = {last: _union(graph.nodes[one].makes for one in nodes) for last, nodes in places.items()}
+    reads = {
+        last: _union(graph.nodes[one].reads for one in nodes) - makes[last] for last, nodes in places.items()
+    }
+    made_in = {value: streams.get(number, 0) for number, made in makes.items() for value in made}
     groups: list[list[int]] = []
     open_in: dict[int, list[int]] = {}  # groups that may grow, by stream
-    handed_on: set[int] = set()
-    foreign: dict[int, set[int]] = {}  # what each node reads of other streams
-    for number in needed:
+    foreign = {  # what each reads of other streams
+        number: {one for one in read if made_in.get(one, streams.get(number, 0)) != streams.get(number, 0)}
+        for number, read in reads.items()
+    }
+    handed_on = _union(foreign.values())
+    for number, nodes in places.items():
         stream = streams.get(number, 0)
-        foreign[number] = {one for one in graph.nodes[number].reads if made_in.get(one, stream) != stream}
-        handed_on |= foreign[number]
-    for number in needed:
-        stream = streams.get(number, 0)
-        if foreign[number] or number in chosen or stream not in open_in:
+        if foreign[number] or number in alone or stream not in open_in:
             groups.append([])
             open_in[stream] = groups[-1]
-        open_in[stream].append(number)
-        if number in chosen or not handed_on.isdisjoint(graph.nodes[number].makes):
+        open_in[stream].extend(nodes)
+        if number in alone or not handed_on.isdisjoint(makes[number]):
             del open_in[stream]
     return groups
+
+
+def _union(sets: Iterable[Collection[int]]) -> frozenset[int]:
+    return frozenset().union(*sets)
+
+
+def _touches(step: PlanStep, across: tuple[int, int]) -> bool:
+    """Whether it has a node between these two."""
+    return any(across[0] <= number <= across[1] for number in step.nodes)
 
 
 def _uncuttable(graph: PlannedGraph, groups: list[list[int]]) -> tuple[int, int] | None:

@@ -37,8 +37,8 @@ class InvalidPlan(CallerError):
 
 @dataclass(frozen=True)
 class ByKernel:
-    """One operator by an implementation of the catalogue. ``tensors``: the value that each of the operator's
-    tensor inputs is."""
+    """One operator, of one node or of several, by an implementation of the catalogue. ``tensors``: the value
+    that each of the operator's tensor inputs is."""
 
     operator: str  # its key
     artifact: str  # SHA-256 of its manifest

@@ -15,9 +15,9 @@ from functools import partial
 import numpy as np
 
 from opatlas.errors import LoadError, OpatlasError
+from opatlas.graph.fused import operator_of
 from opatlas.graph.normal import LEFT_OUT, ModelGraph
 from opatlas.graph.types import TensorType
-from opatlas.identity.operator import Operator
 from opatlas.load.kernel import LoadedKernel, binds_outputs
 from opatlas.plan.arena import Lifetime, place_apart
 from opatlas.plan.arrays import Arrays, OnlyDefault, dtype_of, has_place, put
@@ -262,9 +262,7 @@ class GraphProgram:
     def _kernel(self, step: PlanStep, by: ByKernel) -> list[Call]:
         kernel = self._parts.load(by)
         self._parts.kernels.append(kernel)
-        found = self.graph.operator(step.nodes[0])
-        assert found is not None  # the plan was checked
-        operator: Operator = found[0].operator
+        operator = operator_of(self.graph, step.nodes, step.outputs).operator  # the plan was checked
         value_of = dict(zip(operator.tensor_inputs, by.tensors, strict=True))
         weights = self._values_of(self.graph.constants_of(step.nodes))
         kernel.prepare({number: weights[value_of[number]] for number in operator.constant_inputs})

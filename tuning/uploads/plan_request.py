@@ -16,7 +16,7 @@ from catalog.api.shapes import Document
 from catalog.errors import RequestError
 from opatlas.graph.structure import ModelStructure
 from tuning import planning
-from tuning.graph.passes.registry import PASSES, passes_named
+from tuning.graph.passes.registry import PASSES, UNLESS_NAMED, passes_named
 
 MOST_PASSES = 16
 
@@ -34,7 +34,14 @@ class PlanRequestSerializer(serializers.Serializer[Any]):
         child=serializers.CharField(max_length=40),
         required=False,
         max_length=MOST_PASSES,
-        help_text=f"Left out: all of {', '.join(PASSES)}.",
+        help_text=f"Some of {', '.join(PASSES)}; left out: {', '.join(UNLESS_NAMED)}.",
+    )
+    fusions = serializers.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=planning.MOST_FUSIONS,
+        help_text="With the pass fusion: so many of the fused operators that nothing is published of become "
+        "misses, those first that might save most. Left out: none.",
     )
 
 
@@ -46,6 +53,7 @@ class PlanWish:
     target: models.Target
     setting: models.Setting
     passes: list[str] | None
+    fusions: int = 0
 
 
 def checked(sent: Mapping[str, Any], has_structure: bool, organisation: models.Organisation) -> PlanWish:
@@ -55,7 +63,7 @@ def checked(sent: Mapping[str, Any], has_structure: bool, organisation: models.O
     given = _model(sent["model"], organisation) if "model" in sent else None
     passes = sent.get("passes")
     passes_named(passes)
-    return PlanWish(given, *_place(sent, given), passes)
+    return PlanWish(given, *_place(sent, given), passes, sent.get("fusions", 0))
 
 
 def make(
@@ -69,7 +77,7 @@ def make(
         assert wish.given is not None
         structure = planning.structure_of_model(wish.given)
     made = planning.make_plan(structure, wish.target, wish.setting, organisation, wish.passes)
-    made = planning.queue_misses(made, wish.target, wish.setting, organisation, api_key)
+    made = planning.queue_misses(made, wish.target, wish.setting, organisation, api_key, wish.fusions)
     return planning.keep_plan(made, organisation, wish.target, wish.setting, wish.given)
 
 

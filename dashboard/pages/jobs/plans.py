@@ -27,7 +27,7 @@ KEPT, KEPT_S = 16, 60
 ROWS_SHOWN = 12
 """Choices on the page, those that take the most first; all of them are in the export."""
 
-_MARKS = {"kernel": "hit", "default": "same", "miss": "waiting"}
+_MARKS = {"kernel": "hit", "fused": "hit", "default": "same", "miss": "waiting"}
 _CHOICES = (
     Column("operator", only="export"),
     Column(
@@ -133,14 +133,13 @@ def _time(one: PlanChoice) -> float:
 def _step(step: PlanStep, structure: ModelStructure, by_key: Mapping[str, PlanChoice]) -> drawing.DrawnStep:
     known = [_default_us(by_key, structure.nodes[node].operator) for node in step.nodes]
     before = sum(known)
+    types = [structure.nodes[node].op_type for node in step.nodes]
     if isinstance(step.by, ByKernel):
         one = by_key[step.by.operator]
-        node = structure.nodes[step.nodes[0]]
         said = f"{one.summary} by {step.by.said}"
         return drawing.DrawnStep(
-            one.method, node.op_type, shortened(said, 160), before, step.predicted_us or 0
+            one.method, _named(types), shortened(said, 160), before, step.predicted_us or 0
         )
-    types = [structure.nodes[node].op_type for node in step.nodes]
     return drawing.DrawnStep(drawing.LEFT, _named(types), _region(types), before, before)
 
 

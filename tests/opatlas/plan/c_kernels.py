@@ -1,4 +1,4 @@
-"""Compiled kernels for plans: one source, a library for each operator type that it does."""
+"""Compiled kernels for plans: one source, a library for each operator, of one node or several."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from opatlas.load.toolchain import compile_shared
 from opatlas.plan.plan import ByKernel
 from tests.opatlas.plan.making import Kernels
 
-FORMULAS = {"Neg": "-x", "Abs": "x < 0 ? -x : x", "Add": "x + y", "Sub": "x - y", "Max": "x > y ? x : y"}
+FORMULAS = {
+    "Neg": "-x", "Abs": "x < 0 ? -x : x", "Add": "x + y", "Sub": "x - y", "Max": "x > y ? x : y",
+    "Add+Neg": "-(x + y)", "Add+Neg+Abs": "x + y < 0 ? -(x + y) : x + y",
+}  # fmt: skip
 SOURCE = """
 #include "opatlas_abi.h"
 #define CASE(CODE, TYPE) case CODE: for (int64_t i = 0; i < n; i++) { \\
@@ -33,10 +36,10 @@ int opatlas_run(const opatlas_tensor* t, int32_t count, const opatlas_threads* t
 
 
 @functools.cache
-def library(op_type: str) -> bytes:
+def library(op_types: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder) / "kernel.c", Path(folder) / "kernel.so"
-        source.write_text(f"#define FORMULA {FORMULAS[op_type]}\n{SOURCE}")
+        source.write_text(f"#define FORMULA {FORMULAS[op_types]}\n{SOURCE}")
         compile_shared([source], made, flags=["-fwrapv"])
         return made.read_bytes()
 
@@ -54,7 +57,7 @@ class CKernels(Kernels):
         operator = self.operators[by.operator]
         setting = Setting(threads=1).to_json()
         manifest = Manifest(kind="c-abi", route="cpp", operator=operator.to_json(), setting=setting)
-        return CKernel(manifest, {"kernel.so": library(operator.op_types[0])})
+        return CKernel(manifest, {"kernel.so": library("+".join(operator.op_types))})
 
 
 def _does(operator: Operator) -> bool:
@@ -62,8 +65,7 @@ def _does(operator: Operator) -> bool:
     kinds = {(value.dtype, value.shape) for value in values}
     [(dtype, _)] = list(kinds)[:1]
     return (
-        len(operator.op_types) == 1
-        and operator.op_types[0] in FORMULAS
+        "+".join(operator.op_types) in FORMULAS
         and len(kinds) == 1
         and dtype in ("float32", "float64", "int32", "int64")
     )

@@ -10,12 +10,14 @@ import pytest
 import opatlas
 import opatlas.session  # before anything of it is replaced
 from opatlas.errors import LoadError
+from opatlas.graph.fused import operator_of
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.structure import structure_of
 from opatlas.plan.choosing import WHOLE
 from opatlas.plan.plan import InvalidPlan, ModelPlan
 from tests.opatlas.client.conftest import *  # noqa: F403 - the served catalogue
 from tests.opatlas.client.test_client import until
+from tests.opatlas.load.kernels import HEADER
 from tests.opatlas.plan.making import assert_same, wanted
 from tests.opatlas.plan.test_session import FEED, adding, kernels_win  # noqa: F401 - a fixture
 
@@ -101,3 +103,47 @@ def test_a_plan_whose_kernels_are_served_no_more_leaves_the_model_as_it_was(
     with opatlas.Session(adding(), client=client, plan=made["plan"], frameworks=()) as session:
         assert_same(session.run(None, FEED), wanted(adding(), FEED))
         assert not session._executor.artifacts
+
+
+FUSED = (
+    HEADER
+    + """
+#include <math.h>
+int opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* threads, void* state) {
+  const float *x = t[0].data, *y = t[1].data;
+  float* z = t[2].data;
+  for (int64_t i = 0; i < t[0].shape[0]; i++) z[i] = tanhf(x[i] + y[i]);
+  return n != 3;
+}
+"""
+)
+
+
+def test_a_plan_with_a_fused_operator_runs_by_its_kernel(
+    publish_add: Any,
+    publish_all: Any,
+    job: Any,
+    kernels_win: None,  # noqa: F811
+) -> None:
+    """Add → Tanh as one, which the session looks up beside the nodes' own operators."""
+    graph = ModelGraph(adding())
+    fused = operator_of(graph, [0, 1], graph.nodes[1].outputs).operator
+    tanh = graph.operator(1)
+    assert tanh is not None
+    publish_add()
+    publish_all([tanh[0].operator])
+    publish_add(source=FUSED, operator=fused, size=1001)
+    client = job()
+    place = {"target": client.target.to_json(), "setting": client.setting.to_json()}
+    sent = {"structure": structure_of(graph).to_json(), "passes": ["kernels", "fusion"], **place}
+    made = client.rest.call("POST", "/api/v1/plans", sent)
+    steps = made["plan"]["steps"]
+    assert [step["nodes"] for step in steps] == [[0, 1], [2]] and made["passes"] == ["kernels", "fusion"]
+    assert steps[0]["by"]["operator"] == fused.key and steps[0]["predicted_us"] == 10.0
+    by = {one["operator"]: (one["by"], one["nodes"]) for one in made["choices"]}
+    assert by[fused.key] == ("kernel", [0, 1]) and by[tanh[0].operator.key] == ("fused", [1])
+    with opatlas.Session(adding(), client=client, plan=made, frameworks=()) as session:
+        assert [len(step.nodes) for step in session.plan.steps] == [2, 1]
+        assert len(session._executor.artifacts) == 2
+        assert_same(session.run(None, FEED), wanted(adding(), FEED))
+        assert len(session._executor.artifacts) == 2  # neither gave way to the default

@@ -11,6 +11,8 @@ from opatlas.evidence import Ratios
 from opatlas.graph.structure import ModelStructure
 from opatlas.plan.making import NodeChoice, with_kernels
 from opatlas.plan.plan import ByKernel, ModelPlan, PlanStep
+from tuning.graph.fusion.candidates import FusionCandidate
+from tuning.graph.fusion.choosing import FusionQuestion
 
 ALONE = "the default alone, not in place"
 """What a published default's time is: of the operator by itself, where a framework may fuse it in a model."""
@@ -48,11 +50,15 @@ class KnownOperator:
 
 @dataclass(frozen=True)
 class PlanDraft:
-    """``published`` by operator key; ``chosen`` kernels by node."""
+    """``published`` by operator key; ``chosen`` kernels by node, a fused one under its last node.
+    ``fusions``: what may be fused; ``questions``: those of them that nothing is published of, by their
+    numbers, those first that might save most."""
 
     structure: ModelStructure
     published: Mapping[str, KnownOperator]
     chosen: Mapping[int, NodeChoice] = field(default_factory=dict)
+    fusions: tuple[FusionCandidate, ...] = ()
+    questions: tuple[FusionQuestion, ...] = ()
 
     def default_us(self, node: int) -> float | None:
         """Of one node by itself; None where nothing is published."""

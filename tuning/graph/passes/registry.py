@@ -6,15 +6,19 @@ from collections.abc import Collection, Mapping
 
 from opatlas.plan.plan import InvalidPlan
 from tuning.graph.passes.draft import PlanDraft, PlanPass
+from tuning.graph.passes.fusion import fused_where_faster
 from tuning.graph.passes.kernels import best_kernels
 
-PASSES: Mapping[str, PlanPass] = {"kernels": best_kernels}
+PASSES: Mapping[str, PlanPass] = {"kernels": best_kernels, "fusion": fused_where_faster}
+UNLESS_NAMED = ("kernels",)
+"""A page makes plans by these: making fused operators of a model and looking them up takes seconds."""
 
 
 def passes_named(names: Collection[str] | None) -> tuple[str, ...]:
-    """Those, in their order; all for None. Raises :class:`InvalidPlan` for a name that there is not."""
+    """Those, in their order; for None those that need not be named. Raises :class:`InvalidPlan` for a name
+    that there is not."""
     if names is None:
-        return tuple(PASSES)
+        return UNLESS_NAMED
     if unknown := [name for name in names if name not in PASSES]:
         raise InvalidPlan(f"There is no pass {unknown[0][:40]!r}; there are: {', '.join(PASSES)}.")
     return tuple(name for name in PASSES if name in names)

@@ -1,4 +1,4 @@
-"""``manage.py plan MODEL [--target KEY] [--setting KEY] [--passes …] [--json] [--sign]``"""
+"""``manage.py plan MODEL [--target KEY] [--setting KEY] [--passes …] [--fusions N] [--json] [--sign]``"""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from catalog.errors import StoreError
 from opatlas.plan.plan import ByKernel
 from tuning import planning
 from tuning.explore.signing import signing_key
-from tuning.graph.passes.registry import PASSES
+from tuning.graph.passes.registry import PASSES, UNLESS_NAMED
+
+PASSES_HELP = (
+    f"some of {', '.join(PASSES)}, with spaces or commas between; {', '.join(UNLESS_NAMED)} unless said"
+)
 
 
 class Command(CallerCommand):
@@ -24,7 +28,15 @@ class Command(CallerCommand):
         parser.add_argument("model", help="an uploaded model's number, or its name: the latest of that name")
         parser.add_argument("--target", default="", help="a target's t1: key, or here; the model's otherwise")
         parser.add_argument("--setting", default=None, help="a setting's s1: key, with a target")
-        parser.add_argument("--passes", nargs="+", default=None, help=f"some of {', '.join(PASSES)}")
+        parser.add_argument("--passes", nargs="+", default=None, help=PASSES_HELP)
+        parser.add_argument(
+            "--fusions",
+            type=int,
+            default=0,
+            choices=range(planning.MOST_FUSIONS + 1),
+            metavar="N",
+            help="with the pass fusion: so many unknown fused operators become misses, the best first",
+        )
         parser.add_argument("--json", action="store_true", help="as JSON: what opatlas.Session takes")
         parser.add_argument("--sign", action="store_true", help="with this machine's signing key")
 
@@ -38,8 +50,9 @@ class Command(CallerCommand):
         elif options["setting"]:
             raise CommandError("A setting needs a target: add --target.")
         structure = planning.structure_of_model(row)
-        made = planning.make_plan(structure, target, setting, row.organisation, options["passes"])
-        made = planning.queue_misses(made, target, setting, row.organisation)
+        passes = options["passes"] and [name for one in options["passes"] for name in one.split(",")]
+        made = planning.make_plan(structure, target, setting, row.organisation, passes)
+        made = planning.queue_misses(made, target, setting, row.organisation, fusions=options["fusions"])
         kept, _ = planning.keep_plan(made, row.organisation, target, setting, row)
         if options["sign"]:
             try:
@@ -79,15 +92,21 @@ def table(row: models.Model, kept: models.StoredPlan, made: planning.MadePlan) -
             f"{one.summary[:46]:<46} {len(one.nodes):>5} {by[:30]:<30} {_number(one.median_us)} "
             f"{_number(one.default_us)}  {ratio:<18} {one.reason}"
         )
-    kernels = sum(isinstance(step.by, ByKernel) for step in made.plan.steps)
+    kernels = [step for step in made.plan.steps if isinstance(step.by, ByKernel)]
+    fused = sum(len(step.nodes) > 1 for step in kernels)
     nodes = sum(len(step.nodes) for step in made.plan.steps)
     lines += [
         "",
         f"Plan {kept.pk} of {row.name} ({made.plan.model[:11]}…) on {kept.target.capability}: "
-        f"{len(made.plan.steps)} steps, {kernels} by kernels.",
+        f"{len(made.plan.steps)} steps, {len(kernels)} by kernels, {fused} of several nodes.",
         f"Predicted {made.predicted_us:.1f} µs where the defaults take {made.default_us:.1f} µs, each node "
         f"alone, not in place; no time is known of {made.unknown_nodes} of {nodes} nodes.",
     ]
+    if made.fusions:
+        lines.append(
+            f"{len(made.fusions)} fused operators of the model are not known; the most promising would save "
+            f"{made.fusions[0].gain_us:.1f} µs at best: --fusions N asks for N of them."
+        )
     return "\n".join(lines)
 
 

@@ -1,0 +1,57 @@
+"""The pass of requirement G2: nodes that take less time as one operator run as one. PURE."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from opatlas.plan.making import NodeChoice
+from opatlas.plan.plan import Alternative, ByKernel
+from tuning.graph.fusion.candidates import FusionCandidate
+from tuning.graph.fusion.choosing import FusionOption, choose_fusions
+from tuning.graph.fusion.dataflow import DataFlow
+from tuning.graph.passes.draft import PlanDraft
+
+IN_PARTS = "its nodes one after another, each alone, not in place"
+"""What a fused operator was chosen over."""
+
+
+def fused_where_faster(draft: PlanDraft) -> PlanDraft:
+    """A draft in which those of its ``fusions`` run as one operator that save the most together: each has a
+    published kernel that takes less than its nodes do as the draft has them so far. What is not published
+    takes no part, and becomes one of the draft's ``questions``."""
+    parts_us = {
+        node: time
+        for node in range(len(draft.structure.nodes))
+        if (time := draft.chosen[node].median_us if node in draft.chosen else draft.default_us(node))
+        is not None
+    }
+    options = [FusionOption(one.nodes, _kernel_us(draft, one)) for one in draft.fusions]
+    found = choose_fusions(options, parts_us)
+    chosen = dict(draft.chosen)
+    for at in found.chosen:
+        one = draft.fusions[at]
+        for node in one.nodes:
+            chosen.pop(node, None)
+        chosen[one.nodes[-1]] = _choice(draft, one, math.fsum(parts_us[node] for node in one.nodes))
+    flow = DataFlow.of_structure(draft.structure)
+    assert flow.runs_in_some_order(draft.fusions[at].nodes for at in found.chosen)  # docs/g2.md: always
+    unknown = [one for one in found.questions if _is_unknown(draft, draft.fusions[one.option])]
+    return replace(draft, chosen=chosen, questions=tuple(unknown))
+
+
+def _kernel_us(draft: PlanDraft, one: FusionCandidate) -> float | None:
+    known = draft.published.get(one.placed.operator.key)
+    return known.kernel.median_us if known is not None and known.kernel is not None else None
+
+
+def _is_unknown(draft: PlanDraft, one: FusionCandidate) -> bool:
+    """Whether nothing at all is published of it: who has only a library's call for it was explored."""
+    return one.placed.operator.key not in draft.published
+
+
+def _choice(draft: PlanDraft, one: FusionCandidate, parts_us: float) -> NodeChoice:
+    kernel = draft.published[one.placed.operator.key].kernel
+    assert kernel is not None  # else it had no time
+    by = ByKernel(one.placed.operator.key, kernel.artifact, one.placed.tensors, kernel.said)
+    return NodeChoice(by, kernel.median_us, (Alternative(IN_PARTS, parts_us),), one.nodes)
