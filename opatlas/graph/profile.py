@@ -153,10 +153,7 @@ def from_onnx_runtime(
             "that its counts are wrong: profile fewer runs."
         )
     runs, counts, totals = 0, Counter[NodePath](), dict[NodePath, float]()
-    for event in events:
-        name, us = (event.get("name"), event.get("dur", 0)) if isinstance(event, Mapping) else (None, None)
-        if not isinstance(name, str) or not _is_time(us):
-            raise InvalidProfile("An event of ONNX Runtime's profile has a name and a duration in µs.")
+    for name, us in map(_event, events):
         runs += name == _RUN
         if name.endswith(KERNEL_TIME) and (at := where(name.removesuffix(KERNEL_TIME))) is not None:
             counts[at] += 1
@@ -179,6 +176,13 @@ def _per_run(us: float | None, count: int) -> float | None:
 
 def _sum(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one + other
+
+
+def _event(event: Any) -> tuple[str, float]:
+    name, us = (event.get("name"), event.get("dur", 0)) if isinstance(event, Mapping) else (None, None)
+    if not isinstance(name, str) or not _is_time(us):
+        raise InvalidProfile("An event of ONNX Runtime's profile has a name and a duration in µs.")
+    return name, float(us or 0)
 
 
 def _is_time(us: Any) -> bool:

@@ -102,9 +102,7 @@ def _events(graph: ModelGraph, feeds: Iterable[Feed], threads: int) -> list[dict
     return events
 
 
-def _places(
-    graph: ModelGraph, by_name: Callable[[str], NodePath | None]
-) -> Callable[[str], NodePath | None]:
+def _places(graph: ModelGraph, by_name: Callable[[str], NodePath | None]) -> Callable[[str], NodePath | None]:
     """Where the node is that ONNX Runtime calls so: by its name, or, where it runs in blocks of channels, by
     the name of what it makes."""
     every = list(_made_in_blocks(graph))

@@ -83,9 +83,7 @@ def _cheapest(
     if here in wanted:
         return counts[here], [here]
     inner = sorted({one[: len(here) + 2] for one in wanted})
-    below = [
-        _cheapest(counts, one, [body for body in wanted if body[: len(one)] == one]) for one in inner
-    ]
+    below = [_cheapest(counts, one, [body for body in wanted if body[: len(one)] == one]) for one in inner]
     runs = math.fsum(count for count, _ in below)
     if counts[here] <= runs:
         return counts[here], [here]

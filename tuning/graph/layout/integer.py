@@ -1,12 +1,12 @@
 """The best layouts by integer programming (HiGHS, through SciPy), for graphs that are far from trees. PURE.
 
-Which layout a value goes from and to at each of its readers is a flow: so much leaves each layout as its
-maker's options give, so much arrives in each as its reader's take. Along a tree that program is whole by
-itself; elsewhere HiGHS branches on the nodes' options.
+The layouts that a lone reader takes a value from and to are a flow, so that along a tree the program is whole
+by itself; elsewhere HiGHS branches on the nodes' options.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -94,56 +94,53 @@ class _Program:
         copies: dict[tuple[str, str, BodyPath], int] = {}
         for at, place in readers:
             node = self._problem.nodes[at]
-            read = node.reads[place]
             arriving = _by_layout([option.inputs[place] for option in node.options], self._options[at])
-            flows = self._flows(read, leaving, arriving, alone=len(readers) == 1)
-            for source, columns in leaving.items():
-                self._balance((one for (left, _), one in flows.items() if left == source), columns)
-            for target, columns in arriving.items():
-                self._balance((one for (_, came), one in flows.items() if came == target), columns)
-            if len(readers) > 1:
-                self._share(copies, read, flows)
+            if len(readers) == 1:
+                self._flow(node.reads[place], leaving, arriving)
+            else:
+                self._share(copies, node.reads[place], leaving, arriving)
 
-    def _flows(
-        self,
-        read: LayoutRead,
-        leaving: Iterable[str],
-        arriving: Iterable[str],
-        alone: bool,
-    ) -> dict[tuple[str, str], int]:
-        """A column for each pair of layouts that a reorder is known for; who reads ``alone`` pays there."""
+    def _flow(
+        self, read: LayoutRead, leaving: Mapping[str, list[int]], arriving: Mapping[str, list[int]]
+    ) -> None:
+        """Of a value that is read once: a column for each pair of layouts that a reorder is known for; so
+        much leaves each layout as its maker's options give, so much arrives in each as its reader takes."""
         reorders = self._problem.values[read.value].reorders
         runs = self._problem.least_on_the_way(read)
-        flows = {}
-        for source in leaving:
-            for target in arriving:
-                cost = reorders.get((source, target))
-                if source == target or cost is not None:
-                    us = runs * cost.us if alone and source != target and cost is not None else 0.0
-                    flows[source, target] = self._column(us)
-        return flows
+        flows: dict[tuple[str, str], int] = {}
+        for pair in itertools.product(leaving, arriving):
+            if pair[0] == pair[1]:
+                flows[pair] = self._column(0.0)
+            elif (cost := reorders.get(pair)) is not None:
+                flows[pair] = self._column(runs * cost.us)
+        for side, ends in enumerate((leaving, arriving)):
+            for layout, columns in ends.items():
+                passing = [(one, 1.0) for pair, one in flows.items() if pair[side] == layout]
+                self._row([*passing, *((one, -1.0) for one in columns)], 0.0, 0.0)
 
     def _share(
         self,
         copies: dict[tuple[str, str, BodyPath], int],
         read: LayoutRead,
-        flows: Mapping[tuple[str, str], int],
+        leaving: Mapping[str, list[int]],
+        arriving: Mapping[str, list[int]],
     ) -> None:
-        """Whoever reads a reordered value needs one copy of it on its way, which others may read too."""
+        """Of a value that several read: whoever takes a layout finds it made so, or a copy on its way, which
+        others may read too; and there is a copy of what is made alone."""
         value = self._problem.values[read.value]
-        for (source, target), flow in flows.items():
-            if source == target:
-                continue
-            us = value.reorders[source, target].us
-            row = [(flow, -1.0)]
-            for body in on_the_way(value.body, read.body):
-                if (source, target, body) not in copies:
-                    copies[source, target, body] = self._column(self._problem.counts[body] * us)
-                row.append((copies[source, target, body], 1.0))
+        for target, columns in arriving.items():
+            row = [(one, -1.0) for one in columns] + [(one, 1.0) for one in leaving.get(target, ())]
+            for source, body in itertools.product(leaving, on_the_way(value.body, read.body)):
+                cost = value.reorders.get((source, target))
+                if source == target or cost is None:
+                    continue
+                copy = (source, target, body)
+                if copy not in copies:
+                    copies[copy] = self._column(self._problem.counts[body] * cost.us)
+                    made = [(one, 1.0) for one in leaving[source]]
+                    self._row([*made, (copies[copy], -1.0)], 0.0, math.inf)
+                row.append((copies[copy], 1.0))
             self._row(row, 0.0, math.inf)
-
-    def _balance(self, flows: Iterable[int], options: Iterable[int]) -> None:
-        self._row([*((one, 1.0) for one in flows), *((one, -1.0) for one in options)], 0.0, 0.0)
 
     def _column(self, us: float) -> int:
         self.costs.append(us)
