@@ -179,10 +179,11 @@ def _sum(one: float | None, other: float | None) -> float | None:
 
 
 def _event(event: Any) -> tuple[str, float]:
-    name, us = (event.get("name"), event.get("dur", 0)) if isinstance(event, Mapping) else (None, None)
-    if not isinstance(name, str) or not _is_time(us):
-        raise InvalidProfile("An event of ONNX Runtime's profile has a name and a duration in µs.")
-    return name, float(us or 0)
+    if isinstance(event, Mapping):
+        name, us = event.get("name"), event.get("dur", 0)
+        if isinstance(name, str) and _is_time(us):
+            return name, float(us)
+    raise InvalidProfile("An event of ONNX Runtime's profile has a name and a duration in µs.")
 
 
 def _is_time(us: Any) -> bool:
