@@ -1,5 +1,5 @@
-"""Searching operators: what was typed (``search_words``) as a condition, one for lists, REST, subscriptions and
-the command line."""
+"""Searching operators: what was typed (``search_words``) as a condition, one for lists, REST and
+subscriptions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What somebody types to find operators, in whatever writing, as words that operators' summaries have. PURE.
 
 A summary is as ``MatMul float32 1000×48, 48×1536 → 1000×1536``. Sizes come as ``1000×48``, ``1000x48``,
-``1000*48``, ``[1000, 48]`` or ``matmul(1000,48)``; types as PyTorch, NumPy or ONNX call them; operators as ONNX
-or aten do.
+``1000*48``, ``[1000, 48]`` or ``matmul(1000,48)``; types as PyTorch, NumPy or ONNX call them; operators as
+ONNX or aten do.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _OPERATORS = {
     "view": ("reshape",), "flatten": ("flatten", "reshape"), "avgpool": ("averagepool",),
     "adaptiveavgpool": ("averagepool",), "rsqrt": ("sqrt",), "upsample": ("resize",),
     "interpolate": ("resize",), "scaleddotproductattention": ("attention", "softmax"),
-    "maskedfill": ("where",), "selectscatter": ("scatter",), "truediv": ("div",), "swish": ("silu", "sigmoid"),
+    "maskedfill": ("where",), "selectscatter": ("scatter",), "truediv": ("div",), "swish": ("sigmoid",),
 }  # fmt: skip
 """aten's and others' names that share no letters with ONNX's; without underlines and dimensions."""
 

@@ -37,11 +37,12 @@ from opatlas.io_binding import (
     threads_of,
 )
 from opatlas.plan.checking import check_plan
-from opatlas.plan.choosing import OTHERS, PROFILED_RUNS, WHOLE, choose, node_times, said_of, whole_said
+from opatlas.plan.choosing import OTHERS, WHOLE, choose, said_of, whole_said
 from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import DEFAULT, NodeChoice, whole
 from opatlas.plan.plan import KERNEL_KINDS, ByFramework, ByKernel, InvalidPlan, ModelPlan
+from opatlas.plan.profiling import PROFILED_RUNS, node_times
 from opatlas.plan.regions import LABELS, is_installed, open_session
 
 log = logging.getLogger("opatlas")

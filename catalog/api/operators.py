@@ -44,7 +44,12 @@ class OperatorDetailAnswer(OperatorAnswer):
     parameters=[
         query("op_type", "Only this one: Conv, or Conv+Relu where fused."),
         query("dtype", "Only this element type: float32."),
-        query("q", "What is looked for, in any writing: conv 56x56, matmul(1000,48), fp16, route:tvm, dim>=1024, a key's beginning.", maxLength=100),
+        query(
+            "q",
+            "What is looked for, in any writing: conv 56x56, matmul(1000,48), fp16, route:tvm, dim>=1024, "
+            "or how a key begins.",
+            maxLength=100,
+        ),
     ],
 )
 class OperatorsView(Listing[models.Operator]):

@@ -17,7 +17,8 @@ def suggestions(text: str) -> list[str]:
     op_types, dtypes = listing.kinds()
     words = [name for name, _ in op_types] + dtypes
     if last.startswith("r"):
-        words += [f"route:{name}" for name in Standing.objects.order_by("route").values_list("route", flat=True).distinct()]
+        routes = Standing.objects.order_by("route").values_list("route", flat=True).distinct()
+        words += [f"route:{name}" for name in routes]
     completed = [word for word in words if last and word.lower().startswith(last) and word.lower() != last]
     said = [f"{before} {word}".strip() for word in islice(completed, MOST - MOST_OPERATORS)]
     if text.strip():

@@ -11,6 +11,15 @@ LEFT_OUT = -1
 NodeAt = int | tuple[int, ...]
 """Where a node is: its number; of one in a body the number of the body's node, which body, and its own there,
 and so on inwards."""
+NodePath = tuple[int, ...]
+"""The same, always as a tuple: ``(3,)``, and ``(3, 0, 5)`` in its first body."""
+BodyPath = tuple[int, ...]
+"""Which body: a node's path without its last number; ``()`` is the model itself."""
+
+
+def unique_name(path: NodePath) -> str:
+    """``3/0/5``: ONNX asks of no node that its name is the only one, or that it has any."""
+    return "/".join(map(str, path))
 
 
 class Linked:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from opatlas.graph.bodies import ScanForm, scan_form
+from opatlas.graph.linked import BodyPath, NodePath
 from opatlas.graph.normal import LEFT_OUT, GraphBody, GraphNode, ModelGraph
 from opatlas.plan.arrays import Arrays, Misfit, OnlyDefault, copied, has_place, put
 from opatlas.plan.plan import ByBodies, ModelPlan
@@ -26,6 +27,7 @@ class Inner(Protocol):
     """A body's program, as :class:`opatlas.plan.program.GraphProgram` is one."""
 
     graph: ModelGraph
+    plan: ModelPlan
     size: int
     fixed: frozenset[int]
     arrays: list[Arrays]
@@ -38,6 +40,8 @@ class Inner(Protocol):
     def run(self, turn: int = 0) -> None: ...
 
     def drop(self, gone: Set[str]) -> None: ...
+
+    def body_runs(self, body: BodyPath = ()) -> dict[NodePath, int]: ...
 
 
 @dataclass(frozen=True)
@@ -121,13 +125,15 @@ def body_run(
 
 
 class BodyRun:
-    """A node that runs by its bodies. ``size``: bytes of the buffer that they share, one after the other."""
+    """A node that runs by its bodies. ``size``: bytes of the buffer that they share, one after the other;
+    ``runs``: how often each of them ran to its end."""
 
     def __init__(
         self, node: GraphNode, inners: Sequence[Inner], wired: Sequence[Wiring], fixed: frozenset[int]
     ) -> None:
         self.node, self.inners, self._wired, self._fixed = node, inners, wired, fixed
         self.size = max(inner.size for inner in inners)
+        self.runs = [0] * len(inners)
         self._loose = [
             [pair for pair in body.captured if pair[0] not in wiring.outside]
             for body, wiring in zip(node.bodies, wired, strict=True)
@@ -165,6 +171,7 @@ class Branches(BodyRun):
         inner = self.inners[which]
         self._take_captured(which, outer)
         inner.run()
+        self.runs[which] += 1
         [arrays], already = inner.arrays, self._wired[which].outside
         for place, number in enumerate(inner.graph.outputs):
             if already.get(number, LEFT_OUT) != self.node.outputs[place]:
@@ -237,6 +244,7 @@ class Loop(Rounds):
             arrays[body.formal[0]][...] = done
             arrays[body.formal[1]][...] = True
             inner.run(turn)
+            self.runs[0] += 1
             for stack, (_, number) in zip(stacks, self._stacked, strict=True):
                 stack.add(arrays[number])
             goes_on = bool(_number(arrays[inner.graph.outputs[0]], "condition"))
@@ -271,6 +279,7 @@ class Scan(Rounds):
                 else:
                     arrays[number] = np.array(source[at, ...])
             inner.run(turn)
+            self.runs[0] += 1
             for stack, (_, number) in zip(stacks, self._stacked, strict=True):
                 stack.add(arrays[number])
             turn = self._carry(turn)

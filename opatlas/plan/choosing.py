@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import re
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import onnx
 
 from opatlas.errors import LoadError, first_line
 from opatlas.graph.linked import NodeAt
-from opatlas.graph.normal import GraphNode, ModelGraph
+from opatlas.graph.normal import ModelGraph
 from opatlas.graph.weights import weight_bytes
-from opatlas.load.onnxruntime_recipe import quiet_options
 from opatlas.memory import lacking
 from opatlas.noise import MARGIN
 from opatlas.plan.closeness import is_close
@@ -29,13 +22,11 @@ from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import NodeChoice, whole, with_kernels
 from opatlas.plan.plan import FRAMEWORKS, Alternative, ByFramework, ModelPlan
 from opatlas.plan.predicting import alone_us, costs, predicted
-from opatlas.plan.regions import COMPILED, DEFAULT, LABELS, is_installed, open_session
+from opatlas.plan.profiling import Feed, node_times
+from opatlas.plan.regions import COMPILED, DEFAULT, LABELS, is_installed
 from opatlas.plan.streaming import STREAMS, could_pay, node_streams
 
 log = logging.getLogger("opatlas")
-PROFILED_RUNS = 5
-MOST_FUSED = 8
-"""Nodes among which the convolution is looked for that they were fused into."""
 SHARES = (1.0, 0.5, 0.25)
 """Of the kernels that promise to be faster, the most promising: so many are tried together."""
 OTHERS = FRAMEWORKS[1:]
@@ -45,7 +36,6 @@ LOADING_S = 30.0
 COPIES = 3
 """Of the weights, while a framework loads a model: as they are read, as it lays them out, and its own."""
 
-Feed = Mapping[str, np.ndarray]
 Build = Callable[[ModelPlan], Executor]
 
 
@@ -241,68 +231,6 @@ def whole_said(framework: str) -> str:
 
 
 WHOLE = whole_said(DEFAULT)
-
-
-def node_times(graph: ModelGraph, feed: Feed, threads: int) -> dict[NodeAt, float]:
-    """Microseconds that ONNX Runtime takes for each node where it stands in the model: what was fused into
-    another node takes none. By its own profile, the median of a few runs; of a node in a body, of its calls,
-    which the body's node has in its own time too."""
-    plan = whole(graph, "", "")
-    nodes, outputs = plan.steps[0].nodes, plan.steps[0].outputs
-    weights = graph.evaluate(graph.constants_of(nodes))
-    model, inputs = graph.part(nodes, outputs, weights)
-    read = {graph.names[number] for number in inputs}
-    for number, node in zip(nodes, model.graph.node, strict=True):
-        node.name = f"node{number}."
-        _name_inside(node, graph.nodes[number], str(number))
-    options = quiet_options(threads)
-    options.enable_profiling = True
-    with tempfile.TemporaryDirectory() as folder:
-        options.profile_file_prefix = str(Path(folder) / "profile")
-        session = open_session(model, options)
-        for _ in range(PROFILED_RUNS):
-            session.run(None, {name: value for name, value in feed.items() if name in read})
-        events = json.loads(Path(session.end_profiling()).read_text())
-    maker = {graph.names[value]: number for number in nodes for value in graph.nodes[number].makes}
-    found: dict[NodeAt, list[float]] = {}
-    for event in events:
-        if (at := _node_of(event, graph, maker)) is not None:
-            found.setdefault(at, []).append(float(event["dur"]))
-    return {number: float(np.median(times)) for number, times in found.items()}
-
-
-def _node_of(event: Mapping[str, Any], graph: ModelGraph, maker: Mapping[str, int]) -> NodeAt | None:
-    """Whose time a profile's event is. A convolution that ONNX Runtime lays out in blocks is called by what
-    it makes, which is the output of what was fused into it: it is the nearest before that."""
-    name = str(event.get("name", ""))
-    if (named := re.match(r"(?:fused )?node(\d+(?:/\d+)*)\..*_kernel_time$", name)) is not None:
-        where = tuple(map(int, named[1].split("/")))
-        return where if len(where) > 1 else where[0]
-    if (blocked := re.match(r"(.*)_nchwc_kernel_time$", name)) is None:
-        return None
-    near = [maker[blocked[1]]] if blocked[1] in maker else []
-    for at in near:
-        if graph.nodes[at].proto.op_type == event["args"]["op_name"]:
-            return at
-        if len(near) < MOST_FUSED:
-            before = (graph.names[one] for one in graph.nodes[at].inputs if one >= 0)
-            near += [maker[one] for one in before if one in maker]
-    return None
-
-
-def _name_inside(proto: onnx.NodeProto, node: GraphNode, where: str) -> None:
-    """Name the nodes of a node's bodies by where they are: as ``3/0/5``."""
-    order = ("then_branch", "else_branch", "body")
-    graphs = sorted(
-        (one for one in proto.attribute if one.name in order), key=lambda one: order.index(one.name)
-    )
-    for which, (attribute, body) in enumerate(zip(graphs, node.bodies, strict=False)):
-        makers = {one.proto.output[0]: at for at, one in enumerate(body.graph.nodes)}
-        for inner in attribute.g.node:
-            at = makers.get(next(iter(inner.output), ""))
-            inner.name = f"node{where}/{which}/{at}." if at is not None else ""
-            if at is not None:
-                _name_inside(inner, body.graph.nodes[at], f"{where}/{which}/{at}")
 
 
 def _promising(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from opatlas.errors import CallerError, OpatlasError
+from opatlas.graph.linked import NodePath
 from opatlas.graph.normal import ModelGraph
 from opatlas.memory import lacking
 from opatlas.plan.arrays import Misfit, copied, dtype_of, has_array, memory_of
@@ -135,6 +136,11 @@ class Executor:
     def artifacts(self) -> frozenset[str]:
         """What runs by kernels, and has not gone over to the default."""
         return self._program.artifacts if self._program is not None else frozenset()
+
+    @property
+    def body_runs(self) -> dict[NodePath, int]:
+        """How often each node in a body that the plan runs by itself has run, by where it is."""
+        return self._program.body_runs() if self._program is not None else {}
 
     # ---- running ------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from opatlas.errors import LoadError, OpatlasError
 from opatlas.graph.fused import operator_of
+from opatlas.graph.linked import BodyPath, NodePath
 from opatlas.graph.normal import LEFT_OUT, ModelGraph
 from opatlas.graph.types import TensorType
 from opatlas.load.kernel import LoadedKernel, binds_outputs
@@ -129,6 +130,18 @@ class GraphProgram:
         """What runs by kernels, bodies included."""
         inner = (one.artifacts for body in self._bodies.values() for one in body.inners)
         return frozenset(self.live.values()).union(*inner)
+
+    def body_runs(self, body: BodyPath = ()) -> dict[NodePath, int]:
+        """How often each node in a body that runs by itself has run since the plan was loaded, by where it
+        is in ``body``."""
+        found: dict[NodePath, int] = {}
+        for at, one in self._bodies.items():
+            for which, inner in enumerate(one.inners):
+                within = (*body, self.plan.steps[at].nodes[0], which)
+                numbers = (number for step in inner.plan.steps for number in step.nodes)
+                found |= {(*within, number): one.runs[which] for number in numbers}
+                found |= inner.body_runs(within)
+        return found
 
     def _fall_back(self, number: int, turn: int, error: Exception) -> int:
         """The step's nodes go over to the default, for good; inputs are as they were. Gives the step with

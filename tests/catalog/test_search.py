@@ -113,7 +113,7 @@ class TestRows:
 
     @pytest.mark.parametrize(
         "text",
-        ["relu(8,4096)", "8x4096", "dim>=4096", "dim>4095 relu", "float32 dim<=4096", "relu dim<4097", "relu"],
+        ["relu(8,4096)", "8x4096", "dim>=4096", "dim>4095 relu", "f32 dim<=4096", "relu dim<4097", "relu"],
     )
     def test_found(self, large: Operator, text: str) -> None:
         register_operator(making.relu(64))
@@ -133,4 +133,4 @@ class TestRows:
         served = Operator.objects.filter(Words.of("route:tvm relu").condition())
         assert [row.key for row in served] == [making.relu(64).key]
         assert all(Words.of("route:tvm").match(row) for row in served)
-        assert served.get().pk not in Operator.objects.filter(Words.of("route:eager").condition()).values("pk")
+        assert not served.filter(Words.of("route:eager").condition()).exists()

@@ -19,7 +19,7 @@ from opatlas.client import Client
 from opatlas.errors import InvalidModel, LoadError
 from opatlas.graph import weights
 from opatlas.graph.normal import ModelGraph
-from opatlas.plan import choosing
+from opatlas.plan.profiling import node_times
 from opatlas.plan.regions import ModelPart, open_region
 from tests.opatlas.plan.making import Kernels, assert_same, executor
 from tests.tuning.graph.making import model
@@ -146,7 +146,7 @@ def test_a_model_too_large_to_be_written_has_its_weights_beside_it(monkeypatch: 
     assert numpy_helper.to_array(light.graph.initializer[1]).tolist() == W[0].tolist()  # small ones stay
     for nodes in ([], [1]):  # the whole model; regions around a kernel
         assert_same(executor(graph, Kernels(graph, nodes)).run(FEED), expected)
-    assert choosing.node_times(graph, FEED, 1)
+    assert node_times(graph, FEED, 1)
     pytest.importorskip("openvino")
     with pytest.raises(LoadError, match="up to 2 GB"):
         open_region("openvino", ModelPart.whole(graph), 1)

@@ -18,9 +18,9 @@ from opatlas.graph.linked import NodeAt
 from opatlas.graph.normal import ModelGraph
 from opatlas.load.kernel import KernelFailed
 from opatlas.plan.checking import check_plan
-from opatlas.plan.choosing import node_times
 from opatlas.plan.executor import Executor, ModelFailed
 from opatlas.plan.plan import ByBodies, ByKernel, InvalidPlan, ModelPlan
+from opatlas.plan.profiling import node_times
 from tests.opatlas.plan.c_kernels import CKernels
 from tests.opatlas.plan.making import ARTIFACT, PLACE, Kernels, assert_same, executor, planned, wanted
 from tests.opatlas.plan.random_bodies import RandomBodies

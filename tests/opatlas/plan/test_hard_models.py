@@ -18,8 +18,9 @@ from opatlas.client import Client
 from opatlas.errors import CallerError, InvalidModel
 from opatlas.graph.normal import ModelGraph
 from opatlas.load.kernel import KernelFailed
-from opatlas.plan.choosing import choose, node_times
+from opatlas.plan.choosing import choose
 from opatlas.plan.executor import Executor
+from opatlas.plan.profiling import node_times
 from tests.opatlas.plan.making import PLACE, Kernels, assert_same, executor, planned, wanted
 
 F, X4 = TensorProto.FLOAT, np.array([1, -2, 3, -4], np.float32)

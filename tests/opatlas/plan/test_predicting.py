@@ -11,9 +11,9 @@ from onnx import helper
 
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan import predicting
-from opatlas.plan.choosing import _node_of, node_times
 from opatlas.plan.plan import ByBodies, ByFramework, ByKernel, ModelPlan, PlanStep
 from opatlas.plan.predicting import CALL_US, Costs, costs, predicted
+from opatlas.plan.profiling import node_times
 from tests.tuning.graph.making import model
 
 KERNEL = PlanStep((0,), (1,), ByKernel("o1:x", "0" * 64, (0,)), 12.0)
@@ -65,8 +65,3 @@ def test_a_convolutions_time_is_its_own_however_onnx_runtime_lays_it_out() -> No
     times = node_times(graph, {"x": np.ones((1, 32, 28, 28), np.float32)}, 1)
     assert min(times.get(at, 0.0) for at in (0, 2, 5)) > 0
     assert sum(times[at] for at in (0, 2, 5)) > 0.5 * sum(times.values())
-    event = {"name": "e_nchwc_kernel_time", "args": {"op_name": "Conv"}}
-    maker = {graph.names[value]: at for at, node in enumerate(graph.nodes) for value in node.makes}
-    assert _node_of(event, graph, maker) == 2
-    assert _node_of(event | {"name": "z_nchwc_kernel_time"}, graph, maker) is None
-    assert _node_of(event | {"args": {"op_name": "MaxPool"}}, graph, maker) is None

@@ -1,0 +1,172 @@
+"""Profiles of a model: by ONNX Runtime's profiler as it runs the model whole, and by our executor."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+
+from opatlas.graph.linked import LEFT_OUT, BodyPath, NodeAt, NodePath
+from opatlas.graph.normal import GraphNode, ModelGraph
+from opatlas.graph.profile import KERNEL_TIME, NEVER, ModelProfile, NodeProfile, from_onnx_runtime
+from opatlas.graph.walk import CONTROL
+from opatlas.load.onnxruntime_recipe import quiet_options
+from opatlas.plan.executor import Executor
+from opatlas.plan.making import whole
+from opatlas.plan.regions import open_session
+
+Feed = Mapping[str, np.ndarray]
+PROFILED_RUNS = 5
+_OWN_NAME = re.compile(r"(?:fused )?node(\d+(?:/\d+)*)\.")
+"""What ONNX Runtime makes of a node's name ends with more than that: what it was fused with."""
+_IN_BLOCKS = "_nchwc"
+_CAN_BE_IN_BLOCKS = frozenset(
+    ("Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "Resize", "Upsample")
+)
+
+
+def profile_model(graph: ModelGraph, feeds: Iterable[Feed], threads: int, version: str = "") -> ModelProfile:
+    """Of one run over each of these inputs, by ONNX Runtime, fused as it fuses. ``version``: what to call
+    these weights. The first run's times have in them what only a first run does."""
+    events = _events(graph, feeds, threads)
+    by = f"onnxruntime {ort.__version__}"
+    return from_onnx_runtime(events, _places(graph, _own_place), model=graph.key, version=version, by=by)
+
+
+def profile_of_session(graph: ModelGraph, events: Any, version: str = "") -> ModelProfile:
+    """Of the runs of a job's own ``onnxruntime.InferenceSession`` with ``enable_profiling``; ``events``: the
+    JSON of its file. Nodes are told by their names in the model: one without a name, or whose name another
+    node has too, is unknown."""
+    once = Counter(_all_names(graph.model.graph))
+    places = {name: at for name, at in _named(graph) if once[name] == 1}
+    return from_onnx_runtime(events, _places(graph, places.get), model=graph.key, version=version)
+
+
+def profile_by_executor(executor: Executor, feeds: Iterable[Feed], version: str = "") -> ModelProfile:
+    """Of one run over each of these inputs by a plan. A step of one node has its time; nodes of a region are
+    only counted, and so are those in bodies that the plan runs itself."""
+    before, nodes, runs = executor.body_runs, dict[NodePath, NodeProfile](), 0
+    for feed in feeds:
+        runs += 1
+        for timed in executor.profile(feed):
+            us = timed.us if len(timed.step.nodes) == 1 else None
+            for number in timed.step.nodes:
+                has_bodies = executor.graph.nodes[number].proto.op_type in CONTROL
+                seen = NodeProfile(1, us, None if has_bodies else us)
+                nodes[number,] = nodes.get((number,), NEVER) + seen
+    for at, count in executor.body_runs.items():
+        if count > before.get(at, 0):
+            nodes[at] = NodeProfile(count - before.get(at, 0), None, None)
+    return ModelProfile(executor.graph.key, version, "executor", runs, nodes)
+
+
+def node_times(graph: ModelGraph, feed: Feed, threads: int) -> dict[NodeAt, float]:
+    """Microseconds that ONNX Runtime takes for each node where it stands in the model: what was fused into
+    another node takes none. By its own profile, the median of a few runs; of a node in a body, of its calls,
+    which the body's node has in its own time too."""
+    found: dict[NodeAt, list[float]] = {}
+    where = _places(graph, _own_place)
+    for event in _events(graph, [feed] * PROFILED_RUNS, threads):
+        name = event.get("name", "")
+        if name.endswith(KERNEL_TIME) and (at := where(name.removesuffix(KERNEL_TIME))) is not None:
+            found.setdefault(at if len(at) > 1 else at[0], []).append(float(event["dur"]))
+    return {at: float(np.median(times)) for at, times in found.items()}
+
+
+def _events(graph: ModelGraph, feeds: Iterable[Feed], threads: int) -> list[dict[str, Any]]:
+    """What ONNX Runtime's profiler says of the whole model, its nodes named by where they are."""
+    plan = whole(graph, "", "")
+    nodes, outputs = plan.steps[0].nodes, plan.steps[0].outputs
+    weights = graph.evaluate(graph.constants_of(nodes))
+    model, inputs = graph.part(nodes, outputs, weights)
+    read = {graph.names[number] for number in inputs}
+    for number, node in zip(nodes, model.graph.node, strict=True):
+        node.name = f"node{number}."
+        _name_inside(node, graph.nodes[number], str(number))
+    options = quiet_options(threads)
+    options.enable_profiling = True
+    with tempfile.TemporaryDirectory() as folder:
+        options.profile_file_prefix = str(Path(folder) / "profile")
+        session = open_session(model, options)
+        for feed in feeds:
+            session.run(None, {name: value for name, value in feed.items() if name in read})
+        events: list[dict[str, Any]] = json.loads(Path(session.end_profiling()).read_text())
+    return events
+
+
+def _places(graph: ModelGraph, by_name: Callable[[str], NodePath | None]) -> Callable[[str], NodePath | None]:
+    """Where the node is that ONNX Runtime calls so: by its name, or, where it runs in blocks of channels, by
+    the name of what it makes."""
+    every = list(_made_in_blocks(graph))
+    once = Counter(name for name, _ in every)
+    made = {name: at for name, at in every if once[name] == 1}
+
+    def where(name: str) -> NodePath | None:
+        if name.endswith(_IN_BLOCKS):
+            return by_name(name) or made.get(name.removesuffix(_IN_BLOCKS))
+        return by_name(name)
+
+    return where
+
+
+def _made_in_blocks(graph: ModelGraph, body: BodyPath = ()) -> Iterator[tuple[str, NodePath]]:
+    """Values that a node makes which ONNX Runtime may run in blocks, itself or with what it fuses behind it,
+    and where that node is."""
+    makers: dict[int, int] = {}
+    for number, node in enumerate(graph.nodes):
+        read = [one for one in node.inputs if one != LEFT_OUT and not graph.is_constant(one)]
+        maker = makers.get(read[0]) if len(read) == 1 else None
+        if node.proto.op_type in _CAN_BE_IN_BLOCKS:
+            maker = number
+        if maker is not None:
+            makers |= dict.fromkeys(node.makes, maker)
+            for value in node.makes:
+                yield graph.names[value], (*body, maker)
+        for which, inner in enumerate(node.bodies):
+            yield from _made_in_blocks(inner.graph, (*body, number, which))
+
+
+def _own_place(name: str) -> NodePath | None:
+    named = _OWN_NAME.match(name)
+    return tuple(map(int, named[1].split("/"))) if named is not None else None
+
+
+def _name_inside(proto: onnx.NodeProto, node: GraphNode, where: str) -> None:
+    """Name the nodes of a node's bodies by where they are: as ``3/0/5``."""
+    order = ("then_branch", "else_branch", "body")
+    graphs = sorted(
+        (one for one in proto.attribute if one.name in order), key=lambda one: order.index(one.name)
+    )
+    for which, (attribute, body) in enumerate(zip(graphs, node.bodies, strict=False)):
+        makers = {one.proto.output[0]: at for at, one in enumerate(body.graph.nodes)}
+        for inner in attribute.g.node:
+            at = makers.get(next(iter(inner.output), ""))
+            inner.name = f"node{where}/{which}/{at}." if at is not None else ""
+            if at is not None:
+                _name_inside(inner, body.graph.nodes[at], f"{where}/{which}/{at}")
+
+
+def _named(graph: ModelGraph, body: BodyPath = ()) -> Iterator[tuple[str, NodePath]]:
+    """Names in the model's file, and where in its normal form their nodes are."""
+    for number, node in enumerate(graph.nodes):
+        at = (*body, number)
+        if node.proto.name:
+            yield node.proto.name, at
+        for which, inner in enumerate(node.bodies):
+            yield from _named(inner.graph, (*at, which))
+
+
+def _all_names(graph: onnx.GraphProto) -> Iterator[str]:
+    for node in graph.node:
+        yield node.name
+        for attribute in node.attribute:
+            for inner in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                yield from _all_names(inner)

@@ -1,0 +1,84 @@
+"""Names of layouts, and which tensors they can be of. PURE.
+
+``NHWC`` stores dimensions in that order; ``NCHW8c`` splits the channels into blocks of eight, which lie
+innermost. Row-major is how ONNX says a tensor, so ``NCHW`` and ``OIHW`` are row-major. A name that is none of
+these (``L1``, ``buffer``) says nothing of a tensor's dimensions and can be of every one.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from opatlas.graph.types import TensorType
+
+ROW_MAJOR = "row-major"
+ANY = "any"
+"""Of a model's output that whoever takes it takes in every layout."""
+_ORDERS = ("NCW", "NCHW", "NCDHW", "OIW", "OIHW", "OIDHW")
+_NAME = re.compile(r"([A-Z]+?)(?:(\d+)([a-z]))?")
+
+
+def settled(layout: str) -> str:
+    """One name for each layout."""
+    return ROW_MAJOR if layout in _ORDERS else layout
+
+
+def misfit(layout: str, kind: TensorType | None) -> str:
+    """Why a tensor cannot be in a layout, in words; empty where it can. ``kind``: None where its shape is
+    only known when the model runs, or it is no tensor."""
+    if layout == ROW_MAJOR:
+        return ""
+    if kind is None:
+        return f"{layout} needs a tensor whose shape is known"
+    parts = _parts(layout)
+    if parts is None:
+        return ""
+    order, _, axis, block = parts
+    if len(order) != len(kind.shape):
+        return f"{layout} is of {len(order)} dimensions, not of {list(kind.shape)}"
+    if block and kind.shape[axis] % block:
+        size = kind.shape[axis]
+        return f"{layout} splits {size} of {list(kind.shape)} by {block}, which does not divide it"
+    return ""
+
+
+def is_told(layout: str) -> bool:
+    """Whether its name says how it is stored."""
+    return layout == ROW_MAJOR or _parts(layout) is not None
+
+
+def stored_order(layout: str, rank: int, split: int | None = None) -> list[tuple[int, str]]:
+    """In which order dimensions lie, as (axis, part): part ``""`` of a whole one; where axis ``split`` is cut
+    into blocks, ``"outer"`` and ``"inner"``."""
+    parts = _parts(layout)
+    order, letters, axis, own = parts or ("", "", 0, 0)
+    axes = [order.index(letter) for letter in letters] if parts else list(range(rank))
+    stored = []
+    for one in axes:
+        if one != split:
+            stored.append((one, ""))
+        elif own and axis == split:
+            stored.append((one, "outer"))
+        else:
+            stored += [(one, "outer"), (one, "inner")]
+    return [*stored, (axis, "inner")] if own else stored
+
+
+def block_of(layout: str) -> tuple[int, int] | None:
+    """The axis that is split, and into blocks of how many."""
+    parts = _parts(layout)
+    return (parts[2], parts[3]) if parts and parts[3] else None
+
+
+@lru_cache(maxsize=1024)
+def _parts(layout: str) -> tuple[str, str, int, int] | None:
+    """ONNX's order of the dimensions, theirs here, and which axis is split by how many (0: none)."""
+    named = _NAME.fullmatch(layout)
+    if named is None:
+        return None
+    letters, size, letter = named.groups()
+    order = next((one for one in _ORDERS if sorted(one) == sorted(letters)), None)
+    if order is None or (letter and letter.upper() not in letters) or size == "0":
+        return None
+    return order, letters, order.index(letter.upper()) if letter else 0, int(size or 0)
