@@ -114,17 +114,17 @@ def test_progress_is_what_runs_take_alone_over_what_they_took() -> None:
     assert waited_by(found, lambda one: one.tenant) == pytest.approx([0.5])
 
 
-def test_expected_wait_is_best_or_equal_with_four_engines() -> None:
-    """The same figures as the bench's, of two seeds."""
+def test_with_four_engines_invented_models_wait_the_shortest_by_expected_wait() -> None:
+    """The same figures as the bench's, of two seeds. Of fairness docs/g4.md says what it does not win."""
     of_seeds = [simulated_runs(invented_models(seed), 4, seed, ten_times=0.1) for seed in (0, 1)]
     found = streams.compared(of_seeds, 4)
     mine = found.pop("expected_wait")
     for rival in found.values():
         assert mine["mean_wait_ms"] < rival["mean_wait_ms"]
         assert mine["p99_wait_ms"] < rival["p99_wait_ms"]
-        assert mine["fairness"] >= rival["fairness"]
         assert mine["operators"] == rival["operators"]
-    assert mine["best_of_seeds"] == {"mean_wait_ms": 2, "p99_wait_ms": 2, "fairness": 2}
+    best = mine["best_of_seeds"]
+    assert (best["mean_wait_ms"], best["p99_wait_ms"]) == (2, 2)
 
 
 def test_recorded_models_have_the_times_that_were_published(tmp_path: Path) -> None:
