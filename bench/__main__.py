@@ -5,7 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from bench import client, contest, coverage, lookup, models, pages, reproduced, sandbox, service, trials
+from bench import (
+    client,
+    contest,
+    coverage,
+    lookup,
+    models,
+    pages,
+    reproduced,
+    sandbox,
+    service,
+    streams,
+    trials,
+)
 
 BENCHES: dict[str, Callable[[], None]] = {
     "lookup": lookup.main,
@@ -16,6 +28,7 @@ BENCHES: dict[str, Callable[[], None]] = {
     "coverage": coverage.main,
     "sandbox": sandbox.main,
     "service": service.main,
+    "streams": streams.main,
     "trials": trials.main,
     "reproduced": reproduced.main,  # last: the others fill its half hour
 }

@@ -73,8 +73,12 @@ class TuningConf:
     kernels_per_organisation: int = variable(
         20, "kernels", "of one organisation that wait for their evaluation or are evaluated", least=1
     )
-    pack_first: int = variable(8, "explorations", "claimed together for their first results", least=1)
-    pack_contest: int = variable(2, "explorations", "claimed together for their contests", least=1)
+    pack_s: float = variable(
+        20.0,
+        "seconds",
+        "of work, as it is expected, that a worker claims together: what a more urgent one waits for",
+        least=0.1,
+    )
     build_s: float = variable(60.0, "seconds", "for building one candidate", least=0.1)
     run_s: float = variable(20.0, "seconds", "for checking and timing one candidate", least=0.1)
     memory_mib: int = variable(4096, "MiB", "of memory for one candidate", least=64)

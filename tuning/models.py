@@ -73,6 +73,8 @@ class Exploration(ScopedKey):
     asked_at = models.DateTimeField()  # the miss's arrival
     # Of whose share of the workers it takes: who asked for it first; none: the host's.
     asked_by = models.ForeignKey(Organisation, models.SET_NULL, null=True, blank=True, related_name="+")
+    # When its first result was expected, as it was queued; none: nothing could be said.
+    expected_first_at = models.DateTimeField(null=True, blank=True)
     first_result_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)

@@ -121,7 +121,7 @@ def in_turns(
     for record in records:
         if record["phase"] == "backward" or record["family"] not in FAMILIES:
             continue
-        operator = _operator(record)
+        operator = operator_of(record)
         ops = {node.op for node in operator.nodes} if operator else set()
         if operator is None or ops <= VIEWS or ops & GRADIENTS or not fits(operator):
             continue
@@ -136,7 +136,8 @@ def in_turns(
         yield from (one for one in turn if one is not None)
 
 
-def _operator(record: Mapping[str, Any]) -> Operator | None:
+def operator_of(record: Mapping[str, Any]) -> Operator | None:
+    """As it is contested; None where it cannot be."""
     try:
         return map_record(as_inference(parse_record(record, "record", None)))
     except (CannotMap, InvalidModel):
@@ -144,7 +145,7 @@ def _operator(record: Mapping[str, Any]) -> Operator | None:
 
 
 def _key(record: Mapping[str, Any]) -> str:
-    operator = _operator(record)
+    operator = operator_of(record)
     return operator.key if operator else ""
 
 

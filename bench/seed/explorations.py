@@ -94,6 +94,7 @@ def add_explorations(world: World) -> tuple[Explored, range]:
             "calls": random.integers(1, 13, count).astype(float),
             "asked_at": world.moments(asked_s), "created_at": world.moments(asked_s),
             "first_result_at": _where(known, world.moments(first_s)),
+            "expected_first_at": _where(known, world.moments(first_s + np.arange(count) % 21 - 6)),
             "updated_at": world.moments(first_s + 60),
             "finished_at": _where(explored.ended, world.moments(first_s + 60)),
         },

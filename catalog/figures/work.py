@@ -53,6 +53,37 @@ WORK: tuple[Figure, ...] = (
         "Exploration, Trial, TuningSlice, Worker",
     ),
     Figure(
+        "expected_wait",
+        "Expected wait",
+        "seconds, estimated",
+        "How long an operator that is asked for now waits until a worker takes it up.",
+        "the level to which the live workers of a target are filled: each by what it holds (Takes the next"
+        " in), all by what is queued for a first result with at least normal priority, always the emptiest"
+        " first; a first result takes the median of the past ones of its op type; of a capability's targets"
+        " the longest; at most, since organisations take turns",
+        "Exploration, Trial, Worker",
+    ),
+    Figure(
+        "worker_wait",
+        "Takes the next in",
+        "seconds, estimated",
+        "When a worker is expected to take up the next first result.",
+        "sum over the explorations that it holds: of a first result the part that is not done; of a contest"
+        " or tuning the same, but at most what a piece of it takes, after which it makes room, and nothing"
+        " where it has not begun; each stage takes the median of the past ones of its op type",
+        "Exploration, Trial, TuningSlice",
+    ),
+    Figure(
+        "first_result_foretold",
+        "First results",
+        "seconds after the miss",
+        "How long after they were asked for the last day's operators had something to serve, how long that"
+        " was expected to take when they were queued, and what the two are off by.",
+        "medians of first_result_at - asked_at, of expected_first_at - asked_at and of the absolute"
+        " difference of the two, over the latest 1,000 whose first result came within 24 hours, foretold",
+        "Exploration",
+    ),
+    Figure(
         "share_portion",
         "Had lately",
         "share of the workers' seconds",
@@ -73,10 +104,11 @@ WORK: tuple[Figure, ...] = (
         "Time left",
         "seconds, estimated",
         "When an exploration will be over, tuning at most.",
-        "what is queued before it ÷ live workers, and the part of its stage that is not done, the stages that"
-        " follow included; each stage takes the median of the past ones of its op type (of any, where there"
-        " are fewer than 3)",
-        "Exploration, Trial, TuningSlice",
+        "the level to which what the live workers hold and what goes before it fill them, always the emptiest"
+        " first (what is queued before it of its organisation, and what the others have in turns meanwhile);"
+        " and the part of its stage that is not done, the stages that follow included; each stage takes the"
+        " median of the past ones of its op type (of any, where there are fewer than 3)",
+        "Exploration, Trial, TuningSlice, Worker",
     ),
     Figure(
         "exploration_worth",

@@ -199,7 +199,9 @@ class Factory:
             "spent_s": self.random.uniform(1, 40), "max_tuning_slices": 6, "tuning_slices": max(stage - 1, 0),
         }  # fmt: skip
         if stage > 0 or state == "done":
-            values["first_result_at"] = asked + timedelta(seconds=self.random.uniform(1.2, 20))
+            came = asked + timedelta(seconds=self.random.uniform(1.2, 20))
+            off = timedelta(seconds=operator.pk % 9 - 3)
+            values |= {"first_result_at": came, "expected_first_at": came + off}
         if state == "done":
             values |= {"steps_done": 9, "finished_at": asked + timedelta(seconds=45)}
         return t.Exploration.objects.create(**(values | more))

@@ -31,6 +31,7 @@ SHORT: dict[str, dict[str, str]] = {
     "pages": FEW | {"OPATLAS_BENCH_EXPLORATIONS": "500", "OPATLAS_BENCH_ROUNDS": "1"},
     "sandbox": {"BUDGET_S": "20", "SITTINGS": "1"},
     "service": FEW | {"BUDGET_S": "40"},
+    "streams": {"OPATLAS_WORKLOADS": "nowhere"},
     "trials": {"BUDGET_S": "20"},
 }
 """What makes a bench short."""

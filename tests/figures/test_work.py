@@ -22,15 +22,15 @@ from catalog.timerange import TimeRange
 from catalog.viewing import MAY, Viewer
 from dashboard.pages.work import current_work
 from dashboard.pages.work.tables import explorations_table
-from tests.figures.work_rows import Mess
+from tests.figures.work_rows import OP_TYPES, Mess
 from tuning import ingest
 from tuning import models as t
 from tuning.conf import conf
 from tuning.queue.decide import BYTES_PER_US, CALL_US, FLOPS_PER_US, GAIN, RELATED_SHARE
+from tuning.queue.rates import Rates, rates
 from tuning.queue.shares import charge, set_weight
 from tuning.statistics import collecting, eta, queues
 from tuning.statistics import models as model_figures
-from tuning.statistics.rates import Rates, rates
 from tuning.statistics.shares import organisations_shares
 from tuning.statistics.workers import workers
 
@@ -187,9 +187,59 @@ def test_before_anything_ended_a_pace_is_assumed_and_says_so() -> None:
     assert "assumed" in str(pace)
 
 
-def test_the_time_that_is_left(mess: Mess) -> None:
+@pytest.fixture
+def paces(mess: Mess) -> dict[tuple[int, str], float]:
+    return {(stage, kind): paces_by_hand(stage, kind) for stage in t.Stage.values for kind in OP_TYPES}
+
+
+def held_by_hand(row: t.Exploration, stage: int, paces: dict[tuple[int, str], float]) -> float:
+    """How long what a worker holds keeps it from work of this stage."""
+    begun = row.steps_total and row.doing != "claimed"
+    left = (1 - min(row.steps_done / row.steps_total, 1) if begun else 1) * paces[
+        row.stage, row.operator.op_type
+    ]
+    if row.stage <= stage:
+        return left
+    return 0.0 if row.doing == "claimed" else min(left, {1: 10.0, 2: 15.0}[row.stage])
+
+
+def level_by_hand(busy: list[float], work: float) -> float:
+    """The level to which so much work fills them, by halving."""
+    low, high = 0.0, max(busy) + work
+    for _ in range(100):
+        middle = (low + high) / 2
+        filled = sum(max(0.0, middle - one) for one in busy)
+        low, high = (middle, high) if filled < work else (low, middle)
+    return max(high, min(busy))
+
+
+def busy_by_hand(
+    mess: Mess, rows: list[t.Exploration], target: int, stage: int, paces: dict[tuple[int, str], float]
+) -> list[float]:
+    """Of each live worker of a target."""
+    names = ["w1@host", "w5@host"] if target == mess.targets[0].pk else ["w2@host"]
+    return [
+        sum(
+            held_by_hand(row, stage, paces)
+            for row in rows
+            if row.state == "running" and row.target_id == target and row.lease_owner.split("/")[0] == name
+        )
+        for name in names
+    ]
+
+
+@pytest.fixture
+def another_worker(mess: Mess) -> None:
+    """A second one of the first target, which holds nothing."""
+    t.Worker.objects.create(
+        name="w5@host", host="host", pid=5, target=mess.targets[0],
+        last_seen_at=mess.now + timedelta(minutes=10),
+    )  # fmt: skip
+
+
+def test_the_time_that_is_left(mess: Mess, another_worker: None, paces: dict[tuple[int, str], float]) -> None:
     figure("exploration_eta")
-    pace, live = rates(), {mess.targets[0].pk: 1, mess.targets[1].pk: 1}
+    pace = rates()
     rows = list(t.Exploration.objects.select_related("operator", "target"))
     checked = 0
     for row in rows:
@@ -200,28 +250,94 @@ def test_the_time_that_is_left(mess: Mess) -> None:
         kind = row.operator.op_type
         if row.stage == 2:
             left = max(row.max_tuning_slices - row.tuning_slices, 1)
-            work = left * paces_by_hand(2, kind)
+            work = left * paces[2, kind]
         else:
             begun = row.state == "running" and row.steps_total and row.doing != "claimed"
             share = 1 - min(row.steps_done / row.steps_total, 1) if begun else 1
-            work = share * paces_by_hand(row.stage, kind)
-            work += paces_by_hand(1, kind) if row.stage == 0 else 0
+            work = share * paces[row.stage, kind]
+            work += paces[1, kind] if row.stage == 0 else 0
         wait = 0.0
         if row.state == "queued":
             mine = (row.stage, row.priority, -row.worth)
             before = [
-                one.stage
+                paces[one.stage, one.operator.op_type]
                 for one in rows
                 if one.state == "queued"
                 and one.target_id == row.target_id
                 and (one.stage, one.priority, -one.worth) < mine
             ]
-            wait = sum(paces_by_hand(stage, "-") for stage in before) / live[row.target_id]
+            wait = level_by_hand(busy_by_hand(mess, rows, row.target_id, row.stage, paces), sum(before))
         assert found is not None and found.seconds == pytest.approx(work + wait)
+        assert found.wait_s == pytest.approx(wait)
         assert found.at_most == (row.stage == 2)
         checked += 1
-        if checked > 12:  # counted by hand again and again: enough of them
-            break
+    assert checked > 12
+
+
+def test_what_an_operator_that_is_asked_for_now_waits(
+    mess: Mess, viewer: Viewer, another_worker: None, paces: dict[tuple[int, str], float]
+) -> None:
+    figure("expected_wait")
+    rows = explorations(viewer)
+    wanted: list[float] = []
+    lines = {line.capability: line for line in queues.capability_queues(viewer.shown(), rates(), mess.now)}
+    for target in mess.targets:
+        ahead = sum(
+            paces[0, row.operator.op_type]
+            for row in rows
+            if row.state == "queued" and row.stage == 0 and row.priority <= 2 and row.target_id == target.pk
+        )
+        wanted.append(level_by_hand(busy_by_hand(mess, rows, target.pk, 0, paces), ahead))
+        assert lines[target.capability].wait_s == pytest.approx(wanted[-1])
+    assert max(wanted) > 0
+    t.Pause.objects.create(capability=mess.targets[0].capability)
+    paused = {one.capability: one for one in queues.capability_queues(viewer.shown(), rates(), mess.now)}
+    assert paused[mess.targets[0].capability].wait_s is None
+
+
+def test_when_a_worker_takes_up_the_next(
+    mess: Mess, viewer: Viewer, paces: dict[tuple[int, str], float]
+) -> None:
+    figure("worker_wait")
+    found = {row.worker.name: row for row in workers(rates=rates(), visible=viewer.shown(), now=mess.now)}
+    held = [row for row in explorations(viewer) if row.state == "running"]
+    assert {row.lease_owner for row in held} == {"w1@host/7"}
+    wanted = sum(held_by_hand(row, 0, paces) for row in held)
+    assert wanted > 0 and found["w1@host"].free_in_s == pytest.approx(wanted)
+    assert found["w2@host"].free_in_s == 0.0 and found["w3@host"].free_in_s is None
+    t.Worker.objects.filter(name="w2@host").update(doing="upload 7")
+    again = {row.worker.name: row for row in workers(rates=rates(), visible=viewer.shown(), now=mess.now)}
+    assert again["w2@host"].free_in_s is None, "what that takes nobody can say"
+
+
+def test_how_first_results_came_against_when_they_were_expected(mess: Mess, viewer: Viewer) -> None:
+    figure("first_result_foretold")
+    for row in t.Exploration.objects.filter(first_result_at__isnull=False):
+        if mess.random.random() < 0.8:
+            row.first_result_at = mess.now - timedelta(hours=mess.random.uniform(0, 40))
+            row.expected_first_at = row.first_result_at + timedelta(seconds=mess.random.uniform(-9, 20))
+            row.save()
+    found = {
+        line.capability: line.foretold for line in queues.capability_queues(viewer.shown(), rates(), mess.now)
+    }
+    for target in mess.targets:
+        mine = [
+            (row.asked_at, row.expected_first_at, row.first_result_at)
+            for row in explorations(viewer)
+            if row.target_id == target.pk
+            and row.expected_first_at
+            and row.first_result_at
+            and timedelta(0) <= mess.now - row.first_result_at <= timedelta(days=1)
+        ]
+        line = found[target.capability]
+        assert line is not None and line.count == len(mine) > 2
+        assert line.expected_s == pytest.approx(
+            median((expected - asked).total_seconds() for asked, expected, _ in mine)
+        )
+        assert line.came_s == pytest.approx(median((came - asked).total_seconds() for asked, _, came in mine))
+        assert line.off_s == pytest.approx(
+            median(abs((came - expected).total_seconds()) for _, expected, came in mine)
+        )
 
 
 def test_where_nobody_works_no_time_is_promised(mess: Mess) -> None:

@@ -32,6 +32,7 @@ _LEARNT = re.compile(
     r"At most \d+ slices of tuning left[^<]*|a slice of tuning [^\"]*\"(?:>[^<]*)?"
     r"|[\d.]+ m?s, the median of \d+ past contests|slice of [\d.]+ m?s|Time to drain</a></dt><dd>[^<]*"
     r"|Capacity\">[^<]*<span class=\"sub\">[^<]*"
+    r"|Expected wait\">[^<]*|Next in\">[^<]*|\"(?:wait|free_in|keeps)_s\":[\d.]+"
     r"|\"drain_s\":[\d.]+|\"slices_(?:per|last)_hour\":[\d.]+|\"(?:p50|p95|median)_\w*\":[\d.]+"
 )
 

@@ -30,8 +30,10 @@ def fresh_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a process remembers between ticks, forgotten between tests; and no bell leaves the process."""
     from tuning.doorbell import bell
     from tuning.explore import trial_history
+    from tuning.queue import rates
 
     monkeypatch.setattr(trial_history, "_known", {})
+    monkeypatch.setattr(rates, "_lately", None)
     monkeypatch.setattr(leader, "_holder", None)
     monkeypatch.setattr(leader, "_rarely_at", 0.0)
     monkeypatch.setattr(promote, "_gains", (-1e9, {}))

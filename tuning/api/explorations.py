@@ -27,10 +27,10 @@ from tuning.models import Exploration, State
 from tuning.priority import PRIORITIES
 from tuning.queue import permissions
 from tuning.queue.permissions import MAX_AT_ONCE, VERBS, Done, Order
+from tuning.queue.rates import rates
 from tuning.statistics.eta import Eta, eta
 from tuning.statistics.log import LogLine, log
 from tuning.statistics.races import RaceTold, latest, told
-from tuning.statistics.rates import rates
 
 OPERATOR = query("operator", "Only those of this operator key.")
 DoneAnswer = shape(Done)

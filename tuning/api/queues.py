@@ -18,9 +18,9 @@ from tuning.api.explorations import Operating, ReasonSerializer, visible
 from tuning.explore.slice_history import TuningAccuracy, tuning_accuracy
 from tuning.models import Pause
 from tuning.queue import permissions
+from tuning.queue.rates import rates
 from tuning.queue.shares import LEAST_WEIGHT, MOST_WEIGHT
 from tuning.statistics import collecting, queues
-from tuning.statistics.rates import rates
 from tuning.statistics.shares import OrganisationShare, organisations_shares
 
 

@@ -13,7 +13,7 @@ from catalog.api.endpoint import Listing, RestView, listing, operation
 from catalog.api.shapes import ModelAnswer, shape
 from tuning.models import Worker
 from tuning.queue.clock import alive
-from tuning.statistics.rates import rates
+from tuning.queue.rates import rates
 from tuning.statistics.workers import LeasedExploration, WorkerRow, workers
 
 
@@ -55,6 +55,10 @@ class WorkerStatisticsSerializer(serializers.Serializer[Any]):
     available = serializers.SerializerMethodField()
     unavailable = serializers.SerializerMethodField()
     holds = shape(LeasedExploration)(many=True)
+    free_in_s = serializers.FloatField(
+        allow_null=True,
+        help_text="Until it is expected to take up the next first result; null: nobody can say.",
+    )
     slices_per_hour = serializers.FloatField(
         source="per_hour", allow_null=True, help_text="In an hour of work, by its latest slices."
     )

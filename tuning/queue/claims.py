@@ -7,9 +7,10 @@ only if it changed a row.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from django.db import transaction
@@ -22,6 +23,7 @@ from tuning.conf import conf
 from tuning.models import Exploration, Stage, State
 from tuning.queue.clock import now_in
 from tuning.queue.held import UNHELD, HeldRow
+from tuning.queue.rates import lately
 from tuning.queue.reached import tell_stage
 
 logger = logging.getLogger(__name__)
@@ -30,6 +32,9 @@ ORDER = ("stage", "priority", "-worth", "asked_at", "pk")
 """What is claimed first: a lower stage, a more urgent queue, what is worth more, who asked first."""
 
 EVERYTHING = Q()
+
+PACK_MOST = 8
+"""However short: their leases are renewed one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +52,20 @@ class Claim(HeldRow[Exploration]):
             yield
 
 
-def pack_size(stage: int, waiting: int, workers: int) -> int:
-    """How many explorations of one stage a worker takes at once: its share of what waits, within bounds."""
-    most = {Stage.FIRST: conf().pack_first, Stage.CONTEST: conf().pack_contest, Stage.TUNE: 1}[Stage(stage)]
-    share = -(-waiting // max(1, workers))
-    return max(1, min(most, share))
+def pack_size(stage: int, expected_s: Sequence[float], waiting: int, workers: int) -> int:
+    """How many explorations of one stage a worker takes at once, of the best that wait, which are expected to
+    take ``expected_s`` each, and of ``waiting`` in all: its share of their seconds, as long as that is no
+    more than a pack's. Of tuning one: what the next slice is worth is said anew after each.
+    """
+    if stage == Stage.TUNE:
+        return 1
+    share_s = waiting * fmean(expected_s) / max(1, workers)
+    size, taken_s = 1, expected_s[0]
+    for seconds in expected_s[1:PACK_MOST]:
+        if taken_s >= share_s or taken_s + seconds > conf().pack_s:
+            break
+        size, taken_s = size + 1, taken_s + seconds
+    return size
 
 
 def claimable(target_id: int, reach: Q = EVERYTHING) -> QuerySet[Exploration]:
@@ -65,16 +79,20 @@ def claim(owner: str, target_id: int, workers: int = 1, reach: Q = EVERYTHING) -
     ``owner`` names the worker process; ``workers`` is how many live ones share this target's work; ``reach``
     (``tuning.environments.known``) leaves out what this worker's versions can say nothing about.
     """
-    rows = claimable(target_id, reach)
+    rows, pace = claimable(target_id, reach), lately().pace
     for _attempt in range(5):  # another worker can take what we have just seen: look again
         best = rows.values_list("stage", flat=True).first()
         if best is None:
             return []
         same_stage = rows.filter(stage=best)
-        wanted = pack_size(best, same_stage.count(), workers)
-        seen = list(same_stage.values_list("pk", "fence")[: wanted * 2])
+        columns = ("pk", "fence", "operator__op_type")
+        seen = list(same_stage.values_list(*columns)[: 2 * PACK_MOST])
+        if not seen:
+            continue
+        expected_s = [pace(best, op_type).seconds for *_, op_type in seen]
+        wanted = pack_size(best, expected_s, same_stage.count(), workers)
         won: list[Claim] = []
-        for pk, fence in seen:
+        for pk, fence, _ in seen:
             if len(won) < wanted and _take(pk, fence, best, owner):
                 won.append(Claim(pk, fence + 1))
         if won:

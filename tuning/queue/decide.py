@@ -16,7 +16,6 @@ FLOPS_PER_US = 50_000.0  # 50 GFLOP/s: what one desktop core or two reach withou
 BYTES_PER_US = 10_000.0  # 10 GB/s
 CALL_US = 5.0  # a framework's own cost of one call
 GAIN = 0.3  # share of an operator's time that exploring saves, before anything is known about its kind
-EXPLORE_S = 25.0  # what exploring one operator takes, first result and contest together
 RELATED_SHARE = 0.1  # how likely an operator that was only named as related is to be met, cautiously
 TRIVIAL = frozenset({
     "Cast", "Concat", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape", "Shape", "Slice", "Split",
@@ -46,7 +45,7 @@ class Situation:
 
     workers: int  # live ones that serve the target
     memory_bytes: int  # of the largest of them; 0: unknown
-    queued: int = 0  # explorations that wait or run
+    backlog_s: float = 0.0  # until its live workers would have explored all that waits, tuning left out
     paused: str = ""  # why the queue is paused; empty: it is not
     capability: str = ""
     max_backlog_s: float = 6 * 3600.0
@@ -95,9 +94,9 @@ def decide(ask: Ask, situation: Situation) -> Decision:
         return Decision(
             "discard", worth, reason="Only ever named as related, long ago, and worth too little."
         )
-    backlog_s = situation.queued * EXPLORE_S / situation.workers
-    if ask.related and backlog_s > situation.max_backlog_s:
-        hours = backlog_s / 3600
+    # What was asked for itself is never refused for load.
+    if ask.related and situation.backlog_s > situation.max_backlog_s:
+        hours = situation.backlog_s / 3600
         return Decision(
             "postpone", worth, reason=f"Named as related only, and {hours:.1f} h of work wait before it."
         )

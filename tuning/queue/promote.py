@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Expression, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -19,10 +19,12 @@ from opatlas.identity import Operator
 from tuning.conf import conf
 from tuning.measure.specimen import needed_bytes
 from tuning.models import Exploration, Pause, Stage, State, Worker
-from tuning.queue.clock import alive
+from tuning.queue.clock import alive, now_in
 from tuning.queue.decide import Ask, Decision, Situation, decide, priority_of, worth_of_miss_us
+from tuning.queue.rates import lately
 from tuning.queue.reached import tell_stage
 from tuning.queue.rounds import AFRESH
+from tuning.queue.waits import Newcomer, backlog_s, first_results_s
 
 MEMORY_SHARE = 0.5
 """Share of a worker's memory that one operator's measurement may take (``Laboratory.bench`` refuses more)."""
@@ -64,9 +66,7 @@ def situation_of(target: Target) -> Situation:
     return Situation(
         workers=len(workers),
         memory_bytes=int(MEMORY_SHARE * max((worker.memory_bytes for worker in workers), default=0)),
-        queued=Exploration.objects.filter(target=target, state__in=[State.QUEUED, State.RUNNING])
-        .exclude(stage=Stage.TUNE)
-        .count(),
+        backlog_s=backlog_s(target.pk, lately()),
         paused=said,
         capability=target.capability,
         max_backlog_s=conf().max_backlog_s,
@@ -141,12 +141,17 @@ def promote_decided(decided: Sequence[tuple[Miss, Decision]]) -> int:
     """Move misses into their explore queues, each from the state it was read in; how many were won."""
     if not decided:
         return 0
+    expected = _expected(decided)
     with transaction.atomic():
         mine = _take_misses([miss for miss, _ in decided])
         wanted = {_key(miss): (miss, decision) for miss, decision in decided if miss.pk in mine}
         existing = {_key(row): row for row in _explorations_of(miss for miss, _ in wanted.values())}
         Exploration.objects.bulk_create(
-            [_new_exploration(miss, d) for key, (miss, d) in wanted.items() if key not in existing],
+            [
+                _new_exploration(miss, decision, expected.get(miss.pk))
+                for key, (miss, decision) in wanted.items()
+                if key not in existing
+            ],
             ignore_conflicts=True,
         )
         for key, row in existing.items():
@@ -154,7 +159,7 @@ def promote_decided(decided: Sequence[tuple[Miss, Decision]]) -> int:
             if row.state in LIVE:
                 reweigh(row, decision.worth, decision.priority, miss.calls)
             else:
-                start_again(row, decision.worth, decision.priority, miss)
+                start_again(row, decision.worth, decision.priority, miss, expected.get(miss.pk))
     return len(mine)
 
 
@@ -185,7 +190,22 @@ def _explorations_of(misses: Iterable[Miss]) -> list[Exploration]:
     return [row for row in found if _key(row) in keys]
 
 
-def _new_exploration(miss: Miss, decision: Decision) -> Exploration:
+def _expected(decided: Sequence[tuple[Miss, Decision]]) -> dict[int, Expression]:
+    """Miss → when its first result is expected, on the database's clock; none where nothing can be said."""
+    by_target: dict[int, list[tuple[Miss, Decision]]] = defaultdict(list)
+    for miss, decision in decided:
+        by_target[miss.target_id].append((miss, decision))
+    found = {}
+    for target, rows in by_target.items():
+        coming = [
+            Newcomer(one.priority, one.worth, miss.operator.op_type, asker_of(miss)) for miss, one in rows
+        ]
+        told = first_results_s(target, coming, lately()) or ()
+        found |= {miss.pk: now_in(seconds) for (miss, _), seconds in zip(rows, told, strict=False)}
+    return found
+
+
+def _new_exploration(miss: Miss, decision: Decision, expected: Expression | None) -> Exploration:
     return Exploration(
         **miss.same_key,
         owner_id=miss.owner_id,
@@ -195,6 +215,7 @@ def _new_exploration(miss: Miss, decision: Decision) -> Exploration:
         capability=miss.target.capability,
         asked_at=miss.first_asked_at,
         asked_by_id=asker_of(miss),
+        expected_first_at=expected,
     )
 
 
@@ -214,10 +235,12 @@ def reweigh(row: Exploration, worth: float, priority: int, calls: float) -> None
     Exploration.objects.filter(pk=row.pk, priority__gt=priority).update(priority=priority)
 
 
-def start_again(row: Exploration, worth: float, priority: int, miss: Miss) -> None:
+def start_again(
+    row: Exploration, worth: float, priority: int, miss: Miss, expected: Expression | None
+) -> None:
     """An exploration that had ended is asked for again (its best was revoked, say): a new round."""
     Exploration.objects.filter(pk=row.pk, state=row.state, fence=row.fence).update(
-        **AFRESH,
+        **AFRESH | {"expected_first_at": expected},
         priority=priority,
         worth=worth,
         calls=miss.calls,

@@ -28,7 +28,14 @@ NEW_ROUND: Mapping[str, Any] = {
     "error": "",
     "finished_at": None,
 }
-AFRESH = {**NEW_ROUND, "stage": Stage.FIRST, "tuning_slices": 0, "routes": "", "first_result_at": None}
+AFRESH = {
+    **NEW_ROUND,
+    "stage": Stage.FIRST,
+    "tuning_slices": 0,
+    "routes": "",
+    "expected_first_at": None,
+    "first_result_at": None,
+}
 """Columns of an exploration that begins another round: anywhere, or from its first stage with every route."""
 
 _BATCH = 500

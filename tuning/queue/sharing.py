@@ -73,6 +73,19 @@ def decayed(seconds: float, age_s: float, half_life_s: float) -> float:
     return seconds * math.exp2(-max(0.0, age_s) / half_life_s)
 
 
+def others_before(
+    own_s: float, organisation: int, waiting_s: Mapping[int, float], shares: Mapping[int, Share]
+) -> dict[int, float]:
+    """What the others, of whom so many seconds wait, will have had while an organisation has so many of its
+    own: all take turns, so whoever has work left will have had as much for its weight."""
+    level = shares.get(organisation, Share()).after(own_s)
+    due = {
+        number: level * shares.get(number, Share()).weight - shares.get(number, Share()).recent_s
+        for number in waiting_s.keys() - {organisation}
+    }
+    return {number: min(waiting_s[number], max(0.0, seconds)) for number, seconds in due.items()}
+
+
 def portions(shares: Mapping[int, Share]) -> dict[int, float]:
     """Each one's part of what all had lately, of 1."""
     whole = sum(share.recent_s for share in shares.values())

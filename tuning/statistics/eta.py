@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db.models import Count, Q
-
-from tuning.models import Exploration, Pause, Stage, State, Worker
-from tuning.queue.clock import alive
-from tuning.statistics.rates import Pace, Rates
+from tuning.models import Exploration, Pause, Stage, State
+from tuning.queue.rates import Pace, Rates
+from tuning.queue.waits import TargetWait, share_left, wait_of
 
 
 @dataclass(frozen=True)
@@ -42,10 +40,9 @@ def work_left(row: Exploration, rates: Rates) -> Eta:
 
 
 def _of_stage(row: Exploration, pace: Pace) -> tuple[float, str]:
-    begun = row.state == State.RUNNING and row.doing != "claimed" and row.steps_total > 0
-    if not begun:
+    share = share_left(row)
+    if share == 1:
         return pace.seconds, f"This stage takes {pace}."
-    share = 1 - min(row.steps_done / row.steps_total, 1)
     how = f"{row.steps_done} of {row.steps_total} steps are done of a stage that takes {pace}."
     return share * pace.seconds, how
 
@@ -61,22 +58,21 @@ def eta(row: Exploration, rates: Rates) -> Eta | None:
     if pause is not None:
         why = f": {pause.reason}" if pause.reason else ""
         return Eta(None, 0.0, left.work_s, f"Its queue is paused{why.rstrip('.')}.")
-    workers = Worker.objects.filter(alive(), target=row.target_id).count()
-    if not workers:
+    wait = wait_of(row, rates)
+    wait_s = wait.seconds
+    if wait_s is None:
         return Eta(None, 0.0, left.work_s, f"No live worker serves {row.capability}: it waits for one.")
-    ahead = _ahead(row)
-    wait_s = sum(n * rates.pace(stage).seconds for stage, n in ahead.items()) / workers
-    count = sum(ahead.values())
-    before = f"{count:,} explorations are" if count != 1 else "1 exploration is"
-    live = f"{workers} worker{'s' if workers > 1 else ''}"
-    waits = f"{before} before it, for {live}: about {wait_s:.0f} s. " if count else ""
-    return Eta(wait_s + left.work_s, wait_s, left.work_s, f"{waits}{left.how}", left.at_most, count + 1)
+    how = f"{_said(wait, wait_s)}{left.how}"
+    return Eta(wait_s + left.work_s, wait_s, left.work_s, how, left.at_most, wait.ahead + 1)
 
 
-def _ahead(row: Exploration) -> dict[int, int]:
-    """Stage → explorations that are claimed before this one."""
-    first = Q(stage__lt=row.stage)
-    first |= Q(stage=row.stage, priority__lt=row.priority)
-    first |= Q(stage=row.stage, priority=row.priority, worth__gt=row.worth)
-    waiting = Exploration.objects.filter(first, state=State.QUEUED, target=row.target_id).order_by()
-    return dict(waiting.values_list("stage").annotate(n=Count("pk")))
+def _said(wait: TargetWait, wait_s: float) -> str:
+    """What is before it; nothing where a worker is free for it."""
+    if not wait_s:
+        return ""
+    if not wait.ahead:
+        return f"It is next, after what is held now: about {wait_s:.0f} s. "
+    before = f"{wait.ahead:,} explorations are" if wait.ahead != 1 else "1 exploration is"
+    live = f"{wait.workers} worker{'s' if wait.workers > 1 else ''}"
+    held = ", beside what is held now" if any(wait.busy_s.values()) else ""
+    return f"{before} before it, for {live}{held}: about {wait_s:.0f} s. "

@@ -15,9 +15,9 @@ from catalog.lookup.neighbours import find_neighbours
 from catalog.models import Best, Miss, MissState
 from opatlas import identity
 from tuning.models import Exploration
+from tuning.queue.rates import rates
 from tuning.routes.likeness import distance, features_of
 from tuning.statistics.eta import Eta, eta
-from tuning.statistics.rates import rates
 
 LOOKED_AT = 300
 """Entries of the same op types: the nearest is looked for among the latest of them."""

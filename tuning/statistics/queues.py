@@ -6,17 +6,21 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from statistics import median
 from typing import Any
 
 from django.db.models import CharField, Count, F, Func, Min, Q, QuerySet, Sum
 from django.db.models.functions import Greatest
 
+from catalog.models import Target
 from tuning.models import Exploration, Pause, Stage, State, Worker
 from tuning.priority import Priority
 from tuning.queue.clock import alive
-from tuning.statistics.rates import Rates
+from tuning.queue.rates import Rates
+from tuning.queue.waits import newcomers_waits
 
 HOURS = 24
+MOST_FORETOLD = 1_000
 ENDS = (State.DONE, State.UNSUPPORTED, State.DISCARDED, State.DEAD)
 
 
@@ -60,6 +64,17 @@ class Lane:
 
 
 @dataclass(frozen=True)
+class Foretold:
+    """First results of the last day (the latest ``MOST_FORETOLD`` of them) against when they were expected,
+    as they were queued. Medians, in seconds after the miss: expected, come, and what the two differ by."""
+
+    count: int
+    expected_s: float
+    came_s: float
+    off_s: float
+
+
+@dataclass(frozen=True)
 class CapabilityQueue:
     """All explore queues of one capability, and what serves them."""
 
@@ -71,6 +86,8 @@ class CapabilityQueue:
     ended_last_day: int
     drain_s: float | None  # until what waits is explored; None where nobody works on it
     drain_how: str
+    wait_s: float | None = None  # of an operator that is asked for now; None where nobody would take it
+    foretold: Foretold | None = None
 
     @property
     def queued(self) -> int:
@@ -129,12 +146,13 @@ def lanes(visible: Q) -> list[Lane]:
 
 
 def capability_queues(visible: Q, rates: Rates, now: datetime) -> list[CapabilityQueue]:
-    """By capability, those of live workers that have nothing to do included: four statements."""
+    """By capability, those of live workers that have nothing to do included: eight statements."""
     by_capability: dict[str, list[Lane]] = defaultdict(list)
     for lane in lanes(visible):
         by_capability[lane.capability].append(lane)
     living = Worker.objects.filter(alive()).values_list("target__capability")
     workers = dict(living.annotate(n=Count("pk")).order_by())
+    waits, came = _longest_waits(visible, rates), foretold(visible, now)
     pauses = dict(Pause.objects.values_list("capability", "reason"))
     since = {name: now - timedelta(hours=hours) for name, hours in (("day", HOURS), ("hour", 1))}
     ended = {
@@ -152,8 +170,43 @@ def capability_queues(visible: Q, rates: Rates, now: datetime) -> list[Capabilit
         mine, serving = tuple(by_capability[name]), workers.get(name, 0)
         paused, (day, hour) = pauses.get("*", pauses.get(name)), ended.get(name, (0, 0))
         drain_s, how = drain(mine, serving, paused is not None, rates)
-        found.append(CapabilityQueue(name, mine, serving, paused, hour, day, drain_s, how))
+        wait_s = waits.get(name) if paused is None else None
+        found.append(
+            CapabilityQueue(
+                name, mine, serving, paused, hour, day, drain_s, how, wait_s, came.get(name)
+            )
+        )  # fmt: skip
     return found
+
+
+def _longest_waits(visible: Q, rates: Rates) -> dict[str, float]:
+    """Capability → what an operator that is asked for now waits, on the target of it that is worst off."""
+    waits = newcomers_waits(rates, visible)
+    found: dict[str, float] = {}
+    for target, name in Target.objects.filter(pk__in=waits).values_list("pk", "capability"):
+        found[name] = max(found.get(name, 0.0), waits[target].seconds or 0.0)
+    return found
+
+
+def foretold(visible: Q, now: datetime) -> dict[str, Foretold]:
+    """Capability → how its first results came against when they were expected. One statement."""
+    since = now - timedelta(hours=HOURS)
+    rows = Exploration.objects.filter(
+        visible, first_result_at__gte=since, first_result_at__lte=now, expected_first_at__isnull=False
+    )
+    latest = rows.order_by("-first_result_at")[:MOST_FORETOLD]
+    times = defaultdict[str, list[tuple[float, float]]](list)
+    for name, asked_at, expected_at, came_at in latest.values_list(
+        "capability", "asked_at", "expected_first_at", "first_result_at"
+    ):
+        expected_s, came_s = ((at - asked_at).total_seconds() for at in (expected_at, came_at))
+        times[name].append((expected_s, came_s))
+    return {
+        name: Foretold(
+            len(pairs), *map(median, zip(*pairs, strict=True)), median(abs(a - b) for a, b in pairs)
+        )
+        for name, pairs in times.items()
+    }
 
 
 def drain(its_lanes: Sequence[Lane], workers: int, paused: bool, rates: Rates) -> tuple[float | None, str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
+from typing import Annotated
 
 from django.db.models import Q
 from django.utils import timezone
@@ -15,7 +16,8 @@ from tuning import models
 from tuning.conf import conf
 from tuning.environments import known as environments
 from tuning.queue.clock import alive, now_in
-from tuning.statistics.rates import Rates, name_of
+from tuning.queue.rates import Rates, name_of
+from tuning.queue.waits import held_s
 
 _DAY_S = 86400.0
 _ORDER = {"alive": 0, "silent": 1, "stopped": 2}
@@ -30,6 +32,7 @@ class LeasedExploration:
     summary: str
     doing: str
     lease_expires_at: datetime | None
+    keeps_s: Annotated[float, "How long it is expected to keep its worker from a first result yet."]
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class WorkerRow:
     unavailable: Sequence[tuple[str, dict]]
     undeclared: Sequence[tuple[str, str]]  # route, and how its versions differ from the declared ones
     holds: Sequence[LeasedExploration] = ()
+    free_in_s: float | None = None  # until it takes up the next first result; None: nobody can say
     per_hour: float | None = None  # slices in an hour of work; None where it did none lately
     ended_last_hour: int = 0  # slices
 
@@ -59,19 +63,19 @@ def workers(
     found = found.filter(Q(stopped_at=None) | Q(stopped_at__gte=now - timedelta(minutes=10)))
     rows = list(found.order_by("stopped_at", "-last_seen_at")[:limit])
     differing = environments.undeclared()
-    holds = held_by(visible) if visible is not None else {}
+    holds = held_by(visible, rates) if visible is not None and rates is not None else {}
     made = [_row(worker, now, differing, holds, rates) for worker in rows]
     return sorted(made, key=lambda row: (_ORDER[row.state], row.worker.name))
 
 
-def held_by(visible: Q) -> dict[str, list[LeasedExploration]]:
+def held_by(visible: Q, rates: Rates) -> dict[str, list[LeasedExploration]]:
     """Worker → the explorations that it holds a lease on."""
     running = models.Exploration.objects.filter(visible, state=models.State.RUNNING).order_by("pk")
     found: dict[str, list[LeasedExploration]] = defaultdict(list)
-    for pk, owner, summary, doing, until in running.values_list(
-        "pk", "lease_owner", "operator__summary", "doing", "lease_expires_at"
-    )[:MOST_HELD]:
-        found[name_of(owner)].append(LeasedExploration(pk, summary, doing, until))
+    for row in running.select_related("operator").defer("operator__graph")[:MOST_HELD]:
+        keeps_s = held_s(row, models.Stage.FIRST, rates)
+        held = LeasedExploration(row.pk, row.operator.summary, row.doing, row.lease_expires_at, keeps_s)
+        found[name_of(row.lease_owner)].append(held)
     return found
 
 
@@ -82,16 +86,18 @@ def _row(
     holds: Mapping[str, Sequence[LeasedExploration]],
     rates: Rates | None,
 ) -> WorkerRow:
-    routes = list(worker.routes.items())
+    routes, state, held = list(worker.routes.items()), state_of(worker, now), holds.get(worker.name, ())
+    known = held or not worker.doing  # else it does something that is no exploration, or not to be seen
     return WorkerRow(
         worker,
-        state_of(worker, now),
+        state,
         available=[(name, facts) for name, facts in routes if facts.get("available")],
         unavailable=[(name, facts) for name, facts in routes if not facts.get("available")],
         undeclared=[
             (name, differing[worker.name, name]) for name, _ in routes if (worker.name, name) in differing
         ],
-        holds=holds.get(worker.name, ()),
+        holds=held,
+        free_in_s=sum(one.keeps_s for one in held) if rates and state == "alive" and known else None,
         per_hour=rates.per_hour(worker.name) if rates else None,
         ended_last_hour=rates.ended_since(now - timedelta(hours=1), worker.name) if rates else 0,
     )

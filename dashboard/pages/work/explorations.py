@@ -27,9 +27,9 @@ from tuning.explore.slice_history import tuning_accuracy
 from tuning.models import Exploration, Stage, State, Trial
 from tuning.priority import PRIORITIES
 from tuning.queue.permissions import may_operate
+from tuning.queue.rates import rates
 from tuning.statistics.eta import Eta, eta, work_left
 from tuning.statistics.log import log
-from tuning.statistics.rates import rates
 
 TRIALS_SHOWN = 300
 LOG_LINES = 30

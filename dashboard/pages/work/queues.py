@@ -20,9 +20,9 @@ from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import exported
 from tuning.priority import PRIORITIES
 from tuning.queue.permissions import may_operate
+from tuning.queue.rates import rates
 from tuning.rechecks.selectors import latest_rechecks
 from tuning.statistics import collecting, queues
-from tuning.statistics.rates import rates
 from tuning.statistics.shares import organisations_shares
 from tuning.statistics.workers import workers
 

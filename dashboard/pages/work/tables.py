@@ -127,6 +127,11 @@ _CAPABILITIES = (
     Column("worth_us", "Worth waiting", "us", figure="queue_worth", label="Worth"),
     Column("ended_last_hour", "Ended 1 h / 24 h", "count", show=_ended, figure="queue_ended", label="Ended"),
     *exports("ended_last_day"),
+    Column("wait_s", "Expected wait", "seconds", figure="expected_wait"),
+    Column("came_s", "First results", "seconds", "foretold.came_s", figure="first_result_foretold"),
+    Column("expected_s", "", "seconds", "foretold.expected_s", say="expected after {}", under="came_s"),
+    Column("off_s", "", "seconds", "foretold.off_s", say="off by {}", under="came_s"),
+    *exports(foretold="foretold.count"),
     Column("drain_s", "Time to drain", "seconds", show=_drain, figure="time_to_drain", label="To drain"),
     *exports("drain_how"),
 )
@@ -211,6 +216,12 @@ def _clocks(row: WorkerRow) -> str:
     return "; ".join([said, *state.get("slowed", ())])
 
 
+def _free_in(row: WorkerRow) -> str | None:
+    if not row.free_in_s:
+        return "now" if row.free_in_s == 0 else None
+    return wording.duration_s(row.free_in_s)
+
+
 def _routes(row: WorkerRow) -> str:
     return " ".join(name for name, _ in row.available)
 
@@ -243,6 +254,7 @@ _WORKERS = (
     Column("warm", "Compilers", value=_warm, under="tier", only="page"),
     Column("doing", "Doing", value="worker.doing", part="work/_doing.html", css="wide-text", label=""),
     *exports(holds=lambda row: " ".join(str(held.id) for held in row.holds)),
+    Column("free_in_s", "Takes the next in", "seconds", show=_free_in, figure="worker_wait", label="Next in"),
     Column("slices_per_hour", "Capacity", "count", "per_hour", say="{}/h", figure="worker_capacity"),
     Column(
         "slices_last_hour", "", "count", "ended_last_hour", say="{} in the last hour", under="slices_per_hour"
@@ -255,7 +267,7 @@ _WORKERS = (
 
 def workers_table(rows: Sequence[WorkerRow], measured: bool = True) -> Table:
     """``measured``: with what each gets done."""
-    columns = [one for one in _WORKERS if measured or not one.key.startswith("slices_")]
+    columns = [one for one in _WORKERS if measured or not one.key.startswith(("slices_", "free_in"))]
     return Table("workers", "Workers", columns, rows, css="stacks")
 
 

@@ -140,12 +140,13 @@ def test_statistics_of_queues_and_workers(
     (line,) = found["capabilities"]
     assert (line["queued"], line["running"], line["workers"], line["worth_us"]) == (1, 1, 1, 5.0)
     assert line["drain_s"] == 25.0  # a first result and a contest, as assumed
+    assert (line["wait_s"], line["foretold"]) == (10.0, None)  # what waits, and what the worker holds
     assert found["dead"] == 1 and len(found["throughput"]) == 24
     assert [(one["state"], one["reason"], one["count"]) for one in found["collect"]] == [
         ("postponed", "later", 1)
     ]
     (worker,) = api.get("statistics/workers").json()
-    assert (worker["state"], worker["slices_per_hour"]) == ("alive", None)
+    assert (worker["state"], worker["slices_per_hour"], worker["free_in_s"]) == ("alive", None, 5.0)
     assert [held["doing"] for held in worker["holds"]] == ["tvm: building"]
 
 

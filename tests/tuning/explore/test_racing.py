@@ -154,7 +154,7 @@ def test_what_never_wins_is_not_built_any_more_but_for_a_few(
 
 def two_alike(make_miss: Any, worker_with: Any, configure: Any, *offers: Any) -> Any:
     """Two operators of nearly the same worth, and a worker that has not begun."""
-    configure(pack_contest=1)
+    configure(pack_s=0.1)
     make_miss("Relu", 1024)
     make_miss("Relu", 1025)
     return worker_with(FakeRoute("many", offers=list(offers)))
@@ -178,7 +178,7 @@ def test_a_heat_is_as_long_as_its_tries_are_expected_to_take(
     def tries_by_heat(seconds: float) -> list[int]:
         monkeypatch.setattr(racing, "HEAT_S", seconds)
         Exploration.objects.all().delete()
-        configure(pack_contest=1)
+        configure(pack_s=0.1)
         make_miss("Relu", int(1024 + seconds))
         worker_with(FakeRoute("many", offers=[{"ratio": 0.9}] * 1 + offers)).run_until_idle()
         heats = [one.heat for one in report().entries if one.heat]

@@ -15,6 +15,7 @@ from tuning.models import Exploration, Stage, State
 from tuning.queue import claims
 from tuning.queue.claims import Claim, begin, claim, fail, pack_size, release, sweep
 from tuning.queue.held import StaleLease, renew
+from tuning.queue.rates import Rates
 
 pytestmark = pytest.mark.django_db
 
@@ -55,11 +56,15 @@ def test_a_pack_holds_one_stage_only_and_is_shared_among_workers(
     assert len(claim("w/2", rows[0].target_id, workers=2)) == 2
 
 
-def test_a_pack_is_never_larger_than_its_stage_allows() -> None:
-    assert pack_size(Stage.FIRST, 100, 1) == 8
-    assert pack_size(Stage.CONTEST, 100, 1) == 2
-    assert pack_size(Stage.TUNE, 100, 1) == 1
-    assert pack_size(Stage.FIRST, 3, 8) == 1
+def test_a_pack_takes_a_packs_seconds_and_not_a_count() -> None:
+    """20 of them: what is expected to take long is claimed in small packs, what is short in large ones."""
+    assert pack_size(Stage.FIRST, [5.0] * 16, 100, 1) == 4
+    assert pack_size(Stage.FIRST, [1.0] * 16, 100, 1) == 8, "leases are renewed one by one"
+    assert pack_size(Stage.FIRST, [1.0, 1.0, 17.0, 17.0], 100, 1) == 3
+    assert pack_size(Stage.CONTEST, [41.0] * 16, 100, 1) == 1
+    assert pack_size(Stage.CONTEST, [6.0] * 16, 100, 1) == 3
+    assert pack_size(Stage.TUNE, [0.1] * 16, 100, 1) == 1
+    assert pack_size(Stage.FIRST, [5.0] * 3, 3, 8) == 1
 
 
 def test_what_is_claimed_cannot_be_claimed_again(make_exploration: Callable[..., Any]) -> None:
@@ -202,11 +207,23 @@ def test_a_new_pool_child_puts_back_at_once_what_its_dead_predecessor_held(
     assert (ours.state, others.state) == (State.QUEUED, State.RUNNING)
 
 
-def test_a_share_is_rounded_up_and_at_least_one() -> None:
-    assert pack_size(Stage.FIRST, 9, 2) == 5
-    assert pack_size(Stage.FIRST, 8, 2) == 4
-    assert pack_size(Stage.FIRST, 3, 0) == 3
-    assert pack_size(Stage.FIRST, 0, 1) == 1
+def test_a_share_is_of_the_seconds_that_wait_rounded_up_and_at_least_one() -> None:
+    assert pack_size(Stage.FIRST, [1.0] * 9, 9, 2) == 5
+    assert pack_size(Stage.FIRST, [1.0] * 8, 8, 2) == 4
+    assert pack_size(Stage.FIRST, [1.0] * 3, 3, 0) == 3
+    assert pack_size(Stage.FIRST, [9.0, 1.0, 1.0, 1.0], 4, 2) == 1, "the others are the other worker's"
+
+
+def test_how_many_are_claimed_goes_by_how_long_their_kind_took(
+    make_exploration: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [make_exploration(size=size, worth=-size) for size in range(1, 7)]
+    known = Rates([], [])
+    monkeypatch.setattr(claims, "lately", lambda: known)
+    for seconds, claimed in ((9.0, 2), (2.0, 4)):
+        known._seconds[Stage.FIRST, "Relu"] = [seconds] * 3
+        assert ids(claim("w/1", rows[0].target_id)) == [row.pk for row in rows[:claimed]]
+        rows = rows[claimed:]
 
 
 def test_only_what_is_queued_and_within_reach_is_taken(make_exploration: Callable[..., Any]) -> None:

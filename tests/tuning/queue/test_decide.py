@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tuning.priority import Priority
 from tuning.queue.decide import Ask, Situation, decide, estimate_us, tuning_slices, worth_of_miss_us
@@ -56,10 +58,10 @@ def test_a_paused_queue_postpones_with_the_pause_as_reason() -> None:
 
 
 def test_a_long_backlog_postpones_related_operators_only() -> None:
-    busy = replace(FREE, queued=5000, max_backlog_s=3600)
+    busy = replace(FREE, backlog_s=3601.0, max_backlog_s=3600.0)
     assert decide(CONV, busy).verdict == "promote"
     assert decide(replace(CONV, related=True), busy).verdict == "postpone"
-    assert decide(replace(CONV, related=True), replace(busy, workers=100)).verdict == "promote"
+    assert decide(replace(CONV, related=True), replace(busy, backlog_s=36.0)).verdict == "promote"
 
 
 def test_old_related_operators_of_little_worth_are_discarded() -> None:
@@ -106,7 +108,7 @@ def test_a_run_takes_its_arithmetic_or_its_memory_and_the_call() -> None:
         ),
         (
             replace(CONV, related=True),
-            replace(FREE, queued=1_000_000, workers=2),
+            replace(FREE, backlog_s=12_500_000.0),
             "Named as related only, and 3472.2 h of work wait before it.",
         ),
     ],
@@ -122,8 +124,8 @@ def test_what_just_fits_is_promoted() -> None:
     assert decide(replace(CONV, peak_bytes=8 * 2.0**30), FREE).verdict == "promote"
     assert decide(replace(CONV, peak_bytes=1e15), replace(FREE, memory_bytes=0)).verdict == "promote"
     related = replace(CONV, related=True, age_s=2 * 86400)
-    assert decide(related, replace(FREE, queued=4, max_backlog_s=100.0)).verdict == "promote"
-    assert decide(related, replace(FREE, queued=4, max_backlog_s=99.0)).verdict == "postpone"
+    assert decide(related, replace(FREE, backlog_s=100.0, max_backlog_s=100.0)).verdict == "promote"
+    assert decide(related, replace(FREE, backlog_s=100.0, max_backlog_s=99.0)).verdict == "postpone"
     worth = worth_of_miss_us(related, {})
     assert decide(related, replace(FREE, floor_us=worth)).verdict == "promote"
     assert decide(related, replace(FREE, floor_us=2 * worth)).verdict == "discard"
@@ -140,3 +142,20 @@ def test_what_just_fits_is_promoted() -> None:
 )  # fmt: skip
 def test_slices_go_by_the_time_of_all_calls(default_us: float, calls: float, most: int, slices: int) -> None:
     assert tuning_slices("Conv", default_us, calls, most) == slices
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.floats(0.0, 1e12),
+    st.floats(0.0, 8 * 2.0**30),
+    st.floats(0.0, 1e15),
+    st.booleans(),
+    st.integers(1, 100),
+)
+def test_a_directly_asked_miss_is_never_refused_for_load(
+    backlog_s: float, peak_bytes: float, flops: float, waits: bool, workers: int
+) -> None:
+    """Whatever waits before it, as long as it fits into memory."""
+    asked = replace(CONV, peak_bytes=peak_bytes, flops=flops, somebody_waits=waits)
+    busy = replace(FREE, backlog_s=backlog_s, workers=workers, max_backlog_s=0.0)
+    assert decide(asked, busy).verdict == "promote"

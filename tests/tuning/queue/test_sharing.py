@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from tuning.queue.sharing import EXPECTED_S, Share, Work, WorkTurn, decayed, next_turn, portions
+from tuning.queue.sharing import (
+    EXPECTED_S,
+    Share,
+    Work,
+    WorkTurn,
+    decayed,
+    next_turn,
+    others_before,
+    portions,
+)
 
 A, B, C = 1, 2, 3
 
@@ -67,3 +78,37 @@ def test_ones_own_first_results_come_before_its_evaluations_and_those_before_con
 def test_portions_are_of_what_all_had() -> None:
     assert portions({A: Share(30.0), B: Share(10.0)}) == {A: 0.75, B: 0.25}
     assert portions({A: Share()}) == {A: 0.0}
+
+
+had = st.builds(Share, st.floats(0.0, 50.0), st.sampled_from([0.5, 1.0, 2.0]))
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.floats(0.0, 30.0),
+    st.dictionaries(st.integers(1, 4), st.floats(0.0, 40.0)),
+    st.dictionaries(st.integers(0, 4), had),
+)
+def test_what_others_have_before_one_is_what_turns_give_them(
+    own_s: float, waiting: dict[int, float], shares: dict[int, Share]
+) -> None:
+    """Held against the rule itself, in small pieces of equal length."""
+    piece = 0.1
+    left, known = dict(waiting), {number: shares.get(number, Share()) for number in {0, *waiting}}
+    mine = own_s
+    while True:
+        turn = min(
+            (number for number in known if number == 0 or left[number] > 0),
+            key=lambda number: (known[number].after(piece), number),
+        )
+        if turn == 0 and mine < piece / 2:
+            break
+        known[turn] = Share(known[turn].recent_s + piece, known[turn].weight)
+        if turn == 0:
+            mine -= piece
+        else:
+            left[turn] -= piece
+    found = others_before(own_s, 0, waiting, shares)
+    assert found.keys() == waiting.keys()
+    for number, seconds in found.items():
+        assert seconds == pytest.approx(waiting[number] - max(left[number], 0.0), abs=12 * piece)

@@ -1,4 +1,5 @@
-"""How long slices and stages took lately: what expectations of time are made of.
+"""How long slices and stages took lately: the reference times of exploring, which all expectations of time
+are made of.
 
 A slice leaves its trials behind (all of one fence) and, when it tuned, a row of its own with its seconds.
 Only the latest few thousand are read, so that this costs the same however much was ever explored.
@@ -6,6 +7,7 @@ Only the latest few thousand are read, so that this costs the same however much 
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
@@ -21,6 +23,9 @@ LATEST_TRIALS = 3_000
 LATEST_TUNINGS = 1_000
 ENOUGH = 3
 """Stages of one kind of operator that say more than those of all kinds."""
+
+_FOR_S = 30.0
+_lately: tuple[float, Rates] | None = None
 
 ASSUMED_S = {Stage.FIRST: 5.0, Stage.CONTEST: 20.0}
 _NAMES = {Stage.FIRST: "first result", Stage.CONTEST: "contest", Stage.TUNE: "tuning slice"}
@@ -97,6 +102,14 @@ class Rates:
             one.ended_at >= moment and (not worker or name_of(one.worker) == name_of(worker))
             for one in self.slices
         )
+
+
+def lately() -> Rates:
+    """The same as :func:`rates`, at most ``_FOR_S`` old: for who asks at every turn."""
+    global _lately
+    if _lately is None or time.monotonic() - _lately[0] > _FOR_S:
+        _lately = (time.monotonic(), rates())
+    return _lately[1]
 
 
 def name_of(owner: str) -> str:
