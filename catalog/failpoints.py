@@ -40,6 +40,8 @@ PLACES: Mapping[str, str] = {
     "outbox-writing": "messages for receivers are written, not committed",
     "delivered": "a receiver has answered, that is not noted",
     "rollup-writing": "hours are made again, not committed",
+    "audit-exported": "an archive of the audit log is whole, none of its rows is removed",
+    "audit-removing": "a batch of archived rows is removed, not committed",
     "database-written": "any statement that writes (tests count them)",
     "database-committed": "any commit (likewise)",
 }
