@@ -24,7 +24,7 @@ KIB = 1024
 
 @pytest.fixture(autouse=True)
 def home(configure: Any, tmp_path: Path) -> Path:
-    configure(home=tmp_path / "home", store=tmp_path / "home" / "artifacts")
+    configure(home=tmp_path / "home", store=tmp_path / "home" / "deep" / "artifacts")
     journal_folder().mkdir(parents=True)
     return tmp_path / "home"
 
