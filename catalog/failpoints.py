@@ -42,6 +42,8 @@ PLACES: Mapping[str, str] = {
     "usage-forgetting": "a closed month's rows were chosen, none is deleted",
     "tallies-summing": "hours became their days, not committed",
     "rollup-writing": "hours are made again, not committed",
+    "audit-exported": "an archive of the audit log is whole, none of its rows is removed",
+    "audit-removing": "a batch of archived rows is removed, not committed",
     "database-written": "any statement that writes (tests count them)",
     "database-committed": "any commit (likewise)",
 }

@@ -43,6 +43,7 @@ RESOURCES = (
     "dashboard.billing.api.spending",
     "dashboard.billing.api.payments",
     "dashboard.notifications.api",
+    "dashboard.operation.growth.api",
 )
 
 _open: dict[str, Any] = {"authentication_classes": [], "permission_classes": []}

@@ -1,10 +1,12 @@
-"""Invented rows of what only the dashboard has: accounts, ledger, notifications, webhooks' deliveries."""
+"""Invented rows of what only the dashboard has: accounts, ledger, notifications, deliveries, sizes."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from datetime import timedelta
 
+from django.apps import apps
 from django.contrib.auth.models import User
 from django.db.models import Model
 from django.utils import timezone
@@ -15,6 +17,7 @@ from bench.seed.catalogue import World
 from bench.seed.implementations import NAME
 from catalog.models import Membership, Organisation, Role
 from dashboard.notifications import models as told
+from dashboard.operation.models import SizeSample
 from dashboard.webhooks import models as webhooks
 
 LOADED: tuple[type[Model], ...] = (
@@ -28,6 +31,8 @@ LOADED: tuple[type[Model], ...] = (
 
 SUBSCRIPTIONS = 200
 MOST_NOTIFICATIONS = 50_000
+DAYS = 90
+"""For which sizes were measured: what the page reads."""
 
 
 def add_people(world: World) -> dict[str, dict[str, str]]:
@@ -47,13 +52,33 @@ def add_people(world: World) -> dict[str, dict[str, str]]:
 
 
 def add_rest(world: World, say: Callable[[str], None]) -> None:
-    """Ledger, notifications and deliveries."""
+    """Ledger, notifications, deliveries and sizes."""
     say("ledger")
     synthetic_money.add_money(world)
     say("notifications and webhooks")
     for user in User.objects.filter(username__startswith=NAME):
         _notify(world, user)
     _deliver(world)
+    say("sizes")
+    _measure()
+
+
+def _measure() -> None:
+    """What every table took, each day of three months."""
+    tables, now = sorted({model._meta.db_table for model in apps.get_models()}), timezone.now()
+    SizeSample.objects.bulk_create(
+        (
+            SizeSample(
+                at=now - timedelta(days=DAYS - day),
+                name=name,
+                rows=900 * day,
+                bytes=(n + 90) ** 3 * (DAYS + day),
+            )
+            for day in range(DAYS)
+            for n, name in enumerate(tables)
+        ),
+        batch_size=1000,
+    )
 
 
 def _notify(world: World, user: User) -> None:

@@ -7,6 +7,7 @@ from raw rows (``tests/figures``).
 from __future__ import annotations
 
 from catalog.figures.base import Figure
+from catalog.figures.growth import GROWTH
 from catalog.figures.methods import METHODS
 from catalog.figures.money import MONEY
 from catalog.figures.traffic import TRAFFIC
@@ -19,6 +20,7 @@ GROUPS: tuple[tuple[str, tuple[Figure, ...]], ...] = (
     ("Exploring", WORK),
     ("Money", MONEY),
     ("Telling", WEBHOOKS),
+    ("Growth", GROWTH),
 )
 FIGURES: dict[str, Figure] = {figure.name: figure for _, group in GROUPS for figure in group}
 

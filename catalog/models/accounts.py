@@ -109,7 +109,8 @@ class ApiKey(models.Model):
 
 
 class OnlyAddedTo(models.QuerySet["AuditEntry"]):
-    """Rows that nobody changes or deletes; the database refuses changes too (migration 0002)."""
+    """Rows that nobody changes or deletes; the database refuses that too (migrations 0002 and 0016). Old ones
+    leave it by ``catalog.people.archiving`` alone."""
 
     def update(self, **values: object) -> int:
         raise TypeError("The audit log is only ever added to.")

@@ -28,3 +28,20 @@ class RetentionMark(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name}: {self.position}"
+
+
+class SizeSample(models.Model):
+    """What one table or folder took at one moment, and what was free on its disk then."""
+
+    at = models.DateTimeField()  # the same of all that were measured together
+    name = models.CharField(max_length=100)
+    rows = models.BigIntegerField(null=True)  # as the database estimates it; null where nobody does
+    bytes = models.BigIntegerField()
+    disk = models.CharField(max_length=300, blank=True)  # where it is mounted; "": on another machine
+    free_bytes = models.BigIntegerField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["at", "name"], name="one_size_at_a_time")]
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.at:%Y-%m-%d %H:%M}: {self.bytes} B"

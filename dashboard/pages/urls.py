@@ -3,6 +3,7 @@
 from django.urls import URLPattern, URLResolver, include, path
 
 from dashboard.operation import metrics, readiness, security
+from dashboard.operation.growth import page as growth
 from dashboard.pages.jobs import jobs, models, uploads
 from dashboard.pages.kernels import kernels
 from dashboard.pages.operators import code as operator_code
@@ -69,6 +70,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("keys/create/", keys.create, name="key-create"),
     path("keys/<int:pk>/revoke/", keys.revoke, name="key-revoke"),
     path("audit/", audit.audit_log, name="audit"),
+    path("growth/", growth.growth_page, name="growth"),
     path("", include("dashboard.notifications.urls")),
     path("definitions/", definitions.definitions, name="definitions"),
     path("login/", account.Login.as_view(), name="login"),

@@ -42,6 +42,7 @@ CHORES = (
     Chore("catalog.rollups.rollups.keep_rollups_fresh", 2.0),
     Chore("catalog.best.scrubbing.scrub", 10.0),
     Chore("dashboard.operation.retention.forget_by_rule", 10.0),
+    Chore("dashboard.operation.growth.sampling.sample_when_due", 600.0),
     Chore("catalog.lookup.repeating.forget_old_answers", 600.0),
     Chore("catalog.usage.draining.forget_old_segments", 3600.0),
     Chore("catalog.usage.closing.keep_by_rule", 10.0),

@@ -34,6 +34,7 @@ from opatlas import identity
 from opatlas.graph.structure import ModelStructure, StructureNode
 from opatlas.graph.types import TensorType
 from tests.catalog.making import GPU
+from tests.dashboard.operation.growth.making import sizes
 from tests.dashboard.races import contest_report, first_report, keep_race
 from tuning import models as t
 from tuning.uploads.models import Upload
@@ -500,6 +501,7 @@ def full_catalogue(seed: int = 7, hours: int = 24 * 8, mark: str = "") -> Factor
     factory.workers()
     factory.environments()
     factory.failures(known[:4])
+    sizes(factory.now, mark=mark)
     tenants(factory, known)
     refresh_rollups()
     _given_and_shared(factory)

@@ -80,6 +80,7 @@ def paths_of(page: Any, url: str) -> dict[str, str]:
         "people": "/people/",
         "keys": "/keys/",
         "audit": "/audit/",
+        "growth": "/growth/",
         "account": "/account/",
     }
     # Of several listings the first that has a row counts: a young catalogue lacks some.

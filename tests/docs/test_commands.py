@@ -150,6 +150,12 @@ def no_such_api_key(typed: Typed, command: str) -> None:
         typed.manage(command)
 
 
+def no_such_file(typed: Typed, command: str) -> None:
+    """FILE stands for an archive: of one that is not there it says so (others are in tests/hostile)."""
+    with pytest.raises(CommandError, match="FILE cannot be read"):
+        typed.manage(command)
+
+
 def no_such_model(typed: Typed, command: str) -> None:
     """MODEL stands for an uploaded model: of one that is not there it says so."""
     with pytest.raises(CommandError, match="There is no model 'MODEL'"):
@@ -262,6 +268,8 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "make test-all": make_target,
     "make test-times": make_target,
     "manage.py adopt_home OLD_FOLDER": old_home,
+    "manage.py archive_audit --before 2026-01-01 --to audit.jsonl": plainly,
+    "manage.py archive_audit --check FILE": no_such_file,
     "manage.py backup FOLDER": backed_up,
     "manage.py changepassword NAME": new_password,
     "manage.py check --deploy": deployed,

@@ -11,6 +11,9 @@ import pytest
 from django.contrib.staticfiles import finders
 
 from catalog.selectors.traffic import LookupSlot
+from dashboard.operation.growth import page as growth_page
+from dashboard.operation.growth.forecast import SizePoint
+from dashboard.operation.growth.selectors import Measured
 from dashboard.web import wording
 from dashboard.web.charts import models as model_charts
 from dashboard.web.charts import operators as operator_charts
@@ -91,6 +94,7 @@ def figures() -> list[Figure]:
         operator_charts.ratios([]),
         operator_charts.trials(dots, [(4, "crashed")]),
         model_charts.model_time(bars),
+        growth_page.taken(Measured([NOW], [], {"a": [SizePoint(NOW, 5)], "b": []}, {}), ["a"]),
     ]
 
 

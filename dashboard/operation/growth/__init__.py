@@ -1,0 +1,1 @@
+"""What takes room, how fast it grows, and when its disk will be full."""
