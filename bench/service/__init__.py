@@ -17,6 +17,7 @@ cut off goes on where it was.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from bench.conf import conf
@@ -61,5 +62,5 @@ def main() -> None:
     record, budget_s = BenchRecord("service"), conf().budget_s or BUDGET_S
     result: dict[str, Any] = {}
     for name, (share, measure) in PARTS.items():
-        result |= record.part(name, lambda share=share, measure=measure: measure(share * budget_s))
+        result |= record.part(name, partial(measure, share * budget_s))
     record.finish(result)

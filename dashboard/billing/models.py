@@ -284,8 +284,6 @@ class LedgerEntry(AppendOnly):
         "self", models.PROTECT, null=True, blank=True, related_name="refunds", db_index=False
     )
 
-    summary: str | None  # the operator's, where ``dashboard.billing.selectors.ledger`` gives the entry
-
     class Meta:
         verbose_name_plural = "ledger entries"
         constraints = [

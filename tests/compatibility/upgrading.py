@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.catalog import making
 from tests.databases import ROOT
@@ -103,7 +104,7 @@ class Jobs:
             number += 1
 
     def _ask_one(self, number: int) -> None:
-        body = {"target": making.TARGET.to_json(), "setting": making.SETTING.to_json()}
+        body: dict[str, Any] = {"target": making.TARGET.to_json(), "setting": making.SETTING.to_json()}
         body |= {"operators": [{"graph": making.relu_json(64)}], "include": ["manifest"]}
         headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
         for web in (self.webs[number % 2], self.webs[1 - number % 2]):

@@ -74,8 +74,13 @@ def prices_table(rows: Sequence[PriceRule], *, manage: bool = False) -> Table:
     return Table("prices", "Prices", columns, rows, "No price: every hit is free.")
 
 
+def _summary(entry: LedgerEntry) -> str:
+    """Of the operator, which may be gone: as ``selectors.ledger`` gives it along."""
+    return getattr(entry, "summary", None) or ""
+
+
 def _what(entry: LedgerEntry) -> str:
-    return entry.summary or entry.operator_key or entry.reason
+    return _summary(entry) or entry.operator_key or entry.reason
 
 
 def _uses(entry: LedgerEntry) -> int | None:
@@ -87,7 +92,7 @@ def _listed(entry: LedgerEntry) -> int | None:
 
 
 def _operator(entry: LedgerEntry) -> str:
-    return reverse("operator", args=[entry.operator_key]) if entry.summary else ""
+    return reverse("operator", args=[entry.operator_key]) if _summary(entry) else ""
 
 
 _AT = Column("at", "When", "when")

@@ -9,6 +9,7 @@ from django.contrib.sessions.models import Session
 from django.db.models import Model
 
 from catalog import models
+from catalog.conf import conf as catalog_conf
 from catalog.lookup import repeating
 from catalog.people import archiving
 from catalog.usage import draining, succession
@@ -34,6 +35,7 @@ def rules() -> Mapping[str, str]:
     """Table or folder → what is kept of it; what is not named is kept for good."""
     artifacts = f"Gone {_days(retention.GRACE)} after no implementation has them."
     webhooks = f"Kept for {_days(webhooks_retention.KEEP)}."
+    months = f"{catalog_conf().usage_months} whole months"
     told = f"Kept for {_days(delivering.KEPT)}, and until they were read."
     of_tables: dict[type[Model], str] = {
         models.Artifact: artifacts,
@@ -41,6 +43,8 @@ def rules() -> Mapping[str, str]:
         f"{_days(archiving.LEAST_AGE)}.",
         models.JournalSegment: f"Kept for {_days(draining.KEPT)}.",
         models.KeptAnswer: f"Kept for {_days(repeating.KEPT)}.",
+        models.LookupTally: f"By the hour for {months}, then by the day.",
+        models.Usage: f"Kept for {months}, then their sums are.",
         models.SignIn: "Gone with its session.",
         models.Succession: f"Kept for {_days(succession.KEPT)} after it came up last, and at most "
         f"{succession.MOST_ROWS:,} of an organisation.",
