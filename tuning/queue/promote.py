@@ -195,7 +195,7 @@ def _expected(decided: Sequence[tuple[Miss, Decision]]) -> dict[int, Expression]
     by_target: dict[int, list[tuple[Miss, Decision]]] = defaultdict(list)
     for miss, decision in decided:
         by_target[miss.target_id].append((miss, decision))
-    found = {}
+    found = dict[int, Expression]()
     for target, rows in by_target.items():
         coming = [
             Newcomer(one.priority, one.worth, miss.operator.op_type, asker_of(miss)) for miss, one in rows

@@ -196,14 +196,15 @@ def foretold(visible: Q, now: datetime) -> dict[str, Foretold]:
     )
     latest = rows.order_by("-first_result_at")[:MOST_FORETOLD]
     times = defaultdict[str, list[tuple[float, float]]](list)
-    for name, asked_at, expected_at, came_at in latest.values_list(
-        "capability", "asked_at", "expected_first_at", "first_result_at"
-    ):
-        expected_s, came_s = ((at - asked_at).total_seconds() for at in (expected_at, came_at))
-        times[name].append((expected_s, came_s))
+    columns: Any = latest.values_list("capability", "asked_at", "expected_first_at", "first_result_at")
+    for name, asked_at, expected_at, came_at in columns:
+        times[name].append(((expected_at - asked_at).total_seconds(), (came_at - asked_at).total_seconds()))
     return {
         name: Foretold(
-            len(pairs), *map(median, zip(*pairs, strict=True)), median(abs(a - b) for a, b in pairs)
+            len(pairs),
+            median(expected for expected, _ in pairs),
+            median(came for _, came in pairs),
+            median(abs(expected - came) for expected, came in pairs),
         )
         for name, pairs in times.items()
     }
