@@ -34,10 +34,8 @@ def bytes_a_day(points: Sequence[SizePoint]) -> float | None:
     """The median of the slopes between any two of the last samples (Theil and Sen), which an outlier does not
     move; negative for what shrinks. None for fewer than two samples."""
     points = settled(points[-LOOKED_AT:])
-    slopes = [
-        (after.bytes - before.bytes) / ((after.at - before.at).total_seconds() / _DAY_S)
-        for before, after in combinations(points, 2)
-    ]
+    dated = [((one.at - points[0].at).total_seconds() / _DAY_S, one.bytes) for one in points]
+    slopes = [(more - less) / (later - day) for (day, less), (later, more) in combinations(dated, 2)]
     return median(slopes) if slopes else None
 
 
