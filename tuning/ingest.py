@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from catalog import models
 from catalog.best.served import scopes_of
@@ -121,7 +121,7 @@ class ModelReport:
 
 def default_place(threads: int | None = None) -> tuple[models.Target | identity.Target, identity.Setting]:
     """A target that is served (else this machine), its default setting or as many threads as asked for."""
-    served = models.Target.objects.filter(served_until__gt=timezone.now()).order_by("pk").first()
+    served = models.Target.objects.filter(served_until__gt=Now()).order_by("pk").first()
     hardware = identity.Target.from_json(served.description) if served else detect_target()
     setting = Setting(threads=threads) if threads else default_setting(hardware)
     check_setting(setting, hardware)

@@ -18,6 +18,7 @@ from dashboard.notifications.channels.registry import CHANNELS
 from dashboard.notifications.models import MessageState, Notification, NotificationMessage
 from dashboard.notifications.write.bundling import bundle
 from dashboard.notifications.write.letters import Letter, letters
+from tuning.queue.clock import database_now
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ _forgotten_at: datetime | None = None
 def deliver(budget_s: float = BUDGET_S) -> int:
     """Send every message that is due; gives how many have arrived. May be killed anywhere: at worst a mail
     or a push is sent again, under the same name."""
-    now = timezone.now()
+    now = database_now()
     bundle(now)
     _forget_now_and_then(now)
     handed = sum(_hand_over(one, now) for one in CHANNELS.values() if isinstance(one, HandingOver))

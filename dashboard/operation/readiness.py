@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from threading import Condition
 
@@ -25,6 +24,7 @@ from django.views.decorators.http import require_safe
 
 from catalog.conf import conf, journal_folder
 from tuning.conf import conf as tuning_conf
+from tuning.queue.clock import database_now
 
 logger = logging.getLogger(__name__)
 
@@ -102,10 +102,7 @@ def _migrations() -> None:
 
 def _clock() -> None:
     """Leases go by the database's clock; keys, sessions and links end by this node's."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT CURRENT_TIMESTAMP")
-        told = datetime.fromisoformat(str(cursor.fetchone()[0]))
-    ahead_s = (timezone.now() - (told if told.tzinfo else told.replace(tzinfo=UTC))).total_seconds()
+    ahead_s = (timezone.now() - database_now()).total_seconds()
     if abs(ahead_s) > MOST_SKEW_S:
         where = "ahead of" if ahead_s > 0 else "behind"
         raise NotReady(f"This node's clock is {abs(ahead_s):.0f} s {where} the database's: set it.")

@@ -73,6 +73,7 @@ class Courier:
     def run(self) -> None:
         """Until ``stop`` is set."""
         self._succeed()
+        alive.beat(NAME)  # before the first chore: who hangs in that one is no longer one that starts
         threading.Thread(target=self._live, name="alive", daemon=True).start()
         while not self.stop.is_set():
             self._got_on_at = time.monotonic()

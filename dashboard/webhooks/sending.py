@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.db.models.functions import Now
+
 from catalog import failpoints
 from catalog.models import Organisation
 from dashboard.webhooks.models import Delivery, Endpoint, EventType, Message
@@ -38,13 +40,21 @@ def send_to(endpoint: Endpoint, event_type: str, data: Mapping[str, Any], *, key
 def _write(
     organisation_id: int, kind: EventType, data: Mapping[str, Any], key: str, endpoints: list[Endpoint]
 ) -> Message | None:
-    message = Message(organisation_id=organisation_id, key=key, event_type=kind, data=dict(data))
+    # By the database's clock, as whoever sends it asks what is due.
+    now = Now()
+    message = Message(
+        organisation_id=organisation_id, key=key, event_type=kind, data=dict(data), created_at=now
+    )
     # A conflict must not abort the caller's transaction, so it is ignored rather than caught.
     Message.objects.bulk_create([message], ignore_conflicts=True)
     written = Message.objects.filter(public_id=message.public_id).first()
     if written is not None:
         Delivery.objects.bulk_create(
-            [Delivery(endpoint=one, message=written) for one in endpoints if one.disabled_at is None],
+            [
+                Delivery(endpoint=one, message=written, began_at=now, next_try_at=now)
+                for one in endpoints
+                if one.disabled_at is None
+            ],
             ignore_conflicts=True,
         )
     failpoints.at("outbox-writing")

@@ -24,7 +24,10 @@ import psycopg
 from dashboard.run import supervising
 from dashboard.run.stack import Process, Stack
 from dashboard.run.supervising import Supervisor
+from tests.chaos.hearing import Hearer
 from tests.chaos.relay import Relay
+from tests.chaos.uploading import MEMORY_MIB, MOST_NODES
+from tests.dashboard.webhooks.receiver import receiving
 from tests.databases import ROOT
 from tests.services import PrivatePostgres, PrivateRedis, free_port
 from tests.tuning.live import SHORT
@@ -32,13 +35,27 @@ from tests.tuning.live import SHORT
 HERE, THERE = "10.213.77.1", "10.213.77.2"
 TMPFS_MIB = 64
 SILENT_S = 10
+UPLOADING = "Uploaders"
+"""Whose the models are: the jobs' hits and money are another's, so that they can be counted."""
 
 SETUP = """
 import django; django.setup()
+from django.contrib.auth.models import User
+from catalog.registry import default_organisation, register_target
 from dashboard.billing import pricelist
 from dashboard.billing.models import PriceRule
+from dashboard.notifications.models import Subscription
+from dashboard.webhooks import endpoints
+from tests.tuning.fakes import TARGET
 pricelist.add(PriceRule(name="all", currency="EUR", per_hit_micros=1_000), {"actor": "chaos"})
+register_target(TARGET)
+Subscription.objects.create(
+    user=User.objects.create_superuser("chaos"), subject="filter", subject_key="all:filter:chaos",
+    title="Every operator", on_best_changed=False, on_withdrawn=False, told_by=["webhook"])
+print(endpoints.create(default_organisation(), %r, event_types=["exploration.ended", "ledger.charged"])[1])
 """
+"""Everything has a price; who runs the service is told by webhook what is charged and how explorations end.
+Prints the webhook's secret."""
 
 
 class Node(Stack):
@@ -82,6 +99,8 @@ class Cluster(ExitStack):
         self.skipped: dict[str, str] = {}
         self.passed = self.folder / "passed.jsonl"
         self.answers = self.folder / "answers.jsonl"
+        self.uploads = self.folder / "uploads.jsonl"
+        self.told = self.folder / "told.jsonl"
         self._supervisors: list[Supervisor] = []
 
     def __enter__(self) -> Cluster:
@@ -102,6 +121,9 @@ class Cluster(ExitStack):
         for name in "ab":
             self._tmpfs(self.folder / name)
         within, host = self._wire()
+        receiver = self.enter_context(receiving(host=HERE if within else "127.0.0.1"))
+        self.hearer = Hearer(receiver, self.told)
+        self._hears_at = receiver.address
         if not (library := _faketime()):
             self.skipped["clock"] = "libfaketime is not installed (apt-get install faketime)"
         self.faketime = library
@@ -110,7 +132,10 @@ class Cluster(ExitStack):
             environment = self._environment(name, address)
             self.nodes[name] = Node(name, address, prefix, environment, self.folder / f"logs-{name}")
         self.key = self.manage("create_api_key", "chaos", "--scopes", "lookup").strip()
-        self.run("-c", SETUP)
+        self.uploader_key = self.manage(
+            "create_api_key", "uploads", "--scopes", "models", "lookup", "--organisation", UPLOADING
+        ).strip()
+        self.hearer.secret = self.run("-c", SETUP % receiver.url).strip()
         # Whoever was killed again and again is still to come back within this run.
         supervising.LONGEST_PAUSE_S = 2.0
         for node in self.nodes.values():
@@ -138,6 +163,9 @@ class Cluster(ExitStack):
             "OPATLAS_TRACE": str(self.passed),
             "OPATLAS_TUNING": "0",
             "OPATLAS_LOG": "WARNING",
+            "OPATLAS_UPLOAD_NODES": str(MOST_NODES),
+            "OPATLAS_UPLOAD_MEMORY_MIB": str(MEMORY_MIB),
+            "OPATLAS_WEBHOOKS_ALLOW": self._hears_at,
             "DATABASE_URL": self.database,
             "BROKER_URL": self.redis.new_url(),
             "FAKE_STEP_S": "0.02",
@@ -202,6 +230,10 @@ class Cluster(ExitStack):
 
     def manage(self, *arguments: str, node: str = "a") -> str:
         return self.run("manage.py", *arguments, node=node)
+
+    def kept_uploads(self) -> list[str]:
+        """Names of files with bytes of uploads."""
+        return [path.name for path in (self.folder / "store" / "uploads").glob("*")]
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.database) as connection:

@@ -113,6 +113,16 @@ def full_disk(cluster: Cluster, node: str, seconds: float) -> Ending:
     return seconds, lambda: filler.unlink(missing_ok=True)
 
 
+def receiver_down(cluster: Cluster, seconds: float) -> Ending:
+    """Whoever is told by webhook answers 503."""
+
+    def be(down: bool) -> None:
+        cluster.hearer.is_down = down
+
+    be(True)
+    return seconds, lambda: be(False)
+
+
 def corrupt_store(cluster: Cluster) -> Ending:
     """One bit of one stored file is another."""
     files = sorted(path for path in (cluster.folder / "store").glob("??/??/*") if path.stat().st_size)
@@ -125,7 +135,7 @@ FAULTS: Mapping[str, Callable[..., Ending]] = {
     one.__name__: one
     for one in (
         kill, stop, failpoint_kill, failpoint_stop, slow_disk, clock, broker_wiped, bells, database_gone,
-        network_cut, full_disk, corrupt_store,
+        network_cut, full_disk, corrupt_store, receiver_down,
     )
 }  # fmt: skip
 

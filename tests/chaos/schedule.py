@@ -11,7 +11,14 @@ PROCESSES = ("a/web", "a/worker0", "b/web", "b/worker0", "b/courier")
 """Node and name. Each node has a web server and a worker; one has the courier."""
 
 PLACES = {
-    "web": ("journal-appended", "miss-recorded", "ledger-writing", "outbox-writing"),
+    "web": (
+        "journal-appended",
+        "miss-recorded",
+        "ledger-writing",
+        "outbox-writing",
+        "upload-received",
+        "upload",
+    ),
     "worker": (
         "claimed",
         "publish-committing",
@@ -24,6 +31,10 @@ PLACES = {
         "draining",
         "store-renaming",
         "store-kept",
+        "upload-claimed",
+        "taking-apart",
+        "upload-ending",
+        "upload-ended",
     ),
     "courier": ("rollup-writing", "delivered"),
 }
@@ -80,6 +91,7 @@ def _about(name: str, chance: random.Random) -> dict[str, Any]:
         "clock": {"process": process, "hours": chance.choice([-26, -1, 1, 26])},
         "database_gone": {"seconds": seconds},
         "network_cut": {"seconds": seconds},
+        "receiver_down": {"seconds": seconds},
         "full_disk": {"node": chance.choice("ab"), "seconds": seconds},
     }
     return draws.get(name, {})

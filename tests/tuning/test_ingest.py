@@ -6,6 +6,7 @@ import base64
 import json
 import math
 from collections.abc import Callable
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 from onnx import helper
 
 from catalog.models import Miss, Model, ModelOperator, Operator, Organisation, StoredStructure
@@ -245,6 +247,14 @@ def test_one_threads_setting_is_checked_against_the_hardware(target_row: Any) ->
     assert ingest.default_place()[1].threads == fakes.TARGET.cores
     with pytest.raises(InvalidTarget, match="cores"):
         ingest.default_place(10_000)
+
+
+def test_a_worker_whose_clock_is_wrong_finds_what_is_served(
+    target_row: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = timezone.now
+    monkeypatch.setattr("django.utils.timezone.now", lambda: now() + timedelta(days=2))
+    assert ingest.default_place()[0] == target_row
 
 
 def _command(*arguments: str) -> str:

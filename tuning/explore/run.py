@@ -66,7 +66,7 @@ def _explore(workshop: Workshop, claim: Claim) -> None:
             _settle(row, end)
         tell_stage(row.pk)
         failpoints.at("settling", **held)
-    failpoints.at("settled", **held)
+    failpoints.at("settled", **held, state=end.state)
     _tell(row, end)
 
 

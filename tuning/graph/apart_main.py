@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import ctypes
+import errno
 import json
 import os
 import resource
@@ -21,6 +22,8 @@ from tuning.measure.sandbox.confine import confine
 
 MOST_WISH_BYTES = 64 << 10
 """Of what comes beside a structure in the request for a plan."""
+NO_ROOM = os.EX_IOERR
+"""How it ends where its answer has no room: whoever reads it asks the disk itself."""
 _PR_SET_NO_NEW_PRIVS = 38
 
 
@@ -30,8 +33,19 @@ def main() -> None:
         confine(json.loads(plan))
     ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _bound(wish)
-    answer = _answer(wish)
-    sys.stdout.buffer.write(json.dumps(answer, separators=(",", ":")).encode())
+    try:
+        _write(json.dumps(_answer(wish), separators=(",", ":")).encode())
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        sys.exit(NO_ROOM)
+
+
+def _write(answer: bytes) -> None:
+    """All of it: where little room is left, a part of it is written without an error."""
+    left = memoryview(answer)
+    while left:
+        left = left[os.write(sys.stdout.fileno(), left) :]
 
 
 def _bound(wish: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
+from catalog import failpoints
 from tuning.queue.claims import EVERYTHING
 from tuning.queue.held import UNHELD, HeldRow, take
 from tuning.uploads import storage
@@ -28,10 +29,13 @@ class UploadClaim(HeldRow[Upload]):
     def ending(self, state: UploadState, reason: str = "", **columns: Any) -> Iterator[dict[str, Any]]:
         """A transaction in which the upload ends, with what is written to the given columns meanwhile; its
         bytes are removed after it."""
+        passed = {"upload_id": self.pk, "fence": self.fence, "state": state}
         with transaction.atomic():
             yield columns
             values = {**UNHELD, "state": state, "reason": reason[:1000], "finished_at": Now(), **columns}
             self.update(**values)
+            failpoints.at("upload-ending", **passed)
+        failpoints.at("upload-ended", **passed)
         storage.remove(self.pk)
 
     def end(self, state: UploadState, reason: str, **columns: Any) -> None:
@@ -50,6 +54,7 @@ def claim(owner: str, target_id: int | None = None, of: Q = EVERYTHING) -> Uploa
     """Take the oldest that waits (``of``: of some organisation); None where there is none."""
     for row in waiting().filter(of).only("pk", "fence", "state")[:5]:
         if fence := take(row, owner, tries=F("tries") + 1, doing="claimed", started_at=Now()):
+            failpoints.at("upload-claimed", upload_id=row.pk, fence=fence)
             return UploadClaim(row.pk, fence)
     return None
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
-from catalog import models
+from catalog import failpoints, models
 from catalog.conf import WAIT_POLL_S
 from catalog.errors import QuotaUsed, RequestError
 from catalog.lookup.lookups import may_wait
@@ -19,7 +19,7 @@ from tuning.doorbell.bell import bell
 from tuning.graph.apart import content_sha256
 from tuning.models import Worker
 from tuning.queue.clock import alive, now_in
-from tuning.queue.held import UNHELD
+from tuning.queue.held import UNHELD, UNLEASED
 from tuning.uploads import storage
 from tuning.uploads.models import OPEN, Upload, UploadKind, UploadState
 
@@ -27,6 +27,7 @@ MOST_KEPT = 100
 """Uploads of an organisation that have ended: the latest are kept, without their bytes."""
 MOST_DIMS = 64
 EMPTY = "The upload is empty: send an ONNX file, or an operator list as JSON."
+GIVEN_UP = "The upload was given up before all of it was there: send it again."
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,14 @@ def receive(
     """
     row = _entered(wish, organisation, api_key)
     try:
-        size, digest = storage.keep(row.pk, read, most_bytes)
+        size, digest = storage.keep(row.pk, _renewing(row.pk, read), most_bytes)
+        failpoints.at("upload-received")
         if not size:
             raise RequestError(EMPTY)
         sha256 = content_sha256(digest, row.dims, row.as_float32)
-        received = Upload.objects.filter(pk=row.pk, state=UploadState.RECEIVING)
-        if not received.update(state=UploadState.WAITING, size_bytes=size, sha256=sha256):
-            raise storage.TooSlow("The upload was given up before all of it was there: send it again.")
+        received = {**UNLEASED, "state": UploadState.WAITING, "size_bytes": size, "sha256": sha256}
+        if not _receiving(row.pk).update(**received):
+            raise storage.TooSlow(GIVEN_UP)
     except BaseException:
         Upload.objects.filter(pk=row.pk).delete()
         storage.remove(row.pk)
@@ -102,14 +104,36 @@ def ring() -> None:
 
 def sweep() -> None:
     """End what was never received in full, and remove the bytes of what has ended."""
-    given_up = Upload.objects.filter(
-        state=UploadState.RECEIVING, created_at__lt=now_in(-2 * storage.RECEIVE_S)
+    given_up = Upload.objects.filter(state=UploadState.RECEIVING, lease_expires_at__lt=Now())
+    given_up.update(
+        **UNLEASED, state=UploadState.REFUSED, reason="It was not received in full.", finished_at=Now()
     )
-    given_up.update(state=UploadState.REFUSED, reason="It was not received in full.", finished_at=Now())
     if numbers := storage.kept():
         wanted = set(Upload.objects.filter(pk__in=numbers, state__in=OPEN).values_list("pk", flat=True))
         for number in set(numbers) - wanted:
             storage.remove(number)
+
+
+def _receiving(number: int) -> QuerySet[Upload]:
+    """It, while it is still being received."""
+    return Upload.objects.filter(pk=number, state=UploadState.RECEIVING)
+
+
+def _renewing(number: int, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
+    """``read`` that renews the lease of what is received, so that what a web process that was killed began
+    leaves its quota within one; raises :class:`storage.TooSlow` where it was lost."""
+    renewed_at = time.monotonic()
+
+    def reading(count: int) -> bytes:
+        nonlocal renewed_at
+        chunk = read(count)
+        if time.monotonic() - renewed_at > conf().lease_s / 4:
+            renewed_at = time.monotonic()
+            if not _receiving(number).update(lease_expires_at=now_in(conf().lease_s)):
+                raise storage.TooSlow(GIVEN_UP)
+        return chunk
+
+    return reading
 
 
 def _entered(wish: UploadWish, organisation: models.Organisation, api_key: models.ApiKey | None) -> Upload:
@@ -130,7 +154,7 @@ def _entered(wish: UploadWish, organisation: models.Organisation, api_key: model
             raise _used("Your organisation has", count)
         old = Upload.objects.filter(organisation=organisation).exclude(state__in=OPEN).order_by("-pk")
         Upload.objects.filter(pk__in=list(old.values_list("pk", flat=True)[MOST_KEPT:])).delete()
-        columns = vars(wish) | {"dims": dict(wish.dims or {})}
+        columns = vars(wish) | {"dims": dict(wish.dims or {}), "lease_expires_at": now_in(conf().lease_s)}
         return Upload.objects.create(organisation=organisation, api_key=api_key, **columns)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -12,19 +13,29 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from catalog import failpoints
 from opatlas.errors import CallerError
 from tuning.conf import conf
+from tuning.graph.apart_main import NO_ROOM
 from tuning.measure import procfs
 from tuning.measure.sandbox.walls import Walls, standing
 
 ANSWER_BYTES = 64 << 20
 PROCESSES = 64
+ROOM_BYTES = 1 << 16
+"""Where so many can be written, the disk is not full."""
 LOOK_S, ASK_S = 0.02, 0.5
 """Between two looks at the child, and at whether it is to go on."""
+_LIBC = ctypes.CDLL(None)  # loaded here: nothing may be imported between fork and exec
+_PR_SET_PDEATHSIG = 1
 
 
 class UploadRefused(CallerError):
     """An upload that cannot be taken apart: says why, in one sentence."""
+
+
+class ApartFailed(Exception):
+    """What takes uploads apart came to no end, and not by what was uploaded: it is tried again."""
 
 
 def take_apart(
@@ -33,7 +44,8 @@ def take_apart(
     """What ``tuning.graph.apart_main`` makes of the bytes in ``body``: somebody else's JSON.
 
     ``tier``: of the sandbox; ``folder``: an empty one, for this alone; ``go_on`` raises where it must not.
-    Raises :class:`UploadRefused` for what the child refuses and for what ends the child.
+    Raises :class:`UploadRefused` for what the child refuses and for what ends the child. What is not the
+    upload's fault: :class:`ApartFailed`, and OSError where the disk is full.
     """
     bounds = {
         "memory_bytes": conf().upload_memory_mib << 20,
@@ -50,8 +62,14 @@ def take_apart(
         ended = _run(
             walls, ["-m", "tuning.graph.apart_main", json.dumps({**wish, **bounds})], body, answer, go_on
         )
+        for_memory = walls.group is not None and walls.group.killed_for_memory() > 0
     if ended != 0:
         go_on()  # what a stopping worker kills is nobody's fault
+        if ended == NO_ROOM:
+            (folder / "room").write_bytes(bytes(ROOM_BYTES))  # a full disk says so itself
+            raise ApartFailed("Its answer found no room.")
+        if ended == -signal.SIGKILL and not for_memory:
+            raise ApartFailed("It was killed from outside, as by a machine without memory.")
         raise UploadRefused(_why(ended))
     found: dict[str, Any] = json.loads(answer.read_bytes())
     if "refused" in found:
@@ -64,12 +82,18 @@ def _run(walls: Walls, inner: Sequence[str], body: Path, answer: Path, go_on: Ca
     with body.open("rb") as given, answer.open("wb") as taken, answer.with_name("log").open("wb") as log:
         child = subprocess.Popen(
             walls.command(inner), env=walls.environment(), cwd=walls.work, stdin=given, stdout=taken,
-            stderr=log, pass_fds=walls.files, start_new_session=True,
+            stderr=log, pass_fds=walls.files, start_new_session=True, preexec_fn=_die_with_worker,
         )  # fmt: skip
         try:
+            failpoints.at("taking-apart")
             return _watched(child, go_on)
         finally:
             _kill(child)
+
+
+def _die_with_worker() -> None:
+    """In the child. Without it, what a killed worker began would go on, and nobody would end it."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _watched(child: subprocess.Popen[bytes], go_on: Callable[[], None]) -> int:

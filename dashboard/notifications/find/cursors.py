@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 from django.db.models import Q, QuerySet
-from django.utils import timezone
 
 from dashboard.notifications.models import Cursor
+from tuning.queue.clock import database_now
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ def take(cursor: Cursor, rows: QuerySet[Any], most: int) -> list[Any]:
     """
     late = [row for found in _in_gaps(cursor, rows) for row in found]
     fresh = list(rows.filter(pk__gt=cursor.position).order_by("pk")[:most])
-    now_s = timezone.now().timestamp()
+    now_s = database_now().timestamp()
     seen = {row.pk for row in late}
     gaps = [part for gap in cursor.gaps if gap[2] > now_s for part in _without(gap, seen)]
     before = cursor.position

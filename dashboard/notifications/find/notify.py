@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 
 from django.urls import reverse
-from django.utils import timezone
 
 from catalog.models import Job, Operator
 from dashboard.notifications.channels.page.channel import NAME as PAGE
@@ -25,6 +24,7 @@ from dashboard.notifications.models import (
 )
 from dashboard.notifications.write import wording
 from dashboard.notifications.write.digests import due_at
+from tuning.queue.clock import database_now
 
 _BATCH = 500
 
@@ -36,11 +36,12 @@ def notify(pairs: Sequence[Pair]) -> int:
     """
     if not pairs:
         return 0
-    drafts = _drafts(pairs, timezone.now())
+    now = database_now()
+    drafts = _drafts(pairs, now)
     known = _known(drafts)
     fresh = [draft for draft in drafts if draft.place not in known]
     _go_on([(known[draft.place], draft) for draft in drafts if draft.place in known])
-    _write(fresh)
+    _write(fresh, now)
     return len(fresh)
 
 
@@ -118,7 +119,7 @@ def _go_on(known: Iterable[tuple[Notification, _Draft]]) -> None:
     Notification.objects.bulk_update(changed, ["count", "at", "facts", "text"], batch_size=_BATCH)
 
 
-def _write(drafts: Sequence[_Draft]) -> None:
+def _write(drafts: Sequence[_Draft], now: datetime) -> None:
     # A person whose several subscriptions concern the same event is told of it once by each channel, by the
     # most urgent of them.
     order = [Digest.AT_ONCE, Digest.HOURLY, Digest.DAILY]
@@ -136,7 +137,7 @@ def _write(drafts: Sequence[_Draft]) -> None:
         channels.append([way for way, _ in sorted(new, key=str) if way != PAGE])
     made = Notification.objects.bulk_create(rows, batch_size=_BATCH)
     deliveries = [
-        _delivery(row, draft.subscription, channel, Digest(draft.subscription.digest))
+        _delivery(row, draft.subscription, channel, Digest(draft.subscription.digest), now)
         for row, draft, ways in zip(made, drafts, channels, strict=True)
         for channel in ways
     ]
@@ -148,14 +149,16 @@ def _owner(one: Subscription, channel: str) -> int | None:
     return one.organisation_id if CHANNELS[channel].of_organisation else None
 
 
-def _delivery(row: Notification, one: Subscription, channel: str, digest: Digest) -> NotificationDelivery:
+def _delivery(
+    row: Notification, one: Subscription, channel: str, digest: Digest, now: datetime
+) -> NotificationDelivery:
     return NotificationDelivery(
         notification=row,
         user_id=one.user_id,
         organisation_id=_owner(one, channel),
         channel=channel,
         digest=digest,
-        due_at=due_at(digest, timezone.now()),
+        due_at=due_at(digest, now),
     )
 
 
@@ -179,7 +182,7 @@ def _row(draft: _Draft, *, shown: bool) -> Notification:
 
 def notify_test(one: Subscription) -> Notification:
     """A test by every channel of a subscription, at once."""
-    now = timezone.now()
+    now = database_now()
     row = Notification.objects.create(
         subscription=one,
         user_id=one.user_id,
@@ -193,7 +196,7 @@ def notify_test(one: Subscription) -> Notification:
         shown=PAGE in one.told_by,
     )
     NotificationDelivery.objects.bulk_create(
-        _delivery(row, one, channel, Digest.AT_ONCE) for channel in one.told_by if channel != PAGE
+        _delivery(row, one, channel, Digest.AT_ONCE, now) for channel in one.told_by if channel != PAGE
     )
     return row
 

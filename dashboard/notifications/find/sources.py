@@ -16,6 +16,7 @@ from dashboard.notifications.find import cursors
 from dashboard.notifications.models import Cursor, Happening, Subscription
 from dashboard.notifications.write import bests
 from tuning.models import Exploration
+from tuning.queue.clock import database_now
 from tuning.statistics import workers
 
 CHUNK = 2000
@@ -141,7 +142,7 @@ def _timed(
     the events' keys tell what is known already."""
     if cursor.at is None:
         oldest = Subscription.objects.aggregate(oldest=Min("created_at"))["oldest"]
-        cursor.at = oldest or timezone.now()
+        cursor.at = oldest or database_now()
     # All of them, however many: an end within the window would hide what lies behind it for ever.
     found = list(rows.filter(**{f"{column}__gt": cursor.at - cursors.WINDOW}).order_by(column, "pk"))
     if found:

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from catalog.best.withdrawing import withdraw
 from catalog.errors import RequestError
-from catalog.models import Membership, Organisation, Usage
+from catalog.models import BestChange, Membership, Organisation, Usage
 from catalog.people.keys import create_api_key
 from catalog.registry import default_organisation
 from catalog.viewing import viewer_of
@@ -91,7 +91,7 @@ def test_hits_of_a_digest_are_counted_anew_for_each_digest(world, monkeypatch):
     world.hit(2)
     gather()
     later = timezone.now() + timedelta(hours=2)
-    monkeypatch.setattr("dashboard.notifications.find.notify.timezone.now", lambda: later)
+    monkeypatch.setattr("dashboard.notifications.find.notify.database_now", lambda: later)
     world.hit(4)
     gather()
     assert sorted(Notification.objects.values_list("count", flat=True)) == [2, 4]
@@ -400,3 +400,16 @@ def test_an_operators_watcher_is_told_of_no_silence_and_the_services_of_nothing_
         world.watch(host, subjects.service(viewer_of(host)), events=("hit",))
     with pytest.raises(RequestError):
         world.watch(events=("silent",))
+
+
+def test_a_courier_whose_clock_is_wrong_leaves_nothing_for_another_day(world, monkeypatch):
+    """What it told leaves at once by whoever comes next; numbers that it passed over are still looked for."""
+    now = timezone.now
+    world.watch(channels=("email",))
+    cursor = Cursor(name="other", position=5, gaps=[[1, 1, now().timestamp() + 60]])
+    with monkeypatch.context() as patched:
+        patched.setattr("django.utils.timezone.now", lambda: now() + timedelta(hours=26))
+        world.change(None, world.implementation())
+        gather()
+        assert cursors.take(cursor, BestChange.objects.none(), 1) == [] and cursor.gaps
+    assert NotificationDelivery.objects.get().due_at <= now() + timedelta(minutes=1)

@@ -6,9 +6,12 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from catalog import alive
 from dashboard.run.courier import NAME, Courier
 from tuning.queue.leases import Holder
 
@@ -32,3 +35,22 @@ def test_whose_lease_need_not_be_waited_for(host: str, pid: int | None, at_once:
     courier = Courier(())
     courier._succeed()
     assert courier._holder.hold() is at_once
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_shows_that_it_lives_before_its_first_chore(
+    configure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else who hangs in that one is taken for a process that starts, for minutes."""
+    configure(alive=tmp_path)
+    monkeypatch.setattr(alive, "_said_at", {})
+    courier = Courier(chores=())
+    seen: list[bool] = []
+
+    def hangs() -> None:
+        seen.append((tmp_path / NAME).exists())
+        courier.stop.set()
+
+    monkeypatch.setattr(courier, "round", hangs)
+    courier.run()
+    assert seen == [True]

@@ -31,15 +31,16 @@ class Got:
 
 @dataclass
 class Receiver:
-    """``answer``: what it does with a request; the handler has ``send_response`` and the like."""
+    """``answer``: what it does with a request; the handler has ``send_response``, ``got`` and the like."""
 
     port: int = 0
+    host: str = "127.0.0.1"
     got: list[Got] = field(default_factory=list)
     answer: Callable[[BaseHTTPRequestHandler], None] = lambda handler: plain(handler, 200)
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
@@ -92,15 +93,16 @@ def self_signed(folder: Path, name: str) -> Path:
 
 
 @contextmanager
-def receiving(certificate: Path | None = None) -> Iterator[Receiver]:
+def receiving(certificate: Path | None = None, host: str = "127.0.0.1") -> Iterator[Receiver]:
     """A receiver that listens; over TLS with the key and certificate of this file, if there is one."""
-    receiver = Receiver()
+    receiver = Receiver(host=host)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
             headers = {name.lower(): value for name, value in self.headers.items()}
-            receiver.got.append(Got(self.path, headers, body, time.monotonic()))
+            self.got = Got(self.path, headers, body, time.monotonic())
+            receiver.got.append(self.got)
             receiver.answer(self)
 
         do_GET = do_POST
@@ -112,7 +114,7 @@ def receiving(certificate: Path | None = None) -> Iterator[Receiver]:
             with suppress(OSError):  # the sender has hung up, as some tests mean it to
                 super().handle()
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer((host, 0), Handler)
     server.daemon_threads = True
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -16,6 +16,7 @@ import pytest
 from django.core import mail
 from django.db import connection, transaction
 from django.db.models import F
+from django.utils import timezone
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from catalog.models import AuditEntry, Membership, Organisation, Role
@@ -380,3 +381,49 @@ def test_old_messages_are_forgotten_but_not_those_on_their_way(
     Message.objects.filter(key="new").update(created_at=clock.now())
     retention.forget_old()
     assert set(Message.objects.values_list("key", flat=True)) == {"waiting", "new"}
+
+
+def test_one_round_brings_a_receiver_that_answers_all_that_waits(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivering, "GO_ON_S", 60.0)
+    for number in range(5 * delivering.PER_ENDPOINT):
+        send(f"{number}")
+    deliver()
+    assert len(receiver.got) == len(set(receiver.ids)) == 5 * delivering.PER_ENDPOINT
+    assert not Delivery.objects.exclude(state="delivered").exists()
+
+
+def test_nothing_goes_on_to_a_receiver_that_is_disabled_meanwhile(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivering, "GO_ON_S", 60.0)
+    for number in range(5 * delivering.PER_ENDPOINT):
+        send(f"{number}")
+
+    def disable(handler: BaseHTTPRequestHandler) -> None:
+        endpoints.disable(endpoint, "by hand")
+        connection.close()
+        plain(handler, 200)
+
+    receiver.answer = disable
+    deliver()
+    assert len(receiver.got) <= delivering.PER_ENDPOINT
+
+
+@pytest.mark.parametrize("hours", [-26, 26])
+def test_a_wrong_clock_of_a_process_delays_nothing_and_signs_for_now(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    """Written, refused and put off by processes whose clocks are a day off: due in seconds all the same."""
+    now = timezone.now
+    monkeypatch.setattr("django.utils.timezone.now", lambda: now() + timedelta(hours=hours))
+    receiver.answer = answering(503)
+    send("a")
+    deliver()
+    assert len(receiver.got) == 1
+    Webhook(endpoint.secret).verify(receiver.got[0].body, receiver.got[0].headers)
+    row = Delivery.objects.get()
+    assert (row.state, row.tries) == ("pending", 1)
+    for at in (row.began_at, row.next_try_at, row.message.created_at):
+        assert abs(at - now()) < timedelta(minutes=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +11,15 @@ from typing import Any
 import pytest
 from onnx import helper
 
+from tests.disks import fill, small_disk
 from tests.tuning.graph import making
 from tuning.graph import sample_graph
+from tuning.graph.apart_main import NO_ROOM
 from tuning.measure import procfs
 from tuning.measure.sandbox.tiers import best_tier
 from tuning.queue.held import StaleLease
-from tuning.uploads.sandboxed import UploadRefused, take_apart
+from tuning.uploads import sandboxed
+from tuning.uploads.sandboxed import ApartFailed, UploadRefused, take_apart
 
 WISH = {"kind": "model", "dims": {}, "as_float32": False}
 
@@ -86,3 +90,38 @@ def test_what_must_not_go_on_is_killed(take: Callable[..., dict[str, Any]], tier
     with pytest.raises(StaleLease):
         take(long_chain(45_000), no_more, tier)
     assert {*procfs.family(os.getpid())} <= before, "nothing of it goes on"
+
+
+@pytest.mark.parametrize("tier", ["T0", ""])
+def test_a_child_that_somebody_kills_is_not_the_uploads_fault(
+    take: Callable[..., dict[str, Any]], tier: str
+) -> None:
+    before = {*procfs.family(os.getpid())}
+
+    def kill_it() -> None:
+        for pid in {*procfs.family(os.getpid())} - before:
+            procfs.kill(pid)
+
+    with pytest.raises(ApartFailed, match="killed from outside"):
+        take(long_chain(45_000), kill_it, tier)
+
+
+def test_an_answer_that_finds_no_room_is_the_disks_fault(tmp_path: Path) -> None:
+    body = tmp_path / "body"
+    body.write_bytes(long_chain(20))
+    with small_disk(tmp_path / "small", 64) as disk:
+        folder = disk / "folder"
+        folder.mkdir()
+        fill(disk)
+        with pytest.raises(OSError) as full:
+            take_apart(body, WISH, "T0", folder, lambda: None)
+    assert full.value.errno == errno.ENOSPC
+
+
+def test_who_says_that_there_was_no_room_while_there_is_is_tried_again(
+    take: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has taken the parser over may end as it likes, and is not to stop the worker by it."""
+    monkeypatch.setattr(sandboxed, "_run", lambda *_: NO_ROOM)
+    with pytest.raises(ApartFailed, match="no room"):
+        take(b"x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from io import BytesIO
@@ -249,6 +250,27 @@ def test_one_that_kills_its_workers_is_given_up(give: Callable[..., Upload], hom
     assert (fresh(row).state, fresh(row).reason) == ("dead", "Its workers fell silent 3 times.")
 
 
+@pytest.mark.parametrize(("killed", "state"), [(MAX_TRIES - 1, "done"), (MAX_TRIES, "dead")])
+def test_where_others_kill_the_child_it_is_tried_again_and_at_last_given_up(
+    give: Callable[..., Upload], home: Path, monkeypatch: pytest.MonkeyPatch, killed: int, state: str
+) -> None:
+    tries: list[Path] = []
+
+    def take_apart(body: Path, wish: Any, *rest: Any) -> dict[str, Any]:
+        tries.append(body)
+        if len(tries) <= killed:
+            raise sandboxed.ApartFailed("It was killed from outside.")
+        return uploading.in_process(body, wish)
+
+    monkeypatch.setattr(sandboxed, "take_apart", take_apart)
+    row = give(chain(1))
+    run_all(home)
+    row = fresh(row)
+    assert (row.state, row.tries, len(tries)) == (state, MAX_TRIES, MAX_TRIES)
+    assert ("killed from outside" in row.reason) == (state == "dead")
+    assert storage.kept() == []
+
+
 def test_a_stopping_worker_gives_it_back(give: Callable[..., Upload], home: Path) -> None:
     row = give(chain(1))
     held = claims.claim("w1")
@@ -283,17 +305,64 @@ def test_what_the_child_answers_is_trusted_no_more_than_a_caller(
     assert not Model.objects.exists() and not Miss.objects.exists()
 
 
+def begun(organisation: Any) -> Upload:
+    """As a web process leaves it that was killed while it received."""
+    row = intake._entered(UploadWish(name="m"), organisation, None)
+    storage.path_of(row.pk).parent.mkdir(parents=True, exist_ok=True)
+    storage.path_of(row.pk).write_bytes(b"half")
+    return row
+
+
 def test_what_never_arrived_in_full_is_swept_with_its_bytes(
     organisation: Any, give: Callable[..., Upload]
 ) -> None:
-    kept = give(chain(1))
-    orphan = Upload.objects.create(organisation=organisation, name="m")
-    storage.path_of(orphan.pk).write_bytes(b"half")
+    kept, orphan = give(chain(1)), begun(organisation)
     intake.sweep()
     assert set(storage.kept()) == {kept.pk, orphan.pk}, "it may still arrive"
-    Upload.objects.filter(pk=orphan.pk).update(created_at=timezone.now() - timedelta(hours=1))
+    expire(orphan)
     intake.sweep()
     assert storage.kept() == [kept.pk] and fresh(orphan).reason == "It was not received in full."
+
+
+def test_what_arrives_slowly_keeps_its_lease_and_what_lost_it_is_told(
+    organisation: Any, configure: Any
+) -> None:
+    configure(lease_s=0.2)
+    leases: list[Any] = []
+
+    def slowly(_: int) -> bytes:
+        leases.append(Upload.objects.get().lease_expires_at)
+        time.sleep(0.06)
+        return b"x" if len(leases) < 5 else b""
+
+    assert receive(slowly, UploadWish(name="m"), organisation, None, MOST).state == "waiting"
+    assert leases == sorted(set(leases)), "it was renewed again and again"
+
+    body = BytesIO(b"late")
+
+    def too_slowly(count: int) -> bytes:
+        expire(Upload.objects.latest("pk"))
+        intake.sweep()
+        return body.read(count)
+
+    with pytest.raises(storage.TooSlow, match="given up before all of it was there"):
+        receive(too_slowly, UploadWish(name="late"), organisation, None, MOST)
+    assert not Upload.objects.filter(name="late").exists()
+
+
+@pytest.mark.parametrize("hours", [-26, 26])
+def test_a_web_process_whose_clock_is_wrong_is_given_its_lease_too(
+    organisation: Any, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    """A day behind it was swept at once; a day ahead, it took its place in the quota for a day."""
+    now = timezone.now
+    with monkeypatch.context() as patched:
+        patched.setattr("django.utils.timezone.now", lambda: now() + timedelta(hours=hours))
+        row = begun(organisation)
+    intake.sweep()
+    assert fresh(row).state == "receiving"
+    lease = fresh(row).lease_expires_at
+    assert lease is not None and timedelta(0) < lease - now() < timedelta(minutes=5)
 
 
 def test_the_latest_that_ended_are_kept(
