@@ -124,6 +124,7 @@ class Run:
             if time.monotonic() > until:
                 for client in self.clients:
                     client.give_up.set()
+                left = list(dict.fromkeys([*left, *self._untold()]))
                 return [f"After {SETTLE_S:.0f} s of peace: {sentence}" for sentence in left]
             self.cluster.look()
             time.sleep(0.5)
