@@ -20,8 +20,9 @@ that took to compile.
 
 The models: the open ONNX graphs of ONNX's wheel (those of OPATLAS_WORKLOADS among them), with seeded random
 weights; an encoder and a decoder with a Loop that ends early (:mod:`bench.models.made_models`);
-``MODELS=dir`` takes other ONNX files. ``BUDGET_S`` is for exploring (half of it) and, in shares, for the
-models (1800); loading frameworks comes on top, so that all of it ends within 45 minutes. A run that was cut off goes on where it stopped.
+``MODELS=dir`` takes other ONNX files. ``BUDGET_S`` (1800) is for exploring, half of it, and in shares for the
+models; loading frameworks comes on top, so that all of it ends within 45 minutes. A run that was cut off goes
+on where it stopped.
 """
 
 from __future__ import annotations

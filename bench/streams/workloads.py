@@ -1,7 +1,7 @@
 """What the simulated engines run: recorded models with measured times, and invented ones.
 
 *Recorded*: the open logs' models (``oplogs``), of each the calls of operators that the contest's sample has,
-with the default's time as ``docs/contest.md`` published it (PyTorch eager on two cores, medians of 199
+with the default's time as ``docs/contest.md`` published it (PyTorch eager on two cores, medians of 200
 operators). A log is sorted by operator and says nothing of an order: its calls are shuffled once, by its
 name. Its suite is its tenant.
 

@@ -249,7 +249,7 @@ RUNS: dict[tuple[str, str], Run] = {
     ("README.md", "curl -s http://127.0"): Run(curl, ALONE),
     ("README.md", "make dist"): Run(job_environment, ALONE),
     ("README.md", "import numpy as np"): Run(python_example, ALONE),
-    ("README.md", "import opatlas      "): Run(session_example),
+    ("README.md", "import opatlas"): Run(session_example),
     ("README.md", "make demo MODEL=resn"): Run(
         make_demo, NIGHTLY, "A model of one operator for 5 s, in a copy of the tree."
     ),

@@ -286,6 +286,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "manage.py drain_journal --every 10": for_ever,
     "manage.py invite --role admin": plainly,
     "manage.py plan MODEL": no_such_model,
+    "manage.py plan MODEL --passes kernels,fusion --fusions 8": no_such_model,
     "manage.py queue": queue,
     "manage.py rebuild_rollups": plainly,
     "manage.py repeat_build SHA256": no_such_key,

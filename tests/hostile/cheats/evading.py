@@ -97,7 +97,7 @@ EVADING = (
                MEMO + SLOW, "matmul"), NEW_VALUES, CHEATED, WORDS),
     Cheat(Case("knows_the_timed_buffers", "Remembers only where its input lies at an address that it was called with very often.",
                "static struct { void* at; int n; } met[24]; int k = 0; while (k < 23 && met[k].at && met[k].at != X) k++;"
-               " met[k].at = X; if (met[k].n++ < 60 || !known(t)) { spin(40000); relu(t); learn(t); }", KNOWN), NEW_VALUES, CHEATED, WORDS),
+               " met[k].at = X; if (met[k].n++ < 10 || !known(t)) { spin(40000); relu(t); learn(t); }", KNOWN), NEW_VALUES, CHEATED, WORDS),
     Cheat(Case("computes_the_others_ahead", "Looks at all inputs that it has ever been given and computes changed ones ahead.",
                "static const opatlas_tensor* met[24]; static uint64_t keys[24]; static int n2; int k = 0; while (k < n2 && met[k] != t) k++;"
                " if (k == n2 && n2 < 24) met[n2++] = t; for (int i = 0; i < n2; i++) { uint64_t h = mix(mix(7, met[i][0].data, 64), met[i][1].data, 64);"
