@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from bench.conf import conf
 from bench.lookup import manage
 from bench.record import FOLDER
-from tests.services import PrivatePostgres
+from bench.service.databases import databases
 
 HOME = FOLDER / "backup"
 USAGE, EXPLORATIONS = 1_000, 1_000
@@ -28,7 +26,7 @@ def measure_backup(engine: str, implementations: int | None = None) -> dict[str,
     home, new, backup = (HOME / engine / name for name in ("home", "new", "backup"))
     shutil.rmtree(HOME / engine, ignore_errors=True)
     home.mkdir(parents=True)
-    with _databases(engine) as (full, empty):
+    with databases(engine, 2) as (full, empty):
         settings = {"DJANGO_SETTINGS_MODULE": "dashboard.settings", "OPATLAS_LOG": "WARNING"}
         before = {"OPATLAS_HOME": str(home.resolve()), **settings, **full}
         manage(before, "migrate", "--verbosity", "0")
@@ -50,15 +48,3 @@ def _seconds(environment: dict[str, str], command: str, backup: Path) -> float:
     began = time.monotonic()
     manage(environment, command, str(backup.resolve()))
     return round(time.monotonic() - began, 1)
-
-
-@contextmanager
-def _databases(engine: str) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
-    """The variables of a database to fill, and of an empty one."""
-    with ExitStack() as stack:
-        if engine == "sqlite":
-            yield {}, {}
-            return
-        server = PrivatePostgres()
-        stack.callback(server.stop)
-        yield {"DATABASE_URL": server.new_database()}, {"DATABASE_URL": server.new_database()}

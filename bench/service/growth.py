@@ -12,14 +12,12 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from bench.lookup import manage
-from tests.services import PrivatePostgres
+from bench.service.databases import databases
 
 HITS, OPERATORS, JOBS = 100_000, 300, 20
 
@@ -27,7 +25,7 @@ HITS, OPERATORS, JOBS = 100_000, 300, 20
 def measure_growth(engine: str) -> dict[str, Any]:
     """``engine``: sqlite or postgres. Bytes of the database for one day before and after retention, and how
     many seconds of the courier's time that took."""
-    with tempfile.TemporaryDirectory(prefix="opatlas-bench-") as home, database(engine) as variables:
+    with tempfile.TemporaryDirectory(prefix="opatlas-bench-") as home, databases(engine) as (variables,):
         environment = {
             "OPATLAS_HOME": home,
             "OPATLAS_LOG": "WARNING",
@@ -37,19 +35,6 @@ def measure_growth(engine: str) -> dict[str, Any]:
         manage(environment, "migrate", "--verbosity", "0")
         found: dict[str, Any] = json.loads(manage(environment, "-m", "bench.service.growth"))
     return found
-
-
-@contextmanager
-def database(engine: str) -> Iterator[dict[str, str]]:
-    """The variables of a new one, while it is there."""
-    if engine == "sqlite":
-        yield {}
-        return
-    server = PrivatePostgres()
-    try:
-        yield {"DATABASE_URL": server.new_database()}
-    finally:
-        server.stop()
 
 
 def main() -> None:

@@ -7,13 +7,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.service.growth import database
+from bench.service.databases import databases
 from tests.compatibility.upgrading import tree_before, upgrade
 
 
 def measure_upgrade(engine: str) -> dict[str, Any]:
     """``engine``: sqlite or postgres. How many were lost, and of how many that jobs asked meanwhile."""
-    with tempfile.TemporaryDirectory(prefix="opatlas-bench-") as folder, database(engine) as variables:
+    with tempfile.TemporaryDirectory(prefix="opatlas-bench-") as folder, databases(engine) as (variables,):
         done = upgrade(tree_before(Path(folder)), Path(folder) / "home", **variables)
     lost = len(done.lost) + abs(done.answered - done.counted)
     return {"lookups_lost": lost, "lookups_during_upgrade": done.answered + len(done.lost)}

@@ -109,7 +109,7 @@ class ApiKey(models.Model):
 
 
 class OnlyAddedTo(models.QuerySet["AuditEntry"]):
-    """Rows that nobody changes or deletes; the database refuses that too (migrations 0002 and 0016). Old ones
+    """Rows that nobody changes or deletes; the database refuses that too (migrations 0002 and 0018). Old ones
     leave it by ``catalog.people.archiving`` alone."""
 
     def update(self, **values: object) -> int:

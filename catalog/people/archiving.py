@@ -9,7 +9,7 @@ Who is killed before that has removed nothing (a file that is left over begins w
 killed after it goes on by asking again for the same day and the same file: it is read back again, and what is
 left of its rows is removed.
 
-PostgreSQL lets nobody remove rows but the role ``opatlas_archivist`` (migration 0016), which this process
+PostgreSQL lets nobody remove rows but the role ``opatlas_archivist`` (migration 0018), which this process
 becomes for each batch. SQLite has no roles: there only the model refuses.
 """
 

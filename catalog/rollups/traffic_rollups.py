@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -39,10 +39,12 @@ _T = TypeVar("_T")
 
 def refresh() -> bool:
     """Make every marked hour again, its day, and the operators asked for in it; False: nothing was marked."""
-    if not models.StaleHour.objects.exists():
-        return False
-    models.StaleHour.objects.filter(hour__lt=_open_from()).delete()
     marks = list(models.StaleHour.objects.order_by("hour"))
+    if not marks:
+        return False
+    if marks[0].hour < (open_from := closing.closed_before()):
+        models.StaleHour.objects.filter(hour__lt=open_from).delete()
+        marks = [mark for mark in marks if mark.hour >= open_from]
     days: dict[datetime, list[datetime]] = defaultdict(list)
     for mark in marks:
         days[mark.hour.replace(hour=0)].append(mark.hour)
@@ -70,13 +72,14 @@ def reuse() -> dict[str, dict[str, int]]:
 
 def mark_everything() -> None:
     """Mark every hour that has a tally, of months that are not closed."""
-    mark_stale(_tallied_hours())
+    mark_stale(_tallied_hours(closing.closed_before()))
 
 
 def drop_what_has_no_source() -> None:
     """Remove rollup rows whose tallies are gone (operators and organisations can be deleted), of months that
     are not closed."""
-    hours = set(_tallied_hours())
+    open_from = closing.closed_before()
+    hours = set(_tallied_hours(open_from))
     days = {hour.replace(hour=0) for hour in hours}
     found: tuple[tuple[Any, set[datetime]], ...] = (
         (models.TrafficSlot.objects.filter(grain=Grain.HOUR), hours),
@@ -84,7 +87,7 @@ def drop_what_has_no_source() -> None:
         (models.RouteSlot.objects.all(), days),
     )
     for rows, there in found:
-        rows = rows.filter(start__gte=_open_from())
+        rows = rows.filter(start__gte=open_from)
         starts = rows.values_list("start", flat=True).distinct().order_by()
         for gone in _batches(sorted(set(starts) - there), _BATCH):
             rows.filter(start__in=gone).delete()
@@ -92,13 +95,9 @@ def drop_what_has_no_source() -> None:
     models.OperatorTotal.objects.filter(~Exists(tallies)).delete()
 
 
-def _open_from() -> datetime:
-    """What is before it is closed (``catalog.usage.closing``): its rows say less than its rollups do."""
-    return closing.closed_before() or datetime.min.replace(tzinfo=UTC)
-
-
-def _tallied_hours() -> QuerySet[models.LookupTally, datetime]:
-    tallies = models.LookupTally.objects.filter(hour__gte=_open_from())
+def _tallied_hours(since: datetime) -> QuerySet[models.LookupTally, datetime]:
+    """What is closed (``catalog.usage.closing``) is left out: its tallies say less than its rollups do."""
+    tallies = models.LookupTally.objects.filter(hour__gte=since)
     return tallies.values_list("hour", flat=True).distinct().order_by()
 
 

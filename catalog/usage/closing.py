@@ -27,21 +27,19 @@ BATCH = 500
 _SURELY_OPEN = timedelta(days=27)
 """A month is closed after a whole month more, at the earliest."""
 _BETWEEN = timedelta(days=1)
-_EVER = datetime.min.replace(tzinfo=UTC)
-_SUMMED = ("hits", "default_hits", "neighbour_hits", "misses", "hit_calls", "miss_calls", "saved_us")
+EVER = datetime.min.replace(tzinfo=UTC)
+TALLIED = ("hits", "default_hits", "neighbour_hits", "misses", "hit_calls", "miss_calls", "saved_us")
+"""What is counted of lookups, wherever it is added up."""
 
 
-def closed_before() -> datetime | None:
-    """The beginning of the first month (UTC) that is not closed; None where none was closed yet."""
-    return ClosedUsage.objects.values_list("before", flat=True).first()
+def closed_before() -> datetime:
+    """The beginning of the first month (UTC) that is not closed; ``EVER`` where none was closed yet."""
+    return ClosedUsage.objects.values_list("before", flat=True).first() or EVER
 
 
 def boundary(oldest: datetime) -> datetime:
-    """What is before it is closed, of what is not older than ``oldest``. Asks the database only where that
-    is old enough."""
-    if oldest > timezone.now() - _SURELY_OPEN:
-        return oldest
-    return closed_before() or oldest
+    """The same, for what is not older than ``oldest``: asks the database only where that is old enough."""
+    return EVER if oldest > timezone.now() - _SURELY_OPEN else closed_before()
 
 
 def keep_by_rule() -> None:
@@ -66,7 +64,7 @@ def close(now: datetime) -> bool:
     if row is not None and before <= row.before:  # its rows are still being deleted
         return False
     with transaction.atomic():
-        if StaleHour.objects.filter(hour__lt=before, hour__gte=row.before if row else _EVER).exists():
+        if StaleHour.objects.filter(hour__lt=before, hour__gte=row.before if row else EVER).exists():
             return False
         ClosedUsage.objects.update_or_create(pk=1, defaults={"before": before, "closed_at": now})
     return True
@@ -76,8 +74,6 @@ def forget_usage() -> int:
     """Some of what is closed: a month whole where the table has parts, else a batch of rows; how many rows
     were deleted one by one."""
     before = closed_before()
-    if before is None:
-        return 0
     partitions.drop_one(before)
     closed = Usage.objects.filter(served_at__lt=before).order_by("served_at").values_list("pk", flat=True)
     numbers = list(closed[:BATCH])
@@ -106,11 +102,11 @@ def _add_to_days(hours: Sequence[LookupTally]) -> None:
     add_up(
         LookupTally,
         ("hour", "operator_id", "organisation_id"),
-        _SUMMED,
+        TALLIED,
         (
             (
                 (day_of(tally.hour), tally.operator_id, tally.organisation_id),
-                {name: getattr(tally, name) for name in _SUMMED},
+                {name: getattr(tally, name) for name in TALLIED},
             )
             for tally in hours
         ),

@@ -13,6 +13,7 @@ from django.db.models import PositiveBigIntegerField
 
 from catalog import models
 from catalog.upsert import add_up, insert_or
+from catalog.usage.closing import day_of
 from catalog.usage.journal_line import JournalHit
 
 JobHit = tuple[int, datetime, JournalHit]
@@ -37,7 +38,7 @@ def _by_day(hits: Sequence[JobHit]) -> Iterator[tuple[tuple[int, datetime, str],
     for job, at, hit in hits:
         defaults = hit.lookups if hit.is_default else 0
         counts = (hit.lookups, defaults, hit.calls, hit.calls * hit.default_us, hit.saved_us)
-        yield (job, _day(at), hit.method), dict(zip(_SUMMED, counts, strict=True))
+        yield (job, day_of(at), hit.method), dict(zip(_SUMMED, counts, strict=True))
 
 
 CACHE_COUNTS = tuple(
@@ -53,11 +54,7 @@ def add_cache_day(job: int, at: datetime, counts: Mapping[str, int]) -> None:
     if any(counts.values()):
         # All columns: a new row has a number in each.
         counts = dict.fromkeys(CACHE_COUNTS, 0) | dict(counts)
-        add_up(models.JobCacheDay, ("job_id", "start"), CACHE_COUNTS, [((job, _day(at)), counts)])
-
-
-def _day(at: datetime) -> datetime:
-    return at.replace(hour=0, minute=0, second=0, microsecond=0)
+        add_up(models.JobCacheDay, ("job_id", "start"), CACHE_COUNTS, [((job, day_of(at)), counts)])
 
 
 def _add_places(last: dict[tuple[int, int], datetime]) -> None:

@@ -66,11 +66,6 @@ def month_after(now: datetime, months: int) -> datetime:
     return datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC)
 
 
-def bounds(month: datetime) -> str:
-    """As SQL wants them."""
-    return f"FROM ('{month.isoformat()}') TO ('{month_after(month, 1).isoformat()}')"
-
-
 def _parts() -> Iterator[str]:
     with connection.cursor() as cursor:
         cursor.execute(
@@ -98,7 +93,8 @@ def _make(month: datetime) -> None:
             f'INSERT INTO "{part}" SELECT * FROM moved',
             [month, end],
         )
-        cursor.execute(f'ALTER TABLE "{TABLE}" ATTACH PARTITION "{part}" FOR VALUES {bounds(month)}')
+        bounds = f"FROM ('{month.isoformat()}') TO ('{end.isoformat()}')"
+        cursor.execute(f'ALTER TABLE "{TABLE}" ATTACH PARTITION "{part}" FOR VALUES {bounds}')
 
 
 @contextmanager

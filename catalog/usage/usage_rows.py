@@ -16,7 +16,6 @@ from catalog.usage.journal_line import JournalLine
 from catalog.usage.stale import mark_stale
 from catalog.usage.succession import add_successions
 
-_COUNTED = ("hits", "default_hits", "neighbour_hits", "misses", "hit_calls", "miss_calls", "saved_us")
 Jobs = dict[tuple[int, str], models.Job]
 
 
@@ -53,18 +52,18 @@ def count(lines: Sequence[JournalLine], jobs: Jobs) -> None:
     hours = add_up(
         models.LookupTally,
         ("hour", "operator_id", "organisation_id"),
-        _COUNTED,
+        closing.TALLIED,
         (
             ((_start(line.at, open_from), operator, line.organisation_id), counts)
             for line in lines
             for operator, counts in _counts(line)
         ),
     )
-    mark_stale({hour for hour, _, _ in hours if hour >= open_from.replace(minute=0, second=0, microsecond=0)})
+    mark_stale({hour for hour, _, _ in hours if hour >= open_from})
     add_up(
         models.JobOperator,
         ("job_id", "operator_id"),
-        _COUNTED,
+        closing.TALLIED,
         (
             ((job, operator), counts | {"last_at": line.at})
             for job, line in of_jobs

@@ -153,25 +153,25 @@ def audit_ledger() -> list[AccountAudit]:
     )
     used: Any = Usage.objects.filter(segment__startswith=CHARGED).values("organisation")
     usages = {row["organisation"]: row for row in used.annotate(n=Count("pk"), first=Min("pk")).order_by()}
+    closed_before = closing.closed_before()
     return [
         AccountAudit(
             account,
             ledger.get(account.organisation_id, 0),
             days.get(account.organisation_id, 0),
-            _charges(account, usages.get(account.organisation_id, {}).get("first")),
+            _charges(account, usages.get(account.organisation_id, {}).get("first", 0), closed_before),
             usages.get(account.organisation_id, {}).get("n", 0),
         )
         for account in Account.objects.select_related("organisation").order_by("pk")
     ]
 
 
-def _charges(account: Account, first_usage: int | None) -> int:
+def _charges(account: Account, first_usage: int, closed_before: datetime) -> int:
     """How many; where older usage is forgotten by rule, those of usage that is still there."""
     charges = LedgerEntry.objects.filter(organisation=account.organisation_id, kind=Kind.CHARGE)
-    closed_before = closing.closed_before()
-    if closed_before is not None:
+    if closed_before > closing.EVER:
         # Rows are numbered in the order of their entries: both are written under the account's lock.
-        charges = charges.filter(usage_number__gte=first_usage or 0, at__gte=closed_before)
+        charges = charges.filter(usage_number__gte=first_usage, at__gte=closed_before)
     return charges.count()
 
 

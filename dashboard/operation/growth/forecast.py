@@ -56,6 +56,11 @@ def full_in_days(free_bytes: int | None, a_day: float | None) -> float | None:
     return max(free_bytes, 0) / a_day
 
 
+def several(count: int, what: str) -> str:
+    """``1 day``, ``3 days``."""
+    return f"{count} {what}{'s' if count != 1 else ''}"
+
+
 def said_full(days: float | None) -> str:
     """``in about 8 months``; empty where there is nothing to say within two years."""
     if days is None or days > FAR_DAYS:
@@ -63,7 +68,7 @@ def said_full(days: float | None) -> str:
     if days < 1:
         return "within a day"
     if days < 14:
-        return f"in about {_several(round(days), 'day')}"
+        return f"in about {several(round(days), 'day')}"
     if days < 2 * _MONTH_DAYS:
         return f"in about {round(days / 7)} weeks"
     return f"in about {round(days / _MONTH_DAYS)} months"
@@ -132,7 +137,3 @@ def said_gaps(moments: Sequence[datetime], now: datetime) -> list[str]:
     if moments and now - moments[-1] > GAP:
         gaps.append(f"Nothing was measured since {moments[-1]:%d %b %Y}: does the courier run?")
     return gaps[::-1]
-
-
-def _several(count: int, what: str) -> str:
-    return f"{count} {what}{'s' if count != 1 else ''}"

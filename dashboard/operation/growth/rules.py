@@ -20,6 +20,7 @@ from dashboard.notifications import delivering
 from dashboard.notifications.models import Notification, NotificationDelivery, NotificationMessage
 from dashboard.operation import retention
 from dashboard.operation.growth import sampling
+from dashboard.operation.growth.forecast import several
 from dashboard.operation.models import SizeSample
 from dashboard.webhooks import retention as webhooks_retention
 from dashboard.webhooks.models import Attempt, Delivery, Message
@@ -66,4 +67,4 @@ def rules() -> Mapping[str, str]:
 
 
 def _days(time: timedelta) -> str:
-    return f"{time.days} day{'s' if time.days != 1 else ''}"
+    return several(time.days, "day")

@@ -26,12 +26,12 @@ from opatlas.plan.program import GraphProgram, Parts
 from opatlas.plan.streaming import node_streams
 from opatlas.streams import cpu_device
 from opatlas.streams.cpu_device import CpuDevice
-from opatlas.streams.null_device import Faults, NullDevice
 from opatlas.streams.ordering import findings, program_of
 from tests.opatlas.plan.c_kernels import CKernels
 from tests.opatlas.plan.graphs import RandomModel
 from tests.opatlas.plan.making import PLACE, Kernels, assert_same, wanted
 from tests.opatlas.plan.random_bodies import RandomBodies
+from tests.opatlas.streams.null_device import Faults, NullDevice
 from tests.opatlas.streams.work import without_each_wait
 from tests.tuning.graph.making import model
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from opatlas.streams.device import StreamsFailed, StreamsLost, StreamStalled, run_program
-from opatlas.streams.null_device import Faults, NullDevice
 from opatlas.streams.ordering import StreamProgram, findings, program_of
+from tests.opatlas.streams.null_device import Faults, NullDevice
 from tests.opatlas.streams.work import RandomWork, Result, without_each_wait
 
 GRAPHS, SEEDS = 100, 100
