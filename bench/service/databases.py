@@ -10,8 +10,8 @@ from tests.services import PrivatePostgres
 
 @contextmanager
 def databases(engine: str, count: int = 1) -> Iterator[list[dict[str, str]]]:
-    """``engine``: sqlite or postgres. The variables of so many new ones, while they are there; SQLite's are in
-    the home of whoever is given them."""
+    """``engine``: sqlite or postgres. The variables of so many new ones, while they are there; SQLite's lies
+    in the home of whoever is given it."""
     if engine == "sqlite":
         yield [{} for _ in range(count)]
         return

@@ -38,7 +38,8 @@ _T = TypeVar("_T")
 
 
 def refresh() -> bool:
-    """Make every marked hour again, its day, and the operators asked for in it; False: nothing was marked."""
+    """Make every marked hour again, its day, and the operators asked for in it; False: nothing was marked.
+    Marks of closed months (``catalog.usage.closing``) go: their rows say less than their rollups do."""
     marks = list(models.StaleHour.objects.order_by("hour"))
     if not marks:
         return False
@@ -71,15 +72,15 @@ def reuse() -> dict[str, dict[str, int]]:
 
 
 def mark_everything() -> None:
-    """Mark every hour that has a tally, of months that are not closed."""
-    mark_stale(_tallied_hours(closing.closed_before()))
+    """Mark every hour that has a tally."""
+    mark_stale(models.LookupTally.objects.values_list("hour", flat=True).distinct().order_by())
 
 
 def drop_what_has_no_source() -> None:
     """Remove rollup rows whose tallies are gone (operators and organisations can be deleted), of months that
     are not closed."""
     open_from = closing.closed_before()
-    hours = set(_tallied_hours(open_from))
+    hours = set(models.LookupTally.objects.values_list("hour", flat=True).distinct().order_by())
     days = {hour.replace(hour=0) for hour in hours}
     found: tuple[tuple[Any, set[datetime]], ...] = (
         (models.TrafficSlot.objects.filter(grain=Grain.HOUR), hours),
@@ -93,12 +94,6 @@ def drop_what_has_no_source() -> None:
             rows.filter(start__in=gone).delete()
     tallies = models.LookupTally.objects.filter(operator=OuterRef("operator"))
     models.OperatorTotal.objects.filter(~Exists(tallies)).delete()
-
-
-def _tallied_hours(since: datetime) -> QuerySet[models.LookupTally, datetime]:
-    """What is closed (``catalog.usage.closing``) is left out: its tallies say less than its rollups do."""
-    tallies = models.LookupTally.objects.filter(hour__gte=since)
-    return tallies.values_list("hour", flat=True).distinct().order_by()
 
 
 def tenant_of(organisation_id: int) -> str:

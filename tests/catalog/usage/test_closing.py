@@ -158,8 +158,8 @@ def test_a_clock_that_is_years_ahead_costs_one_month_at_most(serve: Callable[...
     rollups.refresh_rollups()
     for minutes in range(60):
         closing.close(now + timedelta(days=1000, minutes=minutes))
-    while closing.forget_usage():
-        pass
+        while closing.forget_usage():
+            pass
     assert Usage.objects.count() == 3
     assert not closing.close(now)
 
