@@ -32,6 +32,19 @@ def address_in(meta: Mapping[str, Any]) -> str:
     return str(meta.get("REMOTE_ADDR") or "")[:64]
 
 
+@lru_cache(maxsize=4096)
+def sender_at(address: str) -> str:
+    """Whom limits count as one sender: an IPv4 address; of IPv6 the network of 64 bits, since whoever has one
+    of its addresses has all of them."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv6Address) and not found.ipv4_mapped:
+        return str(ipaddress.ip_network((found, 64), strict=False))
+    return str(getattr(found, "ipv4_mapped", None) or found)
+
+
 def networks_of(texts: Sequence[str]) -> list[str]:
     """Networks as they are written shortest, each once; raises :class:`RequestError`."""
     if len(texts) > MOST_NETWORKS:

@@ -14,7 +14,7 @@ from django.core.cache import caches
 from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
 
-from catalog.people.addresses import client_address
+from catalog.people.addresses import client_address, sender_at
 from dashboard.conf import conf
 from dashboard.operation.limits import too_many
 
@@ -65,7 +65,7 @@ class AttemptsMiddleware:
             wait_s = max((_wait_s(*one) for one in _of_login(request, _name(request))), default=0.0)
             return too_many(request, wait_s, LOGGED_IN) if wait_s > 0 else None
         if match.view_name in GUARDED:
-            rule, key = rules()["page"], f"{match.view_name} {client_address(request)}"
+            rule, key = rules()["page"], f"{match.view_name} {sender_at(client_address(request))}"
             wait_s = _wait_s(rule, key)
             if wait_s > 0:
                 return too_many(request, wait_s, WRONG)
@@ -93,7 +93,7 @@ def _succeeded(
 
 
 def _of_login(request: HttpRequest, name: str) -> list[tuple[AttemptLimit, str]]:
-    address, of = client_address(request), rules()
+    address, of = sender_at(client_address(request)), rules()
     account = name.strip().casefold()
     return [
         (of["both"], f"{account} {address}"),

@@ -19,12 +19,13 @@ from django.http import HttpRequest, HttpResponse
 
 from catalog.conf import MAX_BODY_BYTES
 from catalog.errors import RequestError
-from catalog.people.addresses import address_in
+from catalog.people.addresses import address_in, sender_at
 
-AT_ONCE = 6
-"""Bodies that are read at a time; the web server has eight threads."""
+AT_ONCE = 24
+"""Bodies that are read at a time; the web server is started with 32 threads."""
 
 OF_ADDRESS = 4
+"""… of one sender (:func:`sender_at`)."""
 PATIENCE_S = 0.25
 SLOW_S = 1.0
 
@@ -84,7 +85,7 @@ class BoundedBodies:
         if length > self._most:
             return _refused(start_response, 413, f"A body has at most {self._most >> 20} MiB.")
         if length:
-            body = _InTurn(environ["wsgi.input"], self._readers, address_in(environ))
+            body = _InTurn(environ["wsgi.input"], self._readers, sender_at(address_in(environ)))
             environ["wsgi.input"] = body
             if length <= MAX_BODY_BYTES:
                 try:

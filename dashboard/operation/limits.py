@@ -21,7 +21,7 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from catalog.models import ApiKey
-from catalog.people.addresses import client_address
+from catalog.people.addresses import client_address, sender_at
 from dashboard.conf import Rate, conf
 from dashboard.operation.requests import request_id
 
@@ -102,7 +102,7 @@ class AddressMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if request.path_info in UNLIMITED:
             return self.get_response(request)
-        address = client_address(request)
+        address = sender_at(client_address(request))
         counter = window("rate_address")
         if counter is not None and (wait_s := counter.take(address)) is not None:
             return too_many(request, wait_s, "Too many requests from your address.")

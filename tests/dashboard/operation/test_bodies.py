@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import threading
 from contextlib import ExitStack
 from typing import Any
@@ -14,6 +15,7 @@ from django.test import Client
 
 from dashboard.operation import bodies
 from dashboard.operation.bodies import BoundedBodies, Readers, SlowBodies
+from tests.databases import ROOT
 
 MOST = 3 << 20
 
@@ -37,8 +39,8 @@ def test_one_address_leaves_room_for_others(impatient: None) -> None:
             slow.enter_context(readers.turn("10.0.0.1"))
         with pytest.raises(SlowBodies), readers.turn("10.0.0.1"):
             pass
-        for _ in range(2):
-            slow.enter_context(readers.turn("10.0.0.2"))
+        for number in range(20):
+            slow.enter_context(readers.turn(f"10.0.1.{number // 4}"))
         with pytest.raises(SlowBodies), readers.turn("10.0.0.3"):
             pass
     with readers.turn("10.0.0.1"):
@@ -72,6 +74,37 @@ def test_nobody_waits_for_those_that_are_known_to_be_slow(monkeypatch: pytest.Mo
         clock.now = 1.0
         with pytest.raises(SlowBodies, match="arrive slowly: try again"), readers.turn("a"):
             pass
+
+
+@pytest.mark.parametrize(
+    "path", ["dashboard/run/stack.py", "deploy/Dockerfile", "deploy/systemd/opatlas-web.service"]
+)
+def test_pages_have_threads_that_no_body_takes(path: str) -> None:
+    [threads] = re.findall(r"--blocking-threads\W+(\d+)", (ROOT / path).read_text())
+    assert int(threads) >= bodies.AT_ONCE + 8
+
+
+def test_a_network_of_ipv6_is_one_sender() -> None:
+    echo, whom = Echo(), set[str]()
+
+    class Noted(Readers):
+        def turn(self, address: str) -> Any:
+            whom.add(address)
+            return super().turn(address)
+
+    application = BoundedBodies(echo, MOST)
+    application._readers = Noted()
+    for address in (
+        "2001:db8::1",
+        "2001:db8::ffff:2",
+        "2001:db8:0:1::1",
+        "192.0.2.7",
+        "::ffff:192.0.2.7",
+        "unix:",
+    ):
+        environ = {"wsgi.input": io.BytesIO(b"x"), "CONTENT_LENGTH": "1", "REMOTE_ADDR": address}
+        application(environ, lambda *answer: None)
+    assert whom == {"2001:db8::/64", "2001:db8:0:1::/64", "192.0.2.7", "unix:"}
 
 
 class Echo:
