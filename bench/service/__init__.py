@@ -22,11 +22,6 @@ from typing import Any
 
 from bench.conf import conf
 from bench.record import BenchRecord
-from bench.service.backup import measure_backup
-from bench.service.growth import measure_growth
-from bench.service.hostile_tenants import measure_foreign_delay, measure_health
-from bench.service.restarts import measured
-from bench.service.upgrade import measure_upgrade
 from tests.services import MissingProgram
 
 BUDGET_S = 240.0
@@ -47,20 +42,28 @@ def by_engine(measure: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-PARTS: dict[str, tuple[float, Callable[[float], dict[str, Any]]]] = {
-    "health": (0.25, measure_health),
-    "foreign delay": (0.75, measure_foreign_delay),
-    "restarts": (0.0, lambda _: {"restart_s": measured()}),
-    "upgrade": (0.0, lambda _: by_engine(measure_upgrade)),
-    "growth": (0.0, lambda _: by_engine(measure_growth)),
-    "backups": (0.0, lambda _: by_engine(measure_backup)),
-}
-"""What is measured: its share of the budget, and how; each gives fields of the result."""
+def parts() -> dict[str, tuple[float, Callable[[float], dict[str, Any]]]]:
+    """What is measured: its share of the budget, and how; each gives fields of the result."""
+    # Some of these are programs too, which run for themselves: their package does not import them.
+    from bench.service.backup import measure_backup
+    from bench.service.growth import measure_growth
+    from bench.service.hostile_tenants import measure_foreign_delay, measure_health
+    from bench.service.restarts import measured
+    from bench.service.upgrade import measure_upgrade
+
+    return {
+        "health": (0.25, measure_health),
+        "foreign delay": (0.75, measure_foreign_delay),
+        "restarts": (0.0, lambda _: {"restart_s": measured()}),
+        "upgrade": (0.0, lambda _: by_engine(measure_upgrade)),
+        "growth": (0.0, lambda _: by_engine(measure_growth)),
+        "backups": (0.0, lambda _: by_engine(measure_backup)),
+    }
 
 
 def main() -> None:
     record, budget_s = BenchRecord("service"), conf().budget_s or BUDGET_S
     result: dict[str, Any] = {}
-    for name, (share, measure) in PARTS.items():
+    for name, (share, measure) in parts().items():
         result |= record.part(name, partial(measure, share * budget_s))
     record.finish(result)

@@ -46,8 +46,9 @@ ROWS = {
 def measured(times: int = TIMES, app: str = "tuning", **environment: str) -> dict[str, dict[str, float]]:
     """Process → seconds from its SIGKILL until its work is done again: median, quartiles, samples.
 
-    ``environment`` says over which database and broker (DATABASE_URL, BROKER_URL; else SQLite and files), and
-    is that of the service alone. Raises TimeoutError where one does not come back within three minutes.
+    Each is killed as if for the first time in long. ``environment`` says over which database and broker
+    (DATABASE_URL, BROKER_URL; else SQLite and files), and is that of the service alone. Raises TimeoutError
+    where one does not come back within three minutes.
     """
     with _service(app, environment) as service:
         kinds = {"web": ("web", lambda: "web" if _answers(service.stack.url) else "")}
@@ -64,12 +65,13 @@ class KilledService:
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
-        self._supervisor = Supervisor(stack, lambda line: None)
+        self._supervisor = _supervising(stack)
         self._supervisor.ask()
 
     def away_s(self, name: str, who: Callable[[], str]) -> float:
         """Kill a process with all that it started; seconds until its work is done by another."""
         before = who()
+        self._supervisor = _supervising(self.stack)
         victim = next(one for one in self.stack.processes if one.name == name)
         os.killpg(victim.popen.pid, signal.SIGKILL)
         victim.popen.wait()
@@ -95,6 +97,11 @@ class KilledService:
             with closing(sqlite3.connect(path, timeout=10)) as database:
                 row = database.execute(sql).fetchone()
         return str(row[0]) if row else ""
+
+
+def _supervising(stack: Stack) -> Supervisor:
+    """One that has seen nobody end yet: who ends again and again waits ever longer."""
+    return Supervisor(stack, lambda line: None)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from django.db import IntegrityError, models, transaction
 from catalog import choosing
 from catalog.models import Best, Operator
 from catalog.registry import operator_fields
+from catalog.usage.closing import TALLIED
 from catalog.usage.draining import drain_journal
 from opatlas.errors import InvalidOperator
 from opatlas.identity.rekey import rekey
@@ -17,7 +18,7 @@ from opatlas.identity.rekey import rekey
 _ADDED_UP = {
     "Miss": ("count", "calls"),
     "JobOperator": ("hits", "default_hits", "neighbour_hits", "misses"),
-    "LookupTally": ("hits", "default_hits", "neighbour_hits", "misses", "hit_calls", "miss_calls"),
+    "LookupTally": TALLIED,
     "ModelOperator": ("calls",),
     "Succession": ("jobs", "weight"),
 }

@@ -1,17 +1,18 @@
 """Keys of an older version, made by hand: what stood under them stays in one piece."""
 
 from catalog.lookup.rekeying import rekey_operators
-from catalog.models import Best, JobOperator, Miss, Operator, Usage
+from catalog.models import Best, JobOperator, LookupTally, Miss, Operator, Usage
+from catalog.usage.closing import TALLIED
 from catalog.usage.draining import drain_journal
 from tests.catalog import making
 
 OLD_KEY = "o0:" + "a" * 64
 
 
-def age(length: int) -> Operator:
-    """Put a Relu's row under a key of old."""
+def age(length: int) -> Operator | None:
+    """Put a Relu's row, if there is one, under a key of old."""
     Operator.objects.filter(key=making.relu(length).key).update(key=OLD_KEY)
-    return Operator.objects.get(key=OLD_KEY)
+    return Operator.objects.filter(key=OLD_KEY).first()
 
 
 def test_todays_keys_stay(put):
@@ -57,6 +58,21 @@ def test_merged_misses_are_counted_together(ask):
     rekey_operators()
     miss = Miss.objects.get()
     assert (miss.count, miss.calls) == (2, 5.0)
+
+
+def test_tallies_of_two_that_became_one_are_added_up(put, ask):
+    for calls in (2.0, 3.0):
+        age(64)  # the first time there is none
+        put(64, "eager", 1.0)
+        put(64, "tvm", 1.5)
+        ask(64, calls=calls)
+        drain_journal()
+    apart = list(LookupTally.objects.values_list(*TALLIED))
+    assert len(apart) == 2
+    rekey_operators()
+    [together] = LookupTally.objects.values_list(*TALLIED)
+    assert together == tuple(map(sum, zip(*apart, strict=True)))
+    assert together[TALLIED.index("saved_us")] > max(row[TALLIED.index("saved_us")] for row in apart) > 0
 
 
 def test_what_todays_rules_refuse_is_left_and_named(put):
