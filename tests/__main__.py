@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.times import FOLDER
 
 TESTS = Path(__file__).resolve().parent
-ON_TWO = ("-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
+GROUPED = ("--dist", "loadgroup", "--no-loadscope-reorder")
 """Groups, and their order, are tests/conftest.py's."""
 
 
@@ -30,9 +30,10 @@ class Part:
     marks: tuple[str, ...] = ()  # only files that name one of these are read
 
 
+# Three on two cores: tests in parallel wait for children and pages for half of their time.
 PARTS = (
-    Part("parallel", "in parallel", "not timing and not alone", ON_TWO),
-    Part("workers", "two real workers at a time", "alone and not timing", ON_TWO, ("alone",)),
+    Part("parallel", "in parallel", "not timing and not alone", ("-n", "3", *GROUPED)),
+    Part("workers", "two real workers at a time", "alone and not timing", ("-n", "2", *GROUPED), ("alone",)),
     Part("timing", "one after the other", "timing", (), ("timing",)),
 )
 
