@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from _pytest.nodeid import NodeId
+from hypothesis import settings
 
 import opatlas.conf
 from tests.configuring import configured
@@ -20,6 +21,8 @@ from tests.times import Times
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    settings.register_profile("opatlas", deadline=None)  # how long an example takes is the host's business
+    settings.load_profile("opatlas")
     os.environ.setdefault("OPATLAS_FRAMEWORKS", "none")  # a test that tries frameworks names them …
     opatlas.conf._process.pop(opatlas.conf.OpatlasConf, None)  # … and pytest-django has read it already
     config.pluginmanager.register(Times(os.environ.get("OPATLAS_TEST_PART", "last")))

@@ -254,6 +254,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "make bench ONLY=lookup": make_target,
     "make bench ONLY=pages": make_target,
     "make bench ONLY=reproduced": make_target,
+    "make bench ONLY=service": make_target,
     "make bench ONLY=streams": make_target,
     "make dist": make_target,
     "make bench-gpu": make_target,

@@ -408,9 +408,13 @@ def test_files_may_take_longer_than_a_job_waits_for_an_answer(publish_add, sidec
 # ---- uses -----------------------------------------------------------------------------------------------
 
 
-def test_uses_are_counted_once_though_sidecar_and_jobs_are_killed(publish_add, sidecar, beside, tmp_path):
-    from opatlas.client.cache.store import EntryStore
+def written_down(store: EntryStore) -> float:
+    """Lookups in reports that wait to be sent."""
+    reports = [json.loads(body) for (body,) in store._rows("SELECT body FROM reports")]
+    return sum(item["lookups"] for report in reports for item in report["used"])
 
+
+def test_uses_are_counted_once_though_sidecar_and_jobs_are_killed(publish_add, sidecar, beside, tmp_path):
     publish_add()
     killed = sidecar()
 
@@ -420,7 +424,8 @@ def test_uses_are_counted_once_though_sidecar_and_jobs_are_killed(publish_add, s
 
     assert in_processes(3, work) == [[True, True]] * 3
     store = EntryStore(tmp_path / "cache")
-    until(lambda: store.counts()["reports"] == 2)
+    until(lambda: written_down(store) + sum(used().values()) == 6)
+    assert store.counts()["reports"] == 2
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     sidecar(report_s=0.2)

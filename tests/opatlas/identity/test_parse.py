@@ -298,7 +298,7 @@ def places(document: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @given(st.sampled_from([*EXAMPLES, *GRAPHS]), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_json_gives_an_operator_or_invalid_operator(document: Document, data: st.DataObject) -> None:
     changed = json.loads(json.dumps(document))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -319,7 +319,7 @@ def test_any_json_gives_an_operator_or_invalid_operator(document: Document, data
 
 
 @given(anything)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_json_value_at_all(document: Any) -> None:
     with pytest.raises(InvalidOperator):
         parse_operator(document)
@@ -329,7 +329,7 @@ BYTES = [to_onnx(parse_operator(document)).SerializeToString() for document in (
 
 
 @given(st.sampled_from(BYTES), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_bytes_give_an_operator_or_invalid_operator(serialised: bytes, data: st.DataObject) -> None:
     content = bytearray(serialised)
     for _ in range(data.draw(st.integers(1, 4))):

@@ -111,7 +111,7 @@ moves = st.lists(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(moves, st.lists(st.floats(0.0, 5.0), min_size=1, max_size=4))
 def test_a_queue_is_always_its_start_and_what_is_not_done_and_never_negative(
     made: Sequence[tuple[str, int, float, str]], starts: Sequence[float]
@@ -169,7 +169,7 @@ def by_hand(
     return waits
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.floats(0.0, 100.0), min_size=1, max_size=8), st.floats(0.0, 1000.0))
 def test_the_level_is_what_adding_the_work_in_pieces_comes_to(busy: list[float], work: float) -> None:
     """One queue that all pull from is the document's loop, with very small operators."""

@@ -16,7 +16,7 @@ lifetimes = st.builds(
 )  # fmt: skip
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(lifetimes, max_size=40))
 def test_no_two_that_live_together_overlap(lives: list[Lifetime]) -> None:
     offsets, total = place(dict(enumerate(lives)))

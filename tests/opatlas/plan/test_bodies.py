@@ -32,7 +32,7 @@ X = np.arange(1, 5, dtype=np.float32)
 # ---- any model --------------------------------------------------------------------------------------
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=10, derandomize=True)
 @given(st.integers(0, 10_000))
 def test_a_random_model_gives_every_value_that_onnx_runtime_gives(seed: int) -> None:
     for shows in (False, True):

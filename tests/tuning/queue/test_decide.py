@@ -144,7 +144,7 @@ def test_slices_go_by_the_time_of_all_calls(default_us: float, calls: float, mos
     assert tuning_slices("Conv", default_us, calls, most) == slices
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.floats(0.0, 1e12),
     st.floats(0.0, 8 * 2.0**30),

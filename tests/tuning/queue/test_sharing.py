@@ -83,7 +83,7 @@ def test_portions_are_of_what_all_had() -> None:
 had = st.builds(Share, st.floats(0.0, 50.0), st.sampled_from([0.5, 1.0, 2.0]))
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.floats(0.0, 30.0),
     st.dictionaries(st.integers(1, 4), st.floats(0.0, 40.0)),

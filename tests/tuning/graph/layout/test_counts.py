@@ -96,7 +96,7 @@ def test_nested_counts_multiply() -> None:
     assert found == {(): 1.0, (3, 0): 10.0, (3, 0, 1, 0): 2.5, (3, 0, 1, 1): 7.5}
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(st.integers(1, 50), st.integers(1, 50), st.integers(1, 9), st.integers(1, 9))
 def test_a_body_is_expected_as_often_as_it_ran_in_a_run(runs: int, more: int, then: int, other: int) -> None:
     """A condition in a loop, entered once a run: whatever the counts are, factors give back what was seen."""

@@ -140,7 +140,7 @@ def test_the_model_is_what_onnx_runtime_runs() -> None:
     assert one.shape == other.shape == tuple(SHAPE) and not np.allclose(one, other)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(st.integers(0, 10_000))
 def test_any_model_is_a_problem(seed: int) -> None:
     """Branches, loops and scans within each other; nothing is known of their operators, so they stay as they

@@ -117,7 +117,7 @@ _json = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(_json)
 def test_whatever_is_given_is_read_or_refused(document: Any) -> None:
     try:
@@ -128,7 +128,7 @@ def test_whatever_is_given_is_read_or_refused(document: Any) -> None:
         assert isinstance(pattern.refuses(CONV), str)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     size=st.integers(1, 200),
     low=st.integers(0, 200),
