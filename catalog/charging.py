@@ -156,6 +156,13 @@ class Charging:
         a constant number. Whoever was charged for a withheld one before has it: it is withheld no more."""
         return {}
 
+    def withheld_now(
+        self, organisation_id: int | None, implementations: Sequence[Implementation]
+    ) -> Mapping[int, Terms]:
+        """Of these, by implementation id, what a job of the organisation would be answered empty for:
+        withheld, and not covered by its credit either. Statements as above."""
+        return {}
+
 
 @lru_cache(maxsize=8)
 def _made(path: str) -> Charging:

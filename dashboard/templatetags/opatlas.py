@@ -50,6 +50,7 @@ _MARKS = {
     ("warn", "warn"): "noisy silent failing serious",
     ("user", "warn"): "awaiting",
     ("slash", "warn"): "revoked withdrawn",
+    ("coin", "warn"): "withheld",
     ("warn", "bad"): "suspended grave",
     ("slash", "bad"): "disabled",
     ("arrow", "warn"): "refund",

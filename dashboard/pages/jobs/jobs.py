@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 
 from catalog.selectors import jobs as selectors
 from catalog.timerange import RANGES
+from catalog.withheld import prices_withheld_from
 from dashboard.pages.jobs import tables
 from dashboard.web.charts import work as work_charts
 from dashboard.web.paging import answer_of, exportable, page_of
@@ -56,14 +57,15 @@ def job_page(request: ViewerRequest, pk: int) -> HttpResponse:
     job = get_object_or_404(selectors.jobs(viewer.owned()), pk=pk)
     range_ = range_of(request)
     status = request.GET.get("status", "")
-    status = status if status in ("hit", "miss") else ""
+    status = status if status in ("hit", selectors.WITHHELD, "miss") else ""
     sort = request.GET.get("sort", "")
     sort = sort if sort.removeprefix("-") in selectors.SORTS else "-calls"
-    asked = selectors.asked_for(job, sort, status)
+    withheld = prices_withheld_from(job)
+    asked = selectors.asked_for(job, sort, status, withheld)
     page = page_of(request, asked)
-    operators = partial(selectors.operator_rows, job)
+    operators = partial(selectors.operator_rows, job, withheld)
     every = _in_batches(exportable(asked), operators) if "export" in request.GET else None
-    coverage, saved = selectors.coverage(job), selectors.saved(job, range_)
+    coverage, saved = selectors.coverage(job, withheld), selectors.saved(job, range_)
     slots = selectors.over_time(job, range_)
     figures = selectors.rows([job])[0]
     made = {
@@ -84,6 +86,7 @@ def job_page(request: ViewerRequest, pk: int) -> HttpResponse:
         "chart": work_charts.job_days(slots) if saved[-1].hits else None,
         "page": page,
         "status": status,
+        "withheld": len(withheld),
         "chosen": range_,
         "ranges": list(RANGES),
         "filters": SimpleNamespace(sort=sort),

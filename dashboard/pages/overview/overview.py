@@ -82,6 +82,7 @@ def overview(request: ViewerRequest) -> HttpResponse:
         "has_spent": bool(spent),
         "waits": current_work.waits(viewer.shown()),
         "money": _money(viewer, chosen),
+        "withheld": billing.withheld_totals(viewer.owned(), *billing.days_of(chosen)),
         "rolled_up_at": statistics.rolled_up_at(),
         "live": _live(request).html,
         **troubles_shown(viewer),
