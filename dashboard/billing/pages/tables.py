@@ -8,8 +8,11 @@ from django.urls import reverse
 
 from dashboard.billing import words
 from dashboard.billing.models import Kind, LedgerEntry, PriceRule
+from dashboard.billing.preview import OrganisationPreview
 from dashboard.billing.selectors import DaySum, OrganisationSum, SpendingSum, WithheldSum
 from dashboard.web.tables import Column, Table, page
+
+MOST_NAMED = 20
 
 _ORGANISATION = Column("organisation", "Organisation")
 
@@ -72,6 +75,18 @@ def prices_table(rows: Sequence[PriceRule], *, manage: bool = False) -> Table:
         Column("until_at", "Until", "when"),
     )
     return Table("prices", "Prices", columns, rows, "No price: every hit is free.")
+
+
+_PREVIEW = (
+    Column("organisation", "Organisation"),
+    Column("hits", "Hits", "count"),
+    Column("micros", "Would have paid", "money"),
+)
+
+
+def preview_table(rows: Sequence[OrganisationPreview]) -> Table:
+    """Who would have paid what last month; the most on top."""
+    return Table("preview", "Last month", _PREVIEW, rows[:MOST_NAMED], "Nobody had such a hit last month.")
 
 
 def _summary(entry: LedgerEntry) -> str:
