@@ -19,6 +19,8 @@ class EventType(models.TextChoices):
     IMPLEMENTATION_WITHDRAWN = "implementation.withdrawn"
     HIT_SERVED = "hit.served"
     WORKERS_SILENT = "workers.silent"
+    ROUTE_FAILING = "route.failing"
+    MACHINE_DISTURBED = "machine.disturbed"
     LEDGER_CHARGED = "ledger.charged"
     CREDIT_ADDED = "credit.added"
     PAYMENT_REQUIRED = "payment.required"

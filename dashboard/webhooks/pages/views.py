@@ -38,6 +38,8 @@ MEANINGS = {
     EventType.IMPLEMENTATION_WITHDRAWN: "an implementation was revoked or found wrong",
     EventType.HIT_SERVED: "a lookup was a hit",
     EventType.WORKERS_SILENT: "a target's workers fell silent (told to who runs the service)",
+    EventType.ROUTE_FAILING: "a route fails on every trial (told to who runs the service)",
+    EventType.MACHINE_DISTURBED: "a machine is too disturbed to measure on (told to who runs the service)",
     EventType.LEDGER_CHARGED: "hits were charged",
     EventType.CREDIT_ADDED: "a payment or credit came in",
     EventType.PAYMENT_REQUIRED: "a hit was withheld until it is paid",
