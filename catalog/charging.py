@@ -18,6 +18,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from catalog.errors import RequestError
+from opatlas.conf import conf as opatlas_conf
 
 if TYPE_CHECKING:
     from catalog.best.served import Hit
@@ -94,10 +95,15 @@ class Terms:
             "amount_micros": self.price_micros,
             "currency": self.currency,
             "rule": self.rule,
-            "pay_url": self.pay_url,
+            "pay_url": absolute(self.pay_url),
             "due_micros": self.due_micros,
             "sentence": self.sentence,
         }
+
+
+def absolute(path: str) -> str:
+    """An address that a job's log or a message can lead to."""
+    return f"{opatlas_conf().service_url}{path}"
 
 
 class PaymentRequired(RequestError):

@@ -20,7 +20,7 @@ Answer = Callable[[HttpRequest], HttpResponseBase]
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Django's handler404. A sentence of ours is shown; what Django says of its queries and addresses is not."""
+    """Django's handler404. A sentence of ours is shown; what Django says of queries and addresses is not."""
     said = exception.args[0] if exception.args else ""
     ours = isinstance(said, str) and said and not said.endswith("matches the given query.")
     return _refusal(request, 404, "Nothing here", said if ours else NOTHING)
