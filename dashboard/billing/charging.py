@@ -91,7 +91,7 @@ class Billing(Charging):
     ) -> Mapping[int, Terms]:
         terms = self.terms_of(organisation_id, implementations)
         held = {pk: one for pk, one in terms.items() if one.withheld}
-        if not held:
+        if not held or organisation_id is None:
             return {}
         account = Account.objects.filter(organisation_id=organisation_id).first()
         room = _room(account, timezone.now())

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed, JsonResponse
 from django.shortcuts import render
 
 NOTHING = "There is nothing at this address, or it is not yours to see."
@@ -44,7 +44,7 @@ class NotAllowedMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
-        if response.status_code != 405 or getattr(response, "content", b"x"):
+        if not isinstance(response, HttpResponseNotAllowed) or response.content:
             return response
         said = NO_VISIT if request.method in ("GET", "HEAD") else f"This page takes no {request.method}."
         page = _refusal(request, 405, "Not this way", said)

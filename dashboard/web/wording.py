@@ -106,6 +106,11 @@ def relative(moment: datetime, now: datetime) -> str:
     return f"{text} ago" if away_s > 0 else f"in {text}"
 
 
+def shortened(text: str, most: int) -> str:
+    """At most that many characters, the cut marked."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
 def short_key(key: str) -> str:
     """``o1:3fa92c10``: enough of a key to recognise it by."""
     version, _, digest = key.partition(":")

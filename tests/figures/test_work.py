@@ -558,6 +558,8 @@ def test_a_models_figures(mess: Mess) -> None:
     logs = [math.log(best.ratio_to_default) for _, best in known]
     weighted = sum(weight * log for weight, log in zip(weights, logs, strict=True)) / sum(weights)
     assert report.totals.speedup_weighted == pytest.approx(math.exp(weighted))
+    best_us = sum(part.calls * best.median_us for part, best in known)
+    assert report.totals.speedup == pytest.approx(sum(weights) / best_us)
 
 
 def test_every_figure_of_the_part_was_counted_again() -> None:

@@ -22,6 +22,7 @@ from dashboard.pages.work import current_work
 from dashboard.pages.work.current_work import troubles_shown
 from dashboard.pages.work.tables import workers_table
 from dashboard.web import wording
+from dashboard.web.asked import check_names, one_of
 from dashboard.web.charts import traffic as traffic_charts
 from dashboard.web.charts.drawing import METHODS
 from dashboard.web.live import Part
@@ -44,6 +45,7 @@ def overview(request: ViewerRequest) -> HttpResponse:
             "host": request.build_absolute_uri("/").rstrip("/"),
         }
         return render(request, "overview/overview_empty.html", context)
+    check_names(request, "by")
     chosen = chosen_range(request, viewer)
     slots = statistics.slots(viewer, chosen)
     spent = paid_back.spent(viewer, chosen)
@@ -58,8 +60,7 @@ def overview(request: ViewerRequest) -> HttpResponse:
     }
     if (answer := exported(request, *shown.values())) is not None:
         return answer
-    by = request.GET.get("by", "")
-    by = by if by in traffic_charts.COUNTED else "lookups"
+    by = one_of(request, "by", traffic_charts.COUNTED, "lookups")
     total = statistics.total(slots)
     context = shown | {
         "by": by,
