@@ -23,6 +23,8 @@ def duration_s(value_s: float | None) -> str:
     """Seconds of work: ``0.24 s``, ``38 s``, ``4 min 10 s``, ``2 h 5 min``."""
     if value_s is None:
         return NOTHING
+    if value_s < 0:
+        return f"−{duration_s(-value_s)}"
     if 0 < value_s < 0.1:
         return duration_us(value_s * 1e6)
     if value_s < 10:

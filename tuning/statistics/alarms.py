@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.utils import timezone
+
 from catalog.models import Target
 from tuning.measure.outcome import Status
 from tuning.models import Trial
-from tuning.queue.clock import database_now
 from tuning.statistics.reasons import reason_of
 
 WITHIN = timedelta(hours=24)
@@ -79,7 +80,7 @@ class _Tried:
 
 def alarms(now: datetime | None = None) -> Alarms:
     """Three statements at most, whatever the number of trials."""
-    found = _latest(now or database_now())
+    found = _latest(now or timezone.now())
     by_route: dict[tuple[int, str], list[_Tried]] = defaultdict(list)
     by_target: dict[int, list[_Tried]] = defaultdict(list)
     for one in found:

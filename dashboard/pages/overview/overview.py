@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 
 from catalog.models import Operator, Organisation
 from catalog.selectors import statistics
+from catalog.selectors.changed import changed_since
 from catalog.selectors.statistics_operators import top
 from catalog.timerange import RANGES, TimeRange
 from catalog.viewing import Viewer
@@ -33,6 +34,7 @@ from tuning.statistics import collecting, paid_back, waiting
 from tuning.statistics.workers import workers
 
 _REASONS = 8
+CHANGES_SHOWN = 6
 
 
 @require_safe
@@ -48,7 +50,7 @@ def overview(request: ViewerRequest) -> HttpResponse:
     check_names(request, "by")
     chosen = chosen_range(request, viewer)
     slots = statistics.slots(viewer, chosen)
-    spent = paid_back.spent(viewer, chosen)
+    paid, spent = paid_back.both(viewer, chosen)
     catalogue = statistics.catalogue(viewer)
     shown = {
         "traffic_table": tables.traffic(slots),
@@ -62,7 +64,15 @@ def overview(request: ViewerRequest) -> HttpResponse:
         return answer
     by = one_of(request, "by", traffic_charts.COUNTED, "lookups")
     total = statistics.total(slots)
+    now, state = timezone.now(), waiting.waiting(request.viewer)
+    wrong = troubles_shown(viewer)
     context = shown | {
+        "state": state,
+        "is_well": not any(
+            (wrong["silent"], wrong["troubles"], wrong["alarms"].failing, wrong["alarms"].disturbed)
+        ),
+        "changed": changed_since(viewer.shown(), now - timedelta(hours=24)),
+        "changes_shown": CHANGES_SHOWN,
         "by": by,
         "counted_by": traffic_charts.COUNTED,
         "rate_figure": traffic_charts.COUNTED[by][2],
@@ -73,7 +83,7 @@ def overview(request: ViewerRequest) -> HttpResponse:
         "methods": METHODS,
         "reuse": statistics.reuse(viewer),
         "jobs": statistics.jobs_served(viewer),
-        "paid": paid_back.paid_back(viewer),
+        "paid": paid,
         "chosen": chosen,
         "ranges": list(RANGES),
         "organisations": Organisation.objects.order_by("name") if viewer.sees_all else (),
@@ -85,8 +95,8 @@ def overview(request: ViewerRequest) -> HttpResponse:
         "money": _money(viewer, chosen),
         "withheld": billing.withheld_totals(viewer.owned(), *billing.days_of(chosen)),
         "rolled_up_at": statistics.rolled_up_at(),
-        "live": _live(request).html,
-        **troubles_shown(viewer),
+        "live": _live(request, state).html,
+        **wrong,
     }
     return render(request, "overview/overview.html", context)
 
@@ -94,7 +104,7 @@ def overview(request: ViewerRequest) -> HttpResponse:
 @require_safe
 def live(request: ViewerRequest) -> HttpResponse:
     """The parts that move: asked for again every few seconds."""
-    return _live(request).response()
+    return _live(request, waiting.waiting(request.viewer)).response()
 
 
 def looked_at(request: ViewerRequest) -> Viewer:
@@ -125,10 +135,11 @@ def _money(viewer: Viewer, chosen: TimeRange) -> dict[str, Any] | None:
     }
 
 
-def _live(request: ViewerRequest) -> Part:
+def _live(request: ViewerRequest, state: waiting.Waiting) -> Part:
     viewer = request.viewer
     seen, now = viewer.shown(), timezone.now()
-    state = waiting.waiting(viewer)
+    rows = workers()
+    silent = [one for one in rows if one.state == "silent"]
     context = {
         "waiting": state,
         "oldest_s": state.oldest_s(now),
@@ -136,7 +147,8 @@ def _live(request: ViewerRequest) -> Part:
         "explored_today": current_work.finished_since(seen, now - timedelta(hours=24)),
         "reasons": collecting.reasons(seen, _REASONS),
         "recent": current_work.recent(seen),
-        "workers_table": workers_table(workers(), measured=False),
+        "workers_table": workers_table([one for one in rows if one not in silent], measured=False),
+        "silent_workers": workers_table(silent, measured=False),
         "pauses": current_work.pauses(),
     }
     return Part(request, "overview/_overview_live.html", context, path=reverse("overview-live"), every_s=3)
