@@ -24,7 +24,7 @@ _PRICE = MenuEntry("billing-rule-new", "coin", "New price", "rule charge")
 
 
 @dataclass(frozen=True)
-class Finding:
+class FoundPage:
     """One line: what it is, and where it leads."""
 
     kind: str
@@ -41,17 +41,17 @@ def find(request: ViewerRequest) -> HttpResponse:
     return answer_of(request, "overview/find.html", "overview/_found.html", context)
 
 
-def _found(request: ViewerRequest, q: str) -> Iterator[Finding]:
+def _found(request: ViewerRequest, q: str) -> Iterator[FoundPage]:
     viewer, words = request.viewer, q.lower().split()
     for one in entries_for(viewer, words):
-        yield Finding("page", one.icon, one.title, reverse(one.page))
+        yield FoundPage("page", one.icon, one.title, reverse(one.page))
     for one in _actions(request):
         if one.matches(words):
-            yield Finding("action", one.icon, one.title, reverse(one.page))
+            yield FoundPage("action", one.icon, one.title, reverse(one.page))
     if not q:
         return
     for operator in listing.operators(listing.OperatorFilters(q=q, sort="-jobs"), viewer)[:MOST_OF_EACH]:
-        yield Finding(
+        yield FoundPage(
             "operator",
             "operators",
             operator.summary,
@@ -59,13 +59,15 @@ def _found(request: ViewerRequest, q: str) -> Iterator[Finding]:
             operator.op_type,
         )
     for job in jobs.jobs(viewer.owned(), q)[:MOST_OF_EACH]:
-        yield Finding("job", "play", job.name, reverse("job", args=[job.pk]), str(job.organisation))
+        yield FoundPage("job", "play", job.name, reverse("job", args=[job.pk]), str(job.organisation))
     models = Model.objects.filter(viewer.owned(), name__icontains=q).order_by("-pk")
     for model in models.values("pk", "name")[:MOST_OF_EACH]:
-        yield Finding("model", "models", model["name"], reverse("model", args=[model["pk"]]))
+        yield FoundPage("model", "models", model["name"], reverse("model", args=[model["pk"]]))
     sight = kernels.sight_of(request.user, viewer)
     for kernel in kernels.kernels_seen(sight).filter(name__icontains=q)[:MOST_OF_EACH]:
-        yield Finding("kernel", "docs", kernel.name, reverse("kernel", args=[kernel.pk]), kernel.description)
+        yield FoundPage(
+            "kernel", "docs", kernel.name, reverse("kernel", args=[kernel.pk]), kernel.description
+        )
 
 
 def _actions(request: ViewerRequest) -> Sequence[MenuEntry]:

@@ -10,6 +10,11 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.AddField(
+            model_name='endpoint',
+            name='form',
+            field=models.CharField(choices=[('standard', 'Standard Webhooks'), ('slack', 'Slack-compatible')], db_default='standard', default='standard', max_length=10),
+        ),
         migrations.AlterField(
             model_name='message',
             name='event_type',
