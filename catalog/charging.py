@@ -18,6 +18,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from catalog.errors import RequestError
+from opatlas.conf import conf as opatlas_conf
 
 if TYPE_CHECKING:
     from catalog.best.served import Hit
@@ -94,10 +95,15 @@ class Terms:
             "amount_micros": self.price_micros,
             "currency": self.currency,
             "rule": self.rule,
-            "pay_url": self.pay_url,
+            "pay_url": absolute(self.pay_url),
             "due_micros": self.due_micros,
             "sentence": self.sentence,
         }
+
+
+def absolute(path: str) -> str:
+    """An address that a job's log or a message can lead to."""
+    return f"{opatlas_conf().service_url}{path}"
 
 
 class PaymentRequired(RequestError):
@@ -154,6 +160,13 @@ class Charging:
     ) -> Mapping[int, Terms]:
         """For pages: what costs something, by implementation id. Without price rules no statement, with them
         a constant number. Whoever was charged for a withheld one before has it: it is withheld no more."""
+        return {}
+
+    def withheld_now(
+        self, organisation_id: int | None, implementations: Sequence[Implementation]
+    ) -> Mapping[int, Terms]:
+        """Of these, by implementation id, what a job of the organisation would be answered empty for:
+        withheld, and not covered by its credit either. Statements as above."""
         return {}
 
 

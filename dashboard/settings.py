@@ -72,6 +72,7 @@ MIDDLEWARE = [
     "dashboard.project.auditing.AuditMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "dashboard.operation.refusing.NotAllowedMiddleware",
 ]
 
 ROOT_URLCONF = "dashboard.urls"
@@ -148,6 +149,8 @@ globals().update(mail_settings(_CONF.email_url, _HOME / "mail"))
 
 LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/"
+
+CSRF_FAILURE_VIEW = "dashboard.operation.refusing.too_late"
 
 # Sessions and CSRF. OPATLAS_HTTPS=1 behind https: cookies then never travel in the clear.
 HTTPS = _CONF.https

@@ -5,6 +5,8 @@ from django.urls import include, path, re_path
 
 from catalog.api.errors import nothing_here
 
+handler403 = "dashboard.operation.refusing.forbidden"
+handler404 = "dashboard.operation.refusing.not_found"
 handler500 = "dashboard.operation.failing.server_error"
 
 urlpatterns = [

@@ -115,6 +115,35 @@ def explain(
 
 
 @app.command()
+def search(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            help="In any writing: conv 56x56 fp16, matmul(1000,48), route:tvm, dim>=1024, o1:3fa9."
+        ),
+    ],
+    limit: Annotated[int, typer.Option(min=1, max=200, help="Show so many.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Operators that the service knows."""
+    with _client() as client:
+        told = client.search(" ".join(words), limit)
+    if as_json:
+        _print_json(told)
+    elif told["results"]:
+        table = _table("operator", "key")
+        for one in told["results"]:
+            table.add_row(one["summary"], one["key"])
+        _console().print(table)
+        if (more := told["count"] - len(told["results"])) > 0:
+            print(f"{more} more: narrow the search, or --limit {min(200, told['count'])}.")
+    else:
+        print("The service knows no such operator.")
+    if not told["results"]:
+        raise typer.Exit(1)
+
+
+@app.command()
 def prefetch(
     file: Annotated[
         Path, typer.Argument(help="A JSON list of operators, one JSON operator a line, or an .onnx.")

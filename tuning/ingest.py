@@ -93,8 +93,9 @@ class ReportedOperator(NamedTuple):
 class Totals:
     """A model as a whole. ``default_us`` and ``best_us`` sum calls × time over the operators that have times.
 
-    ``speedup_weighted`` is the geometric mean of ratios weighted by default time; ``speedup_geomean`` counts
-    every operator once, those without a hit as 1. Both are None while nothing is known.
+    ``speedup`` is their ratio; ``speedup_weighted`` is the geometric mean of ratios weighted by default time;
+    ``speedup_geomean`` counts every operator once, those without a hit as 1. All are None while nothing is
+    known.
     """
 
     calls: int
@@ -108,6 +109,12 @@ class Totals:
     best_us: float = 0.0
     speedup_weighted: float | None = None
     speedup_geomean: float | None = None
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times as fast one run is over the operators that are known: the defaults' time in all ÷
+        the bests'."""
+        return self.default_us / self.best_us if self.default_us and self.best_us else None
 
 
 @dataclass(frozen=True)

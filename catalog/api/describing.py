@@ -52,7 +52,7 @@ class PriceSerializer(serializers.Serializer[Any]):
     amount_micros = serializers.IntegerField()
     currency = serializers.CharField(help_text="ISO 4217: EUR.")
     rule = serializers.IntegerField(help_text="The price rule's number.")
-    pay_url = serializers.CharField(help_text="A path of this service: where to read the price and pay.")
+    pay_url = serializers.CharField(help_text="The address where people read the price and pay.")
     due_micros = serializers.IntegerField(help_text="What the organisation owes in all; 0 within its credit.")
     sentence = serializers.CharField()
     agreement = AgreementSerializer(required=False, help_text="Of a charged hit, to a lookup with a limit.")

@@ -16,6 +16,7 @@ from catalog.api.endpoint import Listing, RestView, listing, one, operation
 from catalog.api.shapes import ModelAnswer, shape
 from catalog.selectors import jobs
 from catalog.timerange import parse_range
+from catalog.withheld import prices_withheld_from
 
 _Q = query("q", "Words of the job's name.", maxLength=200)
 
@@ -40,7 +41,7 @@ JobFiguresAnswer = shape(
     organisation=serializers.CharField(source="job.organisation.name"),
     using=[shape(jobs.Prefetched, "used_share", "wasted", "wasted_bytes", "requests_saved")],
 )
-CoverageAnswer = shape(jobs.Coverage, "by_operators", "by_calls")
+CoverageAnswer = shape(jobs.Coverage, "by_operators", "by_calls", "withheld_calls")
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,8 @@ class JobView(RestView):
         range_ = parse_range(request.query_params)
         missing = f"There is no job {number}: GET /api/v1/jobs/ lists them."
         job = one(jobs.jobs(self.viewer.owned()), number, missing)
-        return JobDetail(
-            jobs.rows([job])[0], jobs.coverage(job), jobs.saved(job), jobs.over_time(job, range_)
-        )
+        coverage = jobs.coverage(job, prices_withheld_from(job))
+        return JobDetail(jobs.rows([job])[0], coverage, jobs.saved(job), jobs.over_time(job, range_))
 
 
 urlpatterns = [

@@ -163,6 +163,14 @@ TRAFFIC: tuple[Figure, ...] = (
         "Exploration, OperatorTotal",
     ),
     Figure(
+        "net_benefit",
+        "Net benefit",
+        "seconds",
+        "What exploring has brought so far: the time that its results saved, less the time that it took.",
+        "time saved by hits on explored operators − seconds spent on exploring them",
+        "Exploration, OperatorTotal",
+    ),
+    Figure(
         "paid_back",
         "Explorations that paid",
         "share of explored operators",

@@ -238,8 +238,9 @@ WORK: tuple[Figure, ...] = (
         "coverage_operators",
         "Operators covered",
         "share of distinct operators",
-        "How many of the different operators asked for would hit now, where the job or model runs.",
-        "operators with a best there ÷ operators asked for",
+        "How many of the different operators asked for would hit now, where the job or model runs; what is"
+        " withheld from a job until it is paid would not.",
+        "operators with a best there that is not withheld ÷ operators asked for",
         "JobOperator or ModelOperator, Best",
     ),
     Figure(
@@ -247,8 +248,8 @@ WORK: tuple[Figure, ...] = (
         "Calls covered",
         "share of calls",
         "The same, every operator counted with the calls that are made of it.",
-        "calls of operators with a best there ÷ calls of all; a model's calls include those that have no"
-        " canonical form",
+        "calls of operators with a best there that is not withheld ÷ calls of all; a model's calls include"
+        " those that have no canonical form",
         "JobOperator or ModelOperator, Best",
     ),
     Figure(
@@ -263,8 +264,8 @@ WORK: tuple[Figure, ...] = (
         "model_speedup",
         "Speed-up of what is known",
         "times as fast",
-        "How many times as fast a model's known operators are, weighted by the time that they take.",
-        "geometric mean of default ÷ best, weighted by calls × default's time",
+        "How many times as fast one run of a model is over the operators that are known.",
+        "sum of calls × default's time ÷ sum of calls × best's time",
         "ModelOperator, Best",
     ),
 )

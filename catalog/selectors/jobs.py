@@ -7,7 +7,7 @@ are counted where usage is drained, so that a page costs the same with ten milli
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any
@@ -33,6 +33,8 @@ REASONS = {
     MissState.EXPLORED: "known elsewhere only",
 }
 NOT_ASKED = "its miss was not queued"
+WITHHELD = "withheld"
+"""The state of an operator whose best the job's organisation gets only once it is paid."""
 CACHE_COUNTS = (
     *("memory_hits", "machine_hits", "unasked_misses", "unasked_counted"),
     *("prefetched", "prefetched_used", "prefetched_bytes", "prefetched_used_bytes", "prefetch_requests"),
@@ -103,7 +105,7 @@ class JobRow(Lookups):
 
 @dataclass(frozen=True)
 class Missing:
-    """Operators that have no best where the job runs, for one reason."""
+    """Operators that the job would not be given where it runs, for one reason."""
 
     state: str
     reason: str
@@ -120,6 +122,15 @@ class Coverage:
     calls: float
     covered_calls: float
     missing: tuple[Missing, ...] = ()
+
+    @property
+    def withheld_calls(self) -> float:
+        """Calls of operators whose best is withheld until it is paid."""
+        return sum(one.calls for one in self.missing if one.state == WITHHELD)
+
+    @property
+    def withheld_share(self) -> float | None:
+        return self.withheld_calls / self.calls if self.calls else None
 
     @property
     def by_operators(self) -> float | None:
@@ -172,7 +183,7 @@ class OperatorRow:
     saved_us: float
     last_at: datetime
     best: models.Best | None
-    state: str  # "hit", or what became of its miss
+    state: str  # "hit", "withheld", or what became of its miss
     reason: str
     neighbour_hits: Annotated[int, "Of the hits: measured on another target; no gain is counted."] = 0
 
@@ -233,12 +244,13 @@ def places_of(job: models.Job) -> list[tuple[int, int]]:
     return list(models.Miss.objects.filter(job=job).values_list("target", "setting").distinct()[:50])
 
 
-def coverage(job: models.Job) -> Coverage:
-    """What the job asked for so far and would hit now, in calls and in operators."""
+def coverage(job: models.Job, withheld: Mapping[int, str]) -> Coverage:
+    """What the job asked for so far and would hit now, in calls and in operators. ``withheld``: of operators
+    whose best it does not get until it is paid, the price in words."""
     asked = models.JobOperator.objects.filter(job=job)
     weight = F("hit_calls") + F("miss_calls")
     everything = asked.aggregate(n=Count("pk"), c=Sum(weight))
-    bests = _bests(job).filter(operator=OuterRef("operator"))
+    bests = bests_of(job).filter(operator=OuterRef("operator"))
     uncovered = asked.filter(~Exists(bests)).annotate(weight=weight).values_list("operator", "weight")
     left = list(uncovered.order_by("-weight", "pk")[: MOST_UNCOVERED + 1])
     beyond = asked.filter(~Exists(bests)).aggregate(n=Count("pk"), c=Sum(weight))
@@ -246,13 +258,27 @@ def coverage(job: models.Job) -> Coverage:
     if len(left) > MOST_UNCOVERED:
         calls = (beyond["c"] or 0.0) - sum(weight for _, weight in left[:MOST_UNCOVERED])
         missing.append(Missing("unknown", "further operators", beyond["n"] - MOST_UNCOVERED, calls))
+    held = _held(asked, withheld)
     return Coverage(
         operators=everything["n"],
-        covered=everything["n"] - beyond["n"],
+        covered=everything["n"] - beyond["n"] - sum(one.operators for one in held),
         calls=everything["c"] or 0.0,
-        covered_calls=(everything["c"] or 0.0) - (beyond["c"] or 0.0),
-        missing=tuple(missing),
+        covered_calls=(everything["c"] or 0.0) - (beyond["c"] or 0.0) - sum(one.calls for one in held),
+        missing=(*held, *missing),
     )
+
+
+def _held(asked: QuerySet[models.JobOperator], withheld: Mapping[int, str]) -> list[Missing]:
+    """Operators whose best is withheld, by price."""
+    if not withheld:
+        return []
+    sums: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
+    for row in asked.filter(operator__in=list(withheld)).only("operator", "hit_calls", "miss_calls"):
+        counts = sums[withheld[row.operator_id]]
+        counts[0] += 1
+        counts[1] += row.hit_calls + row.miss_calls
+    made = [Missing(WITHHELD, price, int(n), calls) for price, (n, calls) in sums.items()]
+    return sorted(made, key=lambda one: (-one.calls, one.reason))
 
 
 def _missing(job: models.Job, left: Sequence[tuple[int, float]]) -> list[Missing]:
@@ -301,29 +327,42 @@ def over_time(job: models.Job, range_: TimeRange) -> list[JobSlot]:
 SORTS = {"saved": "saved_us", "calls": "weight", "misses": "misses", "recent": "last_at"}
 
 
-def asked_for(job: models.Job, sort: str = "-calls", status: str = "") -> QuerySet[models.JobOperator]:
-    """A job's operators; ``status``: "hit" or "miss", as they are known now. ``-`` sorts downwards."""
+def asked_for(
+    job: models.Job, sort: str = "-calls", status: str = "", withheld: Iterable[int] = ()
+) -> QuerySet[models.JobOperator]:
+    """A job's operators; ``status``: "hit", "withheld" or "miss", as they are now. ``-`` sorts downwards."""
     sign, column = "-" if sort.startswith("-") else "", SORTS[sort.removeprefix("-")]
     found = models.JobOperator.objects.filter(job=job).annotate(weight=F("hit_calls") + F("miss_calls"))
-    if status:
-        known = Exists(_bests(job).filter(operator=OuterRef("operator")))
-        found = found.filter(known if status == "hit" else ~known)
+    if status == WITHHELD:
+        found = found.filter(operator__in=list(withheld))
+    elif status:
+        known = Exists(bests_of(job).filter(operator=OuterRef("operator")))
+        found = (
+            found.filter(known).exclude(operator__in=list(withheld))
+            if status == "hit"
+            else found.filter(~known)
+        )
     return found.select_related("operator").defer("operator__graph").order_by(f"{sign}{column}", "pk")
 
 
-def operator_rows(job: models.Job, page: Iterable[models.JobOperator]) -> list[OperatorRow]:
-    """What is known now of one page's operators: three statements."""
+def operator_rows(
+    job: models.Job, withheld: Mapping[int, str], page: Iterable[models.JobOperator]
+) -> list[OperatorRow]:
+    """What is known now of one page's operators: three statements. ``withheld`` as in :func:`coverage`."""
     listed = list(page)
     ids = [row.operator_id for row in listed]
     # Where several places know it: the slowest against its own default, so that nothing is promised.
     bests = {
-        best.operator_id: best for best in _bests(job).filter(operator__in=ids).order_by("-ratio_to_default")
+        best.operator_id: best
+        for best in bests_of(job).filter(operator__in=ids).order_by("-ratio_to_default")
     }
     misses = _nearest(job, models.Miss.objects.filter(operator__in=[pk for pk in ids if pk not in bests]))
     made = []
     for row in listed:
         best = bests.get(row.operator_id)
         state, reason = ("hit", "") if best else _why(misses.get(row.operator_id))
+        if best and row.operator_id in withheld:
+            state, reason = WITHHELD, withheld[row.operator_id]
         made.append(
             OperatorRow(
                 row.operator, row.hits, row.misses, row.hit_calls + row.miss_calls, row.saved_us,
@@ -333,7 +372,7 @@ def operator_rows(job: models.Job, page: Iterable[models.JobOperator]) -> list[O
     return made
 
 
-def _bests(job: models.Job) -> QuerySet[models.Best]:
+def bests_of(job: models.Job) -> QuerySet[models.Best]:
     """The winners that the job would get, where it runs."""
     scopes = [models.SHARED, f"org:{job.organisation_id}"]
     return models.Best.objects.filter(_here(job), rank=0, scope__in=scopes)

@@ -86,6 +86,22 @@ class Billing(Charging):
             return {}
         return _terms_on_pages(organisation_id, account, chosen, implementations)
 
+    def withheld_now(
+        self, organisation_id: int | None, implementations: Sequence[Implementation]
+    ) -> Mapping[int, Terms]:
+        terms = self.terms_of(organisation_id, implementations)
+        held = {pk: one for pk, one in terms.items() if one.withheld}
+        if not held or organisation_id is None:
+            return {}
+        account = Account.objects.filter(organisation_id=organisation_id).first()
+        room = _room(account, timezone.now())
+        return {pk: one for pk, one in held.items() if one.price_micros > room}
+
+
+def _room(account: Account | None, now: datetime) -> int:
+    """What may be charged for hits that are withheld otherwise: credit, and how far below it a plan goes."""
+    return account.balance_micros + limit_micros(account, now) if account else 0
+
 
 def _terms_on_pages(
     organisation_id: int,
@@ -98,7 +114,7 @@ def _terms_on_pages(
     mine = Purchase.objects.filter(organisation_id=organisation_id, implementation__in=holding)
     bought = set(mine.values_list("implementation_id", flat=True))
     flat = account is not None and account.plan == Plan.PREPAID and plan_runs(account, now)
-    room = account.balance_micros + limit_micros(account, now) if account else 0
+    room = _room(account, now)
     prices = _prices_now(organisation_id, chosen, implementations, now)
     found = {}
     for pk, rule in chosen.items():

@@ -3,13 +3,15 @@ field asks nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Q
 
 from catalog.models import SHARED
+from catalog.selectors.listing import kinds
+from opatlas.identity.operator_types import TYPES
 
 OpTypes = Mapping[int, str]
 """Op types by operator id."""
@@ -24,6 +26,8 @@ class PriceCondition:
     """What a hit (or an implementation) has for it."""
     past: Callable[[str], Q]
     """Usage rows that have it."""
+    known: Callable[[], Sequence[str]] | None = None
+    """What there is of it, where the field has no choices: forms offer these, and nothing else is taken."""
     hint: str = ""
     said: str = ""  # after "each hit", where it does not stand before "hit" by itself
 
@@ -33,19 +37,31 @@ def _past_scope(scope: str) -> Q:
     return shared if scope == "shared" else Q(implementation__isnull=False) & ~shared
 
 
+def _routes() -> list[str]:
+    from tuning.routes.registry import ROUTES  # every route, and what it imports
+
+    return [one.name for one in ROUTES]
+
+
+def _op_types() -> list[str]:
+    """Those of the catalogue, the commonest first, then those that nobody has asked for."""
+    asked = [name for name, _ in kinds()[0]]
+    return asked + sorted(TYPES.keys() - set(asked))
+
+
 CONDITIONS = (
     PriceCondition("method", lambda one, _: one.method, lambda method: Q(method=method)),
     PriceCondition(
         "route", lambda one, _: one.route, lambda route: Q(route=route),
-        "Such as tvm; empty: any.", " (route {})",
+        known=_routes, said=" (route {})",
     ),
     PriceCondition(
         "op_type", lambda one, op_types: op_types.get(one.operator_id, ""),
-        lambda op_type: Q(operator__op_type=op_type), "Such as Conv or Conv+Relu; empty: any.", " of {}",
+        lambda op_type: Q(operator__op_type=op_type), known=_op_types, said=" of {}",
     ),
     PriceCondition(
         "scope", lambda one, _: "shared" if one.scope == SHARED else "private", _past_scope,
-        "Private: the organisation's own entries.",
+        hint="Private: the organisation's own entries.",
     ),
 )  # fmt: skip
 NAMES = tuple(one.name for one in CONDITIONS)

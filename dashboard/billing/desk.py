@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 
 from catalog.best.served import Hit
-from catalog.charging import Payer, Terms
+from catalog.charging import Payer, Terms, absolute
 from dashboard.billing import words
 from dashboard.billing.accounts import limit_micros, plan_runs
 from dashboard.billing.models import Account, Mode, MonthCount, Plan, PriceRule, UseAgreement
@@ -112,7 +112,7 @@ class Desk:
             found[one.hit.key] = self._terms(
                 one.rule, one.price_micros, True,
                 f"Withheld until it is paid: this hit costs {money(one.price_micros, currency)}. "
-                f"Add credit at {PAY_URL}.",
+                f"Add credit at {absolute(PAY_URL)}.",
             )  # fmt: skip
         for one in self.beyond:
             price = money(one.price_micros, currency)

@@ -6,10 +6,11 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from django import forms
+from django.utils import timezone
 
 from catalog.models import Organisation
 from dashboard.billing.accounts import CURRENCIES, MOST_MICROS
-from dashboard.billing.conditions import CONDITIONS, NAMES
+from dashboard.billing.conditions import CONDITIONS, NAMES, PriceCondition
 from dashboard.billing.models import Mode, Plan, PriceRule
 from dashboard.billing.pricelist import MOST_PRIORITY
 
@@ -92,7 +93,10 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg]
         help_text="Of several that match, the highest counts; then the most particular.",
     )
     from_at = forms.DateTimeField(
-        label="From (UTC)", required=False, help_text="Such as 2026-12-01 00:00; empty: at once."
+        label="From (UTC)",
+        required=False,
+        help_text="Empty: at once.",
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
     )
 
     class Meta:
@@ -124,10 +128,23 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg]
         organisations: Any = self.fields["organisation"]
         organisations.queryset = Organisation.objects.order_by("name")
         organisations.empty_label = "All organisations"
-        for name in NAMES:
-            field: Any = self.fields[name]
-            if hasattr(field, "choices"):
-                field.choices = [("", "Any"), *((one, one.capitalize()) for one, _ in field.choices if one)]
+        self.fields["from_at"].widget.attrs["min"] = f"{timezone.now():%Y-%m-%dT%H:%M}"
+        for one in CONDITIONS:
+            self._offer(one)
+
+    def _offer(self, condition: PriceCondition) -> None:
+        """What there is to choose from; of a version before, also what there is no more."""
+        field: Any = self.fields[condition.name]
+        if condition.known is None:
+            field.choices = [("", "Any"), *((one, one.capitalize()) for one, _ in field.choices if one)]
+            return
+        known = list(condition.known())
+        before = self.initial.get(condition.name) or ""
+        gone = [(before, f"{before} (there is none)")] if before and before not in known else []
+        choices = [("", "Any"), *((one, one) for one in known), *gone]
+        self.fields[condition.name] = forms.ChoiceField(
+            label=field.label, choices=choices, required=False, help_text=field.help_text
+        )
 
     def add_prefix(self, field_name: str) -> str:
         # Amounts are written in units: their addresses on the page do not say otherwise.

@@ -9,12 +9,22 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import Q, QuerySet, Sum
 from django.utils import timezone
 
-from catalog.models import Usage
+from catalog.models import Organisation, Usage
 from dashboard.billing.models import Mode, PriceRule
 from dashboard.billing.pricing import MOST_MICROS, Price, SoFar, quote_uses
 
 MOST_HITS = 50_000
 """More hits than this are not priced one by one: the earliest of the month are, and scaled up."""
+
+
+@dataclass(frozen=True)
+class OrganisationPreview:
+    """What one organisation would have been charged."""
+
+    organisation: str
+    hits: int
+    micros: int
+    currency: str
 
 
 @dataclass(frozen=True)
@@ -24,9 +34,16 @@ class Preview:
     month: datetime
     hits: int
     priced: int
-    organisations: int
-    micros: int
+    by_organisation: tuple[OrganisationPreview, ...]  # who pays most comes first
     currency: str
+
+    @property
+    def organisations(self) -> int:
+        return len(self.by_organisation)
+
+    @property
+    def micros(self) -> int:
+        return sum(one.micros for one in self.by_organisation)
 
     @property
     def is_estimate(self) -> bool:
@@ -39,11 +56,21 @@ def preview(draft: PriceRule, now: datetime | None = None) -> Preview:
     month = (first - timedelta(days=1)).replace(day=1)
     matching = _matching(draft).filter(served_at__gte=month, served_at__lt=first)
     hits = matching.aggregate(lookups=Sum("lookups"))["lookups"] or 0
-    by_organisation, priced = _priced(matching, draft.price)
-    micros = 0 if draft.mode == Mode.FREE else sum(by_organisation.values())
-    if priced < hits:
-        micros = micros * hits // priced
-    return Preview(month, hits, priced, len(by_organisation), micros, draft.currency)
+    counted, spent = _priced(matching, draft.price)
+    priced = sum(counted.values())
+    names = dict(Organisation.objects.filter(pk__in=list(counted)).values_list("pk", "name"))
+
+    def whole(part: int) -> int:
+        return part * hits // priced
+
+    shares = [
+        OrganisationPreview(
+            names[pk], whole(n), 0 if draft.mode == Mode.FREE else whole(spent[pk]), draft.currency
+        )
+        for pk, n in counted.items()
+    ]
+    shares.sort(key=lambda one: (-one.micros, -one.hits, one.organisation))
+    return Preview(month, hits, priced, tuple(shares), draft.currency)
 
 
 def _matching(draft: PriceRule) -> QuerySet[Usage]:
@@ -53,8 +80,8 @@ def _matching(draft: PriceRule) -> QuerySet[Usage]:
     return Usage.objects.filter(mine, *(one.past(value) for one, value in draft.asked))
 
 
-def _priced(matching: QuerySet[Usage], price: Price) -> tuple[dict[int, int], int]:
-    """Organisation → what it would have been charged, in the order of its hits; and how many were priced."""
+def _priced(matching: QuerySet[Usage], price: Price) -> tuple[dict[int, int], dict[int, int]]:
+    """By organisation, how many hits were priced, and what it would have been charged, in their order."""
     hits: dict[int, int] = defaultdict(int)
     spent: dict[int, int] = defaultdict(int)
     by_operator: dict[tuple[int, int], int] = defaultdict(int)
@@ -66,4 +93,4 @@ def _priced(matching: QuerySet[Usage], price: Price) -> tuple[dict[int, int], in
         hits[organisation] += lookups
         spent[organisation] += one.micros
         by_operator[organisation, operator] += one.micros
-    return spent, sum(hits.values())
+    return hits, spent

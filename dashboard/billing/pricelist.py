@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from difflib import get_close_matches
 from typing import Any
 from uuid import UUID
 
@@ -15,12 +16,14 @@ from catalog.models import Organisation
 from catalog.people import audit
 from dashboard.billing import rules
 from dashboard.billing.accounts import MOST_MICROS, check_currency
-from dashboard.billing.conditions import NAMES
+from dashboard.billing.conditions import CONDITIONS, NAMES, PriceCondition
 from dashboard.billing.models import Account, PriceRule
 
 MOST_TIERS = 20
 MOST_HITS = 10**12
 MOST_PRIORITY = 1000
+WHILE_TYPED = timedelta(minutes=5)
+"""So long ago still counts as now: somebody typed the moment, and then looked at what it would cost."""
 
 
 def check(draft: PriceRule) -> PriceRule:
@@ -31,6 +34,8 @@ def check(draft: PriceRule) -> PriceRule:
     check_currency(draft.currency)
     for where in ("mode", "note", *NAMES):
         _check_text(draft, where)
+    for condition in CONDITIONS:
+        _check_known(condition, getattr(draft, condition.name))
     if not isinstance(draft.charges_default, bool):
         raise RequestError("charges_default is true or false.", where="charges_default")
     _within(draft.priority, -MOST_PRIORITY, MOST_PRIORITY, "priority")
@@ -44,9 +49,17 @@ def check(draft: PriceRule) -> PriceRule:
         if not Organisation.objects.filter(pk=draft.organisation_id).exists():
             raise RequestError("There is no organisation with this number.", where="organisation")
         _check_account(draft, draft.organisation_id)
-    if draft.from_at and draft.until_at and draft.until_at <= draft.from_at:
-        raise RequestError("A rule ends after it begins.", where="until_at")
+    _check_moments(draft, timezone.now())
     return draft
+
+
+def _check_moments(draft: PriceRule, now: datetime) -> None:
+    if draft.from_at and draft.from_at < now - WHILE_TYPED:
+        raise RequestError(
+            "A price begins now or later: what was served before keeps the price of then.", where="from_at"
+        )
+    if draft.until_at and draft.until_at <= (draft.from_at or now):
+        raise RequestError("A rule ends after it begins.", where="until_at")
 
 
 def _check_account(draft: PriceRule, organisation_id: int) -> None:
@@ -143,6 +156,19 @@ def _check_text(draft: PriceRule, where: str) -> None:
         raise RequestError(f"{where} is one of {', '.join(v or 'nothing' for v in values)}.", where=where)
     if len(text) > field.max_length or not text.isprintable():
         raise RequestError(f"{where} has at most {field.max_length} printable characters.", where=where)
+
+
+def _check_known(condition: PriceCondition, value: str) -> None:
+    """A rule for what does not exist would silently charge nothing. Of a fused type each part counts."""
+    if not value or condition.known is None:
+        return
+    known = condition.known()
+    missing = next((part for part in value.split("+") if part not in known), None)
+    if value in known or missing is None:
+        return
+    near = get_close_matches(missing, known, 1)
+    meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known[:20])}."
+    raise RequestError(f"There is no {condition.name} {missing!r}: {meant}", where=condition.name)
 
 
 def _within(value: object, low: int, high: int, where: str) -> None:

@@ -267,6 +267,38 @@ def withheld_lately(owned: Q, first: date, last: date, most: int = 50) -> list[W
 
 
 @dataclass(frozen=True)
+class WithheldTotal:
+    """How often lookups were left empty because the hit had to be paid first, in one currency."""
+
+    currency: str | None
+    times: int
+    implementations: int
+    organisations: int
+    least_micros: int  # of one hit, as last asked for
+    most_micros: int
+
+
+def withheld_totals(owned: Q, first: date, last: date, operator: int | None = None) -> list[WithheldTotal]:
+    """Of these days, by currency; of everything, or of one operator's implementations."""
+    rows = Held.objects.filter(owned, day__range=(first, last))
+    if operator is not None:
+        rows = rows.filter(implementation__operator=operator)
+    sums = (
+        rows.values("organisation__account__currency")
+        .order_by()
+        .annotate(
+            asked=Sum("times"),
+            made=Count("implementation", distinct=True),
+            payers=Count("organisation", distinct=True),
+            least=Min("price_micros"),
+            most=Max("price_micros"),
+        )
+    )
+    columns = ("organisation__account__currency", "asked", "made", "payers", "least", "most")
+    return [WithheldTotal(*row) for row in sums.order_by("-asked").values_list(*columns)]
+
+
+@dataclass(frozen=True)
 class SpendingSum:
     """What a job spent under the limit that it set."""
 

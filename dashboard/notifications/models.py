@@ -27,13 +27,15 @@ class Happening(models.TextChoices):
     BEST_CHANGED = "best_changed", "The best changed"
     WITHDRAWN = "withdrawn", "An implementation was withdrawn"
     SILENT = "silent", "A target's workers fell silent"
+    FAILING = "failing", "A route fails on every trial"
+    DISTURBED = "disturbed", "A machine is too disturbed to measure on"
     TEST = "test", "A test message"
 
 
 HAPPENINGS = (Happening.HIT, Happening.EXPLORED, Happening.BEST_CHANGED, Happening.WITHDRAWN)
 """Those of operators that somebody can ask for."""
 
-OF_SERVICE = (Happening.SILENT,)
+OF_SERVICE = (Happening.SILENT, Happening.FAILING, Happening.DISTURBED)
 """Those of the service itself."""
 
 
@@ -74,6 +76,8 @@ class Subscription(models.Model):
     on_best_changed = models.BooleanField(default=True)
     on_withdrawn = models.BooleanField(default=True)
     on_silent = models.BooleanField(default=False)
+    on_failing = models.BooleanField(default=False, db_default=False)
+    on_disturbed = models.BooleanField(default=False, db_default=False)
     told_by = models.JSONField(default=_by_page)  # names of channels (``channels.registry``)
     digest = models.CharField(max_length=10, choices=Digest, default=Digest.AT_ONCE)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -49,7 +49,7 @@ def happenings_of(subject: str) -> tuple[Happening, ...]:
 def begun(subject: str) -> Subscription:
     """A new one (unsaved), as forms begin."""
     of_service = subject == SubjectKind.SERVICE
-    told = {f"on_{one.value}": False for one in HAPPENINGS} | {"on_silent": True}
+    told = {f"on_{one.value}": one in OF_SERVICE for one in (*HAPPENINGS, *OF_SERVICE)}
     return Subscription(subject=subject, **(told if of_service else {}))
 
 

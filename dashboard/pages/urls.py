@@ -8,12 +8,14 @@ from dashboard.pages.jobs import jobs, models, uploads
 from dashboard.pages.kernels import kernels
 from dashboard.pages.operators import code as operator_code
 from dashboard.pages.operators import compare, methods, operator, operators
-from dashboard.pages.overview import definitions, health, overview
+from dashboard.pages.operators import state as operator_state
+from dashboard.pages.overview import definitions, find, health, overview
 from dashboard.pages.people import account, audit, forgotten, keys, people
 from dashboard.pages.work import environments, explorations, operations, queues
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.overview, name="overview"),
+    path("find/", find.find, name="find"),
     path("overview/live/", overview.live, name="overview-live"),
     path("operators/", operators.operators, name="operators"),
     path("operators/<str:key>/", operator.operator, name="operator"),
@@ -29,6 +31,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         name="operator-file",
     ),
     path("operators/<str:key>/revoke/", operator.revoke, name="operator-revoke"),
+    path("operators/<str:key>/state/", operator_state.state, name="operator-state"),
     path("methods/", methods.methods_page, name="methods"),
     path("compare/", compare.compare_page, name="environments-compare"),
     path("environments/", environments.environments_page, name="environments"),

@@ -50,6 +50,7 @@ _MARKS = {
     ("warn", "warn"): "noisy silent failing serious",
     ("user", "warn"): "awaiting",
     ("slash", "warn"): "revoked withdrawn",
+    ("coin", "warn"): "withheld",
     ("warn", "bad"): "suspended grave",
     ("slash", "bad"): "disabled",
     ("arrow", "warn"): "refund",
@@ -154,12 +155,14 @@ def times_100(share: float | None) -> float:
 
 
 @register.inclusion_tag("parts/_nav_link.html", takes_context=True)
-def nav_link(context: template.Context, url_name: str, symbol: str, text: str) -> dict[str, str]:
-    """A section's link, marked where the page belongs to it."""
+def nav_link(
+    context: template.Context, url_name: str, symbol: str, text: str, waiting: int = 0
+) -> dict[str, Any]:
+    """A section's link, marked where the page belongs to it; with how many of it wait for the reader."""
     href, path = reverse(url_name), context["request"].path
     inside = href != reverse("overview") and path.startswith(href)
     current = "page" if path == href else ("true" if inside else "")
-    return {"href": href, "symbol": symbol, "text": text, "current": current}
+    return {"href": href, "symbol": symbol, "text": text, "current": current, "waiting": waiting}
 
 
 @register.filter

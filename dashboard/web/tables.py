@@ -23,6 +23,9 @@ Number = Literal[
 ]
 Mark = Literal["text", "code", "name", "when", "badge", "method", "head", "actions", "tick"]
 Kind = Number | Mark
+FEW_COLUMNS = 4
+"""As many as a telephone has the width for."""
+
 NUMBERS = frozenset(get_args(Number))
 Of = Callable[[Any], Any]
 """What a row has for a column."""
@@ -86,7 +89,8 @@ def page(name: str, of: str = "pk") -> Of:
 
 def operator_column(key: str, kind: Kind = "text", of: str = "operator", sort: str = "") -> Column:
     """The operator that a row is about, found by the path ``of``; it leads to its page."""
-    return Column(key, "Operator", kind, f"{of}.summary", link=page("operator", f"{of}.key"), sort=sort)
+    leads = page("operator", f"{of}.key")
+    return Column(key, "Operator", kind, f"{of}.summary", link=leads, sort=sort, css="lead")
 
 
 def of_neighbours(under: str) -> Column:
@@ -137,6 +141,12 @@ class Table:
     def shown(self) -> list[Column]:
         """Columns of the page."""
         return [column for column in self.columns if column.only != "export" and not column.under]
+
+    @property
+    def classes(self) -> str:
+        """Of the table: one of many columns becomes a card a row where there is no width for them."""
+        stacks = "" if "stacks" in self.css or len(self.shown) <= FEW_COLUMNS else "stacks"
+        return f"{self.css} {stacks}".strip()
 
     @cached_property
     def lines(self) -> dict[str, list[Column]]:

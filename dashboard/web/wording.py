@@ -23,6 +23,8 @@ def duration_s(value_s: float | None) -> str:
     """Seconds of work: ``0.24 s``, ``38 s``, ``4 min 10 s``, ``2 h 5 min``."""
     if value_s is None:
         return NOTHING
+    if value_s < 0:
+        return f"−{duration_s(-value_s)}"
     if 0 < value_s < 0.1:
         return duration_us(value_s * 1e6)
     if value_s < 10:
@@ -104,6 +106,11 @@ def relative(moment: datetime, now: datetime) -> str:
     else:
         return moment.strftime("%d %b %Y")
     return f"{text} ago" if away_s > 0 else f"in {text}"
+
+
+def shortened(text: str, most: int) -> str:
+    """At most that many characters, the cut marked."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
 def short_key(key: str) -> str:

@@ -16,9 +16,9 @@ from catalog.api.describing import query
 from catalog.api.endpoint import Listing, RestView, listing, one, operation
 from catalog.api.shapes import shape
 from dashboard.webhooks import endpoints, retention, selectors
-from dashboard.webhooks.delivering import body_of
+from dashboard.webhooks.bodies import body_for
 from dashboard.webhooks.endpoints import SUBSCRIBABLE
-from dashboard.webhooks.models import Attempt, Delivery, DeliveryState, Endpoint, EventType
+from dashboard.webhooks.models import Attempt, BodyForm, Delivery, DeliveryState, Endpoint, EventType
 from dashboard.webhooks.selectors import DeliveryFilters
 from tuning.api import filters
 
@@ -34,7 +34,8 @@ class EndpointAnswer(serializers.ModelSerializer[Endpoint]):
 
     class Meta:
         model = Endpoint
-        fields = ["id", "url", "description", "event_types", "created_at", "disabled_at", "disabled_reason",
+        fields = ["id", "url", "description", "event_types", "form", "created_at", "disabled_at",
+                  "disabled_reason",
                   "failing_since", "failures_in_a_row"]  # fmt: skip
 
 
@@ -55,6 +56,11 @@ class EndpointWriteSerializer(serializers.Serializer[Any]):
         required=False,
         max_length=20,
         help_text="What to be told about; none or an empty list: everything.",
+    )
+    form = serializers.ChoiceField(
+        BodyForm.choices,
+        required=False,
+        help_text="standard: type, timestamp and data, for programs; slack: one sentence, for chat rooms.",
     )
 
 
@@ -137,6 +143,7 @@ class EndpointsView(_Webhooks, Listing[Endpoint]):
             asked["url"],
             description=asked.get("description", ""),
             event_types=asked.get("event_types", ()),
+            form=asked.get("form", BodyForm.STANDARD),
         )
         return _with_secret(row, secret)
 
@@ -220,7 +227,7 @@ class DeliveryView(_Webhooks):
     def get(self, request: Request, pk: int) -> Delivery:
         """One delivery with what is sent and every try."""
         row: Any = self.delivery(pk)
-        row.body, row.tried = body_of(row.message), selectors.attempts(row)[:TRIES_SHOWN]
+        row.body, row.tried = body_for(row.endpoint, row.message), selectors.attempts(row)[:TRIES_SHOWN]
         return row
 
 

@@ -7,13 +7,11 @@ between sending and recording leaves one that runs out, and the message is sent 
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from datetime import UTC
 from itertools import zip_longest
 
 from django.db import connection
@@ -22,7 +20,8 @@ from django.db.models.functions import Now
 
 from catalog import failpoints
 from dashboard.webhooks import clock, endpoints, guard, signing
-from dashboard.webhooks.models import Delivery, DeliveryState, Message
+from dashboard.webhooks.bodies import body_for
+from dashboard.webhooks.models import Delivery, DeliveryState
 from dashboard.webhooks.recording import record
 from dashboard.webhooks.retention import forget_old
 from tuning.queue.clock import database_now, now_in
@@ -84,16 +83,6 @@ def claim(pk: int) -> int | None:
         fence=row + 1, claimed_until=now_in(CLAIM_S)
     )
     return row + 1 if won == 1 else None
-
-
-def body_of(message: Message) -> str:
-    """What is sent: the same text at every try."""
-    document = {
-        "type": message.event_type,
-        "timestamp": message.created_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
-        "data": message.data,
-    }
-    return json.dumps(document, separators=(",", ":"), sort_keys=True)
 
 
 def _due(room: int) -> list[int]:
@@ -176,7 +165,7 @@ def _next_of(endpoint: int) -> tuple[int, int] | None:
 
 def _post(delivery: Delivery) -> guard.Reply:
     message = delivery.message
-    body = body_of(message)
+    body = body_for(delivery.endpoint, message)
     try:
         valid = endpoints.valid_secrets(delivery.endpoint)
     except signing.Unreadable as error:

@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from catalog.errors import RequestError
 from catalog.models import Organisation
 from dashboard.webhooks import clock, guard, signing
-from dashboard.webhooks.models import Endpoint, EventType, Message, Secret
+from dashboard.webhooks.models import BodyForm, Endpoint, EventType, Message, Secret
 from dashboard.webhooks.sending import send_to
 
 OVERLAP = timedelta(hours=24)
@@ -29,11 +29,16 @@ class EndpointRefused(RequestError):
 
 
 def create(
-    organisation: Organisation, url: str, *, description: str = "", event_types: Sequence[str] = ()
+    organisation: Organisation,
+    url: str,
+    *,
+    description: str = "",
+    event_types: Sequence[str] = (),
+    form: str = BodyForm.STANDARD,
 ) -> tuple[Endpoint, str]:
     """A new endpoint and its secret, which cannot be had a second time. No ``event_types``: all of them."""
     url = url.strip()
-    _check(url, description, event_types)
+    _check(url, description, event_types, form)
     if Endpoint.objects.filter(organisation=organisation).count() >= MAX_ENDPOINTS:
         raise EndpointRefused(f"An organisation has at most {MAX_ENDPOINTS} endpoints: delete one first.")
     secret = signing.new_secret()
@@ -43,6 +48,7 @@ def create(
             url=url,
             description=description.strip(),
             event_types=sorted(set(event_types)),
+            form=form,
         )
         Secret.objects.create(endpoint=endpoint, sealed=signing.seal(secret))
     return endpoint, secret
@@ -64,14 +70,16 @@ def change(
     url: str | None = None,
     description: str | None = None,
     event_types: Sequence[str] | None = None,
+    form: str | None = None,
 ) -> Endpoint:
-    """Another address, description or subscription; what is None stays."""
+    """Another address, description, subscription or form; what is None stays."""
     url = endpoint.url if url is None else url.strip()
     description = endpoint.description if description is None else description.strip()
     kinds = endpoint.event_types if event_types is None else sorted(set(event_types))
-    _check(url, description, kinds)
+    form = endpoint.form if form is None else form
+    _check(url, description, kinds, form)
     with _new_address():
-        changed = {"url": url, "description": description, "event_types": kinds}
+        changed = {"url": url, "description": description, "event_types": kinds, "form": form}
         Endpoint.objects.filter(pk=endpoint.pk).update(**changed)
     endpoint.refresh_from_db()
     return endpoint
@@ -120,7 +128,9 @@ def test(endpoint: Endpoint) -> Message:
     return message
 
 
-def _check(url: str, description: str, event_types: Sequence[str]) -> None:
+def _check(url: str, description: str, event_types: Sequence[str], form: str) -> None:
+    if form not in BodyForm.values:
+        raise RequestError(f"The form is one of {', '.join(BodyForm.values)}.", where="form")
     _, host, port = guard.check_url(url)
     if not guard.allowed(host, port):
         # A literal address is known now; a name is checked whenever something is sent to it.

@@ -19,10 +19,19 @@ class EventType(models.TextChoices):
     IMPLEMENTATION_WITHDRAWN = "implementation.withdrawn"
     HIT_SERVED = "hit.served"
     WORKERS_SILENT = "workers.silent"
+    ROUTE_FAILING = "route.failing"
+    MACHINE_DISTURBED = "machine.disturbed"
     LEDGER_CHARGED = "ledger.charged"
     CREDIT_ADDED = "credit.added"
     PAYMENT_REQUIRED = "payment.required"
     ENDPOINT_TEST = "endpoint.test"
+
+
+class BodyForm(models.TextChoices):
+    """How an event is written for a receiver."""
+
+    STANDARD = "standard", "Standard Webhooks"  # type, timestamp and data, for programs
+    SLACK = "slack", "Slack-compatible"  # one sentence: incoming webhooks of Slack, Mattermost, Rocket.Chat
 
 
 def _message_id() -> str:
@@ -36,6 +45,9 @@ class Endpoint(models.Model):
     url = models.CharField(max_length=2048)
     description = models.CharField(max_length=200, blank=True)
     event_types = models.JSONField(default=list)
+    form = models.CharField(
+        max_length=10, choices=BodyForm, default=BodyForm.STANDARD, db_default=BodyForm.STANDARD
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     disabled_at = models.DateTimeField(null=True, blank=True)
     disabled_reason = models.CharField(max_length=300, blank=True)

@@ -201,6 +201,7 @@ def _raw() -> dict[str, Any] | None:
 
 ARGUMENTS: dict[str, Callable[[], Any]] = {
     "operator": _operators,
+    "operator-state": lambda: _operators()["-missed"],  # elsewhere it says that there is nothing to wait for
     "operator-code": _code,
     "operator-raw": _raw,
     "operator-file": lambda: None,  # a download from the artifact store, which no made-up catalogue has

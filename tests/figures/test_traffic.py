@@ -289,6 +289,7 @@ def test_exploring_against_what_it_saved(messy: None) -> None:
         assert found.saved_s == pytest.approx(sum(its_saving.values()))
         assert found.paid_back == sum(its_saving[number] > spent[number] for number in spent)
         assert found.share == share(found.paid_back, len(spent))
+        assert found.net_s == pytest.approx(sum(its_saving.values()) - sum(spent.values()))
         assert found.return_on_tuning == pytest.approx(share(sum(its_saving.values()), sum(spent.values())))
     assert 0 < paid_back.paid_back(HOST).paid_back < paid_back.paid_back(HOST).explored
 

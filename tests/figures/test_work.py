@@ -508,7 +508,7 @@ def test_a_jobs_coverage(mess: Mess) -> None:
         calls = {pk: one.hit_calls + one.miss_calls for pk, one in asked.items()}
         for pk, one in asked.items():
             assert one.hit_calls == sum(u.calls for u in c.Usage.objects.filter(job=job, operator=pk))
-        found = jobs.coverage(job)
+        found = jobs.coverage(job, {})
         covered = [pk for pk in asked if pk in known]
         assert (found.operators, found.covered) == (len(asked), len(covered))
         assert found.by_calls == pytest.approx(sum(calls[pk] for pk in covered) / sum(calls.values()))
@@ -516,7 +516,7 @@ def test_a_jobs_coverage(mess: Mess) -> None:
         assert sum(one.calls for one in found.missing) == pytest.approx(
             sum(calls[pk] for pk in asked if pk not in known)
         )
-        states = {row.operator.pk: row.state for row in jobs.operator_rows(job, jobs.asked_for(job))}
+        states = {row.operator.pk: row.state for row in jobs.operator_rows(job, {}, jobs.asked_for(job))}
         assert {pk for pk, state in states.items() if state == "hit"} == set(covered)
         partly += 0 < len(covered) < len(asked)
     assert partly
@@ -525,9 +525,9 @@ def test_a_jobs_coverage(mess: Mess) -> None:
 def test_more_uncovered_operators_than_are_looked_at_one_by_one(
     mess: Mess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = jobs.coverage(mess.jobs[0])
+    before = jobs.coverage(mess.jobs[0], {})
     monkeypatch.setattr(jobs, "MOST_UNCOVERED", 2)
-    after = jobs.coverage(mess.jobs[0])
+    after = jobs.coverage(mess.jobs[0], {})
     assert after.missing[-1].reason == "further operators"
     for count in ("operators", "calls"):
         sums = [sum(getattr(one, count) for one in each.missing) for each in (before, after)]
@@ -558,6 +558,8 @@ def test_a_models_figures(mess: Mess) -> None:
     logs = [math.log(best.ratio_to_default) for _, best in known]
     weighted = sum(weight * log for weight, log in zip(weights, logs, strict=True)) / sum(weights)
     assert report.totals.speedup_weighted == pytest.approx(math.exp(weighted))
+    best_us = sum(part.calls * best.median_us for part, best in known)
+    assert report.totals.speedup == pytest.approx(sum(weights) / best_us)
 
 
 def test_every_figure_of_the_part_was_counted_again() -> None:

@@ -26,6 +26,7 @@ OPEN = {
 
 COMMON = {
     "operator",
+    "operator-state",
     "statistics/operators/{key}",
     "operators/{key}",
     "operators/{key}/best",
@@ -40,6 +41,7 @@ def _kernel(rows: Rows) -> Rows:
 
 EXAMPLES: dict[str, Callable[[Rows], list[Rows]]] = {
     "operator": lambda rows: [{"key": rows["operator"].key}],
+    "operator-state": lambda rows: [{"key": rows["operator"].key}],
     "operator-code": lambda rows: [
         {"key": rows["operator"].key, "implementation_id": rows["implementation"].pk}
     ],

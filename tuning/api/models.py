@@ -96,7 +96,10 @@ class GivenModel:
     rows: Sequence[ingest.ReportedOperator]
 
 
-ReportAnswer = shape(GivenModel, using=[ModelRowAnswer, CoverageAnswer], rows=OperatorRowAnswer(many=True))
+_TotalsAnswer = shape(ingest.Totals, "speedup")
+ReportAnswer = shape(
+    GivenModel, using=[ModelRowAnswer, CoverageAnswer, _TotalsAnswer], rows=OperatorRowAnswer(many=True)
+)
 
 
 @listing(ModelRowAnswer)

@@ -140,8 +140,11 @@ def version_standings(version: KernelVersion, limit: int = 100) -> list[VersionS
 
 def waiting_for(user: User | AnonymousUser) -> int:
     """How many versions wait for this user's decision."""
-    if not decides(user):
-        return 0
+    return undecided_for(user) if decides(user) else 0
+
+
+def undecided_for(user: User | AnonymousUser) -> int:
+    """The same of who is known to decide: one statement."""
     own = KernelVersion.objects.filter(kernel=OuterRef("kernel"), submitted_by=user.pk)
     return KernelVersion.objects.filter(~Exists(own), state=VersionState.AWAITING).count()
 

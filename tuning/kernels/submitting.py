@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from catalog.errors import QuotaUsed, RequestError, TooLarge, Unknown
 from catalog.models import Operator as OperatorRow
 from catalog.models import Organisation
 from catalog.viewing import ADMINISTER, viewer_of
+from opatlas.errors import CallerError
 from opatlas.identity import Operator
 from opatlas.identity.operator import canonical_json
 from tuning.conf import conf
@@ -49,49 +50,79 @@ class Submission:
     description: str = ""
     example: str = ""
 
+    def problems(self) -> list[CallerError]:
+        """Everything that is wrong with it, each with where it is; empty where nothing is."""
+        checks: tuple[Callable[[], object], ...] = (
+            self._check_name,
+            self._check_size,
+            lambda: check_flags(self.flags, self.language),
+            self._entry,
+            self._check_source,
+            self._check_pattern,
+            lambda: _line(self.author, "author", 200),
+            lambda: _licence(self.licence),
+            lambda: _line(self.description, "description", 500, needed=False),
+        )
+        found = []
+        for check in checks:
+            try:
+                check()
+            except CallerError as error:
+                found.append(error)
+        return found
+
     def checked(self) -> dict[str, Any]:
-        """The columns of a version; raises RequestError or another CallerError, with where it is."""
-        if not _NAME.fullmatch(self.name):
-            raise RequestError(
-                "A kernel's name has 2 to 80 of a-z, 0-9, '.', '_' and '-', a letter or digit first.", "name"
-            )
-        size = len(self.source.encode("utf-8", "replace"))
-        if size > MAX_SOURCE_BYTES:
-            raise TooLarge(f"A source has at most {MAX_SOURCE_BYTES >> 10} KiB; this has {size}.", "source")
-        flags = list(check_flags(self.flags, self.language))
-        defined, launch = self._entry()
-        if defined not in self.source:
-            raise RequestError(f"The source must define {defined}: see docs/kernels.md.", "source")
-        if not _storable(self.source):
-            raise RequestError("The source must be text: no NUL, no lone surrogates.", "source")
-        pattern = dict(self.pattern) if isinstance(self.pattern, Mapping) else self.pattern
-        parse_pattern(pattern)
-        if len(canonical_json(pattern)) > MAX_PATTERN_BYTES or not _storable(str(pattern)):
-            raise RequestError(f"A pattern is text of at most {MAX_PATTERN_BYTES >> 10} KiB.", "pattern")
+        """The columns of a version; raises the first of its problems."""
+        for problem in self.problems():
+            raise problem
         return {
             "source": self.source,
             "source_sha256": source_digest(self.source),
             "tokens_sha256": tokens_digest(self.source),
             "language": self.language,
-            "flags": flags,
-            "launch": launch,
-            "pattern": pattern,
+            "flags": list(check_flags(self.flags, self.language)),
+            "launch": self._entry(),
+            "pattern": dict(self.pattern),
             "author": _line(self.author, "author", 200),
             "licence": _licence(self.licence),
         }
 
-    def _entry(self) -> tuple[str, dict[str, Any] | None]:
-        """What the source must have, and its launch template; which only device code has, and must."""
+    def _check_name(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise RequestError(
+                "A kernel's name has 2 to 80 of a-z, 0-9, '.', '_' and '-', a letter or digit first.", "name"
+            )
+
+    def _check_size(self) -> None:
+        size = len(self.source.encode("utf-8", "replace"))
+        if size > MAX_SOURCE_BYTES:
+            raise TooLarge(f"A source has at most {MAX_SOURCE_BYTES >> 10} KiB; this has {size}.", "source")
+
+    def _check_source(self) -> None:
+        if not _storable(self.source):
+            raise RequestError("The source must be text: no NUL, no lone surrogates.", "source")
+        defined = "__global__" if self.language == "cuda" else "opatlas_run"
+        if defined not in self.source:
+            raise RequestError(f"The source must define {defined}: see docs/kernels.md.", "source")
+
+    def _check_pattern(self) -> None:
+        pattern = dict(self.pattern) if isinstance(self.pattern, Mapping) else self.pattern
+        parse_pattern(pattern)
+        if len(canonical_json(pattern)) > MAX_PATTERN_BYTES or not _storable(str(pattern)):
+            raise RequestError(f"A pattern is text of at most {MAX_PATTERN_BYTES >> 10} KiB.", "pattern")
+
+    def _entry(self) -> dict[str, Any] | None:
+        """The launch template; which only device code has, and must."""
         if self.language != "cuda":
             if self.launch is not None:
                 raise RequestError("Only a kernel in cuda has a launch template: leave it out.", "launch")
-            return "opatlas_run", None
+            return None
         launch = check_template(self.launch)
         if len(canonical_json(launch)) > MAX_PATTERN_BYTES or not _storable(str(launch)):
             raise RequestError(
                 f"A launch template is text of at most {MAX_PATTERN_BYTES >> 10} KiB.", "launch"
             )
-        return "__global__", launch
+        return launch
 
 
 def may_submit(user: User) -> str:

@@ -57,18 +57,37 @@ class PaidBack:
         """Seconds saved per second of exploring."""
         return self.saved_s / self.spent_s if self.spent_s else None
 
+    @property
+    def net_s(self) -> float:
+        """What exploring brought: seconds saved, less the seconds that it took."""
+        return self.saved_s - self.spent_s
+
 
 def paid_back(viewer: Viewer) -> PaidBack:
     """Of the viewer's tenant, or of everybody."""
-    return PaidBack(**_facts()["tenants"].get(viewer.tenant, {}))
+    return _paid_back(_facts(), viewer)
+
+
+def both(viewer: Viewer, time_range: TimeRange) -> tuple[PaidBack, dict[datetime, float]]:
+    """:func:`paid_back` and :func:`spent`, read once."""
+    facts = _facts()
+    return _paid_back(facts, viewer), _spent(facts, viewer, time_range)
+
+
+def _paid_back(facts: dict[str, Any], viewer: Viewer) -> PaidBack:
+    return PaidBack(**facts["tenants"].get(viewer.tenant, {}))
 
 
 def spent(viewer: Viewer, time_range: TimeRange) -> dict[datetime, float]:
     """Start of an hour or day (as the range has them) → seconds of exploring asked for then. Hours go
     back ten days. Only the host's: it is the service that explores."""
+    return _spent(_facts(), viewer, time_range) if viewer.tenant == EVERYBODY else {}
+
+
+def _spent(facts: dict[str, Any], viewer: Viewer, time_range: TimeRange) -> dict[datetime, float]:
     if viewer.tenant != EVERYBODY:
         return {}
-    noted = _facts()["days" if time_range.grain == "day" else "hours"]
+    noted = facts["days" if time_range.grain == "day" else "hours"]
     starts = {datetime.fromisoformat(start): spent_s for start, spent_s in noted.items()}
     return {start: starts[start] for start in time_range.starts() if start in starts}
 

@@ -11,6 +11,7 @@ from catalog.models import Method, Organisation
 from dashboard.billing import selectors
 from dashboard.billing.models import Kind
 from dashboard.billing.pages import access, tables
+from dashboard.web.asked import check_names, one_of
 from dashboard.web.ranges import range_of
 from dashboard.web.requests import ViewerRequest, number_in
 from dashboard.web.tables import exported
@@ -51,18 +52,18 @@ def ledger(request: ViewerRequest) -> HttpResponse:
 
 
 def _filters(request: ViewerRequest) -> tuple[selectors.LedgerFilters, object]:
-    """What the URL asks for; what it cannot mean is left out."""
+    """What the URL asks for; what it cannot mean is said, and left out."""
+    check_names(request, "kind", "method", "organisation")
     given = request.GET
-    kind, method, before = (given.get(name, "") for name in ("kind", "method", "before"))
     asked = any(given.get(name) for name in ("range", "since", "until"))
     chosen = range_of(request, "1y") if asked else None
     return (
         selectors.LedgerFilters(
-            kind if kind in Kind.values else "",
-            method if method in Method.values else "",
+            one_of(request, "kind", Kind.values),
+            one_of(request, "method", Method.values),
             chosen.since if chosen else None,
             chosen.until if chosen else None,
-            number_in(before),
+            number_in(given.get("before", "")),
         ),
         chosen,
     )

@@ -8,8 +8,11 @@ from django.urls import reverse
 
 from dashboard.billing import words
 from dashboard.billing.models import Kind, LedgerEntry, PriceRule
+from dashboard.billing.preview import OrganisationPreview
 from dashboard.billing.selectors import DaySum, OrganisationSum, SpendingSum, WithheldSum
 from dashboard.web.tables import Column, Table, page
+
+MOST_NAMED = 20
 
 _ORGANISATION = Column("organisation", "Organisation")
 
@@ -27,7 +30,7 @@ def days_table(sums: Sequence[DaySum], currency: str) -> Table:
 
 
 _WITHHELD = (
-    Column("operator", "Operator", value="summary", link=page("operator", "operator")),
+    Column("operator", "Operator", value="summary", link=page("operator", "operator"), css="lead"),
     Column("route", "Route", "method"),
     Column("times", "Asked for", "count", figure="withheld_asked"),
     Column("price_micros", "Price of a hit", "money", figure="list_price"),
@@ -63,7 +66,7 @@ _MODES = {"prompt": "charged, with a prompt to pay", "withhold": "withheld", "fr
 def prices_table(rows: Sequence[PriceRule], *, manage: bool = False) -> Table:
     columns = (
         Column("name", "Price", link=page("billing-rule", "line") if manage else None),
-        Column("sentence", "In words", value=lambda row: words.sentence(row)),
+        Column("sentence", "In words", value=lambda row: words.sentence(row), css="wide-text lead"),
         Column("organisation", "Organisation", value=lambda row: str(row.organisation or "all")),
         Column("mode", "If it is not covered", value=lambda row: _MODES[row.mode]),
         Column("priority", "Priority", "count"),
@@ -72,6 +75,18 @@ def prices_table(rows: Sequence[PriceRule], *, manage: bool = False) -> Table:
         Column("until_at", "Until", "when"),
     )
     return Table("prices", "Prices", columns, rows, "No price: every hit is free.")
+
+
+_PREVIEW = (
+    Column("organisation", "Organisation"),
+    Column("hits", "Hits", "count"),
+    Column("micros", "Would have paid", "money"),
+)
+
+
+def preview_table(rows: Sequence[OrganisationPreview]) -> Table:
+    """Who would have paid what last month; the most on top."""
+    return Table("preview", "Last month", _PREVIEW, rows[:MOST_NAMED], "Nobody had such a hit last month.")
 
 
 def _summary(entry: LedgerEntry) -> str:
@@ -97,7 +112,7 @@ def _operator(entry: LedgerEntry) -> str:
 
 _AT = Column("at", "When", "when")
 _KIND = Column("kind", "Kind", "badge")
-_WHAT = Column("what", "What", value=_what, link=_operator)
+_WHAT = Column("what", "What", value=_what, link=_operator, css="lead")
 _AMOUNT = Column("amount_micros", "Amount", "money", figure="charged")
 _USES = Column("uses", "Uses", "count", _uses, figure="uses_billed")
 _BALANCE = Column("balance_after_micros", "Credit after", "money", figure="credit")

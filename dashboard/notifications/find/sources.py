@@ -17,7 +17,7 @@ from dashboard.notifications.models import Cursor, Happening, Subscription
 from dashboard.notifications.write import bests
 from tuning.models import Exploration
 from tuning.queue.clock import database_now
-from tuning.statistics import workers
+from tuning.statistics import alarms, workers
 
 CHUNK = 2000
 """Rows of one transaction."""
@@ -209,6 +209,42 @@ def _silent(one: workers.SilentTarget, now: datetime) -> Event:
     return Event(Happening.SILENT, key, now, None, one.target_id, facts=facts)
 
 
+def failing_routes(cursor: Cursor) -> Step:
+    """Routes that fail on every trial, as it stands now: told once a day while it lasts, by the key."""
+    now = timezone.now()
+    return [_failing(one, now) for one in alarms.alarms().failing], False
+
+
+def _failing(one: alarms.FailingRoute, now: datetime) -> Event:
+    facts = {
+        "capability": one.capability,
+        "route": one.route,
+        "trials": one.trials,
+        "operators": one.operators,
+        "status": one.status,
+        "reason": one.reason,
+    }
+    key = f"failing:{one.target_id}:{one.route}:{now:%Y-%m-%d}"
+    return Event(Happening.FAILING, key, now, None, one.target_id, facts=facts)
+
+
+def disturbed_targets(cursor: Cursor) -> Step:
+    """Targets on whose machines times do not hold still, told as failing routes are."""
+    now = timezone.now()
+    return [_disturbed(one, now) for one in alarms.alarms().disturbed], False
+
+
+def _disturbed(one: alarms.DisturbedTarget, now: datetime) -> Event:
+    facts = {
+        "capability": one.capability,
+        "noisy": one.noisy,
+        "trials": one.trials,
+        "workers": list(one.workers),
+    }
+    key = f"disturbed:{one.target_id}:{now:%Y-%m-%d}"
+    return Event(Happening.DISTURBED, key, now, None, one.target_id, facts=facts)
+
+
 def _beginning(rows: QuerySet[Any], column: str, wanting: QuerySet[Subscription]) -> int:
     """Where a source is read from at first: what is older than every subscription interests nobody."""
     oldest = wanting.aggregate(oldest=Min("created_at"))["oldest"]
@@ -226,5 +262,7 @@ SOURCES = (
     EventSource("revoked", Happening.WITHDRAWN, revoked),
     EventSource("failed", Happening.WITHDRAWN, failed),
     EventSource("silent_targets", Happening.SILENT, silent_targets),
+    EventSource("failing_routes", Happening.FAILING, failing_routes),
+    EventSource("disturbed_targets", Happening.DISTURBED, disturbed_targets),
     EventSource("hits", Happening.HIT, hits),
 )

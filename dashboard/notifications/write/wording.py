@@ -131,6 +131,19 @@ def silent(capability: str, *, workers: Sequence[str], waiting: int) -> str:
     return shortened(said, MOST_CHARACTERS)
 
 
+def failing(capability: str, *, route: str, trials: int, operators: int, reason: str) -> str:
+    """No trial of a route comes to anything any more."""
+    said = f"{plain(capability)}: {route} failed on all of its last {trials} trials of {operators} operators"
+    because = plain(reason).rstrip(".")
+    return shortened(f"{said}: {because}" if because else said, MOST_CHARACTERS - 1).rstrip(".") + "."
+
+
+def disturbed(capability: str, *, noisy: int, trials: int) -> str:
+    """Times do not hold still on a target's machines."""
+    said = f"{noisy} of the last {trials} trials could not be timed, the machine is too disturbed"
+    return shortened(f"{plain(capability)}: {said}.", MOST_CHARACTERS)
+
+
 def test(title: str) -> str:
     """What a test message says."""
     return shortened(f"A test for {plain(title)}: messages arrive here.", MOST_CHARACTERS)

@@ -14,7 +14,9 @@ from django.views.decorators.http import require_safe
 
 from catalog.selectors import jobs as selectors
 from catalog.timerange import RANGES
+from catalog.withheld import prices_withheld_from
 from dashboard.pages.jobs import tables
+from dashboard.web.asked import check_names, one_of, sort_of
 from dashboard.web.charts import work as work_charts
 from dashboard.web.paging import answer_of, exportable, page_of
 from dashboard.web.ranges import range_of
@@ -30,6 +32,7 @@ R = TypeVar("R")
 @require_safe
 def jobs_page(request: ViewerRequest) -> HttpResponse:
     viewer = request.viewer
+    check_names(request, "q")
     q = request.GET.get("q", "").strip()[:200].replace("\0", "")
     found = selectors.jobs(viewer.owned(), q)
     page = page_of(request, found)
@@ -55,15 +58,15 @@ def job_page(request: ViewerRequest, pk: int) -> HttpResponse:
     viewer = request.viewer
     job = get_object_or_404(selectors.jobs(viewer.owned()), pk=pk)
     range_ = range_of(request)
-    status = request.GET.get("status", "")
-    status = status if status in ("hit", "miss") else ""
-    sort = request.GET.get("sort", "")
-    sort = sort if sort.removeprefix("-") in selectors.SORTS else "-calls"
-    asked = selectors.asked_for(job, sort, status)
+    check_names(request, "status", "sort")
+    status = one_of(request, "status", ("hit", selectors.WITHHELD, "miss"))
+    sort = sort_of(request, selectors.SORTS, "-calls")
+    withheld = prices_withheld_from(job)
+    asked = selectors.asked_for(job, sort, status, withheld)
     page = page_of(request, asked)
-    operators = partial(selectors.operator_rows, job)
+    operators = partial(selectors.operator_rows, job, withheld)
     every = _in_batches(exportable(asked), operators) if "export" in request.GET else None
-    coverage, saved = selectors.coverage(job), selectors.saved(job, range_)
+    coverage, saved = selectors.coverage(job, withheld), selectors.saved(job, range_)
     slots = selectors.over_time(job, range_)
     figures = selectors.rows([job])[0]
     made = {
@@ -84,6 +87,7 @@ def job_page(request: ViewerRequest, pk: int) -> HttpResponse:
         "chart": work_charts.job_days(slots) if saved[-1].hits else None,
         "page": page,
         "status": status,
+        "withheld": len(withheld),
         "chosen": range_,
         "ranges": list(RANGES),
         "filters": SimpleNamespace(sort=sort),

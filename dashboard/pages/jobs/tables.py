@@ -109,7 +109,7 @@ def missing_table(coverage: Coverage) -> Table:
 
     columns = (
         Column("state", "State", "badge"),
-        Column("reason", "Why it is missing"),
+        Column("reason", "Why it is missing", css="lead"),
         Column("operators", "Operators", "count"),
         Column("calls", "Calls", "count"),
         Column("share", "Share of the calls", "percent", share),

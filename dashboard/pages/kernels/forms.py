@@ -102,6 +102,15 @@ class KernelForm(forms.Form):
         "<code>opatlas_operator.h</code> has the interface, and the operator's shapes as constants.",
     )
 
+    def clean(self) -> dict[str, Any]:
+        """Everything that is wrong is said at once, not one thing for each try."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        for problem in self.submission().problems():
+            field = self._field_at(problem.where)
+            if field is None or field not in self.errors:
+                self.add_error(field, str(problem))
+        return cleaned
+
     def clean_launch(self) -> dict[str, Any] | None:
         return self._object("launch", "A launch is") or None
 
@@ -137,29 +146,29 @@ class KernelForm(forms.Form):
 
     def submission(self, name: str | None = None) -> Submission:
         """What was filled in; ``name``: the kernel's that is edited."""
-        given = self.cleaned_data
+        given = self.cleaned_data  # without what is wrong by itself: that is said beside its field already
         return Submission(
-            name=name or given["name"],
-            source=given["source"],
-            pattern={"op": given["operators"], **given["constraints"]},
-            language=given["language"],
-            flags=given["flags"].split(),
-            launch=given["launch"],
-            author=given["author"],
-            licence=given["licence"],
-            description=given["description"],
-            example=given["example"],
+            name=name or given.get("name", ""),
+            source=given.get("source", ""),
+            pattern={"op": given.get("operators", ""), **given.get("constraints", {})},
+            language=given.get("language", "c"),
+            flags=given.get("flags", "").split(),
+            launch=given.get("launch"),
+            author=given.get("author", ""),
+            licence=given.get("licence", ""),
+            description=given.get("description", ""),
+            example=given.get("example", ""),
         )
 
     def refuse(self, message: str, where: str) -> None:
         """Put what the service said beside its field."""
+        self.add_error(self._field_at(where), message)
+
+    def _field_at(self, where: str) -> str | None:
+        """The field that is meant by a place in a submission; None: all of it."""
         parts = where.replace("[", ".").split(".")
-        found = next((_FIELD_OF.get(part, part) for part in reversed(parts) if _is_field(self, part)), None)
-        self.add_error(found, message)
-
-
-def _is_field(form: KernelForm, part: str) -> bool:
-    return _FIELD_OF.get(part, part) in form.fields
+        named = (_FIELD_OF.get(part, part) for part in reversed(parts))
+        return next((name for name in named if name in self.fields), None)
 
 
 def filled_from(version: KernelVersion) -> dict[str, Any]:

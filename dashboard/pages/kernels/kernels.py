@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -67,10 +68,12 @@ def submit(request: ViewerRequest) -> HttpResponse:
     if organisation is None:
         raise PermissionDenied("Kernels are submitted by operators, approvers and admins of an organisation.")
     form = KernelForm(request.POST or None, initial={"example": request.GET.get("example", "")})
-    if request.method == "POST" and form.is_valid():
-        if Kernel.objects.filter(organisation=organisation, name=form.cleaned_data["name"]).exists():
+    if request.method == "POST":
+        form.full_clean()
+        name = form.cleaned_data.get("name")
+        if name and Kernel.objects.filter(organisation=organisation, name=name).exists():
             form.refuse("There is a kernel of this name: edit that one, or take another name.", "name")
-        elif version := _submitted(request, form, None, organisation):
+        if form.is_valid() and (version := _submitted(request, form, None, organisation)):
             return redirect("kernel-version", version.kernel_id, version.number)
     return _form(request, form, None)
 
@@ -177,6 +180,7 @@ def _evidence(
 def _evaluations(found: KernelVersion) -> dict[str, Any]:
     evaluations = list(selectors.evaluations_of(found))
     timed = [one for one in evaluations if one.ratio_to_default is not None]
+    against = rows.against_incumbents(timed)
     logs = [one.log_tail for one in evaluations if one.log_tail.strip()]
     return {
         "evaluations": evaluations,
@@ -184,11 +188,9 @@ def _evaluations(found: KernelVersion) -> dict[str, Any]:
         "drawn": [(one, rows.chart(one)) for one in evaluations if one.times][:EVALUATIONS_DRAWN],
         "build_log": logs[-1] if logs else "",
         "fastest": max(timed, key=lambda one: one.ratio_to_default or 0.0, default=None),
-        "raced": sum(one.incumbent_ratio is not None for one in timed),
-        "ahead": sum(
-            one.incumbent_ratio is not None and one.incumbent_ratio < (one.ratio_to_default or 0.0)
-            for one in timed
-        ),
+        "raced": len(against),
+        "verdicts": Counter(one.verdict for one in against.values()),
+        "against": against,
         "worst": max(
             (one for one in evaluations if one.max_error is not None),
             key=lambda one: (one.max_error or 0.0) / (one.tolerance or 1.0),

@@ -15,10 +15,12 @@ from dashboard.web import wording
 from dashboard.web.charts import operators as operator_charts
 from dashboard.web.charts.drawing import METHODS, shortened
 from dashboard.web.highlighting import Code, highlighted
+from opatlas.evidence import Ratios
 from tuning.kernels.binding import submitted_kernel
 from tuning.kernels.dossier import NEEDED, Dossier
 from tuning.kernels.models import Kernel, KernelEvaluation, KernelInspection, KernelVersion, VersionState
 from tuning.routes.manual.submitted import KINDS
+from tuning.statistics.comparing import Comparison, Taken, compare
 
 FUNCTIONS_SHOWN = 60
 FUNCTION_CHARACTERS = 20_000
@@ -48,6 +50,24 @@ def wins(kernels: Iterable[Kernel]) -> dict[int, int]:
     for digest, count in leading.values_list("implementation__candidate_sha256").annotate(Count("pk")):
         counts[made[digest]] += count
     return dict(counts)
+
+
+def against_incumbents(timed: Iterable[KernelEvaluation]) -> dict[int, Comparison]:
+    """Evaluation → the kernel against whoever is served, of those that were raced: by the rule by which the
+    catalogue chooses, so that what would not take its place is not called faster."""
+    found = {}
+    for one in timed:
+        own = _ratios(one.ratio_to_default, one.ratio_low, one.ratio_high)
+        other = _ratios(one.incumbent_ratio, one.incumbent_low, one.incumbent_high)
+        if own is not None and other is not None:
+            found[one.pk] = compare(Taken(own), Taken(other))
+    return found
+
+
+def _ratios(ratio: float | None, low: float | None, high: float | None) -> Ratios | None:
+    if ratio is None:
+        return None
+    return Ratios(ratio, ratio if low is None else low, ratio if high is None else high)
 
 
 def steps(version: KernelVersion) -> list[VersionStep]:

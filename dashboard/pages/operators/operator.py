@@ -20,16 +20,16 @@ from django.views.decorators.http import require_POST, require_safe
 
 from catalog.best.withdrawing import withdraw
 from catalog.charging import Terms, charging
-from catalog.lookup.lookups import is_served
-from catalog.lookup.neighbours import NeighbourHit, find_neighbours
-from catalog.models import SHARED, Artifact, Implementation, Operator
+from catalog.models import Artifact, Implementation, Operator
 from catalog.people import audit
 from catalog.selectors import detail
 from catalog.selectors.predicted import related_to
 from catalog.selectors.reuse import OperatorReuse, lookups_of, reuse
 from catalog.timerange import RANGES
 from catalog.viewing import APPROVE, Viewer
+from dashboard.billing import selectors as billing
 from dashboard.pages.operators import history, race, tables
+from dashboard.pages.operators.state import exploration_of, place_asked_for, state_part
 from dashboard.pages.work.trials import trials_table
 from dashboard.web import wording
 from dashboard.web.charts import methods as method_charts
@@ -64,7 +64,7 @@ def operator(request: ViewerRequest, key: str) -> HttpResponse:
     row = get_object_or_404(Operator, key=key)
     viewer = request.viewer
     places = detail.places(row, viewer.shown())
-    place = next((one for one in places if one.value == request.GET.get("at")), places[0] if places else None)
+    place = place_asked_for(request, places)
     span = range_of(request)
     used = reuse(row, viewer)
     slots = lookups_of(row, viewer, span) if used.lookups else []
@@ -77,14 +77,18 @@ def operator(request: ViewerRequest, key: str) -> HttpResponse:
         "lookups_table": tables.lookups(slots),
         "targets_table": tables.targets(detail.bests(row, viewer.shown()), place),
         "related_table": tables.related(related_to(row, viewer)),
+        "withheld": billing.withheld_totals(viewer.owned(), *billing.days_of(span), row.pk),
         "reuse_chart": traffic_charts.hit_rate(slots, height=220) if asked else None,
     }  # fmt: skip
-    if place is not None:
-        context |= _evidence(request, row, place, viewer, used)
+    evidence = _evidence(request, row, place, viewer, used) if place is not None else {}
+    context |= evidence
     every = [value for name, value in context.items() if name.endswith("_table")]
     if (answer := exported(request, *every)) is not None:
         return answer
-    return render(request, "operators/operator.html", context)
+    best, made, exploration = (evidence.get(name) for name in ("best", "made", "exploration"))
+    shown = best.implementation.pk if best else 0
+    part = state_part(request, row, place, made or [], evidence.get("terms", {}), used, exploration, shown)
+    return render(request, "operators/operator.html", context | {"live": part.html})
 
 
 @require_POST
@@ -128,17 +132,15 @@ def _evidence(
     terms = charging().terms_of(viewer.payer, [one.implementation for one in made])
     key = {"operator": row, "target": place.target, "setting": place.setting}
     explorations = Exploration.objects.filter(seen, **key)
-    exploration = explorations.select_related("operator", "setting").order_by("pk").first()
+    exploration = exploration_of(row, place, viewer)
     raced = race.card(request, explorations)
     points = history.leaders(row, place, seen)
     found = history.events(row, place, seen, exploration.pk if exploration else None)
     trials = _trials(request, exploration)
     chosen = next((o for o in made if str(o.implementation.pk) == request.GET.get("implementation")), best)
     return {
-        "made": made, "best": best, "chosen": chosen, "side": side, "artifact": _artifact(best, terms),
-        "default_us": best.measurement.default_us if best and best.measurement else None,
-        "miss": None if best else detail.miss(row, place, seen),
-        "near": None if best else _neighbour(row, place, viewer),
+        "made": made, "best": best, "chosen": chosen, "side": side, "terms": terms,
+        "artifact": _artifact(best, terms),
         "failures_table": tables.failures(reported([one.implementation for one in made], viewer)),
         "revocable": [one for one in made if viewer.may_on(APPROVE, one.implementation)],
         "exploration": exploration, "trials": trials, "history": found,
@@ -151,14 +153,6 @@ def _evidence(
         "chart": _chart(made), "side_chart": _chart([one.made for one in side.sides]),
         **_worth(row, best, exploration, viewer),
     }  # fmt: skip
-
-
-def _neighbour(row: Operator, place: detail.Place, viewer: Viewer) -> NeighbourHit | None:
-    """What jobs here are given that take another target's, while nobody explores for this one."""
-    if is_served(place.target):
-        return None
-    scopes = viewer.scopes or (SHARED,)
-    return find_neighbours([row.key], place.target, place.setting, scopes).get(row.key)
 
 
 def _artifact(best: detail.RankedImplementation | None, terms: Mapping[int, Terms]) -> Artifact | None:

@@ -15,6 +15,7 @@ from catalog.models import Method, Target
 from catalog.selectors import listing
 from catalog.selectors.suggesting import suggestions
 from catalog.viewing import Viewer
+from dashboard.web.asked import check_names, one_of, sort_of
 from dashboard.web.paging import answer_of, page_of
 from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table, exports, operator_column, streamed
@@ -22,6 +23,7 @@ from dashboard.web.wording import compact, short_key
 
 MOST_EXPORTED = 100_000
 _BATCH = 500
+_FILTERS = ("q", "op_type", "dtype", "target", "status", "method")
 
 
 def _short_key(row: listing.ListedOperator) -> str:
@@ -102,15 +104,12 @@ def _table(rows: Sequence[listing.ListedOperator]) -> Table:
 
 
 def read_filters(request: ViewerRequest) -> listing.OperatorFilters:
-    """What the URL asks for; what it cannot mean is left out rather than refused: links live long."""
-    asked = {
-        name: request.GET.get(name, "").replace("\0", "").strip()[:200]
-        for name in ("q", "op_type", "dtype", "target")
-    }
-    status, method, sort = (request.GET.get(name, "") for name in ("status", "method", "sort"))
+    """What the URL asks for; what it cannot mean is said, and left out."""
+    check_names(request, *_FILTERS, "sort", "suggest")
+    asked = {name: request.GET.get(name, "").replace("\0", "").strip()[:200] for name in _FILTERS[:4]}
     return listing.OperatorFilters(
         **asked,
-        status=status if status in listing.STATUSES else "",
-        method=method if method in Method.values else "",
-        sort=sort if sort.removeprefix("-") in listing.SORTS else "-recent",
+        status=one_of(request, "status", listing.STATUSES),
+        method=one_of(request, "method", Method.values),
+        sort=sort_of(request, listing.SORTS, "-recent"),
     )

@@ -231,9 +231,9 @@ _LEADERS = (
     Column("at", "Since", "when"),
     Column("name", "Who led", "method"),
     Column("ratio", "Over the default", "ratio", figure="operator_speedup"),
-    Column("low", "from", "ratio"),
-    Column("high", "to", "ratio"),
-    Column("reason", "Why"),
+    Column("low", "from", "ratio", under="ratio", say="from {}"),
+    Column("high", "to", "ratio", under="ratio", say="to {}"),
+    Column("reason", "Why", css="wrap-wide"),
 )
 
 
@@ -254,7 +254,7 @@ def failures(rows: Sequence[ReportedRow]) -> Table:
 
 
 def leaders(points: Sequence[Point]) -> Table:
-    return Table("best", "The best over time", _LEADERS, points[::-1], "No best yet.")
+    return Table("best", "The best over time", _LEADERS, points[::-1], "No best yet.", css="stacks")
 
 
 def events(found: Sequence[TimelineEntry]) -> Table:

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 
 from catalog.models import Operator, Organisation
 from catalog.selectors import statistics
+from catalog.selectors.changed import changed_since
 from catalog.selectors.statistics_operators import top
 from catalog.timerange import RANGES, TimeRange
 from catalog.viewing import Viewer
@@ -22,6 +23,7 @@ from dashboard.pages.work import current_work
 from dashboard.pages.work.current_work import troubles_shown
 from dashboard.pages.work.tables import workers_table
 from dashboard.web import wording
+from dashboard.web.asked import check_names, one_of
 from dashboard.web.charts import traffic as traffic_charts
 from dashboard.web.charts.drawing import METHODS
 from dashboard.web.live import Part
@@ -32,6 +34,7 @@ from tuning.statistics import collecting, paid_back, waiting
 from tuning.statistics.workers import workers
 
 _REASONS = 8
+CHANGES_SHOWN = 6
 
 
 @require_safe
@@ -44,9 +47,10 @@ def overview(request: ViewerRequest) -> HttpResponse:
             "host": request.build_absolute_uri("/").rstrip("/"),
         }
         return render(request, "overview/overview_empty.html", context)
+    check_names(request, "by")
     chosen = chosen_range(request, viewer)
     slots = statistics.slots(viewer, chosen)
-    spent = paid_back.spent(viewer, chosen)
+    paid, spent = paid_back.both(viewer, chosen)
     catalogue = statistics.catalogue(viewer)
     shown = {
         "traffic_table": tables.traffic(slots),
@@ -58,10 +62,17 @@ def overview(request: ViewerRequest) -> HttpResponse:
     }
     if (answer := exported(request, *shown.values())) is not None:
         return answer
-    by = request.GET.get("by", "")
-    by = by if by in traffic_charts.COUNTED else "lookups"
+    by = one_of(request, "by", traffic_charts.COUNTED, "lookups")
     total = statistics.total(slots)
+    now, state = timezone.now(), waiting.waiting(request.viewer)
+    wrong = troubles_shown(viewer)
     context = shown | {
+        "state": state,
+        "is_well": not any(
+            (wrong["silent"], wrong["troubles"], wrong["alarms"].failing, wrong["alarms"].disturbed)
+        ),
+        "changed": changed_since(viewer.shown(), now - timedelta(hours=24)),
+        "changes_shown": CHANGES_SHOWN,
         "by": by,
         "counted_by": traffic_charts.COUNTED,
         "rate_figure": traffic_charts.COUNTED[by][2],
@@ -72,7 +83,7 @@ def overview(request: ViewerRequest) -> HttpResponse:
         "methods": METHODS,
         "reuse": statistics.reuse(viewer),
         "jobs": statistics.jobs_served(viewer),
-        "paid": paid_back.paid_back(viewer),
+        "paid": paid,
         "chosen": chosen,
         "ranges": list(RANGES),
         "organisations": Organisation.objects.order_by("name") if viewer.sees_all else (),
@@ -82,9 +93,10 @@ def overview(request: ViewerRequest) -> HttpResponse:
         "has_spent": bool(spent),
         "waits": current_work.waits(viewer.shown()),
         "money": _money(viewer, chosen),
+        "withheld": billing.withheld_totals(viewer.owned(), *billing.days_of(chosen)),
         "rolled_up_at": statistics.rolled_up_at(),
-        "live": _live(request).html,
-        **troubles_shown(viewer),
+        "live": _live(request, state).html,
+        **wrong,
     }
     return render(request, "overview/overview.html", context)
 
@@ -92,7 +104,7 @@ def overview(request: ViewerRequest) -> HttpResponse:
 @require_safe
 def live(request: ViewerRequest) -> HttpResponse:
     """The parts that move: asked for again every few seconds."""
-    return _live(request).response()
+    return _live(request, waiting.waiting(request.viewer)).response()
 
 
 def looked_at(request: ViewerRequest) -> Viewer:
@@ -123,10 +135,11 @@ def _money(viewer: Viewer, chosen: TimeRange) -> dict[str, Any] | None:
     }
 
 
-def _live(request: ViewerRequest) -> Part:
+def _live(request: ViewerRequest, state: waiting.Waiting) -> Part:
     viewer = request.viewer
     seen, now = viewer.shown(), timezone.now()
-    state = waiting.waiting(viewer)
+    rows = workers()
+    silent = [one for one in rows if one.state == "silent"]
     context = {
         "waiting": state,
         "oldest_s": state.oldest_s(now),
@@ -134,7 +147,8 @@ def _live(request: ViewerRequest) -> Part:
         "explored_today": current_work.finished_since(seen, now - timedelta(hours=24)),
         "reasons": collecting.reasons(seen, _REASONS),
         "recent": current_work.recent(seen),
-        "workers_table": workers_table(workers(), measured=False),
+        "workers_table": workers_table([one for one in rows if one not in silent], measured=False),
+        "silent_workers": workers_table(silent, measured=False),
         "pauses": current_work.pauses(),
     }
     return Part(request, "overview/_overview_live.html", context, path=reverse("overview-live"), every_s=3)

@@ -14,6 +14,7 @@ from catalog.models import AuditEntry
 from catalog.people import audited
 from catalog.timerange import RANGES
 from catalog.viewing import ADMINISTER
+from dashboard.web.asked import check_names
 from dashboard.web.ranges import range_of
 from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table, exported, read
@@ -43,6 +44,7 @@ def audit_log(request: ViewerRequest) -> HttpResponse:
     viewer = request.viewer
     if not (viewer.may(ADMINISTER) or any(ADMINISTER in allowed for allowed in viewer.roles.values())):
         raise PermissionDenied("Only administrators see the audit log.")
+    check_names(request, "actor", "action")
     during = range_of(request, "7d")
     actor, action = (
         request.GET.get(name, "").strip()[:100].replace("\0", "") for name in ("actor", "action")

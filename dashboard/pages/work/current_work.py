@@ -13,6 +13,7 @@ from catalog.viewing import Viewer
 from dashboard.run import troubles
 from tuning import models
 from tuning.priority import Priority
+from tuning.statistics.alarms import Alarms, alarms
 from tuning.statistics.workers import silent_targets
 
 ACTIVE = (models.State.RUNNING, models.State.QUEUED, models.State.PAUSED)
@@ -108,7 +109,8 @@ def pauses() -> list[models.Pause]:
 
 
 def troubles_shown(viewer: Viewer) -> dict[str, Any]:
-    """Targets that nobody works for any more; for who runs the service also what happened to the processes of
-    this machine."""
+    """Targets that nobody works for any more; for who runs the service also routes that always fail,
+    disturbed machines, and what happened to the processes of this one."""
     own = troubles.read(conf().home / "run") if viewer.sees_all else []
-    return {"silent": silent_targets(), "troubles": own}
+    wrong = alarms() if viewer.sees_all else Alarms()
+    return {"silent": silent_targets(), "troubles": own, "alarms": wrong}

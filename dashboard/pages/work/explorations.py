@@ -16,6 +16,7 @@ from dashboard.pages.work import current_work, operations, tables
 from dashboard.pages.work.progress import first_result_s, progress, steps
 from dashboard.pages.work.trials import trials_table
 from dashboard.web import wording
+from dashboard.web.asked import check_names, one_of, sort_of
 from dashboard.web.charts import operators as operator_charts
 from dashboard.web.charts import work as work_charts
 from dashboard.web.charts.drawing import METHODS, Figure, called
@@ -174,17 +175,13 @@ def _chart(trials: list[Trial]) -> Figure:
 
 
 def _read_filters(request: ViewerRequest) -> ExplorationFilters:
-    def one_of(name: str, allowed: list[str]) -> str:
-        value = request.GET.get(name, "")
-        return value if value in allowed else ""
-
-    sort = request.GET.get("sort", "")
+    check_names(request, "q", "state", "stage", "priority", "sort")
     return ExplorationFilters(
         q=request.GET.get("q", "").strip()[:200],
-        state=one_of("state", [*State.values, "active"]),
-        stage=one_of("stage", [str(value) for value in Stage.values]),
-        priority=one_of("priority", [str(value) for value, _ in PRIORITIES]),
-        sort=sort if sort.removeprefix("-") in _SORTS else "-recent",
+        state=one_of(request, "state", [*State.values, "active"]),
+        stage=one_of(request, "stage", [str(value) for value in Stage.values]),
+        priority=one_of(request, "priority", [str(value) for value, _ in PRIORITIES]),
+        sort=sort_of(request, _SORTS, "-recent"),
     )
 
 

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 from catalog.models import MissState
 from catalog.viewing import Viewer
 from dashboard.pages.work import current_work, tables
+from dashboard.web.asked import check_names, one_of
 from dashboard.web.charts import work as work_charts
 from dashboard.web.live import Part
 from dashboard.web.paging import answer_of, exportable, page_of
@@ -97,8 +98,8 @@ def collect(request: ViewerRequest) -> HttpResponse:
     """The collect queue: misses that nobody explores now, filtered by state, reason and words."""
     viewer = request.viewer
     visible = viewer.shown()
-    state = request.GET.get("state", "")
-    state = state if state in collecting.IDLE else ""
+    check_names(request, "state", "reason", "q")
+    state = one_of(request, "state", collecting.IDLE)
     reason, q = request.GET.get("reason", "")[:500], request.GET.get("q", "").strip()[:200]
     found = collecting.misses(visible, state, reason.replace("\0", ""), q.replace("\0", ""))
     page = page_of(request, found)

@@ -40,7 +40,41 @@ async function copy(button) {
   }, 1500);
 }
 
+// Ctrl-K: one search over everything. Arrows go through what is found, Enter opens it.
+const finder = document.getElementById("find");
+
+function openFind() {
+  if (!finder || finder.open) return;
+  finder.showModal();
+  const input = finder.querySelector("input");
+  input.select();
+  htmx.trigger(input, "find");
+}
+
+finder?.addEventListener("keydown", (event) => {
+  const links = [...finder.querySelectorAll("#found a")];
+  const at = links.indexOf(document.activeElement);
+  if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+    event.preventDefault();
+    const next = at + (event.key === "ArrowDown" ? 1 : -1);
+    (links[next] ?? finder.querySelector("input")).focus();
+  } else if (event.key === "Enter" && at < 0 && links.length) {
+    event.preventDefault();
+    links[0].click();
+  }
+});
+finder?.addEventListener("click", (event) => {
+  if (event.target === finder) finder.close(); // beside the box
+});
+
+// On a telephone the navigation is one line: the page that is open must be seen in it.
+document.querySelector(".nav a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
 document.addEventListener("click", (event) => {
+  if (event.target.closest("[data-find]") && finder && !event.ctrlKey && !event.metaKey) {
+    event.preventDefault();
+    openFind();
+  }
   const theme = event.target.closest("[data-set-theme]");
   if (theme) setTheme(theme.dataset.setTheme);
   const copier = event.target.closest("[data-copy], [data-copy-text]");
@@ -51,6 +85,10 @@ document.addEventListener("click", (event) => {
 });
 
 document.addEventListener("keydown", (event) => {
+  if (event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey) {
+    event.preventDefault();
+    openFind();
+  }
   if (event.key === "Escape") {
     for (const menu of document.querySelectorAll("details.menu[open]")) {
       menu.open = false;
@@ -60,11 +98,13 @@ document.addEventListener("keydown", (event) => {
   // "/" goes to the page's search field, as people know it from elsewhere.
   const typing = event.target.closest("input, select, textarea, [contenteditable]");
   if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
-    const search = document.querySelector("input[type=search]");
+    const search = document.querySelector("main input[type=search]");
+    event.preventDefault();
     if (search) {
-      event.preventDefault();
       search.focus();
       search.select();
+    } else {
+      openFind();
     }
   }
 });

@@ -20,8 +20,8 @@ from dashboard.web.paging import answer_of, page_of
 from dashboard.web.requests import ViewerRequest, refusals_said
 from dashboard.web.tables import Column, Table, exported, exports, page
 from dashboard.webhooks import endpoints, retention, selectors
-from dashboard.webhooks.delivering import body_of
-from dashboard.webhooks.models import DeliveryState, Endpoint, EventType
+from dashboard.webhooks.bodies import body_for
+from dashboard.webhooks.models import BodyForm, DeliveryState, Endpoint, EventType
 from dashboard.webhooks.pages.common import (
     check_may,
     deliveries_table,
@@ -38,6 +38,8 @@ MEANINGS = {
     EventType.IMPLEMENTATION_WITHDRAWN: "an implementation was revoked or found wrong",
     EventType.HIT_SERVED: "a lookup was a hit",
     EventType.WORKERS_SILENT: "a target's workers fell silent (told to who runs the service)",
+    EventType.ROUTE_FAILING: "a route fails on every trial (told to who runs the service)",
+    EventType.MACHINE_DISTURBED: "a machine is too disturbed to measure on (told to who runs the service)",
     EventType.LEDGER_CHARGED: "hits were charged",
     EventType.CREDIT_ADDED: "a payment or credit came in",
     EventType.PAYMENT_REQUIRED: "a hit was withheld until it is paid",
@@ -65,6 +67,7 @@ def create(request: ViewerRequest) -> HttpResponse:
             given.get("url", ""),
             description=given.get("description", ""),
             event_types=given.getlist("event_types"),
+            form=given.get("form") or BodyForm.STANDARD,
         )
     except CallerError as error:
         return _list(request, organisation, wrong=str(error), status=getattr(error, "status", 400))
@@ -112,7 +115,7 @@ def delivery(request: ViewerRequest, pk: int) -> HttpResponse:
     table = Table("attempts", "Tries", _TRIES, tries, "It was not tried yet.")
     if (answer := exported(request, table)) is not None:
         return answer
-    context = {"delivery": row, "table": table, "body": body_of(row.message)}
+    context = {"delivery": row, "table": table, "body": body_for(row.endpoint, row.message)}
     return render(request, "webhooks/webhook_delivery.html", context)
 
 
@@ -179,6 +182,7 @@ def _list(
         "wrong": wrong,
         "given": request.POST,
         "chosen_types": request.POST.getlist("event_types"),
+        "chosen_form": request.POST.get("form", ""),
         **_deliveries(narrowed, page, deliveries),
     }
     return _answer(request, "webhooks/webhooks.html", context, status)
@@ -200,6 +204,7 @@ def _one(
         "wrong": wrong,
         "given": request.POST if wrong else {},
         "chosen_types": request.POST.getlist("event_types") if wrong else row.event_types,
+        "chosen_form": row.form,
         "filter_path": request.path,
         **_deliveries(narrowed, page, table),
     }
@@ -216,6 +221,7 @@ def _deliveries(narrowed: Any, page: Any, table: Table) -> dict[str, Any]:
         "states": DeliveryState.values,
         "event_types": EventType.values,
         "meanings": MEANINGS.items(),
+        "forms": BodyForm.choices,
     }
 
 
@@ -233,6 +239,7 @@ def _edit(request: ViewerRequest, row: Endpoint) -> HttpResponse:
         url=given.get("url", row.url),
         description=given.get("description", ""),
         event_types=given.getlist("event_types"),
+        form=given.get("form") or row.form,
     )
     return _done(request, row, "Saved.")
 

@@ -205,6 +205,16 @@ class RestClient:
             raise ServiceError("The service's answer is no explanation.")
         return answer
 
+    def search(self, text: str, limit: int) -> Mapping[str, Any]:
+        """One ``GET /api/v1/operators/``: what the service knows that is looked for, in any writing
+        (``conv 56x56 fp16``): ``count``, and of the ``results`` key, op type, summary and element type."""
+        from urllib.parse import urlencode
+
+        answer = self.call("GET", f"/api/v1/operators/?{urlencode({'q': text, 'limit': limit})}")
+        if not isinstance(answer, dict) or not isinstance(answer.get("results"), list):
+            raise ServiceError("The service's answer is no list of operators.")
+        return answer
+
     def fetch(self, best: Mapping[str, Any], folder: Path) -> Manifest:
         """Download a hit's manifest and files into ``folder``; :func:`opatlas.load.load` takes it from there.
 

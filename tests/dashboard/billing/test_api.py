@@ -127,10 +127,11 @@ def test_a_rules_life(host, tenant):
     [("currency", "XXX"), ("per_hit_micros", -1), ("per_hit_micros", 10**16), ("mode", "steal"), ("name", ""),
      ("tiers", [{"from_hit": 1, "per_hit_micros": 1}]), ("tiers", [{"from_hit": 5}]), ("tiers", "x"),
      ("tiers", [{"from_hit": 5, "per_hit_micros": 1}, {"from_hit": 5, "per_hit_micros": 1}]),
-     ("organisation", 10**6), ("cap_month_micros", 1.5), ("until_at", "2001-01-01T00:00:00Z")],
+     ("organisation", 10**6), ("cap_month_micros", 1.5), ("until_at", "2001-01-01T00:00:00Z"),
+     ("route", "tvmm"), ("op_type", "Convv"), ("from_at", "2020-01-01T00:00:00Z")],
 )  # fmt: skip
 def test_a_rule_that_cannot_be_is_refused(host, field, value):
-    body = {"name": "n", "currency": "EUR", "from_at": "2026-01-01T00:00:00Z"}
+    body = {"name": "n", "currency": "EUR", "from_at": "2100-01-01T00:00:00Z"}
     answer = host.post("billing/rules", body | {field: value})
     assert answer.status_code == 400
     assert answer.json()["where"].startswith(field)

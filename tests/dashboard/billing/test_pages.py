@@ -122,21 +122,29 @@ RULE = {
 }  # fmt: skip
 
 
+def put_in_force(host, path, rule):
+    """As somebody does: try it, look, and confirm exactly that."""
+    tried = host.post(path, rule)
+    assert tried.status_code == 200, text_of(tried)
+    (seen,) = re.findall(r'name="seen" value="([^"]+)"', tried.content.decode())
+    return host.post(path, rule | {"seen": seen})
+
+
 def test_a_rule_is_added_changed_and_ended_and_every_version_is_kept(host):
-    assert host.post("/billing/prices/new/", RULE).status_code == 302
+    assert put_in_force(host, "/billing/prices/new/", RULE).status_code == 302
     first = PriceRule.objects.get()
     assert (first.per_hit_micros, first.cap_month_micros, first.version) == (10_000, 20_000_000, 1)
     assert first.tiers[1] == {"from_hit": 5001, "per_hit_micros": 1_000}
     path = f"/billing/prices/{first.line}/"
     assert 'value="0.01"' in host.get(path).content.decode()
-    assert host.post(path, RULE | {"per_hit": "0.02"}).status_code == 302
+    assert put_in_force(host, path, RULE | {"per_hit": "0.02"}).status_code == 302
     old, new = PriceRule.objects.order_by("version")
     assert (old.per_hit_micros, new.per_hit_micros, new.version) == (10_000, 20_000, 2)
     assert old.until_at == new.from_at
     assert host.post(f"{path}end/").status_code == 302
     assert PriceRule.objects.filter(until_at=None).count() == 0
     assert "has ended" in text_of(host.get(path))
-    assert host.post(path, RULE).status_code == 400  # an ended rule stays ended
+    assert put_in_force(host, path, RULE).status_code == 400  # an ended rule stays ended
     assert set(AuditEntry.objects.values_list("action", flat=True)) >= {
         "billing.rule.add",
         "billing.rule.change",
@@ -147,7 +155,8 @@ def test_a_rule_is_added_changed_and_ended_and_every_version_is_kept(host):
 @pytest.mark.parametrize(
     ("field", "value"),
     [("tiers", "ten 0.1"), ("tiers", "5 0.1\n3 0.1"), ("tiers", "1 0.1"), ("per_hit", "-1"), ("name", ""),
-     ("cap_month", "1e30"), ("currency", "XXX"), ("priority", "5000"), ("tiers", "5 NaN")],
+     ("cap_month", "1e30"), ("currency", "XXX"), ("priority", "5000"), ("tiers", "5 NaN"),
+     ("route", "tvmm"), ("op_type", "Convv"), ("from_at", "2020-01-01T00:00")],
 )  # fmt: skip
 def test_a_rule_that_cannot_be_is_refused_and_keeps_what_was_typed(host, field, value):
     answer = host.post("/billing/prices/new/", RULE | {field: value})
@@ -156,6 +165,28 @@ def test_a_rule_that_cannot_be_is_refused_and_keeps_what_was_typed(host, field, 
     if field != "name":
         assert "Convolutions" in answer.content.decode()
     assert not PriceRule.objects.exists()
+
+
+@pytest.mark.parametrize("field", ["route", "op_type"])
+def test_what_there_is_to_charge_for_is_chosen_not_typed(host, field):
+    page = host.get("/billing/prices/new/").content.decode()
+    offered = re.search(rf'<select name="{field}".*?</select>', page, re.DOTALL)
+    assert offered and {"route": ">tvm<", "op_type": ">Conv<"}[field] in offered[0]
+
+
+def test_a_price_counts_only_after_it_was_seen_what_it_would_have_cost(host, tenant):
+    path, dear = "/billing/prices/new/", RULE | {"per_hit": "9999", "tiers": ""}
+    seen = {}
+    for name, rule in (("cheap", RULE), ("dear", dear)):
+        tried = host.post(path, rule)
+        seen[name] = re.findall(r'name="seen" value="([^"]+)"', tried.content.decode())[0]
+    text = text_of(tried)
+    assert "costs 9,999.00 EUR" in text and "it holds for every organisation , 2 today" in text
+    again = host.post(path, dear | {"seen": seen["cheap"]})  # what was looked at was another price
+    assert "the price was changed after it was tried" in text_of(again)
+    assert not PriceRule.objects.exists()
+    assert host.post(path, dear | {"seen": seen["dear"]}).status_code == 302
+    assert PriceRule.objects.get().per_hit_micros == 9_999_000_000
 
 
 def test_a_rule_is_tried_on_last_month_without_changing_anything(host, ask, put, organisation):
@@ -172,9 +203,10 @@ def test_a_rule_is_tried_on_last_month_without_changing_anything(host, ask, put,
     drain_journal()
     last_month = timezone.now().replace(day=1) - timedelta(days=2)
     Usage.objects.update(served_at=last_month)
-    rule = RULE | {"op_type": "Relu", "tiers": "3 0.005", "preview": "1"}
+    rule = RULE | {"op_type": "Relu", "tiers": "3 0.005"}
     text = text_of(host.post("/billing/prices/new/", rule))
     assert "would have charged 0.0250 EUR for 3 hits of 1 organisation" in text
+    assert f"{organisation.name} 3 0.0250 EUR" in text
     assert not PriceRule.objects.exists()
 
 

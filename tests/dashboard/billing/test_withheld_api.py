@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from catalog.charging import absolute
 from catalog.models import Usage
 from catalog.people.keys import create_api_key
 from catalog.usage.draining import drain_journal
@@ -51,7 +52,8 @@ def test_a_charged_hit_has_its_price_beside_it(compiled, look_up, price):
     assert item["status"] == "hit"
     assert item["best"]["artifact"] == compiled.artifact.sha256
     assert item["price"]["amount_micros"] == item["price"]["due_micros"] == 20_000
-    assert (item["price"]["currency"], item["price"]["pay_url"]) == ("EUR", "/billing/")
+    assert (item["price"]["currency"], item["price"]["pay_url"]) == ("EUR", absolute("/billing/"))
+    assert item["price"]["pay_url"].startswith("http")
 
 
 def test_a_withheld_item_is_empty_and_leaks_neither_address_nor_candidate(compiled, look_up, price):

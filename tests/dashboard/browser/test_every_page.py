@@ -26,6 +26,14 @@ _RUN = """async ([impacts, rules]) => {
   return found.violations.filter((one) => impacts.includes(one.impact)).map((one) =>
     `${one.id} (${one.impact}): ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(' | ')}`);
 }"""
+_CLIPPED = """() => {
+  const cut = (one) => one.offsetParent && one.scrollWidth > one.clientWidth + 1;
+  const boxes = [...document.querySelectorAll('.table-box')].filter(cut);
+  const cells = [...document.querySelectorAll('table.data :is(td, th)')].filter((one) =>
+    cut(one) && getComputedStyle(one).overflowX === 'hidden' && !one.title && !one.querySelector('[title]'));
+  return [...boxes.map((one) => `the table ${one.id || one.innerText.slice(0, 40)} is wider than its place`),
+          ...cells.map((one) => `the cell “${one.innerText.slice(0, 40)}” is cut off`)];
+}"""
 HALVES = 2
 """Parts of the pages, which two processes can look at."""
 
@@ -84,6 +92,7 @@ def looked_at(watched: Watched, pages: dict[str, str]) -> Iterator[str]:
         yield from (f"{name} ({path}) {line}" for line in out_of_bounds(watched, answer))
         yield from (f"{name} ({path}): {line}" for line in inaccessible(page, axe))
         yield from (f"{name} ({path}) {line}" for line in undrawn_or_too_wide(page))
+        yield from (f"{name} ({path}) {line}" for line in clipped(page))
     page.context.clear_cookies()
     page.goto("/login/")
     yield from (f"login: {line}" for line in inaccessible(page, axe))
@@ -121,6 +130,14 @@ def undrawn_or_too_wide(page: Any) -> Iterator[str]:
     sideways, width = page.evaluate("[document.documentElement.scrollWidth - innerWidth, innerWidth]")
     if sideways > 0:
         yield f"scrolls sideways by {sideways} px at {width}"
+
+
+def clipped(page: Any) -> Iterator[str]:
+    """Tables that are cut off, and cells whose text is and nowhere else said, at three widths."""
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    for width in (400, 768, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        yield from (f"at {width}: {line}" for line in page.evaluate(_CLIPPED))
 
 
 def told_without_scripts(watched: Watched, pages: dict[str, str]) -> Iterator[str]:

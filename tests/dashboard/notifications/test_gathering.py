@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from catalog.best.withdrawing import withdraw
 from catalog.errors import RequestError
-from catalog.models import BestChange, Membership, Organisation, Usage
+from catalog.models import BestChange, Membership, Operator, Organisation, Usage
 from catalog.people.keys import create_api_key
 from catalog.registry import default_organisation
 from catalog.viewing import viewer_of
@@ -17,7 +17,8 @@ from dashboard.notifications.find import cursors, sources
 from dashboard.notifications.find.gathering import gather
 from dashboard.notifications.models import Cursor, Notification, NotificationDelivery
 from dashboard.notifications.write import subjects
-from tuning.models import Worker
+from tuning.models import Exploration, Trial, Worker
+from tuning.statistics.alarms import alarms
 
 
 def told(user):
@@ -396,7 +397,7 @@ def test_a_tenant_cannot_watch_the_service_and_who_left_the_host_hears_no_more(w
 
 
 def test_an_operators_watcher_is_told_of_no_silence_and_the_services_of_nothing_else(world, host):
-    with pytest.raises(RequestError, match="one or more of silent"):
+    with pytest.raises(RequestError, match="one or more of disturbed, failing, silent"):
         world.watch(host, subjects.service(viewer_of(host)), events=("hit",))
     with pytest.raises(RequestError):
         world.watch(events=("silent",))
@@ -413,3 +414,54 @@ def test_a_courier_whose_clock_is_wrong_leaves_nothing_for_another_day(world, mo
         gather()
         assert cursors.take(cursor, BestChange.objects.none(), 1) == [] and cursor.gaps
     assert NotificationDelivery.objects.get().due_at <= now() + timedelta(minutes=1)
+
+
+def tried(world, status, count, operators=4, route="tvm", detail="no such intrinsic 17"):
+    for number in range(count):
+        name = f"Relu {number % operators} {route}"
+        operator = Operator.objects.filter(summary=name).first() or world.factory.operator("Relu", name)
+        row, _ = Exploration.objects.get_or_create(
+            operator=operator, **world.factory.where, defaults={"asked_at": timezone.now()}
+        )
+        Trial.objects.create(
+            exploration=row,
+            route=route,
+            method="compiler",
+            stage=1,
+            status=status,
+            detail=detail,
+            worker="w0",
+        )
+
+
+def test_a_route_that_fails_on_every_trial_is_told_once_a_day_to_who_runs_the_service(world, host):
+    world.watch(host, subjects.service(viewer_of(host)), events=("failing",))
+    tried(world, "build_failed", 7)
+    tried(world, "build_failed", 30, operators=1, route="halide")  # that operator's affair
+    tried(world, "ok", 1, route="xla")
+    tried(world, "crashed", 20, route="xla")
+    gather()
+    assert told(host) == []
+    tried(world, "build_failed", 1)
+    gather()
+    gather()
+    where = world.factory.target.capability
+    assert told(host) == [
+        f"{where}: tvm failed on all of its last 8 trials of 4 operators: no such intrinsic #."
+    ]
+    tried(world, "slower", 1)  # mended
+    assert alarms().failing == ()
+
+
+def test_a_machine_too_disturbed_to_measure_on_is_told(world, host):
+    world.watch(host, subjects.service(viewer_of(host)), events=("disturbed",))
+    tried(world, "ok", 11)
+    tried(world, "noisy", 10)
+    gather()
+    assert told(host) == []
+    tried(world, "noisy", 1)
+    gather()
+    where = world.factory.target.capability
+    assert told(host) == [
+        f"{where}: 11 of the last 22 trials could not be timed, the machine is too disturbed."
+    ]

@@ -14,7 +14,7 @@ from tests.dashboard.factory import Factory
 from tests.dashboard.kernels import FASTER, SOURCE, approve, evaluated, gallery, person, submitted
 from tuning.kernels import services
 from tuning.kernels.dossier import Dossier
-from tuning.kernels.models import Kernel, KernelDecision, KernelVersion
+from tuning.kernels.models import Kernel, KernelDecision, KernelEvaluation, KernelVersion
 
 FILLED = {
     "name": "softmax-rows",
@@ -317,3 +317,26 @@ def test_what_was_typed_is_text_on_pages(ada: User) -> None:
 def test_an_empty_list_says_how_to_begin(ada: User) -> None:
     default_organisation()
     assert "No kernel was submitted yet" in browser(ada).get("/kernels/").content.decode()
+
+
+def test_everything_that_is_wrong_is_said_at_once(ada: User) -> None:
+    wrong = {
+        "name": "Softmax!", "source": "int main(void) { return 0; }", "licence": "my own", "author": "",
+        "flags": "-fplugin=evil.so", "constraints": "{", "launch": '{"run": [{}]}',
+    }  # fmt: skip
+    errors = browser(ada).post("/kernels/submit/", {**FILLED, **wrong}).context["form"].errors
+    assert set(errors) == set(wrong)
+    assert all(len(said) == 1 for said in errors.values())
+
+
+def test_overlapping_intervals_are_not_called_faster(awaiting: KernelVersion, grace: User) -> None:
+    first = awaiting.evaluations.order_by("pk")[0]
+    raced = {"incumbent_route": "onednn", "incumbent_low": 1.9, "incumbent_high": 2.2}
+    own = {"ratio_to_default": 2.1, "ratio_low": 1.95, "ratio_high": 2.25, "status": "ok"}
+    KernelEvaluation.objects.filter(pk=first.pk).update(**own, **raced, incumbent_ratio=2.0)
+    html = browser(grace).get(path_of(awaiting)).content.decode()
+    told = browser(grace).get(path_of(awaiting)).context
+    assert told["against"][first.pk].verdict == "same" and "no significant difference" in html
+    ahead = {**own, "ratio_to_default": 4.0, "ratio_low": 3.9, "ratio_high": 4.1}
+    KernelEvaluation.objects.filter(pk=first.pk).update(**ahead)
+    assert "this kernel is faster by 2.00×" in browser(grace).get(path_of(awaiting)).content.decode()

@@ -359,7 +359,9 @@ def test_what_is_withheld_shows_times_and_price_and_no_code(
     row = c.Implementation.objects.get(operator=explored, route="tvm")
     client, path = member("viewer"), f"/operators/{explored.key}/"
     html = text(client, path)
-    assert "withheld until credit or a plan covers it" in html and 'href="/billing/"' in html
+    assert "withheld until credit or a plan covers it" in html
+    # Only who has the billing role may pay.
+    assert 'href="/billing/"' not in html and 'href="/billing/"' in text(member("billing"), path)
     shown = next(one for one in rows_of(client, path, "implementations") if one["route"] == "tvm")
     assert shown["median_us"] and shown["ratio_to_default"] and shown["price"]
     code = text(client, f"{path}code/{row.pk}/", status=402)
@@ -435,3 +437,22 @@ def test_where_nobody_explores_it_says_what_a_neighbour_has(pages: Client, catal
     assert f"cores: {there.cores} there, {there.cores + 4} here" in html and "not here" in html
     c.Target.objects.filter(pk=here.pk).update(served_until=timezone.now() + timedelta(minutes=1))
     assert "not here" not in text(pages, f"/operators/{best.operator.key}/?at={here.pk}-{best.setting_id}")
+
+
+def test_a_page_that_was_opened_after_a_miss_follows_what_becomes_of_it(pages: Client) -> None:
+    factory = Factory()
+    operator = factory.operator("Relu", "Relu 1000×64 float32")
+    c.Miss.objects.create(operator=operator, **factory.where, state="waiting")
+    page = text(pages, f"/operators/{operator.key}/")
+    asked = re.search(r'hx-get="([^"]+/state/[^"]+)" hx-trigger="every 3s"', page)
+    assert asked and "Asked for, and not decided yet." in page
+    live = unescape(asked[1])
+    assert "Asked for, and not decided yet." in text(pages, live)
+    factory.implement(operator, [("tvm", "compiler", "tiled")])
+    answer = pages.get(live)
+    assert (answer.status_code, answer.headers.get("HX-Refresh")) == (204, "true")
+    # Whoever reads evidence meanwhile is not interrupted, but told.
+    known = c.Best.objects.get(operator=operator)
+    told = "A faster one is known since this page was opened."
+    assert told not in text(pages, live.replace("shown=0", f"shown={known.implementation_id}"))
+    assert told in text(pages, live.replace("shown=0", f"shown={known.implementation_id + 1}"))

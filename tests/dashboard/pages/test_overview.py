@@ -68,9 +68,9 @@ def test_what_exploring_returned_within_its_first_hour_is_a_time(
     pages: Client, catalogue: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     young = paid_back.PaidBack(explored=9, spent_s=3600.0, saved_s=0.008064)
-    monkeypatch.setattr(paid_back, "paid_back", lambda viewer: young)
+    monkeypatch.setattr(paid_back, "both", lambda viewer, range_: (young, {}))
     html = pages.get("/").content.decode()
-    assert "<dd>2.24 µs</dd><dd>8.06 ms saved so far</dd>" in html
+    assert "<dd>−1 h 0 min</dd><dd>8.06 ms saved, 1 h 0 min of" in html
 
 
 def test_a_tenant_sees_its_own_traffic_only(client: Client, pages: Client, db: None) -> None:
@@ -143,6 +143,27 @@ def test_a_tenant_reads_nothing_of_this_machines_processes(reader, trouble) -> N
     assert "Nobody explores for" in said and "of this machine" not in said
 
 
-def test_where_all_is_well_nothing_is_said(pages, catalogue) -> None:
+def test_where_all_is_well_it_says_so(pages, catalogue, configure, tmp_path) -> None:
+    configure(home=tmp_path)
     Worker.objects.update(last_seen_at=timezone.now(), stopped_at=None)
-    assert "Nobody explores" not in words(pages.get("/"))
+    said = words(pages.get("/"))
+    assert "Nobody explores" not in said and re.search(r"All well\. \d+% of the lookups hit", said)
+    Worker.objects.update(last_seen_at=timezone.now() - timedelta(minutes=3))
+    assert "All well" not in words(pages.get("/"))
+
+
+def test_what_changed_since_yesterday_is_said(pages, db) -> None:
+    factory = Factory()
+    fast, old = (factory.operator("Relu", f"Relu {length} float32") for length in (64, 65))
+    (best,) = factory.implement(fast, [("tvm", "compiler", "tiled")])
+    (gone,) = factory.implement(old, [("cpp", "manual", "by hand")])
+    where = {**factory.where, "scope": "shared"}
+    c.BestChange.objects.all().delete()  # the factory tells a past of its own
+    c.BestChange.objects.create(operator=fast, **where, after=best.implementation, reason="first")
+    made = c.Implementation.objects.filter(pk=gone.implementation_id)
+    made.update(revoked_at=timezone.now(), revoked_reason="reads past its input")
+    said = words(pages.get("/"))
+    assert "1 new best, 1 withdrawn" in said and "reads past its input" in said
+    c.BestChange.objects.update(created_at=timezone.now() - timedelta(hours=25))
+    made.update(revoked_at=timezone.now() - timedelta(hours=25))
+    assert "Nothing changed: no new best, nothing withdrawn." in words(pages.get("/"))

@@ -179,3 +179,21 @@ def test_a_digest_is_found_without_its_prefix(catalogue: Factory) -> None:
     operator = c.Operator.objects.order_by("pk").last()
     assert operator is not None
     assert found(q=operator.key[3:15]) == [operator]
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/operators/?type=Nope", "This list has no filter “type”: it has q, op_type,"),
+        ("/operators/?status=Nope", "There is no status “Nope”: it is one of"),
+        ("/operators/?sort=bogus", "Nothing is sorted by “bogus”: sort is one of"),
+        ("/explorations/?state=Nope", "There is no state “Nope”"),
+        ("/explorations/?from=2026-13-45", "This list has no filter “from”"),
+        ("/queues/collect/?state=hit", "There is no state “hit”"),
+        ("/?since=2026-13-45", "since is a date or a time"),
+        ("/billing/ledger/?kind=x", "There is no kind “x”"),
+    ],
+)
+def test_a_filter_that_is_none_is_said(pages: Client, catalogue: Factory, path: str, said: str) -> None:
+    assert said in pages.get(path).content.decode()
+    assert said not in pages.get(path.split("?")[0]).content.decode()

@@ -427,3 +427,19 @@ def test_a_wrong_clock_of_a_process_delays_nothing_and_signs_for_now(
     assert (row.state, row.tries) == ("pending", 1)
     for at in (row.began_at, row.next_try_at, row.message.created_at):
         assert abs(at - now()) < timedelta(minutes=2)
+
+
+def test_a_chat_room_is_sent_a_sentence_with_a_link(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run
+) -> None:
+    endpoints.change(endpoint, form="slack")
+    send("a", text="tvm <is> now & fastest", url="https://opatlas.example/operators/o1:5f/")
+    send("b", kind="ledger.charged", amount_micros=7)
+    deliver()
+    told = {json.loads(got.body)["text"] for got in receiver.got}
+    assert told == {
+        "tvm &lt;is&gt; now &amp; fastest <https://opatlas.example/operators/o1:5f/|Open>",
+        "Ledger Charged",
+    }
+    with pytest.raises(Exception, match="The form is one of standard, slack"):
+        endpoints.change(endpoint, form="teams")

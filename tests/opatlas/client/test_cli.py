@@ -89,6 +89,14 @@ def test_why_there_is_no_answer(at_service, publish_add):
     assert json.loads(at_service("explain", "Add", "1000", "1000", "--json"))["state"] == "unknown"
 
 
+def test_operators_are_searched_in_any_writing(at_service):
+    told = at_service("search", "add(1000)", "fp32")
+    assert add_operator().key[:20] in told and "more: narrow" not in told
+    found = json.loads(at_service("search", "add", "1000", "--json"))
+    assert [one["key"] for one in found["results"]] == [add_operator().key] and found["count"] == 1
+    assert "knows no such operator" in at_service("search", "softmax 7x7", code=1)
+
+
 def test_many_at_once(at_service, tmp_path):
     told = json.loads(at_service("prefetch", operators(tmp_path / "operators.jsonl", 5, 6, 7), "--json"))
     assert told == {"operators": 3, "hits": 0, "misses": 3, "requests": 1}

@@ -93,10 +93,10 @@ def table(report: ingest.ModelReport) -> str:
         f"{report.model.name}: {totals.calls} calls, {totals.operators} distinct operators; "
         f"{totals.hit_calls} calls hit ({100 * totals.hit_share:.1f} %)."
     )
-    if totals.speedup_weighted is not None and totals.speedup_geomean is not None:
+    if totals.speedup is not None and totals.speedup_geomean is not None:
         lines.append(
-            f"Speed-up against the default: {totals.speedup_weighted:.2f}× weighted by time, "
-            f"{totals.speedup_geomean:.2f}× unweighted ({totals.default_us:.0f} → {totals.best_us:.0f} µs)."
+            f"What is known runs {totals.speedup:.2f}× as fast as the defaults ({totals.default_us:.0f} → "
+            f"{totals.best_us:.0f} µs a run); an operator {totals.speedup_geomean:.2f}× on average."
         )
     lines += [f"Not expressed: {calls} calls: {reason}" for reason, calls in totals.unmapped.items()]
     return "\n".join(lines)

@@ -16,6 +16,8 @@ EVENT_TYPES = {
     Happening.BEST_CHANGED: "best.changed",
     Happening.WITHDRAWN: "implementation.withdrawn",
     Happening.SILENT: "workers.silent",
+    Happening.FAILING: "route.failing",
+    Happening.DISTURBED: "machine.disturbed",
     Happening.TEST: "endpoint.test",
 }
 

@@ -1,0 +1,90 @@
+"""What the service has for whom: the navigation's groups, and what else can be gone to by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from catalog.viewing import Viewer
+
+
+def _everybody(viewer: Viewer) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class MenuEntry:
+    """One page. ``words`` are further names by which it is found."""
+
+    page: str  # its name among the addresses
+    icon: str
+    title: str
+    words: str = ""
+    shown: Callable[[Viewer], bool] = _everybody
+
+    def matches(self, asked: list[str]) -> bool:
+        text = f"{self.title} {self.words}".lower()
+        return all(word in text for word in asked)
+
+
+def _bills(viewer: Viewer) -> bool:
+    return viewer.may_bill
+
+
+def _administers(viewer: Viewer) -> bool:
+    return viewer.may_administer
+
+
+def _operates(viewer: Viewer) -> bool:
+    return viewer.may_operate
+
+
+MENU: tuple[tuple[str, tuple[MenuEntry, ...]], ...] = (
+    ("Catalogue", (
+        MenuEntry("overview", "overview", "Overview", "health status hit rate home"),
+        MenuEntry("operators", "operators", "Operators", "catalogue list"),
+        MenuEntry("methods", "methods", "Methods", "library compiler manual routes failures limits"),
+        MenuEntry("models", "models", "Models", "upload onnx"),
+        MenuEntry("kernels", "docs", "Kernels", "hand-written approve"),
+    )),
+    ("Work", (
+        MenuEntry("jobs", "play", "Jobs", "runs coverage"),
+        MenuEntry("explorations", "explorations", "Explorations", "trials tuning"),
+        MenuEntry("queues", "clock", "Queues", "workers waiting misses collect"),
+        MenuEntry("environments", "retry", "Environments", "versions declare artifacts"),
+        MenuEntry("notifications", "bell", "Notifications", "inbox alerts"),
+    )),
+    ("Money", (
+        MenuEntry("billing", "coin", "Billing", "prices charges credit pay", _bills),
+        MenuEntry("billing-ledger", "dash", "Ledger", "charges payments", _bills),
+    )),
+    ("Administration", (
+        MenuEntry("people", "user", "People", "members roles invitations organisations", _administers),
+        MenuEntry("keys", "copy", "API keys", "tokens", _administers),
+        MenuEntry("webhooks", "upload", "Webhooks", "endpoints deliveries", _bills),
+        MenuEntry("audit", "check", "Audit log", "who did what", _administers),
+        MenuEntry("growth", "growth", "Growth", "disk room", _operates),
+    )),
+)  # fmt: skip
+"""The four groups, in order; one without an entry for the reader is left out."""
+
+FURTHER: tuple[MenuEntry, ...] = (
+    MenuEntry("environments-compare", "retry", "Compare two environments", "versions regressions"),
+    MenuEntry("collect", "clock", "Misses that are not explored", "collect queue postponed discarded"),
+    MenuEntry("subscriptions", "bell", "Subscriptions", "watch alerts notifications"),
+    MenuEntry("definitions", "docs", "What every figure means", "definitions"),
+    MenuEntry("account", "user", "Account", "sessions password"),
+)
+"""Pages that stand within another's section."""
+
+
+def groups_for(viewer: Viewer) -> list[tuple[str, list[MenuEntry]]]:
+    """The navigation of one reader."""
+    made = [(title, [one for one in entries if one.shown(viewer)]) for title, entries in MENU]
+    return [(title, entries) for title, entries in made if entries]
+
+
+def entries_for(viewer: Viewer, asked: list[str]) -> list[MenuEntry]:
+    """Every page that this reader may open and that these words find."""
+    every = [one for _, entries in MENU for one in entries] + list(FURTHER)
+    return [one for one in every if one.shown(viewer) and one.matches(asked)]

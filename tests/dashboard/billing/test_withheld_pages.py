@@ -1,0 +1,56 @@
+"""What is withheld is said where people look, with count and price."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from catalog.models import Job
+from catalog.usage.draining import drain_journal
+from tests.catalog import making
+from tests.dashboard.billing.test_pages import tenant, text_of  # noqa: F401
+from tests.dashboard.people import member_client
+
+
+@pytest.fixture
+def job(tenant, ask, put, price):  # noqa: F811
+    """It asked thrice for what costs and once for what is free."""
+    put(64, "tvm", 2.0, method="compiler")
+    put(32, "eager", 1.0)
+    price(0.02, mode="withhold", method="compiler")
+    for lengths in ((64,), (64,), (64, 32)):
+        ask(*lengths, organisation=tenant, job="train")
+    drain_journal()
+    return Job.objects.get(name="train")
+
+
+@pytest.mark.parametrize("role", ["billing", "viewer"])
+def test_a_withheld_hit_is_said_with_count_and_price_on_job_operator_and_overview(tenant, job, role):  # noqa: F811
+    mine = member_client(tenant, role)
+    for path, said in (
+        (f"/jobs/{job.pk}/", "1 operator withheld."),
+        (f"/operators/{making.relu(64).key}/", "3 withheld (30d): lookups of this operator came back empty"),
+        ("/", "3 withheld"),
+    ):
+        text = text_of(mine.get(path))
+        assert said in text and "0.02 EUR" in text, path
+        assert ("Pay to open" in text) == (role == "billing"), path
+    covered = "25% of its calls would hit now; 75% withheld until paid"
+    assert covered in text_of(member_client(tenant, "operator").get(f"/jobs/{job.pk}/"))
+
+
+def test_a_job_is_not_covered_by_what_it_does_not_get(tenant, job, credit):  # noqa: F811
+    mine, path = member_client(tenant, "viewer"), f"/jobs/{job.pk}/"
+
+    def states(status=""):
+        answer = mine.get(path, {"export": "json", "table": "operators", "status": status})
+        return {row["summary"]: row["state"] for row in json.loads(answer.content)["rows"]}
+
+    (missing,) = json.loads(mine.get(path, {"export": "json", "table": "missing"}).content)["rows"]
+    assert (missing["state"], missing["operators"], missing["calls"]) == ("withheld", 1, 3)
+    assert sorted(states().values()) == ["hit", "withheld"]
+    assert list(states("withheld").values()) == ["withheld"] and list(states("hit").values()) == ["hit"]
+    credit(1, to=tenant)  # then the next lookup is served, and charged
+    assert set(states().values()) == {"hit"}
+    assert "withheld" not in text_of(mine.get(path))

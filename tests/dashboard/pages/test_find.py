@@ -1,0 +1,53 @@
+"""One search over everything, and the navigation: for each reader what the reader may open."""
+
+from __future__ import annotations
+
+import re
+
+from django.test import Client
+
+from catalog.models import Job, Organisation
+from tests.dashboard.factory import Factory
+from tests.dashboard.kernels import gallery
+from tests.dashboard.people import member_client
+
+
+def found(client: Client, q: str) -> list[tuple[str, str]]:
+    """(kind, title) of what is found."""
+    answer = client.get("/find/", {"q": q})
+    assert answer.status_code == 200
+    return [(one.kind, one.title) for one in answer.context["findings"]]
+
+
+def test_operators_jobs_kernels_pages_and_actions_are_found(pages: Client, catalogue: Factory) -> None:
+    gallery(catalogue)
+    job = Job.objects.order_by("pk")[0]
+    assert ("job", job.name) in found(pages, job.name[:6])
+    assert {kind for kind, _ in found(pages, "conv 64x64")} == {"operator"}
+    assert ("kernel", "softmax-avx2") in found(pages, "softmax")
+    assert found(pages, "audit") == [("page", "Audit log")]
+    assert ("action", "Submit a kernel") in found(pages, "submit")
+    assert found(pages, "nothing like this at all") == []
+    part = pages.get("/find/", {"q": "audit"}, headers={"HX-Request": "true"}).content.decode()
+    assert "Audit log" in part and "<html" not in part
+
+
+def test_nobody_finds_what_is_another_organisations(catalogue: Factory) -> None:
+    stranger = member_client(Organisation.objects.create(name="a stranger"), "viewer")
+    mine = Job.objects.order_by("pk")[0]
+    assert not [title for kind, title in found(stranger, mine.name) if kind in ("job", "model")]
+    assert found(stranger, "audit") == []
+
+
+def test_the_navigation_has_four_groups_and_says_how_many_kernels_wait(
+    pages: Client, catalogue: Factory
+) -> None:
+    gallery(catalogue)
+    page = pages.get("/").content.decode()
+    nav = page[page.index('aria-label="Main"') : page.index("</nav>")]
+    assert re.findall(r'class="nav-title"[^>]*>([^<]+)<', nav) == [
+        "Catalogue", "Work", "Money", "Administration",
+    ]  # fmt: skip
+    assert re.search(r'Kernels<span class="unread"><span class="count">\d+<', nav)
+    viewer = member_client(Organisation.objects.create(name="readers"), "viewer").get("/").content.decode()
+    assert "wait for your decision" not in viewer and "Money" not in viewer.split("</nav>")[0]
