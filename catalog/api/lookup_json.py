@@ -94,6 +94,37 @@ def parse_lookup(document: Any) -> ParsedLookup:
     )
 
 
+BEST_FIELDS = frozenset({"target", "setting", "kinds", "versions", "job"})
+"""Parameters of ``GET …/best``."""
+
+
+def parse_best(key: str, given: Mapping[str, str]) -> ParsedLookup:
+    """Check the parameters of ``GET /operators/{key}/best``; others than its own are not looked at."""
+    if "target" not in given:
+        raise RequestError("Name the target: ?target=t1:… (GET /api/v1/targets/ lists them).", where="target")
+    return ParsedLookup(
+        target=parse_target(given["target"]),
+        setting=parse_setting(given.get("setting") or None),
+        accepts=_accepts_in_words(given.get("kinds", ""), given.get("versions", "")),
+        job=parse_job(given.get("job", "")),
+        operators=[AskedOperator(key)],
+    )
+
+
+def _accepts_in_words(kinds: str, versions: str) -> Accepts | None:
+    if not kinds and not versions:
+        return None
+    pairs = dict(_pair(item) for item in versions.split(",")) if versions else None
+    return Accepts(kinds=parse_kinds(kinds.split(","), "kinds") if kinds else None, versions=pairs)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, version = text.partition("==")
+    if not (name and equals and version):
+        raise RequestError("versions looks like torch==2.13.0,numpy==2.4.6.", where="versions")
+    return name.strip(), version.strip()
+
+
 def parse_target(value: Any) -> identity.Target | str:
     """A ``t1:`` key or ``here`` as it is, or a target's JSON."""
     if isinstance(value, str):

@@ -35,12 +35,16 @@ class Journal:
         self._written_bytes = 0
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Write one line; when this returns, killing the process cannot lose it.
+        """Write one line, given as what its JSON says; see :meth:`append_line`."""
+        self.append_line(json.dumps(entry, separators=(",", ":")).encode())
+
+    def append_line(self, text: bytes) -> None:
+        """Write one line, without its end; when this returns, killing the process cannot lose it.
 
         Raises :class:`JournalError` when the disk is full or gone. Only a crash of the machine itself can
         lose lines that the system had not flushed: a lookup does not wait for the disk.
         """
-        line = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+        line = text + b"\n"
         with self._lock:
             try:
                 self._ready()
@@ -93,6 +97,7 @@ _journal = Journal()
 # A fork while another thread writes would leave the child's lock held for ever.
 os.register_at_fork(after_in_child=_journal.unlock_after_fork)
 append = _journal.append
+append_line = _journal.append_line
 close = _journal.close
 
 

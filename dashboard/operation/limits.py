@@ -54,6 +54,12 @@ class RateWindow:
             self._counts[key] = count
             return None if count <= self.limit else self._began + self.period_s - now
 
+    def give_back(self, key: object) -> None:
+        """Uncount one: somebody else counts it."""
+        with self._lock:
+            if self._counts.get(key, 0) > 0:
+                self._counts[key] -= 1
+
 
 @lru_cache(maxsize=64)
 def _window(name: str, rate: Rate) -> RateWindow | None:

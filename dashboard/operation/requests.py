@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -39,19 +39,18 @@ class RequestMiddleware:
             route = route_of(request.resolver_match)
             metrics.observe(request.method or "", route, response.status_code, took_s)
             if access.isEnabledFor(logging.INFO):
-                access.info(
-                    "%s %s %s",
-                    request.method,
-                    request.path,
-                    response.status_code,
-                    extra=_facts(request, response, route, took_s),
-                )
+                whose = _whose(request)
+                log_line(request.method or "", request.path, route, response.status_code, took_s, whose)
         response.headers[HEADER] = number
         return response
 
 
 def request_id(request: HttpRequest) -> str:
-    given = request.META.get("HTTP_X_REQUEST_ID", "")
+    return request_id_in(request.META)
+
+
+def request_id_in(meta: Mapping[str, Any]) -> str:
+    given = meta.get("HTTP_X_REQUEST_ID", "")
     return given if _SANE.fullmatch(given) else os.urandom(16).hex()
 
 
@@ -62,18 +61,29 @@ def route_of(match: ResolverMatch | None) -> str:
     return match.view_name if match.url_name else match.route or "none"
 
 
-def _facts(request: HttpRequest, response: HttpResponse, route: str, took_s: float) -> dict[str, Any]:
-    """No query string, no body: they can hold what belongs in no log."""
-    facts: dict[str, Any] = {
-        "method": request.method,
-        "path": request.path[:300],
+def log_line(
+    method: str, path: str, route: str, status: int, took_s: float, whose: Mapping[str, object]
+) -> None:
+    """One request in the log. No query string, no body: they can hold what belongs in no log."""
+    facts = {
+        "method": method,
+        "path": path[:300],
         "route": route,
-        "status": response.status_code,
+        "status": status,
         "duration_ms": round(took_s * 1e3, 2),
     }
+    access.info("%s %s %s", method, path, status, extra=facts | dict(whose))
+
+
+def whose_key(prefix: str, organisation_id: int) -> dict[str, object]:
+    return {"api_key": prefix, "organisation": organisation_id}
+
+
+def _whose(request: HttpRequest) -> dict[str, object]:
+    facts: dict[str, object] = {}
     key = getattr(request, "auth", None)
     if isinstance(key, ApiKey):
-        facts |= {"api_key": key.prefix, "organisation": key.organisation_id}
+        facts |= whose_key(key.prefix, key.organisation_id)
     # Only if somebody has looked already: a log line is no reason to read a session.
     user = getattr(request, "_cached_user", None)
     if user is not None and user.is_authenticated:

@@ -1,0 +1,63 @@
+"""API keys that Django has let in lately, so that a lookup out of the memory need not ask for them again."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from catalog.lookup.recalls import Recalls
+from catalog.lookup.shelf import Shelf
+from catalog.models import ApiKey
+from catalog.people.addresses import is_within
+
+LIFE_S = 30.0
+"""Then Django is asked once more, which notes that the key is used; a recall ends a pass at once."""
+
+
+class Pass(NamedTuple):
+    key_id: int
+    organisation_id: int
+    prefix: str
+    expires_at: float  # seconds since the epoch
+    networks: tuple[str, ...] | None
+    look: int
+    until: float  # of this process's clock
+    weight_bytes: int = 1_000
+
+
+class Passes:
+    """By the SHA-256 of the header: no key lies in this memory."""
+
+    def __init__(
+        self, recalls: Recalls, most_bytes: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._recalls, self._clock = recalls, clock
+        self._held: Shelf[bytes, Pass] = Shelf(most_bytes)
+
+    def find(self, header: str, address: str) -> Pass | None:
+        """What this ``Authorization`` header opens for who comes from there; None: Django is to be asked."""
+        held = self._held.get(_digest(header))
+        if (
+            held is None
+            or held.until <= self._clock()
+            or held.look < self._recalls.keys.get(held.key_id, self._recalls.everything)
+            or held.expires_at <= time.time()
+            or (held.networks is not None and not is_within(address, held.networks))
+        ):
+            return None
+        return held
+
+    def learn(self, header: str, key: ApiKey, look: int) -> None:
+        """Django has just answered a lookup with this key; ``look``: the last one before."""
+        expires = math.inf if key.expires_at is None else key.expires_at.timestamp()
+        networks = None if key.addresses is None else tuple(key.addresses)
+        until = self._clock() + LIFE_S
+        one = Pass(key.pk, key.organisation_id, key.prefix, expires, networks, look, until)
+        self._held.put(_digest(header), one)
+
+
+def _digest(header: str) -> bytes:
+    return hashlib.sha256(header.encode("utf-8", "surrogateescape")).digest()
