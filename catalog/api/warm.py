@@ -2,8 +2,8 @@
 
 It learns from answers alone (:class:`Lesson`), and knows nothing that Django did not say. A hit holds until a
 recall concerns it (``catalog.lookup.recalls``). It gives an answer only where Django would give the same
-bytes: every operator a hit that is remembered for this organisation, place and what is accepted, none charged,
-none to be waited for. Anything else it leaves alone.
+bytes: every operator a hit that is remembered for this organisation, place and what is accepted, none of them
+charged, none to be waited for. Anything else it leaves alone.
 """
 
 from __future__ import annotations
@@ -233,9 +233,8 @@ class WarmMemory:
             artifacts = self._whole(served)
             if artifacts is None:
                 return None
-            manifests = {
-                sha256: one.manifest for sha256, one in artifacts.items() if sha256 not in parsed.known
-            }
+            new = artifacts.keys() - parsed.known
+            manifests = {sha256: artifacts[sha256].manifest for sha256 in new}
             signers = {one.signer: one.signer_text for one in artifacts.values() if one.signer_text}
         return beside(
             [one.text for one in hits],
@@ -257,10 +256,8 @@ class WarmMemory:
 
     def _number_of(self, accepts: Accepts | None) -> int:
         """What is accepted by a small number: hashing all of it would take longer than the rest."""
-        said = accepts and (
-            accepts.kinds,
-            None if accepts.versions is None else frozenset(accepts.versions.items()),
-        )
+        versions = None if accepts is None else accepts.versions
+        said = accepts and (accepts.kinds, None if versions is None else frozenset(versions.items()))
         number = self._accepts.get(said)
         if number is None:
             if len(self._accepts) >= _MOST_ACCEPTS:

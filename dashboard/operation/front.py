@@ -9,6 +9,7 @@ operator's best is remembered and not recalled. Whatever else there is, Django i
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -53,7 +54,6 @@ _OF_DOORS = (
     *("REQUEST_METHOD", "SCRIPT_NAME", "wsgi.url_scheme", "HTTP_HOST"),
     *("HTTP_ACCEPT", "CONTENT_TYPE", "HTTP_X_FORWARDED_PROTO"),
 )
-_KNOWN = _CHANGES_NOTHING | set(_OF_DOORS)
 _OWN = frozenset({"content-length", requests.HEADER.lower()})  # of each answer anew
 _MOST_DOORS = 256
 _MOST_REMEMBERED_BODY = 32 << 10
@@ -74,22 +74,36 @@ class Front:
         self._passes = Passes(recalls, warm_bytes // 64)
         self._asks: Shelf[object, Ask] = Shelf(warm_bytes // 8)
         self._doors: dict[tuple[Any, ...], Door] = {}
+        # The web server puts this process's variables beside the headers, and a header in place of one that
+        # is named like it.
+        headers = {name for name in os.environ if name.startswith("HTTP_")} - _CHANGES_NOTHING
+        self._of_doors = tuple(dict.fromkeys((*_OF_DOORS, *sorted(headers))))
+        self._known = _CHANGES_NOTHING | {*self._of_doors, *os.environ}
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         began = time.perf_counter()
         path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
         best = method == "GET" and _BEST.fullmatch(path)
-        if not (best or (method == "POST" and path == LOOKUP)) or not _is_plain(environ):
+        if not (best or (method == "POST" and path == LOOKUP)) or not self._is_plain(environ):
             return self._django(environ, start_response)
         look = self._recalls.current()
         if look is None:
             return self._django(environ, start_response)
-        door = self._doors.get(at := tuple(map(environ.get, _OF_DOORS)))
+        door = self._doors.get(at := tuple(map(environ.get, self._of_doors)))
         if door is not None:
             answer = self._answer(environ, best.group(1) if best else "")
             if answer is not None:
                 return _served(environ, start_response, door, *answer, began)
         return self._taught(environ, start_response, at, look)
+
+    def _is_plain(self, environ: Environ) -> bool:
+        """Nothing is there that could change the answer and is in no door: a cookie, a name for the request …"""
+        if not environ.keys() <= self._known:
+            return False
+        if environ["REQUEST_METHOD"] == "GET":
+            return not environ.get("CONTENT_TYPE") and environ.get("CONTENT_LENGTH") in (None, "", "0")
+        # A body of no announced length is left to Django, and so is what a POST has in its address.
+        return bool(environ.get("CONTENT_LENGTH")) and not environ.get("QUERY_STRING")
 
     def _django(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         answer: Iterable[bytes] = self._application(environ, start_response)
@@ -149,16 +163,6 @@ class Front:
             headers = ((name, value) for name, value in said[1] if name.lower() not in _OWN)
             self._doors[at] = Door(tuple(headers))
         return answer
-
-
-def _is_plain(environ: Environ) -> bool:
-    """Nothing is there that could change the answer and is in no door: a cookie, a name for the request …"""
-    if not environ.keys() <= _KNOWN:
-        return False
-    if environ["REQUEST_METHOD"] == "GET":
-        return not environ.get("CONTENT_TYPE") and environ.get("CONTENT_LENGTH") in (None, "", "0")
-    # A body of no announced length is left to Django, and so is what a POST has in its address.
-    return bool(environ.get("CONTENT_LENGTH")) and not environ.get("QUERY_STRING")
 
 
 def _body(environ: Environ) -> bytes:
