@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable
@@ -29,7 +28,7 @@ class Pass(NamedTuple):
 
 
 class Passes:
-    """By the SHA-256 of the header: no key lies in this memory."""
+    """By a digest of the header: no key lies in this memory."""
 
     def __init__(
         self, recalls: Recalls, most_bytes: int, clock: Callable[[], float] = time.monotonic
@@ -37,27 +36,24 @@ class Passes:
         self._recalls, self._clock = recalls, clock
         self._held: Shelf[bytes, Pass] = Shelf(most_bytes)
 
-    def find(self, header: str, address: str) -> Pass | None:
-        """What this ``Authorization`` header opens for who comes from there; None: Django is to be asked."""
-        held = self._held.get(_digest(header))
+    def find(self, shown: bytes, address: str) -> Pass | None:
+        """What this ``Authorization`` header (its digest) opens for who comes from there; None: Django is to
+        be asked."""
+        held = self._held.get(shown)
         if (
             held is None
             or held.until <= self._clock()
             or held.look < self._recalls.keys.get(held.key_id, self._recalls.everything)
-            or held.expires_at <= time.time()
+            or held.expires_at <= time.time() + 1  # its last second is Django's
             or (held.networks is not None and not is_within(address, held.networks))
         ):
             return None
         return held
 
-    def learn(self, header: str, key: ApiKey, look: int) -> None:
+    def learn(self, shown: bytes, key: ApiKey, look: int) -> None:
         """Django has just answered a lookup with this key; ``look``: the last one before."""
         expires = math.inf if key.expires_at is None else key.expires_at.timestamp()
         networks = None if key.addresses is None else tuple(key.addresses)
         until = self._clock() + LIFE_S
         one = Pass(key.pk, key.organisation_id, key.prefix, expires, networks, look, until)
-        self._held.put(_digest(header), one)
-
-
-def _digest(header: str) -> bytes:
-    return hashlib.sha256(header.encode("utf-8", "surrogateescape")).digest()
+        self._held.put(shown, one)

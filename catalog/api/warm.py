@@ -37,8 +37,7 @@ from catalog.lookup.lookups import EVIDENCE, MANIFEST, NEXT, RELATED, LookupAnsw
 from catalog.lookup.recalls import Recalls
 from catalog.lookup.results import Result
 from catalog.lookup.shelf import Shelf
-from catalog.usage.journal_line import hit_text
-from catalog.usage.recording import journal_warm_hits
+from catalog.usage.journal_line import hit_text, said_text
 from opatlas.quick_json import json_bytes
 
 LESSON = "opatlas.lesson"
@@ -69,6 +68,13 @@ class Ask(NamedTuple):
     job: str  # as JSON
     parsed: ParsedLookup
     weight_bytes: int
+
+
+class WarmAnswer(NamedTuple):
+    """An answer that is good for this look, if ``said`` is in the journal before it leaves."""
+
+    body: bytes
+    said: bytes  # for ``recording.journal_said``; empty: nothing was asked for
 
 
 class _WarmHit(NamedTuple):
@@ -133,11 +139,8 @@ class WarmMemory:
             size_bytes + _ASK_BYTES + _ITEM_BYTES * len(named) + 100 * len(parsed.known),
         )
 
-    def answer(self, organisation_id: int, ask: Ask, alone: bool) -> bytes | None:
-        """The answer, metered: a line of the journal is written. ``alone``: as ``GET …/best`` answers.
-
-        None: Django is to be asked. Raises :class:`catalog.errors.JournalError`; then nothing must be served.
-        """
+    def answer(self, organisation_id: int, ask: Ask, alone: bool) -> WarmAnswer | None:
+        """``alone``: as ``GET …/best`` answers. None: Django is to be asked. Nothing is written down yet."""
         recalls = self._recalls
         place = self._places.get(ask.place)
         if place is None or place.look < recalls.everything:
@@ -162,8 +165,8 @@ class WarmMemory:
             one.metered if calls == 1.0 else hit_text(one.hit, calls)
             for one, calls in zip(hits, ask.calls, strict=True)
         ]
-        journal_warm_hits(organisation_id, ask.job, metered)
-        return answer
+        said = said_text(organisation_id, ask.job, metered).encode() if metered else b""
+        return WarmAnswer(answer, said)
 
     def learn(self, lesson: Lesson, look: int) -> None:
         """``look``: the last one before the request was begun with."""

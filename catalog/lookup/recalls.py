@@ -24,7 +24,7 @@ from catalog.models import Recall
 FRESH_S = 0.2
 """A look that is older is followed by another one, which others need not wait for …"""
 
-STALE_S = 0.6
+STALE_S = 0.4
 """… unless it is older than this. What a change makes wrong is served for no longer than this and a look."""
 
 MOST = 1000

@@ -67,11 +67,15 @@ def line_text(
 ) -> str:
     """A line, without its end, of parts that are JSON already. ``at`` is in seconds; ``asked`` is left out
     where it says no more than hits and misses do."""
+    return f'{{"at":{at:.3f}{said_text(organisation_id, job, hits, misses, asked)}'
+
+
+def said_text(
+    organisation_id: int, job: str, hits: Sequence[str], misses: str = "[]", asked: str = ""
+) -> str:
+    """What follows the time in such a line."""
     more = f',"asked":{asked}' if asked else ""
-    return (
-        f'{{"at":{at:.3f},"org":{organisation_id},"job":{job},'
-        f'"hits":[{",".join(hits)}],"misses":{misses}{more}}}'
-    )
+    return f',"org":{organisation_id},"job":{job},"hits":[{",".join(hits)}],"misses":{misses}{more}}}'
 
 
 class JournalMiss(NamedTuple):
