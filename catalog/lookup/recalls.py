@@ -89,7 +89,8 @@ class Recalls:
         if now - self._looked_at < FRESH_S or now - self._failed_at < _RETRY_S:
             return  # another thread has just looked, or has just found that nobody answers
         try:
-            connection.close_if_unusable_or_obsolete()
+            if not connection.in_atomic_block:  # as before a request of Django's
+                connection.close_if_unusable_or_obsolete()
             rows, served_until = self._read(), _read_served()
         except (DatabaseError, InterfaceError):
             self._failed_at = self._clock()

@@ -192,7 +192,12 @@ def _is_lookup(environ: Environ) -> bool:
         return plain and _BEST.fullmatch(environ["PATH_INFO"]) is not None
     if environ["REQUEST_METHOD"] != "POST" or environ["PATH_INFO"] != LOOKUP:
         return False
-    return isinstance(environ["wsgi.input"], BytesIO) and not environ.get("QUERY_STRING")
+    body = environ["wsgi.input"]
+    return (
+        isinstance(body, BytesIO)
+        and not environ.get("QUERY_STRING")
+        and environ.get("CONTENT_LENGTH") == str(body.getbuffer().nbytes)  # all of it, as announced
+    )
 
 
 def _body(environ: Environ) -> bytes:
