@@ -32,6 +32,7 @@ READS_THE_ENVIRONMENT = {
     "dashboard/run/stack.py": "the environment of child processes",
     "catalog/alive.py": "systemd's own NOTIFY_SOCKET",
     "dashboard/run/dumps.py": "the environment of PostgreSQL's programs",
+    "dashboard/operation/front.py": "the names that the web server puts beside a request's headers",
     "dashboard/wsgi.py": "the pipe that `serve` gives its web server, and a name of Django's",
     "bench/pages.py": "the environment of child processes",
     "bench/service/restarts.py": "the environment of child processes",

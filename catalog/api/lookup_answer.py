@@ -16,7 +16,7 @@ from opatlas.evidence import TIMES
 from opatlas.quick_json import json_bytes
 
 
-class Place(NamedTuple):
+class PlaceWords(NamedTuple):
     """Where it was asked for, as answers say it."""
 
     target: str
@@ -37,7 +37,7 @@ def answer_text(answer: LookupAnswer, revocations: Revocations) -> bytes:
     manifests = {row.sha256: json_bytes(manifest_json(row)) for row in answer.artifacts}
     signers = {row.sha256: json_bytes(signer_json(row)) for row in answer.signers}
     unchanged = answer.unchanged
-    place = Place.of(answer.target, answer.setting)
+    place = PlaceWords.of(answer.target, answer.setting)
     parts = beside(results, related, coming, manifests=manifests, unchanged=unchanged, signers=signers)
     return joined(place, answer.served, revocations, parts)
 
@@ -45,7 +45,7 @@ def answer_text(answer: LookupAnswer, revocations: Revocations) -> bytes:
 def best_text(answer: LookupAnswer, revocations: Revocations) -> bytes:
     """What ``GET /operators/{key}/best`` answers: the one result, and what a lookup says beside its own."""
     (result,) = answer.results
-    place = Place.of(answer.target, answer.setting)
+    place = PlaceWords.of(answer.target, answer.setting)
     return joined_best(result_text(result), joined(place, answer.served, revocations, []))
 
 
@@ -54,7 +54,7 @@ def joined_best(result: bytes, lookup: bytes) -> bytes:
     return result[:-1] + b"," + lookup[1:]
 
 
-def joined(place: Place, served: bool, revocations: Revocations, parts: Sequence[bytes]) -> bytes:
+def joined(place: PlaceWords, served: bool, revocations: Revocations, parts: Sequence[bytes]) -> bytes:
     """An answer of what is written already: ``parts`` are ``beside``'s, of whatever was asked for. Both ways
     to an answer, with a statement and out of the memory, come through here."""
     fields = [

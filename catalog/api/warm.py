@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from catalog import models
 from catalog.api.lookup_answer import (
-    Place,
+    PlaceWords,
     beside,
     joined,
     joined_best,
@@ -57,7 +57,7 @@ class Lesson:
     answer: LookupAnswer
 
 
-class Ask(NamedTuple):
+class WarmAsk(NamedTuple):
     """A checked request, as far as the memory needs it."""
 
     place: tuple[str, str]  # target and setting as they were named; no setting: the target's own
@@ -89,7 +89,7 @@ class _WarmPlace(NamedTuple):
     look: int
     target: int
     setting: int
-    place: Place
+    place: PlaceWords
     weight_bytes: int = 1_000
 
 
@@ -116,7 +116,7 @@ class WarmMemory:
         """Hits."""
         return len(self._hits)
 
-    def ask(self, parsed: ParsedLookup, size_bytes: int = 0) -> Ask | None:
+    def ask(self, parsed: ParsedLookup, size_bytes: int = 0) -> WarmAsk | None:
         """None where no memory could answer it. ``size_bytes``: of the text that it was."""
         keys = tuple(item.key for item in parsed.operators)
         related = tuple(item.key for item in parsed.related)
@@ -128,7 +128,7 @@ class WarmMemory:
             or (related and RELATED not in parsed.include)  # they would be written down
         ):
             return None
-        return Ask(
+        return WarmAsk(
             _place_named(parsed),
             self._number_of(parsed.accepts),
             keys,
@@ -139,7 +139,7 @@ class WarmMemory:
             size_bytes + _ASK_BYTES + _ITEM_BYTES * len(named) + 100 * len(parsed.known),
         )
 
-    def answer(self, organisation_id: int, ask: Ask, alone: bool) -> WarmAnswer | None:
+    def answer(self, organisation_id: int, ask: WarmAsk, alone: bool) -> WarmAnswer | None:
         """``alone``: as ``GET …/best`` answers. None: Django is to be asked. Nothing is written down yet."""
         recalls = self._recalls
         place = self._places.get(ask.place)
@@ -174,7 +174,7 @@ class WarmMemory:
         organisation = lesson.key.organisation_id
         target, setting = answer.target, answer.setting
         if parsed.target != HERE:
-            place = _WarmPlace(look, target.pk, setting.pk, Place.of(target, setting))
+            place = _WarmPlace(look, target.pk, setting.pk, PlaceWords.of(target, setting))
             self._places.put(_place_named(parsed), place)
         first = (organisation, target.pk, setting.pk, self._number_of(parsed.accepts))
         for result in (*answer.results, *answer.related, *answer.next):
@@ -213,7 +213,7 @@ class WarmMemory:
         return found
 
     def _may_serve(
-        self, organisation: int, ask: Ask, hits: Sequence[_WarmHit], related: Sequence[_WarmHit]
+        self, organisation: int, ask: WarmAsk, hits: Sequence[_WarmHit], related: Sequence[_WarmHit]
     ) -> bool:
         """Nothing has its price, and nothing is to be waited for."""
         parsed = ask.parsed

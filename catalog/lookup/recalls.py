@@ -43,7 +43,7 @@ _NEWEST = "SELECT {}, id, kind, number, mark FROM catalog_recall ORDER BY id DES
 _XMIN = "pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 
 
-class _Row(NamedTuple):
+class _RecallRow(NamedTuple):
     xmin: int  # transactions below it had ended
     id: int
     kind: str
@@ -69,7 +69,7 @@ class Recalls:
         self.served_until: Mapping[int, datetime] = {}
         """Target's id → until when a worker serves it, as :class:`catalog.models.Target` has it."""
         self._looked_at = self._failed_at = float("-inf")
-        self._newest: _Row | None = None
+        self._newest: _RecallRow | None = None
         self._told: frozenset[int] = frozenset()
 
     def current(self) -> int | None:
@@ -99,7 +99,7 @@ class Recalls:
         self._take(rows)
         self._looked_at = now
 
-    def _read(self) -> list[_Row]:
+    def _read(self) -> list[_RecallRow]:
         postgres = connection.vendor == "postgresql"
         newest = self._newest
         with connection.cursor() as cursor:
@@ -109,9 +109,9 @@ class Recalls:
                 cursor.execute(_POSTGRES, [newest.xmin, newest.id, MOST + 2])
             else:
                 cursor.execute(_SQLITE, [newest.id, MOST + 2])
-            return [_Row(*row) for row in cursor.fetchall()]
+            return [_RecallRow(*row) for row in cursor.fetchall()]
 
-    def _take(self, rows: list[_Row]) -> None:
+    def _take(self, rows: list[_RecallRow]) -> None:
         before, look = self._newest, self.look + 1
         found = [row for row in rows if row.id is not None]
         # The row that was the newest must be there still: in another history (a restored backup) it is not.

@@ -26,7 +26,7 @@ from django.http import QueryDict
 from catalog.api.lookup_json import BEST_FIELDS, ParsedLookup, parse_best, parse_lookup
 from catalog.api.parsers import parse_json
 from catalog.api.passes import Pass, Passes
-from catalog.api.warm import LESSON, Ask, Lesson, WarmMemory
+from catalog.api.warm import LESSON, Lesson, WarmAsk, WarmMemory
 from catalog.errors import JournalError
 from catalog.lookup.recalls import Recalls
 from catalog.lookup.shelf import Shelf
@@ -64,7 +64,7 @@ _MOST_DOORS = 256
 _MOST_REMEMBERED_BODY = 32 << 10
 
 
-class Reply(NamedTuple):
+class WarmReply(NamedTuple):
     """What one request is answered, by all who send the very same within one look."""
 
     body: bytes
@@ -82,9 +82,9 @@ class Front:
         self._application, self._recalls, self._warm_bytes = application, recalls, warm_bytes
         self.memory = WarmMemory(recalls, warm_bytes)
         self._passes = Passes(recalls, warm_bytes // 64)
-        self._asks: Shelf[object, Ask] = Shelf(warm_bytes // 8)
+        self._asks: Shelf[object, WarmAsk] = Shelf(warm_bytes // 8)
         self._doors: dict[tuple[Any, ...], Headers] = {}
-        self._replies: Shelf[tuple[Any, ...], Reply] = Shelf(warm_bytes // 8)
+        self._replies: Shelf[tuple[Any, ...], WarmReply] = Shelf(warm_bytes // 8)
         self._replies_look = 0
         # The web server puts this process's variables beside the headers, and a header in place of one that
         # is named like it.
@@ -121,12 +121,12 @@ class Front:
         answer: Iterable[bytes] = self._application(environ, start_response)
         return answer
 
-    def _reply(self, request: tuple[Any, ...]) -> Reply | None:
+    def _reply(self, request: tuple[Any, ...]) -> WarmReply | None:
         if self._replies_look != (look := request[0]):
             self._replies, self._replies_look = Shelf(self._warm_bytes // 8), look
         return self._replies.get(request)
 
-    def _made(self, request: tuple[Any, ...]) -> Reply | None:
+    def _made(self, request: tuple[Any, ...]) -> WarmReply | None:
         """From what is remembered; None: Django is to be asked."""
         _, shown, address, path, text, door = request
         headers, whose = self._doors.get(door), self._passes.find(shown, address)
@@ -142,11 +142,11 @@ class Front:
             return None
         headers = (*headers, ("Content-Length", str(len(answer.body))))
         weight = len(answer.body) + len(answer.said) + len(text) + 2_000
-        reply = Reply(answer.body, headers, answer.said, whose, address, weight)
+        reply = WarmReply(answer.body, headers, answer.said, whose, address, weight)
         self._replies.put(request, reply)
         return reply
 
-    def _ask(self, key: str, text: bytes | str) -> Ask | None:
+    def _ask(self, key: str, text: bytes | str) -> WarmAsk | None:
         """What is asked for; None where Django is to say what is wrong with it, or must be asked."""
         if (ask := self._asks.get((key, text))) is not None:
             return ask
@@ -219,7 +219,7 @@ def _parsed(key: str, text: bytes | str) -> ParsedLookup:
     return parse_best(key, given)
 
 
-def _served(environ: Environ, start_response: StartResponse, reply: Reply, began: float) -> list[bytes]:
+def _served(environ: Environ, start_response: StartResponse, reply: WarmReply, began: float) -> list[bytes]:
     """The answer on its way, with what every request leaves behind: its id, its figures, its log line."""
     number, method = requests.request_id_in(environ), environ["REQUEST_METHOD"]
     route = "operator-best" if method == "GET" else "lookup"
