@@ -137,9 +137,14 @@ class OperatorBestView(_Asking):
 
         The same as a lookup of this one operator: a miss is recorded and will be explored."""
         parsed = lookup_json.parse_best(key, request.query_params)
-        known.operator(key)  # 404 where there is none
         named = _named(request, [key, *sorted(request.query_params.lists())])
-        return self.answered(parsed, named, best_text)
+
+        def text_of(answer: LookupAnswer, told: Revocations) -> bytes:
+            if answer.results[0].status == "need_graph":
+                known.operator(key)  # 404 where there is none: most often there is a hit, and no need to ask
+            return best_text(answer, told)
+
+        return self.answered(parsed, named, text_of)
 
 
 def _named(request: Request, document: Any) -> NamedRequest | None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
+from cachetools import LRUCache
+
 from catalog import models
 from catalog.best.revoked import RevocationCursor
 from catalog.best.served import Accepts
@@ -164,6 +166,14 @@ def resolve(parsed: ParsedLookup) -> tuple[models.Target, models.Setting]:
     target, setting = parsed.target, parsed.setting
     target_row = _target_by_name(target) if isinstance(target, str) else None
     setting_row = _by_key(models.Setting, setting, "setting") if isinstance(setting, str) else None
+    if target_row is not None and (setting_row is not None or setting is None):
+        pair = (target_row.key, setting_row.key if setting_row else "")
+        if (wished := _checked_pairs.get(pair)) is not None:
+            setting_row = setting_row or row_by(models.Setting, "key", wished)
+            if setting_row is not None:
+                return target_row, setting_row
+    else:
+        pair = None
     hardware = identity.Target.from_json(target_row.description) if target_row else target
     assert isinstance(hardware, identity.Target)
     if setting_row is None:
@@ -172,11 +182,18 @@ def resolve(parsed: ParsedLookup) -> tuple[models.Target, models.Setting]:
     else:
         wish = identity.Setting.from_json(setting_row.description)
     identity.check_setting(wish, hardware)
+    if pair is not None:
+        _checked_pairs[pair] = wish.key
     target_row = target_row or row_by(models.Target, "key", hardware.key)
     setting_row = setting_row or row_by(models.Setting, "key", wish.key)
     if target_row is None or setting_row is None:
         _check_graphs([*parsed.operators, *parsed.related])
     return target_row or register_target(hardware), setting_row or register_setting(wish)
+
+
+# By a target's and a setting's key (none: the target's default) the setting that was checked: what they say is
+# in their keys, and reading it takes as long as a statement.
+_checked_pairs: LRUCache[tuple[str, str], str] = LRUCache(4096)
 
 
 def place_named(target: Any, setting: Any) -> tuple[models.Target, models.Setting]:

@@ -277,7 +277,8 @@ class TestChangesAreSeen:
         put(64, "eager", 1.0)
         best_of(64), best_of(64)
         monkeypatch.setattr(recalls, "MOST", 3)
-        models.Recall.objects.bulk_create([models.Recall(kind="key", number=0, mark=n) for n in range(9)])
+        for length in range(1, 7):
+            put(length, "eager", 1.0)
         wire.later()
         assert not best_of(64).warm
 
