@@ -34,7 +34,8 @@ function request()
 end
 %(delay)s
 function done(summary, latency)
-  io.write(string.format('\\n{"requests": %%d, "us": %%d, "refused": %%d, "failed": %%d, "p50_us": %%d, "p99_us": %%d}\\n',
+  local said = '\\n{"requests": %%d, "us": %%d, "refused": %%d, "failed": %%d, "p50_us": %%d, "p99_us": %%d}'
+  io.write(string.format(said .. '\\n',
     summary.requests, summary.duration, summary.errors.status,
     summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout,
     latency:percentile(50), latency:percentile(99)))

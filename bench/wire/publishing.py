@@ -22,8 +22,8 @@ def operator_keys(environment: Mapping[str, str], count: int) -> list[str]:
     """Of operators that have a best."""
     with _connected(environment) as connection:
         rows = connection.execute(
-            "SELECT key FROM catalog_operator WHERE id IN (SELECT operator_id FROM catalog_best WHERE rank = 0 "
-            f"ORDER BY id LIMIT {count})"
+            "SELECT key FROM catalog_operator WHERE id IN "
+            f"(SELECT operator_id FROM catalog_best WHERE rank = 0 ORDER BY id LIMIT {count})"
         ).fetchall()
     return [key for (key,) in rows]
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from cachetools import LRUCache
-
 from catalog import models
 from catalog.best.revoked import RevocationCursor
 from catalog.best.served import Accepts
@@ -183,6 +181,8 @@ def resolve(parsed: ParsedLookup) -> tuple[models.Target, models.Setting]:
         wish = identity.Setting.from_json(setting_row.description)
     identity.check_setting(wish, hardware)
     if pair is not None:
+        if len(_checked_pairs) >= _MOST_PAIRS:
+            _checked_pairs.clear()
         _checked_pairs[pair] = wish.key
     target_row = target_row or row_by(models.Target, "key", hardware.key)
     setting_row = setting_row or row_by(models.Setting, "key", wish.key)
@@ -191,9 +191,10 @@ def resolve(parsed: ParsedLookup) -> tuple[models.Target, models.Setting]:
     return target_row or register_target(hardware), setting_row or register_setting(wish)
 
 
-# By a target's and a setting's key (none: the target's default) the setting that was checked: what they say is
-# in their keys, and reading it takes as long as a statement.
-_checked_pairs: LRUCache[tuple[str, str], str] = LRUCache(4096)
+# By a target's and a setting's key (none: the target's default) the setting that was checked: what they say
+# is in their keys, and reading it takes longer than a statement.
+_checked_pairs: dict[tuple[str, str], str] = {}
+_MOST_PAIRS = 4096
 
 
 def place_named(target: Any, setting: Any) -> tuple[models.Target, models.Setting]:
