@@ -64,7 +64,7 @@ def kept(kind: str, make: Callable[[Path], None]) -> Path:
 
 
 MIGRATED = {"django_content_type", "auth_permission", "catalog_recall"}
-"""Tables whose rows migrating makes, for all there is in the code: no test changes them (some add recalls)."""
+"""Tables whose rows migrating makes, for all there is in the code: no test changes them (some add recalls)"""
 
 
 def empty(connection: Any) -> None:

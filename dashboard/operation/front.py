@@ -2,7 +2,7 @@
 
 A request goes through only where all that could change Django's answer is known to be as it was: its headers
 are among those that change nothing, or have the very values with which Django has answered 200 before (a
-*door*, which has the answer's headers too); the key is one that it has let in; the rates have room; every
+*guise*, which has the answer's headers too); the key is one that it has let in; the rates have room; every
 operator's best is remembered and not recalled. Whatever else there is, Django is asked, and teaches.
 
 The same request again within one look (``catalog.lookup.recalls``) has the same *reply*: then only the rates
@@ -25,7 +25,7 @@ from django.http import QueryDict
 
 from catalog.api.lookup_json import BEST_FIELDS, ParsedLookup, parse_best, parse_lookup
 from catalog.api.parsers import parse_json
-from catalog.api.passes import Pass, Passes
+from catalog.api.tickets import Ticket, Tickets
 from catalog.api.warm import LESSON, Lesson, WarmAsk, WarmMemory
 from catalog.errors import JournalError
 from catalog.lookup.recalls import Recalls
@@ -55,12 +55,12 @@ _CHANGES_NOTHING = frozenset(
     }
 )
 _ASKED = ("PATH_INFO", "QUERY_STRING")
-_OF_DOORS = (
+_OF_GUISES = (
     *("REQUEST_METHOD", "SCRIPT_NAME", "wsgi.url_scheme", "HTTP_HOST"),
     *("HTTP_ACCEPT", "CONTENT_TYPE", "HTTP_X_FORWARDED_PROTO"),
 )
 _OWN = frozenset({"content-length", requests.HEADER.lower()})  # of each answer anew
-_MOST_DOORS = 256
+_MOST_GUISES = 256
 _MOST_REMEMBERED_BODY = 32 << 10
 
 
@@ -70,7 +70,7 @@ class WarmReply(NamedTuple):
     body: bytes
     headers: Headers
     said: bytes  # in the journal, before it leaves
-    whose: Pass
+    whose: Ticket
     address: str
     weight_bytes: int
 
@@ -81,16 +81,16 @@ class Front:
     def __init__(self, application: Any, recalls: Recalls, warm_bytes: int) -> None:
         self._application, self._recalls, self._warm_bytes = application, recalls, warm_bytes
         self.memory = WarmMemory(recalls, warm_bytes)
-        self._passes = Passes(recalls, warm_bytes // 64)
+        self._tickets = Tickets(recalls, warm_bytes // 64)
         self._asks: Shelf[object, WarmAsk] = Shelf(warm_bytes // 8)
-        self._doors: dict[tuple[Any, ...], Headers] = {}
+        self._guises: dict[tuple[Any, ...], Headers] = {}
         self._replies: Shelf[tuple[Any, ...], WarmReply] = Shelf(warm_bytes // 8)
         self._replies_look = 0
         # The web server puts this process's variables beside the headers, and a header in place of one that
         # is named like it.
         headers = {name for name in os.environ if name.startswith("HTTP_")} - _CHANGES_NOTHING
-        self._of_doors = tuple(dict.fromkeys((*_OF_DOORS, *sorted(headers))))
-        self._known = _CHANGES_NOTHING | {*self._of_doors, *_ASKED, *os.environ}
+        self._of_guises = tuple(dict.fromkeys((*_OF_GUISES, *sorted(headers))))
+        self._known = _CHANGES_NOTHING | {*self._of_guises, *_ASKED, *os.environ}
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         began = time.perf_counter()
@@ -100,12 +100,12 @@ class Front:
         if look is None:
             return self._django(environ, start_response)
         get = environ.get
-        door = tuple(map(get, self._of_doors))
+        guise = tuple(map(get, self._of_guises))
         text = _body(environ) if environ["REQUEST_METHOD"] == "POST" else get("QUERY_STRING", "")
         header, address = get("HTTP_AUTHORIZATION", ""), address_in(environ)
         # No key lies in this memory: its digest does.
         shown = hashlib.sha256(header.encode("utf-8", "surrogateescape")).digest()
-        request = (look, shown, address, environ["PATH_INFO"], text, door)
+        request = (look, shown, address, environ["PATH_INFO"], text, guise)
         reply = self._reply(request) or self._made(request)
         if reply is not None and count_lookup(address, reply.whose.key_id):
             try:
@@ -115,7 +115,7 @@ class Front:
                 uncount_lookup(address, reply.whose.key_id)
             else:
                 return _served(environ, start_response, reply, began)
-        return self._taught(environ, start_response, shown, door, look)
+        return self._taught(environ, start_response, shown, guise, look)
 
     def _django(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         answer: Iterable[bytes] = self._application(environ, start_response)
@@ -128,8 +128,8 @@ class Front:
 
     def _made(self, request: tuple[Any, ...]) -> WarmReply | None:
         """From what is remembered; None: Django is to be asked."""
-        _, shown, address, path, text, door = request
-        headers, whose = self._doors.get(door), self._passes.find(shown, address)
+        _, shown, address, path, text, guise = request
+        headers, whose = self._guises.get(guise), self._tickets.find(shown, address)
         if headers is None or whose is None:
             return None
         best = _BEST.fullmatch(path)
@@ -164,7 +164,7 @@ class Front:
         environ: Environ,
         start_response: StartResponse,
         shown: bytes,
-        door: tuple[Any, ...],
+        guise: tuple[Any, ...],
         look: int,
     ) -> Iterable[bytes]:
         """Django's answer, and what there is to be learnt of it."""
@@ -178,10 +178,10 @@ class Front:
         lesson = environ.pop(LESSON, None)
         if isinstance(lesson, Lesson) and said and said[0].startswith("200") and self._warm_bytes:
             self.memory.learn(lesson, look)
-            self._passes.learn(shown, lesson.key, look)
-            if len(self._doors) >= _MOST_DOORS:
-                self._doors = {}
-            self._doors[door] = tuple((name, value) for name, value in said[1] if name.lower() not in _OWN)
+            self._tickets.learn(shown, lesson.key, look)
+            if len(self._guises) >= _MOST_GUISES:
+                self._guises = {}
+            self._guises[guise] = tuple((name, value) for name, value in said[1] if name.lower() not in _OWN)
         return answer
 
 

@@ -97,7 +97,7 @@ class TestTheSameAnswer:
         for length in (64, 65):
             put(length, "eager", 1.0)
         wire.post(lookup_of(target, 64, 65))
-        best_of(64)  # the door of a GET
+        best_of(64)  # the guise of a GET
         assert best_of(65, "&job=another").warm, "its hit came by a lookup"
         named = {"operators": [{"key": making.relu(65).key, "calls": 7}], "job": "third"}
         assert wire.post({"target": target.key} | named).warm
@@ -367,13 +367,13 @@ class TestKeysAndLimits:
         assert answer.status.startswith("401") and answer.said == best_of(64, front=False).said
 
     def test_its_use_is_noted_as_often_as_django_notes_it(self, wire, put, best_of):
-        from catalog.api.passes import LIFE_S
+        from catalog.api.tickets import LIFE_S
 
         assert LIFE_S <= 60
         put(64, "eager", 1.0)
         best_of(64)
         later = time.monotonic() + LIFE_S
-        wire.front._passes._clock = lambda: later
+        wire.front._tickets._clock = lambda: later
         assert not best_of(64).warm
 
     def test_another_organisation_has_a_memory_of_its_own(self, wire, put, best_of, tenant):

@@ -13,10 +13,10 @@ from catalog.models import ApiKey
 from catalog.people.addresses import is_within
 
 LIFE_S = 30.0
-"""Then Django is asked once more, which notes that the key is used; a recall ends a pass at once."""
+"""Then Django is asked once more, which notes that the key is used; a recall ends a ticket at once."""
 
 
-class Pass(NamedTuple):
+class Ticket(NamedTuple):
     key_id: int
     organisation_id: int
     prefix: str
@@ -27,16 +27,16 @@ class Pass(NamedTuple):
     weight_bytes: int = 1_000
 
 
-class Passes:
+class Tickets:
     """By a digest of the header: no key lies in this memory."""
 
     def __init__(
         self, recalls: Recalls, most_bytes: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._recalls, self._clock = recalls, clock
-        self._held: Shelf[bytes, Pass] = Shelf(most_bytes)
+        self._held: Shelf[bytes, Ticket] = Shelf(most_bytes)
 
-    def find(self, shown: bytes, address: str) -> Pass | None:
+    def find(self, shown: bytes, address: str) -> Ticket | None:
         """What this ``Authorization`` header (its digest) opens for who comes from there; None: Django is to
         be asked."""
         held = self._held.get(shown)
@@ -55,5 +55,5 @@ class Passes:
         expires = math.inf if key.expires_at is None else key.expires_at.timestamp()
         networks = None if key.addresses is None else tuple(key.addresses)
         until = self._clock() + LIFE_S
-        one = Pass(key.pk, key.organisation_id, key.prefix, expires, networks, look, until)
+        one = Ticket(key.pk, key.organisation_id, key.prefix, expires, networks, look, until)
         self._held.put(shown, one)
