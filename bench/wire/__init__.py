@@ -24,7 +24,7 @@ from typing import Any
 
 from bench.conf import conf
 from bench.record import BenchRecord
-from bench.wire.load import Asked, LoadFigures, MissingWrk, find_wrk, load
+from bench.wire.load import LoadFigures, MissingWrk, WireAsks, find_wrk, load
 from bench.wire.parts import measure_memory, measure_parts
 from bench.wire.publishing import measure_publishing, operator_keys
 from bench.wire.redis import measure_redis
@@ -57,12 +57,12 @@ class Seeded:
         return f"/api/v1/operators/{operator}/best?target={self.target}&job=bench"
 
     @property
-    def singles(self) -> Asked:
-        return Asked([self.path_of(operator) for operator in self.operators])
+    def singles(self) -> WireAsks:
+        return WireAsks([self.path_of(operator) for operator in self.operators])
 
     @property
-    def batches(self) -> Asked:
-        return Asked(["/api/v1/lookup"] * BODIES, [self._body(number) for number in range(BODIES)])
+    def batches(self) -> WireAsks:
+        return WireAsks(["/api/v1/lookup"] * BODIES, [self._body(number) for number in range(BODIES)])
 
     def _body(self, number: int) -> str:
         some = (self.operators * 2)[number * 10 : number * 10 + BATCH]

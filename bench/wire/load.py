@@ -55,7 +55,7 @@ class LoadFigures(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
+class WireAsks:
     """What is asked, in turn: paths, and for POST a body for each."""
 
     paths: Sequence[str]
@@ -69,7 +69,7 @@ def find_wrk() -> str:
     return found
 
 
-def load(url: str, key: str, asked: Asked, seconds: float, rps: float = 0.0) -> LoadFigures:
+def load(url: str, key: str, asked: WireAsks, seconds: float, rps: float = 0.0) -> LoadFigures:
     """All that it answers, or (``rps``) so many a second, at moments drawn by chance. Raises AssertionError
     where anything but 200 is answered."""
     connections = PACED_CONNECTIONS if rps else CONNECTIONS
