@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from typing import Any
 
 from dashboard.run.stack import ROOT
@@ -21,9 +23,6 @@ def measure_memory() -> dict[str, float]:
 
 
 def _in_a_process(what: str) -> Any:
-    import os
-    import tempfile
-
     with tempfile.TemporaryDirectory(prefix="opatlas-wire-") as home:
         done = subprocess.run(
             [sys.executable, "-m", f"bench.wire.{what}"],
