@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-TIMES = 20
+TIMES = 12
 _PATIENCE_S = 10.0
 
 

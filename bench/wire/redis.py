@@ -13,7 +13,7 @@ from tests.services import MissingProgram, private_redis
 REQUESTS = 100_000
 
 
-def measure_redis(value: bytes) -> int | None:
+def measure_redis(size_bytes: int) -> int | None:
     """Requests a second over as many connections as wrk has; None where Redis is not installed."""
     program = shutil.which("redis-benchmark")
     if program is None:
@@ -23,7 +23,7 @@ def measure_redis(value: bytes) -> int | None:
         with private_redis() as url:
             command = [
                 *(program, "-h", "127.0.0.1", "-p", str(urlsplit(url).port), "-t", "set,get"),
-                *("-d", str(len(value)), "-c", str(CONNECTIONS), "-n", str(REQUESTS), "--csv"),
+                *("-d", str(size_bytes), "-c", str(CONNECTIONS), "-n", str(REQUESTS), "--csv"),
             ]
             said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except MissingProgram as missing:

@@ -13,7 +13,6 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from dashboard.run.stack import ROOT
 from tests.services import free_port
@@ -59,18 +58,12 @@ def _wait_for(url: str, timeout_s: float = 60.0) -> None:
     raise TimeoutError(f"{url} did not answer within {timeout_s:.0f} s.")
 
 
-class KeptReply(NamedTuple):
-    """An answer of the service in a file, for what it is held against (``bench.wire.bare``)."""
-
-    body: bytes
-    environment: dict[str, str]
-
-    @classmethod
-    def of(cls, url: str, key: str, path: Path) -> KeptReply:
-        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"})
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            body = answer.read()
-            left_out = ("server", "date", "connection", "transfer-encoding")  # the web server's own
-            headers = [pair for pair in answer.headers.items() if pair[0].lower() not in left_out]
-        path.write_text(json.dumps({"body": body.decode(), "headers": headers}))
-        return cls(body, {"BENCH_REPLY": str(path)})
+def kept_reply(url: str, key: str, path: Path) -> dict[str, str]:
+    """An answer of the service in a file, and what tells ``bench.wire.bare`` of it."""
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        body = answer.read()
+        left_out = ("server", "date", "connection", "transfer-encoding")  # the web server's own
+        headers = [pair for pair in answer.headers.items() if pair[0].lower() not in left_out]
+    path.write_text(json.dumps({"body": body.decode(), "headers": headers}))
+    return {"BENCH_REPLY": str(path)}

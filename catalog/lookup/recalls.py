@@ -21,7 +21,7 @@ from django.db import DatabaseError, InterfaceError, connection
 
 from catalog.models import Recall
 
-FRESH_S = 0.2
+FRESH_S = 0.25
 """A look that is older is followed by another one, which others need not wait for …"""
 
 STALE_S = 0.4
