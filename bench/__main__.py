@@ -17,6 +17,7 @@ from bench import (
     service,
     streams,
     trials,
+    wire,
 )
 
 BENCHES: dict[str, Callable[[], None]] = {
@@ -30,6 +31,7 @@ BENCHES: dict[str, Callable[[], None]] = {
     "service": service.main,
     "streams": streams.main,
     "trials": trials.main,
+    "wire": wire.main,
     "reproduced": reproduced.main,  # last: the others fill its half hour
 }
 

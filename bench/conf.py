@@ -69,6 +69,13 @@ class BenchConf:
     bench_implementations: int = variable(
         1_000_000, "rows", "of implementations in `pages`, and at most in `lookup`", least=1
     )
+    catalogue: tuple[str, ...] = variable(
+        "1k,1M",
+        "sizes",
+        "of the catalogues in `wire`: implementations, `k` and `M` of them",
+        name="CATALOGUE",
+        read=lambda text: tuple(part.strip() for part in text.split(",") if part.strip()),
+    )
     bench_usage: int = variable(10_000_000, "rows", "of usage in `pages`", least=1)
     bench_explorations: int = variable(100_000, "rows", "of explorations in `pages`", least=1)
 

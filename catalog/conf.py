@@ -70,6 +70,12 @@ class CatalogConf:
         "of one web process may wait for an answer at a time; one more is answered at once",
         least=0,
     )
+    warm_bytes: int = variable(
+        128 << 20,
+        "bytes",
+        "that a web process may remember of answers, to give them again without a statement; 0: none",
+        least=0,
+    )
     journal_segment_bytes: int = variable(
         8 << 20, "bytes", "a journal file that has grown to this size is closed and a new one begun", least=1
     )

@@ -16,11 +16,20 @@ from django.urls import get_resolver  # noqa: E402
 
 from catalog.alive import beat  # noqa: E402
 from catalog.conf import MAX_BODY_BYTES  # noqa: E402
+from catalog.conf import conf as catalog_conf  # noqa: E402
 from catalog.versions import NewerDatabase, refuse_newer_database  # noqa: E402
+from dashboard.conf import conf  # noqa: E402
 from dashboard.operation.bodies import BoundedBodies  # noqa: E402
 
+_django = get_wsgi_application()
+
+from catalog.lookup.recalls import recalls  # noqa: E402 - there are rows from here on
+from dashboard.operation.front import Front  # noqa: E402
+
+# Times of what Django did belong to one answer: where they are wanted nothing is answered in front of it.
+_front = Front(_django, recalls, 0 if conf().server_timing else catalog_conf().warm_bytes)
 # The largest body is an uploaded model, with what its form has beside.
-_answer = BoundedBodies(get_wsgi_application(), settings.DATA_UPLOAD_MAX_MEMORY_SIZE + MAX_BODY_BYTES)
+_answer = BoundedBodies(_front, settings.DATA_UPLOAD_MAX_MEMORY_SIZE + MAX_BODY_BYTES)
 
 
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

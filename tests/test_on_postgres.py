@@ -19,6 +19,7 @@ GROUPS = {
         "tests/dashboard/notifications/test_gathering.py",
         "tests/dashboard/notifications/test_late_commits.py",
         "tests/dashboard/operation/growth/test_sampling.py",
+        "tests/dashboard/operation/test_front.py",
         "tests/dashboard/webhooks/test_delivering.py",
         "tests/test_databases.py",
     ],

@@ -1,11 +1,13 @@
 """``POST /lookup`` and ``GET /operators/{key}/best``: what jobs call.
 
-No serializer reads or writes on this path: ``lookup_json`` and ``lookup_answer`` do.
+No serializer reads or writes on this path: ``lookup_json`` and ``lookup_answer`` do. What is asked for all
+the time is answered in front of Django (``dashboard.operation.front``), out of what is learnt here.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from django.http import HttpResponse
@@ -15,17 +17,17 @@ from rest_framework.request import Request
 from catalog.api import lookup_json
 from catalog.api.describing import OPERATOR, header, query
 from catalog.api.endpoint import RestView, operation
-from catalog.api.lookup_answer import answer_json
+from catalog.api.lookup_answer import answer_text, best_text
+from catalog.api.lookup_json import ParsedLookup
 from catalog.api.lookup_shapes import BestAnswerSerializer, LookupAnswerSerializer, LookupRequestSerializer
 from catalog.api.parsers import BoundedJSONParser
-from catalog.best.revoked import revocations
-from catalog.best.served import Accepts, scopes_of
+from catalog.api.warm import LESSON, Lesson
+from catalog.best.revoked import Revocations, revocations
+from catalog.best.served import scopes_of
 from catalog.errors import RequestError
-from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
+from catalog.lookup.lookups import LookupAnswer, LookupRequest, lookup
 from catalog.lookup.repeating import NamedRequest
-from catalog.models import ApiKey
 from catalog.selectors import known
-from opatlas.quick_json import json_bytes
 
 IDEMPOTENCY_KEY = header(
     "Idempotency-Key",
@@ -36,7 +38,45 @@ IDEMPOTENCY_KEY = header(
 _VISIBLE = re.compile(r"[!-~]{1,255}")
 
 
-class LookupView(RestView):
+class _Asking(RestView):
+    """What both ways to ask have in common."""
+
+    def answered(
+        self,
+        parsed: ParsedLookup,
+        named: NamedRequest | None,
+        text_of: Callable[[LookupAnswer, Revocations], bytes],
+    ) -> HttpResponse:
+        key = self.key
+        target, setting = lookup_json.resolve(parsed)
+        answer = lookup(
+            LookupRequest(
+                target=target,
+                setting=setting,
+                operators=parsed.operators,
+                related=parsed.related,
+                organisation=key.organisation,
+                api_key=key,
+                job=parsed.job,
+                accepts=parsed.accepts,
+                wait_s=parsed.wait_s,
+                wait_for=parsed.wait_for,
+                include=parsed.include,
+                known=parsed.known,
+                spend_limit=parsed.spend_limit,
+                free_only=parsed.free_only,
+                named=named,
+            )
+        )
+        # Read after the lookup: what was revoked while it ran is told as well.
+        told = revocations(scopes_of(key.organisation), parsed.revoked_since)
+        if named is None:
+            self.request._request.META[LESSON] = Lesson(key, parsed, answer)
+        # Straight to bytes: a renderer that negotiates costs more than the answer.
+        return HttpResponse(text_of(answer, told), content_type="application/json")
+
+
+class LookupView(_Asking):
     """Ask for the best implementations of up to 1,024 operators on a target."""
 
     parser_classes = [BoundedJSONParser]
@@ -62,10 +102,10 @@ class LookupView(RestView):
         on, whoever holds them. `include` brings manifests and what is known of related operators along, so
         that one request is enough for a whole model."""
         named = _named(request, request.data)
-        return _json(_looked_up(self.key, lookup_json.parse_lookup(request.data), named))
+        return self.answered(lookup_json.parse_lookup(request.data), named, answer_text)
 
 
-class OperatorBestView(RestView):
+class OperatorBestView(_Asking):
     """Ask for one operator that is known, by its key."""
 
     @operation(
@@ -96,21 +136,15 @@ class OperatorBestView(RestView):
         """Ask for the best implementation of one operator.
 
         The same as a lookup of this one operator: a miss is recorded and will be explored."""
-        given = request.query_params
-        if "target" not in given:
-            raise RequestError(
-                "Name the target: ?target=t1:… (GET /api/v1/targets/ lists them).", where="target"
-            )
-        parsed = lookup_json.ParsedLookup(
-            target=lookup_json.parse_target(given["target"]),
-            setting=lookup_json.parse_setting(given.get("setting") or None),
-            accepts=_accepts(given.get("kinds", ""), given.get("versions", "")),
-            job=lookup_json.parse_job(given.get("job", "")),
-            operators=[AskedOperator(known.operator(key).key)],
-        )
-        body = _looked_up(self.key, parsed, _named(request, [key, *sorted(given.lists())]))
-        (result,) = body.pop("results")
-        return _json(result | body)
+        parsed = lookup_json.parse_best(key, request.query_params)
+        named = _named(request, [key, *sorted(request.query_params.lists())])
+
+        def text_of(answer: LookupAnswer, told: Revocations) -> bytes:
+            if answer.results[0].status == "need_graph":
+                known.operator(key)  # 404 where there is none: most often there is a hit, and no need to ask
+            return best_text(answer, told)
+
+        return self.answered(parsed, named, text_of)
 
 
 def _named(request: Request, document: Any) -> NamedRequest | None:
@@ -124,52 +158,6 @@ def _named(request: Request, document: Any) -> NamedRequest | None:
             where="Idempotency-Key",
         )
     return NamedRequest(bare, document)
-
-
-def _looked_up(key: ApiKey, parsed: lookup_json.ParsedLookup, named: NamedRequest | None) -> dict[str, Any]:
-    target, setting = lookup_json.resolve(parsed)
-    answer = lookup(
-        LookupRequest(
-            target=target,
-            setting=setting,
-            operators=parsed.operators,
-            related=parsed.related,
-            organisation=key.organisation,
-            api_key=key,
-            job=parsed.job,
-            accepts=parsed.accepts,
-            wait_s=parsed.wait_s,
-            wait_for=parsed.wait_for,
-            include=parsed.include,
-            known=parsed.known,
-            spend_limit=parsed.spend_limit,
-            free_only=parsed.free_only,
-            named=named,
-        )
-    )
-    # Read after the lookup: what was revoked while it ran is told as well.
-    return answer_json(answer, revocations(scopes_of(key.organisation), parsed.revoked_since))
-
-
-def _accepts(kinds: str, versions: str) -> Accepts | None:
-    if not kinds and not versions:
-        return None
-    pairs = dict(_pair(item) for item in versions.split(",")) if versions else None
-    return Accepts(
-        kinds=lookup_json.parse_kinds(kinds.split(","), "kinds") if kinds else None, versions=pairs
-    )
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, version = text.partition("==")
-    if not (name and equals and version):
-        raise RequestError("versions looks like torch==2.13.0,numpy==2.4.6.", where="versions")
-    return name.strip(), version.strip()
-
-
-def _json(body: dict[str, Any]) -> HttpResponse:
-    """Straight to bytes: a renderer that negotiates costs more than the answer."""
-    return HttpResponse(json_bytes(body), content_type="application/json")
 
 
 urlpatterns = [

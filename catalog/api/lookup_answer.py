@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from catalog import models
 from catalog.best.revoked import ENTRY_LIFE_S, Revocations
@@ -13,44 +13,101 @@ from catalog.conf import conf
 from catalog.lookup.lookups import LookupAnswer
 from catalog.lookup.results import Result
 from opatlas.evidence import TIMES
+from opatlas.quick_json import json_bytes
 
 
-def answer_json(answer: LookupAnswer, revocations: Revocations) -> dict[str, Any]:
+class PlaceWords(NamedTuple):
+    """Where it was asked for, as answers say it."""
+
+    target: str
+    setting: str
+    capability: str
+
+    @classmethod
+    def of(cls, target: models.Target, setting: models.Setting) -> Self:
+        return cls(target.key, setting.key, target.capability)
+
+
+def answer_text(answer: LookupAnswer, revocations: Revocations) -> bytes:
     """What ``POST /lookup`` answers."""
-    body: dict[str, Any] = {
-        "target": answer.target.key,
-        "setting": answer.setting.key,
-        "served": answer.served,
-        "entry_life_s": ENTRY_LIFE_S,
-        "revoked": revocations.artifacts,
-        "results": [result_json(result) for result in answer.results],
-    }
-    if answer.related:
-        body["related"] = [result_json(result) for result in answer.related]
-    if answer.next:
-        body["next"] = [result_json(result) for result in answer.next]
-    if answer.evidence:
-        for name in ("results", "related", "next"):
-            _add_evidence(body.get(name, ()), answer.evidence)
-    if answer.artifacts:
-        body["manifests"] = {row.sha256: manifest_json(row) for row in answer.artifacts}
-    if answer.unchanged is not None:
-        body["unchanged"] = answer.unchanged
-    if answer.signers:
-        body["signers"] = {row.sha256: signer_json(row) for row in answer.signers}
+    results, related, coming = (
+        [result_text(result, answer.evidence) for result in some]
+        for some in (answer.results, answer.related, answer.next)
+    )
+    manifests = {row.sha256: json_bytes(manifest_json(row)) for row in answer.artifacts}
+    signers = {row.sha256: json_bytes(signer_json(row)) for row in answer.signers}
+    unchanged = answer.unchanged
+    place = PlaceWords.of(answer.target, answer.setting)
+    parts = beside(results, related, coming, manifests=manifests, unchanged=unchanged, signers=signers)
+    return joined(place, answer.served, revocations, parts)
+
+
+def best_text(answer: LookupAnswer, revocations: Revocations) -> bytes:
+    """What ``GET /operators/{key}/best`` answers: the one result, and what a lookup says beside its own."""
+    (result,) = answer.results
+    place = PlaceWords.of(answer.target, answer.setting)
+    return joined_best(result_text(result), joined(place, answer.served, revocations, []))
+
+
+def joined_best(result: bytes, lookup: bytes) -> bytes:
+    """One result as it is written, and a lookup's answer that has none."""
+    return result[:-1] + b"," + lookup[1:]
+
+
+def joined(place: PlaceWords, served: bool, revocations: Revocations, parts: Sequence[bytes]) -> bytes:
+    """An answer of what is written already: ``parts`` are ``beside``'s, of whatever was asked for. Both ways
+    to an answer, with a statement and out of the memory, come through here."""
+    fields = [
+        b'{"target":%b,"setting":%b' % (json_bytes(place.target), json_bytes(place.setting)),
+        b'"served":true' if served else b'"served":false',
+        b'"entry_life_s":%d' % ENTRY_LIFE_S,
+        b'"revoked":%b' % (json_bytes(revocations.artifacts) if revocations.artifacts else b"[]"),
+        *parts,
+    ]
     if revocations.until:
-        body["revoked_until"] = revocations.until
+        fields.append(b'"revoked_until":%b' % json_bytes(revocations.until))
     if revocations.all:
-        body["revoked_all"] = True
-    if not answer.served:
-        body["note"] = unserved_note(answer.target)
-    return body
+        fields.append(b'"revoked_all":true')
+    if not served:
+        fields.append(b'"note":%b' % json_bytes(unserved_note(place.capability)))
+    return b",".join(fields) + b"}"
 
 
-def _add_evidence(items: Sequence[dict[str, Any]], evidence: Mapping[int, Mapping[str, Any]]) -> None:
-    for item in items:
-        if "best" in item and (known := evidence.get(item["best"]["implementation"])) is not None:
-            item["best"]["evidence"] = known
+def beside(
+    results: Sequence[bytes],
+    related: Sequence[bytes] = (),
+    coming: Sequence[bytes] = (),
+    *,
+    manifests: Mapping[str, bytes],
+    unchanged: Sequence[str] | None,
+    signers: Mapping[str, bytes],
+) -> list[bytes]:
+    """The parts of an answer that say what was found, as far as there is anything to say."""
+    parts = [b'"results":[%b]' % b",".join(results)]
+    if related:
+        parts.append(b'"related":[%b]' % b",".join(related))
+    if coming:
+        parts.append(b'"next":[%b]' % b",".join(coming))
+    if manifests:
+        parts.append(b'"manifests":%b' % _by_address(manifests))
+    if unchanged is not None:
+        parts.append(b'"unchanged":%b' % json_bytes(unchanged))
+    if signers:
+        parts.append(b'"signers":%b' % _by_address(signers))
+    return parts
+
+
+def _by_address(texts: Mapping[str, bytes]) -> bytes:
+    """In the order of the addresses: a database gives its rows in any."""
+    return b"{%b}" % b",".join(b'"%b":%b' % (sha256.encode(), texts[sha256]) for sha256 in sorted(texts))
+
+
+def result_text(result: Result, evidence: Mapping[int, Mapping[str, Any]] | None = None) -> bytes:
+    """One item; each is written by itself, so that it can be remembered by itself."""
+    item = result_json(result)
+    if evidence and "best" in item and (known := evidence.get(item["best"]["implementation"])) is not None:
+        item["best"]["evidence"] = known
+    return json_bytes(item)
 
 
 def manifest_json(row: models.Artifact) -> dict[str, Any]:
@@ -63,8 +120,8 @@ def signer_json(row: models.Signer) -> dict[str, Any]:
     return {"public_key": row.public_key, "retired_at": retired_at}
 
 
-def unserved_note(target: models.Target) -> str:
-    return f"No live worker serves {target.capability}: misses wait until one starts."
+def unserved_note(capability: str) -> str:
+    return f"No live worker serves {capability}: misses wait until one starts."
 
 
 def result_json(result: Result) -> dict[str, Any]:

@@ -94,6 +94,37 @@ def parse_lookup(document: Any) -> ParsedLookup:
     )
 
 
+BEST_FIELDS = frozenset({"target", "setting", "kinds", "versions", "job"})
+"""Parameters of ``GET …/best``."""
+
+
+def parse_best(key: str, given: Mapping[str, str]) -> ParsedLookup:
+    """Check the parameters of ``GET /operators/{key}/best``; others than its own are not looked at."""
+    if "target" not in given:
+        raise RequestError("Name the target: ?target=t1:… (GET /api/v1/targets/ lists them).", where="target")
+    return ParsedLookup(
+        target=parse_target(given["target"]),
+        setting=parse_setting(given.get("setting") or None),
+        accepts=_accepts_in_words(given.get("kinds", ""), given.get("versions", "")),
+        job=parse_job(given.get("job", "")),
+        operators=[AskedOperator(key)],
+    )
+
+
+def _accepts_in_words(kinds: str, versions: str) -> Accepts | None:
+    if not kinds and not versions:
+        return None
+    pairs = dict(_pair(item) for item in versions.split(",")) if versions else None
+    return Accepts(kinds=parse_kinds(kinds.split(","), "kinds") if kinds else None, versions=pairs)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, version = text.partition("==")
+    if not (name and equals and version):
+        raise RequestError("versions looks like torch==2.13.0,numpy==2.4.6.", where="versions")
+    return name.strip(), version.strip()
+
+
 def parse_target(value: Any) -> identity.Target | str:
     """A ``t1:`` key or ``here`` as it is, or a target's JSON."""
     if isinstance(value, str):
@@ -133,6 +164,14 @@ def resolve(parsed: ParsedLookup) -> tuple[models.Target, models.Setting]:
     target, setting = parsed.target, parsed.setting
     target_row = _target_by_name(target) if isinstance(target, str) else None
     setting_row = _by_key(models.Setting, setting, "setting") if isinstance(setting, str) else None
+    if target_row is not None and (setting_row is not None or setting is None):
+        pair = (target_row.key, setting_row.key if setting_row else "")
+        if (wished := _checked_pairs.get(pair)) is not None:
+            setting_row = setting_row or row_by(models.Setting, "key", wished)
+            if setting_row is not None:
+                return target_row, setting_row
+    else:
+        pair = None
     hardware = identity.Target.from_json(target_row.description) if target_row else target
     assert isinstance(hardware, identity.Target)
     if setting_row is None:
@@ -141,11 +180,21 @@ def resolve(parsed: ParsedLookup) -> tuple[models.Target, models.Setting]:
     else:
         wish = identity.Setting.from_json(setting_row.description)
     identity.check_setting(wish, hardware)
+    if pair is not None:
+        if len(_checked_pairs) >= _MOST_PAIRS:
+            _checked_pairs.clear()
+        _checked_pairs[pair] = wish.key
     target_row = target_row or row_by(models.Target, "key", hardware.key)
     setting_row = setting_row or row_by(models.Setting, "key", wish.key)
     if target_row is None or setting_row is None:
         _check_graphs([*parsed.operators, *parsed.related])
     return target_row or register_target(hardware), setting_row or register_setting(wish)
+
+
+# By a target's and a setting's key (none: the target's default) the setting that was checked: what they say
+# is in their keys, and reading it takes longer than a statement.
+_checked_pairs: dict[tuple[str, str], str] = {}
+_MOST_PAIRS = 4096
 
 
 def place_named(target: Any, setting: Any) -> tuple[models.Target, models.Setting]:

@@ -29,7 +29,7 @@ while."""
 MOST = 1000
 """More revocations than this are not listed at once: then whoever holds entries drops all of them."""
 
-_FRESH_S = 1.0
+_FRESH_S = 0.5  # what is remembered in front of Django may be a look older (catalog.lookup.recalls)
 _CURSOR = re.compile(r"([0-9]{1,16})(?:-([0-9]{1,18}))?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -80,8 +80,8 @@ class _Recent(NamedTuple):
 
 
 def revocations(scopes: Collection[str], since: RevocationCursor | None = None) -> Revocations:
-    """What callers of these scopes must drop. One indexed statement a second and process, shared by all; and
-    one of their own for those who were away for longer."""
+    """What callers of these scopes must drop. One indexed statement each half second and process, shared by
+    all; and one of their own for those who were away for longer."""
     recent = _recent()
     too_many = len(recent.rows) > MOST
     own = sorted({sha256 for scope, sha256 in recent.rows if scope in scopes})

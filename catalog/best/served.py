@@ -59,9 +59,11 @@ _SQL = (
 _WINNERS_ONLY = " AND best.rank = 0"
 
 
-def scopes_of(organisation: models.Organisation | None) -> tuple[str, ...]:
-    """The scopes that an organisation's jobs see, the one to look in first coming first."""
-    return (models.SHARED,) if organisation is None else (f"org:{organisation.pk}", models.SHARED)
+def scopes_of(organisation: models.Organisation | int | None) -> tuple[str, ...]:
+    """The scopes that jobs of an organisation (or of the one of this id) see, the one to look in first coming
+    first."""
+    number = organisation.pk if isinstance(organisation, models.Organisation) else organisation
+    return (models.SHARED,) if number is None else (f"org:{number}", models.SHARED)
 
 
 def find_bests(

@@ -44,6 +44,7 @@ from catalog.models.known import (
 )
 from catalog.models.planned import PlanMeasured, StoredPlan
 from catalog.models.predicted import PredictorNetwork, Succession
+from catalog.models.recalled import Recall
 from catalog.models.rollups import (
     EVERYBODY,
     Grain,

@@ -7,6 +7,7 @@ writer keeps its file locked for as long as it lives, so that who drains knows w
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import json
 import os
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from catalog import failpoints
-from catalog.conf import conf, journal_folder
+from catalog.conf import CatalogConf, conf, journal_folder
 from catalog.errors import DISK_FULL, JournalError, is_full
 
 SUFFIX = ".jsonl"
@@ -33,18 +34,23 @@ class Journal:
         self._folder: Path | None = None
         self._pid = 0
         self._written_bytes = 0
+        self._read: CatalogConf | None = None
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Write one line; when this returns, killing the process cannot lose it.
+        """Write one line, given as what its JSON says; see :meth:`append_line`."""
+        self.append_line(json.dumps(entry, separators=(",", ":")).encode())
+
+    def append_line(self, text: bytes) -> None:
+        """Write one line, without its end; when this returns, killing the process cannot lose it.
 
         Raises :class:`JournalError` when the disk is full or gone. Only a crash of the machine itself can
         lose lines that the system had not flushed: a lookup does not wait for the disk.
         """
-        line = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+        line = text + b"\n"
         with self._lock:
             try:
                 self._ready()
-                written = os.write(self._descriptor, line)
+                written = _write(self._descriptor, line)
             except OSError as error:
                 self._leave()
                 said = f"{DISK_FULL}: the" if is_full(error) else "The"
@@ -66,12 +72,15 @@ class Journal:
         self._lock = threading.Lock()
 
     def _ready(self) -> None:
-        folder = journal_folder()
-        if self._pid != os.getpid() or folder != self._folder:
-            self._leave()
-        if self._written_bytes >= conf().journal_segment_bytes:
+        settings = conf()
+        if self._pid != os.getpid() or settings is not self._read:
+            self._read = settings
+            if self._pid != os.getpid() or journal_folder() != self._folder:
+                self._leave()
+        if self._written_bytes >= settings.journal_segment_bytes:
             self._leave()
         if self._descriptor < 0:
+            folder = journal_folder()
             folder.mkdir(parents=True, exist_ok=True)
             name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}-{uuid.uuid4().hex[:12]}{SUFFIX}"
             hidden = folder / f".{name}"
@@ -89,10 +98,25 @@ class Journal:
         self._descriptor, self._written_bytes = -1, 0
 
 
+def _write(descriptor: int, text: bytes) -> int:
+    """As ``os.write``, which lets another thread of Python go first: while that one computes, the answer to
+    this lookup waits for a time that is many times as long as writing takes."""
+    written: int = _libc.write(descriptor, text, len(text))
+    if written < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return written
+
+
+_libc = ctypes.PyDLL(None, use_errno=True)
+_libc.write.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
+_libc.write.restype = ctypes.c_ssize_t
+
 _journal = Journal()
 # A fork while another thread writes would leave the child's lock held for ever.
 os.register_at_fork(after_in_child=_journal.unlock_after_fork)
 append = _journal.append
+append_line = _journal.append_line
 close = _journal.close
 
 

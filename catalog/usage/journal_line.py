@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -43,6 +44,38 @@ class JournalHit(NamedTuple):
 def counted_us(hit: Hit) -> float:
     """What a call is counted with: another target's times are no gain here, so then it is the default's."""
     return hit.default_us if hit.from_neighbour else hit.median_us
+
+
+def hit_text(hit: Hit, calls: float) -> str:
+    """A hit as a line has it: in the order of :class:`JournalHit`, times rounded to what anybody reads."""
+    told = (
+        hit.operator_id,
+        hit.implementation_id,
+        hit.route,
+        hit.method,
+        round(counted_us(hit), 3),
+        round(hit.default_us, 3),
+        calls,
+        hit.is_default,
+        *([True] if hit.from_neighbour else []),  # who drains may be of before it was noted
+    )
+    return json.dumps(told, separators=(",", ":"))
+
+
+def line_text(
+    at: float, organisation_id: int, job: str, hits: Sequence[str], misses: str = "[]", asked: str = ""
+) -> str:
+    """A line, without its end, of parts that are JSON already. ``at`` is in seconds; ``asked`` is left out
+    where it says no more than hits and misses do."""
+    return f'{{"at":{at:.3f}{said_text(organisation_id, job, hits, misses, asked)}'
+
+
+def said_text(
+    organisation_id: int, job: str, hits: Sequence[str], misses: str = "[]", asked: str = ""
+) -> str:
+    """What follows the time in such a line."""
+    more = f',"asked":{asked}' if asked else ""
+    return f',"org":{organisation_id},"job":{job},"hits":[{",".join(hits)}],"misses":{misses}{more}}}'
 
 
 class JournalMiss(NamedTuple):

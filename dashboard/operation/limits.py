@@ -54,6 +54,12 @@ class RateWindow:
             self._counts[key] = count
             return None if count <= self.limit else self._began + self.period_s - now
 
+    def give_back(self, key: object) -> None:
+        """Uncount one: somebody else counts it."""
+        with self._lock:
+            if self._counts.get(key, 0) > 0:
+                self._counts[key] -= 1
+
 
 @lru_cache(maxsize=64)
 def _window(name: str, rate: Rate) -> RateWindow | None:
@@ -63,6 +69,28 @@ def _window(name: str, rate: Rate) -> RateWindow | None:
 def window(name: str) -> RateWindow | None:
     """The counter of ``rate_lookup`` and its like in the configuration; None where it is off."""
     return _window(name, getattr(conf(), name))
+
+
+def count_lookup(address: str, key_id: int) -> bool:
+    """One more lookup, counted as below: by its address, then by its key. False: one of the two refuses it,
+    and nothing is counted."""
+    of_address, of_key = window("rate_address"), window("rate_lookup")
+    if of_address is not None and of_address.take(address) is not None:
+        of_address.give_back(address)
+        return False
+    if of_key is None or of_key.take(key_id) is None:
+        return True
+    of_key.give_back(key_id)
+    if of_address is not None:
+        of_address.give_back(address)
+    return False
+
+
+def uncount_lookup(address: str, key_id: int) -> None:
+    """Take :func:`count_lookup` back: Django counts it."""
+    for name, whose in (("rate_address", address), ("rate_lookup", key_id)):
+        if (counter := window(name)) is not None:
+            counter.give_back(whose)
 
 
 class KeyThrottle(BaseThrottle):

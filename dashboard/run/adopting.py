@@ -26,7 +26,7 @@ from catalog.best.stages import mark_defaults
 from catalog.conf import conf as catalog_conf
 from catalog.conf import journal_folder
 from catalog.errors import StoreError
-from catalog.models import JournalSegment
+from catalog.models import JournalSegment, Recall
 from catalog.usage import journal
 from dashboard.notifications.models import Subscription
 from dashboard.run.keys import copy_private, key_places, may_give_way
@@ -47,6 +47,7 @@ WRITTEN_BY = {
 
 _OWN_TABLES = {"django_migrations", "sqlite_sequence"}  # what a database says of itself
 _MADE_BY_MIGRATING = (Permission, ContentType)  # in any new database; the old one's numbers are kept
+_WRITTEN_BY_TRIGGERS = (Recall,)  # by migrating too
 _TOLD_BY = {"by_page": "page", "by_email": "email", "by_webhook": "webhook", "by_push": "push"}
 """Columns of a subscription then; one list of channels now."""
 _USAGE = "FROM catalog_usage u JOIN {0} x ON x.id = u.{1} WHERE u.id = usage_id"
@@ -136,7 +137,7 @@ def _check_new() -> None:
     filled = [
         model._meta.db_table
         for model in _models()
-        if model not in _MADE_BY_MIGRATING and model._base_manager.exists()
+        if model not in (*_MADE_BY_MIGRATING, *_WRITTEN_BY_TRIGGERS) and model._base_manager.exists()
     ]
     if filled:
         raise NotAdopted(

@@ -74,7 +74,7 @@ def test_a_journal_that_cannot_be_written_charges_nobody(ask, put, price, monkey
     def full(entry):
         raise JournalError("The journal cannot be written (no space left).")
 
-    monkeypatch.setattr("catalog.usage.journal.append", full)
+    monkeypatch.setattr("catalog.usage.journal.append_line", full)
     with pytest.raises(JournalError):
         ask(1, 2)
     assert not Usage.objects.exists()

@@ -58,7 +58,7 @@ def test_a_lookup_that_fails_tells_nothing(ask, put, price, monkeypatch):
 
     put(2, "eager", 1.0)
     price(0.0, mode="free", route="eager", priority=1)
-    monkeypatch.setattr("catalog.usage.journal.append", full)
+    monkeypatch.setattr("catalog.usage.journal.append_line", full)
     with pytest.raises(JournalError):
         ask(1, 2)
     assert not told("ledger.charged")

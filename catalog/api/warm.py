@@ -1,0 +1,282 @@
+"""Lookups answered out of this process's memory: hits that Django has answered, as they are written.
+
+It learns from answers alone (:class:`Lesson`), and knows nothing that Django did not say. A hit holds until a
+recall concerns it (``catalog.lookup.recalls``). It gives an answer only where Django would give the same
+bytes: every operator a hit that is remembered for this organisation, place and what is accepted, none of them
+charged, none to be waited for. Anything else it leaves alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, NamedTuple
+
+from django.utils import timezone
+
+from catalog import models
+from catalog.api.lookup_answer import (
+    PlaceWords,
+    beside,
+    joined,
+    joined_best,
+    manifest_json,
+    result_text,
+    signer_json,
+)
+from catalog.api.lookup_json import HERE, ParsedLookup
+from catalog.best.revoked import revocations
+from catalog.best.served import Accepts, Hit, scopes_of
+from catalog.best.stages import is_reached
+from catalog.best.vouching import find_damaged
+from catalog.charging import charging
+from catalog.errors import StoreError
+from catalog.lookup.lookups import EVIDENCE, MANIFEST, NEXT, RELATED, LookupAnswer
+from catalog.lookup.recalls import Recalls
+from catalog.lookup.results import Result
+from catalog.lookup.shelf import Shelf
+from catalog.usage.journal_line import hit_text, said_text
+from opatlas.quick_json import json_bytes
+
+LESSON = "opatlas.lesson"
+"""Where in a request's environ a view leaves what may be learnt of it."""
+
+_HIT_BYTES = 2_000  # a hit beside its texts, the dicts' share in it
+_ASK_BYTES, _ITEM_BYTES = 700, 150
+_MOST_ACCEPTS = 10_000
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A lookup that Django has answered, and to whom."""
+
+    key: models.ApiKey
+    parsed: ParsedLookup
+    answer: LookupAnswer
+
+
+class WarmAsk(NamedTuple):
+    """A checked request, as far as the memory needs it."""
+
+    place: tuple[str, str]  # target and setting as they were named; no setting: the target's own
+    accepts: int
+    keys: tuple[str, ...]
+    calls: tuple[float, ...]
+    related: tuple[str, ...]
+    job: str  # as JSON
+    parsed: ParsedLookup
+    weight_bytes: int
+
+
+class WarmAnswer(NamedTuple):
+    """An answer that is good for this look, if ``said`` is in the journal before it leaves."""
+
+    body: bytes
+    said: bytes  # for ``recording.journal_said``; empty: nothing was asked for
+
+
+class _WarmHit(NamedTuple):
+    look: int
+    hit: Hit
+    text: bytes
+    metered: str  # for one call
+    weight_bytes: int
+
+
+class _WarmPlace(NamedTuple):
+    look: int
+    target: int
+    setting: int
+    place: PlaceWords
+    weight_bytes: int = 1_000
+
+
+class _WarmArtifact(NamedTuple):
+    look: int
+    manifest: bytes
+    signer: str
+    signer_text: bytes
+    weight_bytes: int
+
+
+class WarmMemory:
+    """One process's; ``most_bytes`` of it, 0: it remembers nothing."""
+
+    def __init__(self, recalls: Recalls, most_bytes: int) -> None:
+        self._recalls = recalls
+        self._hits: Shelf[tuple[int, int, int, int, str], _WarmHit] = Shelf(most_bytes * 3 // 4)
+        self._artifacts: Shelf[str, _WarmArtifact] = Shelf(most_bytes // 8)
+        self._places: Shelf[tuple[str, str], _WarmPlace] = Shelf(most_bytes // 64)
+        self._accepts: dict[Any, int] = {}
+        self._numbers = count()
+
+    def __len__(self) -> int:
+        """Hits."""
+        return len(self._hits)
+
+    def ask(self, parsed: ParsedLookup, size_bytes: int = 0) -> WarmAsk | None:
+        """None where no memory could answer it. ``size_bytes``: of the text that it was."""
+        keys = tuple(item.key for item in parsed.operators)
+        related = tuple(item.key for item in parsed.related)
+        named = {*keys, *related}
+        if (
+            parsed.target == HERE
+            or len(named) < len(keys) + len(related)  # one twice is merged, and counted once
+            or not parsed.include.isdisjoint((NEXT, EVIDENCE))
+            or (related and RELATED not in parsed.include)  # they would be written down
+        ):
+            return None
+        return WarmAsk(
+            _place_named(parsed),
+            self._number_of(parsed.accepts),
+            keys,
+            tuple(item.calls for item in parsed.operators),
+            related,
+            json.dumps(parsed.job),
+            parsed,
+            size_bytes + _ASK_BYTES + _ITEM_BYTES * len(named) + 100 * len(parsed.known),
+        )
+
+    def answer(self, organisation_id: int, ask: WarmAsk, alone: bool) -> WarmAnswer | None:
+        """``alone``: as ``GET …/best`` answers. None: Django is to be asked. Nothing is written down yet."""
+        recalls = self._recalls
+        place = self._places.get(ask.place)
+        if place is None or place.look < recalls.everything:
+            return None
+        first = (organisation_id, place.target, place.setting, ask.accepts)
+        hits = self._found(first, ask.keys)
+        related = self._found(first, ask.related)
+        if hits is None or related is None or not self._may_serve(organisation_id, ask, hits, related):
+            return None
+        texts = [one.text for one in hits]
+        until = recalls.served_until.get(place.target)
+        served = until is not None and until > timezone.now()
+        told = revocations(scopes_of(organisation_id), ask.parsed.revoked_since)
+        if alone:
+            answer = joined_best(texts[0], joined(place.place, served, told, []))
+        else:
+            parts = self._parts(ask.parsed, hits, related)
+            if parts is None:
+                return None
+            answer = joined(place.place, served, told, parts)
+        metered = [
+            one.metered if calls == 1.0 else hit_text(one.hit, calls)
+            for one, calls in zip(hits, ask.calls, strict=True)
+        ]
+        said = said_text(organisation_id, ask.job, metered).encode() if metered else b""
+        return WarmAnswer(answer, said)
+
+    def learn(self, lesson: Lesson, look: int) -> None:
+        """``look``: the last one before the request was begun with."""
+        answer, parsed = lesson.answer, lesson.parsed
+        organisation = lesson.key.organisation_id
+        target, setting = answer.target, answer.setting
+        if parsed.target != HERE:
+            place = _WarmPlace(look, target.pk, setting.pk, PlaceWords.of(target, setting))
+            self._places.put(_place_named(parsed), place)
+        first = (organisation, target.pk, setting.pk, self._number_of(parsed.accepts))
+        for result in (*answer.results, *answer.related, *answer.next):
+            if result.status == "hit" and result.terms is None and result.neighbour is None:
+                self._learn_hit((*first, result.key), result, look)
+        self._learn_artifacts(answer, look)
+
+    def _learn_hit(self, key: tuple[int, int, int, int, str], result: Result, look: int) -> None:
+        hit = result.best
+        assert hit is not None
+        held = self._hits.get(key)
+        if held is None or not self._holds(held):
+            text, metered = _fitted(result_text(result)), hit_text(hit, 1.0)
+            weight = len(text) + len(metered) + _HIT_BYTES
+            self._hits.put(key, _WarmHit(look, hit, text, metered, weight))
+
+    def _learn_artifacts(self, answer: LookupAnswer, look: int) -> None:
+        signers = {row.sha256: _fitted(json_bytes(signer_json(row))) for row in answer.signers}
+        for row in answer.artifacts:
+            text, signer = _fitted(json_bytes(manifest_json(row))), signers.get(row.signer, b"")
+            weight = len(text) + len(signer) + 1_000
+            self._artifacts.put(row.sha256, _WarmArtifact(look, text, row.signer, signer, weight))
+
+    def _holds(self, one: _WarmHit) -> bool:
+        recalls = self._recalls
+        return one.look >= recalls.operators.get(one.hit.operator_id, recalls.everything)
+
+    def _found(self, first: tuple[int, int, int, int], keys: Sequence[str]) -> list[_WarmHit] | None:
+        """Of all of these, or None."""
+        found, get = [], self._hits.get
+        for key in keys:
+            one = get((*first, key))
+            if one is None or not self._holds(one):
+                return None
+            found.append(one)
+        return found
+
+    def _may_serve(
+        self, organisation: int, ask: WarmAsk, hits: Sequence[_WarmHit], related: Sequence[_WarmHit]
+    ) -> bool:
+        """Nothing has its price, and nothing is to be waited for."""
+        parsed = ask.parsed
+        if parsed.wait_s > 0 and not all(
+            one.hit.final or is_reached(one.hit.stage, parsed.wait_for) for one in hits
+        ):
+            return False
+        batch = [(one.hit, calls) for one, calls in zip(hits, ask.calls, strict=True)]
+        return not charging().concerns(organisation, [*batch, *((one.hit, 1.0) for one in related)])
+
+    def _parts(
+        self, parsed: ParsedLookup, hits: Sequence[_WarmHit], related: Sequence[_WarmHit]
+    ) -> list[bytes] | None:
+        """What ``POST /lookup`` says of them; None where manifests are wanted that are not remembered."""
+        manifests: dict[str, bytes] = {}
+        signers: dict[str, bytes] = {}
+        served = {one.hit.artifact_sha256 for one in (*hits, *related)} if parsed.known else set()
+        if MANIFEST in parsed.include:
+            served = {one.hit.artifact_sha256 for one in (*hits, *related)}
+            artifacts = self._whole(served)
+            if artifacts is None:
+                return None
+            new = artifacts.keys() - parsed.known
+            manifests = {sha256: artifacts[sha256].manifest for sha256 in new}
+            signers = {one.signer: one.signer_text for one in artifacts.values() if one.signer_text}
+        return beside(
+            [one.text for one in hits],
+            [one.text for one in related],
+            manifests=manifests,
+            unchanged=tuple(sorted(served & parsed.known)) if parsed.known else None,
+            signers=signers,
+        )
+
+    def _whole(self, addresses: set[str]) -> Mapping[str, _WarmArtifact] | None:
+        found = {sha256: one for sha256 in addresses if (one := self._artifacts.get(sha256)) is not None}
+        everything = self._recalls.everything
+        if len(found) < len(addresses) or any(one.look < everything for one in found.values()):
+            return None
+        try:
+            return None if find_damaged(addresses) else found
+        except StoreError:
+            return None  # Django says so
+
+    def _number_of(self, accepts: Accepts | None) -> int:
+        """What is accepted by a small number: hashing all of it would take longer than the rest."""
+        versions = None if accepts is None else accepts.versions
+        said = accepts and (accepts.kinds, None if versions is None else frozenset(versions.items()))
+        number = self._accepts.get(said)
+        if number is None:
+            if len(self._accepts) >= _MOST_ACCEPTS:
+                self._accepts = {}  # numbers go on: none is ever another's
+            number = self._accepts.setdefault(said, next(self._numbers))
+        return number
+
+
+def _fitted(text: bytes) -> bytes:
+    """A copy: what orjson gives holds eight kilobytes, however short it is."""
+    return bytes(memoryview(text))
+
+
+def _place_named(parsed: ParsedLookup) -> tuple[str, str]:
+    target, setting = parsed.target, parsed.setting
+    return (
+        target if isinstance(target, str) else target.key,
+        "" if setting is None else setting if isinstance(setting, str) else setting.key,
+    )

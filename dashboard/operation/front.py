@@ -1,0 +1,232 @@
+"""What stands in front of Django: lookups that it has answered before, out of this process's memory.
+
+A request goes through only where all that could change Django's answer is known to be as it was: its headers
+are among those that change nothing, or have the very values with which Django has answered 200 before (a
+*guise*, which has the answer's headers too); the key is one that it has let in; the rates have room; every
+operator's best is remembered and not recalled. Whatever else there is, Django is asked, and teaches.
+
+The same request again within one look (``catalog.lookup.recalls``) has the same *reply*: then only the rates
+are counted and the journal written, which is done for each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterable
+from io import BytesIO
+from typing import Any, NamedTuple
+
+from django.core.exceptions import SuspiciousOperation
+from django.db import DatabaseError, InterfaceError
+from django.http import QueryDict
+
+from catalog.api.lookup_json import BEST_FIELDS, ParsedLookup, parse_best, parse_lookup
+from catalog.api.parsers import parse_json
+from catalog.api.tickets import Ticket, Tickets
+from catalog.api.warm import LESSON, Lesson, WarmAsk, WarmMemory
+from catalog.errors import JournalError
+from catalog.lookup.recalls import Recalls
+from catalog.lookup.shelf import Shelf
+from catalog.people.addresses import address_in
+from catalog.usage.recording import journal_said
+from dashboard.operation import metrics, requests
+from dashboard.operation.limits import count_lookup, uncount_lookup
+from opatlas.errors import CallerError
+
+StartResponse = Callable[..., Any]
+Environ = dict[str, Any]
+Headers = tuple[tuple[str, str], ...]
+
+LOOKUP = "/api/v1/lookup"
+_BEST = re.compile(r"/api/v1/operators/(o1:[0-9a-f]{64})/best")
+
+_CHANGES_NOTHING = frozenset(
+    {
+        *("HTTP_AUTHORIZATION", "HTTP_X_REQUEST_ID", "HTTP_X_FORWARDED_FOR"),  # looked at below
+        *("HTTP_USER_AGENT", "HTTP_CONNECTION", "HTTP_KEEP_ALIVE", "HTTP_ACCEPT_ENCODING"),
+        *("HTTP_ACCEPT_LANGUAGE", "HTTP_CACHE_CONTROL", "HTTP_PRAGMA", "HTTP_X_REAL_IP", "HTTP_VIA"),
+        *("CONTENT_LENGTH", "RAW_URI", "REQUEST_URI", "REMOTE_ADDR", "REMOTE_HOST", "REMOTE_PORT"),
+        *("GATEWAY_INTERFACE", "SERVER_SOFTWARE", "SERVER_NAME", "SERVER_PORT", "SERVER_PROTOCOL"),
+        *("wsgi.version", "wsgi.input", "wsgi.input_terminated", "wsgi.errors", "wsgi.file_wrapper"),
+        *("wsgi.multithread", "wsgi.multiprocess", "wsgi.run_once"),
+    }
+)
+_ASKED = ("PATH_INFO", "QUERY_STRING")
+_OF_GUISES = (
+    *("REQUEST_METHOD", "SCRIPT_NAME", "wsgi.url_scheme", "HTTP_HOST"),
+    *("HTTP_ACCEPT", "CONTENT_TYPE", "HTTP_X_FORWARDED_PROTO"),
+)
+_OWN = frozenset({"content-length", requests.HEADER.lower()})  # of each answer anew
+_MOST_GUISES = 256
+_MOST_REMEMBERED_BODY = 32 << 10
+
+
+class WarmReply(NamedTuple):
+    """What one request is answered, by all who send the very same within one look."""
+
+    body: bytes
+    headers: Headers
+    said: bytes  # in the journal, before it leaves
+    whose: Ticket
+    address: str
+    weight_bytes: int
+
+
+class Front:
+    """Around Django's WSGI application. ``warm_bytes``: what it may remember."""
+
+    def __init__(self, application: Any, recalls: Recalls, warm_bytes: int) -> None:
+        self._application, self._recalls, self._warm_bytes = application, recalls, warm_bytes
+        self.memory = WarmMemory(recalls, warm_bytes)
+        self._tickets = Tickets(recalls, warm_bytes // 64)
+        self._asks: Shelf[object, WarmAsk] = Shelf(warm_bytes // 8)
+        self._guises: dict[tuple[Any, ...], Headers] = {}
+        self._replies: Shelf[tuple[Any, ...], WarmReply] = Shelf(warm_bytes // 8)
+        self._replies_look = 0
+        # The web server puts this process's variables beside the headers, and a header in place of one that
+        # is named like it.
+        headers = {name for name in os.environ if name.startswith("HTTP_")} - _CHANGES_NOTHING
+        self._of_guises = tuple(dict.fromkeys((*_OF_GUISES, *sorted(headers))))
+        self._known = _CHANGES_NOTHING | {*self._of_guises, *_ASKED, *os.environ}
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        began = time.perf_counter()
+        if not (environ.keys() <= self._known and _is_lookup(environ)):
+            return self._django(environ, start_response)
+        look = self._recalls.current()
+        if look is None:
+            return self._django(environ, start_response)
+        get = environ.get
+        guise = tuple(map(get, self._of_guises))
+        text = _body(environ) if environ["REQUEST_METHOD"] == "POST" else get("QUERY_STRING", "")
+        header, address = get("HTTP_AUTHORIZATION", ""), address_in(environ)
+        # No key lies in this memory: its digest does.
+        shown = hashlib.sha256(header.encode("utf-8", "surrogateescape")).digest()
+        request = (look, shown, address, environ["PATH_INFO"], text, guise)
+        reply = self._reply(request) or self._made(request)
+        if reply is not None and count_lookup(address, reply.whose.key_id):
+            try:
+                if reply.said:
+                    journal_said(reply.said)
+            except JournalError:  # nothing is served: Django says so
+                uncount_lookup(address, reply.whose.key_id)
+            else:
+                return _served(environ, start_response, reply, began)
+        return self._taught(environ, start_response, shown, guise, look)
+
+    def _django(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        answer: Iterable[bytes] = self._application(environ, start_response)
+        return answer
+
+    def _reply(self, request: tuple[Any, ...]) -> WarmReply | None:
+        if self._replies_look != (look := request[0]):
+            self._replies, self._replies_look = Shelf(self._warm_bytes // 8), look
+        return self._replies.get(request)
+
+    def _made(self, request: tuple[Any, ...]) -> WarmReply | None:
+        """From what is remembered; None: Django is to be asked."""
+        _, shown, address, path, text, guise = request
+        headers, whose = self._guises.get(guise), self._tickets.find(shown, address)
+        if headers is None or whose is None:
+            return None
+        best = _BEST.fullmatch(path)
+        ask = self._ask(best.group(1) if best else "", text)
+        try:
+            answer = ask and self.memory.answer(whose.organisation_id, ask, alone=best is not None)
+        except (DatabaseError, InterfaceError):  # what is read twice a second cannot be read
+            return None
+        if answer is None:
+            return None
+        headers = (*headers, ("Content-Length", str(len(answer.body))))
+        weight = len(answer.body) + len(answer.said) + len(text) + 2_000
+        reply = WarmReply(answer.body, headers, answer.said, whose, address, weight)
+        self._replies.put(request, reply)
+        return reply
+
+    def _ask(self, key: str, text: bytes | str) -> WarmAsk | None:
+        """What is asked for; None where Django is to say what is wrong with it, or must be asked."""
+        if (ask := self._asks.get((key, text))) is not None:
+            return ask
+        try:
+            parsed = _parsed(key, text)
+        except (CallerError, UnicodeError, RecursionError, SuspiciousOperation):
+            return None
+        ask = self.memory.ask(parsed, len(text))
+        if ask is not None and len(text) <= _MOST_REMEMBERED_BODY:
+            self._asks.put((key, text), ask)
+        return ask
+
+    def _taught(
+        self,
+        environ: Environ,
+        start_response: StartResponse,
+        shown: bytes,
+        guise: tuple[Any, ...],
+        look: int,
+    ) -> Iterable[bytes]:
+        """Django's answer, and what there is to be learnt of it."""
+        said: list[Any] = []
+
+        def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            said[:] = [status, headers]
+            return start_response(status, headers, *more)
+
+        answer = self._django(environ, start)
+        lesson = environ.pop(LESSON, None)
+        if isinstance(lesson, Lesson) and said and said[0].startswith("200") and self._warm_bytes:
+            self.memory.learn(lesson, look)
+            self._tickets.learn(shown, lesson.key, look)
+            if len(self._guises) >= _MOST_GUISES:
+                self._guises = {}
+            self._guises[guise] = tuple((name, value) for name, value in said[1] if name.lower() not in _OWN)
+        return answer
+
+
+def _is_lookup(environ: Environ) -> bool:
+    """By its address and what comes with it: what is unusual is left to Django."""
+    if environ["REQUEST_METHOD"] == "GET":
+        plain = not environ.get("CONTENT_TYPE") and environ.get("CONTENT_LENGTH") in (None, "", "0")
+        return plain and _BEST.fullmatch(environ["PATH_INFO"]) is not None
+    if environ["REQUEST_METHOD"] != "POST" or environ["PATH_INFO"] != LOOKUP:
+        return False
+    body = environ["wsgi.input"]
+    return (
+        isinstance(body, BytesIO)
+        and not environ.get("QUERY_STRING")
+        and environ.get("CONTENT_LENGTH") == str(body.getbuffer().nbytes)  # all of it, as announced
+    )
+
+
+def _body(environ: Environ) -> bytes:
+    """The body, which is there already (``dashboard.operation.bodies``), for Django as well."""
+    stream = environ["wsgi.input"]
+    body: bytes = stream.read()
+    stream.seek(0)
+    return body
+
+
+def _parsed(key: str, text: bytes | str) -> ParsedLookup:
+    """By the functions that Django's views read it with; raises CallerError where those do, and where a
+    parameter is none of ours (``format`` is DRF's)."""
+    if isinstance(text, bytes):
+        return parse_lookup(parse_json(text))
+    given = QueryDict(text.encode("latin-1"))
+    if not given.keys() <= BEST_FIELDS:
+        raise CallerError("Django is to be asked.")
+    return parse_best(key, given)
+
+
+def _served(environ: Environ, start_response: StartResponse, reply: WarmReply, began: float) -> list[bytes]:
+    """The answer on its way, with what every request leaves behind: its id, its figures, its log line."""
+    number, method = requests.request_id_in(environ), environ["REQUEST_METHOD"]
+    route = "operator-best" if method == "GET" else "lookup"
+    took_s = time.perf_counter() - began
+    metrics.observe(method, route, 200, took_s)
+    if requests.are_logged():
+        whose = requests.whose_key(reply.whose.prefix, reply.whose.organisation_id)
+        requests.log_line(method, environ["PATH_INFO"], route, 200, took_s, whose, number)
+    start_response("200 OK", [*reply.headers, (requests.HEADER, number)])
+    return [reply.body]

@@ -1,0 +1,542 @@
+"""What stands in front of Django answers as Django does, or not at all."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from catalog import models
+from catalog.best import revoked, vouching
+from catalog.best.withdrawing import withdraw
+from catalog.lookup import recalls
+from catalog.people.keys import create_api_key, revoke_api_key
+from catalog.usage import journal
+from catalog.usage.draining import drain_journal
+from dashboard.billing import rules
+from dashboard.conf import parse_rate
+from dashboard.operation import limits
+from tests.catalog import making
+from tests.catalog.conftest import place_of, put, setting, target  # noqa: F401
+from tests.dashboard.billing.conftest import price  # noqa: F401
+from tests.dashboard.operation.wire import Wire
+
+# ruff: noqa: F811 - fixtures of other folders are imported by their names
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def own_state(configure: Any, tmp_path: Path) -> Iterator[None]:
+    journal.close()
+    revoked.forget()
+    vouching.forget()
+    rules.forget()
+    limits._window.cache_clear()
+    configure(home=tmp_path / "home", store=tmp_path / "store")
+    yield
+    rules.forget()
+    limits._window.cache_clear()
+
+
+@pytest.fixture
+def wire(make_key: Any) -> Wire:
+    return Wire(make_key("lookup"))
+
+
+@pytest.fixture
+def best_of(wire: Wire, target: Any) -> Callable[..., Any]:
+    """``best_of(64, job="run")``: asked through the front."""
+
+    def ask(length: int, more: str = "", **changes: Any) -> Any:
+        path = f"/api/v1/operators/{making.relu(length).key}/best"
+        return wire.get(path, f"target={target.key}{more}", **changes)
+
+    return ask
+
+
+def lookup_of(target: Any, *lengths: int, **fields: Any) -> dict[str, Any]:
+    return {
+        "target": target.key,
+        "operators": [{"key": making.relu(length).key} for length in lengths],
+        **fields,
+    }
+
+
+def usages() -> int:
+    drain_journal()
+    return models.Usage.objects.count()
+
+
+def served(answer: Any) -> int:
+    """The implementation that it names."""
+    found: int = answer.json()["best"]["implementation"]
+    return found
+
+
+class TestTheSameAnswer:
+    def test_the_second_time_without_django_and_metered_alike(self, wire, put, best_of):
+        put(64, "eager", 1.0)
+        cold, warm = best_of(64, "&job=run"), best_of(64, "&job=run")
+        assert (cold.warm, warm.warm) == (False, True)
+        assert warm.said == cold.said == best_of(64, "&job=run", front=False).said
+        assert warm.headers["x-request-id"] == "the-very-same-id" and warm.headers["allow"]
+        assert usages() == 3
+        rows = models.Usage.objects.values("operator", "implementation", "calls", "job__name", "median_us")
+        assert len({json.dumps(row) for row in rows}) == 1
+
+    def test_whoever_asks_otherwise_is_served_from_the_same_memory(self, wire, put, best_of, target):
+        for length in (64, 65):
+            put(length, "eager", 1.0)
+        wire.post(lookup_of(target, 64, 65))
+        best_of(64)  # the guise of a GET
+        assert best_of(65, "&job=another").warm, "its hit came by a lookup"
+        named = {"operators": [{"key": making.relu(65).key, "calls": 7}], "job": "third"}
+        assert wire.post({"target": target.key} | named).warm
+        assert usages() == 5
+        assert sorted(models.Usage.objects.values_list("calls", flat=True)) == [1.0, 1.0, 1.0, 1.0, 7.0]
+
+    def test_by_graphs_whose_text_was_seen_before(self, wire, put, target):
+        put(64, "eager", 1.0)
+        asked = {"target": target.key, "operators": [{"graph": making.relu_json(64)}]}
+        cold, warm = wire.post(asked), wire.post(asked | {"job": "another"})
+        assert warm.warm and warm.said == cold.said
+
+    def test_what_is_not_known_or_waits_is_asked_of_django(self, wire, put, best_of, target):
+        put(64, "eager", 1.0, final=False)
+        for _ in range(2):
+            assert not wire.post(lookup_of(target, 64, 65)).warm
+            assert not wire.post(lookup_of(target, 64, wait_s=0.01, wait_for="contest")).warm
+        assert wire.post(lookup_of(target, 64, wait_s=5)).warm, "it has come as far as that"
+        assert not wire.post(lookup_of(target, 64, 64)).warm, "merged, and counted once"
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_over_random_catalogues(self, wire, put, target, organisation, price, monkeypatch, seed):
+        """Random requests, each through the front and by Django alone, while bests come, go and change."""
+        now = timezone.now()  # else `revoked_until` becomes another while the test runs
+        monkeypatch.setattr(revoked, "timezone", SimpleNamespace(now=lambda: now))
+        chance = random.Random(seed)
+        asks = RandomAsks(chance, target)
+        warm = 0
+        for step in range(90):
+            if step % 6 == 0:
+                change(chance, put, organisation)
+                wire.later()
+            if step == 60 and seed == 3:
+                price(0.01, route="onednn")
+                wire.later()
+            document = asks.next()
+            front, django = (wire.post(document, front=front) for front in (True, False))
+            assert front.said == django.said, document
+            warm += front.warm
+        assert 15 < warm < 90, "both ways were gone"
+        assert usages() >= warm
+
+
+class RandomAsks:
+    """Lookups as jobs send them: some fields, some operators, most often ones that were asked for before."""
+
+    def __init__(self, chance: random.Random, target: Any) -> None:
+        self._chance, self._target = chance, target
+        self._sent: list[dict[str, Any]] = []
+
+    def next(self) -> dict[str, Any]:
+        if self._sent and self._chance.random() < 0.6:
+            return self._chance.choice(self._sent)
+        self._sent.append(self._made())
+        return self._sent[-1]
+
+    def _made(self) -> dict[str, Any]:
+        chance = self._chance
+        lengths = chance.sample(range(1, 7), chance.randint(1, 3))
+        made = lookup_of(self._target, *lengths, job=chance.choice(["", "run", "täglich"]))
+        for item in made["operators"]:
+            if chance.random() < 0.3:
+                item["calls"] = chance.choice([1, 2.5, 1e6])
+        fields: dict[str, Any] = {
+            "include": chance.choice([["manifest"], ["related"], ["manifest", "related"], ["evidence"], []]),
+            "accepts": chance.choice([{"kinds": ["recipe"]}, {"versions": {"torch": "2.13.0"}}, {}]),
+            "known": [row.sha256 for row in models.Artifact.objects.order_by("?")[:2]],
+            "revoked_since": chance.choice(["0", str(int(timezone.now().timestamp() * 1e6))]),
+            "wait_s": 0.01,
+            "wait_for": chance.choice(["first", "contest"]),
+            "free_only": False,
+        }
+        made |= {name: value for name, value in fields.items() if chance.random() < 0.3}
+        if "related" in made.get("include", ()):
+            others = chance.sample(range(1, 9), 2)
+            made["related"] = [{"key": making.relu(length).key} for length in others]
+        return made
+
+
+def change(chance: random.Random, put: Any, organisation: Any) -> None:
+    """Something new is published, or something is withdrawn."""
+    if chance.random() < 0.25 and (alive := list(models.Implementation.objects.filter(revoked_at=None))):
+        withdraw(models.Implementation.objects.filter(pk=chance.choice(alive).pk), "for the test")
+        revoked.forget()
+        return
+    private = {"scope": f"org:{organisation.pk}", "owner": organisation} if chance.random() < 0.3 else {}
+    for length in range(1, 7):
+        if chance.random() < 0.6:
+            route = chance.choice(["eager", "onednn", "numpy"])
+            needs = {"torch": chance.choice(["2.13.0", "2.12.0"])}
+            label = chance.choice(["plain", "nullable", "naïve"])
+            more = {"needs": needs, "label": label, "final": chance.random() < 0.5, **private}
+            put(length, route, chance.uniform(0.5, 3.0), candidate={"n": chance.random()}, **more)
+
+
+class TestChangesAreSeen:
+    def test_a_new_best_with_the_next_look_and_the_old_one_until_then(self, wire, put, best_of):
+        old = put(64, "eager", 1.0).implementation.pk
+        assert [served(best_of(64)) for _ in range(2)] == [old, old]
+        new = put(64, "onednn", 2.0).implementation.pk
+        assert served(best_of(64)) == old, "within a look"
+        wire.later(recalls.FRESH_S)
+        answer = best_of(64)
+        assert (served(answer), answer.warm) == (new, False)
+        assert best_of(64).warm
+
+    def test_only_what_is_concerned_is_forgotten(self, wire, put, best_of):
+        for length in (64, 65):
+            put(length, "eager", 1.0)
+        assert [best_of(length).warm for length in (64, 65, 64, 65)] == [False, False, True, True]
+        put(64, "onednn", 2.0)
+        wire.later()
+        assert (best_of(64).warm, best_of(65).warm) == (False, True)
+
+    def test_a_revoked_one_and_that_it_is_told(self, wire, put, best_of):
+        gone = put(64, "eager", 1.0).implementation
+        assert [served(best_of(64)) for _ in range(2)] == [gone.pk] * 2
+        withdraw(models.Implementation.objects.filter(pk=gone.pk), "wrong")
+        wire.later()
+        revoked.forget()  # half a second
+        answer = best_of(64)
+        assert answer.json()["status"] == "miss" and answer.json()["revoked"] == [gone.artifact.sha256]
+
+    @pytest.mark.parametrize("how", ["update", "save", "delete", "sql"])
+    def test_whoever_changes_a_best_by_whatever_way(self, wire, put, best_of, how):
+        from django.db import connection
+
+        put(64, "eager", 1.0)
+        best_of(64), best_of(64)
+        best = models.Best.objects.get()
+        if how == "update":
+            models.Best.objects.update(final=False)
+        elif how == "save":
+            best.final = False
+            best.save(update_fields=["final"])
+        elif how == "delete":
+            best.delete()
+        else:
+            with connection.cursor() as cursor:
+                cursor.execute("UPDATE catalog_best SET label = 'x'")
+        wire.later()
+        assert not best_of(64).warm
+
+    def test_a_change_that_is_committed_while_an_answer_is_made(self, wire, put, best_of, monkeypatch):
+        """It is read, then changed, then looked for, then remembered: and not served."""
+        from dashboard.operation import front
+
+        put(64, "eager", 1.0)
+        learn = front.WarmMemory.learn
+
+        def late(memory, lesson, look):
+            put(64, "onednn", 2.0)
+            wire.later()
+            memory._recalls.current()
+            learn(memory, lesson, look)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(front.WarmMemory, "learn", late)
+            best_of(64)
+        answer = best_of(64)
+        assert not answer.warm and answer.json()["best"]["route"] == "onednn"
+
+    def test_a_backup_that_was_restored(self, wire, put, best_of):
+        """Recalls jump back, and then pass where they were before anybody looked again."""
+        put(64, "eager", 1.0)
+        best_of(64), best_of(64)
+        newest = models.Recall.objects.order_by("-pk").first()
+        models.Recall.objects.filter(pk=newest.pk).update(mark=newest.mark + 1)  # the same number, made again
+        wire.later()
+        assert not best_of(64).warm, "another history: nothing holds"
+        assert best_of(64).warm
+        models.Recall.objects.all().delete()
+        wire.later()
+        assert not best_of(64).warm
+
+    def test_more_changes_than_a_look_reads(self, wire, put, best_of, monkeypatch):
+        put(64, "eager", 1.0)
+        best_of(64), best_of(64)
+        monkeypatch.setattr(recalls, "MOST", 3)
+        for length in range(1, 7):
+            put(length, "eager", 1.0)
+        wire.later()
+        assert not best_of(64).warm
+
+    def test_old_recalls_go_and_who_slept_over_them_remembers_nothing(
+        self,
+        wire,
+        put,
+        best_of,
+        monkeypatch,
+    ):
+        put(64, "eager", 1.0)
+        best_of(64), best_of(64)
+        monkeypatch.setattr(recalls, "KEPT", 2)
+        models.Recall.objects.bulk_create([models.Recall(kind="key", number=0, mark=n) for n in range(9)])
+        assert recalls.forget_old_recalls() > 0 and models.Recall.objects.count() == 2
+        wire.later()
+        assert not best_of(64).warm
+
+    def test_a_worker_that_comes_and_goes(self, wire, put, best_of, target):
+        put(64, "eager", 1.0)
+        best_of(64)
+        for minutes, is_served in ((1, True), (-1, False)):
+            target.served_until = timezone.now() + timedelta(minutes=minutes)
+            target.save(update_fields=["served_until"])
+            wire.later()
+            answer = best_of(64)
+            assert answer.warm and answer.json()["served"] is is_served
+            assert ("note" in answer.json()) is not is_served
+
+    def test_without_the_database_nothing_is_served_by_it(self, wire, put, best_of, monkeypatch):
+        from django.db import OperationalError
+
+        put(64, "eager", 1.0)
+        best_of(64), best_of(64)
+
+        def down(self):
+            raise OperationalError("gone")
+
+        monkeypatch.setattr(recalls.Recalls, "_read", down)
+        wire.later(0.3)
+        assert best_of(64).warm, "not old yet"
+        wire.later(1.0)
+        assert not best_of(64).warm
+
+
+class TestKeysAndLimits:
+    def test_a_key_that_is_revoked(self, wire, put, best_of):
+        put(64, "eager", 1.0)
+        best_of(64), best_of(64)
+        revoke_api_key(wire.key.split("_")[1])
+        wire.later()
+        answer = best_of(64)
+        assert answer.status.startswith("401") and answer.said == best_of(64, front=False).said
+
+    @pytest.mark.parametrize(
+        ("changed", "status"),
+        [
+            ({"scopes": ["models"]}, "403"),
+            ({"expires_at": "now"}, "401"),
+            ({"addresses": ["192.0.2.0/24"]}, "401"),
+            ({"secret_sha256": "0" * 64}, "401"),
+        ],
+    )
+    def test_a_key_that_opens_less_from_now_on(self, wire, put, best_of, changed, status):
+        put(64, "eager", 1.0)
+        best_of(64), best_of(64)
+        changed = {name: timezone.now() if value == "now" else value for name, value in changed.items()}
+        models.ApiKey.objects.update(**changed)
+        wire.later()
+        assert best_of(64).status.startswith(status)
+
+    def test_a_key_of_some_networks_is_one_only_there(self, wire, put, best_of, organisation):
+        put(64, "eager", 1.0)
+        wire.key = create_api_key(organisation, "there", ["lookup"], addresses=["192.0.2.0/24"])[1]
+        there = {"REMOTE_ADDR": "192.0.2.7"}
+        assert [best_of(64, **there).warm for _ in range(2)] == [False, True]
+        assert best_of(64).status.startswith("401")
+        assert best_of(64, **there).warm
+
+    @pytest.mark.parametrize("key", ["", "opk_a_b", "Bearer", "opk_äöü_x"])
+    def test_what_is_no_key(self, wire, put, best_of, key):
+        put(64, "eager", 1.0)
+        best_of(64), best_of(64)
+        wire.key = key
+        answer = best_of(64)
+        assert answer.status.startswith("401") and answer.said == best_of(64, front=False).said
+
+    def test_its_use_is_noted_as_often_as_django_notes_it(self, wire, put, best_of):
+        from catalog.api.tickets import LIFE_S
+
+        assert LIFE_S <= 60
+        put(64, "eager", 1.0)
+        best_of(64)
+        later = time.monotonic() + LIFE_S
+        wire.front._tickets._clock = lambda: later
+        assert not best_of(64).warm
+
+    def test_another_organisation_has_a_memory_of_its_own(self, wire, put, best_of, tenant):
+        shared = put(64, "eager", 1.0).implementation.pk
+        mine = wire.key
+        theirs = create_api_key(tenant, "theirs", ["lookup"])[1]
+        private = {"scope": f"org:{tenant.pk}", "owner": tenant}
+        own = put(64, "onednn", 2.0, **private).implementation.pk
+        seen = []
+        for key in (theirs, mine, theirs, mine, theirs, mine):
+            wire.key = key
+            seen.append(served(best_of(64)))
+        assert seen == [own, shared] * 3 and best_of(64).warm
+
+    def test_a_rate_that_is_used_up_in_a_burst(self, wire, put, best_of, configure):
+        put(64, "eager", 1.0)
+        configure(rate_lookup=parse_rate("5/min"))
+        answers = [best_of(64) for _ in range(8)]
+        assert [answer.status[:3] for answer in answers] == ["200"] * 5 + ["429"] * 3
+        assert [answer.warm for answer in answers] == [False] + [True] * 4 + [False] * 3
+        assert 1 <= int(answers[-1].headers["retry-after"]) <= 60
+        assert usages() == 5
+
+    def test_a_rate_of_the_address_counts_each_once(self, wire, put, best_of, configure):
+        put(64, "eager", 1.0)
+        configure(rate_address=parse_rate("6/min"), rate_lookup=parse_rate("4/min"))
+        assert [best_of(64).status[:3] for _ in range(6)] == ["200"] * 4 + ["429"] * 2
+        refused = best_of(64)
+        assert refused.status.startswith("429") and b"your address" in refused.body
+
+    def test_what_has_its_price(self, wire, put, best_of, price):
+        put(64, "onednn", 2.0)
+        put(65, "eager", 1.0)
+        for length in (64, 65):
+            best_of(length), best_of(length)
+        price(0.01, mode="withhold", route="onednn")
+        wire.later()
+        answer = best_of(64)
+        assert (answer.warm, answer.json()["status"]) == (False, "miss")
+        assert best_of(65).warm, "no rule concerns it"
+
+
+class TestVariants:
+    """Whatever is unusual: as Django answers, by whoever."""
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"HTTP_COOKIE": "sessionid=abc"},
+            {"HTTP_IDEMPOTENCY_KEY": "abc"},
+            {"HTTP_IDEMPOTENCY_KEY": ""},
+            {"HTTP_ACCEPT": "text/html"},
+            {"HTTP_ACCEPT": "application/json"},
+            {"HTTP_HOST": "evil.example"},
+            {"HTTP_HOST": None},
+            {"HTTP_EXPECT": "100-continue"},
+            {"HTTP_RANGE": "bytes=0-3"},
+            {"HTTP_IF_NONE_MATCH": "*"},
+            {"HTTP_X_HTTP_METHOD_OVERRIDE": "DELETE"},
+            {"HTTP_X_FORWARDED_FOR": "192.0.2.1"},
+            {"HTTP_X_FORWARDED_PROTO": "https"},
+            {"HTTP_AUTHORIZATION": None},
+            {"HTTP_AUTHORIZATION": "Basic abc"},
+            {"HTTP_USER_AGENT": "anything"},
+            {"REQUEST_METHOD": "HEAD"},
+            {"REQUEST_METHOD": "DELETE"},
+            {"REQUEST_METHOD": "OPTIONS"},
+            {"SCRIPT_NAME": "/prefix"},
+            {"CONTENT_TYPE": "text/plain; charset=utf-16"},
+            {"CONTENT_LENGTH": "0"},
+            {"wsgi.url_scheme": "https"},
+            {"PATH": "+/"},
+            {"PATH": "+\n"},
+            {"PATH": "//"},
+            {"QUERY": "&format=xml"},
+            {"QUERY": "&job=%ff"},
+            {"QUERY": "&job=a%00b"},
+            {"QUERY": "&target=here"},
+            {"QUERY": "&setting="},
+            {"QUERY": "&kinds=recipe"},
+            {"QUERY": "&kinds=nonsense"},
+            {"QUERY": "&versions=torch==2.13.0"},
+            {"QUERY": "&versions=torch==2.12.0"},
+            {"QUERY": "&include=manifest"},
+            {"QUERY": "&" + "&".join(f"a{n}=1" for n in range(1200))},
+        ],
+    )
+    def test_of_a_get(self, wire, put, target, changes):
+        put(64, "eager", 1.0)
+        path = f"/api/v1/operators/{making.relu(64).key}/best"
+        assert wire.get(path, f"target={target.key}").status.startswith("200")
+        path = {"+/": path + "/", "+\n": path + "\n", "//": "/" + path}.get(changes.get("PATH"), path)
+        query = f"target={target.key}" + changes.get("QUERY", "")
+        changes = {name: value for name, value in changes.items() if name not in ("PATH", "QUERY")}
+        for _ in range(2):  # whatever was learnt of the first
+            front, django = (wire.get(path, query, front=front, **changes) for front in (True, False))
+            assert front.said == django.said
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"CONTENT_TYPE": "text/plain"},
+            {"CONTENT_TYPE": "application/json; charset=latin-1"},
+            {"CONTENT_TYPE": "application/json; charset=utf-8"},
+            {"CONTENT_TYPE": None},
+            {"CONTENT_LENGTH": None},
+            {"CONTENT_LENGTH": "7"},
+            {"CONTENT_LENGTH": "x"},
+            {"CONTENT_LENGTH": str(3 << 20)},
+            {"CONTENT_LENGTH": str(9 << 20)},
+            {"QUERY_STRING": "format=xml"},
+            {"QUERY_STRING": "a=b"},
+            {"PATH_INFO": "/api/v1/lookup/"},
+            {"PATH_INFO": "/api/v1/Lookup"},
+            {"HTTP_TRANSFER_ENCODING": "chunked"},
+            {"HTTP_CONTENT_ENCODING": "gzip"},
+            {"BODY": b"{"},
+            {"BODY": b'{"target": "t1:", "operators": []}'},
+            {"BODY": b"[" * 5000},
+            {"BODY": b'{"a": NaN}'},
+            {"BODY": b"\xff"},
+        ],
+    )
+    def test_of_a_post(self, wire, put, target, changes):
+        put(64, "eager", 1.0)
+        usual = lookup_of(target, 64)
+        wire.post(usual)
+        changes = dict(changes)
+        document = changes.pop("BODY", usual)
+        for _ in range(2):
+            front, django = (wire.post(document, front=front, **changes) for front in (True, False))
+            assert front.said == django.said
+
+
+class TestBounds:
+    def test_a_journal_that_cannot_be_written(self, wire, put, best_of, configure, tmp_path):
+        put(64, "eager", 1.0)
+        best_of(64), best_of(64)
+        assert usages() == 2
+        nowhere = tmp_path / "file"
+        nowhere.write_text("no folder")
+        configure(home=nowhere)
+        refused = best_of(64)
+        assert refused.status.startswith("503") and not refused.warm
+        assert refused.said == best_of(64, front=False).said
+        configure(home=tmp_path / "home")
+        assert best_of(64).warm and usages() == 3
+
+    def test_many_keys_asked_for_once_each_take_bounded_room(self, make_key, put, target, place_of):
+        wire = Wire(make_key("lookup"), warm_bytes=256 << 10)
+        lengths = range(1, 400)
+        for length in lengths:
+            put(length, "eager", 1.0) if length < 120 else place_of(length)
+        for length in range(1, 120):
+            wire.post(lookup_of(target, length))
+            wire.post(lookup_of(target, 1))
+        memory = wire.front.memory
+        assert 10 < len(memory) < 100
+        assert wire.post(lookup_of(target, 1)).warm, "what is asked for again stays"
+        assert len(wire.front._asks) < 120 and len(wire.front._replies) < 120
+
+    def test_where_it_may_remember_nothing_django_answers(self, make_key, put, target):
+        wire = Wire(make_key("lookup"), warm_bytes=0)
+        put(64, "eager", 1.0)
+        assert not any(wire.post(lookup_of(target, 64)).warm for _ in range(3))
+        assert len(wire.front.memory) == 0

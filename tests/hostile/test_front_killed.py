@@ -1,0 +1,114 @@
+"""A real web process under load, most of it answered in front of Django: what is published and revoked is
+seen within a second, and hits served are usage rows to the unit after SIGKILL."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from typing import Any, NamedTuple
+
+import pytest
+
+from dashboard.run.stack import Stack
+from tests.catalog import making
+from tests.hostile.conftest import by_day_on, deploy, deployment  # noqa: F401
+
+pytestmark = pytest.mark.slow
+
+THREADS, WITHIN_S = 4, 1.0
+PATH = f"/api/v1/operators/{making.relu(64).key}/best?target={making.TARGET.key}&job=killed"
+
+# Says which implementation it was about, and the moment on the machine's clock when that was committed.
+PUBLISH = """
+import time, django; django.setup()
+from catalog.best.publishing import publish
+from catalog.registry import register_operator, register_setting, register_target
+from tests.catalog import making
+place = dict(operator=register_operator(making.relu(64)), target=register_target(making.TARGET),
+             setting=register_setting(making.SETTING))
+row = publish(making.new_result(place, "{route}", {ratio})).implementation
+print(row.pk, time.monotonic())
+"""
+WITHDRAW = """
+import time, django; django.setup()
+from catalog.best.withdrawing import withdraw
+from catalog.models import Implementation
+withdraw(Implementation.objects.filter(pk={number}), "for the test")
+print({number}, time.monotonic())
+"""
+REVOKE_KEY = """
+import time, django; django.setup()
+from catalog.people.keys import revoke_api_key
+revoke_api_key("{prefix}")
+print(0, time.monotonic())
+"""
+
+
+class Seen(NamedTuple):
+    asked_at: float
+    status: int
+    implementation: int
+
+
+class Job(threading.Thread):
+    """Asks over one connection until the server is gone."""
+
+    def __init__(self, port: int, key: str) -> None:
+        super().__init__()
+        self._port, self._key = port, key
+        self.seen: list[Seen] = []
+
+    def run(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
+        while True:
+            asked_at = time.monotonic()
+            try:
+                connection.request("GET", PATH, headers={"Authorization": f"Bearer {self._key}"})
+                answer = connection.getresponse()
+                said = json.loads(answer.read())
+            except (OSError, http.client.HTTPException, ValueError):
+                return
+            self.seen.append(Seen(asked_at, answer.status, said.get("best", {}).get("implementation", 0)))
+
+
+@by_day_on("postgres")
+def test_no_answer_is_older_than_a_second_and_each_has_its_row(deployment: Any, tmp_path: Any) -> None:  # noqa: F811
+    def done(script: str, **words: Any) -> tuple[int, float]:
+        number, at = deployment.run("-c", script.format(**words)).split()[-2:]
+        return int(number), float(at)
+
+    deployment.environment |= {"OPATLAS_RATE_LOOKUP": "off", "OPATLAS_RATE_ADDRESS": "off"}
+    deployment.environment["OPATLAS_RATE_REFUSED"] = "off"
+    first, _ = done(PUBLISH, route="eager", ratio=1.0)
+    key, other = (deployment.manage("create_api_key", name).strip().split()[-1] for name in ("a", "b"))
+    with Stack(deployment.environment, workers=0, courier=False, logs=tmp_path / "logs") as stack:
+        jobs = [Job(stack.port, key) for _ in range(THREADS)]
+        refused = Job(stack.port, other)
+        for job in (*jobs, refused):
+            job.start()
+        stack.wait_for(lambda: sum(len(job.seen) for job in jobs) > 500, 60, "answers")
+        second, published_at = done(PUBLISH, route="onednn", ratio=2.0)
+        _, withdrawn_at = done(WITHDRAW, number=second)
+        _, closed_at = done(REVOKE_KEY, prefix=other.split("_")[1])
+        time.sleep(WITHIN_S + 0.5)
+        stack.processes[0].kill_group()
+        for job in (*jobs, refused):
+            job.join()
+
+    seen = [one for job in jobs for one in job.seen]
+    assert {one.status for one in seen} == {200}
+    named = [one for one in seen if published_at + WITHIN_S < one.asked_at < withdrawn_at]
+    assert {one.implementation for one in named} == {second}
+    after = {one.implementation for one in seen if one.asked_at > withdrawn_at + WITHIN_S}
+    assert after == {first}, "the next best of those that are not revoked"
+    shut = {one.status for one in refused.seen if one.asked_at > closed_at + WITHIN_S}
+    assert shut == {401} and refused.seen[0].status == 200
+
+    deployment.manage("drain_journal")
+    hits = sum(one.status == 200 for job in (*jobs, refused) for one in job.seen)
+    ((rows,),) = deployment.query("SELECT COUNT(*) FROM catalog_usage")
+    assert hits <= rows <= hits + THREADS, "beyond what was answered at most what was in flight"
+    ((tallied,),) = deployment.query("SELECT SUM(hits) FROM catalog_lookuptally")
+    assert tallied == rows
