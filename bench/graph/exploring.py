@@ -7,14 +7,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from catalog import models as rows
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.onnx_model import Extracted
 from opatlas.graph.structure import structure_of
 from opatlas.identity import Setting, Target
-from tuning import planning
+
+if TYPE_CHECKING:
+    from tuning.planning import MadePlan
 
 PASSES = ("kernels", "fusion")
 OF_A_ROUND = 8
@@ -39,12 +40,13 @@ class Asked:
     predicted_ms: list[float] = field(default_factory=list)
 
 
-def made_plan(graph: ModelGraph, target: Target, setting: Setting, passes: Sequence[str]) -> planning.MadePlan:
+def made_plan(graph: ModelGraph, target: Target, setting: Setting, passes: Sequence[str]) -> MadePlan:
     """Of what is published now."""
     from catalog.registry import default_organisation, register_setting, register_target
+    from tuning.planning import make_plan
 
     place = register_target(target), register_setting(setting)
-    return planning.make_plan(structure_of(graph), *place, default_organisation(), passes)
+    return make_plan(structure_of(graph), *place, default_organisation(), passes)
 
 
 def explore(

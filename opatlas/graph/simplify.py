@@ -11,12 +11,18 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import onnx
 
 from opatlas.errors import OpatlasError, first_line
+from opatlas.graph.read import reads_of
 from opatlas.graph.weights import MOST_SERIALISED, weight_bytes
 
+LEFT_TO_PLANS = ["MatMulAddFusion"]
+"""Of ONNX Runtime's basic optimisations those that fuse and simplify nothing: a sum after a product becomes a
+``Gemm`` between two ``Reshape``. What is fused is decided by measured times."""
+M = TypeVar("M", onnx.NodeProto, onnx.TensorProto)
 ONNX_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 
 
@@ -38,6 +44,7 @@ def simplified(model: onnx.ModelProto, dims: Mapping[str, int] | None = None) ->
         made = onnx.load(path)
     if foreign := sorted(_domains(model, made)):
         raise NotSimplified(f"ONNX Runtime would put operators of {', '.join(foreign)} into the model.")
+    _drop_unread(made.graph)
     _drop_unused_opsets(made)
     return made
 
@@ -53,7 +60,12 @@ def _write(model: onnx.ModelProto, dims: Mapping[str, int], path: Path) -> None:
     for name, size in dims.items():
         options.add_free_dimension_override_by_name(name, size)
     try:
-        ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        ort.InferenceSession(
+            model.SerializeToString(),
+            options,
+            providers=["CPUExecutionProvider"],
+            disabled_optimizers=LEFT_TO_PLANS,
+        )
     except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
         raise NotSimplified(f"ONNX Runtime cannot simplify the model: {first_line(error)}") from error
 
@@ -71,6 +83,29 @@ def _used(model: onnx.ModelProto) -> set[str]:
             for attribute in node.attribute:
                 waiting += [attribute.g] if attribute.HasField("g") else attribute.graphs
     return found
+
+
+def _drop_unread(graph: onnx.GraphProto) -> None:
+    """Nodes that make nothing which is read: ONNX Runtime skips them and writes them down all the same."""
+    wanted, kept = {one.name for one in graph.output}, list[onnx.NodeProto]()
+    for node in reversed(graph.node):
+        if not wanted.isdisjoint(node.output):
+            wanted |= reads_of(node)
+            kept.append(node)
+    if len(kept) == len(graph.node):
+        return
+    # Copies first: clearing a repeated field frees what it held.
+    nodes = [_copy(node) for node in reversed(kept)]
+    weights = [_copy(tensor) for tensor in graph.initializer if tensor.name in wanted]
+    del graph.node[:], graph.initializer[:]
+    graph.node.extend(nodes)
+    graph.initializer.extend(weights)
+
+
+def _copy(message: M) -> M:
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy
 
 
 def _drop_unused_opsets(model: onnx.ModelProto) -> None:
