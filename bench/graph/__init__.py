@@ -9,7 +9,8 @@
   ``fusion``;
 - ``onnxruntime_ms``, ``openvino_ms``, ``eager_ms``, ``compile_ms``, ``xla_ms``: the whole model as users of
   each run it (null: ``refused`` says why);
-- ``gain``: each pass's time before ÷ after (``simplification``, ``kernels``, ``fusion``) and ``all``;
+- ``gain``: each pass's time before ÷ after (``simplification``, ``kernels``, ``fusion``) and ``all`` of them,
+  each with its interval, from a line-up of the two alone; ``unplanned_ms`` is from the last of these;
 - ``by_kernels``, ``nodes``: nodes of the simpler form that kernels run, of how many: where the first is 0,
   the plan is ONNX Runtime's; ``fused_operators``: steps of several nodes; ``reorders``: 0, since plans have
   no layouts yet (docs/g3.md);
@@ -27,12 +28,10 @@ in equal shares for the models; loading comes on top. A run that was cut off goe
 
 from __future__ import annotations
 
-import math
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,7 @@ from bench.conf import conf
 from bench.contest.home import set_up
 from bench.graph.plans import OURS, BenchModel, ModelPlans
 from bench.graph.reference import error_of, in_float64
-from bench.models import read_models
+from bench.models import bounds, read_models
 from bench.models.frameworks import COLUMNS, Run, users
 from bench.record import FOLDER, BenchRecord
 from opatlas.errors import OpatlasError, first_line
@@ -51,10 +50,15 @@ from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.plan import KERNEL_KINDS
 
 BUDGET_S = 2700.0
-EXPLORING, COMPILING, TIMING = 0.75, 0.1, 0.1
-"""Shares of a model's share of the budget; what is left is for loading."""
-PASSES = ("simplification", "kernels", "fusion")
-"""What lies between one of :data:`OURS` and the next."""
+EXPLORING, COMPILING, TIMING = 0.75, 0.08, 0.02
+"""Shares of a model's share of the budget: for exploring, for ``torch.compile``, and for each line-up."""
+STEPS = (
+    ("simplification", "unplanned", "simplified"),
+    ("kernels", "simplified", "kernels"),
+    ("fusion", "kernels", "plan"),
+    ("all", "unplanned", "plan"),
+)
+"""Passes, with what they lie between."""
 
 
 def main() -> None:
@@ -73,7 +77,7 @@ def main() -> None:
 def summary(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Over the models that have a plan's time."""
     timed = [one for one in found.values() if one["plan_ms"] is not None]
-    gains = [one["gain"]["all"] for one in timed if one["gain"]["all"] is not None]
+    gains = [one["gain"]["all"][0] for one in timed if one["gain"]["all"] is not None]
     best = [min(one[f"{name}_ms"] for name in COLUMNS if one[f"{name}_ms"] is not None) for one in timed]
     return {
         "against_unplanned": statistics.geometric_mean(gains) if gains else None,
@@ -104,12 +108,12 @@ def _measuring(data: bytes, share_s: float) -> Callable[[], dict[str, Any]]:
         _, secret = create_api_key(default_organisation(), "graph", ["lookup"])
         threads = default_setting(detect_target()).threads
         one = BenchModel.of(data, threads)
-        runs, refused = users(one.graph, one.feed, threads, COMPILING * share_s)
         with (
             tempfile.TemporaryDirectory() as folder,
-            Stack(workers=0) as stack,
+            Stack(workers=0) as stack,  # before JAX has threads: a fork of them hangs
             Client(stack.url, secret, cache=Path(folder), accepts={"kinds": list(KERNEL_KINDS)}) as client,
         ):
+            runs, refused = users(one.graph, one.feed, threads, COMPILING * share_s)
             return measure(one, client, runs, refused, TIMING * share_s)
 
     return measured
@@ -129,11 +133,13 @@ def measure(
             except OpatlasError as error:
                 refused[name] = first_line(error)
         exact = _exact(one)
-        timed = line_up({**runs, **ours}, seconds)
+        timed = line_up({**runs, **{name: run for name, run in ours.items() if name != OURS[0]}}, seconds)
+        pairs = {name: _pair(ours, before, after, seconds) for name, before, after in STEPS}
         return {
             **{f"{name}_ms": _ms(timed.get(name)) for name in (*OURS, *COLUMNS)},
             "refused": refused,
-            "gain": gains(timed),
+            "unplanned_ms": pairs["all"][0],
+            "gain": {name: gain for name, (_, gain) in pairs.items()},
             **plans.figures(),
             "max_error": error_of(ours["plan"](), exact) if exact and "plan" in ours else None,
             "onnxruntime_error": error_of(runs["onnxruntime"](), exact) if exact else None,
@@ -142,12 +148,15 @@ def measure(
         plans.close()
 
 
-def gains(timed: Mapping[str, TimedInTurns]) -> dict[str, float | None]:
-    """Of each pass: what the model took before it ÷ after it."""
-    us = [timed[name].median_us if name in timed else math.nan for name in OURS]
-    found = [before / after for before, after in pairwise(us)]
-    named = dict(zip((*PASSES, "all"), (*found, us[0] / us[-1]), strict=True))
-    return {name: None if math.isnan(gain) else gain for name, gain in named.items()}
+def _pair(
+    ours: Mapping[str, Run], before: str, after: str, seconds: float
+) -> tuple[float | None, list[float] | None]:
+    """What the model took before in ms, and that ÷ what it took after with its interval. Alone, since who is
+    far behind in a larger line-up is soon left out of it."""
+    if before not in ours or after not in ours:
+        return None, None
+    timed = line_up({before: ours[before], after: ours[after]}, seconds)
+    return _ms(timed[before]), bounds(timed[after]) if after in timed else None
 
 
 def _exact(one: BenchModel) -> list[np.ndarray] | None:

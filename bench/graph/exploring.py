@@ -4,7 +4,7 @@ those first that might save most."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,11 @@ OF_A_ROUND = 8
 """Fused operators that are asked for at once: what these come to changes what the others may save."""
 SINGLES = 0.5
 """Of a model's share of the budget, for operators of one node; fused ones have the rest."""
+ROUTES = ("halide", "onnxruntime", "tvm")
+"""Whose times a plan is made of: its kernels', and of what it leaves. A contest of all takes several times as
+long."""
+PROMOTED_S = 20.0
+"""At most, until what was asked for waits to be explored."""
 DRY = 2
 """Rounds that make no plan faster, after which no further one is asked for."""
 
@@ -30,14 +35,15 @@ DRY = 2
 class Asked:
     """What a model's plan took to find: operators that nobody had asked for before (``fused`` of them of
     several nodes), in how many seconds of exploring, and how many of them ended with something known.
-    ``questions``: fused operators that are still open; ``predicted_ms`` after each round."""
+    ``questions``: fused operators that are still open; ``summed_ms``: what the plan would take by operators'
+    times alone, before each round."""
 
     asked: int = 0
     fused: int = 0
     asked_s: float = 0.0
     known: int = 0
     questions: int = 0
-    predicted_ms: list[float] = field(default_factory=list)
+    summed_ms: list[float] = field(default_factory=list)
 
 
 def made_plan(graph: ModelGraph, target: Target, setting: Setting, passes: Sequence[str]) -> MadePlan:
@@ -95,6 +101,7 @@ def _ask(course: Any, found: Asked) -> int:
     """Ask, explore, ask again; how many were not known before."""
     new = [at for at, answer in enumerate(course.ask()) if not answer.hit]
     if new:
+        _restrict(course)
         course.explore()
         after = course.ask()
         found.known += sum(after[at].hit for at in new)
@@ -103,12 +110,27 @@ def _ask(course: Any, found: Asked) -> int:
     return len(new)
 
 
-def _rounds(graph: ModelGraph, target: Target, setting: Setting, found: Asked, end: float) -> Any:
+def _restrict(course: Any) -> None:
+    """Contests to the routes that plans are made of."""
+    from tuning.models import State
+    from tuning.queue import steering
+
+    steering.resume("*")  # the course before has paused it
+    end = time.monotonic() + PROMOTED_S
+    while course.misses_waiting() and time.monotonic() < end:
+        time.sleep(0.2)
+    waiting = course.explorations().filter(routes="").exclude(state=State.RUNNING)
+    waiting.update(routes=",".join(ROUTES))
+
+
+def _rounds(graph: ModelGraph, target: Target, setting: Setting, found: Asked, end: float) -> Iterator[None]:
     """As long as there is time and the plan gets faster."""
     dry, best = 0, float("inf")
-    while time.monotonic() < end and dry < DRY:
+    while True:
+        summed_us = made_plan(graph, target, setting, PASSES).predicted_us
+        found.summed_ms.append(summed_us / 1e3)
+        dry = dry + 1 if summed_us >= best else 0
+        best = min(best, summed_us)
+        if time.monotonic() >= end or dry >= DRY:
+            return
         yield
-        predicted_us = made_plan(graph, target, setting, PASSES).predicted_us
-        found.predicted_ms.append(predicted_us / 1e3)
-        dry = dry + 1 if predicted_us >= best else 0
-        best = min(best, predicted_us)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,9 @@ from bench.graph.reference import error_of, in_float64
 from bench.models.frameworks import users
 from bench.models.made_models import decoder, encoder
 from opatlas.errors import LoadError
-from opatlas.evidence import Ratios
 from opatlas.given_model import random_inputs
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan.checking import check_plan
-from opatlas.plan.line_up import TimedInTurns
 from tests.opatlas.client.conftest import *  # noqa: F403 - the served catalogue
 from tests.opatlas.plan.making import PLACE, Kernels, assert_same, executor, wanted
 from tests.opatlas.plan.test_session import adding
@@ -57,22 +56,24 @@ def test_the_reference_is_float64_throughout_and_control_flow_has_none() -> None
         in_float64(loop, random_inputs(loop, 1))
 
 
-def timed(**us: float) -> dict[str, TimedInTurns]:
-    return {name: TimedInTurns(name, one, Ratios(1, 1, 1)) for name, one in us.items()}
-
-
-def test_each_pass_gains_what_it_takes_off_the_one_before() -> None:
-    found = bench_graph.gains(timed(unplanned=80.0, simplified=40.0, kernels=20.0, plan=16.0))
-    assert found == {"simplification": 2.0, "kernels": 2.0, "fusion": 1.25, "all": 5.0}
-    assert bench_graph.gains(timed(simplified=40.0, kernels=20.0, plan=10.0)) == {
-        "simplification": None, "kernels": 2.0, "fusion": 2.0, "all": None,
-    }  # fmt: skip
+def test_a_gain_is_told_of_the_two_that_it_lies_between() -> None:
+    slow = {"unplanned": lambda: time.sleep(0.004), "plan": lambda: time.sleep(0.001)}
+    ms, gain = bench_graph._pair(slow, "unplanned", "plan", 0.0)
+    assert ms is not None and gain is not None and ms > 4.0
+    assert 1.5 < gain[1] <= gain[0] <= gain[2]
+    assert bench_graph._pair(slow, "simplified", "plan", 0.0) == (None, None)
 
 
 def test_the_summary_counts_what_was_timed() -> None:
     none = dict.fromkeys((f"{name}_ms" for name in bench_graph.COLUMNS), None)
-    one = {**none, "onnxruntime_ms": 3.0, "openvino_ms": 1.0, "plan_ms": 2.0, "gain": {"all": 4.0}}
-    other = {**none, "onnxruntime_ms": 3.0, "plan_ms": 2.0, "gain": {"all": 1.0}}
+    one = {
+        **none,
+        "onnxruntime_ms": 3.0,
+        "openvino_ms": 1.0,
+        "plan_ms": 2.0,
+        "gain": {"all": [4.0, 3.0, 5.0]},
+    }
+    other = {**none, "onnxruntime_ms": 3.0, "plan_ms": 2.0, "gain": {"all": [1.0, 0.9, 1.1]}}
     never = {**none, "onnxruntime_ms": 3.0, "plan_ms": None, "gain": {"all": None}}
     found = bench_graph.summary({"one": one, "other": other, "never": never})
     assert found == {"against_unplanned": 2.0, "ahead_of_best": 1, "of": 3}
@@ -89,4 +90,4 @@ def test_a_model_is_timed_by_its_parts_beside_its_frameworks(publish_add: Any, j
     assert all(found[f"{name}_ms"] > 0 for name in (*bench_graph.OURS, "onnxruntime"))
     assert (found["nodes"], found["by_kernels"], found["fused_operators"]) == (3, 2, 0)
     assert found["max_error"] <= 2 * found["onnxruntime_error"] < 1e-5
-    assert found["predicted_ms"] > 0 and set(found["gain"]) == {*bench_graph.PASSES, "all"}
+    assert found["predicted_ms"] > 0 and set(found["gain"]) == {name for name, _, _ in bench_graph.STEPS}
