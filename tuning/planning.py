@@ -70,6 +70,7 @@ class PlanChoice:
     label: str = ""
     median_us: float | None = None
     default_us: float | None = None
+    left_us: Annotated[float | None, "By ONNX Runtime, which runs what a plan leaves, where known."] = None
     ratio: Annotated[float | None, "Default ÷ kernel, with its 95 % interval."] = None
     ratio_low: float | None = None
     ratio_high: float | None = None
@@ -332,8 +333,9 @@ def _choices(
         kernel = found.kernel
         by = _by(key, nodes, fused, taken, within)
         choice = PlanChoice(
-            key, summary, nodes, by, _why(found, by, key in fused), default_us=found.default_us
-        )
+            key, summary, nodes, by, _why(found, by, key in fused),
+            default_us=found.default_us, left_us=found.onnxruntime_us,
+        )  # fmt: skip
         if kernel is not None:
             choice = replace(
                 choice, route=kernel.route, method=kernel.method, label=kernel.label,
