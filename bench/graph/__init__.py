@@ -133,15 +133,20 @@ def measure(
             except OpatlasError as error:
                 refused[name] = first_line(error)
         exact = _exact(one)
-        timed = line_up({**runs, **{name: run for name, run in ours.items() if name != OURS[0]}}, seconds)
+        others = {name: run for name, run in ours.items() if name != OURS[0]}
+        timed = line_up({**runs, **others}, seconds)
         pairs = {name: _pair(ours, before, after, seconds) for name, before, after in STEPS}
+        error = error_of(ours["plan"](), exact) if exact and "plan" in ours else None
+        broken = plans.broken()
+        timed = {name: one for name, one in timed.items() if name not in broken}
+        pairs |= {name: (None, None) for name, *both in STEPS if not broken.keys().isdisjoint(both)}
         return {
             **{f"{name}_ms": _ms(timed.get(name)) for name in (*OURS, *COLUMNS)},
-            "refused": refused,
+            "refused": refused | broken,
             "unplanned_ms": pairs["all"][0],
             "gain": {name: gain for name, (_, gain) in pairs.items()},
             **plans.figures(),
-            "max_error": error_of(ours["plan"](), exact) if exact and "plan" in ours else None,
+            "max_error": None if "plan" in broken else error,
             "onnxruntime_error": error_of(runs["onnxruntime"](), exact) if exact else None,
         }
     finally:

@@ -11,7 +11,7 @@ import numpy as np
 from bench.graph.exploring import made_plan
 from bench.graph.one_by_one import one_by_one
 from bench.models.frameworks import Run
-from opatlas.errors import LoadError
+from opatlas.errors import first_line
 from opatlas.given_model import random_inputs
 from opatlas.graph.linked import NodeAt
 from opatlas.graph.normal import ModelGraph
@@ -19,7 +19,7 @@ from opatlas.graph.simplify import NotSimplified
 from opatlas.identity import default_setting
 from opatlas.plan.executor import Executor
 from opatlas.plan.making import NodeChoice, whole
-from opatlas.plan.plan import ByKernel, ModelPlan
+from opatlas.plan.plan import ByKernel, ModelPlan, PlanStep
 from opatlas.plan.predicting import alone_us, costs, predicted
 from opatlas.plan.profiling import node_times
 from opatlas.session import Session
@@ -59,6 +59,8 @@ class ModelPlans:
         self._setting = client.setting or default_setting(client.target)
         self._open: list[Executor | Session] = []
         self._plans: dict[str, ModelPlan] = {}
+        self._executors: dict[str, Executor] = {}
+        self._failed: dict[str, str] = {}
 
     def run_of(self, name: str) -> Run:
         """Raises :class:`OpatlasError` where the model cannot run so."""
@@ -70,7 +72,7 @@ class ModelPlans:
             plan = self._by_passes(graph, ("kernels", "fusion")[: OURS.index(name) - 1])
             session = self._session(graph, plan)
         self._plans[name] = plan
-        executor = self._executor(session, plan)
+        executor = self._executor(session, plan, name)
         return lambda: executor.run(self._one.feed)
 
     def _session(self, graph: ModelGraph, plan: ModelPlan | None) -> Session:
@@ -83,12 +85,19 @@ class ModelPlans:
         self._open.append(session)
         return session
 
-    def _executor(self, session: Session, plan: ModelPlan) -> Executor:
-        executor = Executor(session.graph, plan, session.load, threads=session.threads)
+    def _executor(self, session: Session, plan: ModelPlan, name: str) -> Executor:
+        def failed(step: PlanStep, error: Exception) -> None:
+            self._failed.setdefault(name, f"{step.by.said}: {first_line(error)}")
+
+        executor = Executor(session.graph, plan, session.load, threads=session.threads, failed=failed)
         self._open.append(executor)
-        if reason := executor.fallen_back:
-            raise LoadError(reason)
+        self._executors[name] = executor
         return executor
+
+    def broken(self) -> dict[str, str]:
+        """Which of the four did not run as planned, so far, and why: its time is another's."""
+        fallen = {name: one.fallen_back for name, one in self._executors.items() if one.fallen_back}
+        return self._failed | fallen
 
     def _kernels(self, session: Session) -> dict[NodeAt, NodeChoice]:
         """Of nodes whose operator a kernel does in less time than ONNX Runtime, or the default where nothing
