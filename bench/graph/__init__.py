@@ -17,8 +17,8 @@
 - ``predicted_ms``: said before anything ran in turns (:mod:`opatlas.plan.predicting`);
 - ``max_error``, ``onnxruntime_error``: of the plan and of ONNX Runtime against the model in float64 by
   PyTorch, as a share of the largest value (null where PyTorch does not express the model);
-- ``asked``, ``asked_s`` and the like: :class:`bench.graph.exploring.Asked`. Models are explored one after the
-  other, so that what a later one shares with an earlier one is not asked for again.
+- ``asked``, ``asked_s`` and the like: :class:`bench.graph.exploring.AskedForPlan`. Models are explored one
+  after the other, so that what a later one shares with an earlier one is not asked for again.
 
 ``against_unplanned``: the geometric mean of ``unplanned_ms`` ÷ ``plan_ms``; ``ahead_of_best``: in how many
 models the plan takes less than the best framework. Models are those of :mod:`bench.models`, or
@@ -136,7 +136,7 @@ def measure(
         others = {name: run for name, run in ours.items() if name != OURS[0]}
         timed = line_up({**runs, **others}, seconds)
         pairs = {name: _pair(ours, before, after, seconds) for name, before, after in STEPS}
-        error = error_of(ours["plan"](), exact) if exact and "plan" in ours else None
+        max_error = error_of(ours["plan"](), exact) if exact and "plan" in ours else None
         broken = plans.broken()
         timed = {name: one for name, one in timed.items() if name not in broken}
         pairs |= {name: (None, None) for name, *both in STEPS if not broken.keys().isdisjoint(both)}
@@ -146,7 +146,7 @@ def measure(
             "unplanned_ms": pairs["all"][0],
             "gain": {name: gain for name, (_, gain) in pairs.items()},
             **plans.figures(),
-            "max_error": None if "plan" in broken else error,
+            "max_error": None if "plan" in broken else max_error,
             "onnxruntime_error": error_of(runs["onnxruntime"](), exact) if exact else None,
         }
     finally:

@@ -32,7 +32,7 @@ DRY = 2
 
 
 @dataclass
-class Asked:
+class AskedForPlan:
     """What a model's plan took to find: operators that nobody had asked for before (``fused`` of them of
     several nodes), in how many seconds of exploring, and how many of them ended with something known.
     ``questions``: fused operators that are still open; ``summed_ms``: what the plan would take by operators'
@@ -62,7 +62,7 @@ def explore(
     seconds: float,
     home: Path,
     say: Callable[[str], None],
-) -> Asked:
+) -> AskedForPlan:
     """As jobs would have it: one worker explores what is asked for, at most so many seconds. The last of
     ``graphs`` is planned; of the others operators are asked for alone."""
     from catalog.people.keys import create_api_key
@@ -83,7 +83,7 @@ def explore(
             made.wait_for_worker()
             return made
 
-        found = Asked()
+        found = AskedForPlan()
         singles = {one.operator.key: one for graph in graphs for one in graph.extraction().operators}
         first = course(list(singles.values()), SINGLES * seconds)
         _ask(first, found)
@@ -97,7 +97,7 @@ def explore(
     return found
 
 
-def _ask(course: Any, found: Asked) -> int:
+def _ask(course: Any, found: AskedForPlan) -> int:
     """Ask, explore, ask again; how many were not known before."""
     new = [at for at, answer in enumerate(course.ask()) if not answer.hit]
     if new:
@@ -123,7 +123,9 @@ def _restrict(course: Any) -> None:
     waiting.update(routes=",".join(ROUTES))
 
 
-def _rounds(graph: ModelGraph, target: Target, setting: Setting, found: Asked, end: float) -> Iterator[None]:
+def _rounds(
+    graph: ModelGraph, target: Target, setting: Setting, found: AskedForPlan, end: float
+) -> Iterator[None]:
     """As long as there is time and the plan gets faster."""
     dry, best = 0, float("inf")
     while True:

@@ -15,7 +15,9 @@ from opatlas.given_model import random_inputs
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.simplify import NotSimplified, simplified
 from opatlas.simplifying import simplified_graph
-from tests.opatlas.plan.making import wanted
+from tests.opatlas.plan.graphs import RandomModel
+from tests.opatlas.plan.making import assert_same, wanted
+from tests.opatlas.plan.random_bodies import RandomBodies
 from tests.tuning.graph.making import model
 
 pytest.importorskip("torch")
@@ -117,3 +119,16 @@ def test_what_gives_other_values_or_cannot_be_compared_stays_as_it_is(
     random = ModelGraph(made(nodes, (4,), {}).SerializeToString())
     with pytest.raises(NotSimplified, match="random numbers"):
         simplified_graph(random, None, random_inputs(random, 0), 1)
+
+
+@pytest.mark.parametrize("kind", [RandomModel, RandomBodies])
+@pytest.mark.parametrize("seed", range(6))
+def test_random_models_give_what_they_gave(kind: Any, seed: int) -> None:
+    """Branches and loops too; over other inputs than it was verified with."""
+    one = kind(seed)
+    data = one.build(2) if isinstance(one, RandomModel) else one.build()
+    graph = ModelGraph(data)
+    found = simplified_graph(graph, None, one.feed(1), 1)
+    assert len(found.nodes) <= len(graph.nodes)
+    for feed in (one.feed(2), one.feed(3)):
+        assert_same(wanted(found.model.SerializeToString(), feed), wanted(data, feed))
