@@ -383,8 +383,8 @@ def _why(found: KnownOperator, by: str, is_fused: bool) -> str:
             return "Faster than the default alone, and not than ONNX Runtime, which runs it otherwise."
         if kernel.median_us < kernel.default_us:
             return (
-                "Faster alone, but ONNX Runtime does it faster together with its neighbours, the model cannot "
-                "be cut there, or the pass for it was left out."
+                "Faster alone, but ONNX Runtime does it faster with its neighbours, the model cannot be cut "
+                "there, or the pass for it was left out."
             )
         return "Its kernel is not faster than the default."
     if kernel.ratios.low <= 1:
