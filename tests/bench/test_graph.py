@@ -73,10 +73,12 @@ def test_the_summary_counts_what_was_timed() -> None:
         "plan_ms": 2.0,
         "gain": {"all": [4.0, 3.0, 5.0]},
     }
-    other = {**none, "onnxruntime_ms": 3.0, "plan_ms": 2.0, "gain": {"all": [1.0, 0.9, 1.1]}}
-    never = {**none, "onnxruntime_ms": 3.0, "plan_ms": None, "gain": {"all": None}}
-    found = bench_graph.summary({"one": one, "other": other, "never": never})
-    assert found == {"against_unplanned": 2.0, "ahead_of_best": 1, "of": 3}
+    one["by_kernels"] = 5
+    other = {**none, "onnxruntime_ms": 3.0, "plan_ms": 2.0, "by_kernels": 1, "gain": {"all": [1.0, 0.9, 1.1]}}
+    never = {**none, "onnxruntime_ms": 3.0, "plan_ms": None, "by_kernels": 0, "gain": {"all": None}}
+    left = {**none, "onnxruntime_ms": 3.0, "plan_ms": 3.0, "by_kernels": 0, "gain": {"all": [9.0, 8, 9]}}
+    found = bench_graph.summary({"one": one, "other": other, "never": never, "left": left})
+    assert found == {"against_unplanned": 2.0, "ahead_of_best": 1, "planned": 2, "of": 4}
 
 
 @pytest.mark.django_db(transaction=True)
