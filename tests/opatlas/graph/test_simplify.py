@@ -12,6 +12,7 @@ from onnx import helper
 from bench.graph.reference import error_of, in_float64
 from opatlas import simplifying
 from opatlas.given_model import random_inputs
+from opatlas.graph.fused import operator_of
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.simplify import NotSimplified, simplified
 from opatlas.simplifying import simplified_graph
@@ -132,3 +133,15 @@ def test_random_models_give_what_they_gave(kind: Any, seed: int) -> None:
     assert len(found.nodes) <= len(graph.nodes)
     for feed in (one.feed(2), one.feed(3)):
         assert_same(wanted(found.model.SerializeToString(), feed), wanted(data, feed))
+
+
+def test_a_simplified_convolution_is_none_of_those_that_tvm_does_badly() -> None:
+    from tuning.routes.compiler.tvm.table import normalises_a_convolution
+
+    graph = ModelGraph(convolutional().SerializeToString())
+    pair = operator_of(graph, [1, 2], graph.nodes[2].outputs).operator
+    assert pair.op_types == ("Conv", "BatchNormalization") and normalises_a_convolution(pair)
+    simple = ModelGraph(simplified(convolutional()).SerializeToString())
+    [conv, relu] = simple.nodes[:2]
+    assert not normalises_a_convolution(operator_of(simple, [0, 1], relu.outputs).operator)
+    assert conv.proto.op_type == "Conv"
