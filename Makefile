@@ -71,7 +71,7 @@ demo: $(VENV)/worker.stamp  ## MODEL=x.onnx|resnet50 BUDGET_S=300 KEEP=1: look u
 	@$(if $(KEEP),,rm -rf var/demo)
 	@$(BIN)/python manage.py demo "$(or $(MODEL),resnet50)" --budget-s $(or $(BUDGET_S),300) --report var/demo/report.json
 
-bench: $(VENV)/worker.stamp  ## ONLY=lookup|client|models|pages|contest|reproduced|coverage|sandbox|service|streams|trials|wire: measured side by side, written to var/bench/NAME.json
+bench: $(VENV)/worker.stamp  ## ONLY=lookup|client|models|graph|pages|contest|reproduced|coverage|sandbox|service|streams|trials|wire: measured side by side, written to var/bench/NAME.json
 	@$(BIN)/python -m bench $(ONLY)
 
 dist: $(VENV)/dev.stamp  ## Wheel and sdist of opatlas, what a job installs, checked, in dist/

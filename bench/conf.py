@@ -61,7 +61,7 @@ class BenchConf:
         None,
         "folder",
         "of ONNX files instead of the `onnx` package's own, by which `client` judges predictors and `models` "
-        "the executor",
+        "and `graph` the executor",
         name="MODELS",
         shown="none",
     )

@@ -182,6 +182,9 @@ def run(
         list[str] | None,
         typer.Option(help="Try it beside ONNX Runtime: openvino, pytorch, xla, torch.compile; or none."),
     ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Ask the service for a plan, of the model in simpler form.")
+    ] = False,
     offline: Offline = False,
     as_json: AsJson = False,
 ) -> None:
@@ -189,6 +192,7 @@ def run(
     from opatlas.given_model import read_inputs
     from opatlas.identity import Setting
     from opatlas.plan.choosing import said_of
+    from opatlas.plan.plan import KERNEL_KINDS
     from opatlas.session import Session, compared
 
     if not model.exists():
@@ -197,9 +201,12 @@ def run(
     setting = Setting(threads=threads) if threads is not None else None
     frameworks = [one for one in framework if one != "none"] if framework else None
     console = _console(stderr=True)
-    with _client(offline, setting=setting) as client:
+    accepts = {"kinds": list(KERNEL_KINDS)} if plan else None
+    with _client(offline, setting=setting, accepts=accepts) as client:
         with console.status("Looking operators up, trying frameworks and plans"):
-            session = Session(model, client=client, dims=dims, try_s=try_s, frameworks=frameworks)
+            session = Session(
+                model, client=client, dims=dims, try_s=try_s, frameworks=frameworks, plan=plan or None
+            )
         with session:
             feed = read_inputs(inputs) if inputs is not None else session.example()
             session.run(None, feed)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +22,7 @@ from opatlas.client.machine import LIBRARIES, installed_versions
 from opatlas.conf import conf
 from opatlas.errors import CallerError, LoadError, OpatlasError
 from opatlas.given_model import random_inputs, read_model
-from opatlas.given_plan import fused_operators, read_given
+from opatlas.given_plan import GivenPlan, asked_plan, fused_operators, read_given
 from opatlas.graph.linked import NodeAt
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity.place.setting import Setting, default_setting
@@ -76,7 +76,9 @@ class Session:
     unless given) for ``try_s`` seconds; later ones remember. ``dims`` gives symbolic dimensions their sizes.
     ``frameworks``: those of :data:`opatlas.plan.choosing.OTHERS` that the model is tried in beside ONNX
     Runtime, as far as they are installed; ``OPATLAS_FRAMEWORKS`` unless given. ``plan``: one that takes
-    part in place of those that would be made here (:func:`opatlas.given_plan.read_given`), timed each time.
+    part in place of those that would be made here (:func:`opatlas.given_plan.read_given`), timed each time;
+    True: the service is asked for one of the model's simpler form (:mod:`opatlas.simplifying`), and where it
+    gives none the session goes on as without.
 
     ``sess_options`` and ``providers`` are ONNX Runtime's: threads are taken from the one, and the other must
     mean the processor (:mod:`opatlas.io_binding`); ``provider_options`` are those of the processor's, which
@@ -104,7 +106,7 @@ class Session:
         threads = threads if threads is not None else threads_of(sess_options)
         self.graph = read_model(model, dims)
         self._own = client is None
-        accepts = None if plan is None else {"kinds": list(KERNEL_KINDS)}
+        accepts = None if plan is None or plan is False else {"kinds": list(KERNEL_KINDS)}
         self._client = client or Client(setting=_setting(threads), accepts=accepts)
         setting = self._client.setting or default_setting(self._client.target)
         if threads is not None and threads != setting.threads:
@@ -114,7 +116,9 @@ class Session:
         self._ask_at = time.monotonic() + ASK_S
         self._answers: dict[str, Answer] = {}
         self._frameworks = tried_frameworks(conf().frameworks if frameworks is None else frameworks)
-        self._given = None if plan is None else read_given(plan, self.graph, self.place, self._client)
+        self._given = self._read_plan(plan, lambda: self._simpler(dims, example))
+        if self._given is not None:
+            self.graph = self._given.graph
         choices = self.look_up()
         self.known = len(self._answers)
         self.standings: tuple[TimedInTurns, ...] = ()
@@ -257,6 +261,27 @@ class Session:
         else:
             self._given.report(self._client, chosen.standings, said_of(chosen.plan))
         return chosen.executor
+
+    # ---- a plan from elsewhere ----------------------------------------------------------------------
+
+    def _read_plan(self, plan: Any, simpler: Callable[[], ModelGraph]) -> GivenPlan | None:
+        if plan is None or plan is False:
+            return None
+        if plan is not True:
+            return read_given(plan, self.graph, self.place, self._client, simpler)
+        try:
+            return asked_plan(self.graph, self.place, self._client, simpler)
+        except OpatlasError as error:
+            log.warning("There is no plan of the service: %s", error)
+            return None
+
+    def _simpler(
+        self, dims: Mapping[str, int] | None, example: Mapping[str, np.ndarray] | None
+    ) -> ModelGraph:
+        """Its values are ONNX Runtime's of the model, over the example or random inputs."""
+        from opatlas.simplifying import simplified_graph
+
+        return simplified_graph(self.graph, dims, example or self.example(), self.threads)
 
     # ---- what is known ------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import F
 
 from catalog import models
-from catalog.best.served import Accepts, Hit, find_bests, scopes_of
+from catalog.best.served import Accepts, Hit, bests_of_route, find_bests, scopes_of
 from catalog.best.signers import register_signer
 from catalog.charging import charging
 from catalog.errors import RequestError, StoreError
@@ -29,6 +29,7 @@ from opatlas.identity.cost import describe
 from opatlas.identity.operator import canonical_json
 from opatlas.identity.place.kinds import CPU
 from opatlas.load.signing import public_bytes, sign_plan
+from opatlas.plan.making import DEFAULT
 from opatlas.plan.plan import KERNEL_KINDS, ByKernel, ModelPlan, PlanStep
 from tuning.fusions import UnknownFusion, fusions_of, unknown_fusions
 from tuning.graph.passes.draft import KnownOperator, PlanDraft, PublishedKernel
@@ -69,6 +70,7 @@ class PlanChoice:
     label: str = ""
     median_us: float | None = None
     default_us: float | None = None
+    left_us: Annotated[float | None, "By ONNX Runtime, which runs what a plan leaves, where known."] = None
     ratio: Annotated[float | None, "Default ÷ kernel, with its 95 % interval."] = None
     ratio_low: float | None = None
     ratio_high: float | None = None
@@ -137,8 +139,8 @@ def make_plan(
     keys = list(structure.operators)
     fusions = fusions_of(structure, target, setting) if "fusion" in names else ()
     keys += dict.fromkeys(one.placed.operator.key for one in fusions)
-    winners, kernels = _bests(keys, target, setting, organisation)
-    published = {key: _published(hit, kernels.get(key)) for key, hit in winners.items()}
+    winners, kernels, left = _bests(keys, target, setting, organisation)
+    published = {key: _published(hit, kernels.get(key), left.get(key)) for key, hit in winners.items()}
     draft = run_passes(PlanDraft(structure, published, fusions=fusions), names)
     plan = draft.plan(target.key, setting.key)
     choices = _choices(structure, plan, published, kernels, organisation)
@@ -268,27 +270,31 @@ def _bests(
     target: models.Target,
     setting: models.Setting,
     organisation: models.Organisation | None,
-) -> tuple[dict[str, Hit], dict[str, Hit]]:
-    """By operator: who is fastest, and who is fastest of those that run in a model."""
+) -> tuple[dict[str, Hit], dict[str, Hit], dict[str, Hit]]:
+    """By operator: who is fastest, who is fastest of those that run in a model, and ONNX Runtime, which runs
+    what a plan leaves."""
     scopes = scopes_of(organisation)
     accepts = Accepts(kinds=frozenset(KERNEL_KINDS))
-    winners, kernels = dict[str, Hit](), dict[str, Hit]()
+    winners, kernels, left = dict[str, Hit](), dict[str, Hit](), dict[str, Hit]()
     for batch in _batches(keys):
         winners |= find_bests(batch, target, setting, scopes)
         kernels |= find_bests(batch, target, setting, scopes, accepts)
-    return winners, kernels
+        left |= bests_of_route(batch, target, setting, scopes, DEFAULT.framework)
+    return winners, kernels, left
 
 
-def _published(winner: Hit, kernel: Hit | None) -> KnownOperator:
-    best = f"{winner.route} {winner.label}"
+def _published(winner: Hit, kernel: Hit | None, left: Hit | None) -> KnownOperator:
+    best, default_us = f"{winner.route} {winner.label}", (kernel or winner).default_us
+    # By their ratios, since the two may be from different races.
+    left_us = default_us / left.ratio_to_default if left is not None and left.ratio_to_default else None
     if kernel is None:
-        return KnownOperator(winner.default_us, best)
+        return KnownOperator(default_us, best, None, left_us)
     found = PublishedKernel(
         kernel.implementation_id, kernel.artifact_sha256, kernel.route, kernel.method, kernel.label,
         kernel.median_us, kernel.default_us,
         Ratios(kernel.ratio_to_default, kernel.ratio_low, kernel.ratio_high), kernel.is_default,
     )  # fmt: skip
-    return KnownOperator(kernel.default_us, best, found)
+    return KnownOperator(default_us, best, found, left_us)
 
 
 def _operators(keys: Sequence[str]) -> dict[str, tuple[int, str]]:
@@ -327,8 +333,9 @@ def _choices(
         kernel = found.kernel
         by = _by(key, nodes, fused, taken, within)
         choice = PlanChoice(
-            key, summary, nodes, by, _why(found, by, key in fused), default_us=found.default_us
-        )
+            key, summary, nodes, by, _why(found, by, key in fused),
+            default_us=found.default_us, left_us=found.onnxruntime_us,
+        )  # fmt: skip
         if kernel is not None:
             choice = replace(
                 choice, route=kernel.route, method=kernel.method, label=kernel.label,
@@ -372,8 +379,13 @@ def _why(found: KnownOperator, by: str, is_fused: bool) -> str:
     if kernel is None:
         return f"{NO_KERNEL} (fastest alone: {found.best})."
     if by != "kernel":
+        if found.left_us <= kernel.median_us < kernel.default_us:
+            return "Faster than the default alone, and not than ONNX Runtime, which runs it otherwise."
         if kernel.median_us < kernel.default_us:
-            return "Faster alone, but the model cannot be cut there, or the pass for it was left out."
+            return (
+                "Faster alone, but ONNX Runtime does it faster with its neighbours, the model cannot be cut "
+                "there, or the pass for it was left out."
+            )
         return "Its kernel is not faster than the default."
     if kernel.ratios.low <= 1:
         return "Faster than the default alone, though not told apart from it with certainty."
@@ -410,5 +422,5 @@ def _sums(draft: PlanDraft, plan: ModelPlan) -> tuple[float, float, int]:
     nodes = [node for step in plan.steps for node in step.nodes]
     defaults = {node: time for node in nodes if (time := draft.default_us(node)) is not None}
     predicted = [step.predicted_us or 0.0 for step in kernels]
-    predicted += [time for node, time in defaults.items() if node not in by_kernel]
+    predicted += [draft.left_us(node) or 0.0 for node in defaults if node not in by_kernel]
     return math.fsum(predicted), math.fsum(defaults.values()), len(nodes) - len(defaults)

@@ -94,6 +94,18 @@ def find_bests(
     return _first_by_scope(acceptable, scopes)
 
 
+def bests_of_route(
+    keys: Sequence[str],
+    target: models.Target,
+    setting: models.Setting,
+    scopes: Sequence[str],
+    route: str,
+) -> dict[str, Hit]:
+    """One route's fastest by operator key, whoever is faster."""
+    rows = _rows(keys, target, setting, scopes) if keys else []
+    return _first_by_scope([hit for hit in rows if hit.route == route], scopes)
+
+
 def operators_with_bests(
     operator_ids: Iterable[int], target: models.Target, setting: models.Setting, scopes: Sequence[str]
 ) -> set[int]:

@@ -25,6 +25,7 @@ SHORT: dict[str, dict[str, str]] = {
     "client": SAMPLE | FEW | {"MODELS": "chains", "OPATLAS_WORKLOADS": "nowhere"},
     "contest": SAMPLE | {"BUDGET_S": "60"},
     "coverage": SAMPLE,
+    "graph": {"BUDGET_S": "40", "MODELS": "."},
     "lookup": SAMPLE | FEW,
     "reproduced": {"AFTER_S": "1"},
     "models": {"BUDGET_S": "20", "MODELS": "."},

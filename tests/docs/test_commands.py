@@ -251,6 +251,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "make bench ONLY=client": make_target,
     "make bench ONLY=models": make_target,
     "make bench ONLY=contest": make_target,
+    "make bench ONLY=graph": make_target,
     "make bench ONLY=lookup": make_target,
     "make bench ONLY=pages": make_target,
     "make bench ONLY=reproduced": make_target,

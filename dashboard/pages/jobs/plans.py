@@ -140,7 +140,13 @@ def _step(step: PlanStep, structure: ModelStructure, by_key: Mapping[str, PlanCh
         return drawing.DrawnStep(
             one.method, _named(types), shortened(said, 160), before, step.predicted_us or 0
         )
-    return drawing.DrawnStep(drawing.LEFT, _named(types), _region(types), before, before)
+    after = sum(_left_us(by_key, structure.nodes[node].operator) for node in step.nodes)
+    return drawing.DrawnStep(drawing.LEFT, _named(types), _region(types), before, after)
+
+
+def _left_us(by_key: Mapping[str, PlanChoice], operator: str) -> float:
+    one: Any = by_key.get(operator)
+    return (one.left_us if one else None) or _default_us(by_key, operator)
 
 
 def _default_us(by_key: Mapping[str, PlanChoice], operator: str) -> float:

@@ -18,6 +18,7 @@ from opatlas.client.service.login import config_path, read_login
 from opatlas.errors import CallerError, InvalidModel
 from opatlas.identity import detect_target
 from opatlas.load.signing import public_bytes, read_key
+from opatlas.plan.choosing import WHOLE
 from tests.opatlas.load.kernels import add_operator
 from tests.opatlas.plan.test_session import adding
 
@@ -206,6 +207,15 @@ def test_a_model_is_run_and_compared(at_service, tmp_path):
     said = at_service("run", path, "--threads", 1, "--inputs", tmp_path / "inputs.npz")
     assert "3 nodes; kernels are known for 1 operators" in said and "ONNX Runtime's µs" in said
     assert "It runs by" in said
+
+
+def test_a_model_is_run_by_a_plan_of_the_service(at_service, tmp_path, uploads_at_once):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(adding())
+    words = ("run", path, "--plan", "--threads", 1, "--try-s", 0.1, "--framework", "none", "--json")
+    told = json.loads(at_service(*words))
+    assert told["known"] == 1
+    assert [one["said"] for one in told["standings"]] == [WHOLE, "2 of 3 steps by kernels"]
 
 
 def test_a_model_that_cannot_be_run_says_why(command, tmp_path):

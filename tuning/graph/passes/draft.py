@@ -16,6 +16,8 @@ from tuning.graph.fusion.choosing import FusionQuestion
 
 ALONE = "the default alone, not in place"
 """What a published default's time is: of the operator by itself, where a framework may fuse it in a model."""
+BY_ONNX_RUNTIME = "ONNX Runtime alone, not in place"
+"""The same of who runs what a plan leaves."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +43,32 @@ class PublishedKernel:
 @dataclass(frozen=True)
 class KnownOperator:
     """What the catalogue has of one operator. ``default_us``: the default's time, alone; ``best``: who is
-    fastest of all, in words."""
+    fastest of all, in words; ``onnxruntime_us``: ONNX Runtime's time where it was tried, alone, in proportion
+    to the default's."""
 
     default_us: float
     best: str
     kernel: PublishedKernel | None = None
+    onnxruntime_us: float | None = None
+
+    @property
+    def left_us(self) -> float:
+        """What it takes, alone, where a plan leaves it to ONNX Runtime: the default's time where ONNX
+        Runtime's is not known."""
+        return self.default_us if self.onnxruntime_us is None else self.onnxruntime_us
 
 
 @dataclass(frozen=True)
 class PlanDraft:
     """``published`` by operator key; ``chosen`` kernels by node, a fused one under its last node.
-    ``fusions``: what may be fused; ``questions``: those of them that nothing is published of, by their
-    numbers, those first that might save most."""
+    ``together``: what nodes that are left to ONNX Runtime as one operator take, under their last; the others
+    of them take nothing. ``fusions``: what may be fused; ``questions``: those of them that nothing is
+    published of, by their numbers, those first that might save most."""
 
     structure: ModelStructure
     published: Mapping[str, KnownOperator]
     chosen: Mapping[int, NodeChoice] = field(default_factory=dict)
+    together: Mapping[int, float] = field(default_factory=dict)
     fusions: tuple[FusionCandidate, ...] = ()
     questions: tuple[FusionQuestion, ...] = ()
 
@@ -64,6 +76,13 @@ class PlanDraft:
         """Of one node by itself; None where nothing is published."""
         found = self.published.get(self.structure.nodes[node].operator)
         return found.default_us if found is not None else None
+
+    def left_us(self, node: int) -> float | None:
+        """Of one node where it is left to ONNX Runtime; None where nothing is published."""
+        if node in self.together:
+            return self.together[node]
+        found = self.published.get(self.structure.nodes[node].operator)
+        return found.left_us if found is not None else None
 
     def plan(self, target: str, setting: str) -> ModelPlan:
         """The draft as a plan, each step's time predicted where the times of all its nodes are known."""
@@ -73,7 +92,7 @@ class PlanDraft:
     def _predicted(self, step: PlanStep) -> PlanStep:
         if isinstance(step.by, ByKernel):
             return step
-        times = [self.default_us(node) for node in step.nodes]
+        times = [self.left_us(node) for node in step.nodes]
         known = [time for time in times if time is not None]
         return replace(step, predicted_us=math.fsum(known) if len(known) == len(times) else None)
 

@@ -18,31 +18,45 @@ IN_PARTS = "its nodes one after another, each alone, not in place"
 
 def fused_where_faster(draft: PlanDraft) -> PlanDraft:
     """A draft in which those of its ``fusions`` run as one operator that save the most together: each has a
-    published kernel that takes less than its nodes do as the draft has them so far. What is not published
-    takes no part, and becomes one of the draft's ``questions``."""
+    published kernel that takes less than its nodes do as the draft has them so far, or takes less by ONNX
+    Runtime, to which its nodes are left then. What is not published takes no part, and becomes one of the
+    draft's ``questions``."""
     parts_us = {
         node: time
         for node in range(len(draft.structure.nodes))
-        if (time := draft.chosen[node].median_us if node in draft.chosen else draft.default_us(node))
-        is not None
+        if (time := draft.chosen[node].median_us if node in draft.chosen else draft.left_us(node)) is not None
     }
-    options = [FusionOption(one.nodes, _kernel_us(draft, one)) for one in draft.fusions]
+    options = [FusionOption(one.nodes, _fused_us(draft, one)) for one in draft.fusions]
     found = choose_fusions(options, parts_us)
-    chosen = dict(draft.chosen)
+    chosen, together = dict(draft.chosen), dict(draft.together)
     for at in found.chosen:
         one = draft.fusions[at]
         for node in one.nodes:
             chosen.pop(node, None)
+        if _is_left(draft, one):
+            together |= dict.fromkeys(one.nodes, 0.0) | {one.nodes[-1]: options[at].fused_us or 0.0}
+            continue
         chosen[one.nodes[-1]] = _choice(draft, one, math.fsum(parts_us[node] for node in one.nodes))
     flow = DataFlow.of_structure(draft.structure)
     assert flow.runs_in_some_order(draft.fusions[at].nodes for at in found.chosen)  # docs/g2.md: always
     unknown = [one for one in found.questions if _is_unknown(draft, draft.fusions[one.option])]
-    return replace(draft, chosen=chosen, questions=tuple(unknown))
+    return replace(draft, chosen=chosen, together=together, questions=tuple(unknown))
 
 
-def _kernel_us(draft: PlanDraft, one: FusionCandidate) -> float | None:
+def _fused_us(draft: PlanDraft, one: FusionCandidate) -> float | None:
+    """By its kernel or by ONNX Runtime, whoever takes less; None where neither is known."""
     known = draft.published.get(one.placed.operator.key)
-    return known.kernel.median_us if known is not None and known.kernel is not None else None
+    if known is None:
+        return None
+    times = (known.kernel.median_us if known.kernel is not None else None, known.onnxruntime_us)
+    return min((time for time in times if time is not None), default=None)
+
+
+def _is_left(draft: PlanDraft, one: FusionCandidate) -> bool:
+    """Whether ONNX Runtime does it in the least time."""
+    known = draft.published[one.placed.operator.key]
+    kernel, theirs = known.kernel, known.onnxruntime_us
+    return kernel is None or (theirs is not None and theirs <= kernel.median_us)
 
 
 def _is_unknown(draft: PlanDraft, one: FusionCandidate) -> bool:

@@ -6,18 +6,20 @@ from dataclasses import replace
 
 from opatlas.plan.making import NodeChoice
 from opatlas.plan.plan import Alternative, ByKernel
-from tuning.graph.passes.draft import ALONE, PlanDraft
+from tuning.graph.passes.draft import ALONE, BY_ONNX_RUNTIME, PlanDraft
 
 
 def best_kernels(draft: PlanDraft) -> PlanDraft:
-    """A draft in which every node whose published kernel takes less time than the default took in the same
-    race runs by it. Both were timed alone: in its place in a model a node may take less."""
+    """A draft in which every node runs by its published kernel that takes less time than ONNX Runtime, which
+    would run it otherwise, took alone (than the default, where that is not known). In its place in a model a
+    node may take less."""
     chosen = dict(draft.chosen)
     for number, node in enumerate(draft.structure.nodes):
         found = draft.published.get(node.operator)
         kernel = found.kernel if found is not None else None
-        if kernel is None or kernel.median_us >= kernel.default_us:
+        if found is None or kernel is None or kernel.median_us >= found.left_us:
             continue
         by = ByKernel(node.operator, kernel.artifact, node.tensors, kernel.said)
-        chosen[number] = NodeChoice(by, kernel.median_us, (Alternative(ALONE, kernel.default_us),))
+        said = ALONE if found.onnxruntime_us is None else BY_ONNX_RUNTIME
+        chosen[number] = NodeChoice(by, kernel.median_us, (Alternative(said, found.left_us),))
     return replace(draft, chosen=chosen)

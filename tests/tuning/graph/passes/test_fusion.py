@@ -14,28 +14,30 @@ from opatlas.load.onnxruntime_recipe import OrtKernel
 from opatlas.load.recipe import check_recipe
 from opatlas.plan.checking import check_plan
 from opatlas.plan.executor import Executor
-from opatlas.plan.plan import ByKernel, ModelPlan
+from opatlas.plan.plan import Alternative, ByKernel, ModelPlan
 from tests.opatlas.plan.graphs import RandomModel
 from tests.opatlas.plan.making import PLACE, assert_same, wanted
 from tests.opatlas.plan.random_bodies import RandomBodies
 from tests.opatlas.plan.test_executor import FEED, chain
 from tests.tuning.graph.fusion.test_candidates import placed, typed
 from tuning.graph.fusion.candidates import FusionCandidate, as_operators, proposals
-from tuning.graph.passes.draft import KnownOperator, PlanDraft, PublishedKernel
+from tuning.graph.passes.draft import BY_ONNX_RUNTIME, KnownOperator, PlanDraft, PublishedKernel
 from tuning.graph.passes.fusion import IN_PARTS
 from tuning.graph.passes.registry import UNLESS_NAMED, passes_named, run_passes
 
 BOTH = passes_named(["fusion", "kernels"])
 
 
-def known(default_us: float, kernel_us: float | None = None) -> KnownOperator:
+def known(
+    default_us: float, kernel_us: float | None = None, onnxruntime_us: float | None = None
+) -> KnownOperator:
     if kernel_us is None:
-        return KnownOperator(default_us, "a library's")
+        return KnownOperator(default_us, "a library's", None, onnxruntime_us)
     ratio = default_us / kernel_us
     kernel = PublishedKernel(
         1, "0" * 64, "tvm", "compiler", "tuned", kernel_us, default_us, Ratios(ratio, ratio, ratio)
     )
-    return KnownOperator(default_us, "tvm tuned", kernel)
+    return KnownOperator(default_us, "tvm tuned", kernel, onnxruntime_us)
 
 
 class Drafted:
@@ -55,11 +57,13 @@ class Drafted:
     def at(self, *nodes: int) -> FusionCandidate:
         return next(one for one in self.fusions if one.nodes == nodes)
 
-    def publish(self, default_us: float, kernel_us: float | None, *nodes: int) -> None:
+    def publish(
+        self, default_us: float, kernel_us: float | None, *nodes: int, onnxruntime_us: float | None = None
+    ) -> None:
         key = (
             self.at(*nodes).placed.operator.key if len(nodes) > 1 else self.structure.nodes[nodes[0]].operator
         )
-        self.published[key] = known(default_us, kernel_us)
+        self.published[key] = known(default_us, kernel_us, onnxruntime_us)
 
     def draft(self, *passes: str) -> PlanDraft:
         return run_passes(PlanDraft(self.structure, self.published, fusions=self.fusions), passes or BOTH)
@@ -126,6 +130,26 @@ def test_what_is_not_published_is_asked_for_by_what_it_might_save(six: Drafted) 
     assert asked[0] == (tuple(range(6)), 50.0)
     assert all(nodes not in ((0, 1), (2, 3), (4, 5), (1, 2), (3, 4)) for nodes, _ in asked)
     assert [gain for _, gain in asked] == sorted((gain for _, gain in asked), reverse=True)
+
+
+def test_a_kernel_is_held_against_onnx_runtime_which_runs_what_is_left(six: Drafted) -> None:
+    """8 µs are less than the default's 10 and more than ONNX Runtime's 6."""
+    six.publish(10.0, 8.0, 0, onnxruntime_us=6.0)
+    six.publish(10.0, 8.0, 1, onnxruntime_us=9.0)
+    plan = six.plan("kernels")
+    assert [step.nodes for step in plan.steps if isinstance(step.by, ByKernel)] == [(1,), (3,), (5,)]
+    assert plan.steps[1].over == (Alternative(BY_ONNX_RUNTIME, 9.0),)
+    assert plan.predicted_us == 3 * (6.0 + 8.0)
+
+
+def test_nodes_that_onnx_runtime_fuses_best_are_left_to_it(six: Drafted) -> None:
+    """Not even their own kernels, which are faster one by one, run then."""
+    six.publish(10.0, 8.0, 0, onnxruntime_us=9.0)
+    six.publish(10.0, 8.0, 1, onnxruntime_us=9.0)
+    six.publish(16.0, 12.0, 0, 1, onnxruntime_us=11.0)
+    plan = six.plan()
+    assert not plan.kernels and six.draft().together == {0: 0.0, 1: 11.0, 2: 0.0, 3: 11.0, 4: 0.0, 5: 11.0}
+    assert plan.predicted_us == 33.0
 
 
 def test_an_operator_revoked_since_runs_in_parts(six: Drafted) -> None:

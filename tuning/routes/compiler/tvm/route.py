@@ -10,7 +10,13 @@ from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, KnownLi
 from tuning.routes.compiler.base import CompilerRoute
 from tuning.routes.compiler.tvm import known
 from tuning.routes.compiler.tvm.patches import VERSIONS, import_tvm, installed_versions
-from tuning.routes.compiler.tvm.table import DTYPES, OPS, has_odd_channels, variants
+from tuning.routes.compiler.tvm.table import (
+    DTYPES,
+    OPS,
+    has_odd_channels,
+    normalises_a_convolution,
+    variants,
+)
 
 NAME = "tvm"
 
@@ -35,6 +41,11 @@ class TvmRoute(CompilerRoute):
             "A convolution whose output channels (of one group) no vector of four divides keeps narrow "
             "vectors: TVM pads only what it knows as an einsum.",
             has_odd_channels,
+        ),
+        KnownLimit(
+            "A batch normalisation in one operator with its convolution: the untuned schedule takes 9 to 15 "
+            "times as long as PyTorch eager. In a simplified model it is in the convolution's weights.",
+            normalises_a_convolution,
         ),
     )
 

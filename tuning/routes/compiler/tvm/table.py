@@ -40,6 +40,11 @@ def variants(operator: Operator) -> list[tuple[str, str]]:
     return found
 
 
+def normalises_a_convolution(operator: Operator) -> bool:
+    """Whether it has a convolution and a batch normalisation together, as a model that is not simplified."""
+    return {"Conv", "BatchNormalization"} <= set(operator.op_types)
+
+
 def has_odd_channels(operator: Operator) -> bool:
     """Whether a convolution's output channels fill no vectors; depthwise ones have them along their lines."""
     for node in operator.nodes:

@@ -1,0 +1,62 @@
+"""What a model gives in float64, by PyTorch: what errors are told by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from opatlas.graph.normal import ModelGraph
+from opatlas.plan.regions import ModelPart, open_region
+
+
+def in_float64(graph: ModelGraph, feed: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """The model's outputs over ``feed``, its weights and every step in float64. Raises
+    :class:`opatlas.errors.LoadError` where PyTorch does not express the model (a Loop, say)."""
+    wide = ModelGraph(_widened(graph.model).SerializeToString())
+    arrays = [_wide(feed[name]) for name in wide.input_names]
+    return open_region("pytorch", ModelPart.whole(wide), 1).run(arrays)
+
+
+def error_of(found: Sequence[np.ndarray], exact: Sequence[np.ndarray]) -> float:
+    """The largest difference, as a share of the largest value; endless where shapes differ or it is none."""
+    return max(_error(one, other) for one, other in zip(found, exact, strict=True))
+
+
+def _error(found: np.ndarray, exact: np.ndarray) -> float:
+    if found.shape != exact.shape or not np.isfinite(found).all():
+        return math.inf
+    largest = float(np.max(np.abs(exact), initial=0)) or 1.0
+    return float(np.max(np.abs(found.astype(np.float64) - exact), initial=0)) / largest
+
+
+def _wide(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float64) if array.dtype == np.float32 else array
+
+
+def _widened(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Every float32 of the graph as float64: weights, constants in nodes, what goes in and out, casts."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    for tensor in made.graph.initializer:
+        _widen(tensor)
+    del made.graph.value_info[:]
+    for value in (*made.graph.input, *made.graph.output):
+        if value.type.tensor_type.elem_type == TensorProto.FLOAT:
+            value.type.tensor_type.elem_type = TensorProto.DOUBLE
+    for node in made.graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                _widen(attribute.t)
+            if node.op_type == "Cast" and attribute.name == "to" and attribute.i == TensorProto.FLOAT:
+                attribute.i = TensorProto.DOUBLE
+    return made
+
+
+def _widen(tensor: onnx.TensorProto) -> None:
+    if tensor.data_type == TensorProto.FLOAT:
+        wide = numpy_helper.to_array(tensor).astype(np.float64)
+        tensor.CopyFrom(numpy_helper.from_array(wide, tensor.name))
