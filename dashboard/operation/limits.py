@@ -75,20 +75,21 @@ def count_lookup(address: str, key_id: int) -> bool:
     """One more lookup, counted as below: by its address, then by its key. False: one of the two refuses it,
     and nothing is counted."""
     of_address, of_key = window("rate_address"), window("rate_lookup")
-    if of_address is not None and of_address.take(address) is not None:
-        of_address.give_back(address)
+    sender = sender_at(address)
+    if of_address is not None and of_address.take(sender) is not None:
+        of_address.give_back(sender)
         return False
     if of_key is None or of_key.take(key_id) is None:
         return True
     of_key.give_back(key_id)
     if of_address is not None:
-        of_address.give_back(address)
+        of_address.give_back(sender)
     return False
 
 
 def uncount_lookup(address: str, key_id: int) -> None:
     """Take :func:`count_lookup` back: Django counts it."""
-    for name, whose in (("rate_address", address), ("rate_lookup", key_id)):
+    for name, whose in (("rate_address", sender_at(address)), ("rate_lookup", key_id)):
         if (counter := window(name)) is not None:
             counter.give_back(whose)
 

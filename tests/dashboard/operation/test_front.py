@@ -404,6 +404,14 @@ class TestKeysAndLimits:
         refused = best_of(64)
         assert refused.status.startswith("429") and b"your address" in refused.body
 
+    def test_all_addresses_of_one_sender_have_one_rate(self, wire, put, best_of, configure):
+        put(64, "eager", 1.0)
+        configure(rate_address=parse_rate("4/min"))
+        answers = [best_of(64, REMOTE_ADDR=f"2001:db8::{number}") for number in range(1, 7)]
+        assert [answer.status[:3] for answer in answers] == ["200"] * 4 + ["429"] * 2
+        assert any(answer.warm for answer in answers[:4])
+        assert best_of(64, REMOTE_ADDR="2001:db8:0:1::1").status[:3] == "200"
+
     def test_what_has_its_price(self, wire, put, best_of, price):
         put(64, "onednn", 2.0)
         put(65, "eager", 1.0)
