@@ -56,13 +56,13 @@ MENU: tuple[tuple[str, tuple[MenuEntry, ...]], ...] = (
     )),
     ("Money", (
         MenuEntry("billing", "coin", "Billing", "prices charges credit pay", _bills),
-        MenuEntry("billing-ledger", "dash", "Ledger", "charges payments", _bills),
+        MenuEntry("billing-ledger", "ledger", "Ledger", "charges payments", _bills),
     )),
     ("Administration", (
         MenuEntry("people", "user", "People", "members roles invitations organisations", _administers),
-        MenuEntry("keys", "copy", "API keys", "tokens", _administers),
+        MenuEntry("keys", "key", "API keys", "tokens", _administers),
         MenuEntry("webhooks", "upload", "Webhooks", "endpoints deliveries", _bills),
-        MenuEntry("audit", "check", "Audit log", "who did what", _administers),
+        MenuEntry("audit", "log", "Audit log", "who did what", _administers),
         MenuEntry("growth", "growth", "Growth", "disk room", _operates),
     )),
 )  # fmt: skip
