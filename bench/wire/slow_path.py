@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -145,4 +144,4 @@ def prepared() -> Callable[[], None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
