@@ -119,7 +119,7 @@ def prepared() -> Callable[[], None]:
     key = create_api_key(default_organisation(), "bench", ["lookup"])[1]
     operator = Operator.objects.values_list("key", flat=True)[0]
     limits.conf = lambda: type("Unlimited", (), {"__getattr__": lambda self, name: (10**9, 60)})()
-    application = get_wsgi_application()
+    application: Any = get_wsgi_application()
 
     def ask() -> None:
         environ = {
