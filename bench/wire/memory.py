@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,12 +57,11 @@ def invented(number: int) -> Any:
     from catalog.lookup.results import Result
 
     digest = f"{number:064x}"
-    hit = Hit(
-        *(f"o1:{digest}", number + 1000, "shared", number + 1000, "onednn", "library"),
-        *(f"onednn, packed weights, {number}", "recipe", digest[::-1], "torch==2.13.0"),
-        *(100.1 + number, 1.5 + number, 200.5 + number, 2.0 + number, 1.9 + number, 2.1 + number),
-        *("tuned", True, False, False, datetime.now(UTC), 0),
-    )
+    said: list[Any] = [f"o1:{digest}", number + 1000, "shared", number + 1000, "onednn", "library"]
+    said += [f"onednn, packed weights, {number}", "recipe", digest[::-1], "torch==2.13.0"]
+    said += [100.1 + number, 1.5 + number, 200.5 + number, 2.0 + number, 1.9 + number, 2.1 + number]
+    said += ["tuned", True, False, False, datetime.now(UTC), 0]
+    hit = Hit(*said)
     return Result(hit.key, "hit", hit)
 
 
@@ -72,4 +70,4 @@ def resident_bytes() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

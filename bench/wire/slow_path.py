@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -120,7 +119,7 @@ def prepared() -> Callable[[], None]:
     key = create_api_key(default_organisation(), "bench", ["lookup"])[1]
     operator = Operator.objects.values_list("key", flat=True)[0]
     limits.conf = lambda: type("Unlimited", (), {"__getattr__": lambda self, name: (10**9, 60)})()
-    application = get_wsgi_application()
+    application: Any = get_wsgi_application()
 
     def ask() -> None:
         environ = {
@@ -145,4 +144,4 @@ def prepared() -> Callable[[], None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -18,6 +18,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from django.db import DatabaseError, InterfaceError, connection
+from django.db.models import Max, Min
 
 from catalog.models import Recall
 
@@ -33,6 +34,7 @@ MOST = 1000
 KEPT = 2 * MOST
 _MOST_REMEMBERED = 100_000
 _RETRY_S = 1.0
+_AT_ONCE = 20_000
 
 _SQLITE = "SELECT 0, id, kind, number, mark FROM catalog_recall WHERE id >= %s ORDER BY id LIMIT %s"
 _POSTGRES = (
@@ -148,6 +150,9 @@ recalls = Recalls()
 
 
 def forget_old_recalls() -> int:
-    """The courier's chore. Whose last look was before what goes remembers nothing then."""
-    newest = Recall.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
-    return Recall.objects.filter(pk__lte=newest - KEPT).delete()[0]
+    """The courier's chore, some at a time. Whose last look was before what goes remembers nothing then."""
+    ids = Recall.objects.aggregate(oldest=Min("pk"), newest=Max("pk"))
+    if ids["newest"] is None:
+        return 0
+    last = min(ids["newest"] - KEPT, ids["oldest"] + _AT_ONCE)  # others write too
+    return Recall.objects.filter(pk__lte=last).delete()[0]

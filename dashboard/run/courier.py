@@ -44,7 +44,7 @@ CHORES = (
     Chore("dashboard.operation.retention.forget_by_rule", 10.0),
     Chore("dashboard.operation.growth.sampling.sample_when_due", 600.0),
     Chore("catalog.lookup.repeating.forget_old_answers", 600.0),
-    Chore("catalog.lookup.recalls.forget_old_recalls", 60.0),
+    Chore("catalog.lookup.recalls.forget_old_recalls", 10.0),
     Chore("catalog.usage.draining.forget_old_segments", 3600.0),
     Chore("catalog.usage.closing.keep_by_rule", 10.0),
     Chore("dashboard.billing.agreements.forget_old_agreements", 3600.0),

@@ -34,6 +34,7 @@ SHORT: dict[str, dict[str, str]] = {
     "service": FEW | {"BUDGET_S": "40"},
     "streams": {"OPATLAS_WORKLOADS": "nowhere"},
     "trials": {"BUDGET_S": "20"},
+    "wire": FEW | {"CATALOGUE": "1k"},
 }
 """What makes a bench short."""
 OVER = {"reproduced": "contest"}
