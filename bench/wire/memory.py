@@ -19,7 +19,7 @@ def main() -> None:
 
     django.setup()
     from catalog.api.lookup_json import ParsedLookup
-    from catalog.api.warm import Lesson, WarmMemory
+    from catalog.api.warm.memory import Lesson, WarmMemory
     from catalog.lookup.recalls import Recalls
 
     recalls = Recalls()

@@ -21,7 +21,7 @@ from catalog.api.lookup_answer import answer_text, best_text
 from catalog.api.lookup_json import ParsedLookup
 from catalog.api.lookup_shapes import BestAnswerSerializer, LookupAnswerSerializer, LookupRequestSerializer
 from catalog.api.parsers import BoundedJSONParser
-from catalog.api.warm import LESSON, Lesson
+from catalog.api.warm.memory import LESSON, Lesson
 from catalog.best.revoked import Revocations, revocations
 from catalog.best.served import scopes_of
 from catalog.errors import RequestError

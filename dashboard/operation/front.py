@@ -25,8 +25,8 @@ from django.http import QueryDict
 
 from catalog.api.lookup_json import BEST_FIELDS, ParsedLookup, parse_best, parse_lookup
 from catalog.api.parsers import parse_json
-from catalog.api.tickets import Ticket, Tickets
-from catalog.api.warm import LESSON, Lesson, WarmAsk, WarmMemory
+from catalog.api.warm.memory import LESSON, Lesson, WarmAsk, WarmMemory
+from catalog.api.warm.tickets import Ticket, Tickets
 from catalog.errors import JournalError
 from catalog.lookup.recalls import Recalls
 from catalog.lookup.shelf import Shelf

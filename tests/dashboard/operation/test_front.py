@@ -367,7 +367,7 @@ class TestKeysAndLimits:
         assert answer.status.startswith("401") and answer.said == best_of(64, front=False).said
 
     def test_its_use_is_noted_as_often_as_django_notes_it(self, wire, put, best_of):
-        from catalog.api.tickets import LIFE_S
+        from catalog.api.warm.tickets import LIFE_S
 
         assert LIFE_S <= 60
         put(64, "eager", 1.0)
