@@ -184,6 +184,14 @@ class ClientBase:
         if "rest" in self.__dict__:
             self.rest.close()
 
+    def _service(self) -> RestClient:
+        """For what nothing but the service can answer; raises ServiceError for a client that asks nobody."""
+        from opatlas.client.service.rest import ServiceError
+
+        if self.offline or self.snapshot is not None:
+            raise ServiceError("The client asks nobody: it is offline, or has a snapshot.")
+        return self.rest
+
     @cached_property
     def rest(self) -> RestClient:
         """The REST calls, made when somebody has to be asked: importing them takes longer than a hit."""

@@ -97,22 +97,15 @@ class Client(LookupSteps):
         ``expected_s``, and the ``nearest`` known entries with the fields of the key that differ. Raises
         :class:`~.service.rest.ServiceError` where the service cannot be asked."""
         from opatlas.client.service.door import item_of
-        from opatlas.client.service.rest import ServiceError
 
         asked = self.asked(operator, *inputs, const=const, **attrs)
-        if self.offline or self.snapshot is not None:
-            raise ServiceError("The client asks nobody: it is offline, or has a snapshot.")
-        return self.rest.explain(item_of(asked), self.accepts)
+        return self._service().explain(item_of(asked), self.accepts)
 
     def search(self, text: str, limit: int = 20) -> Mapping[str, Any]:
         """Operators that the service knows, looked for in any writing (``conv 56x56 fp16``,
         ``matmul(1000,48)``, ``route:tvm``, ``dim>=1024``, how a key begins): ``count`` and ``results``.
         Raises :class:`~.service.rest.ServiceError` where the service cannot be asked."""
-        from opatlas.client.service.rest import ServiceError
-
-        if self.offline or self.snapshot is not None:
-            raise ServiceError("The client asks nobody: it is offline, or has a snapshot.")
-        return self.rest.search(text, limit)
+        return self._service().search(text, limit)
 
     def handle(self, operator: Any, *inputs: Any, const: Sequence[int] = (), **attrs: Any) -> Handle:
         """For an operator that is asked for again and again: nothing of it is worked out twice."""
