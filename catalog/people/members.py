@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from catalog.errors import RequestError, Unknown
 from catalog.models import ApiKey, Invitation, Membership, Organisation, Role
+from catalog.people.own_keys import close_keys_beyond
 from catalog.people.sessions import end_sessions, renew_sessions
 
 if TYPE_CHECKING:
@@ -59,12 +60,14 @@ def rename_organisation(organisation: Organisation, name: str) -> Organisation:
 
 
 def change_role(membership: Membership, role: str) -> Membership:
-    """Give a member another role; the last admin keeps it. The member's sessions get other keys."""
+    """Give a member another role; the last admin keeps it. The member's sessions get other keys, and API keys
+    of the member with scopes that the role no longer allows are closed."""
     role = _role(role)
     with transaction.atomic():
         row = _locked(membership)
         if row.role == Role.ADMIN and role != Role.ADMIN:
             _refuse_last_admin(row)
+        close_keys_beyond(row, role)
         Membership.objects.filter(pk=row.pk).update(role=role)
     renew_sessions(membership.user_id)
     membership.role = role

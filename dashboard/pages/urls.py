@@ -9,12 +9,15 @@ from dashboard.pages.kernels import kernels
 from dashboard.pages.operators import code as operator_code
 from dashboard.pages.operators import compare, methods, operator, operators
 from dashboard.pages.operators import state as operator_state
-from dashboard.pages.overview import definitions, find, health, overview
-from dashboard.pages.people import account, audit, forgotten, keys, people
+from dashboard.pages.overview import begin, definitions, find, health, overview
+from dashboard.pages.people import account, audit, forgotten, keys, own_keys, people
 from dashboard.pages.work import environments, explorations, operations, queues
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.overview, name="overview"),
+    path("begin/", begin.begin, name="begin"),
+    path("begin/live/", begin.live, name="begin-live"),
+    path("begin/key/", begin.make_key, name="begin-key"),
     path("find/", find.find, name="find"),
     path("overview/live/", overview.live, name="overview-live"),
     path("operators/", operators.operators, name="operators"),
@@ -83,6 +86,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("forgotten/<str:uidb64>/<str:token>/", forgotten.Renew.as_view(), name="renew"),
     path("account/", account.account, name="account"),
     path("account/sessions/end/", account.end_sessions, name="end-sessions"),
+    path("account/keys/", own_keys.own_keys, name="own-keys"),
+    path("account/keys/create/", own_keys.create, name="own-key-create"),
+    path("account/keys/<int:pk>/revoke/", own_keys.revoke, name="own-key-revoke"),
     path("account/organisation/", account.focus, name="focus"),
     path("invited/<str:token>/", account.invited, name="invited"),
     path("healthz", health.liveness, name="healthz"),

@@ -35,6 +35,10 @@ def _administers(viewer: Viewer) -> bool:
     return viewer.may_administer
 
 
+def _belongs(viewer: Viewer) -> bool:
+    return bool(viewer.roles) or viewer.may_administer
+
+
 def _operates(viewer: Viewer) -> bool:
     return viewer.may_operate
 
@@ -73,6 +77,8 @@ FURTHER: tuple[MenuEntry, ...] = (
     MenuEntry("collect", "clock", "Misses that are not explored", "collect queue postponed discarded"),
     MenuEntry("subscriptions", "bell", "Subscriptions", "watch alerts notifications"),
     MenuEntry("definitions", "docs", "What every figure means", "definitions"),
+    MenuEntry("begin", "play", "First steps", "onboarding lookup sample curl"),
+    MenuEntry("own-keys", "key", "Your API keys", "tokens", _belongs),
     MenuEntry("account", "user", "Account", "sessions password"),
 )
 """Pages that stand within another's section."""

@@ -82,6 +82,8 @@ def paths_of(page: Any, url: str) -> dict[str, str]:
         "audit": "/audit/",
         "growth": "/growth/",
         "account": "/account/",
+        "own-keys": "/account/keys/",
+        "begin": "/begin/",
     }
     # Of several listings the first that has a row counts: a young catalogue lacks some.
     firsts = {

@@ -75,6 +75,7 @@ EXAMPLES: dict[str, Callable[[Rows], list[Rows]]] = {
     "member-remove": lambda rows: [{"pk": rows["membership"].pk}],
     "account-switch": lambda rows: [{"pk": rows["membership"].user_id, "verb": "off"}],
     "key-revoke": lambda rows: [{"pk": rows["key"].pk}],
+    "own-key-revoke": lambda rows: [{"pk": rows["key"].pk}],
     "keys/{number}/revoke": lambda rows: [{"number": rows["key"].pk}],
     "members/{number}": lambda rows: [{"number": rows["membership"].pk}],
     "invited": lambda rows: [{"token": rows["token"][:-3] + "xyz"}],
@@ -191,6 +192,9 @@ BODIES: dict[str, Callable[[Rows], Rows]] = {
     "account-switch": lambda rows: {},
     "key-create": lambda rows: {"name": "x", "scopes": ["nothing"]},
     "key-revoke": lambda rows: {},
+    "own-key-create": lambda rows: {"name": "x", "scopes": ["nothing"]},
+    "own-key-revoke": lambda rows: {},
+    "begin-key": lambda rows: {},
     "keys/": lambda rows: {"name": "x", "scopes": ["nothing"]},
     "keys/{number}/revoke": lambda rows: {},
     "members/": lambda rows: {"email": "no address", "role": "admin"},
@@ -286,5 +290,7 @@ NEEDS: dict[str, set[str]] = {
 """Page → the roles of the organisation that owns the rows who may post there. ``HOST``: none of them, since
 it is a matter of the whole service."""
 
-PERSONAL = {"subscription", "subscription-end", "subscription-test", "push-forget", "notification"}
+PERSONAL = {
+    "subscription", "subscription-end", "subscription-test", "push-forget", "notification", "own-key-revoke",
+}  # fmt: skip
 """A person's own: other members of the same organisation do not see them either."""

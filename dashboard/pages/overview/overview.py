@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.http import HttpResponse
@@ -19,34 +19,33 @@ from catalog.timerange import RANGES, TimeRange
 from catalog.viewing import Viewer
 from dashboard.billing import selectors as billing
 from dashboard.pages.overview import tables
+from dashboard.pages.overview.begin import begin_page
+from dashboard.pages.overview.steps import open_steps
 from dashboard.pages.work import current_work
 from dashboard.pages.work.current_work import troubles_shown
 from dashboard.pages.work.tables import workers_table
 from dashboard.web import wording
 from dashboard.web.asked import check_names, one_of
 from dashboard.web.charts import traffic as traffic_charts
-from dashboard.web.charts.drawing import METHODS
+from dashboard.web.charts.drawing import METHODS, marked
 from dashboard.web.live import Part
 from dashboard.web.ranges import range_of
 from dashboard.web.requests import ViewerRequest, number_in
 from dashboard.web.tables import exported
+from tuning.models import Revalidation
 from tuning.statistics import collecting, paid_back, waiting
 from tuning.statistics.workers import workers
 
 _REASONS = 8
 CHANGES_SHOWN = 6
+MARKS_SHOWN = 20
 
 
 @require_safe
 def overview(request: ViewerRequest) -> HttpResponse:
     viewer = looked_at(request)
     if not Operator.objects.exists():
-        context = {
-            "workers_table": workers_table(workers(), measured=False),
-            **troubles_shown(viewer),
-            "host": request.build_absolute_uri("/").rstrip("/"),
-        }
-        return render(request, "overview/overview_empty.html", context)
+        return begin_page(request)
     check_names(request, "by")
     chosen = chosen_range(request, viewer)
     slots = statistics.slots(viewer, chosen)
@@ -66,11 +65,12 @@ def overview(request: ViewerRequest) -> HttpResponse:
     total = statistics.total(slots)
     now, state = timezone.now(), waiting.waiting(request.viewer)
     wrong = troubles_shown(viewer)
+    alarms, marks = wrong["alarms"], _declared(chosen)
+    withheld = billing.withheld_totals(viewer.owned(), *billing.days_of(chosen))
     context = shown | {
         "state": state,
-        "is_well": not any(
-            (wrong["silent"], wrong["troubles"], wrong["alarms"].failing, wrong["alarms"].disturbed)
-        ),
+        "steps": open_steps(viewer),
+        "is_well": not any((withheld, wrong["silent"], wrong["troubles"], alarms.failing, alarms.disturbed)),
         "changed": changed_since(viewer.shown(), now - timedelta(hours=24)),
         "changes_shown": CHANGES_SHOWN,
         "by": by,
@@ -88,12 +88,13 @@ def overview(request: ViewerRequest) -> HttpResponse:
         "ranges": list(RANGES),
         "organisations": Organisation.objects.order_by("name") if viewer.sees_all else (),
         "focus": viewer.focus,
-        "chart": traffic_charts.hit_rate_by(slots, by) if total.lookups else None,
-        "saved_chart": traffic_charts.saved(slots, spent) if total.hits or spent else None,
+        "marks": marks,
+        "chart": marked(traffic_charts.hit_rate_by(slots, by), marks) if total.lookups else None,
+        "saved_chart": marked(traffic_charts.saved(slots, spent), marks) if total.hits or spent else None,
         "has_spent": bool(spent),
         "waits": current_work.waits(viewer.shown()),
         "money": _money(viewer, chosen),
-        "withheld": billing.withheld_totals(viewer.owned(), *billing.days_of(chosen)),
+        "withheld": withheld,
         "rolled_up_at": statistics.rolled_up_at(),
         "live": _live(request, state).html,
         **wrong,
@@ -121,6 +122,15 @@ def chosen_range(request: ViewerRequest, viewer: Viewer) -> TimeRange:
         began = statistics.began(viewer)
     default = "24h" if began and timezone.now() - began < timedelta(hours=24) else "7d"
     return range_of(request, default)
+
+
+def _declared(chosen: TimeRange) -> list[tuple[datetime, str]]:
+    """When another environment was declared for a route, and which."""
+    rows = Revalidation.objects.filter(
+        before__isnull=False, asked_at__gte=chosen.since, asked_at__lt=chosen.until
+    )
+    shown = rows.select_related("target", "after").order_by("-pk")[:MARKS_SHOWN]
+    return [(row.asked_at, f"{row} was declared for {row.target.capability}") for row in shown]
 
 
 def _money(viewer: Viewer, chosen: TimeRange) -> dict[str, Any] | None:

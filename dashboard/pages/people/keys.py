@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpResponse
+from django.http import HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.html import format_html, format_html_join
 from django.views.decorators.http import require_POST, require_safe
@@ -55,7 +55,7 @@ def _person(key: ApiKey) -> str:
     return key.user.get_username() if key.user else ""
 
 
-_COLUMNS = (
+COLUMNS = (
     Column("prefix", "Key", "code", lambda key: f"opk_{key.prefix}", show=_short, css="lead"),
     Column("name", "What for"),
     Column("scopes", "Scopes", value=lambda key: ", ".join(key.scopes), show=_scopes),
@@ -66,6 +66,14 @@ _COLUMNS = (
     Column("addresses", "From", "code", value=_from, show=lambda key: _from(key) or "anywhere", css="muted"),
     Column("revoked_at", "Actions", "actions", part="people/_key_actions.html", css="number"),
 )
+
+
+def name_of(given: QueryDict) -> str:
+    """What a form says a key is for."""
+    name = " ".join(given.get("name", "").split())
+    if not 1 <= len(name) <= NAME_LENGTH or "\0" in name:
+        raise CallerError(f"Say what the key is for, in 1 to {NAME_LENGTH} characters.")
+    return name
 
 
 @require_safe
@@ -79,7 +87,7 @@ def _page(
     """The page; ``made`` is a new key's text, which is kept nowhere: it is in this one answer only."""
     rows = list(organisation.api_keys.select_related("user").order_by("revoked_at", "-pk")[:500])
     empty = "There is no key yet: a job needs one to ask."
-    table = Table("keys", f"API keys of {organisation}", _COLUMNS, rows, empty, css="stacks")
+    table = Table("keys", f"API keys of {organisation}", COLUMNS, rows, empty, css="stacks")
     if (answer := exported(request, table)) is not None:
         return answer
     context = {
@@ -101,14 +109,11 @@ def _page(
 def create(request: ViewerRequest) -> HttpResponse:
     """A new key: the answer shows its text, this once."""
     organisation, given = administered(request), request.POST
-    name = " ".join(given.get("name", "").split())
     user: Any = request.user if given.get("personal") else None
     try:
-        if not 1 <= len(name) <= NAME_LENGTH or "\0" in name:
-            raise CallerError(f"Say what the key is for, in 1 to {NAME_LENGTH} characters.")
         key, text = create_api_key(
             organisation,
-            name,
+            name_of(given),
             given.getlist("scopes"),
             user=user,
             expires_at=expiry_of(given.get("expires", "")),

@@ -29,6 +29,11 @@ def test_from_the_login_to_the_first_result(live_service: Live, chromium: Any) -
 
         # An empty overview tells how to begin.
         assert "The map is empty" in page.locator("h1").inner_text()
+        page.get_by_role("button", name="Make my key and put it in").click()
+        page.wait_for_selector("#steps-title")
+        asked = page.locator("#ask-first").inner_text()
+        assert "Bearer opk_" in asked and "$OPATLAS_KEY" not in asked
+        assert page.locator(".steps [data-done=yes]").first.inner_text().startswith("An API key")
         live_service.wait_warm(timeout_s=180)
         page.get_by_role("button", name="Take the sample ResNet-50").click()
         page.wait_for_url("**/models/*/")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import time
 from datetime import timedelta
@@ -18,7 +19,7 @@ from catalog.rollups.rollups import refresh_rollups
 from dashboard.run import troubles
 from tests.dashboard.factory import Factory, resnet_operators
 from tests.figures.traffic_rows import lookups_of, messy_traffic
-from tuning.models import Worker
+from tuning.models import Revalidation, Worker
 from tuning.statistics import paid_back
 
 
@@ -71,6 +72,26 @@ def test_what_exploring_returned_within_its_first_hour_is_a_time(
     monkeypatch.setattr(paid_back, "both", lambda viewer, range_: (young, {}))
     html = pages.get("/").content.decode()
     assert "<dd>−1 h 0 min</dd><dd>8.06 ms saved, 1 h 0 min of" in html
+
+
+def test_declared_versions_are_marked_where_they_lie_in_the_time(pages: Client, catalogue: Factory) -> None:
+    Revalidation.objects.all().delete()
+    other = c.Environment.objects.order_by("pk").last()
+    assert other is not None
+    for before in (None, other):  # the first environment of a route is no change
+        Revalidation.objects.create(target=catalogue.target, route="tvm", before=before, after=other)
+
+    def marks() -> list[str]:
+        source = re.search(
+            r'<script id="hit-rate"[^>]*>(.*?)</script>', pages.get("/").content.decode(), re.S
+        )
+        assert source
+        return [mark["hovertext"] for mark in json.loads(source[1])["layout"].get("annotations", [])]
+
+    assert marks() == [f"tvm: {other} was declared for {catalogue.target.capability}"]
+    assert "other versions declared" in pages.get("/").content.decode()
+    Revalidation.objects.update(asked_at=timezone.now() - timedelta(days=20))
+    assert marks() == []
 
 
 def test_a_tenant_sees_its_own_traffic_only(client: Client, pages: Client, db: None) -> None:
