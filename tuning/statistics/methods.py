@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any, NamedTuple
@@ -199,14 +199,6 @@ def cells(at: At, by: str = "method", route: str = "") -> list[Cell]:
         (_cell(kind, wins, speedups[kind]) for kind, wins in grouped.items()),
         key=lambda cell: (cell.op_type, cell.size_class),
     )
-
-
-def busiest(of: Iterable[Cell], most: int) -> list[str]:
-    """The op types with the most operators, the most first."""
-    counts: dict[str, int] = defaultdict(int)
-    for cell in of:
-        counts[cell.op_type] += cell.operators
-    return sorted(counts, key=lambda name: (-counts[name], name))[:most]
 
 
 def failures(at: At, method: str = "", route: str = "") -> list[FailureReason]:

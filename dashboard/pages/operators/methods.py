@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from django.http import HttpResponse
@@ -13,6 +15,7 @@ from django.views.decorators.http import require_safe
 
 from catalog.models import Method
 from catalog.timerange import RANGES
+from dashboard.web import wording
 from dashboard.web.charts import methods as method_charts
 from dashboard.web.paging import with_query
 from dashboard.web.ranges import range_of
@@ -20,11 +23,11 @@ from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table, exported
 from tuning.models import FailureReason
 from tuning.routes.base import EVERYWHERE
-from tuning.statistics import limits, methods
+from tuning.statistics import families, limits, methods
+from tuning.statistics.families import FamilyCell, FamilyRow
 from tuning.statistics.limits import KnownLimits, LimitRow
 from tuning.statistics.methods import At, Cell, Fares
 
-_TYPES_DRAWN = 14
 _CELLS_SHOWN, _REASONS_SHOWN = 60, 40
 
 _FARES = (
@@ -57,12 +60,12 @@ def methods_page(request: ViewerRequest) -> HttpResponse:
     by_method = methods.by_method(routes, at)
     route = next((one for one in routes if one.route == request.GET.get("route")), None)
     method = request.GET.get("method", "")
-    cells = methods.cells(
-        at, "route" if request.GET.get("by") == "route" else "method", route.route if route else ""
-    )
+    by = "route" if request.GET.get("by") == "route" else "method"
+    cells = methods.cells(at, by, route.route if route else "")
     reasons = methods.failures(at, method if method in Method.values else "", route.route if route else "")
     known = limits.known_limits(request.viewer, route.route if route else "")
     shown = [route] if route else routes
+    won = families.families(at, by)
     tables = {
         "methods": _fares_table("methods", "Methods", by_method, _FARES),
         "method_times": _fares_table("method_times", "How fast methods find", by_method, _WAITS),
@@ -70,6 +73,7 @@ def methods_page(request: ViewerRequest) -> HttpResponse:
         "times": _fares_table(
             "times", "How fast routes find", [one for one in shown if one.trials], _WAITS, request
         ),
+        "families": _families_table(won),
         "where": _where_table(cells, route),
         "failures": _failures_table(reasons),
         "limits": _limits_table(known),
@@ -79,27 +83,43 @@ def methods_page(request: ViewerRequest) -> HttpResponse:
     context = {
         **tables, "places": places, "at": at, "range": span, "ranges": list(RANGES), "route": route,
         "all_routes": routes, "method_names": Method.values, "method": method,
-        "by_route": request.GET.get("by") == "route", "made_at": methods.made_at(), "by_method": by_method,
-        "drawn": _charts(by_method, shown, cells, reasons), "known": known,
-        "types_hidden": len({cell.op_type for cell in cells}) - _TYPES_DRAWN,
+        "by_route": by == "route", "made_at": methods.made_at(),
+        "drawn": _charts(shown, reasons), "known": known, **_heat_map(won, route, by),
     }  # fmt: skip
     return render(request, "operators/methods.html", context)
 
 
-def _charts(
-    by_method: Sequence[Fares],
-    routes: Sequence[Fares],
-    cells: Sequence[Cell],
-    reasons: Sequence[FailureReason],
-) -> dict[str, Any]:
+def _heat_map(rows: Sequence[FamilyRow], route: Fares | None, by: str) -> dict[str, Any]:
+    """What its template takes; of one route the families in which it, or its method, won anything."""
+    columns = families.columns(rows)
+    if route:
+        name = route.route if by == "route" else route.method
+        columns = [one for one in columns if one[0] == name]
+        rows = [row for row in rows if name in row.cells]
+    shown = [
+        {
+            "family": row.family, "op_types": row.op_types, "operators": row.operators,
+            "shown": [row.cells.get(name) for name, _ in columns],
+        }
+        for row in rows
+    ]  # fmt: skip
+    return {"heat_rows": shown, "heat_columns": columns, "heat_steps": _steps()}
+
+
+def _steps() -> list[tuple[int, str]]:
+    """What each colour stands for."""
+    edges = [wording.ratio(edge) for edge in families.STEPS]
+    between = [f"{low} – {high}" for low, high in pairwise(edges)]
+    return list(enumerate([f"less than {edges[0]}", *between, f"{edges[-1]} and more"]))
+
+
+def _charts(routes: Sequence[Fares], reasons: Sequence[FailureReason]) -> dict[str, Any]:
     """Only charts that have something to show."""
-    types = methods.busiest(cells, _TYPES_DRAWN)
     drawn = {
         "won": method_charts.found_and_won(routes) if any(one.found for one in routes) else None,
         "waits": method_charts.waits(routes)
         if any(one.first_result_s is not None for one in routes)
         else None,
-        "heat": method_charts.heat_map(cells, types) if types else None,
         "failures": method_charts.failures(reasons) if reasons else None,
     }
     return {name: chart for name, chart in drawn.items() if chart}
@@ -126,6 +146,29 @@ def _own_view(request: ViewerRequest, one: Fares) -> str:
 
 def _of_type(cell: Cell) -> str:
     return f"{reverse('operators')}?op_type={cell.op_type}"
+
+
+@dataclass(frozen=True)
+class _FamilyLine:
+    """A cell of the heat map, as a row of its export."""
+
+    row: FamilyRow
+    cell: FamilyCell
+
+
+_FAMILIES = (
+    Column("family", "Family", value="row.family"),
+    Column("name", "Won by", "method", "cell.name", beside="cell.method"),
+    Column("margin", "Margin", "ratio", "cell.margin", figure="win_margin"),
+    Column("contested", "With a runner-up", "count", "cell.contested"),
+    Column("won", "Won", "count", "cell.won"),
+    Column("operators", "Operators", "count", "row.operators"),
+)
+
+
+def _families_table(rows: Sequence[FamilyRow]) -> Table:
+    lines = [_FamilyLine(row, cell) for row in rows for cell in row.cells.values()]
+    return Table("families", "Win margins by family", _FAMILIES, lines, "Nobody has won yet.")
 
 
 def _where_table(cells: Sequence[Cell], route: Fares | None) -> Table:

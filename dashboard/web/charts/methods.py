@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from catalog.sizes import SIZE_LABELS
 from dashboard.web import wording
 from dashboard.web.charts.drawing import (
     DASHED,
-    FONT,
     METHODS,
     SYMBOLS,
     Figure,
@@ -21,14 +19,13 @@ from dashboard.web.charts.drawing import (
     interval,
     name_rows,
     new_layout,
+    ratio_ticks,
     shortened,
 )
 from tuning.models import FailureReason
 from tuning.statistics.environments import Pair
-from tuning.statistics.methods import Cell, Fares
+from tuning.statistics.methods import Fares
 
-MARKS = {"library": "●", "compiler": "◆", "manual": "▲"}
-"""The methods' shapes as letters, for cells of the heat map."""
 _WAITED = {
     0.01: "10 ms", 0.1: "100 ms", 1: "1 s", 10: "10 s", 60: "1 min", 600: "10 min", 3600: "1 h",
     36_000: "10 h", 864_000: "10 d",
@@ -94,58 +91,6 @@ def waits(rows: Sequence[Fares]) -> Figure:
     return {"data": data, "layout": layout}
 
 
-def heat_map(cells: Sequence[Cell], op_types: Sequence[str]) -> Figure:
-    """Op type × size: who wins most there, as colour, shape and words, and its share of the operators."""
-    rows = {name: number for number, name in enumerate(op_types)}
-    shown = [cell for cell in cells if cell.op_type in rows]
-    z: list[list[int | None]] = [[None] * len(SIZE_LABELS) for _ in op_types]
-    hover = [[""] * len(SIZE_LABELS) for _ in op_types]
-    for cell in shown:
-        z[rows[cell.op_type]][cell.size_class] = METHODS.index(cell.leader[1])
-        hover[rows[cell.op_type]][cell.size_class] = _cell_hover(cell)
-    layout = new_layout(max(46 * len(op_types) + 70, 180))
-    layout["xaxis"] |= {
-        "title": axis_title("bytes that one run moves"),
-        "showgrid": False,
-        "type": "category",
-    }
-    layout["xaxis"] |= {"range": [-0.5, len(SIZE_LABELS) - 0.5]}
-    name_rows(layout, op_types)
-    layout["yaxis"] |= {"showgrid": False, "range": [0.5 - len(op_types), 0.5]}
-    layout["annotations"] = [
-        {
-            "x": SIZE_LABELS[cell.size_class],
-            "y": -rows[cell.op_type],
-            "showarrow": False,
-            "text": f"{MARKS[cell.leader[1]]} {shortened(cell.leader[0], 12)}"
-            f"<br>{wording.percent(cell.share)} of {wording.compact(cell.operators)}",
-            "font": {**FONT, "size": 11, "color": "$text"},
-        }
-        for cell in shown
-    ]
-    return {"data": [_heat(z, hover, len(op_types))], "layout": layout}
-
-
-def _heat(z: list[list[int | None]], hover: list[list[str]], rows: int) -> dict[str, Any]:
-    """Three bands of one colour each; faint, so that words on them can be read in both themes."""
-    bands = [
-        [edge, f"${name}"] for number, name in enumerate(METHODS) for edge in (number / 3, (number + 1) / 3)
-    ]
-    return {
-        "type": "heatmap", "z": z, "x": list(SIZE_LABELS), "y": [-row for row in range(rows)], "text": hover,
-        "hoverinfo": "text", "hoverongaps": False, "zmin": -0.5, "zmax": 2.5, "colorscale": bands,
-        "showscale": False, "xgap": 3, "ygap": 3, "opacity": 0.3,
-    }  # fmt: skip
-
-
-def _cell_hover(cell: Cell) -> str:
-    wins = "<br>".join(f"{MARKS[method]} {name}: {count:,}" for name, method, count in cell.wins[:6])
-    return (
-        f"{cell.op_type}, {cell.size}: {cell.operators:,} operators<br>{wins}"
-        f"<br>{wording.ratio(cell.speedup)} the default's speed"
-    )
-
-
 def failures(rows: Sequence[FailureReason], most: int = 12) -> Figure:
     """Bars: the most frequent reasons, by the route's method."""
     shown = rows[:most]
@@ -172,8 +117,7 @@ def changes(pairs: Sequence[Pair], most: int = 40) -> Figure:
     layout["xaxis"] |= {
         "title": axis_title("speed in B against A"),
         "type": "log",
-        "ticksuffix": "×",
-        "nticks": 7,
+        **ratio_ticks([1.0, *(end for pair in shown for end in (pair.change.low, pair.change.high))]),
     }
     name_rows(layout, [shortened(f"{pair.summary} · {pair.route}", 52) for pair in shown])
     layout["shapes"] = [{"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": 1, "x1": 1, "line": DASHED}]

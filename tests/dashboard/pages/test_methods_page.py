@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -102,6 +103,44 @@ def test_the_heat_map_by_method_and_by_route(pages: Client, standing: Factory) -
     assert (by_method[0]["leader"], by_method[0]["won"], by_method[0]["operators"]) == ("compiler", 12, 20)
     by_route = rows_of(pages, "/methods/?by=route", "where")
     assert by_route[0]["leader"] == "tvm"
+
+
+def cells_of(html: str) -> list[tuple[str, str, str]]:
+    """(colour, margin, denominator) of every filled cell of the heat map."""
+    table = html.split('id="heat"')[1].split("</table>")[0]
+    found = re.findall(
+        r'<td data-step="(\w+)"[^>]*><strong>(.*?)</strong><span class="sub">(.*?)</span>', table
+    )
+    assert len(found) == table.count("<td data-step")
+    return found
+
+
+def test_the_heat_map_shows_margins_by_family_with_their_denominators(
+    pages: Client, standing: Factory
+) -> None:
+    c.Standing.objects.filter(route="onednn").update(log_margin=8 * 0.5)  # wins by e^0.5
+    c.Standing.objects.filter(route="cpp").update(contested=0, log_margin=0)
+    html = text(pages, "/methods/")
+    # Library, compiler, manual; convolutions first, since they are more.
+    assert cells_of(html) == [
+        ("4", "1.65×", "won 8 of 20"), ("2", "1.11×", "won 12 of 20"),
+        ("2", "1.11×", "won 4 of 7"), ("none", "alone", "won 3 of 7"),
+    ]  # fmt: skip
+    assert "0 of 20" in html and "0 of 7" in html
+    rows = rows_of(pages, "/methods/", "families")
+    assert {(row["family"], row["name"], row["won"], row["operators"]) for row in rows} == {
+        ("convolution", "library", 8, 20), ("convolution", "compiler", 12, 20),
+        ("activation", "library", 4, 7), ("activation", "manual", 3, 7),
+    }  # fmt: skip
+    by_route = {row["name"] for row in rows_of(pages, "/methods/?by=route", "families")}
+    assert by_route == {"onednn", "tvm", "onnxruntime", "cpp"}
+    alone = text(pages, "/methods/?by=route&route=tvm")
+    assert cells_of(alone) == [("2", "1.11×", "won 12 of 20")]
+
+
+def test_methods_stand_on_the_page_once(pages: Client, standing: Factory) -> None:
+    html = text(pages, "/methods/")
+    assert "method-card" not in html and html.count('id="table-methods"') == 1
 
 
 @pytest.mark.parametrize(
