@@ -36,6 +36,14 @@ def test_a_second_user_approves_and_the_first_cannot(window: Callable[..., Watch
     page = window("grace").page
     page.goto("/kernels/")
     page.get_by_role("link", name=version.kernel.name).first.click()
+    # The decision comes after all evidence, and is in sight while that is read.
+    page.wait_for_selector("#decision")
+    at, last, height = page.evaluate(
+        "[document.querySelector('#decision').getBoundingClientRect().bottom,"
+        " [...document.querySelectorAll('#live > *')].at(-1).id, innerHeight]"
+    )
+    assert last == "decision" and at <= height
+    page.locator("#decision summary").click()
     page.fill("[name=reason]", "Read and understood.")
     page.get_by_label("the source").check()
     page.get_by_label("the risk lines").check()

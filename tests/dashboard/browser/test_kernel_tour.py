@@ -75,6 +75,7 @@ def test_submit_measure_approve_win_or_lose_and_revoke(live_service: Live, chrom
         grace.goto("/kernels/")
         assert "1 waits for your decision" in grace.locator("main").inner_text()
         grace.get_by_role("link", name="my-softmax").click()
+        grace.locator("#decision summary").click()
         for piece in grace.locator("[name=looked_at]").all():
             piece.check()
         grace.fill("[name=reason]", "Read and understood.")

@@ -281,6 +281,19 @@ def test_another_organisations_kernel_is_seen_once_it_is_approved(
     assert reader.get(path_of(version)).status_code == 200
 
 
+def test_evidence_stands_before_the_decision(ada: User, grace: User, awaiting: KernelVersion) -> None:
+    html = browser(grace).get(path_of(awaiting)).content.decode()
+    places = [
+        html.index(f'id="{name}"')
+        for name in ("risks-title", "evaluations-title", "source-title", "decision")
+    ]
+    assert places == sorted(places) and "<details open>" not in html
+    again = browser(grace).post(path_of(awaiting, "approve"), {"reason": ""}).content.decode()
+    assert "<details open>" in again[again.index('id="decision"') :]  # what was refused is seen at once
+    own = browser(ada).get(path_of(awaiting)).content.decode()
+    assert "Approve</button>" not in own and own.index('id="source-title"') < own.index('id="decision"')
+
+
 def test_decisions_need_the_forms_token(grace: User, awaiting: KernelVersion) -> None:
     strict = browser(grace, enforce_csrf_checks=True)
     assert strict.post(path_of(awaiting, "approve"), {"reason": "x"}).status_code == 403
