@@ -1,12 +1,13 @@
-"""What a job asked for and does not get until it is paid: its operators whose best is withheld now."""
+"""What a job or a model does not get until it is paid: its operators whose best is withheld now."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 
 from catalog import models
+from catalog.best.served import scopes_of
 from catalog.charging import Terms, charging
 from catalog.selectors import jobs
 
@@ -17,14 +18,31 @@ MOST_LOOKED_AT = 20_000
 def prices_withheld_from(job: models.Job) -> dict[int, str]:
     """Operator → the price of its best in words, where every best that the job could get costs what its
     organisation has not paid. Without price rules no statement."""
-    decider = charging()
-    if not decider.has_prices(job.organisation_id):
-        return {}
     asked = models.JobOperator.objects.filter(job=job, operator=OuterRef("operator"))
-    bests = jobs.bests_of(job).filter(Exists(asked)).select_related("implementation")
+    return _prices_withheld(job.organisation_id, jobs.bests_of(job).filter(Exists(asked)))
+
+
+def prices_withheld_of(model: models.Model) -> dict[int, str]:
+    """The same of a model's operators where it runs, for the organisation that gave it."""
+    if model.organisation is None:
+        return {}
+    bests = models.Best.objects.filter(
+        operator__models__model=model,
+        target=model.target_id,
+        setting=model.setting_id,
+        scope__in=scopes_of(model.organisation),
+    )
+    return _prices_withheld(model.organisation_id, bests)
+
+
+def _prices_withheld(organisation_id: int, bests: QuerySet[models.Best]) -> dict[int, str]:
+    decider = charging()
+    if not decider.has_prices(organisation_id):
+        return {}
+    bests = bests.select_related("implementation")
     bests = bests.only("operator", *(f"implementation__{name}" for name in _PRICED_BY))
     found = list(bests.order_by("ratio_to_default")[:MOST_LOOKED_AT])
-    held = decider.withheld_now(job.organisation_id, [best.implementation for best in found])
+    held = decider.withheld_now(organisation_id, [best.implementation for best in found])
     if not held:
         return {}
     by_operator: dict[int, list[Terms | None]] = defaultdict(list)

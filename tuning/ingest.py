@@ -23,6 +23,8 @@ from catalog.conf import conf
 from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
 from catalog.models import MissState
 from catalog.registry import register_operators, register_setting, register_target
+from catalog.selectors.jobs import WITHHELD
+from catalog.withheld import prices_withheld_of
 from opatlas import identity
 from opatlas.errors import InvalidModel, InvalidOperator
 from opatlas.graph import Extracted, Extraction
@@ -67,9 +69,9 @@ class Named(NamedTuple):
 class ReportedOperator(NamedTuple):
     """One operator of a model. Times in µs of one call; ``ratio`` is default ÷ best with its interval.
 
-    ``status`` is hit, miss, unsupported or failed; ``reason`` says why it is no hit. ``miss_state`` is its
-    miss's state now, empty where it was never missed. ``share`` is its part of the model's default time, None
-    where no time is known.
+    ``status`` is hit, withheld (until it is paid), miss, unsupported or failed; ``reason`` says why it is no
+    hit. ``miss_state`` is its miss's state now, empty where it was never missed. ``share`` is its part of the
+    model's default time, None where no time is known.
     """
 
     operator: Named
@@ -240,6 +242,8 @@ def model_report(model: models.Model) -> ModelReport:
     known = [part for part in parts if part.operator.pk in bests]
     whole_us = sum(part.calls * bests[part.operator.pk].default_us for part in known)
     rows = [_row(part, bests.get(part.operator.pk), misses.get(part.operator.pk), whole_us) for part in parts]
+    held = prices_withheld_of(model)
+    rows = [_withheld(row, held[row.operator.pk]) if row.operator.pk in held else row for row in rows]
     rows.sort(key=lambda row: (-(row.share or 0.0), -row.calls, row.operator.key))
     return ModelReport(model, rows, _totals(model, rows))
 
@@ -374,6 +378,20 @@ def _row(part: _Part, known: _Known | None, missed: _Missed | None, whole_us: fl
         return ReportedOperator(part.operator, part.calls, part.example, status, state, reason)
     share = part.calls * known.default_us / whole_us if whole_us else None
     return ReportedOperator(part.operator, part.calls, part.example, "hit", state, "", *known, share)
+
+
+def _withheld(row: ReportedOperator, price: str) -> ReportedOperator:
+    """A best that the model's organisation gets only once it is paid: not what its runs take."""
+    return ReportedOperator(
+        row.operator,
+        row.calls,
+        row.example,
+        WITHHELD,
+        row.miss_state,
+        price,
+        default_us=row.default_us,
+        share=row.share,
+    )
 
 
 def _totals(model: models.Model, rows: Sequence[ReportedOperator]) -> Totals:

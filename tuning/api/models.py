@@ -81,7 +81,7 @@ OperatorRowAnswer = shape(
     without=["miss_state"],
     operator=KeyField(),
     summary=serializers.CharField(source="operator.summary"),
-    status=serializers.ChoiceField(["hit", "miss", "unsupported", "failed"]),
+    status=serializers.ChoiceField(["hit", "withheld", "miss", "unsupported", "failed"]),
 )
 
 

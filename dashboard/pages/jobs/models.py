@@ -18,6 +18,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from catalog.models import MissState, Model, Organisation, Target
 from catalog.registry import default_organisation
+from catalog.selectors.jobs import WITHHELD
 from catalog.selectors.listing import STATUS_OF_MISS
 from catalog.viewing import Viewer
 from dashboard.pages.jobs import tables
@@ -193,7 +194,7 @@ def _states(report: ingest.ModelReport) -> dict[int, str]:
     return {
         one.operator.pk: STATUS_OF_MISS[MissState(one.miss_state)]
         for one in report.rows
-        if one.miss_state not in ("", MissState.EXPLORED)
+        if one.miss_state not in ("", MissState.EXPLORED) and one.status != WITHHELD
     }
 
 

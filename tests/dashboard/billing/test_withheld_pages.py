@@ -6,11 +6,12 @@ import json
 
 import pytest
 
-from catalog.models import Job
+from catalog.models import Best, Job, Model, ModelOperator, Operator
 from catalog.usage.draining import drain_journal
 from tests.catalog import making
 from tests.dashboard.billing.test_pages import tenant, text_of  # noqa: F401
 from tests.dashboard.people import member_client
+from tuning import ingest
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def test_a_withheld_hit_is_said_with_count_and_price_on_job_operator_and_overvie
     mine = member_client(tenant, role)
     for path, said in (
         (f"/jobs/{job.pk}/", "1 operator withheld."),
-        (f"/operators/{making.relu(64).key}/", "3 withheld (30d): lookups of this operator came back empty"),
+        (f"/operators/{making.relu(64).key}/", "3 withheld (7d): lookups of this operator came back empty"),
         ("/", "3 withheld"),
     ):
         text = text_of(mine.get(path))
@@ -54,3 +55,26 @@ def test_a_job_is_not_covered_by_what_it_does_not_get(tenant, job, credit):  # n
     credit(1, to=tenant)  # then the next lookup is served, and charged
     assert set(states().values()) == {"hit"}
     assert "withheld" not in text_of(mine.get(path))
+
+
+def test_all_is_not_well_while_hits_are_withheld(tenant, job):  # noqa: F811
+    assert "All well" not in text_of(member_client(tenant, "viewer").get("/"))
+
+
+def test_a_model_is_not_covered_by_what_it_does_not_get(tenant, job, credit):  # noqa: F811
+    held, free = (making.relu(length) for length in (64, 32))
+    row = Model.objects.create(
+        organisation=tenant, name="net", sha256="0" * 64, calls=4, hits_before=0.0,
+        target=Best.objects.first().target, setting=Best.objects.first().setting,
+    )  # fmt: skip
+    for operator, calls in ((held, 3), (free, 1)):
+        ModelOperator.objects.create(model=row, operator=Operator.objects.get(key=operator.key), calls=calls)
+    report = ingest.model_report(row)
+    states = {one.calls: (one.status, one.route, one.median_us) for one in report.rows}
+    assert states[3] == ("withheld", "", None) and states[1][0] == "hit"
+    assert "0.02 EUR" in next(one.reason for one in report.rows if one.status == "withheld")
+    assert report.totals.hit_share == 0.25
+    page = text_of(member_client(tenant, "viewer").get(f"/models/{row.pk}/"))
+    assert "75% withheld until paid" in page
+    credit(1, to=tenant)
+    assert {one.status for one in ingest.model_report(row).rows} == {"hit"}
