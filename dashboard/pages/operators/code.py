@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import FileResponse, Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils.cache import patch_vary_headers
@@ -13,8 +15,9 @@ from catalog.charging import withheld
 from catalog.errors import StoreError
 from catalog.models import Implementation
 from dashboard.pages.operators import code_selector as reading
-from dashboard.web.requests import ViewerRequest
+from dashboard.web.requests import ViewerRequest, number_in
 
+OTHERS_SHOWN = 100
 _SUFFIXES = {"schedule": "txt", "source": "txt", "recipe": "json", "manifest": "json"}
 
 
@@ -31,12 +34,28 @@ def code(request: ViewerRequest, key: str, implementation_id: int) -> HttpRespon
         "texts": [] if terms else reading.texts(row),
         "files": [] if terms else reading.files(row),
     }
+    if not request.htmx:
+        context |= _compared(request, row, key, may_read=not terms)
     template = "operators/_operator_code.html" if request.htmx else "operators/operator_code.html"
     # What htmx asks for is a part of a page that has its own status; alone, withheld code is 402.
     status = 402 if terms and not request.htmx else 200
     response = render(request, template, context, status=status)
     patch_vary_headers(response, ["HX-Request"])
     return response
+
+
+def _compared(request: ViewerRequest, row: Implementation, key: str, may_read: bool) -> dict[str, Any]:
+    """The other implementations, and the difference to the one that is asked for, unless it is withheld."""
+    seen = Implementation.objects.filter(request.viewer.shown(), operator__key=key).exclude(pk=row.pk)
+    seen = seen.select_related("environment").order_by("method", "route", "label", "pk")
+    others = list(seen[:OTHERS_SHOWN])
+    number = number_in(request.GET.get("against", ""))
+    if number is None or not may_read:
+        return {"others": others if may_read else []}
+    other = _found(request, key, number)
+    held = withheld(_organisation(request), other)
+    differences = [] if held else reading.difference(row, other)
+    return {"others": others, "other": other, "other_held": held, "differences": differences}
 
 
 @require_safe

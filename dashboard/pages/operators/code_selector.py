@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,9 @@ _LANGUAGES = {
     ("xla", "schedule"): ("llvm", "HLO"),
     ("xla", "source"): ("llvm", "MLIR"),
 }
+
+MOST_COMPARED = 1500
+"""Lines of a text: comparing takes longer than by the square of them where they repeat."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,28 @@ def raw(row: Implementation, part: str) -> str:
     if part == "manifest":
         return json.dumps(row.artifact.manifest, indent=2, ensure_ascii=False)
     return ""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One implementation's code against another's. ``cut``: only the beginnings were compared."""
+
+    part: str
+    code: Code
+    cut: bool
+
+
+def difference(row: Implementation, other: Implementation) -> list[Difference]:
+    """From ``other`` to ``row``, of the texts that both have and that differ."""
+    found = []
+    for part in ("schedule", "source", "recipe"):
+        texts = [raw(one, part).splitlines() for one in (other, row)]
+        before, after = (lines[:MOST_COMPARED] for lines in texts)
+        lines = list(difflib.unified_diff(before, after, str(other), str(row), lineterm=""))
+        if lines and before and after:
+            cut = any(len(lines) > MOST_COMPARED for lines in texts)
+            found.append(Difference(part, highlighted("\n".join(lines), "diff"), cut))
+    return found
 
 
 def files(row: Implementation) -> Sequence[ArtifactFile]:

@@ -29,6 +29,7 @@ from catalog.timerange import RANGES
 from catalog.viewing import APPROVE, Viewer
 from dashboard.billing import selectors as billing
 from dashboard.pages.operators import history, race, tables
+from dashboard.pages.operators.related import graph
 from dashboard.pages.operators.state import exploration_of, place_asked_for, state_part
 from dashboard.pages.work.trials import trials_table
 from dashboard.web import wording
@@ -67,6 +68,7 @@ def operator(request: ViewerRequest, key: str) -> HttpResponse:
     place = place_asked_for(request, places)
     span = range_of(request)
     used = reuse(row, viewer)
+    following = related_to(row, viewer)
     slots = lookups_of(row, viewer, span) if used.lookups else []
     asked = any(slot.hits + slot.misses for slot in slots)
     context: dict[str, Any] = {
@@ -76,7 +78,7 @@ def operator(request: ViewerRequest, key: str) -> HttpResponse:
         "jobs_table": tables.jobs(used), "models_table": tables.models(used),
         "lookups_table": tables.lookups(slots),
         "targets_table": tables.targets(detail.bests(row, viewer.shown()), place),
-        "related_table": tables.related(related_to(row, viewer)),
+        "related_table": tables.related(following), "related_graph": graph(following),
         "withheld": billing.withheld_totals(viewer.owned(), *billing.days_of(span), row.pk),
         "reuse_chart": traffic_charts.hit_rate(slots, height=220) if asked else None,
     }  # fmt: skip
@@ -146,11 +148,11 @@ def _evidence(
         "exploration": exploration, "trials": trials, "history": found,
         "race": raced, "race_table": tables.race(raced),
         "sides_table": tables.sides(side, request),
-        "implementations_table": tables.implementations(made, against, terms, chosen),
+        "implementations_table": tables.implementations(made, against, terms, chosen, side),
         "trials_table": _trials_table(trials),
         "best_table": tables.leaders(points), "history_table": tables.events(found),
         "best_chart": method_charts.best_over_time(points, timezone.now()) if points else None,
-        "chart": _chart(made), "side_chart": _chart([one.made for one in side.sides]),
+        "chart": _chart(made),
         **_worth(row, best, exploration, viewer),
     }  # fmt: skip
 

@@ -117,6 +117,7 @@ class _Row:
     against: Comparison | None
     terms: Terms | None
     chosen: bool  # its code is shown below
+    leads: bool = False  # the best of its method
 
 
 def _rank(row: _Row) -> int | None:
@@ -175,10 +176,13 @@ def implementations(
     against: Mapping[int, Comparison],
     terms: Mapping[int, Terms],
     chosen: RankedImplementation | None,
+    of: SideBySide,
 ) -> Table:
+    leading = {side.made.implementation.pk for side in of.sides}
     keys = [one.implementation.pk for one in made]
     rows = [
-        _Row(one, against.get(pk), terms.get(pk), one is chosen) for one, pk in zip(made, keys, strict=True)
+        _Row(one, against.get(pk), terms.get(pk), one is chosen, pk in leading)
+        for one, pk in zip(made, keys, strict=True)
     ]
     return Table(
         "implementations",

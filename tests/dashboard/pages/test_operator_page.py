@@ -61,7 +61,8 @@ def rows_of(client: Client, path: str, table: str) -> list[dict[str, Any]]:
 def test_each_method_is_compared_with_the_best_in_words(pages: Client, explored: c.Operator) -> None:
     path = f"/operators/{explored.key}/"
     html = text(pages, path)
-    assert "Methods side by side" in html
+    assert "Methods side by side" not in html and html.count('id="table-implementations"') == 1
+    assert 'class="chip">best library</span>' in html and 'class="chip">best compiler</span>' in html
     rows = rows_of(pages, path, "methods")
     assert rows[0]["verdict"] == "The fastest known."
     assert {row["method"] for row in rows} >= {"library", "compiler"}
@@ -217,6 +218,24 @@ def test_code_is_shown_and_downloaded(pages: Client, explored: c.Operator) -> No
     assert pages.get(f"{path}passwords/raw/").status_code == 404
 
 
+def test_two_implementations_code_is_compared(pages: Client, explored: c.Operator, reader: Client) -> None:
+    row = c.Implementation.objects.get(operator=explored, route="tvm")
+    other = c.Implementation.objects.filter(operator=explored).exclude(pk=row.pk).first()
+    assert other is not None
+    c.Implementation.objects.filter(pk=other.pk).update(schedule=row.schedule + "\n<b>one line more</b>")
+    path = f"/operators/{explored.key}/code/{row.pk}/"
+    assert f'<option value="{other.pk}"' in text(pages, path)
+    html = text(pages, f"{path}?against={other.pk}")
+    shown = html.split('id="difference"')[1].split("</section>")[0]
+    assert "-&lt;b&gt;one line more&lt;/b&gt;" in shown and "<b>" not in shown
+    for wrong in ("0", "99999999", "x", "%00"):
+        assert pages.get(f"{path}?against={wrong}").status_code in (200, 404)
+    # What somebody may not see is not compared either.
+    c.Implementation.objects.filter(pk=other.pk).update(scope=f"org:{explored.pk + 77}")
+    assert reader.get(f"{path}?against={other.pk}").status_code == 404
+    assert f'value="{other.pk}"' not in text(reader, path)
+
+
 def test_what_a_compiled_artifact_holds(
     pages: Client, explored: c.Operator, configure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,6 +388,10 @@ def test_what_is_withheld_shows_times_and_price_and_no_code(
     for rest in ("schedule/raw/", "manifest/raw/", "files/kernel.so"):
         answer = client.get(f"{path}code/{row.pk}/{rest}")
         assert answer.status_code == 402 and b"prim_func" not in answer.content
+    eager = c.Implementation.objects.filter(operator=explored).exclude(pk=row.pk).first()
+    assert eager is not None
+    compared = client.get(f"{path}code/{eager.pk}/?against={row.pk}")
+    assert b"prim_func" not in compared.content and b"Withheld." in compared.content
     part = client.get(f"{path}code/{row.pk}/", headers={"HX-Request": "true"})
     assert part.status_code == 200 and b"prim_func" not in part.content
     assert "T.prim_func" in re.sub(r"<[^>]+>", "", text(pages, f"{path}code/{row.pk}/"))
@@ -399,6 +422,8 @@ def test_what_jobs_asked_next_is_shown_to_who_may_see_the_jobs(
     path = f"/operators/{before.key}/"
     html = text(pages, path)
     assert "Related to" in html and f'href="/operators/{after.key}/"' in html
+    drawn = text(pages, path).split('<svg class="related"')[1].split("</svg>")[0]
+    assert re.findall(r'stroke-width="([\d.]+)"', drawn) == ["9.000", "3.000"] and drawn.count("<text") == 2
     shown = [(row["key"], row["jobs"]) for row in rows_of(pages, path, "related")]
     assert shown == [(after.key, 3), (far.key, 1)]
     stranger = member("viewer")
