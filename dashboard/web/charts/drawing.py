@@ -4,13 +4,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 Figure = dict[str, Any]
 
 SYMBOLS = {"library": "circle", "compiler": "diamond", "manual": "triangle-up"}
 METHODS = tuple(SYMBOLS)
+_CLOSE = 4
+"""Ratios that differ by less than this factor are labelled in even steps."""
 FONT = {"family": "Inter, system-ui, sans-serif", "size": 12, "color": "$muted"}
 DASHED = {"color": "$faint", "width": 1.5, "dash": "dot"}
 
@@ -33,6 +37,28 @@ def name_rows(layout: dict[str, Any], names: Sequence[str]) -> None:
     }
     # What charts.js puts in their place where the page is narrow.
     layout["meta"] = {"short": [f"{shortened(name, 18)} " for name in names]}
+
+
+def ratio_ticks(values: Sequence[float]) -> dict[str, Any]:
+    """Labels of a logarithmic axis of ratios: Plotly itself names nothing between two powers of ten."""
+    low, high = min(values), max(values)
+    if high < low * 1.01:
+        low, high = low * 0.98, high * 1.02
+    if high / low <= _CLOSE:
+        step = _round_step((high - low) / 4)
+        ticks = [number * step for number in range(math.floor(low / step), math.ceil(high / step) + 1)]
+    else:
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        leading = (1, 2, 5) if high / low < 1000 else (1,)
+        ticks = [first * 10.0**power for power in powers for first in leading]
+    ticks = [tick for tick in ticks if tick > 0 and low / 1.3 <= tick <= high * 1.3]
+    return {"tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:.6g}×" for tick in ticks]}
+
+
+def _round_step(least: float) -> float:
+    """1, 2 or 5 times a power of ten, and no less than this."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(first * power for first in (1, 2, 5, 10) if first * power >= least * 0.999)
 
 
 def shortened(text: str, length: int) -> str:
@@ -69,6 +95,22 @@ def over_days(height: int, gap: float = 0.25, mode: str = "stack") -> dict[str, 
     layout = new_layout(height) | {"barmode": mode, "bargap": gap, "hovermode": "x unified"}
     layout["xaxis"] |= {"type": "date", "showgrid": False}
     return layout
+
+
+def marked(figure: Figure, marks: Sequence[tuple[datetime, str]]) -> Figure:
+    """The figure with a line at each of these moments; what happened is said where one points at its head."""
+    layout = figure["layout"]
+    if not marks:
+        return figure
+    at = [(moment.isoformat(), said) for moment, said in marks]
+    upright = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "line": DASHED}
+    head = {"y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False, "text": "▾"}
+    layout["shapes"] = [*layout.get("shapes", ()), *({**upright, "x0": x, "x1": x} for x, _ in at)]
+    layout["annotations"] = [
+        *layout.get("annotations", ()), *({**head, "x": x, "hovertext": said} for x, said in at),
+    ]  # fmt: skip
+    layout["margin"] |= {"t": 18}
+    return figure
 
 
 def new_axis() -> dict[str, Any]:

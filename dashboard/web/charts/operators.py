@@ -16,6 +16,7 @@ from dashboard.web.charts.drawing import (
     interval,
     name_rows,
     new_layout,
+    ratio_ticks,
 )
 
 _FAR_APART = 12
@@ -62,7 +63,8 @@ def ratios(dots: Sequence[Dot]) -> Figure:
     title = "speed over the default"
     layout["xaxis"] |= {"title": axis_title(title), "rangemode": "tozero", "ticksuffix": "×"}
     if dots and max(dot.value for dot in dots) > _FAR_APART * min(dot.value for dot in dots):
-        layout["xaxis"] |= {"type": "log", "title": axis_title(f"{title} (logarithmic)"), "nticks": 6}
+        layout["xaxis"] |= {"type": "log", "title": axis_title(f"{title} (logarithmic)")}
+        layout["xaxis"] |= ratio_ticks([dot.value for dot in dots])
     name_rows(layout, [dot.name for dot in dots])
     layout["margin"]["l"] = 8
     layout["shapes"] = [{"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": 1, "x1": 1, "line": DASHED}]

@@ -23,15 +23,18 @@ def hit_rate(slots: Sequence[traffic.LookupSlot], height: int = 260) -> Figure:
     """Hit rate as a line over the lookups it is made of."""
     starts = [slot.start.isoformat() for slot in slots]
     asked = [slot for slot in slots if slot.hit_rate is not None]
+    # Marks too: an hour between two without traffic would have no line.
+    marks = {"size": 3 if len(asked) > 40 else 6}
     common = {"x": starts, "hoverinfo": "skip"}
     rate = {
         **common,
         "type": "scatter",
-        "mode": "lines" if len(asked) > 40 else "lines+markers",
+        "mode": "lines+markers",
+        "marker": marks,
         "name": "Hit rate",
         "y": [None if slot.hit_rate is None else slot.hit_rate * 100 for slot in slots],
         "line": {"color": "$accent", "width": 2, "shape": "spline", "smoothing": 0.5},
-        "connectgaps": True,
+        "connectgaps": False,
         "fill": "tozeroy",
         "fillcolor": "$accent-soft",
         "hoverinfo": "text",

@@ -1,5 +1,6 @@
-"""Every page of the resolver in a browser: accessible in light and dark, quiet, within its policy, and not
-wider than a telephone. A page is covered as soon as its address is in a ``urls.py``."""
+"""Every page of the resolver in a browser: accessible in light and dark, quiet, within its policy, soon
+there, then still, light in bytes, and not wider than a telephone. A page is covered as soon as its address is
+in a ``urls.py``."""
 
 from __future__ import annotations
 
@@ -34,6 +35,24 @@ _CLIPPED = """() => {
   return [...boxes.map((one) => `the table ${one.id || one.innerText.slice(0, 40)} is wider than its place`),
           ...cells.map((one) => `the cell “${one.innerText.slice(0, 40)}” is cut off`)];
 }"""
+_MEASURE = """
+window.shifted = 0;
+window.painted = 0;
+new PerformanceObserver((list) => {
+  for (const one of list.getEntries()) if (!one.hadRecentInput) window.shifted += one.value;
+}).observe({type: 'layout-shift', buffered: true});
+new PerformanceObserver((list) => {
+  for (const one of list.getEntries()) window.painted = one.startTime;
+}).observe({type: 'largest-contentful-paint', buffered: true});
+"""
+_MEASURED = """() => {
+  const loads = ['navigation', 'resource'].flatMap((kind) => performance.getEntriesByType(kind));
+  const isPlotly = (one) => one.name.includes('plotly.min');
+  const [plotly, others] = [loads.filter(isPlotly), loads.filter((one) => !isPlotly(one))];
+  const bytes = others.reduce((sum, one) => sum + one.encodedBodySize, 0);
+  return [painted, shifted, bytes, plotly.length > 0, document.querySelectorAll('[data-chart]').length];
+}"""
+LARGEST_PAINT_MS, MOST_SHIFT, MOST_BYTES = 1000, 0.05, 300_000
 HALVES = 2
 """Parts of the pages, which two processes can look at."""
 
@@ -75,6 +94,7 @@ WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 360, "height": 780}
 def test_every_page(filled: None, window: Callable[..., Watched], half: int) -> None:
     """As a telephone has it at night, then wide, then by day; and without scripts."""
     watched = window("admin", color_scheme="dark", viewport=NARROW)
+    watched.page.context.add_init_script(_MEASURE)
     pages = dict(shown(watched.page, half))
     assert len(pages) >= 25 // HALVES
     found = list(looked_at(watched, pages))
@@ -89,6 +109,7 @@ def looked_at(watched: Watched, pages: dict[str, str]) -> Iterator[str]:
         page.set_viewport_size(NARROW)
         answer = page.goto(path)
         settle(page)
+        yield from (f"{name} ({path}) {line}" for line in heavy(page, path))
         yield from (f"{name} ({path}) {line}" for line in out_of_bounds(watched, answer))
         yield from (f"{name} ({path}): {line}" for line in inaccessible(page, axe))
         yield from (f"{name} ({path}) {line}" for line in undrawn_or_too_wide(page))
@@ -96,6 +117,23 @@ def looked_at(watched: Watched, pages: dict[str, str]) -> Iterator[str]:
     page.context.clear_cookies()
     page.goto("/login/")
     yield from (f"login: {line}" for line in inaccessible(page, axe))
+
+
+def heavy(page: Any, path: str) -> Iterator[str]:
+    """What Lighthouse would say: when the largest part was painted, what moved afterwards, how many bytes."""
+    painted_ms, shifted, size, has_plotly, charts = page.evaluate(_MEASURED)
+    if painted_ms > LARGEST_PAINT_MS:  # something else ran: once more
+        page.goto(path)
+        settle(page)
+        painted_ms = min(painted_ms, page.evaluate(_MEASURED)[0])
+    if painted_ms > LARGEST_PAINT_MS:
+        yield f"painted its largest part after {painted_ms:.0f} ms"
+    if shifted > MOST_SHIFT:
+        yield f"moved by {shifted:.3f} after it was painted"
+    if size > MOST_BYTES:
+        yield f"takes {size / 1e3:.0f} kB without Plotly"
+    if has_plotly and not charts:
+        yield "fetches Plotly and shows no chart"
 
 
 def inaccessible(page: Any, axe: str) -> Iterator[str]:

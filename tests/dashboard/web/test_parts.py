@@ -18,7 +18,7 @@ from dashboard.web import wording
 from dashboard.web.charts import models as model_charts
 from dashboard.web.charts import operators as operator_charts
 from dashboard.web.charts import traffic as traffic_charts
-from dashboard.web.charts.drawing import Figure
+from dashboard.web.charts.drawing import Figure, ratio_ticks
 from dashboard.web.highlighting import SHOWN_CHARACTERS, highlighted, language_of
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -27,7 +27,7 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("value_us", "text"),
     [
-        (None, "–"), (0, "0 µs"), (0.85, "850 ns"), (0.9999, "1.00 µs"), (12.34, "12.3 µs"),
+        (None, "–"), (0, "–"), (0.85, "850 ns"), (0.9999, "1.00 µs"), (12.34, "12.3 µs"),
         (999.4, "999 µs"), (999.7, "1.00 ms"), (1750, "1.75 ms"), (2_600_000, "2.60 s"),
     ],
 )  # fmt: skip
@@ -111,6 +111,21 @@ def test_every_chart_is_one_that_plotly_knows(figure: Figure) -> None:
 
     go.Figure(painted(figure))  # raises on a property that does not exist or a value it cannot have
     json.dumps(figure, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("values", "first", "last"),
+    [
+        ([0.97, 1.0, 1.03], "0.96×", "1.04×"), ([1.0, 1.0], "0.98×", "1.02×"), ([0.5, 1.9], "0.5×", "2×"),
+        ([0.3, 30.0], "0.5×", "20×"), ([0.01, 900.0], "0.01×", "1000×"),
+    ],
+)  # fmt: skip
+def test_ratios_that_lie_close_have_labels_too(values: list[float], first: str, last: str) -> None:
+    ticks = ratio_ticks(values)
+    said = ticks["ticktext"]
+    assert 2 <= len(said) <= 9 and len(set(said)) == len(said)
+    assert min(values) / 1.3 <= ticks["tickvals"][0] and ticks["tickvals"][-1] <= max(values) * 1.3
+    assert (said[0], said[-1]) == (first, last)
 
 
 def test_every_colour_of_a_chart_is_a_token() -> None:
