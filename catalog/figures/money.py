@@ -87,7 +87,7 @@ MONEY: tuple[Figure, ...] = (
     ),
     Figure(
         "drift",
-        "Drift",
+        "Balances against ledgers",
         "currency",
         "By how much balances differ from the sums of their ledgers: always nothing.",
         "sum of balances - sum of ledger amounts",

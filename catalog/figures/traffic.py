@@ -99,7 +99,7 @@ TRAFFIC: tuple[Figure, ...] = (
     ),
     Figure(
         "reuse_rate",
-        "Hits that reuse",
+        "Explored for another job",
         "share of hits",
         "Hits that a job got because another's miss had been explored before it came.",
         "hits of a named job on an operator that was first missed by another job (or by one without a name) "
@@ -156,7 +156,7 @@ TRAFFIC: tuple[Figure, ...] = (
     ),
     Figure(
         "return_on_tuning",
-        "Saved per second explored",
+        "What exploring returned",
         "seconds per second",
         "How many seconds jobs have saved so far for each second that was spent on exploring.",
         "time saved by hits on explored operators ÷ seconds spent on exploring them",
@@ -180,7 +180,7 @@ TRAFFIC: tuple[Figure, ...] = (
     ),
     Figure(
         "collecting",
-        "Collect queue",
+        "Waiting for a decision",
         "misses",
         "Misses that nobody has decided on yet.",
         "misses in the state waiting",

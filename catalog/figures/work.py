@@ -163,7 +163,7 @@ WORK: tuple[Figure, ...] = (
         "Not explored",
         "misses",
         "How many operators were asked for, are not known, and are not being explored, for one reason.",
-        "misses by state and reason; waiting and postponed ones are the collect queue",
+        "misses by state and reason; waiting and postponed ones may be explored yet",
         "Miss",
     ),
     Figure(

@@ -24,7 +24,7 @@ MOST_UNCOVERED = 5_000
 """Operators whose reasons are counted one by one; beyond it the rest is one line."""
 
 REASONS = {
-    MissState.WAITING: "waiting in the collect queue",
+    MissState.WAITING: "waiting to be decided on",
     MissState.PROMOTED: "being explored",
     MissState.POSTPONED: "postponed",
     MissState.DISCARDED: "discarded",

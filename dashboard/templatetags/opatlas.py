@@ -32,7 +32,7 @@ def _or_nothing(function: Callable[..., str]) -> Callable[..., str]:
 
 register.filter("us", _or_nothing(wording.duration_us))
 register.filter("seconds", _or_nothing(wording.duration_s))
-for _name in ("ratio", "percent", "compact", "quantity", "significant", "scientific"):
+for _name in ("ratio", "percent", "compact", "quantity", "significant", "scientific", "sandbox"):
     register.filter(_name, _or_nothing(getattr(wording, _name)))
 register.filter("short_key", wording.short_key)
 register.filter("on", Setting.on)

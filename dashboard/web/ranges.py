@@ -8,8 +8,11 @@ from django.http import HttpRequest
 from catalog.errors import RequestError
 from catalog.timerange import TimeRange, parse_range
 
+DEFAULT = "7d"
+"""Of every page, as of REST."""
 
-def range_of(request: HttpRequest, default: str = "30d") -> TimeRange:
+
+def range_of(request: HttpRequest, default: str = DEFAULT) -> TimeRange:
     """What the URL asks for; what it cannot mean is said on the page, and the default is shown."""
     try:
         return parse_range(request.GET, default)

@@ -10,13 +10,13 @@ _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 
 def duration_us(value_us: float | None) -> str:
-    """Three significant digits and the unit that suits: ``850 ns``, ``12.3 µs``, ``1.75 ms``, ``2.60 s``."""
+    """Three significant digits and the unit that suits: ``12.3 µs``, ``1.75 ms``; nothing is a dash."""
     if value_us is None:
         return NOTHING
     for unit, size_us in (("s", 1e6), ("ms", 1e3), ("µs", 1.0)):
         if abs(value_us) >= size_us * 0.9995:
             return f"{significant(value_us / size_us)} {unit}"
-    return f"{significant(value_us * 1e3)} ns" if value_us else "0 µs"
+    return f"{significant(value_us * 1e3)} ns" if value_us else NOTHING
 
 
 def duration_s(value_s: float | None) -> str:
@@ -106,6 +106,14 @@ def relative(moment: datetime, now: datetime) -> str:
     else:
         return moment.strftime("%d %b %Y")
     return f"{text} ago" if away_s > 0 else f"in {text}"
+
+
+_SANDBOXES = {"T2": "tight", "T1": "namespaces only", "T0": "limits only"}
+
+
+def sandbox(tier: str) -> str:
+    """A tier of ``tuning.measure.sandbox.tiers`` in words."""
+    return _SANDBOXES.get(tier, tier)
 
 
 def shortened(text: str, most: int) -> str:

@@ -111,5 +111,5 @@ def read_filters(request: ViewerRequest) -> listing.OperatorFilters:
         **asked,
         status=one_of(request, "status", listing.STATUSES),
         method=one_of(request, "method", Method.values),
-        sort=sort_of(request, listing.SORTS, "-recent"),
+        sort=sort_of(request, listing.SORTS, "-saved"),
     )

@@ -26,7 +26,7 @@ _TRAFFIC = (
     Column("hit_rate", "Hit rate", "percent", figure="hit_rate"),
     Column("hit_rate_by_calls", "By calls", "percent", figure="hit_rate_by_calls"),
     Column("hit_rate_by_operators", "By operators", "percent", figure="hit_rate_by_operators"),
-    Column("reuse_rate", "Reusing", "percent", figure="reuse_rate"),
+    Column("reuse_rate", "Explored for another job", "percent", figure="reuse_rate"),
 )
 
 

@@ -230,6 +230,10 @@ def _unavailable(row: WorkerRow) -> str:
     return "; ".join(f"{name}: {facts.get('reason', '')}" for name, facts in row.unavailable)
 
 
+def _sandbox(row: WorkerRow) -> str:
+    return wording.sandbox(row.worker.tier)
+
+
 def _warm(row: WorkerRow) -> str:
     return "compilers warm" if row.worker.warm else "warming up" if row.state == "alive" else ""
 
@@ -249,7 +253,7 @@ _WORKERS = (
         memory_mhz=lambda row: _now(row, "memory_mhz"),
         temperature_c=lambda row: _now(row, "temperature_c"),
     ),
-    Column("tier", "Sandbox", value="worker.tier"),
+    Column("tier", "Sandbox", value="worker.tier", show=_sandbox),
     Column("memory_bytes", "Memory", "bytes", "worker.memory_bytes", say="{} memory", under="tier"),
     Column("warm", "Compilers", value=_warm, under="tier", only="page"),
     Column("doing", "Doing", value="worker.doing", part="work/_doing.html", css="wide-text", label=""),

@@ -220,7 +220,7 @@ def test_a_job_says_what_is_missing_and_why(pages: Client, db: None) -> None:
     job = factory.job("train", operators)
     html = text_of(pages, f"/jobs/{job.pk}/")
     assert "1 of 4 operators" in html
-    for words in ("needs 41 GB of memory", "waiting in the collect queue", "its miss was not queued"):
+    for words in ("needs 41 GB of memory", "waiting to be decided on", "its miss was not queued"):
         assert words in html, words
 
 

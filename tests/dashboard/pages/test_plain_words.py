@@ -1,0 +1,50 @@
+"""Pages say what they mean: no word that only their makers know."""
+
+from __future__ import annotations
+
+import re
+
+from django.test import Client
+
+from tests.dashboard.examples import page_paths
+from tests.dashboard.factory import full_catalogue
+from tests.dashboard.kernels import gallery
+
+INSIDERS = (
+    r"\bDrift\b", r"\bFence\b", r"\bLease\b", r"\bT[012]\b", r"[Cc]ollect queue", r"\bDead letter",
+    r"Hits that reuse", r"per second explored", r"(?<![\d.])0 µs",
+)  # fmt: skip
+_NO_PROSE = re.compile(r"<(script|style|pre|code|textarea|option|svg)\b.*?</\1>|<[^>]+>", re.S)
+ELSEWHERE = ("/api/", "/notifications/", "/admin/")
+
+
+def test_no_page_uses_insiders_words(pages: Client) -> None:
+    gallery(full_catalogue(hours=6))
+    found = []
+    for name, path in page_paths().items():
+        answer = pages.get(path)
+        if path.startswith(ELSEWHERE) or "text/html" not in answer.headers.get("content-type", ""):
+            continue
+        said = _NO_PROSE.sub(" ", answer.content.decode())
+        for word in INSIDERS:
+            if hit := re.search(f".{{0,40}}{word}.{{0,40}}", said):
+                found.append(f"{name}: {hit[0]!r}")
+    assert not found, "\n".join(found)
+
+
+def test_operators_open_on_the_time_saved(pages: Client) -> None:
+    full_catalogue(hours=6)
+    opened = pages.get("/operators/").content.decode()
+    rows = re.compile(r'href="(/operators/o1[^"]+/)"')
+    asked = rows.findall(pages.get("/operators/?sort=-saved").content.decode())
+    assert rows.findall(opened) == asked and 'name="sort" value="-saved"' in opened
+
+
+def test_every_page_opens_on_the_same_time(pages: Client) -> None:
+    full_catalogue(hours=30)
+    chosen = re.compile(r'aria-current="true"[^>]*>(24h|7d|30d|90d|1y)<')
+    shown = {
+        path: chosen.findall(pages.get(path).content.decode())
+        for path in ("/methods/", "/jobs/", "/audit/", "/billing/", "/")
+    }
+    assert {text for texts in shown.values() for text in texts} == {"7d"}, shown
