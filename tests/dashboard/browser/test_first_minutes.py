@@ -33,7 +33,7 @@ def test_from_the_login_to_the_first_result(live_service: Live, chromium: Any) -
         page.wait_for_selector("#steps-title")
         asked = page.locator("#ask-first").inner_text()
         assert "Bearer opk_" in asked and "$OPATLAS_KEY" not in asked
-        assert page.locator(".steps [data-done=yes]").first.inner_text().startswith("An API key")
+        assert page.locator(".first-steps [data-done=yes]").first.inner_text().startswith("An API key")
         live_service.wait_warm(timeout_s=180)
         page.get_by_role("button", name="Take the sample ResNet-50").click()
         page.wait_for_url("**/models/*/")
