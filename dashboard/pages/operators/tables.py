@@ -62,7 +62,7 @@ def sides(of: SideBySide, request: ViewerRequest) -> Table:
     )  # fmt: skip
     empty = "No method has a verified one yet."
     return Table(
-        "methods", "Methods side by side", columns, of.sides, empty, css="stacks",
+        "methods", "The best of each method", columns, of.sides, empty, css="stacks",
         row_css=lambda side: "" if side.against_best else "best",
     )  # fmt: skip
 
