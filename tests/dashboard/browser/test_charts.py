@@ -38,6 +38,7 @@ def test_hours_are_the_readers_own_and_utc_where_one_points(overview: Any) -> No
 
 
 def test_dragging_chooses_a_time_that_the_address_holds(overview: Any) -> None:
+    overview.locator("#figure-hit-rate").scroll_into_view_if_needed()
     box = overview.locator(PLOT).first.bounding_box()
     overview.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + box["height"] / 2)
     overview.mouse.down()
