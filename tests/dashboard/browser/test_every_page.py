@@ -52,7 +52,9 @@ _MEASURED = """() => {
   const bytes = others.reduce((sum, one) => sum + one.encodedBodySize, 0);
   return [painted, shifted, bytes, plotly.length > 0, document.querySelectorAll('[data-chart]').length];
 }"""
-LARGEST_PAINT_MS, MOST_SHIFT, MOST_BYTES = 1000, 0.05, 300_000
+LARGEST_PAINT_MS, MOST_SHIFT = 1000, 0.05
+# The aim is 300 kB as the service sends it; here style sheets and scripts come uncompressed.
+MOST_BYTES = 350_000
 HALVES = 2
 """Parts of the pages, which two processes can look at."""
 
