@@ -32,7 +32,7 @@ def prices_withheld_of(model: models.Model) -> dict[int, str]:
         setting=model.setting_id,
         scope__in=scopes_of(model.organisation),
     )
-    return _prices_withheld(model.organisation_id, bests)
+    return _prices_withheld(model.organisation.pk, bests)
 
 
 def _prices_withheld(organisation_id: int, bests: QuerySet[models.Best]) -> dict[int, str]:
