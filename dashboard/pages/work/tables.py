@@ -381,4 +381,4 @@ def rechecks_table(rows: Sequence[Recheck]) -> Table:
 
 def dead_table(shown: Sequence[Exploration], every: Iterable[Exploration]) -> Table:
     """Explorations that were given up, with their errors."""
-    return Table("dead", "Dead letters", _DEAD, shown, "Nothing was given up.", every)
+    return Table("dead", "Given up", _DEAD, shown, "Nothing was given up.", every)
