@@ -129,6 +129,11 @@ class Charging:
         second."""
         return False
 
+    def may_charge(self) -> bool:
+        """Whether anything may have its price, for anybody, now or at a time that has come already. No
+        statement, as above."""
+        return type(self).concerns is not Charging.concerns  # who decides otherwise says so
+
     def concerns(self, organisation_id: int, hits: Batch) -> bool:
         """Whether a price rule applies to any of these. No statement, as above (one where a rule goes by the
         op type of operators that this process has not seen)."""

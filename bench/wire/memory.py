@@ -38,6 +38,7 @@ def main() -> None:
             next=(),
             artifacts=(),
             signers=(),
+            without_best=(),
         )
         memory.learn(Lesson(key, parsed, answer), recalls.look)  # type: ignore[arg-type]
     assert len(memory) == HITS

@@ -12,9 +12,13 @@ from typing import Any
 from dashboard.run.stack import ROOT
 
 
-def measure_parts() -> dict[str, float]:
-    """Microseconds of one ``GET …/best`` that nothing remembers, in the mean, by part."""
-    return _in_a_process("slow_path")
+def measure_parts() -> dict[str, dict[str, float]]:
+    """Microseconds of one ``GET …/best`` that nothing remembers, in the mean, by part: ``before`` and
+    ``now``, in turns in one process."""
+    parts: dict[str, dict[str, float]] = _in_a_process("slow_path")
+    for name, us in parts.items():
+        print(f"  {name:24} {us['before']:8.1f} → {us['now']:7.1f} µs")
+    return parts
 
 
 def measure_memory() -> dict[str, float]:

@@ -1,4 +1,5 @@
-"""``python -m bench.wire.slow_path``: one GET through Django, its time by part.
+"""``python -m bench.wire.slow_path``: one GET through Django, its time by part, in turns as it was served
+before pages' middleware, negotiation and rows of each request were spared it, and as it is served now.
 
 Each part is a function that is timed from outside; what is within another is counted there alone. Timing
 takes a microsecond a part.
@@ -10,16 +11,17 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib import import_module
 from io import BytesIO
 from typing import Any
 
-ROUNDS = 2_000
+ROUNDS, TURNS = 250, 8
 PARTS = {
     "authentication": ("catalog.api.authentication", "ApiKeyAuthentication.authenticate"),
+    "negotiation": ("catalog.api.endpoint", "RestView.perform_content_negotiation"),
     "parsing": ("catalog.api.lookup_json", "parse_best"),
-    "target and setting": ("catalog.api.lookup_json", "resolve"),
+    "target and setting": ("catalog.api.lookup", "_Asking._place"),
     "the operator's row": ("catalog.selectors.known", "operator"),
     "bests": ("catalog.lookup.lookups", "find_bests"),
     "terms": ("dashboard.billing.charging", "Billing.concerns"),
@@ -29,7 +31,12 @@ PARTS = {
     "rest of the view": ("rest_framework.views", "APIView.dispatch"),
 }
 OTHER = "middleware and handler"
+WHOLE = "all, untimed"
 SQL = "of all this, SQL"
+
+Application = Callable[[Any, Any], Any]
+Ask = Callable[[Application], None]
+Way = Callable[[], AbstractContextManager[Application]]
 
 
 class Stopwatch:
@@ -64,28 +71,94 @@ def main() -> None:
 
     django.setup()
     ask = prepared()
-    watch = Stopwatch()
-    for _ in range(200):
-        ask()
-    began = time.perf_counter()
-    for _ in range(ROUNDS):
-        ask()
-    untimed_us = (time.perf_counter() - began) / ROUNDS * 1e6
-    for name, (module, dotted) in PARTS.items():
-        *owners, last = dotted.split(".")
-        owner = import_module(module)
-        for one in owners:
-            owner = getattr(owner, one)
-        setattr(owner, last, watch.around(name, getattr(owner, last)))
-    sql = [0.0]
-    from django.db import connection
+    ways = {"before": before, "now": now}
+    found: dict[str, dict[str, float]] = {name: {} for name in ways}
+    for _ in range(TURNS):
+        for name, way in ways.items():
+            for part, us in timed(ask, way).items():
+                found[name][part] = found[name].get(part, 0.0) + us / TURNS
+    parts = {part: {name: round(found[name].get(part, 0.0), 1) for name in ways} for part in found["now"]}
+    print(json.dumps(parts))
 
-    with connection.execute_wrapper(_counting(sql)):
+
+def timed(ask: Ask, way: Way) -> dict[str, float]:
+    """Microseconds of one request, untimed and by part."""
+    with way() as application:
+        for _ in range(50):
+            ask(application)
+        began = time.perf_counter()
         for _ in range(ROUNDS):
-            with watch.part(OTHER):
-                ask()
-    parts = {name: round(took / ROUNDS * 1e6, 1) for name, took in watch.seconds.items()}
-    print(json.dumps({"all, untimed": round(untimed_us, 1), **parts, SQL: round(sql[0] / ROUNDS * 1e6, 1)}))
+            ask(application)
+        untimed_us = (time.perf_counter() - began) / ROUNDS * 1e6
+        watch, sql = Stopwatch(), [0.0]
+        from django.db import connection
+
+        with ExitStack() as stack:
+            for name, (module, dotted) in PARTS.items():
+                stack.enter_context(_watched(watch, name, module, dotted))
+            stack.enter_context(connection.execute_wrapper(_counting(sql)))
+            for _ in range(ROUNDS):
+                with watch.part(OTHER):
+                    ask(application)
+    parts = {name: took / ROUNDS * 1e6 for name, took in watch.seconds.items()}
+    return {WHOLE: untimed_us, **parts, SQL: sql[0] / ROUNDS * 1e6}
+
+
+@contextmanager
+def _watched(watch: Stopwatch, name: str, module: str, dotted: str) -> Iterator[None]:
+    *owners, last = dotted.split(".")
+    owner = import_module(module)
+    for one in owners:
+        owner = getattr(owner, one)
+    with _set(owner, last, watch.around(name, getattr(owner, last))):
+        yield
+
+
+@contextmanager
+def _set(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """For as long as a ``with`` lasts; a class that only inherits it does so again after that."""
+    own = vars(owner).get(name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, own) if own is not None else delattr(owner, name)
+
+
+@contextmanager
+def now() -> Iterator[Application]:
+    """As it is served, with nothing remembered of answers."""
+    from django.core.wsgi import get_wsgi_application
+
+    from catalog.lookup.recalls import recalls
+    from dashboard.operation.front import Front
+
+    yield Front(get_wsgi_application(), recalls, 0)
+
+
+@contextmanager
+def before() -> Iterator[Application]:
+    """Every middleware for every request, DRF's own negotiation, and rows read each time."""
+    from django.conf import settings
+    from django.core.wsgi import get_wsgi_application
+    from django.test import override_settings
+    from django.utils.module_loading import import_string
+    from rest_framework.views import APIView
+
+    from catalog.api.endpoint import RestView
+    from dashboard.project import for_pages
+
+    def all_of_it(name: str) -> str:
+        if not name.startswith(for_pages.__name__):
+            return name
+        whole = import_string(name).__bases__[-1]
+        return f"{whole.__module__}.{whole.__qualname__}"
+
+    with ExitStack() as stack:
+        stack.enter_context(override_settings(MIDDLEWARE=[all_of_it(name) for name in settings.MIDDLEWARE]))
+        for name in ("perform_content_negotiation", "allowed_methods"):
+            stack.enter_context(_set(RestView, name, getattr(APIView, name)))
+        yield get_wsgi_application()
 
 
 def _counting(seconds: list[float]) -> Callable[..., Any]:
@@ -99,10 +172,9 @@ def _counting(seconds: list[float]) -> Callable[..., Any]:
     return run
 
 
-def prepared() -> Callable[[], None]:
+def prepared() -> Ask:
     """A catalogue of 1,000, and one request after another."""
     from django.core.management import call_command
-    from django.core.wsgi import get_wsgi_application
 
     from bench.seed import implementations as synthetic
     from catalog.models import Operator
@@ -119,9 +191,8 @@ def prepared() -> Callable[[], None]:
     key = create_api_key(default_organisation(), "bench", ["lookup"])[1]
     operator = Operator.objects.values_list("key", flat=True)[0]
     limits.conf = lambda: type("Unlimited", (), {"__getattr__": lambda self, name: (10**9, 60)})()
-    application: Any = get_wsgi_application()
 
-    def ask() -> None:
+    def ask(application: Application) -> None:
         environ = {
             "REQUEST_METHOD": "GET",
             "SCRIPT_NAME": "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, wraps
+from functools import cache, cached_property, wraps
 from typing import Any, TypeVar
 
 from django.contrib.auth.models import User
@@ -34,6 +34,22 @@ class RestView(APIView):
     """Base of every view. What a key needs stands on the class (``needs``) and nowhere else."""
 
     needs: Needs = Needs("lookup")
+
+    def perform_content_negotiation(self, request: Request, force: bool = False) -> tuple[Any, str]:
+        """DRF's, but for who takes anything, or what we have: those are most, and reading headers for them
+        takes longer than reading the catalogue."""
+        first = self.renderer_classes[0]
+        accepted = request.META.get("HTTP_ACCEPT", "*/*")
+        plain = getattr(self, "format_kwarg", None) is None and "format" not in request.query_params
+        if plain and accepted in ("*/*", first.media_type):
+            return first(), str(first.media_type)
+        found: tuple[Any, str] = super().perform_content_negotiation(request, force)
+        return found
+
+    @property
+    def allowed_methods(self) -> list[str]:
+        view: Any = type(self)
+        return _methods_of(view)
 
     @property
     def key(self) -> ApiKey:
@@ -65,6 +81,16 @@ class RestView(APIView):
         serializer = kind(data=self.request.data)
         serializer.is_valid(raise_exception=True)
         return dict(serializer.validated_data)
+
+
+@cache
+def _methods_of(view: type[APIView]) -> list[str]:
+    """What stands in each answer's Allow. Whoever has a GET has a HEAD, of the instance alone."""
+    return [
+        name.upper()
+        for name in view.http_method_names
+        if hasattr(view, "get" if name == "head" and not hasattr(view, "head") else name)
+    ]
 
 
 class Listing(RestView, ListAPIView[M]):

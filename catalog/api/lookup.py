@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.http import HttpResponse
 from django.urls import path
 from rest_framework.request import Request
 
+from catalog import models
 from catalog.api import lookup_json
+from catalog.api.authentication import LookupKeyAuthentication
 from catalog.api.describing import OPERATOR, header, query
 from catalog.api.endpoint import RestView, operation
 from catalog.api.lookup_answer import answer_text, best_text
@@ -22,6 +25,7 @@ from catalog.api.lookup_json import ParsedLookup
 from catalog.api.lookup_shapes import BestAnswerSerializer, LookupAnswerSerializer, LookupRequestSerializer
 from catalog.api.parsers import BoundedJSONParser
 from catalog.api.warm.memory import LESSON, Lesson
+from catalog.api.warm.rows import ROWS, WarmRows
 from catalog.best.revoked import Revocations, revocations
 from catalog.best.served import scopes_of
 from catalog.errors import RequestError
@@ -41,6 +45,8 @@ _VISIBLE = re.compile(r"[!-~]{1,255}")
 class _Asking(RestView):
     """What both ways to ask have in common."""
 
+    authentication_classes = [LookupKeyAuthentication]
+
     def answered(
         self,
         parsed: ParsedLookup,
@@ -48,7 +54,7 @@ class _Asking(RestView):
         text_of: Callable[[LookupAnswer, Revocations], bytes],
     ) -> HttpResponse:
         key = self.key
-        target, setting = lookup_json.resolve(parsed)
+        target, setting = self._place(parsed)
         answer = lookup(
             LookupRequest(
                 target=target,
@@ -74,6 +80,16 @@ class _Asking(RestView):
             self.request._request.META[LESSON] = Lesson(key, parsed, answer)
         # Straight to bytes: a renderer that negotiates costs more than the answer.
         return HttpResponse(text_of(answer, told), content_type="application/json")
+
+    def _place(self, parsed: ParsedLookup) -> tuple[models.Target, models.Setting]:
+        """What is named by keys alone may have been read within this look."""
+        rows: WarmRows | None = self.request._request.META.get(ROWS)
+        target, setting = parsed.target, parsed.setting
+        if rows is None or not isinstance(target, str) or target == lookup_json.HERE:
+            return lookup_json.resolve(parsed)
+        if not (setting is None or isinstance(setting, str)):
+            return lookup_json.resolve(parsed)
+        return rows.found(("place", target, setting), partial(lookup_json.resolve, parsed))
 
 
 class LookupView(_Asking):

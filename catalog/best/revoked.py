@@ -92,6 +92,12 @@ def revocations(scopes: Collection[str], since: RevocationCursor | None = None) 
     return Revocations(tuple(own), until=str(recent.until))
 
 
+def lately_revoked() -> tuple[tuple[str, str], ...]:
+    """(scope, artifact) of all that callers who name no ``since`` are told of, as it was read last: while it
+    is the same, so is what they are told."""
+    return _recent().rows
+
+
 def forget() -> None:
     """Read anew at the next call: another test's database, or one that must not wait a second."""
     _recent.cache_clear()

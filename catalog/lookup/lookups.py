@@ -92,6 +92,7 @@ class LookupAnswer:
     results: tuple[Result, ...]  # one for each operator that was asked for, in its order
     related: tuple[Result, ...] = ()  # with ``include``: what is known of the related ones, free ones only
     next: tuple[Result, ...] = ()  # with ``include``: free hits that jobs asked next, the likeliest first
+    without_best: tuple[str, ...] = ()  # of what jobs asked next, what nothing was found for
     artifacts: tuple[models.Artifact, ...] = ()  # with ``include``: of all that hit, but those known
     signers: tuple[models.Signer, ...] = ()  # of what hit, those known too
     unchanged: tuple[str, ...] | None = None  # of the artifacts that hit, those known; None: none is
@@ -118,7 +119,7 @@ def lookup(request: LookupRequest) -> LookupAnswer:
     :class:`~catalog.errors.NotFree` where something costs and ``free_only`` was asked for.
     """
     results, related = _answered_before(request) or _answer(request)
-    coming = _coming(request) if NEXT in request.include else ()
+    coming, to_come = _coming(request) if NEXT in request.include else ((), ())
     along = (*results, *related, *coming)
     artifacts, signers = _manifests(request, along) if MANIFEST in request.include else ((), ())
     return LookupAnswer(
@@ -128,6 +129,7 @@ def lookup(request: LookupRequest) -> LookupAnswer:
         results=tuple(results),
         related=tuple(related),
         next=coming,
+        without_best=to_come,
         artifacts=artifacts,
         signers=signers,
         unchanged=_unchanged(request, along) if request.known else None,
@@ -191,16 +193,25 @@ def _known(
     )
 
 
-def _coming(request: LookupRequest) -> tuple[Result, ...]:
-    """Hits that this organisation's jobs asked next. As with related ones nothing is counted or charged."""
+def _coming(request: LookupRequest) -> tuple[tuple[Result, ...], tuple[str, ...]]:
+    """Hits that this organisation's jobs asked next, and the keys of those for which nothing was found. As
+    with related ones nothing is counted or charged."""
     if request.organisation is None:
-        return ()
-    asked = dict.fromkeys(item.key for item in request.operators)
-    named = {item.key for item in request.related}
-    keys = [key for key in asked_next(request.organisation, list(asked)) if key not in named]
+        return (), ()
+    asked, along = ([item.key for item in some] for some in (request.operators, request.related))
+    keys = keys_to_come(request.organisation.pk, asked, along)
     found = _find(request, keys)
     charged = _charged(request, found)
-    return tuple(Result(key, "hit", found[key]) for key in keys if key in found and key not in charged)
+    hits = tuple(Result(key, "hit", found[key]) for key in keys if key in found and key not in charged)
+    return hits, tuple(key for key in keys if key not in found)
+
+
+def keys_to_come(organisation_id: int, asked: Sequence[str], related: Sequence[str]) -> list[str]:
+    """What this organisation's jobs asked next, the likeliest first, but for what is named already (one
+    statement)."""
+    named = set(related)
+    likely = asked_next(organisation_id, list(dict.fromkeys(asked)))
+    return [key for key in likely if key not in named]
 
 
 def _neighbours(

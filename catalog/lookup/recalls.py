@@ -65,6 +65,8 @@ class Recalls:
         self.look = getattr(self, "look", 0) + 1
         self.everything = self.look
         """What was read before this look holds no more."""
+        self.changed = self.look
+        """The last look that found anything at all: what holds for it holds still."""
         self.operators: dict[int, int] = {}
         """Operator's id → the look that found its bests changed."""
         self.keys: dict[int, int] = {}
@@ -124,6 +126,7 @@ class Recalls:
         else:
             self.operators |= {row.number: look for row in new if row.kind == Recall.OPERATOR}
             self.keys |= {row.number: look for row in new if row.kind == Recall.KEY}
+            self.changed = look if new else self.changed
             if len(self.operators) + len(self.keys) > _MOST_REMEMBERED:
                 self._recall_everything(look)
         self._told = frozenset(row.id for row in found)
@@ -131,7 +134,7 @@ class Recalls:
         self.look = look
 
     def _recall_everything(self, look: int) -> None:
-        self.everything = look
+        self.everything = self.changed = look
         self.operators, self.keys = {}, {}
 
 

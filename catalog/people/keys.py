@@ -79,6 +79,11 @@ def expiry_of(text: str) -> datetime | None:
 def authenticate(text: str, address: str = "") -> models.ApiKey:
     """The key that this text opens for who comes from ``address`` (one statement); raises
     :class:`KeyRefused`. Limits are told to who has the whole key alone."""
+    return admitted(key_of_text(text), address)
+
+
+def key_of_text(text: str) -> models.ApiKey:
+    """The key whose text it is, whatever it opens now; raises :class:`KeyRefused` where it is nobody's."""
     parts = text.split("_", 2)
     if len(parts) != 3 or parts[0] != "opk" or not parts[1].isascii() or not 0 < len(parts[1]) <= 16:
         raise KeyRefused("This is no API key: one looks like opk_<prefix>_<secret>.")
@@ -88,6 +93,11 @@ def authenticate(text: str, address: str = "") -> models.ApiKey:
     matches = hmac.compare_digest(_digest(parts[2]), expected)
     if key is None or not matches:
         raise KeyRefused("This API key is not known: ask your administrator for one.")
+    return key
+
+
+def admitted(key: models.ApiKey, address: str) -> models.ApiKey:
+    """The key, where it opens anything now and there; raises :class:`KeyRefused`. Its use is noted."""
     if key.revoked_at is not None:
         raise KeyRefused(f"This API key was revoked on {key.revoked_at:%Y-%m-%d}: use another one.")
     if key.expired:
@@ -124,6 +134,7 @@ def _touch(key: models.ApiKey) -> None:
     now = timezone.now()
     if key.last_used_at is None or now - key.last_used_at > _LAST_USED_EVERY:
         models.ApiKey.objects.filter(pk=key.pk).update(last_used_at=now)
+        key.last_used_at = now  # requests of one look share the row
 
 
 def _digest(secret: str) -> str:

@@ -45,7 +45,7 @@ def add_successions(lines: Iterable[tuple[int, JournalLine]]) -> None:
             _keep(told[job].organisation_id, pairs, told[job].at)
 
 
-def asked_next(organisation: Organisation, keys: Sequence[str]) -> list[str]:
+def asked_next(organisation: Organisation | int, keys: Sequence[str]) -> list[str]:
     """Keys of what this organisation's jobs asked after these operators, the likeliest first."""
     rows = Succession.objects.filter(organisation=organisation, before__key__in=keys[-LAST_ASKED:])
     likely = rows.values("after__key").annotate(sum=Sum("weight")).order_by("-sum", "after__key")

@@ -19,7 +19,7 @@ from dashboard.billing.desk import PAY_URL, Desk, month_of
 from dashboard.billing.models import Account, Mode, MonthCount, Plan, PriceRule, Purchase
 from dashboard.billing.pricing import SoFar, quote
 from dashboard.billing.recording import record_charges, record_held
-from dashboard.billing.rules import in_force, op_types_of, rule_for
+from dashboard.billing.rules import are_there_any, in_force, op_types_of, rule_for
 
 
 class Billing(Charging):
@@ -27,6 +27,9 @@ class Billing(Charging):
 
     def has_prices(self, organisation_id: int) -> bool:
         return bool(in_force(organisation_id))
+
+    def may_charge(self) -> bool:
+        return are_there_any()
 
     def concerns(self, organisation_id: int, hits: Batch) -> bool:
         rules = in_force(organisation_id)

@@ -35,6 +35,11 @@ def in_force(organisation_id: int, now: datetime | None = None) -> tuple[PriceRu
     return tuple(rule for rule in rules if rule.holds(organisation_id, now))
 
 
+def are_there_any() -> bool:
+    """In force or to come, for whomever."""
+    return bool(_rules())
+
+
 def rule_for(
     rules: Collection[PriceRule],
     one: Hit | Implementation,

@@ -5,8 +5,9 @@ are among those that change nothing, or have the very values with which Django h
 *guise*, which has the answer's headers too); the key is one that it has let in; the rates have room; every
 operator's best is remembered and not recalled. Whatever else there is, Django is asked, and teaches.
 
-The same request again within one look (``catalog.lookup.recalls``) has the same *reply*: then only the rates
-are counted and the journal written, which is done for each.
+The same request again has the same *reply*, within one look (``catalog.lookup.recalls``) and over all that
+find nothing changed that it depends on (its *standing*): then only the rates are counted and the journal
+written, which is done for each.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.core.exceptions import SuspiciousOperation
 from django.db import DatabaseError, InterfaceError
@@ -25,7 +27,8 @@ from django.http import QueryDict
 
 from catalog.api.lookup_json import BEST_FIELDS, ParsedLookup, parse_best, parse_lookup
 from catalog.api.parsers import parse_json
-from catalog.api.warm.memory import LESSON, Lesson, WarmAsk, WarmMemory
+from catalog.api.warm.memory import LESSON, Lesson, WarmAsk, WarmMemory, WarmStanding
+from catalog.api.warm.rows import ROWS, WarmRows
 from catalog.api.warm.tickets import Ticket, Tickets
 from catalog.errors import JournalError
 from catalog.lookup.recalls import Recalls
@@ -64,9 +67,12 @@ _MOST_GUISES = 256
 _MOST_REMEMBERED_BODY = 32 << 10
 
 
-class WarmReply(NamedTuple):
-    """What one request is answered, by all who send the very same within one look."""
+@dataclass(slots=True)
+class WarmReply:
+    """What one request is answered, by all who send the very same."""
 
+    look: int  # the last one that it was good for
+    standing: WarmStanding | None  # while this very one holds, it is good for later looks; None: for none
     body: bytes
     headers: Headers
     said: bytes  # in the journal, before it leaves
@@ -81,11 +87,13 @@ class Front:
     def __init__(self, application: Any, recalls: Recalls, warm_bytes: int) -> None:
         self._application, self._recalls, self._warm_bytes = application, recalls, warm_bytes
         self.memory = WarmMemory(recalls, warm_bytes)
+        self._rows = WarmRows(recalls)
         self._tickets = Tickets(recalls, warm_bytes // 64)
         self._asks: Shelf[object, WarmAsk] = Shelf(warm_bytes // 8)
         self._guises: dict[tuple[Any, ...], Headers] = {}
         self._replies: Shelf[tuple[Any, ...], WarmReply] = Shelf(warm_bytes // 8)
-        self._replies_look = 0
+        self._standing: WarmStanding | None = None
+        self._stands_at = 0  # of a look
         # The web server puts this process's variables beside the headers, and a header in place of one that
         # is named like it.
         headers = {name for name in os.environ if name.startswith("HTTP_")} - _CHANGES_NOTHING
@@ -105,8 +113,8 @@ class Front:
         header, address = get("HTTP_AUTHORIZATION", ""), address_in(environ)
         # No key lies in this memory: its digest does.
         shown = hashlib.sha256(header.encode("utf-8", "surrogateescape")).digest()
-        request = (look, shown, address, environ["PATH_INFO"], text, guise)
-        reply = self._reply(request) or self._made(request)
+        request = (shown, address, environ["PATH_INFO"], text, guise)
+        reply = self._reply(request, look) or self._made(request, look)
         if reply is not None and count_lookup(address, reply.whose.key_id):
             try:
                 if reply.said:
@@ -118,31 +126,57 @@ class Front:
         return self._taught(environ, start_response, shown, guise, look)
 
     def _django(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        environ[ROWS] = self._rows
         answer: Iterable[bytes] = self._application(environ, start_response)
         return answer
 
-    def _reply(self, request: tuple[Any, ...]) -> WarmReply | None:
-        if self._replies_look != (look := request[0]):
-            self._replies, self._replies_look = Shelf(self._warm_bytes // 8), look
-        return self._replies.get(request)
+    def _reply(self, request: tuple[Any, ...], look: int) -> WarmReply | None:
+        """One that was made in this look, or is good for it too."""
+        if self._stands_at != look and not self._stand(look):
+            return None
+        reply = self._replies.get(request)
+        if reply is None or reply.look == look:
+            return reply
+        # Not one that is equal: between the two it may have been another, and a reply was made in it.
+        if reply.standing is None or reply.standing is not self._standing:
+            return None
+        if self._tickets.find(*request[:2]) is not reply.whose:
+            return None
+        reply.look = look
+        return reply
 
-    def _made(self, request: tuple[Any, ...]) -> WarmReply | None:
+    def _stand(self, look: int) -> bool:
+        """See, once in a look, on what replies depend; False where that cannot be read."""
+        try:
+            standing = self.memory.standing()
+        except (DatabaseError, InterfaceError):
+            return False
+        if standing != self._standing:
+            self._standing = standing
+        self._stands_at = look
+        return True
+
+    def _made(self, request: tuple[Any, ...], look: int) -> WarmReply | None:
         """From what is remembered; None: Django is to be asked."""
-        _, shown, address, path, text, guise = request
+        shown, address, path, text, guise = request
+        standing = self._standing  # before all else is looked at
+        if standing is None or self._stands_at < look:
+            return None
         headers, whose = self._guises.get(guise), self._tickets.find(shown, address)
         if headers is None or whose is None:
             return None
         best = _BEST.fullmatch(path)
         ask = self._ask(best.group(1) if best else "", text)
         try:
-            answer = ask and self.memory.answer(whose.organisation_id, ask, alone=best is not None)
+            answer = ask and self.memory.answer(whose.organisation_id, ask, best is not None, standing)
         except (DatabaseError, InterfaceError):  # what is read twice a second cannot be read
             return None
         if answer is None:
             return None
         headers = (*headers, ("Content-Length", str(len(answer.body))))
         weight = len(answer.body) + len(answer.said) + len(text) + 2_000
-        reply = WarmReply(answer.body, headers, answer.said, whose, address, weight)
+        lasting = standing if answer.lasts else None
+        reply = WarmReply(look, lasting, answer.body, headers, answer.said, whose, address, weight)
         self._replies.put(request, reply)
         return reply
 

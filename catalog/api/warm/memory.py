@@ -27,13 +27,13 @@ from catalog.api.lookup_answer import (
     signer_json,
 )
 from catalog.api.lookup_json import HERE, ParsedLookup
-from catalog.best.revoked import revocations
+from catalog.best.revoked import lately_revoked, revocations
 from catalog.best.served import Accepts, Hit, scopes_of
 from catalog.best.stages import is_reached
 from catalog.best.vouching import find_damaged
 from catalog.charging import charging
 from catalog.errors import StoreError
-from catalog.lookup.lookups import EVIDENCE, MANIFEST, NEXT, RELATED, LookupAnswer
+from catalog.lookup.lookups import EVIDENCE, MANIFEST, NEXT, RELATED, LookupAnswer, keys_to_come
 from catalog.lookup.recalls import Recalls
 from catalog.lookup.results import Result
 from catalog.lookup.shelf import Shelf
@@ -67,7 +67,17 @@ class WarmAsk(NamedTuple):
     related: tuple[str, ...]
     job: str  # as JSON
     parsed: ParsedLookup
+    lasts: bool  # nothing but hits and the standing decides on the answer
     weight_bytes: int
+
+
+class WarmStanding(NamedTuple):
+    """What answers depend on beside the hits in them; while it is the same, so are they."""
+
+    changed: int  # the last look that found anything recalled
+    served: frozenset[int]  # targets
+    revoked: tuple[tuple[str, str], ...]  # as all are told
+    is_free: bool  # nothing has a price, nor will have one
 
 
 class WarmAnswer(NamedTuple):
@@ -75,6 +85,7 @@ class WarmAnswer(NamedTuple):
 
     body: bytes
     said: bytes  # for ``recording.journal_said``; empty: nothing was asked for
+    lasts: bool  # it is good for as long as the standing is the same
 
 
 class _WarmHit(NamedTuple):
@@ -83,6 +94,13 @@ class _WarmHit(NamedTuple):
     text: bytes
     metered: str  # for one call
     weight_bytes: int
+
+
+class _WarmNothing(NamedTuple):
+    """For which there was no best."""
+
+    look: int
+    weight_bytes: int = 400
 
 
 class _WarmPlace(NamedTuple):
@@ -109,6 +127,7 @@ class WarmMemory:
         self._hits: Shelf[tuple[int, int, int, int, str], _WarmHit] = Shelf(most_bytes * 3 // 4)
         self._artifacts: Shelf[str, _WarmArtifact] = Shelf(most_bytes // 8)
         self._places: Shelf[tuple[str, str], _WarmPlace] = Shelf(most_bytes // 64)
+        self._nothing: Shelf[tuple[int, int, int, int, str], _WarmNothing] = Shelf(most_bytes // 64)
         self._accepts: dict[Any, int] = {}
         self._numbers = count()
 
@@ -124,7 +143,7 @@ class WarmMemory:
         if (
             parsed.target == HERE
             or len(named) < len(keys) + len(related)  # one twice is merged, and counted once
-            or not parsed.include.isdisjoint((NEXT, EVIDENCE))
+            or EVIDENCE in parsed.include
             or (related and RELATED not in parsed.include)  # they would be written down
         ):
             return None
@@ -136,10 +155,19 @@ class WarmMemory:
             related,
             json.dumps(parsed.job),
             parsed,
+            parsed.revoked_since is None and parsed.include.isdisjoint((MANIFEST, NEXT)),
             size_bytes + _ASK_BYTES + _ITEM_BYTES * len(named) + 100 * len(parsed.known),
         )
 
-    def answer(self, organisation_id: int, ask: WarmAsk, alone: bool) -> WarmAnswer | None:
+    def standing(self) -> WarmStanding:
+        """As it is now. No statement, but for what is read twice a second."""
+        now = timezone.now()
+        served = frozenset(target for target, until in self._recalls.served_until.items() if until > now)
+        return WarmStanding(self._recalls.changed, served, lately_revoked(), not charging().may_charge())
+
+    def answer(
+        self, organisation_id: int, ask: WarmAsk, alone: bool, standing: WarmStanding
+    ) -> WarmAnswer | None:
         """``alone``: as ``GET …/best`` answers. None: Django is to be asked. Nothing is written down yet."""
         recalls = self._recalls
         place = self._places.get(ask.place)
@@ -148,16 +176,18 @@ class WarmMemory:
         first = (organisation_id, place.target, place.setting, ask.accepts)
         hits = self._found(first, ask.keys)
         related = self._found(first, ask.related)
-        if hits is None or related is None or not self._may_serve(organisation_id, ask, hits, related):
+        if hits is None or related is None:
+            return None
+        coming = self._coming(first, ask) if NEXT in ask.parsed.include else []
+        if coming is None or not self._may_serve(organisation_id, ask, hits, [*related, *coming]):
             return None
         texts = [one.text for one in hits]
-        until = recalls.served_until.get(place.target)
-        served = until is not None and until > timezone.now()
+        served = place.target in standing.served
         told = revocations(scopes_of(organisation_id), ask.parsed.revoked_since)
         if alone:
             answer = joined_best(texts[0], joined(place.place, served, told, []))
         else:
-            parts = self._parts(ask.parsed, hits, related)
+            parts = self._parts(ask.parsed, hits, related, coming)
             if parts is None:
                 return None
             answer = joined(place.place, served, told, parts)
@@ -166,7 +196,9 @@ class WarmMemory:
             for one, calls in zip(hits, ask.calls, strict=True)
         ]
         said = said_text(organisation_id, ask.job, metered).encode() if metered else b""
-        return WarmAnswer(answer, said)
+        # What is read twice a second may have become another since.
+        lasts = ask.lasts and standing.is_free and lately_revoked() == standing.revoked
+        return WarmAnswer(answer, said, lasts)
 
     def learn(self, lesson: Lesson, look: int) -> None:
         """``look``: the last one before the request was begun with."""
@@ -180,6 +212,10 @@ class WarmMemory:
         for result in (*answer.results, *answer.related, *answer.next):
             if result.status == "hit" and result.terms is None and result.neighbour is None:
                 self._learn_hit((*first, result.key), result, look)
+        # With manifests nothing is found of what is damaged either, and of what is mended no recall tells.
+        if answer.without_best and MANIFEST not in parsed.include and not charging().may_charge():
+            for key in answer.without_best:
+                self._nothing.put((*first, key), _WarmNothing(look))
         self._learn_artifacts(answer, look)
 
     def _learn_hit(self, key: tuple[int, int, int, int, str], result: Result, look: int) -> None:
@@ -212,6 +248,21 @@ class WarmMemory:
             found.append(one)
         return found
 
+    def _coming(self, first: tuple[int, int, int, int], ask: WarmAsk) -> list[_WarmHit] | None:
+        """Hits of what jobs asked next, which is asked each time (one statement); None where of any it is not
+        known whether it is one."""
+        found, parsed = [], ask.parsed
+        for key in keys_to_come(first[0], ask.keys, ask.related):
+            one = self._hits.get((*first, key))
+            if one is not None and self._holds(one):
+                found.append(one)
+                continue
+            nothing = self._nothing.get((*first, key))
+            known = nothing is not None and nothing.look >= self._recalls.changed
+            if not known or MANIFEST in parsed.include:
+                return None
+        return found
+
     def _may_serve(
         self, organisation: int, ask: WarmAsk, hits: Sequence[_WarmHit], related: Sequence[_WarmHit]
     ) -> bool:
@@ -225,14 +276,19 @@ class WarmMemory:
         return not charging().concerns(organisation, [*batch, *((one.hit, 1.0) for one in related)])
 
     def _parts(
-        self, parsed: ParsedLookup, hits: Sequence[_WarmHit], related: Sequence[_WarmHit]
+        self,
+        parsed: ParsedLookup,
+        hits: Sequence[_WarmHit],
+        related: Sequence[_WarmHit],
+        coming: Sequence[_WarmHit],
     ) -> list[bytes] | None:
         """What ``POST /lookup`` says of them; None where manifests are wanted that are not remembered."""
         manifests: dict[str, bytes] = {}
         signers: dict[str, bytes] = {}
-        served = {one.hit.artifact_sha256 for one in (*hits, *related)} if parsed.known else set()
+        served: set[str] = set()
+        if parsed.known or MANIFEST in parsed.include:
+            served = {one.hit.artifact_sha256 for one in (*hits, *related, *coming)}
         if MANIFEST in parsed.include:
-            served = {one.hit.artifact_sha256 for one in (*hits, *related)}
             artifacts = self._whole(served)
             if artifacts is None:
                 return None
@@ -242,6 +298,7 @@ class WarmMemory:
         return beside(
             [one.text for one in hits],
             [one.text for one in related],
+            [one.text for one in coming],
             manifests=manifests,
             unchanged=tuple(sorted(served & parsed.known)) if parsed.known else None,
             signers=signers,
