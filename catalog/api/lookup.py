@@ -17,7 +17,6 @@ from rest_framework.request import Request
 
 from catalog import models
 from catalog.api import lookup_json
-from catalog.api.authentication import LookupKeyAuthentication
 from catalog.api.describing import OPERATOR, header, query
 from catalog.api.endpoint import RestView, operation
 from catalog.api.lookup_answer import answer_text, best_text
@@ -45,7 +44,7 @@ _VISIBLE = re.compile(r"[!-~]{1,255}")
 class _Asking(RestView):
     """What both ways to ask have in common."""
 
-    authentication_classes = [LookupKeyAuthentication]
+    takes_keys_of_the_look = True
 
     def answered(
         self,
