@@ -69,7 +69,13 @@ def overview(request: ViewerRequest) -> HttpResponse:
     context = shown | {
         "state": state,
         "is_well": not any(
-            (wrong["silent"], wrong["troubles"], wrong["alarms"].failing, wrong["alarms"].disturbed)
+            (
+                wrong["silent"],
+                wrong["troubles"],
+                wrong["alarms"].failing,
+                wrong["alarms"].disturbed,
+                wrong["alerts_firing"],
+            )
         ),
         "changed": changed_since(viewer.shown(), now - timedelta(hours=24)),
         "changes_shown": CHANGES_SHOWN,
