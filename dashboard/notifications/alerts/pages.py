@@ -78,7 +78,7 @@ def alert(request: ViewerRequest, pk: int) -> HttpResponse:
     table = Table("history", "History", _HISTORY, list(selectors.history(row)[:DEEDS_SHOWN]))
     if (answer := exported(request, table)) is not None:
         return answer
-    facts = [(name.replace("_", " "), _said(value)) for name, value in row.facts.items()]
+    facts = [(name.replace("_", " "), _said(value)) for name, value in row.facts.items() if name != "since"]
     context = {
         "alert": row,
         "table": table,
