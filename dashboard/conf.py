@@ -138,6 +138,27 @@ class DashboardConf:
     )
     email_from: str = variable("Opatlas <opatlas@localhost>", "address", "whom mails come from")
     digest_hour: int = variable(7, "hour, UTC", "of the daily digest", least=0, most=23)
+    alerts_off: tuple[str, ...] = variable(
+        "",
+        "names",
+        "of alerts' rules that are not judged, separated by commas: `silent`, `failing`, `disturbed`, "
+        "`queue_old`, `hits_falling`, `regressed`, `new_failure`, `spend`",
+        shown="every rule is on",
+        read=_listed,
+    )
+    alert_queue_s: float = variable(
+        1800.0, "seconds", "that a first result may wait until that is an alert", least=1
+    )
+    alert_hits_drop: float = variable(
+        0.2,
+        "share",
+        "of all lookups by which the hit rate may fall until that is an alert",
+        least=0.01,
+        most=1,
+    )
+    alert_credit_days: float = variable(
+        3.0, "days", "for which credit should last, as it is spent now", least=0.1
+    )
     vapid_key: str = variable(
         "",
         "base64url",

@@ -25,6 +25,7 @@ RESOURCES = (
     "catalog.api.audit",
     "tuning.api.explaining",
     "tuning.api.failures",
+    "tuning.api.failure_groups",
     "tuning.api.explorations",
     "tuning.api.trials",
     "tuning.api.misses",
@@ -44,6 +45,7 @@ RESOURCES = (
     "dashboard.billing.api.spending",
     "dashboard.billing.api.payments",
     "dashboard.notifications.api",
+    "dashboard.notifications.alerts.api",
     "dashboard.operation.growth.api",
 )
 

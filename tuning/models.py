@@ -6,6 +6,7 @@ from django.db import models
 
 from catalog.fields import ExactJSONField
 from catalog.models import (
+    SHARED,
     Environment,
     Implementation,
     Method,
@@ -153,6 +154,51 @@ class Trial(TriedRow):
     environment = models.ForeignKey(Environment, models.PROTECT, null=True, related_name="+")
     started_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
+
+
+class FailureGroup(models.Model):
+    """Rollup: trials that failed for one cause, whatever the route and the operator: the same status, and the
+    same words once numbers, paths and addresses are left out (``tuning.failures.reasons``). Counted as
+    trials are kept, so that no page reads the trials."""
+
+    scope = models.CharField(max_length=30, default=SHARED)
+    owner = models.ForeignKey(Organisation, models.CASCADE, null=True, blank=True, related_name="+")
+    fingerprint = models.CharField(max_length=64)
+    status = models.CharField(max_length=20)  # tuning.measure.outcome.Status
+    reason = models.CharField(max_length=200)
+    routes = models.JSONField(default=list)
+    trials = models.PositiveBigIntegerField(default=0)
+    operators = models.PositiveIntegerField(default=0)  # places: an operator on a target counts once
+    first_at = models.DateTimeField()
+    last_at = models.DateTimeField()
+    latest = models.ForeignKey(Trial, models.SET_NULL, null=True, related_name="+")
+    again_at = models.DateTimeField(null=True, blank=True)  # when somebody last had it tried again
+    again_by = models.CharField(max_length=150, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["scope", "fingerprint"], name="one_group_per_cause"),
+        ]
+        indexes = [models.Index(fields=["-last_at", "-id"], name="failure_groups_latest")]
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class FailurePlace(models.Model):
+    """An exploration whose trials failed for a group's cause."""
+
+    group = models.ForeignKey(FailureGroup, models.CASCADE, related_name="places")
+    exploration = models.ForeignKey(Exploration, models.CASCADE, related_name="+")
+    routes = models.JSONField(default=list)
+    trials = models.PositiveIntegerField(default=0)
+    last_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["group", "exploration"], name="one_place_per_group"),
+        ]
+        indexes = [models.Index(fields=["group", "-last_at", "-id"], name="failure_places_latest")]
 
 
 class Race(models.Model):

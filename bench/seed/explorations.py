@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import numpy as np
@@ -14,10 +15,12 @@ from bench.seed.implementations import LABEL, NAME
 from bench.seed.misses import STATES, states_of_missed
 from catalog.models import SHARED, MissState
 from tuning import models
+from tuning.failures.grouping import FAILURES, fingerprint
 from tuning.models import State
 
 WORKERS = 24
 REVALIDATED = 2_000
+_RARE_CAUSES = 5_000
 
 _FAILURES = (
     ("onednn", "library", "crashed", f"{NAME}: signal 11 (SIGSEGV) in the child after 0.4 s"),
@@ -153,6 +156,42 @@ def _add_trials(world: World, explored: Explored, rows: range, first_s: NDArray[
             "created_at": world.moments(np.repeat(first_s[begun] + 20, len(_FAILURES))),
         },
     )
+    _add_causes(world, numbers[begun], first_s[begun] + 20)
+
+
+def _add_causes(world: World, begun: NDArray[np.int64], failed_s: NDArray[np.int64]) -> None:
+    """What failed, by cause: those that struck every exploration, and thousands that struck one."""
+    if not len(begun):
+        return
+    everywhere = [(f"{NAME}-{route}", status, detail) for route, _, status, detail in _FAILURES
+                  if status in FAILURES]  # fmt: skip
+    rare = [(f"{NAME}-tvm", "build_failed", f"{NAME}: no rule for pass-{chr(97 + number % 26)}{number}")
+            for number in range(_RARE_CAUSES)]  # fmt: skip
+    causes = everywhere + rare
+    times = world.moments(np.concatenate([
+        np.full(len(everywhere), failed_s.max()), np.resize(failed_s, len(rare))]))  # fmt: skip
+    groups = insert(
+        models.FailureGroup,
+        {
+            "scope": SHARED, "fingerprint": [fingerprint(status, text) for _, status, text in causes],
+            "status": [status for _, status, _ in causes], "reason": [text[:200] for _, _, text in causes],
+            "routes": [json.dumps([route]) for route, _, _ in causes], "again_by": "",
+            "trials": [len(begun)] * len(everywhere) + [1] * len(rare),
+            "operators": [len(begun)] * len(everywhere) + [1] * len(rare),
+            "first_at": times, "last_at": times,
+        },
+    )  # fmt: skip
+    places = np.concatenate([np.tile(begun, len(everywhere)), np.resize(begun, len(rare))])
+    insert(
+        models.FailurePlace,
+        {
+            "group_id": np.repeat(np.asarray(groups), [len(begun)] * len(everywhere) + [1] * len(rare)),
+            "exploration_id": places, "routes": json.dumps([f"{NAME}-tvm"]), "trials": 1,
+            "last_at": world.moments(
+                np.concatenate([np.tile(failed_s, len(everywhere)), np.resize(failed_s, len(rare))])
+            ),
+        },
+    )  # fmt: skip
 
 
 def _add_slices(

@@ -29,6 +29,7 @@ LOADED: tuple[type[Model], ...] = (
     catalogue.JobPlace, catalogue.Usage,
     catalogue.LookupTally, catalogue.Model, catalogue.ModelOperator, catalogue.AuditEntry,
     learned.Exploration, learned.Trial, learned.TuningSlice, learned.Revalidated,
+    learned.FailureGroup, learned.FailurePlace,
     *synthetic.LOADED,
 )  # fmt: skip
 

@@ -24,8 +24,7 @@ from catalog.viewing import Viewer
 from dashboard.notifications import selectors, subscribing
 from dashboard.notifications.channels.registry import CHANNELS
 from dashboard.notifications.models import (
-    HAPPENINGS,
-    OF_SERVICE,
+    EVERY,
     Digest,
     Happening,
     Notification,
@@ -37,7 +36,7 @@ from dashboard.notifications.subscribing import begun
 from dashboard.notifications.write import subjects
 from tuning.api import filters
 
-EVENTS = [one.value for one in (*HAPPENINGS, *OF_SERVICE)]
+EVENTS = [one.value for one in EVERY]
 
 
 class NotificationAnswer(ModelAnswer):
@@ -73,7 +72,7 @@ class WishSerializer(serializers.Serializer[object]):
     """What to be told of, how, and how often; what is left out stays, or begins as the page's form does."""
 
     events = serializers.ListField(
-        child=serializers.ChoiceField(EVENTS), min_length=1, max_length=len(HAPPENINGS), required=False
+        child=serializers.ChoiceField(EVENTS), min_length=1, max_length=len(EVENTS), required=False
     )
     channels = serializers.ListField(
         child=serializers.ChoiceField(list(CHANNELS)),
@@ -96,7 +95,7 @@ class OperatorFilterSerializer(serializers.Serializer[object]):
 
 class SubscribeSerializer(WishSerializer):
     """What to watch: ``subject``, and what names it: an operator's key (with a target's and a setting's,
-    or anywhere), a job's or a model's number, or filters; the service has no name."""
+    or anywhere), a job's or a model's number, or filters; the service and an account have no name."""
 
     subject = serializers.ChoiceField(SubjectKind.values)
     operator = serializers.CharField(max_length=80, required=False)
@@ -216,6 +215,8 @@ def _about(given: Mapping[str, Any], viewer: Viewer) -> subjects.NamedSubject:
         return subjects.operators_that(given.get("filters") or {})
     if subject == SubjectKind.SERVICE:
         return subjects.service(viewer)
+    if subject == SubjectKind.ACCOUNT:
+        return subjects.account(viewer)
     if subject not in given:
         raise RequestError(f"Say which {subject}: {subject} is missing.", where=subject)
     if subject == SubjectKind.JOB:

@@ -15,7 +15,7 @@ from django.utils import timezone
 from dashboard.notifications.channels.base import Errand, HandingOver, Sending
 from dashboard.notifications.channels.outcome import SendResult, retry_in
 from dashboard.notifications.channels.registry import CHANNELS
-from dashboard.notifications.models import MessageState, Notification, NotificationMessage
+from dashboard.notifications.models import Alert, MessageState, Notification, NotificationMessage
 from dashboard.notifications.write.bundling import bundle
 from dashboard.notifications.write.letters import Letter, letters
 from tuning.queue.clock import database_now
@@ -152,8 +152,9 @@ def _forget_now_and_then(now: datetime) -> None:
 
 
 def forget(now: datetime) -> None:
-    """Delete what was sent, and what was read or never shown, three months ago."""
+    """Delete what was sent, what was read or never shown, and what was over as an alert, three months ago."""
     before = now - KEPT
+    Alert.objects.filter(ended_at__lt=before).delete()
     NotificationMessage.objects.filter(ended_at__lt=before).delete()
     done = Q(read_at__lt=before) | Q(shown=False)
     Notification.objects.filter(done, created_at__lt=before, deliveries=None).delete()

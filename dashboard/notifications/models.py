@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.urls import reverse
+from django.utils import timezone
 
 from catalog.models import Job, Model, Operator, Organisation, Setting, Target
 
@@ -17,6 +21,7 @@ class SubjectKind(models.TextChoices):
     MODEL = "model"  # its operators
     FILTER = "filter"  # operators that pass a filter of the operators' list
     SERVICE = "service"  # whether it works: for who runs it
+    ACCOUNT = "account"  # an organisation's money: for who pays
 
 
 class Happening(models.TextChoices):
@@ -29,14 +34,36 @@ class Happening(models.TextChoices):
     SILENT = "silent", "A target's workers fell silent"
     FAILING = "failing", "A route fails on every trial"
     DISTURBED = "disturbed", "A machine is too disturbed to measure on"
+    QUEUE_OLD = "queue_old", "First results wait too long"
+    HITS_FALLING = "hits_falling", "The hit rate falls"
+    REGRESSED = "regressed", "A best became slower"
+    NEW_FAILURE = "new_failure", "Something fails for a new cause"
+    SPEND = "spend", "Credit ends soon"
     TEST = "test", "A test message"
 
 
 HAPPENINGS = (Happening.HIT, Happening.EXPLORED, Happening.BEST_CHANGED, Happening.WITHDRAWN)
 """Those of operators that somebody can ask for."""
 
-OF_SERVICE = (Happening.SILENT, Happening.FAILING, Happening.DISTURBED)
+OF_SERVICE = (
+    Happening.SILENT,
+    Happening.FAILING,
+    Happening.DISTURBED,
+    Happening.QUEUE_OLD,
+    Happening.HITS_FALLING,
+    Happening.REGRESSED,
+    Happening.NEW_FAILURE,
+)
 """Those of the service itself."""
+
+OF_ACCOUNT = (Happening.SPEND,)
+"""Those of an organisation's money."""
+
+ALERTING = (*OF_SERVICE, *OF_ACCOUNT)
+"""What is an alert while it lasts (``dashboard.notifications.alerts``)."""
+
+EVERY = (*HAPPENINGS, *ALERTING)
+"""All that somebody can ask for."""
 
 
 class Digest(models.TextChoices):
@@ -78,6 +105,11 @@ class Subscription(models.Model):
     on_silent = models.BooleanField(default=False)
     on_failing = models.BooleanField(default=False, db_default=False)
     on_disturbed = models.BooleanField(default=False, db_default=False)
+    on_queue_old = models.BooleanField(default=False, db_default=False)
+    on_hits_falling = models.BooleanField(default=False, db_default=False)
+    on_regressed = models.BooleanField(default=False, db_default=False)
+    on_new_failure = models.BooleanField(default=False, db_default=False)
+    on_spend = models.BooleanField(default=False, db_default=False)
     told_by = models.JSONField(default=_by_page)  # names of channels (``channels.registry``)
     digest = models.CharField(max_length=10, choices=Digest, default=Digest.AT_ONCE)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -90,7 +122,7 @@ class Subscription(models.Model):
                 condition=Q(subject="operator", operator__isnull=False, job=None, model=None)
                 | Q(subject="job", job__isnull=False, operator=None, model=None)
                 | Q(subject="model", model__isnull=False, operator=None, job=None)
-                | Q(subject__in=["filter", "service"], operator=None, job=None, model=None),
+                | Q(subject__in=["filter", "service", "account"], operator=None, job=None, model=None),
                 name="subscription_has_its_subject",
             ),
         ]
@@ -104,7 +136,7 @@ class Subscription(models.Model):
     @property
     def happenings(self) -> list[Happening]:
         """What it wants to be told of."""
-        return [one for one in (*HAPPENINGS, *OF_SERVICE) if getattr(self, f"on_{one.value}")]
+        return [one for one in EVERY if getattr(self, f"on_{one.value}")]
 
 
 class Notification(models.Model):
@@ -234,3 +266,98 @@ class Cursor(models.Model):
     position = models.BigIntegerField(default=0)
     gaps = models.JSONField(default=list)
     at = models.DateTimeField(null=True)
+
+
+class AlertState(models.TextChoices):
+    FIRING = "firing"
+    ACKNOWLEDGED = "acknowledged"  # somebody sees to it
+    RESOLVED = "resolved"
+
+
+class Severity(models.TextChoices):
+    """How bad it is, in the words that PagerDuty has."""
+
+    CRITICAL = "critical"
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class Deed(models.TextChoices):
+    """What happened to an alert."""
+
+    FIRED = "fired"
+    ACKNOWLEDGED = "acknowledged"
+    MUTED = "muted"
+    UNMUTED = "unmuted"
+    RESOLVED = "resolved"
+
+
+class Alert(models.Model):
+    """One cause, from when it was first seen until it has been gone for a while.
+
+    ``organisation``: whose it is; None: of who runs the service. ``ended_at``: the cause is over, so that it
+    may fire anew. What was resolved by hand ends only once its cause is gone: until then it is not fired
+    again. Muted is what nobody is told of until then, in whatever state.
+    """
+
+    rule = models.CharField(max_length=20, choices=[(one.value, one.label) for one in ALERTING])
+    cause = models.CharField(max_length=120)  # "failing:3:tvm": names it within its rule
+    organisation = models.ForeignKey(Organisation, models.CASCADE, null=True, blank=True, related_name="+")
+    severity = models.CharField(max_length=10, choices=Severity)
+    state = models.CharField(max_length=12, choices=AlertState, default=AlertState.FIRING)
+    text = models.CharField(max_length=160)
+    path = models.CharField(max_length=300)  # where to look, from the service's root
+    facts = models.JSONField(default=dict)
+    told = models.BooleanField(default=False)  # whether anybody was told that it fired
+    fired_at = models.DateTimeField()
+    seen_at = models.DateTimeField()  # when its cause was last seen; written down once a minute
+    gone_at = models.DateTimeField(null=True, blank=True)  # since when its cause is not seen
+    acknowledged_by = models.CharField(max_length=150, blank=True)
+    muted_until = models.DateTimeField(null=True, blank=True)
+    resolved_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["rule", "cause"], condition=Q(ended_at=None), name="one_alert_per_cause"
+            )
+        ]
+        indexes = [
+            models.Index(fields=["rule", "cause", "-id"], name="alerts_of_cause"),
+            models.Index(fields=["organisation", "-id"], name="alerts_of_organisation"),
+        ]
+
+    def __str__(self) -> str:
+        return self.text
+
+    def get_absolute_url(self) -> str:
+        return reverse("alert", args=[self.pk])
+
+    @property
+    def is_muted(self) -> bool:
+        return self.muted_at(timezone.now())
+
+    def muted_at(self, now: datetime) -> bool:
+        return self.muted_until is not None and self.muted_until > now
+
+    @property
+    def standing(self) -> str:
+        """Its state in one word, as lists show it."""
+        return "muted" if self.is_muted and self.state != AlertState.RESOLVED else self.state
+
+
+class AlertDeed(models.Model):
+    """What was done, by whom and when: an alert's history. ``told``: whether anybody was told of it."""
+
+    alert = models.ForeignKey(Alert, models.CASCADE, related_name="deeds")
+    what = models.CharField(max_length=12, choices=Deed)
+    by = models.CharField(max_length=150, blank=True)  # empty: the service itself
+    detail = models.CharField(max_length=300, blank=True)
+    told = models.BooleanField(default=False)
+    at = models.DateTimeField()
+
+    class Meta:
+        db_table = "notifications_alert_deed"
+        indexes = [models.Index(fields=["alert", "-id"], name="deeds_of_alert")]

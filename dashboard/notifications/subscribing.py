@@ -12,7 +12,9 @@ from catalog.errors import RequestError
 from catalog.viewing import Viewer
 from dashboard.notifications.channels.registry import CHANNELS
 from dashboard.notifications.models import (
+    EVERY,
     HAPPENINGS,
+    OF_ACCOUNT,
     OF_SERVICE,
     Digest,
     Happening,
@@ -35,7 +37,7 @@ class Wish:
 
     def columns(self) -> dict[str, object]:
         return {
-            **{f"on_{one.value}": one.value in self.happenings for one in (*HAPPENINGS, *OF_SERVICE)},
+            **{f"on_{one.value}": one.value in self.happenings for one in EVERY},
             "told_by": [name for name in CHANNELS if name in self.channels],
             "digest": self.digest,
         }
@@ -43,14 +45,17 @@ class Wish:
 
 def happenings_of(subject: str) -> tuple[Happening, ...]:
     """What can be told of such a subject."""
+    if subject == SubjectKind.ACCOUNT:
+        return OF_ACCOUNT
     return OF_SERVICE if subject == SubjectKind.SERVICE else HAPPENINGS
 
 
 def begun(subject: str) -> Subscription:
     """A new one (unsaved), as forms begin."""
-    of_service = subject == SubjectKind.SERVICE
-    told = {f"on_{one.value}": one in OF_SERVICE for one in (*HAPPENINGS, *OF_SERVICE)}
-    return Subscription(subject=subject, **(told if of_service else {}))
+    if subject not in (SubjectKind.SERVICE, SubjectKind.ACCOUNT):
+        return Subscription(subject=subject)
+    told = happenings_of(subject)
+    return Subscription(subject=subject, **{f"on_{one.value}": one in told for one in EVERY})
 
 
 def wish(

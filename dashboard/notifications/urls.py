@@ -2,12 +2,16 @@
 
 from django.urls import URLPattern, URLResolver, path
 
+from dashboard.notifications.alerts import pages as alerts
 from dashboard.notifications.channels.registry import CHANNELS
 from dashboard.notifications.pages import inbox, subscriptions
 
 _ONE = "notifications/subscriptions/<int:pk>"
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("alerts/", alerts.alerts, name="alerts"),
+    path("alerts/<int:pk>/", alerts.alert, name="alert"),
+    path("alerts/<int:pk>/<slug:verb>/", alerts.act, name="alert-act"),
     path("notifications/", inbox.inbox, name="notifications"),
     path("notifications/unread/", inbox.badge, name="notifications-unread"),
     path("notifications/read/", inbox.mark_read, name="notifications-read"),

@@ -11,7 +11,7 @@ from dashboard.pages.operators import compare, methods, operator, operators
 from dashboard.pages.operators import state as operator_state
 from dashboard.pages.overview import begin, definitions, find, health, overview
 from dashboard.pages.people import account, audit, forgotten, keys, own_keys, people
-from dashboard.pages.work import environments, explorations, operations, queues
+from dashboard.pages.work import environments, explorations, failures, operations, queues
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.overview, name="overview"),
@@ -43,6 +43,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("explorations/bulk/", operations.act_on_many, name="explorations-act"),
     path("explorations/<int:pk>/", explorations.exploration, name="exploration"),
     path("explorations/<int:pk>/<slug:verb>/", operations.act, name="exploration-act"),
+    path("failures/", failures.failures, name="failures"),
+    path("failures/<int:pk>/", failures.failure, name="failure"),
+    path("failures/<int:pk>/again/", failures.try_again, name="failure-again"),
     path("queues/", queues.queues_page, name="queues"),
     path("queues/collect/", queues.collect, name="collect"),
     path("queues/collect/bulk/", operations.act_on_misses, name="misses-act"),

@@ -52,6 +52,7 @@ CHORES = (
     Chore("tuning.statistics.paid_back.refresh_when_due", 5.0),
     Chore("tuning.statistics.efforts.refresh_efforts_when_due", 5.0),
     Chore("tuning.statistics.limits.refresh_limits_when_due", 5.0),
+    Chore("dashboard.notifications.alerts.watching.watch", 5.0),
     Chore("dashboard.notifications.find.gathering.gather", 2.0),
     Chore("dashboard.notifications.delivering.deliver", 2.0),
     Chore("dashboard.webhooks.delivering.deliver", 1.0),

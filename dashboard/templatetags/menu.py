@@ -7,6 +7,7 @@ from typing import Any
 from django import template
 
 from catalog.viewing import APPROVE
+from dashboard.notifications.alerts.selectors import firing
 from dashboard.web.menu import groups_for
 from tuning.kernels.selectors import undecided_for
 
@@ -17,6 +18,13 @@ register = template.Library()
 def menu(context: template.Context) -> list[Any]:
     """Groups of entries for whoever looks."""
     return groups_for(context["request"].viewer)
+
+
+@register.simple_tag(takes_context=True)
+def alerts_firing(context: template.Context) -> int:
+    """How many alerts nobody has taken up, of those that the reader sees."""
+    known = context.get("alerts_firing")  # a page that says it has counted already
+    return int(known) if known is not None else firing(context["request"].viewer)
 
 
 @register.simple_tag(takes_context=True)

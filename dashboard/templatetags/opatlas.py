@@ -38,20 +38,22 @@ register.filter("short_key", wording.short_key)
 register.filter("on", Setting.on)
 
 _MARKS = {
-    ("check", "good"): "hit explored done ok alive better approved delivered enabled credit fine",
+    ("check", "good"): "hit explored done ok alive better approved delivered enabled credit fine resolved",
     ("pulse", "busy"): "exploring promoted running building",
     ("clock", "calm"): "queued waiting miss submitted pending",
     ("pause", "calm"): "postponed",
-    ("pause", "warn"): "paused",
+    ("pause", "warn"): "paused muted",
     ("slash", "calm"): "discarded unsupported stopped superseded",
     ("down", "calm"): "slower charge",
     ("down", "bad"): "worse",
     ("dash", "calm"): "same unknown noted adjustment note died unchecked not_reproduced",
-    ("warn", "warn"): "noisy silent failing serious",
+    ("warn", "warn"): "noisy silent failing serious warning",
     ("user", "warn"): "awaiting",
     ("slash", "warn"): "revoked withdrawn",
     ("coin", "warn"): "withheld",
-    ("warn", "bad"): "suspended grave",
+    ("warn", "bad"): "suspended grave firing fired critical error",
+    ("user", "calm"): "acknowledged",
+    ("bell", "calm"): "info unmuted",
     ("slash", "bad"): "disabled",
     ("arrow", "warn"): "refund",
 }
@@ -156,13 +158,14 @@ def times_100(share: float | None) -> float:
 
 @register.inclusion_tag("parts/_nav_link.html", takes_context=True)
 def nav_link(
-    context: template.Context, url_name: str, symbol: str, text: str, waiting: int = 0
+    context: template.Context, url_name: str, symbol: str, text: str, waiting: int = 0, why: str = ""
 ) -> dict[str, Any]:
-    """A section's link, marked where the page belongs to it; with how many of it wait for the reader."""
+    """A section's link, marked where the page belongs to it; with how many of it wait for the reader, and
+    why (for who listens)."""
     href, path = reverse(url_name), context["request"].path
     inside = href != reverse("overview") and path.startswith(href)
     current = "page" if path == href else ("true" if inside else "")
-    return {"href": href, "symbol": symbol, "text": text, "current": current, "waiting": waiting}
+    return {"href": href, "symbol": symbol, "text": text, "current": current, "waiting": waiting, "why": why}
 
 
 @register.filter

@@ -54,9 +54,11 @@ MENU: tuple[tuple[str, tuple[MenuEntry, ...]], ...] = (
     ("Work", (
         MenuEntry("jobs", "play", "Jobs", "runs coverage"),
         MenuEntry("explorations", "explorations", "Explorations", "trials tuning"),
+        MenuEntry("alerts", "warn", "Alerts", "incidents acknowledge mute resolve pagerduty on-call"),
+        MenuEntry("failures", "cross", "Failures", "errors issues causes crashes compiler try again"),
         MenuEntry("queues", "clock", "Queues", "workers waiting misses collect"),
         MenuEntry("environments", "retry", "Environments", "versions declare artifacts"),
-        MenuEntry("notifications", "bell", "Notifications", "inbox alerts"),
+        MenuEntry("notifications", "bell", "Notifications", "inbox"),
     )),
     ("Money", (
         MenuEntry("billing", "coin", "Billing", "prices charges credit pay", _bills),

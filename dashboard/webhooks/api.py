@@ -60,7 +60,14 @@ class EndpointWriteSerializer(serializers.Serializer[Any]):
     form = serializers.ChoiceField(
         BodyForm.choices,
         required=False,
-        help_text="standard: type, timestamp and data, for programs; slack: one sentence, for chat rooms.",
+        help_text="standard: type, timestamp and data, for programs; slack: one sentence, for chat rooms; "
+        "pagerduty: alerts alone, as PagerDuty's Events API v2 takes them.",
+    )
+    routing_key = serializers.CharField(
+        required=False,
+        max_length=64,
+        write_only=True,
+        help_text="Of PagerDuty's integration, for the form pagerduty. It is kept encrypted and never shown.",
     )
 
 
@@ -144,6 +151,7 @@ class EndpointsView(_Webhooks, Listing[Endpoint]):
             description=asked.get("description", ""),
             event_types=asked.get("event_types", ()),
             form=asked.get("form", BodyForm.STANDARD),
+            routing_key=asked.get("routing_key", ""),
         )
         return _with_secret(row, secret)
 

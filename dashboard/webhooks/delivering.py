@@ -21,7 +21,7 @@ from django.db.models.functions import Now
 from catalog import failpoints
 from dashboard.webhooks import clock, endpoints, guard, signing
 from dashboard.webhooks.bodies import body_for
-from dashboard.webhooks.models import Delivery, DeliveryState
+from dashboard.webhooks.models import BodyForm, Delivery, DeliveryState, Message
 from dashboard.webhooks.recording import record
 from dashboard.webhooks.retention import forget_old
 from tuning.queue.clock import database_now, now_in
@@ -165,8 +165,8 @@ def _next_of(endpoint: int) -> tuple[int, int] | None:
 
 def _post(delivery: Delivery) -> guard.Reply:
     message = delivery.message
-    body = body_for(delivery.endpoint, message)
     try:
+        body = body_for(delivery.endpoint, _as_it_stands(delivery), endpoints.routing_key(delivery.endpoint))
         valid = endpoints.valid_secrets(delivery.endpoint)
     except signing.Unreadable as error:
         return guard.Reply(None, str(error))
@@ -178,6 +178,19 @@ def _post(delivery: Delivery) -> guard.Reply:
     }
     connection.close()  # nothing of the database is held while the receiver takes its time
     return guard.post(delivery.endpoint.url, body.encode(), headers, timeout_s=TIMEOUT_S)
+
+
+def _as_it_stands(delivery: Delivery) -> Message:
+    """What PagerDuty is told of an alert at a late try: what holds by now. Else a message that was held up
+    would open again what was resolved meanwhile."""
+    message = delivery.message
+    alert = (message.data.get("alert") or {}).get("id")
+    if delivery.endpoint.form != BodyForm.PAGERDUTY or alert is None:
+        return message
+    of_alert = Message.objects.filter(
+        organisation=message.organisation_id, key__startswith=f"notification:alert:{alert}:"
+    )
+    return of_alert.order_by("-pk").first() or message
 
 
 _one: list[Deliverer] = []

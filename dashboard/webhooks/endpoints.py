@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ OVERLAP = timedelta(hours=24)
 """How long an old secret signs along after a rotation."""
 
 MAX_ENDPOINTS = 50
+_ROUTING_KEY = re.compile(r"[A-Za-z0-9_-]{8,64}")
 SUBSCRIBABLE = tuple(kind.value for kind in EventType if kind is not EventType.ENDPOINT_TEST)
 
 
@@ -35,10 +37,12 @@ def create(
     description: str = "",
     event_types: Sequence[str] = (),
     form: str = BodyForm.STANDARD,
+    routing_key: str = "",
 ) -> tuple[Endpoint, str]:
     """A new endpoint and its secret, which cannot be had a second time. No ``event_types``: all of them."""
     url = url.strip()
     _check(url, description, event_types, form)
+    sealed_key = _sealed_key(form, routing_key.strip())
     if Endpoint.objects.filter(organisation=organisation).count() >= MAX_ENDPOINTS:
         raise EndpointRefused(f"An organisation has at most {MAX_ENDPOINTS} endpoints: delete one first.")
     secret = signing.new_secret()
@@ -49,6 +53,7 @@ def create(
             description=description.strip(),
             event_types=sorted(set(event_types)),
             form=form,
+            sealed_key=sealed_key,
         )
         Secret.objects.create(endpoint=endpoint, sealed=signing.seal(secret))
     return endpoint, secret
@@ -71,15 +76,23 @@ def change(
     description: str | None = None,
     event_types: Sequence[str] | None = None,
     form: str | None = None,
+    routing_key: str | None = None,
 ) -> Endpoint:
-    """Another address, description, subscription or form; what is None stays."""
+    """Another address, description, subscription, form or routing key; what is None stays."""
     url = endpoint.url if url is None else url.strip()
     description = endpoint.description if description is None else description.strip()
     kinds = endpoint.event_types if event_types is None else sorted(set(event_types))
     form = endpoint.form if form is None else form
     _check(url, description, kinds, form)
+    sealed_key = _sealed_key(form, (routing_key or "").strip(), endpoint.sealed_key)
     with _new_address():
-        changed = {"url": url, "description": description, "event_types": kinds, "form": form}
+        changed = {
+            "url": url,
+            "description": description,
+            "event_types": kinds,
+            "form": form,
+            "sealed_key": sealed_key,
+        }
         Endpoint.objects.filter(pk=endpoint.pk).update(**changed)
     endpoint.refresh_from_db()
     return endpoint
@@ -102,6 +115,27 @@ def valid_secrets(endpoint: Endpoint) -> list[str]:
     now = clock.now()
     rows = Secret.objects.filter(endpoint=endpoint).order_by("-pk")
     return [signing.unseal(row.sealed) for row in rows if row.expires_at is None or row.expires_at > now]
+
+
+def routing_key(endpoint: Endpoint) -> str:
+    """What PagerDuty knows the receiver by; empty for other forms. Raises signing.Unreadable."""
+    return signing.unseal(endpoint.sealed_key) if endpoint.sealed_key else ""
+
+
+def _sealed_key(form: str, given: str, known: str = "") -> str:
+    """As it is kept: of an endpoint that had one, that one stays where none is given."""
+    if form != BodyForm.PAGERDUTY:
+        if given:
+            raise RequestError("Only the form pagerduty takes a routing key.", where="routing_key")
+        return ""
+    if not given and known:
+        return known
+    if not _ROUTING_KEY.fullmatch(given):
+        raise RequestError(
+            "PagerDuty's form needs the routing key of an integration: 8 to 64 letters and digits.",
+            where="routing_key",
+        )
+    return signing.seal(given)
 
 
 def disable(endpoint: Endpoint, reason: str) -> bool:

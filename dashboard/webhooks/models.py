@@ -21,10 +21,32 @@ class EventType(models.TextChoices):
     WORKERS_SILENT = "workers.silent"
     ROUTE_FAILING = "route.failing"
     MACHINE_DISTURBED = "machine.disturbed"
+    QUEUE_OLD = "queue.old"
+    HITS_FALLING = "hits.falling"
+    BEST_REGRESSED = "best.regressed"
+    FAILURE_NEW = "failure.new"
+    CREDIT_LOW = "credit.low"
+    ALERT_ACKNOWLEDGED = "alert.acknowledged"
+    ALERT_RESOLVED = "alert.resolved"
     LEDGER_CHARGED = "ledger.charged"
     CREDIT_ADDED = "credit.added"
     PAYMENT_REQUIRED = "payment.required"
     ENDPOINT_TEST = "endpoint.test"
+
+
+ALERTS = (
+    EventType.WORKERS_SILENT,
+    EventType.ROUTE_FAILING,
+    EventType.MACHINE_DISTURBED,
+    EventType.QUEUE_OLD,
+    EventType.HITS_FALLING,
+    EventType.BEST_REGRESSED,
+    EventType.FAILURE_NEW,
+    EventType.CREDIT_LOW,
+)
+"""What fires, and is acknowledged and resolved later."""
+
+OF_ALERTS = (*ALERTS, EventType.ALERT_ACKNOWLEDGED, EventType.ALERT_RESOLVED)
 
 
 class BodyForm(models.TextChoices):
@@ -32,6 +54,7 @@ class BodyForm(models.TextChoices):
 
     STANDARD = "standard", "Standard Webhooks"  # type, timestamp and data, for programs
     SLACK = "slack", "Slack-compatible"  # one sentence: incoming webhooks of Slack, Mattermost, Rocket.Chat
+    PAGERDUTY = "pagerduty", "PagerDuty-compatible"  # of alerts alone: Events API v2
 
 
 def _message_id() -> str:
@@ -48,6 +71,8 @@ class Endpoint(models.Model):
     form = models.CharField(
         max_length=10, choices=BodyForm, default=BodyForm.STANDARD, db_default=BodyForm.STANDARD
     )
+    # PagerDuty's routing key, encrypted as signing secrets are; empty for other forms.
+    sealed_key = models.TextField(blank=True, default="", db_default="")
     created_at = models.DateTimeField(auto_now_add=True)
     disabled_at = models.DateTimeField(null=True, blank=True)
     disabled_reason = models.CharField(max_length=300, blank=True)
@@ -63,7 +88,12 @@ class Endpoint(models.Model):
     def __str__(self) -> str:
         return self.url
 
-    def wants(self, event_type: str) -> bool:
+    def wants(self, event_type: str, fired_as: str = "") -> bool:
+        """``fired_as``: what an alert was told as when it fired; who pages people for that also wants to hear
+        what became of it."""
+        if self.form == BodyForm.PAGERDUTY:
+            kind = fired_as or event_type
+            return kind in ALERTS and (not self.event_types or kind in self.event_types)
         return not self.event_types or event_type in self.event_types
 
 

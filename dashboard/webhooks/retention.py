@@ -11,7 +11,15 @@ from django.db.models import F
 from catalog.errors import RequestError
 from dashboard.webhooks import clock
 from dashboard.webhooks.endpoints import EndpointRefused
-from dashboard.webhooks.models import Delivery, DeliveryState, Endpoint, EventType, Message
+from dashboard.webhooks.models import (
+    OF_ALERTS,
+    BodyForm,
+    Delivery,
+    DeliveryState,
+    Endpoint,
+    EventType,
+    Message,
+)
 
 KEEP = timedelta(days=30)
 """How long messages are kept, and how far back a replay can go."""
@@ -34,6 +42,8 @@ def replay_since(endpoint: Endpoint, since: datetime, *, failed_only: bool = Fal
     rows = rows.exclude(event_type=EventType.ENDPOINT_TEST)
     if endpoint.event_types:
         rows = rows.filter(event_type__in=endpoint.event_types)
+    if endpoint.form == BodyForm.PAGERDUTY:
+        rows = rows.filter(event_type__in=OF_ALERTS)
     if failed_only:
         rows = rows.filter(deliveries__endpoint=endpoint, deliveries__state=DeliveryState.FAILED)
     count, left = 0, rows.order_by("pk").values_list("pk", flat=True).iterator(_BATCH)

@@ -26,10 +26,14 @@ def send(
     number = organisation if isinstance(organisation, int) else organisation.pk
     wanting = [
         one
-        for one in Endpoint.objects.filter(organisation_id=number).only("event_types", "disabled_at")
-        if one.wants(kind)
+        for one in Endpoint.objects.filter(organisation_id=number).only("event_types", "form", "disabled_at")
+        if one.wants(kind, _fired_as(data))
     ]
     return _write(number, kind, data, key, wanting) if wanting else None
+
+
+def _fired_as(data: Mapping[str, Any]) -> str:
+    return str((data.get("alert") or {}).get("fired_as", ""))
 
 
 def send_to(endpoint: Endpoint, event_type: str, data: Mapping[str, Any], *, key: str) -> Message | None:

@@ -218,6 +218,8 @@ ARGUMENTS: dict[str, Callable[[], Any]] = {
     "invited": _invitation,
     "renew": _renewing,
     "exploration": _explorations,
+    "alert": _rows_of("notifications.Alert", pk="pk"),
+    "failure": _rows_of("tuning.FailureGroup", order="-trials", pk="pk"),
     "model": _models,
     "upload": _rows_of("uploads.Upload", pk="pk"),
     "job": _jobs,

@@ -37,6 +37,7 @@ from tests.catalog.making import GPU
 from tests.dashboard.operation.growth.making import sizes
 from tests.dashboard.races import contest_report, first_report, keep_race
 from tuning import models as t
+from tuning.failures.grouping import note_failure
 from tuning.uploads.models import Upload
 
 ROUTES = (
@@ -240,7 +241,8 @@ class Factory:
                 log_tail="Traceback (most recent call last):\n  …" if status == "crashed" else "",
                 worker="worker-1@node",
             ))  # fmt: skip
-        t.Trial.objects.bulk_create(trials)
+        for trial in t.Trial.objects.bulk_create(trials):
+            note_failure(trial)
 
     def job(self, name: str, operators: Iterable[c.Operator], owner: c.Organisation | None = None) -> c.Job:
         """A job with its usage rows of the last days, counted as the journal's would be."""

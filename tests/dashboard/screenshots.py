@@ -37,7 +37,7 @@ def made_up(fill: bool) -> Iterator[str]:
     from tests.dashboard.billing.making import bills
     from tests.dashboard.factory import full_catalogue, on_a_gpu
     from tests.dashboard.kernels import gallery
-    from tests.dashboard.notifications.making import told
+    from tests.dashboard.notifications.making import alerts_of, told
     from tests.dashboard.webhooks.making import webhooks_of
 
     call_command("migrate", verbosity=0)
@@ -50,6 +50,7 @@ def made_up(fill: bool) -> Iterator[str]:
         bills(factory)
         webhooks_of(factory.organisation)
         told(factory)
+        alerts_of(factory)
     with serving(get_wsgi_application()) as url:
         yield url
 
@@ -62,6 +63,8 @@ def paths_of(page: Any, url: str) -> dict[str, str]:
         "definitions": "/definitions/",
         "explorations": "/explorations/",
         "models": "/models/",
+        "alerts": "/alerts/",
+        "failures": "/failures/",
         "queues": "/queues/",
         "collect": "/queues/collect/",
         "jobs": "/jobs/",
@@ -95,6 +98,8 @@ def paths_of(page: Any, url: str) -> dict[str, str]:
         "exploration-dead": ("/explorations/?state=dead",),
         "model": ("/models/",),
         "webhook": ("/webhooks/",),
+        "alert": ("/alerts/",),
+        "failure": ("/failures/?sort=-trials",),
     }
     for name, listings in firsts.items():
         for listing in listings:

@@ -29,10 +29,10 @@ from tests.figures.traffic_rows import NOW, messy_traffic
 from tuning import models as t
 from tuning.explore.slice_history import _threads
 from tuning.explore.worth import DoneSlice, Estimator, SliceTraits, family_of_slice, room_of
+from tuning.failures.reasons import reason_of
 from tuning.measure.timing.stats import timing
 from tuning.statistics import benefit, efforts, environments, limits, methods, sides
 from tuning.statistics.methods import At, Fares
-from tuning.statistics.reasons import reason_of
 
 pytestmark = pytest.mark.django_db
 

@@ -57,6 +57,17 @@ EXAMPLES: dict[str, Callable[[Rows], list[Rows]]] = {
             "name": next(iter(rows["artifact"].manifest["files"])),
         }
     ],
+    "alert": lambda rows: [{"pk": rows["alert"].pk}],
+    "alert-act": lambda rows: [
+        {"pk": rows["alert"].pk, "verb": verb} for verb in ("acknowledge", "mute", "resolve")
+    ],
+    **{
+        f"alerts/{{id}}{verb}": lambda rows: [{"id": rows["alert"].pk}]
+        for verb in ("", "/acknowledge", "/mute", "/resolve")
+    },
+    "failure": lambda rows: [{"pk": rows["failure"].pk}],
+    "failure-again": lambda rows: [{"pk": rows["failure"].pk}],
+    **{f"failure-groups/{{id}}{verb}": lambda rows: [{"id": rows["failure"].pk}] for verb in ("", "/again")},
     "miss-act": lambda rows: [{"pk": rows["miss"].pk, "verb": verb} for verb in ("explore", "discard")],
     "job": lambda rows: [{"pk": rows["job"].pk}],
     "renew": lambda rows: [{"uidb64": urlsafe_base64_encode(b"1"), "token": "not-a-token"}],
@@ -172,6 +183,11 @@ BODIES: dict[str, Callable[[Rows], Rows]] = {
     "explorations-act": lambda rows: {"id": [str(rows["exploration"].pk)], "verb": "discard", **_REASON},
     "misses-act": lambda rows: {"id": [str(rows["miss"].pk)], "verb": "discard", **_REASON},
     "miss-act": lambda rows: _REASON,
+    "alert-act": lambda rows: {"for_s": "3600", **_REASON},
+    "failure-again": lambda rows: {},
+    **{f"alerts/{{id}}/{verb}": lambda rows: _REASON for verb in ("acknowledge", "resolve")},
+    "alerts/{id}/mute": lambda rows: {"for_s": 3600, **_REASON},
+    "failure-groups/{id}/again": lambda rows: {},
     "billing-credit": lambda rows: {"amount": "100", "kind": "credit", **_REASON},
     "billing-plan": lambda rows: {"plan": "postpaid"},
     "billing-rule-new": lambda rows: {"name": "forged", "mode": "free", "currency": "EUR"},
@@ -267,6 +283,8 @@ ADMIN, OPERATORS, HOST = {"admin"}, {"operator", "admin"}, set[str]()
 NEEDS: dict[str, set[str]] = {
     "exploration-act": OPERATORS,
     "miss-act": OPERATORS,
+    "alert-act": OPERATORS,
+    "failure-again": OPERATORS,
     "kernel-edit": ADMIN,  # and who made it
     "operator-revoke": {"approver", "admin"},
     "member-uninvite": ADMIN,

@@ -135,6 +135,11 @@ def _notifications(world: World) -> None:
     notifications.NotificationDelivery.objects.create(
         **common, notification=told, channel="email", digest="at_once", due_at=now, message=message
     )
+    world.rows["alert"] = alert = notifications.Alert.objects.create(
+        organisation=organisation, rule="regressed", cause=f"regressed:{MARK}", severity="warning",
+        text=f"{MARK} slower", path="/operators/", facts={"said": MARK}, fired_at=now, seen_at=now,
+    )  # fmt: skip
+    notifications.AlertDeed.objects.create(alert=alert, what="fired", detail=f"{MARK} deed", at=now)
     world.rows["device"] = notifications.PushDevice.objects.create(
         user=user, endpoint=f"https://push.example/{MARK}", endpoint_sha256="34" * 32, p256dh="x", auth="y",
         name=f"{MARK} phone",

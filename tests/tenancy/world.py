@@ -20,6 +20,7 @@ from tests.dashboard.factory import Factory, full_catalogue
 from tests.dashboard.kernels import SUBMISSION
 from tuning import models as t
 from tuning.explore.race_report import Entry, RaceReport
+from tuning.failures.grouping import note_failure
 from tuning.kernels import services as kernels
 from tuning.kernels.models import KernelVersion, VersionState
 
@@ -170,10 +171,11 @@ def _private(world: World, operator: c.Operator) -> None:
             reason=f"{MARK} reason", first_result_at=timezone.now(), worth=COUNT,
         )  # fmt: skip
         world.rows.setdefault("exploration", row)
-        t.Trial.objects.create(
+        trial = t.Trial.objects.create(
             exploration=row, route="tvm", method="compiler", label=f"{MARK} trial", stage=1, status="crashed",
             detail=f"{MARK} detail", log_tail=f"{MARK} log", implementation=made, worker="worker-1@node",
         )  # fmt: skip
+        world.rows["failure"] = note_failure(trial)
         t.TuningSlice.objects.create(
             exploration=row, route="tvm", family=f"{MARK} family", expected_gain=0.1, gained=0.9, seconds=9
         )

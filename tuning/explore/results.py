@@ -26,6 +26,7 @@ from opatlas.evidence import RATIOS, Ratios, figures_of
 from tuning.environments.known import declared_for
 from tuning.explore.knowledge import found_wrong, why_not_publish
 from tuning.explore.signing import signing_key
+from tuning.failures.grouping import note_failure
 from tuning.measure.outcome import Outcome, Status
 from tuning.measure.provenance import candidate_digest
 from tuning.models import Exploration, Trial
@@ -350,7 +351,7 @@ def sound_incumbent(best: Best, folder: Path) -> BuiltArtifact | None:
 
 def _insert_trial(judged: Judged, published: Published | None) -> Trial:
     outcome, timing = judged.outcome, judged.outcome.timing
-    return Trial.objects.create(
+    trial = Trial.objects.create(
         exploration=judged.row,
         route=judged.tried.route.name,
         method=judged.tried.route.method,
@@ -374,3 +375,5 @@ def _insert_trial(judged: Judged, published: Published | None) -> Trial:
         worker=judged.worker,
         started_at=judged.tried.started_at,
     )
+    note_failure(trial)
+    return trial

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from catalog.models import Target
+from tuning.failures.reasons import reason_of
 from tuning.measure.outcome import Status
 from tuning.models import Trial
-from tuning.statistics.reasons import reason_of
 
 WITHIN = timedelta(hours=24)
 LATEST = 4000

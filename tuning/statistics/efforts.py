@@ -17,8 +17,8 @@ from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 
 from catalog.models import SHARED, Best, Method, Rollup
+from tuning.failures.reasons import reason_of
 from tuning.models import Exploration, FailureReason, RouteEffort, Trial
-from tuning.statistics.reasons import reason_of
 
 LATEST = 1_000
 """Explorations that the figures are of."""

@@ -16,10 +16,10 @@ from catalog.models import EVERYBODY, OperatorTotal, Rollup
 from catalog.models import Operator as OperatorRow
 from catalog.viewing import Viewer
 from opatlas.identity import Operator
+from tuning.failures.reasons import reason_of
 from tuning.routes.base import EVERYWHERE, KnownLimit
 from tuning.routes.compiler.base import CompilerRoute
 from tuning.routes.registry import ROUTES
-from tuning.statistics.reasons import reason_of
 
 MOST = 20_000
 """Operators that are counted, those with the most calls: reading a graph takes 0.1 ms."""

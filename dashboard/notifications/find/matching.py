@@ -12,10 +12,11 @@ from django.db.models import Q, QuerySet
 from catalog.models import Operator, Target
 from catalog.search import Words
 from dashboard.notifications.events import Event
-from dashboard.notifications.models import OF_SERVICE, Happening, SubjectKind, Subscription
+from dashboard.notifications.models import Happening, SubjectKind, Subscription
 from dashboard.notifications.write.audiences import audiences, may_hear
 
 Pair = tuple[Subscription, Event]
+_OF_ALERTS = (SubjectKind.SERVICE, SubjectKind.ACCOUNT)
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,13 @@ class OperatorFilter:
 class Matcher:
     """Subscriptions to one kind of event, asked batch by batch; filters are read once."""
 
-    def __init__(self, happening: Happening) -> None:
-        self._wanted = Subscription.objects.filter(
-            **{f"on_{happening.value}": True}, user__is_active=True
-        ).select_related("job", "model")
+    def __init__(self, happening: Happening | None) -> None:
+        """None: alerts, of which each event says what it is."""
+        told = {f"on_{happening.value}": True} if happening else {"subject__in": _OF_ALERTS}
+        wanted = Subscription.objects.filter(**told, user__is_active=True)
+        self._wanted = wanted.select_related("job", "model")
         self._hits = happening == Happening.HIT
-        self._of_service = happening in OF_SERVICE
+        self._is_alert = happening is None
         self._filters: list[tuple[OperatorFilter, list[Subscription]]] | None = None
 
     def pairs(self, events: Sequence[Event]) -> list[Pair]:
@@ -77,8 +79,10 @@ class Matcher:
         ]
 
     def _found(self, events: Sequence[Event]) -> Iterator[Pair]:
-        if self._of_service:
-            yield from product(self._wanted.filter(subject=SubjectKind.SERVICE), events)
+        if self._is_alert:
+            for one, event in product(self._wanted, events):
+                if getattr(one, f"on_{event.happening.value}"):
+                    yield one, event
             return
         by_operator: dict[int, list[Event]] = defaultdict(list)
         for event in events:

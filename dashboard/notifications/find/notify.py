@@ -16,7 +16,7 @@ from dashboard.notifications.channels.registry import CHANNELS
 from dashboard.notifications.events import Event, stamp
 from dashboard.notifications.find.matching import Pair
 from dashboard.notifications.models import (
-    OF_SERVICE,
+    ALERTING,
     Digest,
     Happening,
     Notification,
@@ -204,18 +204,8 @@ def notify_test(one: Subscription) -> Notification:
 
 def text_of(happening: str, facts: Mapping[str, Any], count: int = 1) -> str:
     """The sentence for what happened."""
-    if happening == Happening.SILENT:
-        return wording.silent(facts["capability"], workers=facts["workers"], waiting=facts["waiting"])
-    if happening == Happening.FAILING:
-        return wording.failing(
-            facts["capability"],
-            route=facts["route"],
-            trials=facts["trials"],
-            operators=facts["operators"],
-            reason=facts["reason"],
-        )
-    if happening == Happening.DISTURBED:
-        return wording.disturbed(facts["capability"], noisy=facts["noisy"], trials=facts["trials"])
+    if happening in ALERTING:
+        return str(facts["said"])
     operator, ratio = facts["operator"], facts.get("ratio")
     route = facts.get("route", "")
     if happening == Happening.HIT:
@@ -243,9 +233,9 @@ def text_of(happening: str, facts: Mapping[str, Any], count: int = 1) -> str:
 
 
 def _path(event: Event, facts: Mapping[str, Any]) -> str:
-    """Where to look: the operator in its place, the exploration, or the queues with their workers."""
-    if event.happening in OF_SERVICE:
-        return reverse("queues")
+    """Where to look: the operator in its place, the exploration, or the alert."""
+    if event.happening in ALERTING:
+        return str(facts["path"])
     if event.happening == Happening.EXPLORED and "after_s" not in facts:
         return reverse("exploration", args=[facts["exploration"]])
     path = reverse("operator", args=[facts["operator_key"]])

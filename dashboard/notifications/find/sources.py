@@ -8,16 +8,15 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Max, Min, QuerySet
-from django.utils import timezone
 
 from catalog.models import Best, BestChange, Implementation, Usage
+from dashboard.notifications.alerts import telling
 from dashboard.notifications.events import Event, stamp
 from dashboard.notifications.find import cursors
-from dashboard.notifications.models import Cursor, Happening, Subscription
+from dashboard.notifications.models import AlertDeed, Cursor, Deed, Happening, Subscription
 from dashboard.notifications.write import bests
 from tuning.models import Exploration
 from tuning.queue.clock import database_now
-from tuning.statistics import alarms, workers
 
 CHUNK = 2000
 """Rows of one transaction."""
@@ -28,10 +27,11 @@ Step = tuple[list[Event], bool]
 
 @dataclass(frozen=True)
 class EventSource:
-    """``read(cursor)`` gives the next events and moves the cursor (unsaved)."""
+    """``read(cursor)`` gives the next events and moves the cursor (unsaved). ``happening``: of all of them;
+    None: they are of alerts, and each says which."""
 
     name: str
-    happening: Happening
+    happening: Happening | None
     read: Callable[[Cursor], Step]
 
 
@@ -196,53 +196,27 @@ def _withdrawn(rows: Sequence[Implementation], how: str) -> Iterator[Event]:
         yield Event(Happening.WITHDRAWN, key, at, *_place(row), method=row.method, facts=facts)
 
 
-def silent_targets(cursor: Cursor) -> Step:
-    """Targets whose workers all fell silent, as it stands now: a silence is told once, whenever it is seen.
-    The cursor is not needed: the events' keys tell what is known."""
-    now = timezone.now()
-    return [_silent(one, now) for one in workers.silent_targets()], False
+def alerts(cursor: Cursor) -> Step:
+    """What happened to alerts: that they fired, and that they are over. Numbered rows, only ever added to."""
+    if cursor.position < 0:
+        cursor.position = _beginning(AlertDeed.objects.all(), "at", Subscription.objects.all())
+    rows = cursors.take(cursor, AlertDeed.objects.select_related("alert"), CHUNK)
+    return [_alert(row) for row in rows if row.told and row.what in _TOLD], len(rows) >= CHUNK
 
 
-def _silent(one: workers.SilentTarget, now: datetime) -> Event:
-    facts = {"capability": one.capability, "workers": list(one.names), "waiting": one.waiting}
-    key = f"silent:{one.target_id}:{stamp(one.last_seen_at)}"
-    return Event(Happening.SILENT, key, now, None, one.target_id, facts=facts)
+_TOLD = (Deed.FIRED, Deed.RESOLVED)
 
 
-def failing_routes(cursor: Cursor) -> Step:
-    """Routes that fail on every trial, as it stands now: told once a day while it lasts, by the key."""
-    now = timezone.now()
-    return [_failing(one, now) for one in alarms.alarms().failing], False
-
-
-def _failing(one: alarms.FailingRoute, now: datetime) -> Event:
-    facts = {
-        "capability": one.capability,
-        "route": one.route,
-        "trials": one.trials,
-        "operators": one.operators,
-        "status": one.status,
-        "reason": one.reason,
-    }
-    key = f"failing:{one.target_id}:{one.route}:{now:%Y-%m-%d}"
-    return Event(Happening.FAILING, key, now, None, one.target_id, facts=facts)
-
-
-def disturbed_targets(cursor: Cursor) -> Step:
-    """Targets on whose machines times do not hold still, told as failing routes are."""
-    now = timezone.now()
-    return [_disturbed(one, now) for one in alarms.alarms().disturbed], False
-
-
-def _disturbed(one: alarms.DisturbedTarget, now: datetime) -> Event:
-    facts = {
-        "capability": one.capability,
-        "noisy": one.noisy,
-        "trials": one.trials,
-        "workers": list(one.workers),
-    }
-    key = f"disturbed:{one.target_id}:{now:%Y-%m-%d}"
-    return Event(Happening.DISTURBED, key, now, None, one.target_id, facts=facts)
+def _alert(row: AlertDeed) -> Event:
+    alert = row.alert
+    return Event(
+        Happening(alert.rule),
+        telling.key_of(alert.pk, row.what),
+        row.at,
+        None,
+        organisation_id=alert.organisation_id,
+        facts=telling.facts_of(alert, row.what),
+    )
 
 
 def _beginning(rows: QuerySet[Any], column: str, wanting: QuerySet[Subscription]) -> int:
@@ -261,8 +235,6 @@ SOURCES = (
     EventSource("explorations_ended", Happening.EXPLORED, ended),
     EventSource("revoked", Happening.WITHDRAWN, revoked),
     EventSource("failed", Happening.WITHDRAWN, failed),
-    EventSource("silent_targets", Happening.SILENT, silent_targets),
-    EventSource("failing_routes", Happening.FAILING, failing_routes),
-    EventSource("disturbed_targets", Happening.DISTURBED, disturbed_targets),
+    EventSource("alerts", None, alerts),
     EventSource("hits", Happening.HIT, hits),
 )

@@ -103,8 +103,11 @@ def _about(request: ViewerRequest, viewer: Viewer) -> subjects.NamedSubject:
         return subjects.operators_that(given)
     if subject == SubjectKind.SERVICE:
         return subjects.service(viewer)
+    if subject == SubjectKind.ACCOUNT:
+        return subjects.account(viewer)
     raise RequestError(
-        "Say what to watch: an operator, a job, a model, a filter or the service.", where="subject"
+        "Say what to watch: an operator, a job, a model, a filter, the service or an account.",
+        where="subject",
     )
 
 

@@ -36,9 +36,10 @@ def watch(
     model: Model | None = None,
     filters: Any = None,
     service: bool = False,
+    account: bool = False,
 ) -> dict[str, Any]:
-    """A button with a small form: watch this operator (in its place), job, model, what a filter finds, or the
-    service."""
+    """A button with a small form: watch this operator (in its place), job, model, what a filter finds, the
+    service, or what an organisation spends."""
     request = context["request"]
     fields: dict[str, Any] = {}
     placed_key = ""
@@ -57,6 +58,9 @@ def watch(
         elif service:
             about = subjects.service(request.viewer)
             fields, about_key, what = {"subject": "service"}, about.key, "the service itself"
+        elif account:
+            about = subjects.account(request.viewer)
+            fields, about_key, what = {"subject": "account"}, about.key, "what is spent"
         else:
             asked = {name: getattr(filters, name, "") for name in subjects.FILTERS}
             about = subjects.operators_that(asked)

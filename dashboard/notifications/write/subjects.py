@@ -10,7 +10,7 @@ from typing import Any
 
 from catalog.errors import RequestError, Unknown
 from catalog.models import Job, Method, Model, Operator, Setting, Target
-from catalog.viewing import Viewer
+from catalog.viewing import BILL, Viewer
 from dashboard.notifications.models import SubjectKind
 from dashboard.notifications.write.wording import shortened
 
@@ -73,6 +73,13 @@ def service(viewer: Viewer) -> NamedSubject:
     if not viewer.sees_all or viewer.focus is not None:
         raise RequestError("Only who runs the service can watch it.", where="subject")
     return NamedSubject(SubjectKind.SERVICE, "service", "The service itself")
+
+
+def account(viewer: Viewer) -> NamedSubject:
+    """The money of the organisation that is looked at; for who may see its bills."""
+    if viewer.focus is None or BILL not in viewer.roles.get(viewer.focus, ()):
+        raise RequestError("Only who may see an organisation's bills can watch its money.", where="subject")
+    return NamedSubject(SubjectKind.ACCOUNT, "account", "What is spent")
 
 
 def operators_that(given: Mapping[str, Any]) -> NamedSubject:

@@ -144,6 +144,45 @@ def disturbed(capability: str, *, noisy: int, trials: int) -> str:
     return shortened(f"{plain(capability)}: {said}.", MOST_CHARACTERS)
 
 
+def queue_old(capability: str, *, waiting: int, oldest_s: float) -> str:
+    """First results wait for longer than they should."""
+    waits = "1 first result waits" if waiting == 1 else f"{waiting:,} first results wait"
+    said = f"{plain(capability)}: {waits}, the oldest since {duration(oldest_s)}"
+    return shortened(f"{said}.", MOST_CHARACTERS)
+
+
+def hits_falling(rate: float, usual: float, lookups: int) -> str:
+    """Fewer lookups hit than usual."""
+    return f"{rate:.0%} of the last {lookups:,} lookups hit, {usual:.0%} did in the week before.".replace(
+        "%", " per cent"
+    )
+
+
+def regressed(operator: str, *, route: str, ratio: float, before: str, ratio_before: float) -> str:
+    """What serves now is slower than what it replaced."""
+    was = f"{before} was {over_default(ratio_before)}"
+    return _sentence(operator, f"slower than before, {route} is {over_default(ratio)}, {was}")
+
+
+def new_failure(reason: str, *, routes: Sequence[str]) -> str:
+    """Something fails that never did."""
+    who = ", ".join(routes[:3]) + (" and others" if len(routes) > 3 else "")
+    said = f"{who} failed for a new cause: {plain(reason)}"
+    return shortened(said, MOST_CHARACTERS - 1).rstrip(".") + "."
+
+
+def spend(left_micros: int, currency: str, spent_micros: int, days: int) -> str:
+    """Credit ends soon, as it is spent now."""
+    left, spent = max(left_micros, 0) / 1e6, spent_micros / 1e6
+    has = f"{left:,.2f} {currency} of credit are left" if left else "No credit is left"
+    return f"{has}, {spent:,.2f} {currency} were spent within {days} days."
+
+
+def over(text: str) -> str:
+    """What said that something is wrong, once it is no longer."""
+    return shortened(f"Resolved: {text}", MOST_CHARACTERS)
+
+
 def test(title: str) -> str:
     """What a test message says."""
     return shortened(f"A test for {plain(title)}: messages arrive here.", MOST_CHARACTERS)

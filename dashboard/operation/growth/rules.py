@@ -17,7 +17,13 @@ from dashboard.billing import agreements
 from dashboard.billing.models import UseAgreement
 from dashboard.conf import conf
 from dashboard.notifications import delivering
-from dashboard.notifications.models import Notification, NotificationDelivery, NotificationMessage
+from dashboard.notifications.models import (
+    Alert,
+    AlertDeed,
+    Notification,
+    NotificationDelivery,
+    NotificationMessage,
+)
 from dashboard.operation import retention
 from dashboard.operation.growth import sampling
 from dashboard.operation.growth.forecast import several
@@ -56,6 +62,7 @@ def rules() -> Mapping[str, str]:
         UseAgreement: f"Kept for {_days(agreements.KEPT)} after its end.",
         **dict.fromkeys((Message, Delivery, Attempt), webhooks),
         **dict.fromkeys((Notification, NotificationMessage, NotificationDelivery), told),
+        **dict.fromkeys((Alert, AlertDeed), f"Kept for {_days(delivering.KEPT)} after its cause was gone."),
         SizeSample: f"Kept for {_days(sampling.KEPT)}.",
     }
     return {model._meta.db_table: said for model, said in of_tables.items()} | {

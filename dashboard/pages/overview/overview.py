@@ -70,7 +70,16 @@ def overview(request: ViewerRequest) -> HttpResponse:
     context = shown | {
         "state": state,
         "steps": open_steps(viewer),
-        "is_well": not any((withheld, wrong["silent"], wrong["troubles"], alarms.failing, alarms.disturbed)),
+        "is_well": not any(
+            (
+                withheld,
+                wrong["silent"],
+                wrong["troubles"],
+                alarms.failing,
+                alarms.disturbed,
+                wrong["alerts_firing"],
+            )
+        ),
         "changed": changed_since(viewer.shown(), now - timedelta(hours=24)),
         "changes_shown": CHANGES_SHOWN,
         "by": by,

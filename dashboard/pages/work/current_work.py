@@ -10,10 +10,11 @@ from django.db.models import Count, Q, QuerySet
 
 from catalog.conf import conf
 from catalog.viewing import Viewer
+from dashboard.notifications.alerts.selectors import alarms, firing
 from dashboard.run import troubles
 from tuning import models
 from tuning.priority import Priority
-from tuning.statistics.alarms import Alarms, alarms
+from tuning.statistics.alarms import Alarms
 from tuning.statistics.workers import silent_targets
 
 ACTIVE = (models.State.RUNNING, models.State.QUEUED, models.State.PAUSED)
@@ -113,4 +114,9 @@ def troubles_shown(viewer: Viewer) -> dict[str, Any]:
     disturbed machines, and what happened to the processes of this one."""
     own = troubles.read(conf().home / "run") if viewer.sees_all else []
     wrong = alarms() if viewer.sees_all else Alarms()
-    return {"silent": silent_targets(), "troubles": own, "alarms": wrong}
+    return {
+        "silent": silent_targets(),
+        "troubles": own,
+        "alarms": wrong,
+        "alerts_firing": firing(viewer),
+    }

@@ -40,6 +40,13 @@ MEANINGS = {
     EventType.WORKERS_SILENT: "a target's workers fell silent (told to who runs the service)",
     EventType.ROUTE_FAILING: "a route fails on every trial (told to who runs the service)",
     EventType.MACHINE_DISTURBED: "a machine is too disturbed to measure on (told to who runs the service)",
+    EventType.QUEUE_OLD: "first results wait too long (told to who runs the service)",
+    EventType.HITS_FALLING: "the hit rate falls (told to who runs the service)",
+    EventType.BEST_REGRESSED: "what is served for an operator became slower",
+    EventType.FAILURE_NEW: "something fails for a new cause",
+    EventType.CREDIT_LOW: "your credit ends soon",
+    EventType.ALERT_ACKNOWLEDGED: "somebody sees to an alert",
+    EventType.ALERT_RESOLVED: "an alert is over",
     EventType.LEDGER_CHARGED: "hits were charged",
     EventType.CREDIT_ADDED: "a payment or credit came in",
     EventType.PAYMENT_REQUIRED: "a hit was withheld until it is paid",
@@ -68,6 +75,7 @@ def create(request: ViewerRequest) -> HttpResponse:
             description=given.get("description", ""),
             event_types=given.getlist("event_types"),
             form=given.get("form") or BodyForm.STANDARD,
+            routing_key=given.get("routing_key", ""),
         )
     except CallerError as error:
         return _list(request, organisation, wrong=str(error), status=getattr(error, "status", 400))
@@ -240,6 +248,7 @@ def _edit(request: ViewerRequest, row: Endpoint) -> HttpResponse:
         description=given.get("description", ""),
         event_types=given.getlist("event_types"),
         form=given.get("form") or row.form,
+        routing_key=given.get("routing_key", ""),
     )
     return _done(request, row, "Saved.")
 

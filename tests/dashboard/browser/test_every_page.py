@@ -14,6 +14,7 @@ from tests.dashboard.browser.conftest import Watched
 from tests.dashboard.examples import page_paths
 from tests.dashboard.factory import full_catalogue
 from tests.dashboard.kernels import gallery
+from tests.dashboard.notifications.making import alerts_of
 from tests.dashboard.serving import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -61,7 +62,9 @@ HALVES = 2
 
 @pytest.fixture
 def filled(admin: Any) -> None:
-    gallery(full_catalogue(hours=30))
+    factory = full_catalogue(hours=30)
+    gallery(factory)
+    alerts_of(factory)
 
 
 def axe_source() -> str:

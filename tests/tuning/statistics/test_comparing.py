@@ -9,8 +9,8 @@ import pytest
 
 from catalog.choosing import beats, rank
 from opatlas.evidence import Ratios
+from tuning.failures.reasons import reason_of
 from tuning.statistics.comparing import Taken, compare
-from tuning.statistics.reasons import reason_of
 
 
 def taken(ratio: float, spread: float = 0.02, samples: int = 30, against: str = "") -> Taken:

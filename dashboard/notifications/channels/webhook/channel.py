@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from catalog.models import Organisation
+from dashboard.notifications.alerts import telling
 from dashboard.notifications.channels.base import HandingOver
 from dashboard.notifications.channels.outcome import SendResult
-from dashboard.notifications.models import Happening
+from dashboard.notifications.models import Deed, Happening
 from dashboard.notifications.write.letters import Letter, LetterLine
 
 EVENT_TYPES = {
@@ -15,10 +15,8 @@ EVENT_TYPES = {
     Happening.EXPLORED: "exploration.ended",
     Happening.BEST_CHANGED: "best.changed",
     Happening.WITHDRAWN: "implementation.withdrawn",
-    Happening.SILENT: "workers.silent",
-    Happening.FAILING: "route.failing",
-    Happening.DISTURBED: "machine.disturbed",
     Happening.TEST: "endpoint.test",
+    **telling.EVENT_TYPES,
 }
 
 
@@ -32,11 +30,11 @@ class Webhook(HandingOver):
         from dashboard.webhooks import sending
         from dashboard.webhooks.models import Endpoint
 
-        organisation = letter.organisation_id or _host_organisation()
+        organisation = letter.organisation_id or telling.host_organisation()
         if organisation is None:
             none = "Webhooks belong to an organisation; this subscription has none."
             return SendResult(error=none, final=True)
-        kinds = [EVENT_TYPES[Happening(line.happening)] for line in letter.lines]
+        kinds = [_kind(line) for line in letter.lines]
         endpoints = Endpoint.objects.filter(organisation=organisation)
         if not any(one.wants(kind) for one in endpoints for kind in set(kinds)):
             return SendResult(error="The organisation has no webhook endpoint for this.", final=True)
@@ -45,9 +43,9 @@ class Webhook(HandingOver):
         return SendResult(ok=True)
 
 
-def _host_organisation() -> int | None:
-    """Whose webhooks tell of what concerns the whole service."""
-    return Organisation.objects.filter(host=True).order_by("pk").values_list("pk", flat=True).first()
+def _kind(line: LetterLine) -> str:
+    over = line.key == telling.key_of(line.facts.get("alert"), Deed.RESOLVED)
+    return "alert.resolved" if over else EVENT_TYPES[Happening(line.happening)]
 
 
 def _data(line: LetterLine) -> dict[str, Any]:

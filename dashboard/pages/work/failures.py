@@ -1,0 +1,123 @@
+"""Failures as issues: failed trials by cause, what a compiler said, and having them tried again."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_POST, require_safe
+
+from catalog.errors import Unknown
+from catalog.people.audit import note
+from dashboard.web.asked import check_names, one_of, sort_of
+from dashboard.web.paging import answer_of, exportable, page_of
+from dashboard.web.requests import ViewerRequest, refusals_said
+from dashboard.web.tables import Column, Table, exported, exports, operator_column, page
+from tuning.failures import again, selectors
+from tuning.failures.selectors import FailureFilters
+from tuning.models import FailureGroup, FailurePlace
+from tuning.queue.permissions import NotAllowed
+
+LINES_SHOWN = 12
+"""Of a message as it stands; the rest is folded."""
+
+
+def _routes(row: FailureGroup | FailurePlace) -> str:
+    return ", ".join(row.routes)
+
+
+_GROUPS = (
+    Column("reason", "Cause", "name", link=page("failure")),
+    Column("routes", "Routes", value=_routes, under="reason"),
+    Column("status", "What happened", "badge", label="What happened"),
+    Column("trials", "Trials", "count", sort="trials"),
+    Column("operators", "Operators", "count", sort="operators"),
+    Column("first_at", "First seen", "when", sort="first"),
+    Column("last_at", "Last seen", "when", sort="last"),
+    *exports("id", "scope"),
+)
+_PLACES = (
+    operator_column("operator", of="exploration.operator"),
+    Column("capability", "Where", "code", "exploration.target.capability"),
+    Column("routes", "Routes", value=_routes),
+    Column("trials", "Trials", "count"),
+    Column("last_at", "Last seen", "when"),
+    Column("state", "Exploration", "badge", "exploration.state", link=page("exploration", "exploration_id")),
+)
+
+
+@require_safe
+def failures(request: ViewerRequest) -> HttpResponse:
+    """Every cause, the latest seen first."""
+    check_names(request, "q", "status", "sort")
+    asked = FailureFilters(
+        q=request.GET.get("q", "").replace("\0", "").strip()[:200],
+        status=one_of(request, "status", selectors.STATUSES),
+        sort=sort_of(request, selectors.SORTS, "-last"),
+    )
+    found = selectors.groups(request.viewer, asked)
+    shown = page_of(request, found)
+    every = exportable(found) if "export" in request.GET else None
+    table = Table("failures", "Failures by cause", _GROUPS, list(shown.object_list), every=every)
+    if (answer := exported(request, table)) is not None:
+        return answer
+    context = {
+        "table": table,
+        "page": shown,
+        "filters": asked,
+        "narrowed": bool(asked.q or asked.status),
+        "statuses": [(name, name.replace("_", " ")) for name in selectors.STATUSES],
+    }
+    return answer_of(request, "work/failures.html", "work/_failures_results.html", context)
+
+
+@require_safe
+def failure(request: ViewerRequest, pk: int) -> HttpResponse:
+    """One cause: the message, and whom it struck."""
+    group = _found(request, pk)
+    found = selectors.places(group)
+    shown = page_of(request, found)
+    every = exportable(found) if "export" in request.GET else None
+    table = Table("places", "Whom it struck", _PLACES, list(shown.object_list), every=every)
+    if (answer := exported(request, table)) is not None:
+        return answer
+    latest = group.latest
+    said = latest.detail if latest else ""
+    context = {
+        "group": group,
+        "latest": latest,
+        "table": table,
+        "page": shown,
+        "said": said,
+        "is_long": said.count("\n") >= LINES_SHOWN or len(said) > LINES_SHOWN * 120,
+        "may_try": again.may_try(request.viewer, group),
+    }
+    return answer_of(request, "work/failure.html", "work/_failure_places.html", context)
+
+
+@require_POST
+def try_again(request: ViewerRequest, pk: int) -> HttpResponse:
+    """Have the group's candidates tried again, through the queues."""
+    with refusals_said(request):
+        try:
+            came = again.try_again(request.viewer, pk, request.user.get_username())
+        except NotAllowed as error:
+            raise PermissionDenied(str(error)) from error
+        except Unknown as error:
+            raise Http404(str(error)) from error
+        owner = _found(request, pk).owner_id
+        detail = {"asked": came.asked}
+        note(request, action="failures.again", subject=f"failure {pk}", detail=detail, organisation=owner)
+        said = f"{came.asked} exploration{'' if came.asked == 1 else 's'} will try this again"
+        messages.success(
+            request, f"{said}; {came.left} more can be asked later." if came.left else f"{said}."
+        )
+    return redirect("failure", pk)
+
+
+def _found(request: ViewerRequest, pk: int) -> FailureGroup:
+    try:
+        return again.found(request.viewer, pk)
+    except Unknown as error:
+        raise Http404(str(error)) from error

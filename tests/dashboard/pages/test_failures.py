@@ -1,0 +1,70 @@
+"""Failures as issues: what a compiler said is text, and a group is tried again by who may."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.test import Client
+
+from catalog.models import AuditEntry, Role
+from catalog.people.keys import create_api_key
+from catalog.registry import default_organisation
+from tests.dashboard.people import member_client
+from tuning.models import Exploration, FailureGroup, Trial
+
+pytestmark = pytest.mark.django_db
+HOSTILE = '</pre><script>alert("kernel")</script><img src=x onerror=alert(2)>'
+
+
+def test_causes_are_listed_with_whom_they_struck(catalogue, pages: Client) -> None:
+    page = pages.get("/failures/").content.decode()
+    group = FailureGroup.objects.order_by("-trials")[0]
+    assert f'href="/failures/{group.pk}/"' in page
+    rows = pages.get("/failures/?export=json").json()["rows"]
+    assert {row["status"] for row in rows} == {"wrong_result", "timed_out", "crashed"}
+    assert pages.get("/failures/?status=crashed&export=json").json()["rows"][0]["routes"] == "onednn"
+    assert "no status “nope”" in pages.get("/failures/?status=nope").content.decode()
+    assert pages.get("/failures/?q=%00nothing+such").status_code == 200
+    assert pages.get(f"/failures/{group.pk}/?export=csv").status_code == 200
+    assert pages.get("/failures/999999/").status_code == 404
+
+
+def test_what_a_compiler_said_is_never_html(catalogue, pages: Client) -> None:
+    group = FailureGroup.objects.get(status="crashed")
+    Trial.objects.filter(pk=group.latest_id).update(
+        detail=HOSTILE + "\n" * 40, log_tail=HOSTILE, label=HOSTILE, worker=HOSTILE[:90]
+    )
+    FailureGroup.objects.filter(pk=group.pk).update(reason=HOSTILE, routes=[HOSTILE])
+    for path in ("/failures/", f"/failures/{group.pk}/"):
+        page = pages.get(path).content.decode()
+        assert "<script>alert" not in page and "<img src=x" not in page
+    assert "&lt;script&gt;alert" in page and '<details class="more"><summary>' in page
+
+
+def test_an_operator_has_a_group_tried_again_and_it_is_written_down(catalogue) -> None:
+    group = FailureGroup.objects.get(status="timed_out")
+    operator = member_client(default_organisation(), Role.OPERATOR, "ann")
+    assert f"/failures/{group.pk}/again/" in operator.get(f"/failures/{group.pk}/").content.decode()
+    answer = operator.post(f"/failures/{group.pk}/again/", follow=True)
+    assert "will try this again" in answer.content.decode()
+    assert Exploration.objects.filter(pending_routes="tvm").exists()
+    assert AuditEntry.objects.get(action="failures.again").detail["asked"] > 0
+    viewer = member_client(default_organisation(), Role.VIEWER, "vera")
+    assert "/again/" not in viewer.get(f"/failures/{group.pk}/").content.decode()
+    assert viewer.post(f"/failures/{group.pk}/again/").status_code == 403
+    assert viewer.post("/failures/999999/again/").status_code == 404
+
+
+def test_rest_lists_shows_and_tries_again(catalogue, client: Client) -> None:
+    _, key = create_api_key(default_organisation(), "ops", ["lookup", "operate"])
+    bearer = {"headers": {"Authorization": f"Bearer {key}"}}
+    rows = client.get("/api/v1/failure-groups/?status=timed_out", **bearer).json()["results"]
+    (row,) = rows
+    shown = client.get(f"/api/v1/failure-groups/{row['id']}", **bearer).json()
+    assert shown["detail"] == "built for 20 s; limit 20 s" and shown["routes"] == ["tvm"]
+    answer = client.post(
+        f"/api/v1/failure-groups/{row['id']}/again", json.dumps({}), content_type="application/json", **bearer
+    )
+    assert answer.status_code == 200 and answer.json()["asked"] > 0
+    assert client.get("/api/v1/failure-groups/?status=nope", **bearer).status_code == 400

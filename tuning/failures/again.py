@@ -1,0 +1,66 @@
+"""Trying a group's candidates again: a further round of its routes, through the queues that there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from django.utils import timezone
+
+from catalog.errors import RequestError, Unknown
+from catalog.models import SHARED
+from catalog.viewing import Viewer
+from tuning.failures.selectors import places
+from tuning.models import Exploration, FailureGroup, State
+from tuning.queue.permissions import MAX_AT_ONCE, NotAllowed, Order, act_on_many, may_operate
+from tuning.queue.reached import BEGINS_AGAIN
+from tuning.queue.rounds import ask_for_round
+
+
+@dataclass(frozen=True)
+class TriedAgain:
+    """What came of asking."""
+
+    group: int
+    asked: Annotated[int, "Explorations that contest the group's routes again, at most 200 at a time."]
+    left: Annotated[
+        int, "Those of the group that were not asked: still at work, asked for already, or too many."
+    ]
+
+
+def found(viewer: Viewer, pk: int) -> FailureGroup:
+    """A group that may be seen; raises Unknown."""
+    row = FailureGroup.objects.filter(viewer.shown(), pk=pk).select_related("latest__exploration").first()
+    if row is None:
+        raise Unknown(f"There is no group of failures {pk}.")
+    return row
+
+
+def may_try(viewer: Viewer, group: FailureGroup) -> bool:
+    """Shared ones are the service's to try again, others their organisation's."""
+    return may_operate(viewer, group.owner_id if group.scope != SHARED else None)
+
+
+def try_again(viewer: Viewer, pk: int, by: str) -> TriedAgain:
+    """Ask that the latest explorations of a group contest its routes again; raises Unknown or NotAllowed.
+
+    One that is still at work has its round ahead; one that was asked for already is not asked twice.
+    """
+    group = found(viewer, pk)
+    if not may_try(viewer, group):
+        raise NotAllowed("Only operators of whoever owns these explorations have them tried again.")
+    ready = places(group).filter(
+        exploration__state__in=(*BEGINS_AGAIN, State.DEAD), exploration__pending_routes=""
+    )
+    chosen = list(ready.values_list("exploration", "exploration__state")[:MAX_AT_ONCE])
+    if not chosen:
+        raise RequestError("None of these explorations has ended, or all were asked for again already.")
+    ended = [number for number, state in chosen if state != State.DEAD]
+    asked = ask_for_round(
+        Exploration.objects.filter(pk__in=ended), group.routes, f"failure {pk} tried again by {by}"
+    )
+    # What was given up has no round to add to: it begins anew.
+    dead = [number for number, state in chosen if state == State.DEAD]
+    asked += len(act_on_many(viewer, dead, Order("retry", by)).done) if dead else 0
+    FailureGroup.objects.filter(pk=pk).update(again_at=timezone.now(), again_by=by[:150])
+    return TriedAgain(pk, asked, group.operators - asked)
