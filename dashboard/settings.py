@@ -207,6 +207,8 @@ SPECTACULAR_SETTINGS = {
         "ExplorationStateEnum": "tuning.models.State",
         "KernelVersionStateEnum": "tuning.kernels.models.VersionState",
         "KernelEvaluationStateEnum": "tuning.kernels.models.EvaluationState",
+        "AlertStateEnum": "dashboard.notifications.models.AlertState",
+        "AlertSeverityEnum": "dashboard.notifications.models.Severity",
         "WebhookDeliveryStateEnum": "dashboard.webhooks.models.DeliveryState",
     },
     "SWAGGER_UI_DIST": "SIDECAR",

@@ -37,7 +37,6 @@ def test_hours_are_the_readers_own_and_utc_where_one_points(overview: Any) -> No
     assert f"{utc:%Y-%m-%d %H:%M} UTC" in said and zone == "time in Asia/Tokyo"
 
 
-@pytest.mark.xfail(reason="never yet seen to pass: the chart lay below the window", strict=False)
 def test_dragging_chooses_a_time_that_the_address_holds(overview: Any) -> None:
     overview.locator("#figure-hit-rate").scroll_into_view_if_needed()
     box = overview.locator(PLOT).first.bounding_box()
