@@ -67,7 +67,7 @@ MIDDLEWARE = [
     # DRF's views are outside of it: they ask for keys. Before CSRF's, which reads what a form has sent.
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
-    "dashboard.project.for_pages.ViewerMiddleware",
+    "dashboard.project.for_pages.PageViewerMiddleware",
     "dashboard.project.for_pages.MessageMiddleware",
     "dashboard.project.auditing.AuditMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",

@@ -56,7 +56,7 @@ class AuthenticationMiddleware(_ForPages, auth.AuthenticationMiddleware):
         return super().__call__(request)
 
 
-class ViewerMiddleware(_ForPages, viewing.ViewerMiddleware):
+class PageViewerMiddleware(_ForPages, viewing.ViewerMiddleware):
     pass
 
 

@@ -90,7 +90,7 @@ def raw(row: Implementation, part: str) -> str:
 
 
 @dataclass(frozen=True)
-class Difference:
+class CodeDifference:
     """One implementation's code against another's. ``cut``: only the beginnings were compared."""
 
     part: str
@@ -98,7 +98,7 @@ class Difference:
     cut: bool
 
 
-def difference(row: Implementation, other: Implementation) -> list[Difference]:
+def difference(row: Implementation, other: Implementation) -> list[CodeDifference]:
     """From ``other`` to ``row``, of the texts that both have and that differ."""
     found = []
     for part in ("schedule", "source", "recipe"):
@@ -107,7 +107,7 @@ def difference(row: Implementation, other: Implementation) -> list[Difference]:
         lines = list(difflib.unified_diff(before, after, str(other), str(row), lineterm=""))
         if lines and before and after:
             cut = any(len(lines) > MOST_COMPARED for lines in texts)
-            found.append(Difference(part, highlighted("\n".join(lines), "diff"), cut))
+            found.append(CodeDifference(part, highlighted("\n".join(lines), "diff"), cut))
     return found
 
 

@@ -13,7 +13,7 @@ _TEXT = 34  # characters
 
 
 @dataclass(frozen=True)
-class Edge:
+class Follows:
     """From the operator to one of its next ones; ``y`` and ``width`` are of the drawing."""
 
     text: str
@@ -23,7 +23,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class RelatedGraph:
-    edges: Sequence[Edge]
+    edges: Sequence[Follows]
 
     @property
     def height(self) -> int:
@@ -39,7 +39,9 @@ def graph(found: Sequence[RelatedOperator]) -> RelatedGraph:
     most = max((one.jobs for one in found), default=1) or 1
     return RelatedGraph(
         [
-            Edge(shortened(one.summary, _TEXT), _ROW * row + _ROW // 2, max(_WIDEST * one.jobs / most, 1.0))
+            Follows(
+                shortened(one.summary, _TEXT), _ROW * row + _ROW // 2, max(_WIDEST * one.jobs / most, 1.0)
+            )
             for row, one in enumerate(found)
         ]
     )

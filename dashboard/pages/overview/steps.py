@@ -18,30 +18,32 @@ NEW_FOR = timedelta(days=7)
 
 
 @dataclass(frozen=True)
-class Step:
+class FirstStep:
     title: str
     done: bool
     how: str  # what it takes, while it is not done
 
 
-def steps(viewer: Viewer) -> list[Step]:
+def steps(viewer: Viewer) -> list[FirstStep]:
     """Of the organisation that is looked at, or of all of them."""
     owned = viewer.owned()
     has_hit = Usage.objects.filter(owned).exists()
     return [
-        Step("An API key", ApiKey.objects.filter(owned, revoked_at=None).exists(), "Make one below."),
-        Step(
+        FirstStep("An API key", ApiKey.objects.filter(owned, revoked_at=None).exists(), "Make one below."),
+        FirstStep(
             "A worker that explores",
             Worker.objects.filter(alive()).exists(),
             "make run starts one here; on another machine: celery -A tuning worker.",
         ),
-        Step("The first lookup", has_hit or _has_asked(viewer), "Run the request below."),
-        Step("The first hit", has_hit, "The same request again, some seconds after it missed."),
-        Step("The first model", Model.objects.filter(owned).exists(), "Take the sample, or give your own."),
+        FirstStep("The first lookup", has_hit or _has_asked(viewer), "Run the request below."),
+        FirstStep("The first hit", has_hit, "The same request again, some seconds after it missed."),
+        FirstStep(
+            "The first model", Model.objects.filter(owned).exists(), "Take the sample, or give your own."
+        ),
     ]
 
 
-def open_steps(viewer: Viewer) -> list[Step]:
+def open_steps(viewer: Viewer) -> list[FirstStep]:
     """All of them for who began lately and has not taken each; else none."""
     began = statistics.began(viewer)
     if began is not None and began < timezone.now() - NEW_FOR:

@@ -11,7 +11,7 @@ from tests.dashboard.examples import page_paths
 from tests.dashboard.factory import full_catalogue
 from tests.dashboard.kernels import gallery
 
-MOST = 41
+MOST = 47
 """Statements that one page may take, its session's and user's included."""
 
 NOT_PAGES = frozenset({"healthz", "readyz"})
