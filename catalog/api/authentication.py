@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from catalog import models
 from catalog.api.warm.rows import ROWS, WarmRows
 from catalog.people.addresses import client_address
-from catalog.people.keys import KeyRefused, admitted, has_scope, key_of_text
+from catalog.people.keys import KeyRefused, authenticate, has_scope, key_of_text
 from catalog.viewing import viewer_of_key
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class ApiKeyAuthentication(BaseAuthentication):
         if scheme.lower() != "bearer" or not text:
             raise AuthenticationFailed(f"The API takes Bearer keys: {_EXAMPLE}")
         try:
-            key = admitted(self.key_of_text(request, text.strip()), client_address(request._request))
+            read = partial(self.key_of_text, request)
+            key = authenticate(text.strip(), client_address(request._request), read)
         except KeyRefused as refused:
             raise AuthenticationFailed(str(refused)) from refused
         return key.organisation, key

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -76,12 +76,6 @@ def expiry_of(text: str) -> datetime | None:
         raise RequestError("An end is a day or a time: 2027-01-31, 2027-01-31T18:00.", "expires_at") from None
 
 
-def authenticate(text: str, address: str = "") -> models.ApiKey:
-    """The key that this text opens for who comes from ``address`` (one statement); raises
-    :class:`KeyRefused`. Limits are told to who has the whole key alone."""
-    return admitted(key_of_text(text), address)
-
-
 def key_of_text(text: str) -> models.ApiKey:
     """The key whose text it is, whatever it opens now; raises :class:`KeyRefused` where it is nobody's."""
     parts = text.split("_", 2)
@@ -96,8 +90,12 @@ def key_of_text(text: str) -> models.ApiKey:
     return key
 
 
-def admitted(key: models.ApiKey, address: str) -> models.ApiKey:
-    """The key, where it opens anything now and there; raises :class:`KeyRefused`. Its use is noted."""
+def authenticate(
+    text: str, address: str = "", read: Callable[[str], models.ApiKey] = key_of_text
+) -> models.ApiKey:
+    """The key that this text opens for who comes from ``address``, its use noted; raises
+    :class:`KeyRefused`. Limits are told to who has the whole key alone. ``read``: how its row is had."""
+    key = read(text)
     if key.revoked_at is not None:
         raise KeyRefused(f"This API key was revoked on {key.revoked_at:%Y-%m-%d}: use another one.")
     if key.expired:

@@ -10,7 +10,6 @@ from rest_framework.request import Request
 from catalog.api.describing import query
 from catalog.api.endpoint import Listing, RestView, listing, operation
 from catalog.api.shapes import ModelAnswer, shape
-from catalog.people.audit import note
 from tuning.api import filters
 from tuning.api.explorations import Operating
 from tuning.failures import again, selectors
@@ -71,9 +70,7 @@ class TryAgainView(Operating):
     def post(self, request: Request, pk: int) -> TriedAgain:
         """Have the group's explorations that have ended contest its routes again, 200 at a time."""
         came = again.try_again(self.viewer, pk, f"key {self.key.name}")
-        owner = again.found(self.viewer, pk).owner_id
-        detail = {"asked": came.asked}
-        note(request, action="failures.again", subject=f"failure {pk}", detail=detail, organisation=owner)
+        again.audit(request, again.found(self.viewer, pk), came)
         return came
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from django.utils import timezone
 
 from catalog.errors import RequestError, Unknown
 from catalog.models import SHARED
+from catalog.people.audit import note
 from catalog.viewing import Viewer
 from tuning.failures.selectors import places
 from tuning.models import Exploration, FailureGroup, State
@@ -39,6 +40,13 @@ def found(viewer: Viewer, pk: int) -> FailureGroup:
 def may_try(viewer: Viewer, group: FailureGroup) -> bool:
     """Shared ones are the service's to try again, others their organisation's."""
     return may_operate(viewer, group.owner_id if group.scope != SHARED else None)
+
+
+def audit(request: Any, group: FailureGroup, came: TriedAgain) -> None:
+    """Write down who had it tried again."""
+    detail = {"asked": came.asked}
+    subject = f"failure {group.pk}"
+    note(request, action="failures.again", subject=subject, detail=detail, organisation=group.owner_id)
 
 
 def try_again(viewer: Viewer, pk: int, by: str) -> TriedAgain:

@@ -14,7 +14,6 @@ from catalog.api.authentication import Needs
 from catalog.api.describing import query
 from catalog.api.endpoint import Listing, RestView, listing, one, operation
 from catalog.api.shapes import ModelAnswer
-from catalog.people.audit import note
 from dashboard.notifications.alerts import selectors, steering
 from dashboard.notifications.alerts.selectors import AlertFilters
 from dashboard.notifications.alerts.steering import LONGEST_MUTE_S, AlertOrder
@@ -96,14 +95,7 @@ class _OnAlert(RestView):
     def act(self, pk: int, verb: str, **values: Any) -> Alert:
         order = replace(AlertOrder(verb, f"key {self.key.name}"), **values)
         row = steering.act(self.viewer, pk, order)
-        detail = {"cause": row.cause, "reason": order.reason, "for_s": order.for_s}
-        note(
-            self.request,
-            action=f"alert.{verb}",
-            subject=f"alert {pk}",
-            detail=detail,
-            organisation=row.organisation_id,
-        )
+        steering.audit(self.request, row, order)
         return self.found(pk)
 
 

@@ -9,7 +9,6 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog.errors import Unknown
-from catalog.people.audit import note
 from dashboard.notifications.alerts import selectors, steering
 from dashboard.notifications.alerts.selectors import AlertFilters
 from dashboard.notifications.alerts.steering import MUTES, AlertOrder, NotYours
@@ -104,14 +103,7 @@ def act(request: ViewerRequest, pk: int, verb: str) -> HttpResponse:
             raise PermissionDenied(str(error)) from error
         except Unknown as error:
             raise Http404(str(error)) from error
-        detail = {"cause": row.cause, "reason": reason, "for_s": for_s}
-        note(
-            request,
-            action=f"alert.{verb}",
-            subject=f"alert {pk}",
-            detail=detail,
-            organisation=row.organisation_id,
-        )
+        steering.audit(request, row, order)
         messages.success(request, _PAST[verb])
     return redirect("alert", pk)
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import transaction
 
 from catalog.errors import RequestError, Unknown
+from catalog.people.audit import note as note_audit
 from catalog.viewing import BILL, OPERATE, Viewer
 from dashboard.notifications.alerts.selectors import visible
 from dashboard.notifications.alerts.telling import note
@@ -62,6 +64,17 @@ def act(viewer: Viewer, pk: int, order: AlertOrder) -> Alert:
             raise NotYours("This alert is for the operators, or the billing role, of whom it concerns.")
         _ACTS[order.verb](alert, order, database_now())
     return alert
+
+
+def audit(request: Any, alert: Alert, order: AlertOrder) -> None:
+    """Write down who did it, where everything that people change is written down."""
+    note_audit(
+        request,
+        action=f"alert.{order.verb}",
+        subject=f"alert {alert.pk}",
+        detail={"cause": alert.cause, "reason": order.reason, "for_s": order.for_s},
+        organisation=alert.organisation_id,
+    )
 
 
 def _acknowledge(alert: Alert, order: AlertOrder, now: datetime) -> None:

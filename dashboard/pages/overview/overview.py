@@ -47,7 +47,8 @@ def overview(request: ViewerRequest) -> HttpResponse:
     if not Operator.objects.exists():
         return begin_page(request)
     check_names(request, "by")
-    chosen = chosen_range(request, viewer)
+    began = statistics.began(viewer)
+    chosen = chosen_range(request, began)
     slots = statistics.slots(viewer, chosen)
     paid, spent = paid_back.both(viewer, chosen)
     catalogue = statistics.catalogue(viewer)
@@ -69,7 +70,7 @@ def overview(request: ViewerRequest) -> HttpResponse:
     withheld = billing.withheld_totals(viewer.owned(), *billing.days_of(chosen))
     context = shown | {
         "state": state,
-        "steps": open_steps(viewer),
+        "steps": open_steps(viewer, began),
         "is_well": not any(
             (
                 withheld,
@@ -123,12 +124,11 @@ def looked_at(request: ViewerRequest) -> Viewer:
     return request.viewer if number is None else request.viewer.focused(number)
 
 
-def chosen_range(request: ViewerRequest, viewer: Viewer) -> TimeRange:
+def chosen_range(request: ViewerRequest, began: datetime | None) -> TimeRange:
     """What the URL asks for. Where it asks for nothing: a week, or a day while there is no more; where it
     cannot be understood, the same and a sentence."""
-    began = None
-    if not any(request.GET.get(name) for name in ("range", "since", "until")):
-        began = statistics.began(viewer)
+    if any(request.GET.get(name) for name in ("range", "since", "until")):
+        began = None
     default = "24h" if began and timezone.now() - began < timedelta(hours=24) else "7d"
     return range_of(request, default)
 

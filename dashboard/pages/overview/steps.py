@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from django.db.models import Exists
 from django.utils import timezone
 
-from catalog.models import ApiKey, Miss, Model, TrafficSlot, Usage
-from catalog.selectors import statistics
+from catalog.models import ApiKey, Miss, Model, Organisation, TrafficSlot, Usage
 from catalog.viewing import Viewer
 from tuning.models import Worker
 from tuning.queue.clock import alive
@@ -25,36 +25,36 @@ class FirstStep:
 
 
 def steps(viewer: Viewer) -> list[FirstStep]:
-    """Of the organisation that is looked at, or of all of them."""
+    """Of the organisation that is looked at, or of all of them (one statement)."""
     owned = viewer.owned()
-    has_hit = Usage.objects.filter(owned).exists()
+    # A model's operators are asked for too, by no key.
+    asked = Miss.objects.filter(viewer.owned("api_key__organisation"), api_key__isnull=False)
+    done = Organisation.objects.values_list(
+        Exists(ApiKey.objects.filter(owned, revoked_at=None)),
+        Exists(Usage.objects.filter(owned)),
+        Exists(TrafficSlot.objects.filter(tenant=viewer.tenant)),
+        Exists(asked),
+        Exists(Model.objects.filter(owned)),
+        Exists(Worker.objects.filter(alive())),
+    )
+    row = done.order_by("pk").first() or (False,) * 6
+    has_key, has_hit, has_traffic, has_asked, has_model, has_worker = row
     return [
-        FirstStep("An API key", ApiKey.objects.filter(owned, revoked_at=None).exists(), "Make one below."),
+        FirstStep("An API key", has_key, "Make one below."),
         FirstStep(
             "A worker that explores",
-            Worker.objects.filter(alive()).exists(),
+            has_worker,
             "make run starts one here; on another machine: celery -A tuning worker.",
         ),
-        FirstStep("The first lookup", has_hit or _has_asked(viewer), "Run the request below."),
+        FirstStep("The first lookup", has_hit or has_traffic or has_asked, "Run the request below."),
         FirstStep("The first hit", has_hit, "The same request again, some seconds after it missed."),
-        FirstStep(
-            "The first model", Model.objects.filter(owned).exists(), "Take the sample, or give your own."
-        ),
+        FirstStep("The first model", has_model, "Take the sample, or give your own."),
     ]
 
 
-def open_steps(viewer: Viewer) -> list[FirstStep]:
-    """All of them for who began lately and has not taken each; else none."""
-    began = statistics.began(viewer)
+def open_steps(viewer: Viewer, began: datetime | None) -> list[FirstStep]:
+    """All of them for who began lately (``statistics.began``) and has not taken each; else none."""
     if began is not None and began < timezone.now() - NEW_FOR:
         return []
     every = steps(viewer)
     return [] if all(step.done for step in every) else every
-
-
-def _has_asked(viewer: Viewer) -> bool:
-    """A model's operators are asked for too, by no key."""
-    if TrafficSlot.objects.filter(tenant=viewer.tenant).exists():
-        return True
-    asked = Miss.objects.filter(viewer.owned("api_key__organisation"), api_key__isnull=False)
-    return asked.exists()

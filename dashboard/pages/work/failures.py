@@ -9,7 +9,6 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog.errors import Unknown
-from catalog.people.audit import note
 from dashboard.web.asked import check_names, one_of, sort_of
 from dashboard.web.paging import answer_of, exportable, page_of
 from dashboard.web.requests import ViewerRequest, refusals_said
@@ -106,9 +105,7 @@ def try_again(request: ViewerRequest, pk: int) -> HttpResponse:
             raise PermissionDenied(str(error)) from error
         except Unknown as error:
             raise Http404(str(error)) from error
-        owner = _found(request, pk).owner_id
-        detail = {"asked": came.asked}
-        note(request, action="failures.again", subject=f"failure {pk}", detail=detail, organisation=owner)
+        again.audit(request, _found(request, pk), came)
         said = f"{came.asked} exploration{'' if came.asked == 1 else 's'} will try this again"
         messages.success(
             request, f"{said}; {came.left} more can be asked later." if came.left else f"{said}."

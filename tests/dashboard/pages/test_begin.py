@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from catalog import models as c
 from catalog.people.keys import authenticate
-from dashboard.pages.overview import steps as first_steps
+from catalog.selectors import statistics
 from tests.dashboard.factory import Factory, resnet_operators
 from tests.dashboard.people import member_client
 from tuning.models import Worker
@@ -86,7 +86,7 @@ def test_what_others_did_ticks_nothing(viewer: Client, catalogue: Factory) -> No
 
 def test_the_overview_reminds_in_the_first_week_only(viewer, tenant, catalogue, monkeypatch) -> None:
     assert "First steps" in re.sub(r"<nav.*?</nav>", "", viewer.get("/").content.decode(), flags=re.S)
-    monkeypatch.setattr(first_steps.statistics, "began", lambda viewer: timezone.now() - timedelta(days=8))
+    monkeypatch.setattr(statistics, "began", lambda viewer: timezone.now() - timedelta(days=8))
     assert 'id="steps-title"' not in viewer.get("/").content.decode()
 
 
