@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install
 export PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-times test-fast mutants chaos lint types imports migrations-check demo bench gpu-bundle test-gpu bench-gpu dist screenshots clean
+.PHONY: help run test test-all test-times test-fast mutants chaos lint types imports migrations-check demo bench gpu-bundle test-gpu bench-gpu dist screenshots pictures stories clean
 
 help:  ## What there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -96,6 +96,12 @@ bench-gpu: | $(GPU_BIN)/python  ## A slice of the figures on a GPU, into var/gpu
 
 screenshots: $(VENV)/dev.stamp  ## Every page, light and dark, wide and narrow, into var/screenshots
 	@$(BIN)/python -m tests.dashboard.screenshots
+
+pictures: $(VENV)/dev.stamp  ## OPATLAS_HOME=…: docs/pages anew, from a copy of what a service has explored there
+	@$(BIN)/python -m tests.dashboard.screenshots --home "$(OPATLAS_HOME)" --docs docs/pages
+
+stories: $(VENV)/dev.stamp  ## The three stories of docs/stories.md walked on real workers, and their pictures anew
+	@$(BIN)/python -m tests.dashboard.stories
 
 clean:  ## Remove the virtual environment and all state
 	rm -rf $(VENV) var

@@ -37,11 +37,12 @@ class SpendLimit:
 @dataclass(frozen=True, slots=True)
 class Payer:
     """Whose hits are charged: an organisation (0: none) and its job. With a limit the job has agreements on
-    further uses, and never spends more under them."""
+    further uses, and never spends more under them. ``key``: the prefix of the API key that asked."""
 
     organisation_id: int
     job: str = ""
     limit: SpendLimit | None = None
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,10 @@ class Charging:
     def has_prices(self, organisation_id: int) -> bool:
         """Whether any price rule is in force for this organisation. No statement: rules are known for a
         second."""
+        return False
+
+    def may_withhold(self, organisation_id: int) -> bool:
+        """Whether one of them may withhold what is not paid. No statement, as above."""
         return False
 
     def may_charge(self) -> bool:

@@ -17,7 +17,7 @@ MOST_LOOKED_AT = 20_000
 
 def prices_withheld_from(job: models.Job) -> dict[int, str]:
     """Operator → the price of its best in words, where every best that the job could get costs what its
-    organisation has not paid. Without price rules no statement."""
+    organisation has not paid. Without price rules that withhold no statement."""
     asked = models.JobOperator.objects.filter(job=job, operator=OuterRef("operator"))
     return _prices_withheld(job.organisation_id, jobs.bests_of(job).filter(Exists(asked)))
 
@@ -37,7 +37,7 @@ def prices_withheld_of(model: models.Model) -> dict[int, str]:
 
 def _prices_withheld(organisation_id: int, bests: QuerySet[models.Best]) -> dict[int, str]:
     decider = charging()
-    if not decider.has_prices(organisation_id):
+    if not decider.may_withhold(organisation_id):
         return {}
     bests = bests.select_related("implementation")
     bests = bests.only("operator", *(f"implementation__{name}" for name in _PRICED_BY))

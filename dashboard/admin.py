@@ -6,6 +6,9 @@ Evidence is read-only here: implementations, measurements and bests are made by 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from typing import Any
+
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
@@ -14,6 +17,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from catalog import models as catalog
+from catalog.people.own_keys import closing_keys_beyond
 from catalog.viewing import viewer_of
 from tuning import models as tuning
 from tuning.kernels import models as kernels
@@ -49,6 +53,26 @@ class Looked(admin.ModelAdmin):
         return False
 
 
+class TakesRights(admin.ModelAdmin):
+    """A form that may take somebody's rights: keys that the person made with them go too."""
+
+    def whose(self, number: str) -> QuerySet[User]:
+        """The people whom the row with this number concerns."""
+        raise NotImplementedError
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        changes = request.method == "POST" and (object_id or "").isdigit()
+        users = list(self.whose(object_id or "").values_list("pk", flat=True)) if changes else []
+        with closing_keys_beyond(users) if users else nullcontext():
+            return super().changeform_view(request, object_id, form_url, extra_context)
+
+
 class MembershipInline(admin.TabularInline):
     """Members with their roles; the page of people also ends sessions and keeps an admin everywhere."""
 
@@ -58,10 +82,13 @@ class MembershipInline(admin.TabularInline):
 
 
 @admin.register(catalog.Organisation)
-class OrganisationAdmin(admin.ModelAdmin):
+class OrganisationAdmin(TakesRights):
     list_display = ("name", "host", "created_at")
     search_fields = ("name",)
     inlines = (MembershipInline,)
+
+    def whose(self, number: str) -> QuerySet[User]:
+        return User.objects.filter(memberships__organisation=int(number))
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False  # usage, bills and the audit log are evidence
@@ -71,8 +98,11 @@ admin.site.unregister(User)
 
 
 @admin.register(User)
-class PersonAdmin(UserAdmin):
+class PersonAdmin(TakesRights, UserAdmin):
     inlines = (MembershipInline,)
+
+    def whose(self, number: str) -> QuerySet[User]:
+        return User.objects.filter(pk=number)
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False  # what somebody decided stays somebody's: switch the account off instead

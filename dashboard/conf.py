@@ -142,7 +142,7 @@ class DashboardConf:
         "",
         "names",
         "of alerts' rules that are not judged, separated by commas: `silent`, `failing`, `disturbed`, "
-        "`queue_old`, `hits_falling`, `regressed`, `new_failure`, `spend`",
+        "`queue_old`, `hits_falling`, `regressed`, `new_failure`, `spend`, `spend_sudden`",
         shown="every rule is on",
         read=_listed,
     )
@@ -158,6 +158,16 @@ class DashboardConf:
     )
     alert_credit_days: float = variable(
         3.0, "days", "for which credit should last, as it is spent now", least=0.1
+    )
+    alert_spend_times: float = variable(
+        3.0, "usual days", "that may be charged within 24 hours until that is an alert", least=1.1
+    )
+    alert_spend_least: float = variable(
+        20.0,
+        "units",
+        "of an account's currency that are charged within 24 hours before a sudden rise is an alert; who was "
+        "never charged before is judged by this alone",
+        least=0,
     )
     vapid_key: str = variable(
         "",

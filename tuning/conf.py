@@ -93,6 +93,12 @@ class TuningConf:
     max_backlog_s: float = variable(
         6 * 3600.0, "seconds", "of work per live worker; beyond it, related operators are postponed", least=0
     )
+    failures_days: int = variable(
+        90, "days", "that a cause of failure is kept after it was seen last; its trials stay", least=1
+    )
+    failures_most: int = variable(
+        2000, "causes", "of failure that are kept of one organisation, and of what is shared", least=1
+    )
     declare_after_s: float = variable(
         30.0,
         "seconds",

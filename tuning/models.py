@@ -171,6 +171,8 @@ class FailureGroup(models.Model):
     operators = models.PositiveIntegerField(default=0)  # places: an operator on a target counts once
     first_at = models.DateTimeField()
     last_at = models.DateTimeField()
+    # The first trial is not known of a group that was begun before that was kept.
+    first = models.ForeignKey(Trial, models.SET_NULL, null=True, related_name="+")
     latest = models.ForeignKey(Trial, models.SET_NULL, null=True, related_name="+")
     again_at = models.DateTimeField(null=True, blank=True)  # when somebody last had it tried again
     again_by = models.CharField(max_length=150, blank=True)

@@ -27,10 +27,14 @@ _RETRY_S = 2
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
     """DRF's hook: the caller's errors become 4xx, the system's 503; what is unforeseen is raised on."""
     if isinstance(error, CallerError):
+        status = getattr(error, "status", 400)
+        view, request = context.get("view"), context.get("request")
+        challenge = view.get_authenticate_header(request) if view and status == 401 else None
         return _answer(
             str(error),
-            getattr(error, "status", 400),
+            status,
             where=error.where,
+            headers={"WWW-Authenticate": challenge} if challenge else None,
             details=getattr(error, "details", None),
         )
     if isinstance(error, Http404):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.urls import path
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
@@ -14,7 +15,8 @@ from catalog import models
 from catalog.api.authentication import Needs
 from catalog.api.describing import PriceSerializer
 from catalog.api.endpoint import RestView, operation
-from catalog.api.shapes import Document, KeyField
+from catalog.api.shapes import Document, KeyField, shape
+from catalog.best.machine_code import KeptCode, code_of
 from catalog.best.served import scopes_of
 from catalog.best.withdrawing import withdraw
 from catalog.charging import charging, check_not_withheld
@@ -52,13 +54,21 @@ class ImplementationAnswer(serializers.ModelSerializer[models.Implementation]):
         ]  # fmt: skip
 
 
+KeptCodeAnswer = shape(KeptCode)
+
+
 class ImplementationDetailAnswer(ImplementationAnswer):
     """With its schedule and code, and all its evidence, the newest first."""
 
+    machine_code = serializers.SerializerMethodField()
     measurements = MeasurementAnswer(many=True)
 
     class Meta(ImplementationAnswer.Meta):
-        fields = [*ImplementationAnswer.Meta.fields, "schedule", "source", "measurements"]
+        fields = [*ImplementationAnswer.Meta.fields, "schedule", "source", "machine_code", "measurements"]
+
+    @extend_schema_field(KeptCodeAnswer)
+    def get_machine_code(self, row: models.Implementation) -> dict[str, Any]:
+        return dict(KeptCodeAnswer(code_of(row)).data)
 
 
 class RevokeSerializer(serializers.Serializer[Any]):
@@ -105,7 +115,7 @@ def without_withheld(viewer: Viewer, rows: Sequence[models.Implementation]) -> l
     for row in rows:
         if row.pk in terms and terms[row.pk].withheld:
             row.candidate, row.schedule, row.source = {}, "", ""
-            row.artifact = models.Artifact(sha256="", kind=row.artifact.kind)
+            row.artifact = models.Artifact(sha256="", kind=row.artifact.kind, manifest={})
             row.price = terms[row.pk].as_json()  # type: ignore[attr-defined]
     return list(rows)
 

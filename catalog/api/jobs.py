@@ -22,7 +22,7 @@ _Q = query("q", "Words of the job's name.", maxLength=200)
 
 
 class JobAnswer(ModelAnswer):
-    """A job."""
+    """A job. `name` is empty for the lookups of an organisation that named no job."""
 
     organisation = serializers.CharField(source="organisation.name")
 
@@ -64,7 +64,8 @@ class _Jobs(Listing[models.Job]):
 
 @listing(JobAnswer, name="jobs", parameters=[_Q])
 class JobsView(_Jobs):
-    """Jobs of the key's organisation, the latest to begin first."""
+    """Jobs of the key's organisation, the latest to begin first. Lookups that named no job are one of them,
+    with an empty name."""
 
 
 @listing(JobFiguresAnswer, name="job_statistics", tag="jobs", parameters=[_Q])

@@ -172,7 +172,7 @@ class UsageReportView(RestView):
             agreed,
             missed,
         )
-        counted = record_report(self.key.organisation, job, report)
+        counted = record_report(self.key.organisation, job, report, self.key.prefix)
         if counted is None:
             return {"counted": 0, "repeated": True}
         left = {"left_micros": counted.left_micros} if counted.left_micros is not None else {}

@@ -1,5 +1,6 @@
 """Routes, and how implementations compare."""
 
+from catalog.default_names import default_name
 from catalog.figures.base import Figure
 
 _LATEST = "the place's latest 1,000 shared explorations with a first result or an end"
@@ -33,7 +34,7 @@ METHODS: tuple[Figure, ...] = (
         "win_margin",
         "Win margin",
         "× (geometric mean)",
-        "How far ahead of the runner-up it wins; below 1 where ties kept the incumbent.",
+        "How far ahead of the runner-up it wins; below 1 where ties kept who was served before.",
         "exp of the mean of ln(its ratio to the default ÷ the runner-up's), over wins that had a runner-up",
         "Best, through Standing",
     ),
@@ -156,7 +157,7 @@ METHODS: tuple[Figure, ...] = (
         "operator_speedup",
         "Over the default",
         "× with a 95 % interval",
-        "How many times as fast an implementation is as what a job has without us.",
+        f"How many times as fast an implementation is as what a job has without us: the {default_name()}.",
         "default's time ÷ its time, medians of pairs taken in turns, 95 % by bootstrap, and 1 % for what "
         "differs between two processes",
         "Measurement",
@@ -182,7 +183,7 @@ METHODS: tuple[Figure, ...] = (
         "default_time",
         "Default",
         "µs",
-        "How long one run takes with what a job has without us.",
+        f"How long one run takes with what a job has without us: the {default_name()}.",
         "median of the default's samples, taken in turns with the implementation that is compared",
         "Measurement",
     ),

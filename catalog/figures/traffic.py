@@ -1,5 +1,6 @@
 """Lookups, reuse and what they saved."""
 
+from catalog.default_names import default_name
 from catalog.figures.base import Figure
 
 TRAFFIC: tuple[Figure, ...] = (
@@ -126,7 +127,8 @@ TRAFFIC: tuple[Figure, ...] = (
         "geomean_speedup",
         "Speed-up of the best",
         "ratio to the default",
-        "How much faster the fastest known implementation is than the default, on a typical operator.",
+        "How much faster the fastest known implementation is than the default, on a typical operator: "
+        f"the {default_name()}.",
         "geometric mean of the winners' ratio to the default",
         "Best of rank 0",
     ),

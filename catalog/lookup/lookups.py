@@ -456,5 +456,6 @@ def _write_down(
         if named is not None:
             keep_answer(organisation, named, answered(terms))
 
-    payer = Payer(organisation.pk, request.job, request.spend_limit)
+    key = request.api_key.prefix if request.api_key else ""
+    payer = Payer(organisation.pk, request.job, request.spend_limit, key)
     return serve(payer, hits, missed, in_order, keep)

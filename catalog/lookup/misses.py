@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from catalog import failpoints, models
 from catalog.models import MissState
+from catalog.people.keys import NOT_KNOWN, KeyRefused
 from catalog.registry import register_operators
 from catalog.signals import misses_recorded
 from catalog.upsert import insert_or
@@ -59,13 +60,14 @@ def record_misses(wanted: Sequence[Wanted], where: Where) -> dict[str, MissAnswe
     transaction goes on. ``wanted`` names each key once.
 
     A key's quota bounds how many of its misses are queued: new ones beyond it are answered as ``refused`` and
-    leave no trace. What is in the queue already is counted, whoever asked first.
+    leave no trace. What is in the queue already is counted, whoever asked first. Raises KeyRefused where
+    the key was deleted since it was read.
     """
     if not wanted:
         return {}
     with transaction.atomic():
         if where.api_key is not None:  # requests of one key count its quota one after the other
-            models.ApiKey.objects.select_for_update(no_key=True).get(pk=where.api_key.pk)
+            _lock(where.api_key)
         queued = _already_queued(wanted, where)
         taken, refused = _within_quota(wanted, queued, where.api_key)
         ids = _operator_ids(taken)
@@ -79,6 +81,12 @@ def record_misses(wanted: Sequence[Wanted], where: Where) -> dict[str, MissAnswe
             )
     failpoints.at("miss-recorded", operators=list(ids.values()))
     return states | {item.key: _refusal(item, where.api_key) for item in refused}
+
+
+def _lock(api_key: models.ApiKey) -> None:
+    """A row that was read within the look (``catalog.api.warm.rows``) may be gone by now."""
+    if not models.ApiKey.objects.select_for_update(no_key=True).filter(pk=api_key.pk).first():
+        raise KeyRefused(NOT_KNOWN)
 
 
 def states_now(

@@ -48,9 +48,12 @@ class Counted(NamedTuple):
     left_micros: int | None = None
 
 
-def record_report(organisation: models.Organisation, job: str, report: CacheReport) -> Counted | None:
+def record_report(
+    organisation: models.Organisation, job: str, report: CacheReport, key: str = ""
+) -> Counted | None:
     """Count a report, once, and charge what was agreed on. Each implementation becomes one Usage row with its
-    lookups, each of which is a hit; each lookup that was answered empty is a miss of its operator.
+    lookups, each of which is a hit; each lookup that was answered empty is a miss of its operator. ``key``:
+    the prefix of the API key that reports.
 
     None where this report was counted before. What the organisation cannot see, what was deleted since and
     what costs something without an agreement is left out.
@@ -69,7 +72,7 @@ def record_report(organisation: models.Organisation, job: str, report: CacheRepo
         with transaction.atomic():
             row = models.JournalSegment.objects.create(**name, closed=True, closed_at=line.at)
             # First of all: it locks the account, as lookups do before they count.
-            billed, left_micros = _bill(line, report.agreed, row, jobs) if report.agreed else ((), None)
+            billed, left_micros = _bill(line, report.agreed, row, jobs, key) if report.agreed else ((), None)
             models.Usage.objects.bulk_create(list(usages(row, [line], jobs)), batch_size=50)
             count([line], jobs)
             for one in jobs.values():
@@ -83,7 +86,7 @@ def record_report(organisation: models.Organisation, job: str, report: CacheRepo
 
 
 def _bill(
-    line: JournalLine, agreed: Mapping[str, int], row: models.JournalSegment, jobs: Jobs
+    line: JournalLine, agreed: Mapping[str, int], row: models.JournalSegment, jobs: Jobs, key: str
 ) -> tuple[Sequence[JournalHit], int | None]:
     """Charge what was agreed on, in rows of a segment apart; gives them as hits, and what is left."""
     billed: list[JournalHit] = []
@@ -96,7 +99,8 @@ def _bill(
         count([charged], jobs)
         return rows
 
-    left_micros = charging().bill_uses(Payer(line.organisation_id, line.job), agreed, record)
+    payer = Payer(line.organisation_id, line.job, key=key)
+    left_micros = charging().bill_uses(payer, agreed, record)
     return billed, left_micros
 
 

@@ -11,6 +11,7 @@ from catalog.models.accounts import (
     SignIn,
 )
 from catalog.models.asked import (
+    UNNAMED,
     Job,
     JobCacheDay,
     JobDay,
@@ -32,6 +33,7 @@ from catalog.models.known import (
     DeclaredEnvironment,
     Environment,
     Implementation,
+    MachineCode,
     Measurement,
     Method,
     Operator,

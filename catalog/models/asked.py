@@ -7,9 +7,14 @@ from django.db import models
 from catalog.models.accounts import ApiKey, Organisation
 from catalog.models.known import Method, Operator, ScopedKey, Setting, Target
 
+UNNAMED = "(unnamed)"
+
 
 class Job(models.Model):
-    """A training or inference run, wherever its processes are. Reuse is counted in jobs."""
+    """A training or inference run, wherever its processes are. Reuse is counted in jobs: in named ones.
+
+    The one of an organisation without a name (``""``, which names none in a request) is no run: in its rows
+    are all lookups that named no job, counted as a job's are. Usage and misses do not refer to it."""
 
     organisation = models.ForeignKey(Organisation, models.CASCADE, related_name="jobs")
     name = models.CharField(max_length=200)
@@ -19,7 +24,12 @@ class Job(models.Model):
         constraints = [models.UniqueConstraint(fields=["organisation", "name"], name="one_job_per_name")]
 
     def __str__(self) -> str:
-        return self.name
+        return self.said
+
+    @property
+    def said(self) -> str:
+        """Its name, or what people read where there is none."""
+        return self.name or UNNAMED
 
 
 class JobOperator(models.Model):

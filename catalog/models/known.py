@@ -234,6 +234,21 @@ class Implementation(ScopedKey):
         return f"{self.route}: {self.label}"
 
 
+class MachineCode(models.Model):
+    """Machine code of an implementation as a disassembler wrote it (``catalog.best.machine_code``)."""
+
+    implementation = models.OneToOneField(Implementation, models.CASCADE, related_name="machine_code")
+    artifact_sha256 = models.CharField(max_length=64)  # what was read: one that is built again may differ
+    packed = models.BinaryField()  # zlib: the text, in UTF-8
+    lines = models.PositiveIntegerField(default=0)  # in all; the text may hold the first of them only
+    tool = models.CharField(max_length=40, blank=True)
+    why_not = models.CharField(max_length=300, blank=True)
+    read_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return f"{self.lines} lines of {self.implementation_id}"
+
+
 class TimedRow(models.Model):
     """The columns that rows with evidence share (:data:`opatlas.evidence.TIMES`)."""
 

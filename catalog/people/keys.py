@@ -24,6 +24,7 @@ SCOPES = ("lookup", "models", "operate", "kernels", "approve", "billing", "admin
 ``approve`` decides on them, ``billing`` sees and sets prices and credit, ``admin`` may do all of it. Kernels
 need a key that belongs to a user."""
 
+NOT_KNOWN = "This API key is not known: ask your administrator for one."
 _LAST_USED_EVERY = timedelta(minutes=1)
 _PREFIX_CHARACTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 
@@ -86,7 +87,7 @@ def key_of_text(text: str) -> models.ApiKey:
     expected = key.secret_sha256 if key else "0" * 64
     matches = hmac.compare_digest(_digest(parts[2]), expected)
     if key is None or not matches:
-        raise KeyRefused("This API key is not known: ask your administrator for one.")
+        raise KeyRefused(NOT_KNOWN)
     return key
 
 

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from catalog.errors import RequestError, Unknown
 from catalog.models import ApiKey, Invitation, Membership, Organisation, Role
-from catalog.people.own_keys import close_keys_beyond
+from catalog.people.own_keys import closing_keys_beyond
 from catalog.people.sessions import end_sessions, renew_sessions
 
 if TYPE_CHECKING:
@@ -61,14 +61,15 @@ def rename_organisation(organisation: Organisation, name: str) -> Organisation:
 
 def change_role(membership: Membership, role: str) -> Membership:
     """Give a member another role; the last admin keeps it. The member's sessions get other keys, and API keys
-    of the member with scopes that the role no longer allows are closed."""
+    of the member with scopes that the role no longer allows are closed: a role of the host's in every
+    organisation."""
     role = _role(role)
     with transaction.atomic():
         row = _locked(membership)
         if row.role == Role.ADMIN and role != Role.ADMIN:
             _refuse_last_admin(row)
-        close_keys_beyond(row, role)
-        Membership.objects.filter(pk=row.pk).update(role=role)
+        with closing_keys_beyond([row.user_id]):
+            Membership.objects.filter(pk=row.pk).update(role=role)
     renew_sessions(membership.user_id)
     membership.role = role
     return membership
@@ -81,7 +82,8 @@ def remove_member(membership: Membership) -> None:
         row = _locked(membership)
         if row.role == Role.ADMIN:
             _refuse_last_admin(row)
-        row.delete()
+        with closing_keys_beyond([row.user_id]):
+            row.delete()
         keys = ApiKey.objects.filter(user=row.user_id, organisation=row.organisation_id, revoked_at=None)
         keys.update(revoked_at=timezone.now())
 

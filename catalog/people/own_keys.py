@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from django.contrib.auth import get_user_model
 from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -13,7 +15,7 @@ from django.utils import timezone
 from catalog.errors import RequestError
 from catalog.models import ApiKey, Membership, Organisation
 from catalog.people.keys import SCOPES, create_api_key
-from catalog.viewing import ADMINISTER, APPROVE, BILL, MAY, OPERATE, viewer_of
+from catalog.viewing import ADMINISTER, APPROVE, BILL, NOBODY, OPERATE, Viewer, viewer_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -47,10 +49,7 @@ def scopes_within(allowed: Collection[str]) -> list[str]:
 
 def own_scopes(user: User, organisation: Organisation) -> list[str]:
     """The scopes that a person's own key may have there; none for who is no member."""
-    if viewer_of(user).may(ADMINISTER, organisation.pk):
-        return list(SCOPES)
-    row = Membership.objects.filter(user=user.pk, organisation=organisation.pk).first()
-    return scopes_within(MAY[row.role]) if row else []
+    return _scopes_there(viewer_of(user), organisation.pk)
 
 
 def make_own_key(
@@ -83,11 +82,34 @@ def own_keys(user: User, organisation: Organisation) -> QuerySet[ApiKey]:
     return ApiKey.objects.filter(user=user.pk, organisation=organisation.pk, revoked_at=None)
 
 
-def close_keys_beyond(membership: Membership, role: str) -> None:
-    """Close the keys of a member with scopes that the role so far allowed and ``role`` does not."""
-    lost = set(scopes_within(MAY[membership.role])) - set(scopes_within(MAY[role]))
-    live = ApiKey.objects.filter(
-        user=membership.user_id, organisation=membership.organisation_id, revoked_at=None
-    )
-    beyond = [key.pk for key in live if lost & set(key.scopes)]
-    ApiKey.objects.filter(pk__in=beyond).update(revoked_at=timezone.now())
+@contextmanager
+def closing_keys_beyond(users: Collection[int]) -> Iterator[None]:
+    """What happens within may take rights from these people (by id): live keys of theirs, in whichever
+    organisation, with a scope that they could have made before and cannot any more are closed, in the same
+    transaction. What somebody else gave a key beyond its person's rights stays."""
+    with transaction.atomic():
+        before = _rights_of(users)
+        yield
+        after = _rights_of(users)
+        live = ApiKey.objects.filter(user__in=users, revoked_at=None)
+        beyond = [
+            key.pk
+            for key in live
+            if set(key.scopes)
+            & set(_scopes_there(before.get(key.user_id or 0, NOBODY), key.organisation_id))
+            - set(_scopes_there(after.get(key.user_id or 0, NOBODY), key.organisation_id))
+        ]
+        ApiKey.objects.filter(pk__in=beyond).update(revoked_at=timezone.now())
+
+
+def _rights_of(users: Collection[int]) -> dict[int, Viewer]:
+    """By id, as they stand in the database; who is switched off has none."""
+    found = get_user_model().objects.filter(pk__in=users)
+    return {user.pk: viewer_of(user) if user.is_active else NOBODY for user in found}
+
+
+def _scopes_there(viewer: Viewer, organisation_id: int) -> list[str]:
+    """The scopes of a key of their own; none for who is no member."""
+    if viewer.may(ADMINISTER, organisation_id):
+        return list(SCOPES)
+    return scopes_within(viewer.roles[organisation_id]) if organisation_id in viewer.roles else []

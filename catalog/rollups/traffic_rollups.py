@@ -218,6 +218,7 @@ def _totals(operators: Sequence[int]) -> list[models.OperatorTotal]:
     jobs = {
         (row["operator_id"], row["job__organisation_id"]): row["n"]
         for row in models.JobOperator.objects.filter(operator__in=operators)
+        .exclude(job__name="")
         .values("operator_id", "job__organisation_id")
         .annotate(n=Count("pk"))
         .order_by()

@@ -68,7 +68,8 @@ class PlacedBest:
 def bests(operator: models.Operator, visible: Q) -> list[PlacedBest]:
     """Of every place that has one, the fastest first; where several scopes have one, the faster."""
     found = models.Best.objects.filter(visible, operator=operator, rank=0)
-    rows = found.select_related("target", "setting").order_by("median_us", "pk")
+    rows = found.select_related("target", "setting", "measurement").defer("measurement__samples_us")
+    rows = rows.order_by("median_us", "pk")
     fastest: dict[tuple[int, int], models.Best] = {}
     for row in rows:
         fastest.setdefault((row.target_id, row.setting_id), row)

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from django.db.models import Count, Exists, F, Max, OuterRef, Q, QuerySet, Sum
 
 from catalog import models
-from catalog.models import Method, MissState
+from catalog.models import UNNAMED, Method, MissState
 from catalog.selectors.traffic import Lookups
 from catalog.timerange import TimeRange
 
@@ -189,10 +189,12 @@ class OperatorRow:
 
 
 def jobs(owned: Q, q: str = "") -> QuerySet[models.Job]:
-    """An organisation's jobs, the latest to begin first."""
+    """An organisation's jobs, the latest to begin first; the one without a name is found by what is said
+    instead."""
     found = models.Job.objects.filter(owned).select_related("organisation")
     for word in q.split():
-        found = found.filter(name__icontains=word)
+        named = Q(name__icontains=word)
+        found = found.filter(named | Q(name="") if word.lower() in UNNAMED else named)
     return found.order_by("-pk")
 
 
@@ -241,7 +243,8 @@ def places_of(job: models.Job) -> list[tuple[int, int]]:
     served = list(models.JobPlace.objects.filter(job=job).values_list("target", "setting")[:50])
     if served:
         return served
-    return list(models.Miss.objects.filter(job=job).values_list("target", "setting").distinct()[:50])
+    mine = Q(job=job) if job.name else Q(job=None, api_key__organisation=job.organisation_id)
+    return list(models.Miss.objects.filter(mine).values_list("target", "setting").distinct()[:50])
 
 
 def coverage(job: models.Job, withheld: Mapping[int, str]) -> Coverage:

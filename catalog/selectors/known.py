@@ -40,7 +40,7 @@ class OperatorUse(Lookups):
 def use_of(row: models.Operator, viewer: Viewer) -> OperatorUse:
     """Reuse in jobs, and hits ÷ queries as far as the journal was drained: of those whose rows are seen."""
     sums = row.tallies.filter(viewer.owned()).aggregate(hits=Sum("hits"), misses=Sum("misses"))
-    jobs = row.jobs.filter(viewer.owned("job__organisation")).count()
+    jobs = row.jobs.filter(viewer.owned("job__organisation")).exclude(job__name="").count()
     return OperatorUse(jobs, sums["hits"] or 0, sums["misses"] or 0)
 
 
@@ -56,7 +56,8 @@ def implementations(scopes: Sequence[str]) -> QuerySet[models.Implementation]:
 def implementation(number: int, scopes: Sequence[str]) -> models.Implementation:
     row = None
     if number <= MAX_ID:  # PostgreSQL has no larger number to compare with
-        row = implementations(scopes).prefetch_related("measurements").filter(pk=number).first()
+        found = implementations(scopes).select_related("machine_code")
+        row = found.prefetch_related("measurements").filter(pk=number).first()
     if row is None:
         raise Unknown(f"There is no implementation {number}.")
     return row

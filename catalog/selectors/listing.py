@@ -154,6 +154,7 @@ def rows(page: Sequence[models.Operator], filters: OperatorFilters, viewer: View
     """What is known of one page's operators: four queries, however many there are."""
     ids = [operator.pk for operator in page]
     won = _winners(filters, viewer).filter(operator__in=ids).order_by("ratio_to_default", "pk")
+    won = won.select_related("measurement").defer("measurement__samples_us")
     # Several targets may know an operator: the fastest against its own default stands for them.
     bests = {best.operator_id: best for best in won}
     asked = models.Miss.objects.filter(viewer.shown(), operator__in=ids).order_by("last_asked_at")

@@ -33,6 +33,7 @@ class OperatorReuse(Lookups):
 def reuse(operator: models.Operator, viewer: Viewer, limit: int = 12) -> OperatorReuse:
     """Jobs and models that use it, and how its lookups ended. Counts come from the rollup."""
     mine = models.JobOperator.objects.filter(viewer.owned("job__organisation"), operator=operator)
+    mine = mine.exclude(job__name="")
     totals = models.OperatorTotal.objects.filter(operator=operator, tenant=viewer.tenant)
     total = totals.first() or models.OperatorTotal()
     jobs = list(mine.select_related("job").order_by("-last_at", "-pk")[: limit + 1])

@@ -148,12 +148,19 @@ def catalogue(viewer: Viewer) -> CatalogueFigures:
 
 def reuse(viewer: Viewer) -> ReuseFigures:
     """From the facts that were noted when the operators' totals were made."""
-    return ReuseFigures(**models.Rollup.facts_of("traffic").get("reuse", {}).get(viewer.tenant, {}))
+    return reuse_and_age(viewer)[0]
+
+
+def reuse_and_age(viewer: Viewer) -> tuple[ReuseFigures, datetime | None]:
+    """:func:`reuse` and :func:`rolled_up_at`, read once."""
+    row = models.Rollup.objects.filter(name="traffic").values_list("facts", "made_at").first()
+    facts, made_at = row or ({}, None)
+    return ReuseFigures(**facts.get("reuse", {}).get(viewer.tenant, {})), made_at
 
 
 def jobs_served(viewer: Viewer) -> int:
     """Named jobs, ever."""
-    return models.Job.objects.filter(viewer.owned()).count()
+    return models.Job.objects.filter(viewer.owned()).exclude(name="").count()
 
 
 def rolled_up_at() -> datetime | None:

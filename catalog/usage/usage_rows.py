@@ -20,8 +20,8 @@ Jobs = dict[tuple[int, str], models.Job]
 
 
 def jobs_of(lines: Sequence[JournalLine]) -> Jobs:
-    """Jobs by organisation and name; made where they are new."""
-    names = sorted({(line.organisation_id, line.job) for line in lines if line.job})
+    """Jobs by organisation and name; made where they are new. Lookups without a name have a row too."""
+    names = sorted({(line.organisation_id, line.job) for line in lines})
     return {
         (organisation, name): models.Job.objects.get_or_create(organisation_id=organisation, name=name)[0]
         for organisation, name in names
@@ -34,7 +34,7 @@ def usages(row: models.JournalSegment, lines: Sequence[JournalLine], jobs: Jobs)
         for item, hit in line.numbered_hits():
             yield models.Usage(
                 organisation_id=line.organisation_id,
-                job=jobs.get((line.organisation_id, line.job)),
+                job=jobs[line.organisation_id, line.job] if line.job else None,
                 **hit._asdict(),
                 served_at=line.at,
                 node=row.node,
@@ -48,7 +48,7 @@ def count(lines: Sequence[JournalLine], jobs: Jobs) -> None:
     """Add the lines up: by hour, by job and operator, by job and day; and note what came after what. Every
     lookup counts, whoever answered it; what came so late that its month is closed by day."""
     open_from = closing.boundary(min((line.at for line in lines), default=timezone.now()))
-    of_jobs = [(jobs[key].pk, line) for line in lines if (key := (line.organisation_id, line.job)) in jobs]
+    of_jobs = [(jobs[line.organisation_id, line.job].pk, line) for line in lines]
     hours = add_up(
         models.LookupTally,
         ("hour", "operator_id", "organisation_id"),
@@ -71,7 +71,7 @@ def count(lines: Sequence[JournalLine], jobs: Jobs) -> None:
         ),
     )
     add_job_days([(job, line.at, hit) for job, line in of_jobs for _, hit in line.numbered_hits()])
-    add_successions(of_jobs)
+    add_successions((job, line) for job, line in of_jobs if line.job)  # no order is told without a name
 
 
 def _start(at: datetime, open_from: datetime) -> datetime:

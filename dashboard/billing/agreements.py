@@ -76,7 +76,7 @@ def bill_uses(
     for one in agreements:
         desk.take_uses(one, uses[one.reference])
     usages = record([_hit(one, uses[one.reference]) for one in agreements])
-    record_charges(account, now, month_of(now), desk.charges, usages)
+    record_charges(account, now, month_of(now), desk.charges, usages, payer.key)
     _spend(payer, agreements[-1].limit_micros, desk, now)
     return min(desk.left_under(one) for one in agreements)
 

@@ -28,6 +28,9 @@ class Billing(Charging):
     def has_prices(self, organisation_id: int) -> bool:
         return bool(in_force(organisation_id))
 
+    def may_withhold(self, organisation_id: int) -> bool:
+        return any(rule.mode == Mode.WITHHOLD for rule in in_force(organisation_id))
+
     def may_charge(self) -> bool:
         return are_there_any()
 
@@ -60,7 +63,7 @@ class Billing(Charging):
             desk.take(hit, calls, rule)
         if desk.charges:
             usages = record([(one.hit, one.calls) for one in desk.charges if isinstance(one.hit, Hit)])
-            record_charges(account, now, month_of(now), desk.charges, usages)
+            record_charges(account, now, month_of(now), desk.charges, usages, payer.key)
         if desk.held:
             record_held(account, now, desk.held)
         agreed = agreements.agree(payer, desk, now)

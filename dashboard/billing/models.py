@@ -266,6 +266,8 @@ class LedgerEntry(AppendOnly):
     usage_number = models.BigIntegerField(null=True, blank=True, unique=True, db_column="usage_id")
     operator_key = models.CharField(max_length=80, blank=True, default="", db_default="")
     job_name = models.CharField(max_length=200, blank=True, default="", db_default="")
+    # Of the API key that asked; null: not noted yet then. It may be deleted since.
+    key_prefix = models.CharField(max_length=16, null=True, blank=True)
     rule = models.ForeignKey(PriceRule, models.PROTECT, null=True, blank=True, related_name="+")
     list_micros = models.BigIntegerField(default=0)
     # Of a report: by which agreement, and how many of the uses that the usage row has were covered.

@@ -57,10 +57,18 @@ class WithheldHit:
 
 
 def record_charges(
-    account: Account, now: datetime, month: date, charges: Sequence[Charge], usages: Sequence[Usage]
+    account: Account,
+    now: datetime,
+    month: date,
+    charges: Sequence[Charge],
+    usages: Sequence[Usage],
+    key: str,
 ) -> None:
-    """One ledger entry for each usage row, and the balance with them."""
-    entries = [_entry(account, now, charge, usage) for charge, usage in zip(charges, usages, strict=True)]
+    """One ledger entry for each usage row, and the balance with them. ``key``: the prefix of the API key that
+    asked; "": none."""
+    entries = [
+        _entry(account, now, charge, usage, key) for charge, usage in zip(charges, usages, strict=True)
+    ]
     LedgerEntry.objects.bulk_create(entries, batch_size=50)
     Account.objects.filter(pk=account.pk).update(balance_micros=charges[-1].balance_micros)
     add_days(account.organisation_id, entries, [charge.saved_us for charge in charges])
@@ -70,7 +78,7 @@ def record_charges(
     failpoints.at("ledger-writing")
 
 
-def _entry(account: Account, now: datetime, charge: Charge, usage: Usage) -> LedgerEntry:
+def _entry(account: Account, now: datetime, charge: Charge, usage: Usage, key: str) -> LedgerEntry:
     return LedgerEntry(
         organisation_id=account.organisation_id,
         at=now,
@@ -81,6 +89,7 @@ def _entry(account: Account, now: datetime, charge: Charge, usage: Usage) -> Led
         usage_number=usage.pk,
         operator_key=charge.hit.key,
         job_name=usage.job.name if usage.job else "",
+        key_prefix=key or None,
         rule_id=charge.rule.pk,
         list_micros=charge.list_micros,
         agreement=charge.agreement,

@@ -227,6 +227,15 @@ def ledger(owned: Q, filters: LedgerFilters) -> QuerySet[LedgerEntry]:
     return query.select_related("organisation", "rule").order_by("-pk")
 
 
+def hit_of(entry: LedgerEntry) -> Usage | None:
+    """The served hit that a charge belongs to; None for other entries, and once its month is forgotten."""
+    if entry.usage_number is None:
+        return None
+    rows = Usage.objects.filter(pk=entry.usage_number, organisation=entry.organisation_id)
+    heavy = ("operator__graph", "implementation__source", "implementation__schedule")
+    return rows.select_related("job", "operator", "implementation").defer(*heavy).first()
+
+
 @dataclass(frozen=True)
 class WithheldSum:
     """An implementation that was asked for and withheld."""

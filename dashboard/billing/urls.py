@@ -2,11 +2,12 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from dashboard.billing.pages import account, ledger, prices
+from dashboard.billing.pages import account, entry, ledger, prices
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", account.billing, name="billing"),
     path("ledger/", ledger.ledger, name="billing-ledger"),
+    path("ledger/<int:pk>/", entry.ledger_entry, name="billing-entry"),
     path("organisations/<int:pk>/", account.billing_of, name="billing-of"),
     path("organisations/<int:pk>/credit/", account.credit, name="billing-credit"),
     path("organisations/<int:pk>/plan/", account.plan, name="billing-plan"),

@@ -39,6 +39,7 @@ class Happening(models.TextChoices):
     REGRESSED = "regressed", "A best became slower"
     NEW_FAILURE = "new_failure", "Something fails for a new cause"
     SPEND = "spend", "Credit ends soon"
+    SPEND_SUDDEN = "spend_sudden", "Spending rises suddenly"
     TEST = "test", "A test message"
 
 
@@ -56,7 +57,7 @@ OF_SERVICE = (
 )
 """Those of the service itself."""
 
-OF_ACCOUNT = (Happening.SPEND,)
+OF_ACCOUNT = (Happening.SPEND, Happening.SPEND_SUDDEN)
 """Those of an organisation's money."""
 
 ALERTING = (*OF_SERVICE, *OF_ACCOUNT)
@@ -110,6 +111,7 @@ class Subscription(models.Model):
     on_regressed = models.BooleanField(default=False, db_default=False)
     on_new_failure = models.BooleanField(default=False, db_default=False)
     on_spend = models.BooleanField(default=False, db_default=False)
+    on_spend_sudden = models.BooleanField(default=False, db_default=False)
     told_by = models.JSONField(default=_by_page)  # names of channels (``channels.registry``)
     digest = models.CharField(max_length=10, choices=Digest, default=Digest.AT_ONCE)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -168,7 +168,7 @@ class Front:
         best = _BEST.fullmatch(path)
         ask = self._ask(best.group(1) if best else "", text)
         try:
-            answer = ask and self.memory.answer(whose.organisation_id, ask, best is not None, standing)
+            answer = ask and self.memory.answer(whose.organisation_id, ask, best is not None, standing, look)
         except (DatabaseError, InterfaceError):  # what is read twice a second cannot be read
             return None
         if answer is None:

@@ -1,8 +1,10 @@
-"""How the courier's chores go: written by the courier, read by metrics in whatever process."""
+"""What is written down of running the service: how chores go, what is forgotten, what runs, what it takes."""
 
 from __future__ import annotations
 
 from django.db import models
+
+from catalog.models import Target
 
 
 class ChoreRun(models.Model):
@@ -28,6 +30,23 @@ class RetentionMark(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name}: {self.position}"
+
+
+class Release(models.Model):
+    """Something else runs from a moment on: the service itself (no target), or libraries of the workers of
+    one target on one host. The first row of each says what it began with."""
+
+    at = models.DateTimeField()
+    host = models.CharField(max_length=200, blank=True)
+    target = models.ForeignKey(Target, models.CASCADE, null=True, related_name="+")
+    versions = models.JSONField(default=dict)  # name → version, of all that was ever there
+    said = models.CharField(max_length=300, blank=True)  # what became what; empty: nothing did yet
+
+    class Meta:
+        indexes = [models.Index(fields=["at"], name="releases_by_time")]
+
+    def __str__(self) -> str:
+        return self.said
 
 
 class SizeSample(models.Model):

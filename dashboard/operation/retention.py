@@ -1,6 +1,7 @@
-"""What is kept no longer, by rule: sessions that have ended, logs of old trials, artifacts of nothing.
+"""What is kept no longer, by rule: sessions that have ended, logs of old trials, artifacts of nothing, causes
+of failure that are seen no more.
 
-The courier's chore. Each call does one batch of each, in short transactions, so that nobody waits for it;
+The courier's chores. Each call does one batch of each, in short transactions, so that nobody waits for it;
 where it has come to in a large table is a row.
 """
 
@@ -18,7 +19,9 @@ from django.utils import timezone
 from catalog.best.artifacts import file_path
 from catalog.models import Artifact, Implementation, SignIn
 from dashboard.conf import conf
+from dashboard.notifications.models import Alert, Happening
 from dashboard.operation.models import RetentionMark
+from tuning.failures import forgetting
 from tuning.models import Trial
 
 BATCH = 500
@@ -63,6 +66,12 @@ def forget_unreferenced() -> int:
     forgotten = sum(_forget(row) for row in gone)
     _move(mark, max(numbers, default=0))  # from the beginning again, once all were gone over
     return forgotten
+
+
+def forget_failures() -> int:
+    """Causes of failure that were not seen for long; how many. One of which an alert is open stays."""
+    told = Alert.objects.filter(rule=Happening.NEW_FAILURE, ended_at=None).values_list("cause", flat=True)
+    return forgetting.forget_failures({int(cause.rpartition(":")[2]) for cause in told})
 
 
 def _forget(row: Artifact) -> bool:

@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from catalog.default_names import default_name
 from catalog.models import Setting
 from dashboard.web import wording
 
@@ -35,6 +36,7 @@ register.filter("seconds", _or_nothing(wording.duration_s))
 for _name in ("ratio", "percent", "compact", "quantity", "significant", "scientific", "sandbox"):
     register.filter(_name, _or_nothing(getattr(wording, _name)))
 register.filter("short_key", wording.short_key)
+register.filter("default_name", default_name)
 register.filter("on", Setting.on)
 
 _MARKS = {

@@ -18,6 +18,9 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.urls import reverse
 
+from catalog.default_names import default_name
+from dashboard.web import wording
+
 Number = Literal[
     "count", "quantity", "us", "seconds", "ratio", "speedup", "percent", "scientific", "bytes", "money"
 ]
@@ -91,6 +94,27 @@ def operator_column(key: str, kind: Kind = "text", of: str = "operator", sort: s
     """The operator that a row is about, found by the path ``of``; it leads to its page."""
     leads = page("operator", f"{of}.key")
     return Column(key, "Operator", kind, f"{of}.summary", link=leads, sort=sort, css="lead")
+
+
+def default_time(
+    of: str, value: Of | str = "", route: Of | str = "", under: str = "median_us"
+) -> tuple[Column, ...]:
+    """What the default took, beside what it was timed in turns with; the export says which route it is.
+
+    ``of``: the path to a row with ``default_us``; ``route``: what has its route, by default what is at
+    ``of`` calls ``default_route``.
+    """
+    time, which = value or f"{of}.default_us", route or f"{of}.default_route"
+
+    def show(row: Any) -> str:
+        took, route = read(row, time), read(row, which)
+        name = default_name(route) if route else "default"  # the long name would make its column the widest
+        return "" if took is None else f"{name} {wording.duration_us(took)}"
+
+    return (
+        Column("default_us", "Default", "us", time, show=show, under=under),
+        Column("default_route", value=which, only="export"),
+    )
 
 
 def of_neighbours(under: str) -> Column:

@@ -26,6 +26,7 @@ class EventType(models.TextChoices):
     BEST_REGRESSED = "best.regressed"
     FAILURE_NEW = "failure.new"
     CREDIT_LOW = "credit.low"
+    SPENDING_SUDDEN = "spending.sudden"
     ALERT_ACKNOWLEDGED = "alert.acknowledged"
     ALERT_RESOLVED = "alert.resolved"
     LEDGER_CHARGED = "ledger.charged"
@@ -43,6 +44,7 @@ ALERTS = (
     EventType.BEST_REGRESSED,
     EventType.FAILURE_NEW,
     EventType.CREDIT_LOW,
+    EventType.SPENDING_SUDDEN,
 )
 """What fires, and is acknowledged and resolved later."""
 

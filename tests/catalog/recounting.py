@@ -7,12 +7,15 @@ from itertools import islice
 from typing import TypeVar
 
 from django.db import transaction
-from django.db.models import F, Max, Sum
-from django.db.models.functions import TruncDay
+from django.db.models import F, Max, OuterRef, Subquery, Sum
+from django.db.models.functions import Coalesce, TruncDay
 
 from catalog import models
 
 _BATCH = 2_000
+_UNNAMED = Subquery(
+    models.Job.objects.filter(organisation=OuterRef("organisation"), name="").values("pk")[:1]
+)
 _Row = TypeVar("_Row")
 
 
@@ -21,10 +24,10 @@ def recount_job_days() -> int:
     with transaction.atomic():
         models.JobDay.objects.all().delete()
         models.JobPlace.objects.all().delete()
-        served = models.Usage.objects.filter(job__isnull=False)
+        served = models.Usage.objects.annotate(counted=Coalesce("job", _UNNAMED)).exclude(counted=None)
         days = (
             served.annotate(start=TruncDay("served_at"))
-            .values("job_id", "start", "method")
+            .values("counted", "start", "method")
             .annotate(
                 n=Sum("lookups"),
                 all_calls=Sum("calls"),
@@ -37,7 +40,7 @@ def recount_job_days() -> int:
         for batch in _batches(days.iterator(_BATCH)):
             models.JobDay.objects.bulk_create(
                 models.JobDay(
-                    job_id=row["job_id"], start=row["start"], method=row["method"], hits=row["n"],
+                    job_id=row["counted"], start=row["start"], method=row["method"], hits=row["n"],
                     calls=row["all_calls"], default_us=row["all_default"], saved_us=row["all_saved"],
                 )
                 for row in batch
@@ -51,14 +54,14 @@ def recount_job_days() -> int:
 def _remake_places(served) -> None:  # type: ignore[no-untyped-def]
     places = (
         served.filter(implementation__isnull=False)
-        .values("job_id", "implementation__target", "implementation__setting")
+        .values("counted", "implementation__target", "implementation__setting")
         .annotate(last=Max("served_at"))
         .order_by()
     )
     for batch in _batches(places.iterator(_BATCH)):
         models.JobPlace.objects.bulk_create(
             models.JobPlace(
-                job_id=row["job_id"], target_id=row["implementation__target"],
+                job_id=row["counted"], target_id=row["implementation__target"],
                 setting_id=row["implementation__setting"], last_at=row["last"],
             )
             for row in batch
@@ -68,12 +71,12 @@ def _remake_places(served) -> None:  # type: ignore[no-untyped-def]
 def _remake_job_operators(served) -> None:  # type: ignore[no-untyped-def]
     """Of hits only: what misses would have called is nowhere but in the row itself."""
     sums = (
-        served.values("job_id", "operator_id")
+        served.values("counted", "operator_id")
         .annotate(all_calls=Sum("calls"), all_saved=Sum(F("calls") * (F("default_us") - F("median_us"))))
         .order_by()
     )
     for batch in _batches(sums.iterator(_BATCH)):
-        wanted = {(row["job_id"], row["operator_id"]): row for row in batch}
+        wanted = {(row["counted"], row["operator_id"]): row for row in batch}
         found = models.JobOperator.objects.filter(
             job__in={job for job, _ in wanted}, operator__in={operator for _, operator in wanted}
         )

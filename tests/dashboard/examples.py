@@ -205,6 +205,7 @@ ARGUMENTS: dict[str, Callable[[], Any]] = {
     "operator-code": _code,
     "operator-raw": _raw,
     "operator-file": lambda: None,  # a download from the artifact store, which no made-up catalogue has
+    "billing-entry": _rows_of("billing.LedgerEntry", order="amount_micros", pk="pk"),  # a charge first
     "billing-of": _rows_of("catalog.Organisation", pk="pk"),
     "billing-rule": _rows_of("billing.PriceRule", line="line"),
     "billing-rule-end": _rows_of("billing.PriceRule", line="line"),

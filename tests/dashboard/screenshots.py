@@ -1,7 +1,8 @@
-"""Every page as PNGs: ``python -m tests.dashboard.screenshots [FOLDER] [--url URL --user NAME …]``.
+"""Every page as PNGs: ``python -m tests.dashboard.screenshots [FOLDER] [--home FOLDER | --url URL …]``.
 
-Light and dark, wide (1440) and narrow (390); with ``--docs FOLDER`` small pictures instead. Without
-``--url`` the pages show the tests' made-up catalogue.
+Light and dark, wide (1440) and narrow (390); with ``--docs FOLDER`` small pictures instead. The pages show
+the tests' made-up catalogue; with ``--url`` a running service's; with ``--home`` what lies in an
+OPATLAS_HOME, and the made-up one's where that has no such row (prices, webhooks, submitted kernels).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.dashboard.kept_home import KeptService, served_again
+from tests.dashboard.pictured import ASKED, FOUND, PLAIN, before_login, paths_of
 from tests.dashboard.pictures import shoot_docs
 from tests.dashboard.serving import find_chromium, headless, log_in, serving, until
 from tests.services import MissingProgram
@@ -25,10 +28,6 @@ THEMES = ("light", "dark")
 @contextmanager
 def made_up(fill: bool) -> Iterator[str]:
     """A service of its own in a folder that goes when the process ends."""
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings_test")
-    import django
-
-    django.setup()
     from django.contrib.auth.models import User
     from django.core.management import call_command
     from django.core.wsgi import get_wsgi_application
@@ -53,93 +52,6 @@ def made_up(fill: bool) -> Iterator[str]:
         alerts_of(factory)
     with serving(get_wsgi_application()) as url:
         yield url
-
-
-def paths_of(page: Any, url: str) -> dict[str, str]:
-    """Name → path of every page; those of one row are found by following a list's first link."""
-    paths = {
-        "overview": "/",
-        "operators": "/operators/",
-        "definitions": "/definitions/",
-        "explorations": "/explorations/",
-        "models": "/models/",
-        "alerts": "/alerts/",
-        "failures": "/failures/",
-        "queues": "/queues/",
-        "collect": "/queues/collect/",
-        "jobs": "/jobs/",
-        "methods": "/methods/",
-        "environments": "/environments/",
-        "compare": "/compare/",
-        "kernels": "/kernels/",
-        "kernel-submit": "/kernels/submit/",
-        "billing": "/billing/",
-        "ledger": "/billing/ledger/",
-        "prices": "/billing/prices/",
-        "price-new": "/billing/prices/new/",
-        "webhooks": "/webhooks/",
-        "notifications": "/notifications/",
-        "subscriptions": "/notifications/subscriptions/",
-        "people": "/people/",
-        "keys": "/keys/",
-        "audit": "/audit/",
-        "growth": "/growth/",
-        "account": "/account/",
-        "own-keys": "/account/keys/",
-        "begin": "/begin/",
-    }
-    # Of several listings the first that has a row counts: a young catalogue lacks some.
-    firsts = {
-        "operator": ("/operators/?sort=-jobs&method=compiler", "/operators/?status=hit&sort=-speedup"),
-        "operator-missed": ("/operators/?status=waiting",),
-        "exploration": ("/explorations/?state=running&stage=2", "/explorations/?state=running&stage=1"),
-        "exploration-new": ("/explorations/?state=running&stage=0",),
-        "exploration-done": ("/explorations/?state=done",),
-        "exploration-dead": ("/explorations/?state=dead",),
-        "model": ("/models/",),
-        "webhook": ("/webhooks/",),
-        "alert": ("/alerts/",),
-        "failure": ("/failures/?sort=-trials",),
-    }
-    for name, listings in firsts.items():
-        for listing in listings:
-            page.goto(url + listing)
-            link = page.locator("main .row-link").first
-            if link.count():
-                paths[name] = link.get_attribute("href")
-                break
-    for name, words in (("billing-of", "Tenant Works"), ("price", "Hand-written")):
-        listing = "/billing/" if name == "billing-of" else "/billing/prices/"
-        page.goto(url + listing)
-        named = page.locator("main td a", has_text=words)
-        # A service of its own has other names.
-        first = "main td a[href*='/billing/organisations/']" if name == "billing-of" else "main td a"
-        link = named.first if named.count() else page.locator(first).first
-        if link.count():
-            paths[name] = link.get_attribute("href")
-    page.goto(f"{url}/jobs/")
-    link = page.locator("main table a").last
-    if link.count():
-        paths["job"] = link.get_attribute("href")
-    page.goto(f"{url}/models/")
-    for name, upload in (("upload", "resnet50-int8"), ("upload-refused", "everything-merged")):
-        link = page.locator("main .list a", has_text=upload).first
-        if link.count():
-            paths[name] = link.get_attribute("href")
-    page.goto(f"{url}/kernels/")
-    for name, kernel in (
-        ("kernel", "softmax-rows"),
-        ("kernel-approved", "softmax-avx2"),
-        ("kernel-failed", "gelu-tanh"),
-    ):
-        link = page.locator("main .row-link", has_text=kernel).first
-        if link.count():
-            paths[name] = link.get_attribute("href")
-    if "kernel" not in paths and page.locator("main .row-link").count():
-        paths["kernel"] = page.locator("main .row-link").first.get_attribute("href")
-    if "kernel" in paths:
-        paths["kernel-edit"] = paths["kernel"] + "edit/"
-    return paths | {"operators-none": "/operators/?q=nothing-like-this", "password": "/password/"}
 
 
 def shoot(page: Any, url: str, paths: dict[str, str], folder: Path, only: set[str]) -> None:
@@ -168,6 +80,7 @@ def main() -> int:
     parser.add_argument("--url", help="a running service instead of the made-up catalogue")
     parser.add_argument("--user", default="admin")
     parser.add_argument("--password", default="admin")
+    parser.add_argument("--home", type=Path, help="an OPATLAS_HOME: a service is started on a copy of it")
     parser.add_argument("--empty", action="store_true", help="an empty catalogue: how to begin")
     parser.add_argument("--docs", type=Path, help="a folder for small pictures: 1280 wide, WebP")
     parser.add_argument("--only", nargs="*", default=[], help="names of pages")
@@ -177,31 +90,58 @@ def main() -> int:
     except MissingProgram as missing:
         print(f"No screenshots: {missing}.", file=sys.stderr)
         return 1
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings_test")
+    import django
+
+    django.setup()
     options.folder.mkdir(parents=True, exist_ok=True)
     with headless(path) as browser:
-        page = browser.new_page()
-        page.on("console", lambda message: print(f"console: {message.text}", file=sys.stderr))
-        page.on("pageerror", lambda error: print(f"page error: {error}", file=sys.stderr))
         if options.url:
-            visit(page, options.url, options)
-        else:
+            visit(browser, KeptService(options.url, options.password, options.user), options)
+        elif options.home:
+            shown = of_home(browser, options)
+            options.only = sorted((set(options.only) or {*PLAIN, *FOUND, *ASKED}) - shown)
+            print(f"Made up, since that home has no such rows: {', '.join(options.only) or 'nothing'}.")
+        if not options.url and (options.only or not options.home):
             with made_up(fill=not options.empty) as url:
-                visit(page, url, options)
+                visit(browser, KeptService(url, "admin", "admin"), options)
     return 0
 
 
-def visit(page: Any, url: str, options: argparse.Namespace) -> None:
-    """Log in and look at everything."""
-    if not options.only and not options.docs:
-        shoot(page, url, {"login": "/login/"}, options.folder, set())
-    log_in(page, options.user, options.password, url)
-    if options.docs:
-        paths = {"overview": "/"} if options.empty else paths_of(page, url)
-        shoot_docs(page, url, paths, options.docs, set(options.only))
-    elif options.empty:
-        shoot(page, url, {"begin": "/", "models-empty": "/models/"}, options.folder, set())
-    else:
-        shoot(page, url, paths_of(page, url), options.folder, set(options.only))
+def of_home(browser: Any, options: argparse.Namespace) -> set[str]:
+    """Pictures of what a home has, once its worker is there; their names."""
+    with served_again(options.home) as kept:
+        page = browser.new_page()
+        log_in(page, kept.name, kept.password, kept.url)
+        for _ in range(90):  # until then the overview says that nobody explores
+            page.goto(f"{kept.url}/queues/")
+            if "Nobody explores" not in page.content():
+                break
+            page.wait_for_timeout(1000)
+        page.context.close()
+        return visit(browser, kept, options)
+
+
+def visit(browser: Any, where: KeptService, options: argparse.Namespace) -> set[str]:
+    """Look at what needs no account, log in, and look at everything; names of what there was."""
+    page = browser.new_page()
+    page.on("console", lambda message: print(f"console: {message.text}", file=sys.stderr))
+    page.on("pageerror", lambda error: print(f"page error: {error}", file=sys.stderr))
+    only, url = set(options.only), where.url
+
+    def look(paths: dict[str, str]) -> None:
+        if options.docs:
+            shoot_docs(page, url, paths, options.docs, only)
+        else:
+            shoot(page, url, paths, options.folder, only)
+
+    before = {} if options.empty else before_login()
+    look(before)
+    log_in(page, where.name, where.password, url)
+    paths = {"begin": "/", "models-empty": "/models/"} if options.empty else paths_of(page, url)
+    look(paths)
+    page.close()
+    return {*before, *paths}
 
 
 if __name__ == "__main__":

@@ -72,6 +72,7 @@ EXAMPLES: dict[str, Callable[[Rows], list[Rows]]] = {
     "job": lambda rows: [{"pk": rows["job"].pk}],
     "renew": lambda rows: [{"uidb64": urlsafe_base64_encode(b"1"), "token": "not-a-token"}],
     "billing-of": lambda rows: [{"pk": rows["organisation"].pk}],
+    "billing-entry": lambda rows: [{"pk": rows["organisation"].ledger.order_by("pk")[0].pk}],
     "billing-credit": lambda rows: [{"pk": rows["organisation"].pk}],
     "billing-plan": lambda rows: [{"pk": rows["organisation"].pk}],
     "billing-rule": lambda rows: [{"line": rows["rule"].line}],

@@ -25,6 +25,7 @@ from opatlas.load import Manifest
 from tuning.measure.laboratory import Limits
 from tuning.measure.observing.inspecting import Inspection
 from tuning.measure.outcome import DEFAULT, LineUp, Outcome, Status
+from tuning.measure.reading import CodeListing
 from tuning.measure.sandbox.tiers import SandboxTier
 from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, No, Yes
 
@@ -187,6 +188,9 @@ class FakeLaboratory(AbstractContextManager["FakeLaboratory"]):
         self, route: Any, operator: Operator, setting: Setting, artifact: BuiltArtifact, workdir: Path
     ) -> Inspection:
         return Inspection({"runs": 8, "calls": {}}, {"imports": []}, "opatlas_run:\n    ret")
+
+    def list_code(self, artifact: BuiltArtifact) -> CodeListing:
+        return CodeListing("opatlas_run:\n    1000:\tret", 2, "objdump")
 
     def bench(
         self, operator: Operator, setting: Setting, default: BuiltArtifact

@@ -30,14 +30,19 @@ class FailureGroupAnswer(ModelAnswer):
 
 
 class FailureGroupDetailAnswer(FailureGroupAnswer):
-    """A group with what the latest of its trials said: plain text of a compiler or a candidate, unchecked."""
+    """A group with what its latest trial and its first one said: plain text of a compiler or a candidate,
+    unchecked."""
 
     detail = serializers.CharField(source="latest.detail", default="")
     log_tail = serializers.CharField(source="latest.log_tail", default="")
     exploration = serializers.IntegerField(source="latest.exploration_id", allow_null=True, default=None)
+    first_detail = serializers.CharField(source="first.detail", default="")
+    first_log_tail = serializers.CharField(source="first.log_tail", default="")
+    first_exploration = serializers.IntegerField(source="first.exploration_id", allow_null=True, default=None)
 
     class Meta(FailureGroupAnswer.Meta):
-        fields = [*FailureGroupAnswer.Meta.fields, "detail", "log_tail", "exploration"]
+        fields = [*FailureGroupAnswer.Meta.fields, "detail", "log_tail", "exploration",
+                  "first_detail", "first_log_tail", "first_exploration"]  # fmt: skip
 
 
 @listing(
@@ -61,7 +66,7 @@ class FailureGroupsView(Listing[FailureGroup]):
 class FailureGroupView(RestView):
     @operation(FailureGroupDetailAnswer, name="failure_group")
     def get(self, request: Request, pk: int) -> FailureGroup:
-        """One group, with what the latest of its trials said."""
+        """One group, with what its latest trial and its first one said."""
         return again.found(self.viewer, pk)
 
 

@@ -11,6 +11,7 @@ from catalog.errors import RequestError, Unknown
 from catalog.models import SHARED
 from catalog.people.audit import note
 from catalog.viewing import Viewer
+from tuning.conf import conf
 from tuning.failures.selectors import places
 from tuning.models import Exploration, FailureGroup, State
 from tuning.queue.permissions import MAX_AT_ONCE, NotAllowed, Order, act_on_many, may_operate
@@ -31,9 +32,10 @@ class TriedAgain:
 
 def found(viewer: Viewer, pk: int) -> FailureGroup:
     """A group that may be seen; raises Unknown."""
-    row = FailureGroup.objects.filter(viewer.shown(), pk=pk).select_related("latest__exploration").first()
+    row = FailureGroup.objects.filter(viewer.shown(), pk=pk).select_related("first", "latest").first()
     if row is None:
-        raise Unknown(f"There is no group of failures {pk}.")
+        kept = f"one is kept {conf().failures_days} days after it was seen last"
+        raise Unknown(f"There is no group of failures {pk}: {kept}.")
     return row
 
 

@@ -1,4 +1,4 @@
-"""Evaluating: a worker builds a version in the sandbox, checks it, times it against default and incumbent.
+"""Evaluating: a worker builds a version in the sandbox, checks it, times it against default and best so far.
 
 Nothing is published. What came of it is kept with the evaluation; when a version's last one has ended, the
 version awaits a decision, or has ended with the reason. Every try is kept as a row of its own.
@@ -80,6 +80,7 @@ class _Evaluation:
         self.operator = Operator.from_json(row.operator.graph)
         self.setting = Setting.from_json(row.setting.description)
         self.log = ""
+        self.default_route = ""  # that it is timed in turns with; empty: not known yet
 
     def run(self) -> dict[str, Any]:
         """The columns that say what came of it."""
@@ -103,6 +104,7 @@ class _Evaluation:
         if default is None:
             return self._found(Outcome(Status.UNSUPPORTED, "no default can be timed on this worker"))
         self._say("setting up the default")
+        self.default_route = default[0].name
         default_built = self._build(*default, "default")
         if isinstance(default_built, Outcome):
             return self._found(Outcome(Status.UNSUPPORTED, f"the default: {default_built.detail}"))
@@ -135,7 +137,7 @@ class _Evaluation:
         outcome, fresh = usable(bench.measure(built, self.workshop.limits)), None
         best = next((one for one in _bests(self.row) if one.rank == 0), None)
         if outcome.ok:
-            self._say("timing against the incumbent")
+            self._say("timing against the best so far")
             incumbent = None
             if best is not None and not self.workshop.why_unsafe(best.route):
                 incumbent = sound_incumbent(best, self.folder / "incumbent")
@@ -172,7 +174,7 @@ class _Evaluation:
             "tolerance": outcome.tolerance,
             "tier": outcome.tier,
             "build_s": outcome.build_s,
-            "times": _times(self.row, outcome, fresh),
+            "times": _times(self.row, outcome, fresh, self.default_route),
         }
         if timing is not None:
             columns |= figures_of(timing, ("median_us", "default_us", *RATIOS))
@@ -280,7 +282,9 @@ def _place(row: KernelEvaluation) -> dict[str, Any]:
     return {"operator": row.operator, "target": row.target, "setting": row.setting}
 
 
-def _times(row: KernelEvaluation, outcome: Outcome, fresh: Evidence | None) -> list[dict[str, Any]]:
+def _times(
+    row: KernelEvaluation, outcome: Outcome, fresh: Evidence | None, default: str
+) -> list[dict[str, Any]]:
     """The kernel, the default and every route's best, the fastest first."""
     timing = outcome.timing
     if timing is None:
@@ -293,7 +297,7 @@ def _times(row: KernelEvaluation, outcome: Outcome, fresh: Evidence | None) -> l
             **kernel,
         },
         {
-            "what": "default", "method": "library", "route": "", "label": "default",
+            "what": "default", "method": "library", "route": default, "label": "default",
             "median_us": timing.default_us, "ratio_to_default": 1.0, "ratio_low": 1.0, "ratio_high": 1.0,
         },
     ]  # fmt: skip

@@ -30,6 +30,7 @@ from tuning.measure.observing.inspecting import EMPTY, Inspection, inspect
 from tuning.measure.open_bench import open_bench
 from tuning.measure.outcome import Outcome, Status
 from tuning.measure.provenance import with_provenance
+from tuning.measure.reading import CodeListing, list_code
 from tuning.measure.sandbox import tiers as sandbox
 from tuning.measure.sandbox.process import ChildFailed
 from tuning.measure.sandbox.zygote import Zygote
@@ -69,6 +70,10 @@ neither processes nor memory with the default, which lives in ``library``. ``man
 somebody submitted, which ``cpp`` compiles: where it runs there is no compiler. ``cuda`` runs device code,
 and initialises CUDA in its children only. ``xla`` loads what needs JAX."""
 
+
+READS_CODE = "cpp"
+"""The zygote whose children disassemble: it has the tools, imports next to nothing, and takes it that what
+lies there is hostile."""
 
 ON_DEVICE = ("cuda", "library")
 """Zygotes whose children reach the laboratory's device, where it has one."""
@@ -270,6 +275,14 @@ class Laboratory(AbstractContextManager["Laboratory"]):
             make = partial(Specimen, operator, setting)
             reads_in = self._zygote(route.zygote)
             return inspect(runs_in, reads_in, make, artifact, honest, Limits().bounds)
+
+    def list_code(self, artifact: BuiltArtifact) -> CodeListing:
+        """An artifact's machine code, disassembled beside builds and never beside a measurement."""
+        submitted = artifact.manifest.route in SUBMITTED
+        if self.tier.why_not_for(submitted, False):
+            return CodeListing(why_not="the sandbox of this worker is not tight enough for submitted code")
+        with self.lock.building():
+            return list_code(self._zygote(READS_CODE), artifact)
 
     def close(self) -> None:
         """End all processes and remove all files."""

@@ -22,7 +22,7 @@ MOST_TEXT = 256 << 10
 MOST_READ = 64 << 20
 MOST_NAMES = 200
 
-_PLACES = "/usr/local/bin:/usr/bin:/bin"
+PLACES = "/usr/local/bin:/usr/bin:/bin"
 _TOOLS = ("objdump", "llvm-objdump")
 
 NOTABLE = {
@@ -66,11 +66,11 @@ class Routine:
 def describe(library: Path) -> dict[str, Any]:
     """``{"assembly", "code"}`` of a shared library; ``code["why_not"]`` says why there is none."""
     try:
-        tool = _tool()
-        functions = list(functions_of(_lines([tool, *_options(tool), library.name], library.parent)))
-        imports = imports_of(_lines([tool, "-T", library.name], library.parent))
-        sections = sections_of(_lines([tool, "-h", library.name], library.parent))
-        relocations = "".join(_lines([tool, "-R", library.name], library.parent))
+        tool = objdump()
+        functions = list(functions_of(lines_of([tool, *objdump_options(tool), library.name], library.parent)))
+        imports = imports_of(lines_of([tool, "-T", library.name], library.parent))
+        sections = sections_of(lines_of([tool, "-h", library.name], library.parent))
+        relocations = "".join(lines_of([tool, "-R", library.name], library.parent))
     except NotDisassembled as error:
         return {"assembly": "", "code": {"why_not": str(error)}}
     text, left_out = kept(functions)
@@ -191,18 +191,21 @@ def _pads(name: str) -> bool:
     return name in _PADDING or name.startswith("nop")
 
 
-def _options(tool: str) -> list[str]:
+def objdump_options(tool: str) -> list[str]:
+    """Steps without their bytes, as Intel writes them, each on one line."""
     return ["-d", "--no-show-raw-insn", "-M", "intel", *(["-w"] if Path(tool).name == "objdump" else [])]
 
 
-def _tool() -> str:
+def objdump() -> str:
+    """Where it lies; raises :class:`NotDisassembled`."""
     for name in _TOOLS:
-        if found := shutil.which(name, path=_PLACES):
+        if found := shutil.which(name, path=PLACES):
             return found
     raise NotDisassembled("neither objdump (binutils) nor llvm-objdump is installed on this worker")
 
 
-def _lines(command: list[str], folder: Path) -> Iterator[str]:
+def lines_of(command: list[str], folder: Path) -> Iterator[str]:
+    """What a tool writes, bounded; raises :class:`NotDisassembled` where it does not end well."""
     try:
         with subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,

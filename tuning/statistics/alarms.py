@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from catalog.models import Target
@@ -17,6 +18,11 @@ from tuning.models import Trial
 WITHIN = timedelta(hours=24)
 LATEST = 4000
 """Trials that are looked at, the latest: what is wrong now shows in them."""
+
+LATE = timedelta(minutes=1)
+"""How long after its number was taken a trial is committed at the latest; a later one is found …"""
+WHOLE_EVERY = timedelta(minutes=10)
+"""… when all of them are read again, and one that was deleted is gone then."""
 
 FAILS, OPERATORS = 8, 3
 """So many trials, of so many operators: what fails on one operator alone is that operator's affair."""
@@ -78,9 +84,37 @@ class _Tried:
     at: datetime
 
 
-def alarms(now: datetime | None = None) -> Alarms:
-    """Three statements at most, whatever the number of trials."""
-    found = _latest(now or timezone.now())
+class LatestTrials:
+    """The latest trials, for a process that looks again and again: what is new is read, and of what was read
+    only the last minute once more, since a trial may be committed after younger ones."""
+
+    def __init__(self) -> None:
+        self._held: list[_Tried] = []  # the latest first
+        self._whole_at: datetime | None = None
+
+    def look(self, now: datetime) -> Sequence[_Tried]:
+        """Those of the last day, at most ``LATEST``, the latest first. One statement; two where all of them
+        are read, which is the first time, then every ``WHOLE_EVERY``, and where the database has become
+        another."""
+        found = self._with_news(now)
+        if found is None:
+            found, self._whole_at = _tried(Trial.objects.filter(created_at__gte=now - WITHIN)), now
+        self._held = [one for one in found if one.at >= now - WITHIN][:LATEST]
+        return self._held
+
+    def _with_news(self, now: datetime) -> list[_Tried] | None:
+        if not self._held or self._whole_at is None or now - self._whole_at >= WHOLE_EVERY:
+            return None
+        settled = next((one for one in self._held if now - one.at >= LATE), self._held[-1])
+        fresh = _tried(Trial.objects.filter(pk__gte=settled.pk))
+        if not fresh or (fresh[-1].pk, fresh[-1].at) != (settled.pk, settled.at):
+            return None
+        return fresh + [one for one in self._held if one.pk < settled.pk]
+
+
+def alarms(trials: LatestTrials, now: datetime | None = None) -> Alarms:
+    """Four statements at most, whatever the number of trials."""
+    found = trials.look(now or timezone.now())
     by_route: dict[tuple[int, str], list[_Tried]] = defaultdict(list)
     by_target: dict[int, list[_Tried]] = defaultdict(list)
     for one in found:
@@ -90,19 +124,15 @@ def alarms(now: datetime | None = None) -> Alarms:
             by_target[one.target].append(one)
     failing = {place: tried for place, tried in by_route.items() if _fails(tried)}
     disturbed = {target: tried for target, tried in by_target.items() if _is_disturbed(tried)}
-    names = dict(
-        Target.objects.filter(pk__in={target for target, _ in failing} | disturbed.keys()).values_list(
-            "pk", "capability"
-        )
-    )
+    targets = {target for target, _ in failing} | disturbed.keys()
+    names = dict(Target.objects.filter(pk__in=targets).values_list("pk", "capability"))
     return Alarms(
-        tuple(_failing(names, failing)),
-        tuple(_disturbed(names[target], tried) for target, tried in disturbed.items()),
+        tuple(_failing(names, {place: tried for place, tried in failing.items() if place[0] in names})),
+        tuple(_disturbed(names[target], tried) for target, tried in disturbed.items() if target in names),
     )
 
 
-def _latest(now: datetime) -> list[_Tried]:
-    rows = Trial.objects.filter(created_at__gte=now - WITHIN).order_by("-pk")
+def _tried(rows: QuerySet[Trial]) -> list[_Tried]:
     columns = (
         "pk",
         "exploration__target",
@@ -112,7 +142,7 @@ def _latest(now: datetime) -> list[_Tried]:
         "worker",
         "created_at",
     )
-    return [_Tried(*row) for row in rows.values_list(*columns)[:LATEST]]
+    return [_Tried(*row) for row in rows.order_by("-pk").values_list(*columns)[:LATEST]]
 
 
 def _fails(tried: Sequence[_Tried]) -> bool:

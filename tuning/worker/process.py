@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,11 @@ from tuning.queue.held import DiskFull, HeldRow, Stopping
 from tuning.queue.promote import live_workers, promote_misses
 from tuning.queue.rounds import begin_rounds
 from tuning.queue.shares import asked_by, charged
-from tuning.queue.sharing import WorkTurn
+from tuning.queue.sharing import Work, WorkTurn
 from tuning.routes import registry
 from tuning.routes.base import Candidate, Route
 from tuning.worker import forerunners, leader, stopping, turns
+from tuning.worker.code_reader import CodeReader
 from tuning.worker.lease_keeper import Keeper
 from tuning.worker.proofs import SLOW, Proofs
 
@@ -154,7 +155,10 @@ class WorkerProcess:
                 plan_waiting()
                 if (turn := self._next_turn()) is not None:
                     slices += self._take(turn)
+                    if turn.work != Work.FIRST:  # after one of those the next is waited for
+                        self._code.step(self._workshop())
                 elif not self._prove_routes(() if slices or self._revalidates() else SLOW):
+                    self._read_code()
                     break
         except Stopping:
             logger.info("Told to stop: claims given back.")
@@ -186,6 +190,10 @@ class WorkerProcess:
         finally:
             if self._laboratory is not None:
                 self._laboratory.__exit__(None, None, None)
+
+    @cached_property
+    def _code(self) -> CodeReader:
+        return CodeReader(self.target_row.pk)
 
     @property
     def target_row(self) -> TargetRow:
@@ -227,6 +235,13 @@ class WorkerProcess:
             self._proofs.why_not(route)
             tried += 1
         return tried
+
+    def _read_code(self) -> None:
+        """Give bests their machine code, until work waits."""
+        self._say("reading machine code")
+        while self._code.step(self._workshop()):
+            if stopping.is_asked() or turns.work_waits(self.target_row.pk, self._reach()):
+                break
 
     def _paused(self) -> bool:
         return Pause.objects.filter(capability__in=["*", self.target.capability]).exists()

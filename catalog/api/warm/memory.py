@@ -1,9 +1,10 @@
-"""Lookups answered out of this process's memory: hits that Django has answered, as they are written.
+"""Lookups answered out of this process's memory: hits, as Django writes them.
 
-It learns from answers alone (:class:`Lesson`), and knows nothing that Django did not say. A hit holds until a
-recall concerns it (``catalog.lookup.recalls``). It gives an answer only where Django would give the same
-bytes: every operator a hit that is remembered for this organisation, place and what is accepted, none of them
-charged, none to be waited for. Anything else it leaves alone.
+What may be asked, by whom and where it learns from Django's answers alone (:class:`Lesson`); hits from those,
+or by the statement that Django would read them with. A hit holds until a recall concerns it
+(``catalog.lookup.recalls``). It gives an answer only where Django would give the same bytes: every operator a
+hit for this organisation, place and what is accepted, none of them charged, none to be waited for. Anything
+else it leaves alone.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from catalog.api.lookup_answer import (
 )
 from catalog.api.lookup_json import HERE, ParsedLookup
 from catalog.best.revoked import lately_revoked, revocations
-from catalog.best.served import Accepts, Hit, scopes_of
+from catalog.best.served import Accepts, Hit, find_bests, scopes_of
 from catalog.best.stages import is_reached
 from catalog.best.vouching import find_damaged
 from catalog.charging import charging
@@ -105,8 +106,8 @@ class _WarmNothing(NamedTuple):
 
 class _WarmPlace(NamedTuple):
     look: int
-    target: int
-    setting: int
+    target: models.Target
+    setting: models.Setting
     place: PlaceWords
     weight_bytes: int = 1_000
 
@@ -166,23 +167,24 @@ class WarmMemory:
         return WarmStanding(self._recalls.changed, served, lately_revoked(), not charging().may_charge())
 
     def answer(
-        self, organisation_id: int, ask: WarmAsk, alone: bool, standing: WarmStanding
+        self, organisation_id: int, ask: WarmAsk, alone: bool, standing: WarmStanding, look: int
     ) -> WarmAnswer | None:
-        """``alone``: as ``GET …/best`` answers. None: Django is to be asked. Nothing is written down yet."""
+        """``alone``: as ``GET …/best`` answers; ``look``: the one in which this is asked. None: Django is to
+        be asked. Nothing is written down yet."""
         recalls = self._recalls
         place = self._places.get(ask.place)
         if place is None or place.look < recalls.everything:
             return None
-        first = (organisation_id, place.target, place.setting, ask.accepts)
-        hits = self._found(first, ask.keys)
-        related = self._found(first, ask.related)
-        if hits is None or related is None:
+        first = (organisation_id, place.target.pk, place.setting.pk, ask.accepts)
+        found = self._found(first, (*ask.keys, *ask.related)) or self._read(first, place, ask, look)
+        if found is None:
             return None
+        hits, related = found[: len(ask.keys)], found[len(ask.keys) :]
         coming = self._coming(first, ask) if NEXT in ask.parsed.include else []
         if coming is None or not self._may_serve(organisation_id, ask, hits, [*related, *coming]):
             return None
         texts = [one.text for one in hits]
-        served = place.target in standing.served
+        served = place.target.pk in standing.served
         told = revocations(scopes_of(organisation_id), ask.parsed.revoked_since)
         if alone:
             answer = joined_best(texts[0], joined(place.place, served, told, []))
@@ -206,7 +208,7 @@ class WarmMemory:
         organisation = lesson.key.organisation_id
         target, setting = answer.target, answer.setting
         if parsed.target != HERE:
-            place = _WarmPlace(look, target.pk, setting.pk, PlaceWords.of(target, setting))
+            place = _WarmPlace(look, target, setting, PlaceWords.of(target, setting))
             self._places.put(_place_named(parsed), place)
         first = (organisation, target.pk, setting.pk, self._number_of(parsed.accepts))
         for result in (*answer.results, *answer.related, *answer.next):
@@ -218,14 +220,16 @@ class WarmMemory:
                 self._nothing.put((*first, key), _WarmNothing(look))
         self._learn_artifacts(answer, look)
 
-    def _learn_hit(self, key: tuple[int, int, int, int, str], result: Result, look: int) -> None:
+    def _learn_hit(self, key: tuple[int, int, int, int, str], result: Result, look: int) -> _WarmHit:
         hit = result.best
         assert hit is not None
         held = self._hits.get(key)
         if held is None or not self._holds(held):
             text, metered = _fitted(result_text(result)), hit_text(hit, 1.0)
             weight = len(text) + len(metered) + _HIT_BYTES
-            self._hits.put(key, _WarmHit(look, hit, text, metered, weight))
+            held = _WarmHit(look, hit, text, metered, weight)
+            self._hits.put(key, held)
+        return held
 
     def _learn_artifacts(self, answer: LookupAnswer, look: int) -> None:
         signers = {row.sha256: _fitted(json_bytes(signer_json(row))) for row in answer.signers}
@@ -247,6 +251,21 @@ class WarmMemory:
                 return None
             found.append(one)
         return found
+
+    def _read(
+        self, first: tuple[int, int, int, int], place: _WarmPlace, ask: WarmAsk, look: int
+    ) -> list[_WarmHit] | None:
+        """Of all that is asked for; what is not remembered is read as Django does (most often one statement);
+        None where there is no best of one. Learnt as answers are: whether a hit is charged or damaged is
+        asked of it each time."""
+        known = {key: self._hits.get((*first, key)) for key in (*ask.keys, *ask.related)}
+        new = [key for key, one in known.items() if one is None or not self._holds(one)]
+        read = find_bests(new, place.target, place.setting, scopes_of(first[0]), ask.parsed.accepts)
+        known |= {
+            key: self._learn_hit((*first, key), Result(key, "hit", hit), look) for key, hit in read.items()
+        }
+        found = [one for key, one in known.items() if one is not None and (key in read or key not in new)]
+        return found if len(found) == len(known) else None
 
     def _coming(self, first: tuple[int, int, int, int], ask: WarmAsk) -> list[_WarmHit] | None:
         """Hits of what jobs asked next, which is asked each time (one statement); None where of any it is not

@@ -56,6 +56,9 @@ class EntrySerializer(serializers.Serializer[Any]):
     usage = serializers.IntegerField(allow_null=True, source="usage_number")
     operator = serializers.CharField(allow_blank=True, source="operator_key")
     job = serializers.CharField(allow_blank=True, source="job_name")
+    key = serializers.CharField(
+        allow_null=True, source="key_prefix", help_text="Prefix of the API key that asked; null: not noted."
+    )
     method = serializers.CharField(allow_blank=True)
     route = serializers.CharField(allow_blank=True)
     rule = serializers.IntegerField(allow_null=True, source="rule_id")

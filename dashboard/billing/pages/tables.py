@@ -113,7 +113,7 @@ def _operator(entry: LedgerEntry) -> str:
 _AT = Column("at", "When", "when")
 _KIND = Column("kind", "Kind", "badge")
 _WHAT = Column("what", "What", value=_what, link=_operator, css="lead")
-_AMOUNT = Column("amount_micros", "Amount", "money", figure="charged")
+_AMOUNT = Column("amount_micros", "Amount", "money", figure="charged", link=page("billing-entry"))
 _USES = Column("uses", "Uses", "count", _uses, figure="uses_billed")
 _BALANCE = Column("balance_after_micros", "Credit after", "money", figure="credit")
 
@@ -137,6 +137,7 @@ def ledger_table(
         _BALANCE,
         Column("rule_name", "Price", value=lambda entry: str(entry.rule or "")),
         Column("job", "Job", value="job_name"),
+        Column("key", value="key_prefix", only="export"),
         Column("agreement", "Agreement", "code", only="export"),
     )
     return Table("ledger", "Ledger", columns, rows, "No entries.", every)

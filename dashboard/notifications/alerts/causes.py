@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.db.models import Count, Min, Sum
@@ -12,6 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from catalog.models import EVERYBODY, SHARED, Best, BestChange, Grain, TrafficSlot
+from dashboard.billing import sudden
 from dashboard.billing.accounts import limit_micros
 from dashboard.billing.models import Account, Kind, LedgerDay
 from dashboard.conf import conf
@@ -40,13 +42,15 @@ EVERYTHING = "*"
 
 @dataclass(frozen=True)
 class Cause:
-    """``key`` names it within its rule for as long as it lasts. ``facts`` is plain JSON."""
+    """``key`` names it within its rule for as long as it lasts. ``facts`` is plain JSON; ``explained`` gives
+    further ones, which take longer: it is asked when the alert fires, and once a minute while it lasts."""
 
     key: str
     text: str
     path: str
     facts: Mapping[str, Any] = field(default_factory=dict)
     organisation_id: int | None = None
+    explained: Callable[[], Mapping[str, Any]] = dict
 
 
 @dataclass(frozen=True)
@@ -222,6 +226,31 @@ def spend() -> Iterator[Cause]:
         yield Cause(str(account.organisation_id), text, reverse("billing"), facts, account.organisation_id)
 
 
+def spend_sudden() -> Iterator[Cause]:
+    """Organisations that are charged far more than usual, with what they are charged for."""
+    for one in sudden.sudden_spendings(timezone.now()):
+        number, currency = one.account.organisation_id, one.account.currency
+        text = wording.spend_sudden(one.day_micros, one.hour_micros, currency, usual=one.usual.mean_micros)
+        facts = {
+            "currency": currency,
+            "last_hour_micros": one.hour_micros,
+            "last_day_micros": one.day_micros,
+            "usual_day_micros": round(one.usual.mean_micros),
+            "busiest_day_micros": one.usual.busiest_micros,
+            "since": one.since.isoformat(),
+        }
+        explained = partial(_charged_for, number, one.since, one.until)
+        yield Cause(str(number), text, reverse("billing-ledger"), facts, number, explained)
+
+
+def _charged_for(number: int, since: datetime, until: datetime) -> Mapping[str, Any]:
+    return {"charged_for": sudden.charged_for(number, since, until)}
+
+
+_trials = alarms.LatestTrials()
+"""The courier's: it looks every few seconds."""
+
+
 def rules() -> tuple[AlertRule, ...]:
     """Every rule, in the order in which they are judged; all are on unless the configuration says otherwise.
     The latest trials are read once for both rules that need them."""
@@ -229,7 +258,7 @@ def rules() -> tuple[AlertRule, ...]:
 
     def found() -> alarms.Alarms:
         if not memory:
-            memory.append(alarms.alarms())
+            memory.append(alarms.alarms(_trials))
         return memory[0]
 
     every = (
@@ -241,5 +270,6 @@ def rules() -> tuple[AlertRule, ...]:
         AlertRule(Happening.REGRESSED, Severity.WARNING, 60, regressed),
         AlertRule(Happening.NEW_FAILURE, Severity.INFO, 60, new_failure),
         AlertRule(Happening.SPEND, Severity.WARNING, 600, spend),
+        AlertRule(Happening.SPEND_SUDDEN, Severity.WARNING, 600, spend_sudden),
     )
     return tuple(rule for rule in every if rule.name not in conf().alerts_off)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog.errors import Unknown
@@ -13,6 +17,7 @@ from dashboard.notifications.alerts import selectors, steering
 from dashboard.notifications.alerts.selectors import AlertFilters
 from dashboard.notifications.alerts.steering import MUTES, AlertOrder, NotYours
 from dashboard.notifications.models import ALERTING, Alert, AlertDeed, AlertState
+from dashboard.web import wording
 from dashboard.web.asked import check_names, one_of
 from dashboard.web.paging import answer_of, exportable, page_of
 from dashboard.web.requests import ViewerRequest, number_in, refusals_said
@@ -28,7 +33,7 @@ def _by(row: AlertDeed) -> str:
 
 
 _ALERTS = (
-    Column("text", "What", "name", link=page("alert")),
+    Column("text", "What", link=page("alert"), css="wide-text lead break"),
     Column("rule", "Rule", show=lambda row: row.get_rule_display(), under="text"),
     Column("severity", "How bad", "badge", label="How bad"),
     Column("standing", "State", "badge", label="State"),
@@ -43,6 +48,15 @@ _HISTORY = (
     Column("by", "Who", value=_by),
     Column("detail", "Why"),
 )
+
+
+_SAID_ELSEWHERE = {"since", "charged_for", "currency"}
+"""An alert's own time, what stands in tables, and each amount's currency."""
+_CHARGED_BY = {
+    "operators": ("Operator", "Charged, by operator"),
+    "jobs": ("Job", "Charged, by job"),
+    "keys": ("API key", "Charged, by API key"),
+}
 
 
 @require_safe
@@ -75,13 +89,14 @@ def alert(request: ViewerRequest, pk: int) -> HttpResponse:
     """One alert: what is known of it, what can be done, and who did what."""
     row = get_object_or_404(Alert.objects.filter(selectors.visible(request.viewer)), pk=pk)
     table = Table("history", "History", _HISTORY, list(selectors.history(row)[:DEEDS_SHOWN]))
-    if (answer := exported(request, table)) is not None:
+    charged = list(_charged_tables(row))
+    if (answer := exported(request, table, *charged)) is not None:
         return answer
-    facts = [(name.replace("_", " "), _said(value)) for name, value in row.facts.items() if name != "since"]
     context = {
         "alert": row,
         "table": table,
-        "facts": facts,
+        "facts": list(_facts(row)),
+        "charged": charged,
         "may_steer": steering.may_steer(request.viewer, row),
         "mutes": MUTES,
     }
@@ -106,6 +121,40 @@ def act(request: ViewerRequest, pk: int, verb: str) -> HttpResponse:
         steering.audit(request, row, order)
         messages.success(request, _PAST[verb])
     return redirect("alert", pk)
+
+
+def _facts(row: Alert) -> Iterator[tuple[str, str]]:
+    """What is known, as people read it; amounts with their currency."""
+    for name, value in row.facts.items():
+        if name.endswith("_micros"):
+            whole = round(value, -4)  # to the hundredth of a unit
+            said = wording.money(whole, row.facts.get("currency", ""))
+            yield name.removesuffix("_micros").replace("_", " "), said
+        elif name not in _SAID_ELSEWHERE:
+            yield name.replace("_", " "), _said(value)
+
+
+def _charged_tables(row: Alert) -> Iterator[Table]:
+    """What a charge is made of, where the alert is of one."""
+    currency = row.facts.get("currency", "")
+    for name, (what, title) in _CHARGED_BY.items():
+        lines = row.facts.get("charged_for", {}).get(name, [])
+        whole = sum(line["micros"] for line in lines)
+        rows = [line | {"currency": currency, "share": line["micros"] / whole} for line in lines]
+        link = _operator if name == "operators" else None
+        columns = (
+            Column("id", only="export"),
+            Column("name", what, link=link, css="wide-text lead break"),
+            Column("uses", "Uses", "count", figure="uses_billed"),
+            Column("micros", "Charged", "money", figure="charged"),
+            Column("share", "Share", "percent"),
+        )
+        if rows:
+            yield Table(name, title, columns, rows, css="stacks")
+
+
+def _operator(line: Mapping[str, Any]) -> str:
+    return reverse("operator", args=[line["id"]]) if line["id"] else ""
 
 
 def _said(value: object) -> str:

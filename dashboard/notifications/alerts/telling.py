@@ -23,6 +23,7 @@ EVENT_TYPES = {
     Happening.REGRESSED: "best.regressed",
     Happening.NEW_FAILURE: "failure.new",
     Happening.SPEND: "credit.low",
+    Happening.SPEND_SUDDEN: "spending.sudden",
 }
 """Rule → what receivers of webhooks call it when it fires; later they are told of ``alert.…``."""
 

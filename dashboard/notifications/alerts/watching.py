@@ -58,7 +58,7 @@ def _fire(rule: AlertRule, name: str, cause: Cause, now: datetime) -> None:
         severity=rule.severity,
         text=cause.text,
         path=cause.path[:300],
-        facts=dict(cause.facts),
+        facts={**cause.facts, **cause.explained()},
         fired_at=now,
         seen_at=now,
         muted_until=before.muted_until if before else None,
@@ -67,8 +67,11 @@ def _fire(rule: AlertRule, name: str, cause: Cause, now: datetime) -> None:
 
 
 def _go_on(alert: Alert, cause: Cause, now: datetime) -> None:
-    if alert.gone_at is not None or alert.text != cause.text or now - alert.seen_at >= SEEN_EVERY:
-        alert.text, alert.facts, alert.seen_at, alert.gone_at = cause.text, dict(cause.facts), now, None
+    is_due = alert.gone_at is not None or now - alert.seen_at >= SEEN_EVERY
+    if is_due or alert.text != cause.text:
+        alert.text, alert.facts = cause.text, {**alert.facts, **cause.facts}
+        if is_due:
+            alert.facts, alert.seen_at, alert.gone_at = {**alert.facts, **cause.explained()}, now, None
         alert.save(update_fields=["text", "facts", "seen_at", "gone_at"])
     if not alert.told and alert.state == AlertState.FIRING and not alert.muted_at(now):
         note(alert, Deed.FIRED, now=now)  # it was muted when it began

@@ -54,7 +54,7 @@ def operator(key: str, target: str = "", setting: str = "") -> NamedSubject:
 
 def job(viewer: Viewer, number: int) -> NamedSubject:
     """One of the viewer's jobs."""
-    row = Job.objects.filter(viewer.owned()).filter(pk=number).first()
+    row = Job.objects.filter(viewer.owned()).exclude(name="").filter(pk=number).first()
     if row is None:
         raise Unknown(f"You have no job {number}.", where="job")
     return NamedSubject(SubjectKind.JOB, f"job:{row.pk}", f"Job {row.name}"[:300], {"job": row})

@@ -178,6 +178,15 @@ def spend(left_micros: int, currency: str, spent_micros: int, days: int) -> str:
     return f"{has}, {spent:,.2f} {currency} were spent within {days} days."
 
 
+def spend_sudden(day_micros: int, hour_micros: int, currency: str, *, usual: float) -> str:
+    """Far more is charged than usual; ``usual``: a day's mean, 0 where nothing was charged before."""
+    day, hour, mean = (micros / 1e6 for micros in (day_micros, hour_micros, usual))
+    charged = f"{day:,.2f} {currency} were charged within a day, {hour:,.2f} of them in the last hour"
+    if not usual:
+        return f"{charged}; nothing was charged before."
+    return f"{charged}: {number(day / mean)} times a usual day ({mean:,.2f} {currency})."
+
+
 def over(text: str) -> str:
     """What said that something is wrong, once it is no longer."""
     return shortened(f"Resolved: {text}", MOST_CHARACTERS)

@@ -30,7 +30,9 @@ from dashboard.operation.growth.forecast import several
 from dashboard.operation.models import SizeSample
 from dashboard.webhooks import retention as webhooks_retention
 from dashboard.webhooks.models import Attempt, Delivery, Message
-from tuning.models import FailureReport, Trial
+from tuning.conf import conf as tuning_conf
+from tuning.measure.code_listing import MOST_LINES
+from tuning.models import FailureGroup, FailurePlace, FailureReport, Trial
 from tuning.rechecks import reporting
 from tuning.uploads import intake
 from tuning.uploads.models import Upload
@@ -44,10 +46,15 @@ def rules() -> Mapping[str, str]:
     webhooks = f"Kept for {_days(webhooks_retention.KEEP)}."
     months = f"{catalog_conf().usage_months} whole months"
     told = f"Kept for {_days(delivering.KEPT)}, and until they were read."
+    causes = (
+        f"Kept for {several(tuning_conf().failures_days, 'day')} after a cause was seen last, and at most "
+        f"{tuning_conf().failures_most:,} causes of an organisation; one that is an alert stays."
+    )
     of_tables: dict[type[Model], str] = {
         models.Artifact: artifacts,
         models.AuditEntry: "Archived by hand: manage.py archive_audit, what is older than "
         f"{_days(archiving.LEAST_AGE)}.",
+        models.MachineCode: f"At most {MOST_LINES:,} lines of an implementation; gone with it.",
         models.JournalSegment: f"Kept for {_days(draining.KEPT)}.",
         models.KeptAnswer: f"Kept for {_days(repeating.KEPT)}.",
         models.LookupTally: f"By the hour for {months}, then by the day.",
@@ -57,6 +64,7 @@ def rules() -> Mapping[str, str]:
         f"{succession.MOST_ROWS:,} of an organisation.",
         Session: "Gone once it has run out.",
         Trial: f"Logs are kept for {conf().trial_logs_days} days, trials for good.",
+        **dict.fromkeys((FailureGroup, FailurePlace), causes),
         FailureReport: f"At most {reporting.MOST_KEPT:,} of an organisation.",
         Upload: f"At most {intake.MOST_KEPT:,} of an organisation that have ended.",
         UseAgreement: f"Kept for {_days(agreements.KEPT)} after its end.",

@@ -16,6 +16,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from catalog.default_names import default_name
 from catalog.models import MissState, Model, Organisation, Target
 from catalog.registry import default_organisation
 from catalog.selectors.jobs import WITHHELD
@@ -230,7 +231,7 @@ def _parts(timed: list) -> list[dict[str, Any]]:
 def _bar(one: Any) -> model_charts.Bar:
     now_us = one.default_us if one.median_us is None else min(one.median_us, one.default_us)
     name = one.operator.summary
-    via = f"{one.route}: {one.label}" if one.route else "default"
+    via = f"{one.route}: {one.label}" if one.route else default_name()
     return model_charts.Bar(
         name=shortened(name, 58),
         method=one.method or "",

@@ -14,8 +14,14 @@ from dashboard.web import wording
 from dashboard.web.tables import Column, Table, exports, of_neighbours, operator_column, page
 from tuning.ingest import ReportedOperator as ModelRow
 
+
+def _named(row: JobRow) -> str:
+    """No name that a job has looks like this: what is said for none is marked."""
+    return row.job.name or format_html("<em>{}</em>", row.job.said)
+
+
 _JOBS = (
-    Column("name", "Job", value="job.name", link=page("job", "job.pk"), css="lead"),
+    Column("name", "Job", value="job.name", show=_named, link=page("job", "job.pk"), css="lead"),
     Column("organisation", "Organisation", value="job.organisation.name", under="name"),
     Column("operators", "Operators", "count"),
     Column("hits", "Hits", "count"),

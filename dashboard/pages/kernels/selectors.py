@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Count
 
+from catalog.default_names import default_name
 from catalog.models import SHARED, Best
 from catalog.registry import digest_of
 from dashboard.web import wording
 from dashboard.web.charts import operators as operator_charts
-from dashboard.web.charts.drawing import METHODS, shortened
+from dashboard.web.charts.drawing import METHODS, called, shortened
 from dashboard.web.highlighting import Code, highlighted
 from opatlas.evidence import Ratios
 from tuning.kernels.binding import submitted_kernel
@@ -86,7 +87,7 @@ def steps(version: KernelVersion) -> list[VersionStep]:
     by = version.decided_by.get_username() if version.decided_by else "somebody else than its submitter"
     return [
         VersionStep("Submitted", f"by {version.submitted_by.get_username()}", "done"),
-        VersionStep("Built, checked, timed", "in the sandbox, against the incumbent", tried),
+        VersionStep("Built, checked, timed", "in the sandbox, against the best so far", tried),
         VersionStep("Decided", f"by {by}", decided),
         VersionStep("In the contest", "of every operator that it matches", inside),
     ]
@@ -95,7 +96,7 @@ def steps(version: KernelVersion) -> list[VersionStep]:
 def chart(evaluation: KernelEvaluation) -> dict[str, Any] | None:
     """The kernel beside every other method on one operator, the fastest first."""
     dots = [_dot(one) for one in evaluation.times if one.get("ratio_to_default")]
-    return operator_charts.ratios(dots) if dots else None
+    return operator_charts.ratios(dots, default_name(_default_of(evaluation.times))) if dots else None
 
 
 @dataclass(frozen=True)
@@ -158,9 +159,14 @@ def inspected(row: KernelInspection) -> Inspected:
     return Inspected(row, calls, shown if row.assembly else [], told)
 
 
+def _default_of(times: Sequence[dict[str, Any]]) -> str:
+    """Its route; empty where it was not noted."""
+    return next((str(one["route"]) for one in times if one["what"] == "default"), "")
+
+
 def _dot(one: dict[str, Any]) -> operator_charts.Dot:
-    what = "this kernel" if one["what"] == "kernel" else one["route"]
-    name = f"{what} · {one['label']}" if one["label"] and one["what"] != "kernel" else what
+    whole = {"kernel": "this kernel", "default": default_name(one["route"])}.get(one["what"])
+    name = whole or called(one["route"], one["label"])
     ratio = one["ratio_to_default"]
     return operator_charts.Dot(
         name=shortened(name, 44),
@@ -168,7 +174,7 @@ def _dot(one: dict[str, Any]) -> operator_charts.Dot:
         value=ratio,
         low=one.get("ratio_low") or ratio,
         high=one.get("ratio_high") or ratio,
-        hover=f"{name}<br>{wording.ratio(ratio)} the default's speed"
+        hover=f"{name}<br>{wording.ratio(ratio)} the speed of the {default_name()}"
         f"<br>{wording.duration_us(one.get('median_us'))}, as its race saw it",
     )
 

@@ -15,15 +15,16 @@ from catalog.charging import withheld
 from catalog.errors import StoreError
 from catalog.models import Implementation
 from dashboard.pages.operators import code_selector as reading
+from dashboard.pages.operators.assembly import machine_code
 from dashboard.web.requests import ViewerRequest, number_in
 
 OTHERS_SHOWN = 100
-_SUFFIXES = {"schedule": "txt", "source": "txt", "recipe": "json", "manifest": "json"}
+_SUFFIXES = {"schedule": "txt", "source": "txt", "machine_code": "txt", "recipe": "json", "manifest": "json"}
 
 
 @require_safe
 def code(request: ViewerRequest, key: str, implementation_id: int) -> HttpResponse:
-    """Schedule, source, recipe, manifest and files: a part of the operator's page, or a page of its own."""
+    """Source, schedule, machine code, recipe, manifest, files: a part of the operator's page, or a page."""
     row = _found(request, key, implementation_id)
     terms = withheld(_organisation(request), row)
     context = {
@@ -32,6 +33,8 @@ def code(request: ViewerRequest, key: str, implementation_id: int) -> HttpRespon
         "measurement": row.measurements.defer("samples_us").order_by("-created_at", "-pk").first(),
         "terms": terms,
         "texts": [] if terms else reading.texts(row),
+        "machine_code": None if terms else machine_code(row),
+        "descriptions": [] if terms else reading.descriptions(row),
         "files": [] if terms else reading.files(row),
     }
     if not request.htmx:
@@ -95,7 +98,7 @@ def held_file(
 def _found(request: ViewerRequest, key: str, number: int) -> Implementation:
     seen = Implementation.objects.filter(request.viewer.shown(), operator__key=key)
     return get_object_or_404(
-        seen.select_related("operator", "artifact", "environment"), pk=min(number, 2**63 - 1)
+        seen.select_related("operator", "artifact", "environment", "machine_code"), pk=min(number, 2**63 - 1)
     )
 
 

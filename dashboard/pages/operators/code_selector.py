@@ -1,4 +1,4 @@
-"""What can be read of one implementation: schedule, source, recipe, manifest, and what its files hold."""
+"""What can be read of one implementation: source, schedule, recipe, manifest, and what its files hold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from catalog.best.artifacts import file_path
+from catalog.best.machine_code import code_of
 from catalog.models import Implementation
+from dashboard.pages.operators.assembly import comparable
 from dashboard.pages.operators.elf import LibraryFunctions, read_library
 from dashboard.web.highlighting import Code, highlighted
 
@@ -61,13 +63,21 @@ class ArtifactFile:
 
 
 def texts(row: Implementation) -> list[Text]:
-    """Everything that can be read, what was generated last written first."""
+    """What it was made of, and how."""
     schedule_says, source_says = _SAYS.get(row.route, ("", ""))
-    made = [("schedule", "Schedule", schedule_says), ("source", "Source", source_says)]
-    made += [("recipe", "Recipe" if row.artifact.manifest.get("recipe") else "Candidate", "")]
-    made += [("manifest", "Manifest", "")]
+    return _those(row, [("source", "Source", source_says), ("schedule", "Schedule", schedule_says)])
+
+
+def descriptions(row: Implementation) -> list[Text]:
+    """What loads it, and what is checked before."""
+    recipe = "Recipe" if row.artifact.manifest.get("recipe") else "Candidate"
+    checked = "What is checked before anything is loaded"
+    return _those(row, [("recipe", recipe, ""), ("manifest", "Manifest", checked)])
+
+
+def _those(row: Implementation, parts: Sequence[tuple[str, str, str]]) -> list[Text]:
     found = []
-    for part, title, says in made:
+    for part, title, says in parts:
         if text := raw(row, part):
             lexer, name = _LANGUAGES.get((row.route, part), ("", ""))
             code = highlighted(text, lexer)
@@ -82,6 +92,8 @@ def raw(row: Implementation, part: str) -> str:
         return row.schedule
     if part == "source":
         return row.source
+    if part == "machine_code":
+        return code_of(row).text
     if part == "recipe":
         return json.dumps(row.artifact.manifest.get("recipe") or row.candidate, indent=2, ensure_ascii=False)
     if part == "manifest":
@@ -97,16 +109,22 @@ class CodeDifference:
     code: Code
     cut: bool
 
+    @property
+    def title(self) -> str:
+        return self.part.replace("_", " ").capitalize()
+
 
 def difference(row: Implementation, other: Implementation) -> list[CodeDifference]:
     """From ``other`` to ``row``, of the texts that both have and that differ."""
     found = []
-    for part in ("schedule", "source", "recipe"):
-        texts = [raw(one, part).splitlines() for one in (other, row)]
-        before, after = (lines[:MOST_COMPARED] for lines in texts)
+    for part in ("source", "schedule", "machine_code", "recipe"):
+        texts = [
+            comparable(raw(one, part)) if part == "machine_code" else raw(one, part) for one in (other, row)
+        ]
+        before, after = (text.splitlines()[:MOST_COMPARED] for text in texts)
         lines = list(difflib.unified_diff(before, after, str(other), str(row), lineterm=""))
         if lines and before and after:
-            cut = any(len(lines) > MOST_COMPARED for lines in texts)
+            cut = any(len(text.splitlines()) > MOST_COMPARED for text in texts)
             found.append(CodeDifference(part, highlighted("\n".join(lines), "diff"), cut))
     return found
 

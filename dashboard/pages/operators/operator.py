@@ -20,6 +20,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from catalog.best.withdrawing import withdraw
 from catalog.charging import Terms, charging
+from catalog.default_names import default_name
 from catalog.models import Artifact, Implementation, Operator
 from catalog.people import audit
 from catalog.selectors import detail
@@ -139,6 +140,8 @@ def _evidence(
     points = history.leaders(row, place, seen)
     found = history.events(row, place, seen, exploration.pk if exploration else None)
     trials = _trials(request, exploration)
+    default_route = best.measurement.default_route if best and best.measurement else ""
+    default = default_name(default_route)
     chosen = next((o for o in made if str(o.implementation.pk) == request.GET.get("implementation")), best)
     return {
         "made": made, "best": best, "chosen": chosen, "side": side, "terms": terms,
@@ -147,12 +150,12 @@ def _evidence(
         "revocable": [one for one in made if viewer.may_on(APPROVE, one.implementation)],
         "exploration": exploration, "trials": trials, "history": found,
         "race": raced, "race_table": tables.race(raced),
-        "sides_table": tables.sides(side, request),
+        "sides_table": tables.sides(side),
         "implementations_table": tables.implementations(made, against, terms, chosen, side),
-        "trials_table": _trials_table(trials),
+        "trials_table": _trials_table(trials, default_route),
         "best_table": tables.leaders(points), "history_table": tables.events(found),
-        "best_chart": method_charts.best_over_time(points, timezone.now()) if points else None,
-        "chart": _chart(made),
+        "best_chart": method_charts.best_over_time(points, timezone.now(), default) if points else None,
+        "chart": _chart(made, default), "default": default,
         **_worth(row, best, exploration, viewer),
     }  # fmt: skip
 
@@ -199,21 +202,22 @@ def _trials(request: ViewerRequest, exploration: Exploration | None) -> TrialsPa
     return TrialsPage(rows, page, counts.most_common(), sorted(routes), status, route)
 
 
-def _trials_table(trials: TrialsPage | None) -> Table:
+def _trials_table(trials: TrialsPage | None, default: str) -> Table:
     if trials is None:
         return trials_table((), (), whole=False)
     every = trials.rows.iterator(chunk_size=500)
-    return trials_table(trials.page.object_list, every, whole=False)
+    return trials_table(trials.page.object_list, every, whole=False, default=default)
 
 
-def _chart(made: list[detail.RankedImplementation]) -> Figure | None:
+def _chart(made: list[detail.RankedImplementation], default: str) -> Figure | None:
     timed = [one for one in made if one.measurement is not None]
-    return operator_charts.ratios([_dot(one) for one in timed]) if timed else None
+    return operator_charts.ratios([_dot(one) for one in timed], default) if timed else None
 
 
 def _dot(one: detail.RankedImplementation) -> operator_charts.Dot:
     implementation, m = one.implementation, one.measurement
     assert m is not None  # only timed ones are drawn
+    default = default_name(m.default_route)
     name = called(implementation.route, implementation.label)
     took = f"{wording.duration_us(m.median_us)} ± {wording.duration_us(m.spread_us)}"
     return operator_charts.Dot(
@@ -222,6 +226,6 @@ def _dot(one: detail.RankedImplementation) -> operator_charts.Dot:
         value=m.ratio_to_default,
         low=m.ratio_low,
         high=m.ratio_high,
-        hover=f"{name}<br>{wording.ratio(m.ratio_to_default)} the default's speed, {one.samples} samples"
-        f"<br>{took}, the default in turns with it {wording.duration_us(m.default_us)}",
+        hover=f"{name}<br>{wording.ratio(m.ratio_to_default)} the speed of the {default}"
+        f"<br>{took} in {one.samples} samples, the default in turns {wording.duration_us(m.default_us)}",
     )

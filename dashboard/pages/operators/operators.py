@@ -18,7 +18,7 @@ from catalog.viewing import Viewer
 from dashboard.web.asked import check_names, one_of, sort_of
 from dashboard.web.paging import answer_of, page_of
 from dashboard.web.requests import ViewerRequest
-from dashboard.web.tables import Column, Table, exports, operator_column, streamed
+from dashboard.web.tables import Column, Table, default_time, exports, operator_column, streamed
 from dashboard.web.wording import compact, short_key
 
 MOST_EXPORTED = 100_000
@@ -44,7 +44,7 @@ _COLUMNS = (
     Column("route", "Best", "method", "best.route", beside="best.method", spare=True),
     Column("label", "Best", value="best.label", under="route", css="clip"),
     Column("median_us", "Time", "us", "best.median_us", spare=True, sort="time"),
-    Column("default_us", "Default", "us", "best.default_us", say="default {}", under="median_us"),
+    *default_time("best", route="best.measurement.default_route"),
     Column("ratio_to_default", "Speed-up", "speedup", "best.ratio_to_default", spare=True, sort="speedup"),
     Column("jobs", "Jobs", "count", css="spare", sort="jobs"),
     Column("models", "Models", "count", show=_models, under="jobs"),

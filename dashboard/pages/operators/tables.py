@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from django.utils.safestring import mark_safe
-
 from catalog.charging import Terms
+from catalog.default_names import default_route_name
 from catalog.selectors.detail import Place, PlacedBest, RankedImplementation
 from catalog.selectors.predicted import RelatedOperator
 from catalog.selectors.reuse import OperatorReuse
@@ -16,13 +15,11 @@ from dashboard.pages.operators.history import TimelineEntry
 from dashboard.pages.operators.race import RaceCard, RaceRow
 from dashboard.templatetags.tables import speedup
 from dashboard.web.charts.methods import Point
-from dashboard.web.paging import with_query
-from dashboard.web.requests import ViewerRequest
-from dashboard.web.tables import Column, Table, exports, of_neighbours, page
+from dashboard.web.tables import Column, Table, default_time, exports, of_neighbours, page
 from tuning.models import TuningSlice
 from tuning.rechecks.selectors import ReportedRow
 from tuning.statistics.comparing import Comparison, share
-from tuning.statistics.sides import Side, SideBySide
+from tuning.statistics.sides import SideBySide
 
 _M = "made.measurement"
 _I = "made.implementation"
@@ -39,32 +36,23 @@ _EVIDENCE = (
     *exports("ratio_low", "ratio_high", of=_M),
     Column("median_us", "As its race saw it", "us", f"{_M}.median_us", css="muted"),
     Column("spread_us", "Spread", "us", f"{_M}.spread_us", under="median_us", say="± {}"),
-    Column("default_us", "Default", "us", f"{_M}.default_us", under="median_us", say="default {}"),
+    *default_time(_M),
 )
 
 
-def sides(of: SideBySide, request: ViewerRequest) -> Table:
-    """Library, compiler and manual: the best of each."""
+_SIDES = (
+    *exports("method"),
+    *exports("route", "label", of=_I),
+    *exports("median_us", "spread_us", "default_us", "default_route", of=_M),
+    *exports("ratio_to_default", "ratio_low", "ratio_high", of=_M),
+    *exports("samples", of="made"),
+    *exports(verdict=lambda side: side.sentence or "The fastest known."),
+)
 
-    def code(side: Side) -> str:
-        return with_query(request, page=None, implementation=side.made.implementation.pk) + "#code"
 
-    columns = (
-        Column("method", "Method", "method"),
-        Column("route", "Its best", value=f"{_I}.route", link=code, css="wide-text lead"),
-        Column("label", "Variant", value=f"{_I}.label", under="route"),
-        *_EVIDENCE,
-        Column("samples", "Samples", "count", "made.samples"),
-        Column(
-            "verdict", "Compared with the best", "text", lambda side: side.sentence or "The fastest known.",
-            "comparison", show=lambda side: side.sentence or _FASTEST, css="wide-text verdict lead",
-        ),
-    )  # fmt: skip
-    empty = "No method has a verified one yet."
-    return Table(
-        "methods", "The best of each method", columns, of.sides, empty, css="stacks",
-        row_css=lambda side: "" if side.against_best else "best",
-    )  # fmt: skip
+def sides(of: SideBySide) -> Table:
+    """Library, compiler and manual: the best of each, to export. The page says in words how they compare."""
+    return Table("methods", "The best of each method", _SIDES, of.sides)
 
 
 def targets(found: Sequence[PlacedBest], shown: Place | None) -> Table:
@@ -86,6 +74,9 @@ def targets(found: Sequence[PlacedBest], shown: Place | None) -> Table:
         Column("times_the_fastest", "Of the fastest target's", "ratio", figure="times_the_fastest"),
         Column("default_us", "Default there", "us", "best.default_us", "default_time"),
         Column(
+            "default_route", show=_default_there, value="best.measurement.default_route", under="default_us"
+        ),
+        Column(
             "ratio_to_default",
             "Over the default",
             "speedup",
@@ -106,7 +97,8 @@ def targets(found: Sequence[PlacedBest], shown: Place | None) -> Table:
     )
 
 
-_FASTEST = mark_safe("<strong>The fastest known here.</strong>")
+def _default_there(row: PlacedBest) -> str:
+    return default_route_name(row.best.measurement.default_route)
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def _found(request: ViewerRequest, q: str) -> Iterator[FoundPage]:
     for operator in listing.operators(listing.OperatorFilters(q=q, sort="-jobs"), viewer)[:MOST_OF_EACH]:
         yield FoundPage("operator", "operators", operator.summary, reverse("operator", args=[operator.key]))
     for job in jobs.jobs(viewer.owned(), q)[:MOST_OF_EACH]:
-        yield FoundPage("job", "play", job.name, reverse("job", args=[job.pk]), str(job.organisation))
+        yield FoundPage("job", "play", job.said, reverse("job", args=[job.pk]), str(job.organisation))
     models = Model.objects.filter(viewer.owned(), name__icontains=q).order_by("-pk")
     for model in models.values("pk", "name")[:MOST_OF_EACH]:
         yield FoundPage("model", "models", model["name"], reverse("model", args=[model["pk"]]))

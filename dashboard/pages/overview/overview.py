@@ -20,6 +20,7 @@ from catalog.viewing import Viewer
 from dashboard.billing import selectors as billing
 from dashboard.pages.overview import tables
 from dashboard.pages.overview.begin import begin_page
+from dashboard.pages.overview.marks import marks_within
 from dashboard.pages.overview.steps import open_steps
 from dashboard.pages.work import current_work
 from dashboard.pages.work.current_work import troubles_shown
@@ -32,13 +33,11 @@ from dashboard.web.live import Part
 from dashboard.web.ranges import range_of
 from dashboard.web.requests import ViewerRequest, number_in
 from dashboard.web.tables import exported
-from tuning.models import Revalidation
 from tuning.statistics import collecting, paid_back, waiting
 from tuning.statistics.workers import workers
 
 _REASONS = 8
 CHANGES_SHOWN = 6
-MARKS_SHOWN = 20
 
 
 @require_safe
@@ -52,6 +51,7 @@ def overview(request: ViewerRequest) -> HttpResponse:
     slots = statistics.slots(viewer, chosen)
     paid, spent = paid_back.both(viewer, chosen)
     catalogue = statistics.catalogue(viewer)
+    reuse, rolled_up_at = statistics.reuse_and_age(viewer)
     shown = {
         "traffic_table": tables.traffic(slots),
         "saved_table": tables.saved(slots, spent),
@@ -66,7 +66,7 @@ def overview(request: ViewerRequest) -> HttpResponse:
     total = statistics.total(slots)
     now, state = timezone.now(), waiting.waiting(request.viewer)
     wrong = troubles_shown(viewer)
-    alarms, marks = wrong["alarms"], _declared(chosen)
+    alarms, marks = wrong["alarms"], marks_within(chosen)
     withheld = billing.withheld_totals(viewer.owned(), *billing.days_of(chosen))
     context = shown | {
         "state": state,
@@ -91,7 +91,7 @@ def overview(request: ViewerRequest) -> HttpResponse:
         "catalogue": catalogue,
         "win_shares": {name: n / max(catalogue.wins.values()) for name, n in catalogue.wins.items()},
         "methods": METHODS,
-        "reuse": statistics.reuse(viewer),
+        "reuse": reuse,
         "jobs": statistics.jobs_served(viewer),
         "paid": paid,
         "chosen": chosen,
@@ -105,7 +105,7 @@ def overview(request: ViewerRequest) -> HttpResponse:
         "waits": current_work.waits(viewer.shown()),
         "money": _money(viewer, chosen),
         "withheld": withheld,
-        "rolled_up_at": statistics.rolled_up_at(),
+        "rolled_up_at": rolled_up_at,
         "live": _live(request, state).html,
         **wrong,
     }
@@ -131,15 +131,6 @@ def chosen_range(request: ViewerRequest, began: datetime | None) -> TimeRange:
         began = None
     default = "24h" if began and timezone.now() - began < timedelta(hours=24) else "7d"
     return range_of(request, default)
-
-
-def _declared(chosen: TimeRange) -> list[tuple[datetime, str]]:
-    """When another environment was declared for a route, and which."""
-    rows = Revalidation.objects.filter(
-        before__isnull=False, asked_at__gte=chosen.since, asked_at__lt=chosen.until
-    )
-    shown = rows.select_related("target", "after").order_by("-pk")[:MARKS_SHOWN]
-    return [(row.asked_at, f"{row} was declared for {row.target.capability}") for row in shown]
 
 
 def _money(viewer: Viewer, chosen: TimeRange) -> dict[str, Any] | None:

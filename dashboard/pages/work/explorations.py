@@ -11,6 +11,7 @@ from django.shortcuts import get_object_or_404, render
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
+from catalog.default_names import default_name
 from catalog.search import Words
 from dashboard.pages.work import current_work, operations, tables
 from dashboard.pages.work.progress import first_result_s, progress, steps
@@ -129,7 +130,9 @@ def exploration(request: ViewerRequest, pk: int) -> HttpResponse:
         "candidate", "implementation__schedule", "implementation__source", "implementation__candidate"
     )
     newest = [] if "export" in request.GET else list(trials.order_by("-pk")[:TRIALS_SHOWN])
-    table = trials_table(newest, exportable(row.trials.order_by("pk")))
+    timed = row.trials.of_the_default().values_list("route", flat=True)[:1]
+    default = next(iter(timed), "")
+    table = trials_table(newest, exportable(row.trials.order_by("pk")), default=default)
     if (answer := exported(request, table)) is not None:
         return answer
     context = {
@@ -142,7 +145,8 @@ def exploration(request: ViewerRequest, pk: int) -> HttpResponse:
         "trials": newest,
         "trials_table": table,
         "trial_count": row.trials.count() if len(newest) == TRIALS_SHOWN else len(newest),
-        "chart": _chart(newest[::-1]) if newest else None,
+        "chart": _chart(newest[::-1], default_name(default)) if newest else None,
+        "default": default_name(default),
         "moving": row.state in current_work.ACTIVE,
         "best": max(
             (t for t in newest if t.status == "ok" and t.ratio_to_default),
@@ -160,18 +164,18 @@ def exploration(request: ViewerRequest, pk: int) -> HttpResponse:
     return render(request, "work/exploration.html", context | {"live": part.html})
 
 
-def _chart(trials: list[Trial]) -> Figure:
+def _chart(trials: list[Trial], default: str) -> Figure:
     dots, failures = [], []
     for number, trial in enumerate(trials, 1):
         name = called(trial.route, trial.label)
         if trial.status == "ok" and trial.ratio_to_default is not None:
             ratio = trial.ratio_to_default
-            hover = f"{name}<br>{wording.ratio(ratio)} the default, {wording.duration_us(trial.median_us)}"
+            hover = f"{name}<br>{wording.ratio(ratio)} the {default}, {wording.duration_us(trial.median_us)}"
             low, high = trial.ratio_low or ratio, trial.ratio_high or ratio
             dots.append(operator_charts.Dot(str(number), trial.method, ratio, low, high, hover))
         elif trial.status != "unsupported":
             failures.append((number, f"{name}<br>{trial.status.replace('_', ' ')}"))
-    return operator_charts.trials(dots, failures)
+    return operator_charts.trials(dots, failures, default)
 
 
 def _read_filters(request: ViewerRequest) -> ExplorationFilters:

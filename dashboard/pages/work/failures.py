@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
@@ -13,13 +15,28 @@ from dashboard.web.asked import check_names, one_of, sort_of
 from dashboard.web.paging import answer_of, exportable, page_of
 from dashboard.web.requests import ViewerRequest, refusals_said
 from dashboard.web.tables import Column, Table, exported, exports, operator_column, page
+from tuning.conf import conf
 from tuning.failures import again, selectors
+from tuning.failures.forgetting import forgotten
 from tuning.failures.selectors import FailureFilters
-from tuning.models import FailureGroup, FailurePlace
+from tuning.models import FailureGroup, FailurePlace, Trial
 from tuning.queue.permissions import NotAllowed
 
 LINES_SHOWN = 12
 """Of a message as it stands; the rest is folded."""
+
+
+@dataclass(frozen=True)
+class FailedWords:
+    """What one trial of a group said."""
+
+    title: str
+    trial: Trial
+
+    @property
+    def is_long(self) -> bool:
+        said = self.trial.detail
+        return said.count("\n") >= LINES_SHOWN or len(said) > LINES_SHOWN * 120
 
 
 def _routes(row: FailureGroup | FailurePlace) -> str:
@@ -27,7 +44,7 @@ def _routes(row: FailureGroup | FailurePlace) -> str:
 
 
 _GROUPS = (
-    Column("reason", "Cause", "name", link=page("failure")),
+    Column("reason", "Cause", link=page("failure"), css="wide-text lead break"),
     Column("routes", "Routes", value=_routes, under="reason"),
     Column("status", "What happened", "badge", label="What happened"),
     Column("trials", "Trials", "count", sort="trials"),
@@ -66,6 +83,9 @@ def failures(request: ViewerRequest) -> HttpResponse:
         "page": shown,
         "filters": asked,
         "narrowed": bool(asked.q or asked.status),
+        "kept_days": conf().failures_days,
+        "kept_most": conf().failures_most,
+        "forgotten": forgotten(request.viewer),
         "statuses": [(name, name.replace("_", " ")) for name in selectors.STATUSES],
     }
     return answer_of(request, "work/failures.html", "work/_failures_results.html", context)
@@ -81,18 +101,20 @@ def failure(request: ViewerRequest, pk: int) -> HttpResponse:
     table = Table("places", "Whom it struck", _PLACES, list(shown.object_list), every=every)
     if (answer := exported(request, table)) is not None:
         return answer
-    latest = group.latest
-    said = latest.detail if latest else ""
     context = {
         "group": group,
-        "latest": latest,
+        "words": _words(group),
         "table": table,
         "page": shown,
-        "said": said,
-        "is_long": said.count("\n") >= LINES_SHOWN or len(said) > LINES_SHOWN * 120,
         "may_try": again.may_try(request.viewer, group),
     }
     return answer_of(request, "work/failure.html", "work/_failure_places.html", context)
+
+
+def _words(group: FailureGroup) -> list[FailedWords]:
+    """Of the latest trial and of the first one, as far as they are kept and two."""
+    trials = {"The latest": group.latest, "The first": group.first if group.first != group.latest else None}
+    return [FailedWords(title, trial) for title, trial in trials.items() if trial is not None]
 
 
 @require_POST

@@ -8,13 +8,15 @@ from django.utils.html import format_html
 
 from dashboard.templatetags.tables import speedup
 from dashboard.web import wording
-from dashboard.web.tables import Column, Table, exports
+from dashboard.web.tables import Column, Table, default_time, exports
 from tuning.models import Trial
 
 
-def trials_table(rows: Sequence[Trial], every: Iterable[Trial], *, whole: bool = True) -> Table:
+def trials_table(
+    rows: Sequence[Trial], every: Iterable[Trial], *, whole: bool = True, default: str = ""
+) -> Table:
     """Failures included. ``whole``: the export has what is stored, words of the worker included; otherwise
-    what people read."""
+    what people read. ``default``: the route of the default that they were timed in turns with."""
     columns = [
         Column("id" if whole else "trial", value="pk", only="export"),
         Column("route", "Route", "method"),
@@ -27,7 +29,7 @@ def trials_table(rows: Sequence[Trial], every: Iterable[Trial], *, whole: bool =
         Column("ratio_to_default", "Over the default", "speedup", show=_ratio, spare=True),
         *exports("ratio_low", "ratio_high"),
         Column("median_us", "As its race saw it", "us", spare=True, css="muted"),
-        Column("default_us", "Default", "us", _default_us, under="median_us", say="default {}", only="page"),
+        *default_time("", _default_us, lambda _: default),
         *exports("max_error", "tolerance", "build_s"),
         Column("happened", "What happened", part="work/_trial_detail.html", css="reason lead", only="page"),
         Column("took_s", "Took", "seconds"),

@@ -70,6 +70,11 @@ def called(route: str, label: str) -> str:
     return f"{route} · {label}" if label else route
 
 
+def broken(name: str) -> str:
+    """A name with what stands in brackets on lines of its own: beside an upright axis there is no room."""
+    return name.replace(" (", "<br>(").replace(", ", ",<br>")
+
+
 def axis_title(text: str) -> dict[str, Any]:
     return {"text": text, "font": {**FONT, "size": 11.5}, "standoff": 8}
 

@@ -15,6 +15,7 @@ from dashboard.web.charts.drawing import (
     Figure,
     axis_title,
     bar_trace,
+    broken,
     dot_trace,
     interval,
     name_rows,
@@ -145,11 +146,15 @@ def _change_dots(shown: Sequence[Pair], verdict: str) -> dict[str, Any]:
     )
 
 
-def best_over_time(points: Sequence[Point], until: datetime) -> Figure:
+def best_over_time(points: Sequence[Point], until: datetime, default: str) -> Figure:
     """Steps: the best's speed against the default, and who made it."""
     layout = new_layout(220)
     layout["xaxis"] |= {"type": "date", "showgrid": False, "nticks": 6}
-    layout["yaxis"] |= {"ticksuffix": "×", "rangemode": "tozero", "title": axis_title("over the default")}
+    layout["yaxis"] |= {
+        "ticksuffix": "×",
+        "rangemode": "tozero",
+        "title": axis_title(f"over the {broken(default)}"),
+    }
     layout["shapes"] = [{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1, "line": DASHED}]
     steps = [*points, Point(until, points[-1].name, points[-1].method, points[-1].ratio, 0, 0)]
     line = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from catalog.default_names import default_name
 from dashboard.web import wording
 from dashboard.web.charts.drawing import (
     METHODS,
@@ -39,7 +40,7 @@ def model_time(bars: Sequence[Bar]) -> Figure:
             [-row for row, _ in mine],
             [bar.hover for _, bar in mine],
             orientation="h",
-            name=method or "default",
+            name=method or default_name(),
             marker={"color": f"${method or 'default'}"},
         )
         for method in (*METHODS, "")

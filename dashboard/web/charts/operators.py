@@ -12,6 +12,7 @@ from dashboard.web.charts.drawing import (
     SYMBOLS,
     Figure,
     axis_title,
+    broken,
     dot_trace,
     interval,
     name_rows,
@@ -35,8 +36,8 @@ class Dot:
     hover: str
 
 
-def ratios(dots: Sequence[Dot]) -> Figure:
-    """Speed over the default with its interval per implementation, in the order given.
+def ratios(dots: Sequence[Dot], default: str) -> Figure:
+    """Speed over the default (``default``: its name) with its interval, in the order given.
 
     Times would not compare: each is of a race of its own, and the host of one day is not that of another.
     """
@@ -60,7 +61,7 @@ def ratios(dots: Sequence[Dot]) -> Figure:
         if (mine := [(row, dot) for row, dot in numbered if dot.method == method])
     ]
     layout = new_layout(max(34 * len(dots) + 74, 150))
-    title = "speed over the default"
+    title = f"speed over the {default}"
     layout["xaxis"] |= {"title": axis_title(title), "rangemode": "tozero", "ticksuffix": "×"}
     if dots and max(dot.value for dot in dots) > _FAR_APART * min(dot.value for dot in dots):
         layout["xaxis"] |= {"type": "log", "title": axis_title(f"{title} (logarithmic)")}
@@ -71,7 +72,7 @@ def ratios(dots: Sequence[Dot]) -> Figure:
     return {"data": data, "layout": layout}
 
 
-def trials(dots: Sequence[Dot], failures: Sequence[tuple[int, str]]) -> Figure:
+def trials(dots: Sequence[Dot], failures: Sequence[tuple[int, str]], default: str) -> Figure:
     """Speed against the default, trial by trial; ``failures`` are (number, what happened). ``Dot.name`` is
     the trial's number."""
     data = [
@@ -94,7 +95,7 @@ def trials(dots: Sequence[Dot], failures: Sequence[tuple[int, str]]) -> Figure:
     count = len(dots) + len(failures)
     layout["xaxis"] |= {"range": [0.4, count + 0.6], "dtick": max(1, round(count / 12))}
     layout["yaxis"] |= {
-        "title": axis_title("speed against the default"),
+        "title": axis_title(f"speed against the {broken(default)}"),
         "ticksuffix": "×",
         "rangemode": "tozero",
     }

@@ -45,6 +45,7 @@ MEANINGS = {
     EventType.BEST_REGRESSED: "what is served for an operator became slower",
     EventType.FAILURE_NEW: "something fails for a new cause",
     EventType.CREDIT_LOW: "your credit ends soon",
+    EventType.SPENDING_SUDDEN: "you are charged far more than usual",
     EventType.ALERT_ACKNOWLEDGED: "somebody sees to an alert",
     EventType.ALERT_RESOLVED: "an alert is over",
     EventType.LEDGER_CHARGED: "hits were charged",

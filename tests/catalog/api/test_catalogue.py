@@ -6,6 +6,7 @@ import pytest
 
 from catalog import models
 from catalog.best.artifacts import file_path
+from catalog.best.machine_code import keep_code
 from catalog.usage.draining import drain_journal
 from tests.catalog import making
 from tests.catalog.making import write_file
@@ -70,6 +71,21 @@ class TestImplementations:
         assert (answer["operator"], answer["kind"]) == (making.relu(64).key, "recipe")
         assert len(answer["measurements"]) == 2
         assert answer["measurements"][0]["samples_us"]
+
+    def test_its_machine_code_or_why_there_is_none(self, api, put, tmp_path):
+        files = making.write_file(tmp_path / "built", "kernel.so", b"code")
+        given = {"kind": "c-abi", "needs": {}, "files": files, "folder": tmp_path / "built"}
+        row = put(64, "tvm", 1.5, **given).implementation
+        path = f"implementations/{row.pk}"
+        assert "Not read yet" in api.get(path).json()["machine_code"]["why_not"]
+        keep_code(row, "opatlas_run:\n    1000:\tret", 4711, "objdump", "")
+        assert api.get(path).json()["machine_code"] == {
+            "text": "opatlas_run:\n    1000:\tret", "lines": 4711, "lines_kept": 2, "tool": "objdump",
+            "why_not": "",
+        }  # fmt: skip
+        library = put(64, "eager", 1.0).implementation
+        found = api.get(f"implementations/{library.pk}").json()["machine_code"]
+        assert not found["text"] and "no code of its own" in found["why_not"]
 
     def test_private_ones_are_not_shown_to_others(self, api, put):
         other = models.Organisation.objects.create(name="other")

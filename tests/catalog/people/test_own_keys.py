@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import pytest
 from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
 
 from catalog.errors import RequestError
 from catalog.models import ApiKey, Membership, Organisation, Role
 from catalog.people.keys import SCOPES, KeyRefused, authenticate, create_api_key, revoke_api_key
 from catalog.people.members import change_role, remove_member
-from catalog.people.own_keys import MOST_OWN_KEYS, OwnKeyRefused, make_own_key, own_scopes, scopes_within
+from catalog.people.own_keys import (
+    MOST_OWN_KEYS,
+    OwnKeyRefused,
+    closing_keys_beyond,
+    make_own_key,
+    own_scopes,
+    scopes_within,
+)
 from catalog.viewing import MAY, viewer_of_key
 
 EVERYBODYS = {"lookup", "models"}
@@ -99,3 +108,101 @@ def test_only_so_many_are_open_at_a_time(joins) -> None:
         make_own_key(member.user, member.organisation, "n", ["lookup"])
     revoke_api_key(made[0][0].prefix)
     assert make_own_key(member.user, member.organisation, "n", ["lookup"])
+
+
+@pytest.fixture
+def root(tenant: Organisation) -> User:
+    """A superuser, who is a member of nothing."""
+    return User.objects.create_superuser("root")
+
+
+def test_a_superusers_own_keys_do_not_outlive_that(root, tenant, joins) -> None:
+    member = joins("operator", "root")
+    all_of_it = make_own_key(root, tenant, "all", ["admin"])[1]
+    steers = make_own_key(root, tenant, "steers", ["operate"])[1]
+    given = create_api_key(tenant, "others'", ["admin"])[1]
+    with closing_keys_beyond([root.pk]):
+        User.objects.filter(pk=root.pk).update(is_superuser=False)
+    with pytest.raises(KeyRefused, match="revoked"):
+        authenticate(all_of_it)
+    assert authenticate(steers).user == member.user, "the role allows it still"
+    assert authenticate(given)
+
+
+def test_a_role_at_the_host_gives_keys_elsewhere_and_takes_them(joins, tenant) -> None:
+    host = Organisation.objects.create(name="host", host=True)
+    joins("admin", "ada", host)
+    member = joins("admin", "bob", host)
+    text = make_own_key(member.user, tenant, "all of a tenant's", ["operate"])[1]
+    change_role(member, "operator")
+    with pytest.raises(KeyRefused, match="revoked"):
+        authenticate(text)
+
+
+def test_a_member_of_the_host_who_goes_keeps_no_key_elsewhere(joins, tenant) -> None:
+    host = Organisation.objects.create(name="host", host=True)
+    joins("admin", "ada", host)
+    member = joins("admin", "bob", host)
+    text = make_own_key(member.user, tenant, "a tenant's", ["lookup"])[1]
+    remove_member(member)
+    with pytest.raises(KeyRefused, match="revoked"):
+        authenticate(text)
+
+
+def test_nothing_is_closed_where_nothing_was_taken(root, tenant) -> None:
+    text = make_own_key(root, tenant, "all", ["admin"])[1]
+    with closing_keys_beyond([root.pk]):
+        User.objects.filter(pk=root.pk).update(last_name="Root")
+    assert authenticate(text)
+
+
+class TestInDjangosAdministration:
+    """Its forms change the same rows, and take the same keys."""
+
+    @pytest.fixture
+    def person(self, tenant, joins):
+        boss = User.objects.create_superuser("boss")
+        joins("admin", "keeper")
+        client = Client()
+        client.force_login(boss)
+        return client
+
+    def change(self, client: Client, user: User, *, memberships: int = 0, **changed: str) -> None:
+        """The form of a person, as its page sends it."""
+        asked = {
+            "username": user.username,
+            "date_joined_0": "2026-01-01",
+            "date_joined_1": "12:00:00",
+            "memberships-TOTAL_FORMS": str(memberships),
+            "memberships-INITIAL_FORMS": str(memberships),
+        }
+        answer = client.post(reverse("admin:auth_user_change", args=[user.pk]), asked | changed)
+        assert answer.status_code == 302, answer.context["errors"]
+
+    @pytest.mark.parametrize(
+        ("kept", "closed"),
+        [
+            ({"is_active": "on"}, True),
+            ({"is_superuser": "on"}, True),
+            ({"is_active": "on", "is_superuser": "on"}, False),
+        ],
+    )
+    def test_who_is_no_superuser_any_more_or_is_switched_off(self, person, root, tenant, kept, closed):
+        key, _ = make_own_key(root, tenant, "all", ["admin"])
+        self.change(person, root, **kept)
+        key.refresh_from_db()
+        assert (key.revoked_at is not None) is closed
+
+    def test_who_has_another_role(self, person, joins):
+        member = joins("operator")
+        key, _ = make_own_key(member.user, member.organisation, "steers", ["operate"])
+        row = {
+            "id": member.pk,
+            "user": member.user_id,
+            "organisation": member.organisation_id,
+            "role": "viewer",
+        }
+        row = {f"memberships-0-{name}": str(value) for name, value in row.items()}
+        self.change(person, member.user, memberships=1, is_active="on", **row)
+        key.refresh_from_db()
+        assert key.revoked_at is not None

@@ -74,3 +74,32 @@ def report_uses(organisation: Any, job: str, sequence: int, agreed: dict[str, in
     from catalog.lookup.reporting import CacheReport, record_report
 
     record_report(organisation, job, CacheReport("c" * 32, sequence, {}, {}, agreed=agreed))
+
+
+def booked(organisation: Any, units: float, at: Any = None, *, entries: int = 1, **said: Any) -> Any:
+    """Charges of so many units in all, as the service books them; gives the account. ``said``: of the entries
+    (``operator_key``, ``job_name``, ``key_prefix``)."""
+    from django.db.models import Max
+
+    from dashboard.billing.accounts import add_days
+    from dashboard.billing.models import Account, LedgerEntry, PriceRule
+
+    rule = PriceRule.objects.first() or PriceRule.objects.create(
+        name="all", currency="EUR", created_by="tests", from_at=timezone.now(), per_hit_micros=1
+    )
+    account, _ = Account.objects.get_or_create(organisation=organisation, defaults={"currency": "EUR"})
+    number = LedgerEntry.objects.aggregate(last=Max("usage_number"))["last"] or 0
+    made = []
+    for one in range(1, entries + 1):
+        account.balance_micros -= round(units * 1e6 / entries)
+        made.append(
+            LedgerEntry(
+                organisation=organisation, at=at or timezone.now(), kind="charge", currency="EUR",
+                amount_micros=-round(units * 1e6 / entries), balance_after_micros=account.balance_micros,
+                usage_number=number + one, rule=rule, **said,
+            )
+        )  # fmt: skip
+    LedgerEntry.objects.bulk_create(made)
+    account.save()
+    add_days(organisation.pk, made, [0.0] * entries)
+    return account

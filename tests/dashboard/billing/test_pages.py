@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from catalog.models import AuditEntry, Organisation
+from catalog.models import AuditEntry, Organisation, Usage
 from dashboard.billing.models import Account, LedgerEntry, PriceRule
 from tests.dashboard.people import member_client
 
@@ -280,3 +280,28 @@ def test_the_address_to_pay_at_is_the_page(client):
     from dashboard.billing.desk import PAY_URL
 
     assert reverse("billing") == PAY_URL
+
+
+def test_an_entry_leads_from_a_charge_to_the_hit_that_was_served(tenant, busy, organisation):
+    mine = member_client(tenant, "billing")
+    charge = LedgerEntry.objects.filter(organisation=tenant, kind="charge").order_by("pk")[0]
+    assert f'href="/billing/ledger/{charge.pk}/"' in mine.get("/billing/ledger/").content.decode()
+    hit = Usage.objects.get(pk=charge.usage_number)
+    answer = mine.get(f"/billing/ledger/{charge.pk}/")
+    text = text_of(answer)
+    assert "0.50 EUR for one hit" in text and "Each compiler hit costs 0.50 EUR" in text
+    assert f"{hit.served_at:%Y-%m-%d %H:%M:%S} UTC" in text and "tvm" in text
+    assert f'href="/jobs/{hit.job_id}/"' in answer.content.decode()
+    assert f'href="/operators/{hit.operator.key}/"' in answer.content.decode()
+    # Of the default nothing was charged; credit says who gave it; another's entry is not there.
+    given = LedgerEntry.objects.get(organisation=tenant, kind="credit")
+    assert "for the test" in text_of(mine.get(f"/billing/ledger/{given.pk}/"))
+    others = LedgerEntry.objects.filter(organisation=organisation)[0]
+    assert mine.get(f"/billing/ledger/{others.pk}/").status_code == 404
+
+
+def test_a_charge_outlives_the_record_of_its_hit(tenant, busy):
+    charge = LedgerEntry.objects.filter(organisation=tenant, kind="charge").order_by("pk")[0]
+    Usage.objects.filter(pk=charge.usage_number).delete()
+    text = text_of(member_client(tenant, "billing").get(f"/billing/ledger/{charge.pk}/"))
+    assert "its month is closed" in text and "0.50 EUR for one hit" in text and "train" in text

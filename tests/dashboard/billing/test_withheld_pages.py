@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from catalog.models import Best, Job, Model, ModelOperator, Operator
 from catalog.usage.draining import drain_journal
+from catalog.withheld import prices_withheld_from
 from tests.catalog import making
 from tests.dashboard.billing.test_pages import tenant, text_of  # noqa: F401
 from tests.dashboard.people import member_client
@@ -78,3 +81,16 @@ def test_a_model_is_not_covered_by_what_it_does_not_get(tenant, job, credit):  #
     assert "75% withheld until paid" in page
     credit(1, to=tenant)
     assert {one.status for one in ingest.model_report(row).rows} == {"hit"}
+
+
+def test_no_best_is_looked_at_where_no_price_withholds(tenant, ask, put, price):  # noqa: F811
+    put(64, "tvm", 2.0, method="compiler")
+    ask(64, organisation=tenant, job="train")
+    drain_journal()
+    price(0.02, mode="prompt", method="compiler")
+    job = Job.objects.get(name="train")
+    with CaptureQueriesContext(connection) as statements:
+        assert prices_withheld_from(job) == {}
+    assert not any("catalog_best" in one["sql"] for one in statements)
+    price(0.02, mode="withhold", method="compiler", priority=1)
+    assert set(prices_withheld_from(job).values()), "and where one does, it is"

@@ -20,7 +20,7 @@ from dashboard.notifications.find.gathering import gather
 from dashboard.notifications.models import Alert, Cursor, Notification, NotificationDelivery
 from dashboard.notifications.write import subjects
 from tuning.models import Exploration, Trial, Worker
-from tuning.statistics.alarms import alarms
+from tuning.statistics.alarms import LatestTrials, alarms
 
 
 def told(user):
@@ -461,7 +461,7 @@ def test_a_route_that_fails_on_every_trial_is_told_once_to_who_runs_the_service(
         f"{where}: tvm failed on all of its last 8 trials of 4 operators: no such intrinsic #."
     ]
     tried(world, "slower", 1)  # mended
-    assert alarms().failing == ()
+    assert alarms(LatestTrials()).failing == ()
 
 
 def test_a_machine_too_disturbed_to_measure_on_is_told(world, host):

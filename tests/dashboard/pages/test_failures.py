@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from catalog.models import AuditEntry, Role
 from catalog.people.keys import create_api_key
 from catalog.registry import default_organisation
+from dashboard.notifications.models import Alert
+from dashboard.operation import retention
 from tests.dashboard.people import member_client
 from tuning.models import Exploration, FailureGroup, Trial
 
@@ -68,3 +72,48 @@ def test_rest_lists_shows_and_tries_again(catalogue, client: Client) -> None:
     )
     assert answer.status_code == 200 and answer.json()["asked"] > 0
     assert client.get("/api/v1/failure-groups/?status=nope", **bearer).status_code == 400
+
+
+def test_what_the_first_trial_said_stands_beside_the_latest(catalogue, pages: Client, client: Client) -> None:
+    group = FailureGroup.objects.order_by("-trials")[0]
+    first, latest = group.first, group.latest
+    assert first is not None and latest is not None and first != latest
+    Trial.objects.filter(pk=first.pk).update(detail="it began like this")
+    Trial.objects.filter(pk=latest.pk).update(detail="and came to this")
+    page = pages.get(f"/failures/{group.pk}/").content.decode()
+    assert page.index("and came to this") < page.index("it began like this")
+    _, key = create_api_key(default_organisation(), "reads", ["lookup", "operate"])
+    bearer = {"headers": {"Authorization": f"Bearer {key}"}}
+    shown = client.get(f"/api/v1/failure-groups/{group.pk}", **bearer).json()
+    assert (shown["first_detail"], shown["detail"]) == ("it began like this", "and came to this")
+    assert (shown["first_exploration"], shown["exploration"]) == (first.exploration_id, latest.exploration_id)
+    FailureGroup.objects.filter(pk=group.pk).update(first=None)  # begun before that was kept
+    page = pages.get(f"/failures/{group.pk}/").content.decode()
+    assert "and came to this" in page and "<h3>The first</h3>" not in page
+    FailureGroup.objects.filter(pk=group.pk).update(first=latest)
+    assert pages.get(f"/failures/{group.pk}/").content.decode().count("and came to this") == 1
+
+
+def test_the_page_says_how_long_causes_are_kept_and_how_many_went(catalogue, pages: Client) -> None:
+    before = FailureGroup.objects.count()
+    assert "kept 90 days after it was seen last" in pages.get("/failures/").content.decode()
+    group = FailureGroup.objects.order_by("pk")[0]
+    FailureGroup.objects.filter(pk=group.pk).update(last_at=timezone.now() - timedelta(days=91))
+    told = Alert.objects.create(
+        rule="new_failure", cause=f"new_failure:{group.pk}", severity="info", text="t", path="/",
+        fired_at=timezone.now(), seen_at=timezone.now(),
+    )  # fmt: skip
+    assert retention.forget_failures() == 0, "its alert is open"
+    told.ended_at = timezone.now()
+    told.save()
+    assert retention.forget_failures() == 1
+    assert "1 is gone, their trials stay" in pages.get("/failures/").content.decode()
+    assert FailureGroup.objects.count() == before - 1 and Trial.objects.filter(status=group.status).exists()
+    gone = pages.get(f"/failures/{group.pk}/")
+    assert gone.status_code == 404 and "kept 90 days" in gone.content.decode()
+
+
+def test_no_text_of_a_list_is_cut(catalogue, pages: Client) -> None:
+    FailureGroup.objects.update(reason="no such intrinsic " * 11)
+    page = pages.get("/failures/").content.decode()
+    assert "no such intrinsic " * 10 in page and "clip-name" not in page

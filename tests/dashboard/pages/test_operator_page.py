@@ -116,7 +116,8 @@ def test_the_race_is_told_as_it_ran(pages: Client, explored: c.Operator) -> None
     for words in (
         "tvm · untuned CPU schedule won: 2.14× the default (2.10× – 2.18×).",
         "halide · mullapudi2016, tiles 8×32 is equal to it: the final could not tell them apart.",
-        "2 heats, a final of 3 sittings, 8.2 s without the builds. The default took 762 µs in it.",
+        "2 heats, a final of 3 sittings, 8.2 s without the builds.",
+        "The default (PyTorch eager, else ONNX Runtime) took 762 µs in it.",
         "1.31× dropped after 6 rounds: 0.4 % to win", "dropped after 3 rounds: less than 0.1 % to win",
         "ran all 12 rounds: 22 % to win, in no final", "wrong result", "1.83× to the final",
         "2.11× 2.05× – 2.17× equal to the winner", "slower in the final held",

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 from django.test import Client
 
+from catalog import models as c
+from catalog.models import Model
 from tests.dashboard.examples import page_paths
 from tests.dashboard.factory import full_catalogue
 from tests.dashboard.kernels import gallery
 
+ROOT = Path(__file__).parents[3]
 INSIDERS = (
     r"\bDrift\b", r"\bFence\b", r"\bLease\b", r"\bT[012]\b", r"[Cc]ollect queue", r"\bDead letter",
-    r"Hits that reuse", r"per second explored", r"(?<![\d.])0 µs",
+    r"Hits that reuse", r"per second explored", r"(?<![\d.])0 µs", r"[Ii]ncumbent", r"[Rr]ank correlation",
 )  # fmt: skip
 _NO_PROSE = re.compile(r"<(script|style|pre|code|textarea|option|svg)\b.*?</\1>|<[^>]+>", re.S)
 ELSEWHERE = ("/api/", "/notifications/", "/admin/")
@@ -30,6 +35,31 @@ def test_no_page_uses_insiders_words(pages: Client) -> None:
             if hit := re.search(f".{{0,40}}{word}.{{0,40}}", said):
                 found.append(f"{name}: {hit[0]!r}")
     assert not found, "\n".join(found)
+
+
+def test_no_page_of_the_documentation_does() -> None:
+    """Of what users read: what builders read may use their words."""
+    for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for word in (r"[Ii]ncumbent", r"[Rr]ank correlation"):
+            assert not re.search(word, path.read_text()), f"{path.name} says {word}"
+
+
+def test_whose_time_the_default_is_is_said(pages: Client) -> None:
+    gallery(full_catalogue(hours=6))
+    operator = c.Best.objects.filter(route="tvm", rank=0).first()
+    c.Measurement.objects.update(default_route="onnxruntime")
+    assert operator is not None
+    path = f"/operators/{operator.operator.key}/"
+    html = pages.get(path).content.decode()
+    assert "1× is the default (ONNX Runtime)" in html and "speed over the default (ONNX Runtime)" in html
+    rows = json.loads(pages.get(f"{path}?export=json&table=implementations").content)["rows"]
+    assert {row["default_route"] for row in rows} == {"onnxruntime"}
+    listed = pages.get("/operators/").content.decode()
+    assert "default (ONNX Runtime) " in listed
+    unknown = "default (PyTorch eager, else ONNX Runtime)"
+    model = Model.objects.order_by("pk").first()
+    assert model is not None
+    assert unknown in pages.get(f"/models/{model.pk}/").content.decode()
 
 
 def test_operators_open_on_the_time_saved(pages: Client) -> None:

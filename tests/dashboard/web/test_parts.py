@@ -90,9 +90,9 @@ def figures() -> list[Figure]:
     bars = [model_charts.Bar("a", "library", 10, 5, "a"), model_charts.Bar("b", "", 3, 0, "b")]
     return [
         traffic_charts.hit_rate(slots),
-        operator_charts.ratios(dots),
-        operator_charts.ratios([]),
-        operator_charts.trials(dots, [(4, "crashed")]),
+        operator_charts.ratios(dots, "default (PyTorch eager)"),
+        operator_charts.ratios([], "default"),
+        operator_charts.trials(dots, [(4, "crashed")], "default"),
         model_charts.model_time(bars),
         growth_page.taken(Measured([NOW], [], {"a": [SizePoint(NOW, 5)], "b": []}, {}), ["a"]),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from opatlas.identity import Operator, Setting, detect_target  # noqa: E402
 from opatlas.load import LoadedKernel, LoadError  # noqa: E402
 from opatlas.load.torch.graph import run_graph  # noqa: E402
 from opatlas.load.torch.ops.types import to_tensor  # noqa: E402
+from opatlas.plan.resting import OtherThreads  # noqa: E402
 from tests.opatlas.load.operators import (  # noqa: E402
     Case,
     ints,
@@ -44,6 +46,22 @@ def check(operator: Operator, inputs: dict[int, np.ndarray], **recipe: Any) -> N
         bound()
         for made, want in zip(bound.outputs(), wanted, strict=True):
             np.testing.assert_allclose(made, want.numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_its_threads_rest_once_it_has_run() -> None:
+    """A job has many such kernels, and those of each would go on spinning where the next one runs."""
+    operator, inputs = operator_of(Case("MatMul", [normal(512, 512), normal(512, 512)]))
+    bound = kernel_of(operator).bind(inputs)
+    others = OtherThreads()
+    others.wait()
+    idle = others.at_work()  # the tests' own, if any
+
+    def at_work_afterwards() -> bool:
+        bound()
+        time.sleep(0.005)
+        return bool(others.at_work() - idle)
+
+    assert sum(at_work_afterwards() for _ in range(20)) <= 5
 
 
 def labels(operator: Operator) -> list[str]:

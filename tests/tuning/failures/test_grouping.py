@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from catalog.errors import RequestError, Unknown
-from catalog.models import Operator, Organisation
+from catalog.models import Organisation
 from catalog.viewing import MAY, Viewer
 from tests.dashboard.factory import Factory
+from tests.tuning.failures.making import failed
+from tuning.failures import grouping
 from tuning.failures.again import try_again
-from tuning.failures.grouping import note_failure
-from tuning.models import Exploration, FailureGroup, FailurePlace, Trial
+from tuning.failures.grouping import note_failures
+from tuning.models import FailureGroup, FailurePlace
 from tuning.queue.permissions import NotAllowed
 from tuning.queue.rounds import begin_rounds
 
@@ -23,22 +25,6 @@ def factory() -> Factory:
     return Factory()
 
 
-def failed(factory, number=0, route="tvm", status="build_failed", detail="", state="done", **scope):
-    name = f"Relu {number} float32"
-    operator = Operator.objects.filter(summary=name).first() or factory.operator("Relu", name)
-    row, _ = Exploration.objects.get_or_create(
-        operator=operator,
-        **factory.where | scope,
-        defaults={"asked_at": factory.now, "state": state, "capability": "cpu.zen3", "stage": 1},
-    )
-    said = detail or f"/tmp/x{number}/kernel.c:{number}: error: no intrinsic at 0x7f{number:04x}a1"
-    trial = Trial.objects.create(
-        exploration=row, route=route, method="compiler", stage=1, status=status, detail=said
-    )
-    note_failure(trial)
-    return trial
-
-
 def test_the_same_words_with_other_numbers_paths_and_addresses_are_one_cause(factory):
     for number in range(3):
         failed(factory, number)
@@ -46,6 +32,7 @@ def test_the_same_words_with_other_numbers_paths_and_addresses_are_one_cause(fac
     group = FailureGroup.objects.get()
     assert (group.trials, group.operators, group.routes) == (4, 3, ["halide", "tvm"])
     assert group.latest == last and group.first_at < group.last_at == last.created_at
+    assert group.first.exploration.operator.summary == "Relu 0 float32"
     assert FailurePlace.objects.get(exploration=last.exploration).trials == 2
 
 
@@ -114,3 +101,40 @@ def test_only_who_may_operate_tries_again_and_only_what_they_see(factory):
     assert try_again(theirs, own.pk, "tina").asked == 1
     with pytest.raises(NotAllowed):
         try_again(Viewer("vera", {}, MAY["viewer"]), shared.pk, "vera")
+
+
+def test_many_at_once_come_to_what_each_comes_to(factory):
+    trials = [
+        failed(
+            factory, number % 3, route=("tvm", "halide")[number % 2], detail=f"{'ab'[number % 2]} {number}"
+        )
+        for number in range(12)
+    ]
+    one_by_one = all_of_it()
+    FailureGroup.objects.all().delete()
+    note_failures(reversed(trials))
+    assert all_of_it() == one_by_one and len(one_by_one) == 2
+
+
+def all_of_it():
+    return [
+        (group.reason, group.trials, group.operators, group.routes, group.first, group.first_at,
+         group.latest, group.last_at, sorted(group.places.values_list("exploration", "trials", "last_at")))
+        for group in FailureGroup.objects.order_by("reason")
+    ]  # fmt: skip
+
+
+def test_one_that_was_forgotten_just_then_begins_anew(factory, monkeypatch):
+    failed(factory, 1)
+    made = FailureGroup.objects.get_or_create
+    forgotten = []
+
+    def forgotten_meanwhile(**values):
+        found = made(**values)
+        if not forgotten:
+            forgotten.append(FailureGroup.objects.all().delete())
+        return found
+
+    monkeypatch.setattr(grouping.FailureGroup.objects, "get_or_create", forgotten_meanwhile)
+    failed(factory, 2)
+    assert FailureGroup.objects.get().trials == 1 and forgotten

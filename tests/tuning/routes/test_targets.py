@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from catalog.default_names import default_route_name
 from opatlas.identity import Setting, detect_target, parse_operator
 from opatlas.load.recipe import check_recipe
 from tests.catalog.making import GPU
 from tuning.routes.base import Budget, No, Route
 from tuning.routes.library.eager import Eager
-from tuning.routes.registry import ROUTES, routes_for
+from tuning.routes.registry import DEFAULTS, ROUTES, routes_for
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
@@ -42,3 +43,9 @@ def test_eager_on_a_gpu_is_the_plain_call_there() -> None:
     assert check_recipe({"library": "torch", "call": "eager"}, 1)["device"] == "cpu"
     if "+cpu" in Eager().versions()["torch"]:
         assert not Eager().available(GPU)
+
+
+def test_people_read_which_route_the_default_is() -> None:
+    names = [default_route_name(name) for name in DEFAULTS]
+    assert not set(names) & set(DEFAULTS), "each has a name of its own"
+    assert ", else ".join(names) == default_route_name()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,13 +10,12 @@ from typing import Any
 from tuning.measure.machine_code import MOST_TEXT
 from tuning.measure.observing.risks import ordered, risks_of_code, risks_of_run
 from tuning.measure.observing.watching import observe
-from tuning.measure.sandbox import wire
-from tuning.measure.sandbox.process import Bounds, Child, ChildFailed
+from tuning.measure.reading import NotRead, read_in_child
+from tuning.measure.sandbox.process import Bounds
 from tuning.measure.sandbox.zygote import Zygote
 from tuning.measure.specimen import Specimen
 from tuning.routes.base import BuiltArtifact
 
-DISASSEMBLE_S = 30.0
 EMPTY = """\
 #include "opatlas_abi.h"
 static void nothing(int32_t task, int32_t tasks, void *arg) { (void)task; (void)tasks; (void)arg; }
@@ -63,23 +61,11 @@ def inspect(
 
 def _disassembled(zygote: Zygote, artifact: BuiltArtifact, bounds: Bounds) -> dict[str, Any]:
     library = next(iter(artifact.manifest.files))
-    reply = wire.memory_file("reply")
-    child: Child | None = None
     try:
-        request = {"do": "disassemble", "library": library}
-        child = zygote.spawn(request, [reply], bounds, bring=[Path(artifact.folder) / library])
-        answer = child.ask(None, DISASSEMBLE_S)
-        if "error" in answer:
-            return _not(str(answer["error"]))
-        child.close()
-        found = wire.read_json(reply)
+        found = read_in_child(zygote, "disassemble", Path(artifact.folder) / library, bounds)
         return {"assembly": str(found["assembly"]), "code": dict(found["code"])}
-    except (ChildFailed, OSError, KeyError, TypeError, ValueError) as error:
+    except (NotRead, KeyError, TypeError, ValueError) as error:
         return _not(str(error))
-    finally:
-        os.close(reply)
-        if child is not None:
-            zygote.forget(child)
 
 
 def _not(why: str) -> dict[str, Any]:

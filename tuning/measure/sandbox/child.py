@@ -120,6 +120,14 @@ def disassemble(channel: socket.socket, request: dict[str, Any], fds: Sequence[i
     wire.send(channel, {"ok": True})
 
 
+def list_code(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) -> None:
+    """An artifact's machine code as one bounded text."""
+    from tuning.measure.code_listing import listing
+
+    wire.write_json(fds[0], listing(_enter(request) / request["library"]))
+    wire.send(channel, {"ok": True})
+
+
 def kernel(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) -> None:
     """Load an artifact and obey: a :class:`tuning.measure.bound_kernel.BoundKernel` on the socket."""
     from tuning.measure.bound_kernel import BoundKernel
@@ -204,5 +212,6 @@ REQUESTS: dict[str, Callable[[socket.socket, dict[str, Any], Sequence[int]], Non
     "transfer": transfer,
     "reference": reference,
     "disassemble": disassemble,
+    "list_code": list_code,
     "kernel": kernel,
 }

@@ -141,6 +141,6 @@ def test_a_new_cause_of_failure_opens_an_alert_and_more_of_it_none(world):
 
 def test_the_latest_trials_are_read_once_for_both_rules(world, monkeypatch):
     asked = []
-    monkeypatch.setattr(causes.alarms, "alarms", lambda: asked.append(1) or causes.alarms.Alarms())
+    monkeypatch.setattr(causes.alarms, "alarms", lambda trials: asked.append(1) or causes.alarms.Alarms())
     watch()
     assert asked == [1]

@@ -126,3 +126,10 @@ def test_rest_keeps_tenants_and_roles_apart(world, alert, client):
     assert rest(client, reader, "get", f"alerts/{alert.pk}").status_code == 200
     assert rest(client, reader, "post", f"alerts/{alert.pk}/resolve", {}).status_code == 403
     assert Organisation.objects.filter(pk=world.home.pk).exists() and Alert.objects.get().state == "firing"
+
+
+def test_no_text_of_the_list_is_cut(alert, pages: Client):
+    long = f"cpu.zen3: {'tvm failed on all of its trials ' * 4}"
+    Alert.objects.update(text=long)
+    page = pages.get("/alerts/").content.decode()
+    assert long.strip() in page and "clip-name" not in page
