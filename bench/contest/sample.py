@@ -14,8 +14,10 @@ stays where that takes 4 to 40 ms of one thread, which is 2 to 40 ms on two core
 ``HEAVY_SIZE``.
 
 ``python -m bench.contest.sample LOGS`` writes ``bench/data/contest_sample.json`` again, ``… LOGS heavy``
-times for some minutes and writes ``bench/data/heavy_sample.json``, and ``… LIST 60 OUT`` writes those records
-of a list that ``LIMIT=60`` leaves, for a version that knows no limit.
+times for some minutes and writes ``bench/data/heavy_sample.json``; ``… LIST 60 OUT`` writes those of a list
+that ``LIMIT=60`` leaves, for a version that knows no limit; ``… LOGS further OUT`` the ``FURTHER_SIZE``
+operators that come after the open sample's by its rules: from these a new service's odds were learnt
+(``manage.py export_odds``), and over none of them the contest is held.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ HEAVY = DATA / "heavy_sample.json"
 NAMED = {"open": SAMPLE, "heavy": HEAVY}
 SIZE = 200
 MOST_FLOPS, MOST_BYTES = 1e9, 32e6
-HEAVY_SIZE = 80
+HEAVY_SIZE, FURTHER_SIZE = 80, 80
 HEAVY_US = (2e3, 40e3)
 HEAVY_FLOPS_PER_S, HEAVY_BYTES_PER_S = 60e9, 8e9
 FAMILIES = (
@@ -97,9 +99,10 @@ def _drawn(key: str) -> bytes:
     return hashlib.sha256(f"limit {key}".encode()).digest()
 
 
-def choose(records: Iterable[Mapping[str, Any]], size: int = SIZE) -> list[Mapping[str, Any]]:
-    """The open sample: a record for each chosen operator, with the calls of all records that are it."""
-    return [record for _, record in islice(in_turns(records, is_small), size)]
+def choose(records: Iterable[Mapping[str, Any]], size: int = SIZE, after: int = 0) -> list[Mapping[str, Any]]:
+    """The open sample: a record for each chosen operator, with the calls of all records that are it; or those
+    that come ``after`` so many."""
+    return [record for _, record in islice(in_turns(records, is_small), after, after + size)]
 
 
 def is_small(operator: Operator) -> bool:
@@ -169,6 +172,8 @@ def main(source: Path, what: str = "open", out: str = "") -> None:
         from bench.contest.heavy import choose_heavy
 
         write_records(choose_heavy(in_turns(records, is_heavy)), HEAVY)
+    elif what == "further":
+        write_records(choose(records, FURTHER_SIZE, after=SIZE), Path(out))
     else:
         keys = {one.operator.key for one in limited(read_sample(source), int(what))}
         write_records([record for record in records if _key(record) in keys], Path(out))

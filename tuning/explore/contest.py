@@ -12,15 +12,18 @@ from django.db.models import F
 from tuning.conf import conf
 from tuning.explore.candidates import bench_of_default, candidates_of
 from tuning.explore.plan import next_slice
-from tuning.explore.racing import hold_race
+from tuning.explore.racing import expected_saving_us, hold_opening, hold_race
 from tuning.explore.results import Tried
 from tuning.explore.stage_end import StageEnd
+from tuning.explore.trial_history import odds_for
 from tuning.explore.workshop import ClaimedSlice
+from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Stage, State
 from tuning.queue.decide import tuning_slices
 from tuning.routes.base import Route, Tunable
 
+LEAST_SAVING_US = 1e-3  # of one call: a contest that promises nothing is held when nothing else waits
 WORTH_OF_SECOND_LOOK = 0.25  # share of an exploration's worth that timing its noisy candidates again has
 
 
@@ -47,6 +50,19 @@ def contest(work: ClaimedSlice) -> StageEnd:
         steps_done=all_steps,
         max_tuning_slices=slices if end.max_tuning_slices is None else end.max_tuning_slices,
     )
+
+
+def open_contest(work: ClaimedSlice, bench: Bench, default_digest: str) -> StageEnd:
+    """Begin the contest in the bench of the first result, which took longer to set up than a few quick tries
+    take: what past trials say is surely promising comes at once. First results of others wait for it, at
+    most a second or two each. What the rest may save is known better now than before anything was timed."""
+    work.enter(Stage.CONTEST)
+    odds = odds_for(work.row.target_id)
+    met = [route for route in work.contested if odds.has_met(route.name)]
+    waiting = hold_opening(work, bench, list(_untried(work, met, default_digest)), default_digest)
+    waiting += [Tried(route, None) for route in work.contested if route not in met]
+    saving_us = max(expected_saving_us(work, waiting), LEAST_SAVING_US)
+    return StageEnd(State.QUEUED, worth=F("calls") * saving_us, steps_done=1)
 
 
 def _untried(work: ClaimedSlice, routes: Sequence[Route], default_digest: str) -> Iterator[Tried]:

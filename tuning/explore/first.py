@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from catalog.models import Purpose
 from tuning.explore.candidates import NothingWorked, candidates_of
+from tuning.explore.contest import open_contest
 from tuning.explore.odds import plain_label
 from tuning.explore.race_report import Entry, RaceReport
 from tuning.explore.racing import keep_report
@@ -21,7 +22,7 @@ from tuning.explore.trial_history import about_try, odds_for, winners_nearby
 from tuning.explore.workshop import ClaimedSlice
 from tuning.measure.laboratory import SUBMITTED, Bench
 from tuning.measure.outcome import Outcome, Status
-from tuning.models import Stage, State
+from tuning.models import State
 from tuning.routes.base import BuiltArtifact, Candidate, Route
 
 MAY_PASS = (Status.LOAD_FAILED, Status.CRASHED, Status.TIMED_OUT, Status.NOISY)
@@ -42,8 +43,8 @@ def first(work: ClaimedSlice) -> StageEnd:
             tried = Tried(route, candidate)
             work.doing(f"{tried.name}: checking and timing", steps_done=0, steps_total=1)
             outcome = _try_default(work, tried)
-            if outcome.ok:
-                return StageEnd(State.QUEUED, Stage.CONTEST, steps_done=1)
+            if isinstance(outcome, StageEnd):
+                return outcome
             work.keep(tried, outcome)
             # Another default would make every ratio another: not for a mishap.
             if outcome.status not in MAY_PASS or chance:
@@ -54,8 +55,8 @@ def first(work: ClaimedSlice) -> StageEnd:
     return StageEnd(State.UNSUPPORTED, reason="; ".join(reasons) or "No route is available.")
 
 
-def _try_default(work: ClaimedSlice, tried: Tried) -> Outcome:
-    """What came of it; where it is ok, it and what is faster are published."""
+def _try_default(work: ClaimedSlice, tried: Tried) -> Outcome | StageEnd:
+    """What came of it; where it is ok, it and what is faster are published, and the contest begins."""
     assert tried.candidate is not None
     built = work.build(tried.route, tried.candidate)
     tried.build_s = time.monotonic() - tried.began
@@ -65,6 +66,7 @@ def _try_default(work: ClaimedSlice, tried: Tried) -> Outcome:
         outcome = usable(bench.default)
         if outcome.ok:
             _race(work, bench, tried, built, outcome)
+            return open_contest(work, bench, tried.digest)
     return outcome
 
 

@@ -16,7 +16,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from statistics import NormalDist
 
 from opatlas.identity.operator_types import TYPES
@@ -33,6 +33,9 @@ STRANGE, WIDE = 1.0, 2.0
 """On a kind of operator that a candidate was tried on seldom, its chances are so many tries' worth anybody's
 guess, with this deviation. Without it, after a dozen operators one in fifteen called hopeless (below 2 %) was
 not; with it none."""
+GIVEN_TRIES = 3
+"""That what came with the service counts for at most, of a candidate on operators of one family and dtype:
+other machines' ratios differ, and a few tries of its own shall say more."""
 BOUND = 0.02
 """Chance to win, below which a candidate is not worth its try. Tried on 20 operators of the contest's sample,
 each left out in turn: at 2 % a tenth of the tries are left out and no winner is lost, at 5 % a fifth, and one
@@ -67,6 +70,18 @@ class DoneTry:
 
 
 @dataclass(frozen=True, slots=True)
+class PastTries:
+    """Tries of one candidate on operators alike, summed up: what a service hands on to another."""
+
+    about: TryTraits
+    count: int
+    worked: int
+    ratio: float  # sum of ln ratio over those that worked
+    squares: float  # of its square
+    seconds: float  # sum over all
+
+
+@dataclass(frozen=True, slots=True)
 class Outlook:
     """What is expected of a candidate."""
 
@@ -74,7 +89,7 @@ class Outlook:
     deviation: float
     fails: float  # share
     seconds: float
-    tries: int  # of the most particular step that has any
+    tries: float  # of the most particular step that has any
 
 
 def plain_label(label: str) -> str:
@@ -94,20 +109,34 @@ def kind_of(op_type: str) -> str:
     return "+".join(dict.fromkeys(names))
 
 
-class Odds:
-    """Outlooks from a history of tries."""
+def summed(history: Iterable[DoneTry]) -> list[PastTries]:
+    """A history by candidate and kind of operator, in the order of their words."""
+    sums: defaultdict[TryTraits, _Sums] = defaultdict(_Sums)
+    for one in history:
+        sums[one.about].add(one)
+    return [
+        PastTries(about, round(of.count), round(of.worked), of.ratio, of.squares, of.seconds)
+        for about, of in sorted(sums.items(), key=lambda item: astuple(item[0]))
+    ]
 
-    def __init__(self, history: Iterable[DoneTry]) -> None:
+
+class Odds:
+    """Outlooks from a history of tries, and from what other services have tried (``given``)."""
+
+    def __init__(self, history: Iterable[DoneTry], given: Iterable[PastTries] = ()) -> None:
         self._sums: defaultdict[tuple[str, ...], _Sums] = defaultdict(_Sums)
         for one in history:
             for key in _steps(one.about):
                 self._sums[key].add(one)
+        for past in given:
+            for key in _steps(past.about):
+                self._sums[key].take(past, min(1.0, GIVEN_TRIES / past.count))
 
     def expect(self, about: TryTraits) -> Outlook:
         """What the history lets expect of a candidate on an operator: at every step the averages of its
         tries, with the step above as ``DRAW`` tries more."""
         mean, variance, fails, seconds = PRIOR_MEAN, PRIOR_DEVIATION**2, PRIOR_FAILS, PRIOR_S
-        doubt, tries = 0.0, 0
+        doubt, tries = 0.0, 0.0
         for key, draw in zip(_steps(about), DRAW, strict=True):
             sums = self._sums.get(key)
             if sums is None:
@@ -131,13 +160,24 @@ class Odds:
         learnt, guessed = _NORMAL.cdf(ahead / outlook.deviation), _NORMAL.cdf(ahead / WIDE)
         return (1 - outlook.fails) * (known * learnt + (1 - known) * guessed)
 
-    def promise(self, about: TryTraits, to_beat: float) -> float:
-        """Expected gain in ln ratio over ``to_beat`` per second that the try takes: the most promising is
-        built first."""
+    def gain(self, about: TryTraits, to_beat: float) -> float:
+        """Expected gain in ln ratio over ``to_beat``."""
         outlook = self.expect(about)
         ahead = (outlook.mean - math.log(to_beat)) / outlook.deviation
         gain = outlook.deviation * (_NORMAL.pdf(ahead) + ahead * _NORMAL.cdf(ahead))
-        return (1 - outlook.fails) * max(0.0, gain) / outlook.seconds
+        return (1 - outlook.fails) * max(0.0, gain)
+
+    def promise(self, about: TryTraits, to_beat: float) -> float:
+        """The same per second that the try takes: the most promising is built first."""
+        return self.gain(about, to_beat) / self.expect(about).seconds
+
+    def has_met(self, route: str) -> bool:
+        """Whether any candidate of a route was ever tried."""
+        return (route,) in self._sums
+
+    def sure_promise(self, about: TryTraits, to_beat: float) -> float:
+        """The same, as far as it is known rather than anybody's guess."""
+        return self._known(about) * self.promise(about, to_beat)
 
     def _known(self, about: TryTraits) -> float:
         """Share of a candidate's chances that its own tries on the kind of operator tell."""
@@ -149,11 +189,19 @@ class Odds:
 class _Sums:
     """Over the tries of one step; ``ratio`` and ``squares`` are of ln ratio, over those that worked."""
 
-    count: int = 0
-    worked: int = 0
+    count: float = 0
+    worked: float = 0
     ratio: float = 0.0
     squares: float = 0.0
     seconds: float = 0.0
+
+    def take(self, past: PastTries, share: float) -> None:
+        """Add this share of tries that were summed up elsewhere."""
+        self.count += share * past.count
+        self.worked += share * past.worked
+        self.ratio += share * past.ratio
+        self.squares += share * past.squares
+        self.seconds += share * past.seconds
 
     def add(self, one: DoneTry) -> None:
         self.count += 1

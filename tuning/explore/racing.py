@@ -9,6 +9,7 @@ who is equal, is decided by it alone.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
@@ -46,6 +47,9 @@ BUILT_TOGETHER, HEAT_S = 8, 6.0
 take (each alone: routes build side by side), but for the first of them."""
 LEAST_REST, MOST_REST = 0.02, 0.9
 """Share of an exploration's worth that those candidates have which its heats left waiting."""
+OPENING_S, SURE_PROMISE = 2.0, 0.15
+"""Expected seconds of tries in the bench that a first result has set up, and the gain in ln ratio that each
+must promise for its seconds: what those of another first result bring (ln 1.24 in 1.4 s)."""
 MOST_FINALISTS = 3
 """Of this slice's candidates, beside the best of each method and those who held seats."""
 MOST_FINALS = 3
@@ -106,9 +110,7 @@ def hold_race(work: ClaimedSlice, bench: Bench, tries: Iterable[Tried], default_
     What fails, what is slower and what the final leaves behind is kept as evidence. Raises Yielding where
     something more urgent waits: what was timed by then is published, who is served stays.
     """
-    served = winner_of(work.row)
-    to_beat = max(1.0, served.ratio_to_default if served else 1.0)
-    race = RaceInProgress(work, bench, default_digest, odds_for(work.row.target_id), served, to_beat)
+    race = _begun(work, bench, default_digest)
     waiting, rest = list(tries), 0.0
     most = max((_promise(race, one) for one in waiting), default=0.0)
     try:
@@ -127,6 +129,52 @@ def hold_race(work: ClaimedSlice, bench: Bench, tries: Iterable[Tried], default_
         raise
     _final(race, decides=not rest)
     return rest
+
+
+def hold_opening(
+    work: ClaimedSlice, bench: Bench, tries: Sequence[Tried], default_digest: str
+) -> list[Tried]:
+    """One heat of what is known to be promising and quick, in a bench that is there already, and one sitting
+    of its best with who is served; those that still wait."""
+    race = _begun(work, bench, default_digest)
+    batch = _sure_ones(race, tries)
+    if batch:
+        _run_heat(race, batch)
+        _final(race, decides=False)
+    return [one for one in tries if one not in batch]
+
+
+def expected_saving_us(work: ClaimedSlice, waiting: Iterable[Tried]) -> float:
+    """Of one call, by the best of those that wait, as past trials let expect it."""
+    served, odds = winner_of(work.row), odds_for(work.row.target_id)
+    if served is None:
+        return 0.0
+    to_beat = max(1.0, served.ratio_to_default)
+    gain = max((odds.gain(_about(work, one), to_beat) for one in waiting), default=0.0)
+    return float(served.median_us * -math.expm1(-gain))
+
+
+def _begun(work: ClaimedSlice, bench: Bench, default_digest: str) -> RaceInProgress:
+    served = winner_of(work.row)
+    to_beat = max(1.0, served.ratio_to_default if served else 1.0)
+    return RaceInProgress(work, bench, default_digest, odds_for(work.row.target_id), served, to_beat)
+
+
+def _sure_ones(race: RaceInProgress, waiting: Sequence[Tried]) -> list[Tried]:
+    """What may open a contest, the most promising first."""
+
+    def promise(tried: Tried) -> float:
+        return race.odds.sure_promise(_about(race.work, tried), race.to_beat)
+
+    batch, spent_s = list[Tried](), 0.0
+    for tried in sorted(waiting, key=promise, reverse=True)[:BUILT_TOGETHER]:
+        takes_s = race.odds.expect(_about(race.work, tried)).seconds
+        if promise(tried) < SURE_PROMISE:
+            break
+        if tried.route.name not in SUBMITTED and spent_s + takes_s <= OPENING_S:
+            batch.append(tried)
+            spent_s += takes_s
+    return batch
 
 
 def _rest(race: RaceInProgress, waiting: Sequence[Tried], most: float) -> float:

@@ -5,17 +5,29 @@ Only what was explored for everybody teaches, as with tuning records.
 
 from __future__ import annotations
 
+import json
 import math
 import time
+from dataclasses import astuple, fields
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from catalog.models import SHARED, Best
 from catalog.models import Operator as OperatorRow
 from opatlas.identity import Operator, Setting
 from opatlas.noise import SLOWER_RATIO
-from tuning.explore.odds import DoneTry, Odds, TryTraits, family_of_try, plain_label
+from tuning.explore.odds import (
+    DoneTry,
+    Odds,
+    PastTries,
+    TryTraits,
+    family_of_try,
+    plain_label,
+    summed,
+)
 from tuning.measure.outcome import Status
 from tuning.models import Exploration, Stage, Trial
 from tuning.routes.likeness import distance, family_of, features_of
@@ -28,6 +40,9 @@ _KNOWN_FOR_S = 10.0
 _OPERATORS_LISTED = 500  # the latest of the op type and dtype, by two numbers each,
 _OPERATORS_READ = 24  # and of so many, the nearest by these, winners and graphs
 
+GIVEN = Path(__file__).with_name("given_odds.json")
+_TRAITS = len(fields(TryTraits))
+
 _known: dict[int, tuple[float, Odds]] = {}
 
 
@@ -35,7 +50,7 @@ def odds_for(target_id: int) -> Odds:
     """What the latest trials of contests on this target teach; remembered for some seconds."""
     learnt_at, odds = _known.get(target_id, (-math.inf, None))
     if odds is None or time.monotonic() - learnt_at > _KNOWN_FOR_S:
-        odds = Odds(_tries(target_id))
+        odds = Odds(_tries(Q(exploration__target=target_id)), given_odds())
         _known[target_id] = (time.monotonic(), odds)
     return odds
 
@@ -81,12 +96,34 @@ def _doublings(operator: OperatorRow, flops: float, moved: float) -> float:
     )
 
 
-def _tries(target_id: int) -> list[DoneTry]:
+@cache
+def given_odds() -> tuple[PastTries, ...]:
+    """What came with the service: a new one begins with it, and unlearns it by its own trials."""
+    rows = json.loads(GIVEN.read_text(encoding="utf-8"))
+    return tuple(PastTries(TryTraits(*row[:_TRAITS]), *row[_TRAITS:]) for row in rows)
+
+
+def export_odds(path: Path) -> int:
+    """Write what this service's own contests teach, in the form of :func:`given_odds`; how many rows."""
+    rows = [
+        [
+            *astuple(past.about),
+            past.count,
+            past.worked,
+            *(round(one, 3) for one in (past.ratio, past.squares, past.seconds)),
+        ]
+        for past in summed(_tries(Q()))
+    ]
+    path.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")
+    return len(rows)
+
+
+def _tries(where: Q) -> list[DoneTry]:
     """The latest trials of candidates in contests. One that a noisy host left unmeasured says nothing."""
     latest = Trial.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
     rows = (
         Trial.objects.filter(pk__gt=latest - _LOOKED_THROUGH, stage=Stage.CONTEST)
-        .filter(exploration__target=target_id, exploration__scope=SHARED)
+        .filter(where, exploration__scope=SHARED)
         .exclude(label="")  # a route that has nothing for the operator
         .exclude(status=Status.NOISY)
         .order_by("-pk")

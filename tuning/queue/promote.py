@@ -229,8 +229,9 @@ def asker_of(miss: Miss) -> int | None:
 
 def reweigh(row: Exploration, worth: float, priority: int, calls: float) -> None:
     """More is known about how much it is wanted. It moves to a more urgent queue only, never to a lesser."""
-    if row.stage == Stage.TUNE and row.expected_gain is not None and row.calls > 0:
-        worth = row.worth * calls / row.calls  # the slice's own expectation stands
+    told = row.stage == Stage.CONTEST or (row.stage == Stage.TUNE and row.expected_gain is not None)
+    if told and row.calls > 0:
+        worth = row.worth * calls / row.calls  # what its last slice expects of the next one stands
     Exploration.objects.filter(pk=row.pk).update(worth=worth, calls=calls)
     Exploration.objects.filter(pk=row.pk, priority__gt=priority).update(priority=priority)
 

@@ -17,6 +17,7 @@ from tuning.explore.odds import (
     TryTraits,
     family_of_try,
     plain_label,
+    summed,
 )
 from tuning.explore.worth import HONEST_SHARE, against_the_odds
 
@@ -45,6 +46,22 @@ def test_what_always_lost_is_hopeless_and_what_often_won_is_not() -> None:
     assert odds.chance(about(label="quick"), 4.0) < BOUND
     assert odds.expect(about(label="quick")).mean == pytest.approx(math.log(1.6), abs=0.1)
     assert odds.expect(about(label="quick")).tries == 40
+
+
+def test_what_came_with_the_service_counts_until_its_own_tries_say_otherwise() -> None:
+    given = summed([*tried(4.0, times=50), *tried(None, times=50, label="broken")])
+    assert [(one.count, one.worked) for one in given] == [(50, 0), (50, 50)]
+    new = Odds([], given)
+    few, many = (Odds(tried(0.5, times=times), given) for times in (12, 100))
+    assert new.has_met("tvm") and not new.has_met("halide")
+    assert new.chance(about(), 1.5) > 0.6 > 0.3 > few.chance(about(), 1.5) > BOUND > many.chance(about(), 1.5)
+    assert new.expect(about(label="broken")).fails > 0.4
+
+
+def test_what_nobody_has_tried_promises_nothing_for_sure() -> None:
+    odds = Odds(tried(2.0, times=9))
+    assert odds.sure_promise(about(), 1.0) > 0.3 * odds.promise(about(), 1.0) > 0
+    assert odds.sure_promise(about(label="another"), 1.0) == 0 < odds.promise(about(label="another"), 1.0)
 
 
 def test_few_tries_lean_on_the_general_many_rule() -> None:

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 
 from catalog.models import Best, Measurement
 from tests.tuning.fakes import FakeRoute
@@ -88,6 +89,67 @@ def test_what_won_for_the_nearest_operators_runs_beside_the_first_default(
     assert (best.route, best.label, best.measurement.purpose) == ("quick", "variant 1", "first")
 
 
+class TestOpening:
+    """What past trials say is surely promising is tried in the bench of the first result."""
+
+    @pytest.fixture
+    def explored(self, make_miss: Any, worker_with: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+        monkeypatch.setattr(trial_history, "_KNOWN_FOR_S", 0.0)
+        offers = [{"ratio": 0.8}, {"ratio": 1.7}]
+        worker = worker_with(FakeRoute("quick", offers=offers), FakeRoute("other", offers=offers))
+        for size in range(1024, 1034):
+            make_miss("Relu", size)
+        worker.run_until_idle()
+        return worker
+
+    def one_slice(self, worker: Any, make_miss: Any) -> Exploration:
+        make_miss("Sigmoid", 1024)  # of a kind with Relu, whose winners are not raced beside its default
+        promote_misses()
+        worker._take(worker._next_turn())
+        return Exploration.objects.get(operator__op_type="Sigmoid")
+
+    def test_it_is_served_with_the_first_result(self, explored: Any, make_miss: Any) -> None:
+        row = self.one_slice(explored, make_miss)
+        best = Best.objects.get(rank=0, operator=row.operator)
+        assert (best.label, best.measurement.purpose, best.stage) == ("variant 1", "first", "first")
+        assert (row.stage, row.state, row.slices.count()) == (Stage.CONTEST, "queued", 0)
+        race = RaceReport.from_json(Race.objects.get(exploration=row, stage=Stage.CONTEST).report)
+        assert "variant 1" in {one.label for one in race.entries}
+
+    def test_the_contest_does_not_try_it_again(self, explored: Any, make_miss: Any) -> None:
+        row = self.one_slice(explored, make_miss)
+        opened = list(Trial.objects.filter(exploration=row, stage=Stage.CONTEST).values_list("pk", flat=True))
+        assert opened
+        explored.run_until_idle()
+        row.refresh_from_db()
+        tries = Trial.objects.filter(exploration=row, stage=Stage.CONTEST).exclude(pk__in=opened)
+        assert row.state == "done" and Best.objects.get(rank=0, operator=row.operator).stage == "contest"
+        seen = Trial.objects.filter(pk__in=opened).values_list("route", "label")
+        assert not {*tries.values_list("route", "label")} & {*seen}
+
+    def test_what_takes_long_waits_for_the_contest(
+        self, explored: Any, make_miss: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(racing, "OPENING_S", 0.0)
+        row = self.one_slice(explored, make_miss)
+        assert Best.objects.get(rank=0, operator=row.operator).route == "eager"
+        assert not Trial.objects.filter(exploration=row, stage=Stage.CONTEST).exists()
+
+    def test_a_new_service_begins_with_what_came_with_it(
+        self, explored: Any, make_miss: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    ) -> None:
+        call_command("export_odds", str(tmp_path / "odds.json"))
+        Exploration.objects.all().delete()
+        assert "1024" not in (tmp_path / "odds.json").read_text()
+        monkeypatch.setattr(trial_history, "GIVEN", tmp_path / "odds.json")
+        trial_history.given_odds.cache_clear()
+        try:
+            row = self.one_slice(explored, make_miss)
+        finally:
+            trial_history.given_odds.cache_clear()
+        assert Best.objects.get(rank=0, operator=row.operator).label == "variant 1"
+
+
 def test_a_race_says_who_was_left_behind_who_is_equal_and_who_won(
     make_miss: Callable[..., Any], worker_with: Any
 ) -> None:
@@ -140,7 +202,7 @@ def test_what_never_wins_is_not_built_any_more_but_for_a_few(
         FakeRoute("good", offers=[{"ratio": 4.0}]), FakeRoute("bad", offers=[{"ratio": 0.2}])
     )
     for size in range(1024, 1024 + 40):
-        make_miss("Relu", size)
+        make_miss("Relu", size, calls=size)
     worker.run_until_idle()
     tried = Trial.objects.filter(route="bad").count()
     assert 3 < tried < 25
@@ -156,7 +218,7 @@ def two_alike(make_miss: Any, worker_with: Any, configure: Any, *offers: Any) ->
     """Two operators of nearly the same worth, and a worker that has not begun."""
     configure(pack_s=0.1)
     make_miss("Relu", 1024)
-    make_miss("Relu", 1025)
+    make_miss("Relu", 1025, calls=1.01)
     return worker_with(FakeRoute("many", offers=list(offers)))
 
 

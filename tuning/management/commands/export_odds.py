@@ -1,0 +1,23 @@
+"""``manage.py export_odds``: what this service's contests teach, for a new one to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from tuning.explore.trial_history import GIVEN, export_odds
+
+
+class Command(BaseCommand):
+    help = (
+        "Write what this service's contests teach about candidates' chances, by candidate and kind of "
+        "operator, to the file that a new service begins with. Nothing in it names an operator or who asked."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", nargs="?", type=Path, default=GIVEN, help="where to (the one that ships)")
+
+    def handle(self, *args: Any, file: Path, **options: Any) -> None:
+        self.stdout.write(f"{export_odds(file)} rows written to {file}")
