@@ -113,6 +113,11 @@ def nothing_published(typed: Typed, command: str) -> None:
     assert "is 30 minutes old" in typed.manage(command)
 
 
+def odds_written(typed: Typed, command: str) -> None:
+    assert "0 rows written to FILE" in typed.manage(command)
+    assert json.loads((typed.folder / "FILE").read_text()) == []
+
+
 def no_measurements(typed: Typed, command: str) -> None:
     """FILES stands for files of lines: of one that is not there it says so."""
     with pytest.raises(CommandError, match="There is no file FILES"):
@@ -286,6 +291,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "manage.py declare_environment": plainly,
     "manage.py describe_configuration > docs/configuration.md": written_page,
     "manage.py describe_figures > docs/figures.md": written_page,
+    "manage.py export_odds FILE": odds_written,
     "manage.py import_measurements FILES": no_measurements,
     "manage.py drain_journal": plainly,
     "manage.py drain_journal --every 10": for_ever,

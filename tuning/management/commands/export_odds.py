@@ -13,11 +13,12 @@ from tuning.explore.trial_history import GIVEN, export_odds
 class Command(BaseCommand):
     help = (
         "Write what this service's contests teach about candidates' chances, by candidate and kind of "
-        "operator, to the file that a new service begins with. Nothing in it names an operator or who asked."
+        f"operator, to a file: in place of tuning/explore/{GIVEN.name} a new service begins with it. Nothing "
+        "in it names an operator or who asked."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", nargs="?", type=Path, default=GIVEN, help="where to (the one that ships)")
+        parser.add_argument("file", type=Path, help="where to")
 
     def handle(self, *args: Any, file: Path, **options: Any) -> None:
         self.stdout.write(f"{export_odds(file)} rows written to {file}")
