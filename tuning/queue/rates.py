@@ -136,9 +136,9 @@ def _latest_slices(tunings: Sequence[tuple[int, str, float, datetime]]) -> list[
             "exploration__stage", "exploration__round",
         )[:LATEST_TRIALS]
     )  # fmt: skip
-    groups: dict[tuple[int, int, int, int], list[dict[str, Any]]] = defaultdict(list)
+    groups: dict[tuple[int, int, int], list[dict[str, Any]]] = defaultdict(list)
     for trial in found:
-        key = (trial["exploration_id"], trial["fence"], trial["stage"], trial["round"])
+        key = (trial["exploration_id"], trial["fence"], trial["round"])
         groups[key].append(dict(trial))
     if len(found) == LATEST_TRIALS:  # the oldest may have been cut in two
         groups.popitem()
@@ -156,18 +156,18 @@ def _latest_slices(tunings: Sequence[tuple[int, str, float, datetime]]) -> list[
 
 
 def _past_slice(trials: list[dict[str, Any]], tunings: list[tuple[datetime, float]]) -> PastSlice:
-    last = trials[0]
+    last, stage = trials[0], min(trial["stage"] for trial in trials)  # a first result's opens the contest too
     began = min(
         trial["started_at"] or trial["created_at"] - timedelta(seconds=trial["took_s"]) for trial in trials
     )
     ended_at = max(trial["created_at"] for trial in trials)
     seconds = (ended_at - began).total_seconds()
-    if last["stage"] == Stage.TUNE:  # its search came before its trials: the slice's own row knows
+    if stage == Stage.TUNE:  # its search came before its trials: the slice's own row knows
         place = bisect_left(tunings, (ended_at, 0.0))
         seconds = tunings[place][1] if place < len(tunings) else seconds
-    over = last["exploration__round"] > last["round"] or last["exploration__stage"] > last["stage"]
+    over = last["exploration__round"] > last["round"] or last["exploration__stage"] > stage
     ended = last["exploration__state"] in (State.DONE, State.UNSUPPORTED)
     return PastSlice(
-        last["exploration_id"], last["stage"], last["round"], last["exploration__operator__op_type"],
+        last["exploration_id"], stage, last["round"], last["exploration__operator__op_type"],
         last["worker"], seconds, ended_at, stage_over=over or ended,
     )  # fmt: skip

@@ -18,6 +18,7 @@ from tuning.explore.race_report import RaceReport, decided_text
 from tuning.models import Exploration, Race, Stage, Trial
 from tuning.queue import steering
 from tuning.queue.promote import promote_misses
+from tuning.queue.rates import rates
 from tuning.queue.rounds import begin_rounds
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -115,6 +116,8 @@ class TestOpening:
         assert (row.stage, row.state, row.slices.count()) == (Stage.CONTEST, "queued", 0)
         race = RaceReport.from_json(Race.objects.get(exploration=row, stage=Stage.CONTEST).report)
         assert "variant 1" in {one.label for one in race.entries}
+        past = [(one.stage, one.stage_over) for one in rates().slices if one.exploration == row.pk]
+        assert past == [(Stage.FIRST, True)], "what others wait for includes it"
 
     def test_the_contest_does_not_try_it_again(self, explored: Any, make_miss: Any) -> None:
         row = self.one_slice(explored, make_miss)
