@@ -205,7 +205,7 @@ class FailurePlace(models.Model):
 
 class Race(models.Model):
     """The race of one slice as it ran: who took part, who was dropped when and with what chance, and what the
-    final decided. ``report`` is :class:`tuning.explore.race_report.RaceReport`."""
+    final decided. ``report`` is :class:`tuning.explore.race.report.RaceReport`."""
 
     exploration = models.ForeignKey(Exploration, models.CASCADE, related_name="races")
     stage = models.PositiveSmallIntegerField(choices=Stage)

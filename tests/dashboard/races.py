@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tuning import models as t
-from tuning.explore.race_report import Entry, RaceReport
+from tuning.explore.race.report import Entry, RaceReport
 
 
 def contest_report() -> RaceReport:

@@ -19,7 +19,7 @@ from catalog.selectors.jobs import CACHE_COUNTS
 from tests.dashboard.factory import Factory, full_catalogue
 from tests.dashboard.kernels import SUBMISSION
 from tuning import models as t
-from tuning.explore.race_report import Entry, RaceReport
+from tuning.explore.race.report import Entry, RaceReport
 from tuning.failures.grouping import note_failure
 from tuning.kernels import services as kernels
 from tuning.kernels.models import KernelVersion, VersionState

@@ -22,7 +22,7 @@ from catalog.api.shapes import ModelAnswer, shape
 from catalog.people.audit import note
 from catalog.viewing import Viewer
 from tuning.api import filters
-from tuning.explore.race_report import Entry
+from tuning.explore.race.report import Entry
 from tuning.models import Exploration, State
 from tuning.priority import PRIORITIES
 from tuning.queue import permissions

@@ -1,4 +1,4 @@
-"""Stage 1, the contest: every route's untuned candidates in one race (``racing``)."""
+"""Stage 1, the contest: every route's untuned candidates in one race (``race``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.db.models import F
 from tuning.conf import conf
 from tuning.explore.candidates import bench_of_default, candidates_of
 from tuning.explore.plan import next_slice
-from tuning.explore.racing import expected_saving_us, hold_opening, hold_race
+from tuning.explore.race.heats import expected_saving_us, hold_opening, hold_race
 from tuning.explore.results import Tried
 from tuning.explore.stage_end import StageEnd
 from tuning.explore.trial_history import odds_for

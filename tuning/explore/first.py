@@ -14,8 +14,8 @@ from catalog.models import Purpose
 from tuning.explore.candidates import NothingWorked, candidates_of
 from tuning.explore.contest import open_contest
 from tuning.explore.odds import plain_label
-from tuning.explore.race_report import Entry, RaceReport
-from tuning.explore.racing import keep_report
+from tuning.explore.race.progress import keep_report
+from tuning.explore.race.report import Entry, RaceReport
 from tuning.explore.results import Finalist, HeldRace, Tried, publish_race, publish_trial, usable, winner_of
 from tuning.explore.stage_end import StageEnd
 from tuning.explore.trial_history import about_try, odds_for, winners_nearby

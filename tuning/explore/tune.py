@@ -15,7 +15,7 @@ from catalog.models import Best
 from tuning.conf import conf
 from tuning.explore.candidates import bench_of_default
 from tuning.explore.plan import SlicePlan, next_slice, plan_next
-from tuning.explore.racing import hold_race
+from tuning.explore.race.heats import hold_race
 from tuning.explore.records import keep_records, seed
 from tuning.explore.results import Tried, winner_of
 from tuning.explore.slice_history import gained

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from django.db.models import QuerySet
 
-from tuning.explore.race_report import Entry, RaceReport, decided_text
+from tuning.explore.race.report import Entry, RaceReport, decided_text
 from tuning.models import Exploration, Race
 
 RACES_LISTED = 30

@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 
 from dashboard.web.charts.race import RatioAxis, RoundAxis, Whisker
 from dashboard.web.requests import ViewerRequest, number_in
-from tuning.explore.race_report import Entry
+from tuning.explore.race.report import Entry
 from tuning.models import Exploration, Race
 from tuning.routes.registry import ROUTES
 from tuning.statistics import races

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opatlas.noise import RUNGS
-from tuning.explore.race_report import Entry
+from tuning.explore.race.report import Entry
 
 _MARGIN = 0.06
 """Of the axis, left free at both ends."""

@@ -190,9 +190,9 @@ def test_a_contest_makes_room_for_first_results_and_goes_on_where_it_was(
     make_miss("Relu", 1)
     promote_misses()
     worker._take(worker._next_turn())
-    from tuning.explore import racing
+    from tuning.explore.race import heats
 
-    original, waiting = racing._run_heat, [2]
+    original, waiting = heats._run_heat, [2]
 
     def another_miss_comes(*args: Any) -> Any:
         measured = original(*args)
@@ -201,7 +201,7 @@ def test_a_contest_makes_room_for_first_results_and_goes_on_where_it_was(
             promote_misses()
         return measured
 
-    monkeypatch.setattr(racing, "_run_heat", another_miss_comes)
+    monkeypatch.setattr(heats, "_run_heat", another_miss_comes)
     worker.run_until_idle()
     stages = list(
         Trial.objects.order_by("pk").values_list("exploration__operator__summary", "stage", "route")

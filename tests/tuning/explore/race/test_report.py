@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuning.explore.race_report import Entry, RaceReport, chance_text, decided_text
+from tuning.explore.race.report import Entry, RaceReport, chance_text, decided_text
 
 FINAL = {"median_us": 10.0, "ratio": 12.34, "low": 12.0, "high": 12.9}
 

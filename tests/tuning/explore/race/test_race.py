@@ -12,9 +12,10 @@ from django.core.management import call_command
 
 from catalog.models import Best, Measurement
 from tests.tuning.fakes import FakeRoute
-from tuning.explore import odds, racing, trial_history
+from tuning.explore import odds, trial_history
 from tuning.explore.first import TRIES
-from tuning.explore.race_report import RaceReport, decided_text
+from tuning.explore.race import heats
+from tuning.explore.race.report import RaceReport, decided_text
 from tuning.models import Exploration, Race, Stage, Trial
 from tuning.queue import steering
 from tuning.queue.promote import promote_misses
@@ -133,7 +134,7 @@ class TestOpening:
     def test_what_takes_long_waits_for_the_contest(
         self, explored: Any, make_miss: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(racing, "OPENING_S", 0.0)
+        monkeypatch.setattr(heats, "OPENING_S", 0.0)
         row = self.one_slice(explored, make_miss)
         assert Best.objects.get(rank=0, operator=row.operator).route == "eager"
         assert not Trial.objects.filter(exploration=row, stage=Stage.CONTEST).exists()
@@ -241,13 +242,13 @@ def test_a_heat_is_as_long_as_its_tries_are_expected_to_take(
     make_miss: Any, worker_with: Any, configure: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def tries_by_heat(seconds: float) -> list[int]:
-        monkeypatch.setattr(racing, "HEAT_S", seconds)
+        monkeypatch.setattr(heats, "HEAT_S", seconds)
         Exploration.objects.all().delete()
         configure(pack_s=0.1)
         make_miss("Relu", int(1024 + seconds))
         worker_with(FakeRoute("many", offers=[{"ratio": 0.9}] * 1 + offers)).run_until_idle()
-        heats = [one.heat for one in report().entries if one.heat]
-        return [len(list(group)) for _, group in groupby(sorted(heats))]
+        numbers = [one.heat for one in report().entries if one.heat]
+        return [len(list(group)) for _, group in groupby(sorted(numbers))]
 
     offers = [{"ratio": 1 + n / 100} for n in range(11)]
     assert odds.PRIOR_S == 2.0
