@@ -42,14 +42,14 @@ def first(work: ClaimedSlice) -> StageEnd:
         for chance in range(2):
             tried = Tried(route, candidate)
             work.doing(f"{tried.name}: checking and timing", steps_done=0, steps_total=1)
-            outcome = _try_default(work, tried)
-            if isinstance(outcome, StageEnd):
-                return outcome
-            work.keep(tried, outcome)
+            came_of_it = _try_default(work, tried)
+            if isinstance(came_of_it, StageEnd):
+                return came_of_it
+            work.keep(tried, came_of_it)
             # Another default would make every ratio another: not for a mishap.
-            if outcome.status not in MAY_PASS or chance:
+            if came_of_it.status not in MAY_PASS or chance:
+                failures.append(f"{tried.name}: {came_of_it.status} ({came_of_it.detail})")
                 break
-        failures.append(f"{tried.name}: {outcome.status} ({outcome.detail})")
     if failures:
         raise NothingWorked("; ".join(failures))
     return StageEnd(State.UNSUPPORTED, reason="; ".join(reasons) or "No route is available.")
