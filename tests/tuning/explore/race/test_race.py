@@ -18,7 +18,7 @@ from tuning.explore.race import heats
 from tuning.explore.race.report import RaceReport, decided_text
 from tuning.models import Exploration, Race, Stage, Trial
 from tuning.queue import steering
-from tuning.queue.promote import promote_misses
+from tuning.queue.promote import promote_misses, reweigh
 from tuning.queue.rates import rates
 from tuning.queue.rounds import begin_rounds
 
@@ -138,6 +138,23 @@ class TestOpening:
         row = self.one_slice(explored, make_miss)
         assert Best.objects.get(rank=0, operator=row.operator).route == "eager"
         assert not Trial.objects.filter(exploration=row, stage=Stage.CONTEST).exists()
+
+    def test_what_the_rest_is_worth_is_told_by_the_measured_time_and_the_odds(
+        self, explored: Any, make_miss: Any
+    ) -> None:
+        row = self.one_slice(explored, make_miss)
+        best = Best.objects.get(rank=0, operator=row.operator)
+        assert 0 < row.worth < 0.3 * row.calls * best.median_us, "its best is known to be served already"
+        reweigh(row, 1e9, row.priority, 3 * row.calls)  # asked for again: by more calls, not by another gain
+        again = Exploration.objects.get(pk=row.pk)
+        assert again.worth == pytest.approx(3 * row.worth)
+
+    def test_where_nothing_is_known_it_is_told_by_the_measured_time(
+        self, make_miss: Any, worker_with: Any
+    ) -> None:
+        row = self.one_slice(worker_with(FakeRoute("quick")), make_miss)
+        best = Best.objects.get(rank=0, operator=row.operator)
+        assert 0.2 < row.worth / (row.calls * best.median_us) < 0.5
 
     def test_a_new_service_begins_with_what_came_with_it(
         self, explored: Any, make_miss: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
