@@ -494,10 +494,10 @@ def _given_and_shared(factory: Factory) -> None:
 
 def full_catalogue(seed: int = 7, hours: int = 24 * 8, mark: str = "") -> Factory:
     """Everything at once: what the screenshots show. With a ``mark``, beside what is there already."""
-    return kept((seed, hours, mark), lambda: _full_catalogue(seed, hours, mark), _workers_live_on)
+    return kept((seed, hours, mark), lambda: _full_catalogue(seed, hours, mark), workers_live_on)
 
 
-def _workers_live_on(age: timedelta) -> None:
+def workers_live_on(age: timedelta) -> None:
     """Those just seen are alive for some seconds only."""
     t.Worker.objects.update(last_seen_at=F("last_seen_at") + age)
 
