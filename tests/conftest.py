@@ -29,6 +29,16 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["OPATLAS_TEST_PART"] = ""  # a test's own pytest writes none
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is made while ten thousand tests are read stays: looking for garbage was a fifth of it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
     """What was collected stays until the end: looking for garbage in it would be a quarter of a run."""
     gc.freeze()

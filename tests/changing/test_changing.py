@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.databases import ROOT
+from tests.databases import ROOT, new_sqlite
 
 Tree = Callable[[str], str]
 
@@ -34,10 +34,10 @@ def add_line(path: Path, before: str, line: str) -> None:
     path.write_text(text.replace(f"\n{before}", f"\n{line}\n{before}"))
 
 
-def run(tree: Path, program: str) -> str:
+def run(tree: Path, program: str, **variables: str) -> str:
     """What a program says that imports the copy."""
     environment = {**os.environ, "PYTHONPATH": str(tree), "DJANGO_SETTINGS_MODULE": "dashboard.settings_test"}
-    environment["OPATLAS_HOME"] = str(tree / "home")
+    environment |= {"OPATLAS_HOME": str(tree / "home"), **variables}
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tree,
@@ -150,7 +150,9 @@ def test_a_notification_channel_is_its_folder_and_a_line(tree: Path) -> None:
         "from dashboard.notifications.channels.pager.channel import Pager",
     )
     registry.write_text(registry.read_text().replace("Webhook(), Push())", "Webhook(), Push(), Pager())"))
-    said = run(tree, USE_CHANNEL).splitlines()
+    # The copy finds nothing left to migrate in a database that this tree has migrated.
+    migrated = new_sqlite(tree.parent / "migrated.sqlite3")
+    said = run(tree, USE_CHANNEL, DATABASE_URL=migrated).splitlines()
     assert said[0].startswith("beep: ")
     assert said[1:] == ["arrived: 1"]
 

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db.models import F
 from django.utils import timezone
 
 from catalog import models as c
@@ -35,6 +36,7 @@ from opatlas import identity
 from opatlas.graph.structure import ModelStructure, StructureNode
 from opatlas.graph.types import TensorType
 from tests.catalog.making import GPU
+from tests.dashboard.keeping import kept
 from tests.dashboard.operation.growth.making import sizes
 from tests.dashboard.races import contest_report, first_report, keep_race
 from tuning import models as t
@@ -492,6 +494,15 @@ def _given_and_shared(factory: Factory) -> None:
 
 def full_catalogue(seed: int = 7, hours: int = 24 * 8, mark: str = "") -> Factory:
     """Everything at once: what the screenshots show. With a ``mark``, beside what is there already."""
+    return kept((seed, hours, mark), lambda: _full_catalogue(seed, hours, mark), workers_live_on)
+
+
+def workers_live_on(age: timedelta) -> None:
+    """Those just seen are alive for some seconds only."""
+    t.Worker.objects.update(last_seen_at=F("last_seen_at") + age)
+
+
+def _full_catalogue(seed: int, hours: int, mark: str) -> Factory:
     factory = Factory(seed, mark=mark)
     operators = resnet_operators(factory, 49)
     known, rest = operators[:34], operators[34:]

@@ -19,6 +19,8 @@ from catalog.timerange import TimeRange
 from catalog.usage.journal_line import JournalLine
 from catalog.usage.succession import add_successions
 from catalog.viewing import Viewer
+from tests.dashboard.factory import workers_live_on
+from tests.dashboard.keeping import kept
 from tests.figures.traffic_rows import NOW, messy_traffic
 from tuning import models as t
 from tuning.statistics import paid_back, waiting
@@ -30,6 +32,10 @@ HOST = Viewer("host", everywhere=frozenset())
 
 @pytest.fixture
 def messy(db: None) -> None:
+    kept("messy traffic", _messy, workers_live_on)
+
+
+def _messy() -> None:
     messy_traffic()
     _explorations()
     refresh_rollups()

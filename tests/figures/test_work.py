@@ -22,6 +22,8 @@ from catalog.timerange import TimeRange
 from catalog.viewing import MAY, Viewer
 from dashboard.pages.work import current_work
 from dashboard.pages.work.tables import explorations_table
+from tests.dashboard.factory import workers_live_on
+from tests.dashboard.keeping import kept
 from tests.figures.work_rows import OP_TYPES, Mess
 from tuning import ingest
 from tuning import models as t
@@ -44,7 +46,7 @@ def figure(*names: str) -> None:
 
 @pytest.fixture
 def mess(db: None) -> Mess:
-    return Mess()
+    return kept("mess", Mess, workers_live_on)
 
 
 @pytest.fixture(params=["host", "tenant"])
