@@ -11,6 +11,7 @@ from django.db import connection
 
 from catalog import models
 from catalog.best.needs import are_met
+from catalog.prepared import fetch_planned
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +126,13 @@ def _rows(
     winners_only: bool = False,
 ) -> list[Hit]:
     sql = _SQL.format(keys=_places(keys), scopes=_places(scopes)) + (_WINNERS_ONLY if winners_only else "")
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [*keys, target.pk, setting.pk, *scopes])
-        rows = cursor.fetchall()
+    parameters = [*keys, target.pk, setting.pk, *scopes]
+    if len(keys) == 1:  # of a batch the plan's time is a small part, and each length has a text of its own
+        rows = fetch_planned(sql, parameters)
+    else:
+        with connection.cursor() as cursor:
+            cursor.execute(sql, parameters)
+            rows = cursor.fetchall()
     if connection.vendor == "sqlite":
         return [_of_sqlite(row) for row in rows]
     return [Hit(*row) for row in rows]
