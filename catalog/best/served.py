@@ -59,8 +59,8 @@ _SQL = (
 )
 _WINNERS_ONLY = " AND best.rank = 0"
 _PLACES = {"sqlite": "+%s"}
-"""SQLite plans a statement anew for each value that it could look up in what ANALYZE has gathered, which takes
-as long as running it; behind a plus, which changes nothing else, it does not look."""
+"""SQLite plans a statement anew for each value that it could look up in what ANALYZE has gathered, and that
+takes as long as running it; behind a plus, which changes nothing else, it does not look."""
 
 
 def scopes_of(organisation: models.Organisation | int | None) -> tuple[str, ...]:
