@@ -10,7 +10,7 @@ from django.db import NotSupportedError, connection
 from django.db.backends.utils import CursorWrapper
 
 
-def fetch_planned(sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+def fetch_planned(sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
     """All rows of one statement, of which there are few: each has a plan of its own in each connection.
 
     Within a transaction it is planned each time: whose columns a migration has changed since is refused
@@ -26,7 +26,7 @@ def fetch_planned(sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...
         return _fetched(cursor, sql, parameters)
 
 
-def _fetched(cursor: CursorWrapper, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+def _fetched(cursor: CursorWrapper, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
     cursor.execute(sql, parameters)
     return cursor.fetchall()
 

@@ -131,7 +131,7 @@ def _rows(
     one = _PLACES.get(connection.vendor, "%s")
     sql = _SQL.format(keys=_places(one, keys), scopes=_places(one, scopes), one=one)
     sql += _WINNERS_ONLY if winners_only else ""
-    parameters = [*keys, target.pk, setting.pk, *scopes]
+    parameters: list[Any] = [*keys, target.pk, setting.pk, *scopes]
     if len(keys) == 1:  # of a batch the plan's time is a small part, and each length has a text of its own
         rows = fetch_planned(sql, parameters)
     else:
