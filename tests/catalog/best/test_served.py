@@ -16,7 +16,6 @@ from tests.catalog import making
 pytestmark = pytest.mark.django_db
 
 
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="asks SQLite what it plans anew")
 def test_statistics_do_not_make_each_lookup_plan_anew() -> None:
     target, setting = register_target(making.TARGET), register_setting(making.SETTING)
     keys = []
@@ -36,7 +35,8 @@ def test_statistics_do_not_make_each_lookup_plan_anew() -> None:
     with connection.execute_wrapper(note):
         found = {key: find_bests([key], target, setting, [SHARED])[key].key for key in keys}
     assert found == {key: key for key in keys}
-    assert times_planned(asked) == 1
+    if connection.vendor == "sqlite":  # of PostgreSQL tests/catalog/test_prepared.py tells
+        assert times_planned(asked) == 1
 
 
 def times_planned(asked: list[tuple[str, list[object]]]) -> int:
