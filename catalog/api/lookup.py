@@ -163,7 +163,7 @@ class OperatorBestView(_Asking):
 
 
 def _named(request: Request, document: Any) -> NamedRequest | None:
-    given = request.headers.get("Idempotency-Key")
+    given = request._request.META.get("HTTP_IDEMPOTENCY_KEY")  # `headers` would be made of all variables
     if given is None:
         return None
     bare = given[1:-1] if len(given) > 1 and given[0] == given[-1] == '"' else given
