@@ -53,7 +53,11 @@ def test_why_a_hit_is_trusted_comes_along_where_it_is_asked_for(put, look_up):
     assert "best" not in found["results"][1]
 
 
-READ_FOR_A_WHILE = ('FROM "catalog_apikey"', 'FROM "billing_pricerule"', '"catalog_implementation"."scope" AS')
+READ_FOR_A_WHILE = (
+    'FROM "catalog_apikey"',
+    'FROM "billing_pricerule"',
+    '"catalog_implementation"."scope" AS',
+)
 """Keys, prices and what is revoked: read by whoever comes when half a second has passed."""
 
 
