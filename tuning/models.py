@@ -17,7 +17,7 @@ from catalog.models import (
     Setting,
     Target,
 )
-from tuning.priority import PRIORITIES, Priority
+from tuning.priority import PRIORITIES, Priority, priority_name
 
 
 class Stage(models.IntegerChoices):
@@ -101,6 +101,10 @@ class Exploration(ScopedKey):
             models.Index(fields=["state", "finished_at", "id"], name="explorations_by_end"),
             models.Index(fields=["first_result_at"], name="explorations_by_result"),
         ]
+
+    @property
+    def priority_name(self) -> str:
+        return priority_name(self.priority)
 
 
 class TriedRow(models.Model):

@@ -20,3 +20,9 @@ class Priority(IntEnum):
 
 PRIORITIES = [(one.value, one.label) for one in Priority]
 """As a field's or a form's choices."""
+
+
+def priority_name(value: int) -> str:
+    """As people read it: ``high``; ``unknown (7)`` of what no version of this code gives."""
+    known = dict(PRIORITIES).get(value)
+    return known.lower() if known else f"unknown ({value})"

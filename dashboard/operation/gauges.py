@@ -28,7 +28,7 @@ from dashboard.notifications.models import MessageState, NotificationMessage
 from dashboard.operation.models import ChoreRun
 from dashboard.webhooks.models import Delivery, DeliveryState, Endpoint
 from tuning.models import Exploration, Stage, State, Worker
-from tuning.priority import Priority
+from tuning.priority import priority_name
 from tuning.queue.clock import alive
 from tuning.statistics.workers import silent_targets
 
@@ -75,7 +75,7 @@ def _queues() -> Iterator[Metric]:
     queued = Exploration.objects.filter(state=State.QUEUED).values_list("capability", "stage", "priority")
     counted = queued.annotate(Count("pk"), Min("asked_at")).order_by()
     for capability, stage, priority, count, oldest in counted:
-        names = [capability, Stage(stage).name.lower(), Priority(priority).name.lower()]
+        names = [capability, Stage(stage).name.lower(), priority_name(priority)]
         depth.add_metric(names, count)
         age.add_metric(names, _age_s(oldest))
     yield from (depth, age)

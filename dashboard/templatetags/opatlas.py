@@ -81,7 +81,12 @@ def money(millionths: int | None, currency: str = "", digits: int = 6) -> str:
     return wording.money(None if millionths is None else round(millionths / step) * step, currency or "")
 
 
+# Marks of a few names stand hundreds of times on a page; what they are made of holds as long as the process.
+_MARKS_KEPT = 2048
+
+
 @register.simple_tag
+@functools.lru_cache(maxsize=_MARKS_KEPT)
 def icon(name: str) -> SafeString:
     """One icon of the sprite; decoration only, so hidden from screen readers."""
     return format_html(
@@ -92,6 +97,7 @@ def icon(name: str) -> SafeString:
 
 
 @register.simple_tag
+@functools.lru_cache(maxsize=_MARKS_KEPT)
 def badge(state: str, text: str = "") -> SafeString:
     """A state as icon and word, so that colour is never all that tells it."""
     name, tone = _BADGES.get(state, ("cross", "bad"))
@@ -100,6 +106,7 @@ def badge(state: str, text: str = "") -> SafeString:
 
 
 @register.simple_tag
+@functools.lru_cache(maxsize=_MARKS_KEPT)
 def method(name: str, text: str = "") -> SafeString:
     """A method's mark (its own shape and colour) and a route's name or its own."""
     return format_html(

@@ -12,6 +12,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from catalog import failpoints
+from catalog.default_names import default_name
 from catalog.models import MissState
 from tuning.explore import scratch
 from tuning.explore.candidates import Yielding
@@ -83,7 +84,8 @@ def _tell(row: Exploration, stage: Stage, end: StageEnd) -> None:
     if best is None:
         logger.info("%s of %s: %s", stage.label, row.operator, end.reason or end.state)
     else:
-        speed = f"{best.route} {best.median_us:.1f} µs, {best.ratio_to_default:.2f}× the default"
+        default = default_name(best.measurement.default_route)
+        speed = f"{best.route} {best.median_us:.1f} µs, {best.ratio_to_default:.2f}× the {default}"
         logger.info("%s of %s: %s (%s)", stage.label, row.operator, speed, best.label)
 
 

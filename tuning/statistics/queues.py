@@ -14,7 +14,7 @@ from django.db.models.functions import Greatest
 
 from catalog.models import Target
 from tuning.models import Exploration, Pause, Stage, State, Worker
-from tuning.priority import Priority
+from tuning.priority import priority_name
 from tuning.queue.clock import alive
 from tuning.queue.rates import Rates
 from tuning.queue.waits import newcomers_waits
@@ -56,7 +56,7 @@ class Lane:
 
     @property
     def priority_name(self) -> str:
-        return str(Priority(self.priority).label).lower()
+        return priority_name(self.priority)
 
     @property
     def key(self) -> tuple[str, int, int]:

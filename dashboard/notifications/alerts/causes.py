@@ -162,7 +162,7 @@ def regressed() -> Iterator[Cause]:
         best, before = now.get(place), known.get(row.before_id or 0)
         if best is None or not before or best.implementation_id == row.before_id:
             continue
-        if best.ratio_to_default >= WORSE * before:
+        if best.ratio_to_default >= WORSE * before or _was_provisional(row):
             continue
         assert row.before is not None
         text = wording.regressed(
@@ -182,6 +182,22 @@ def regressed() -> Iterator[Cause]:
         path = f"{reverse('operator', args=[row.operator.key])}?at={row.target_id}-{row.setting_id}"
         owner = row.owner_id if row.scope != SHARED else None
         yield Cause(":".join(map(str, place)), text, path, facts, owner)
+
+
+def _was_provisional(change: BestChange) -> bool:
+    """Whether it only replaced what exploring had served meanwhile: a first result, or the leader while
+    others still waited for their turn. Those rest on a few rounds, under load on luck, and the race that
+    decides is there to revise them. What was revoked or failed was not revised."""
+    assert change.before is not None
+    if change.before.revoked_at or change.before.failed_at:
+        return False
+    place = {name: getattr(change, name) for name in ("operator_id", "target_id", "setting_id", "scope")}
+    exploration = Exploration.objects.filter(**place).first()
+    if exploration is None:
+        return False
+    # A race is written down after what it decided: this change's own is not among those before it.
+    held = exploration.races.exclude(stage=Stage.FIRST).filter(created_at__lt=change.created_at)
+    return not any(report.get("decides", True) for report in held.values_list("report", flat=True))
 
 
 _HEAVY = tuple(f"{side}__{name}" for side in ("before", "after") for name in ("source", "schedule"))

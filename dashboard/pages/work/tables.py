@@ -44,7 +44,7 @@ def explorations_table(
         Column("progress", "Progress", show=_steps, css="progress-cell", label="", only="page"),
         Column("happening", "Now", value=happening, under="progress", only="page"),
         Column("left", "Time left", show=lambda row: _left(eta(row)), under="progress", only="page"),
-        Column("priority", "Priority", value=lambda row: row.get_priority_display().lower(), sort="priority"),
+        Column("priority", "Priority", value="priority_name", sort="priority"),
         Column("worth_us", "Worth", "us", "worth", show=_worth, css="spare", sort="worth"),
         Column("first_result_s", "First result", "seconds", first_result_s, figure="time_to_first_result"),
         Column("spent_s", "Spent", "seconds", sort="spent"),

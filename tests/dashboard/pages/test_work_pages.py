@@ -296,3 +296,11 @@ def test_the_queues_say_what_is_proved_again(pages: Client, catalogue: Factory) 
     rows = json.loads(pages.get("/queues/?export=json&table=rechecks").content)["rows"]
     assert rows[0]["state"] == "waiting" and len(rows) == 4
     assert "error code" not in html, "what clients said is theirs"
+
+
+def test_a_priority_that_does_not_exist_is_shown_as_unknown(pages: Client, catalogue: Factory) -> None:
+    row = t.Exploration.objects.filter(state=t.State.QUEUED).latest("pk")
+    t.Exploration.objects.filter(pk=row.pk).update(priority=7)
+    for path in ("/queues/", "/explorations/?state=queued", f"/explorations/{row.pk}/"):
+        assert "unknown (7)" in text_of(pages, path), path
+    assert 'priority="unknown (7)"' in text_of(pages, "/metrics")

@@ -81,3 +81,12 @@ def test_a_spreadsheet_is_given_no_formula() -> None:
     assert answer is not None
     lines = answer.content.decode().split("\r\n")
     assert lines == ["number,name,route,label,median_us", "7,'=conv<3>,tvm,untuned,1750.0", "7,gelu,,,", ""]
+
+
+def test_a_cell_with_a_template_sees_its_row_and_the_page() -> None:
+    mine = Column("doing", "Doing", part="work/_doing.html")
+    row = SimpleNamespace(state="alive", worker=SimpleNamespace(doing="tvm: <building>"), holds=())
+    table = Table("things", "Things", (Column("name", "Name", "head", lambda _: "a&b"), mine), [row])
+    shown = render_to_string("parts/_table.html", {"table": table}, asked(""))
+    assert "&lt;building&gt;" in shown
+    assert '<th scope="row"\n           data-label="Name">a&amp;b</th>' in shown

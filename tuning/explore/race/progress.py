@@ -83,6 +83,7 @@ def keep_others(race: RaceInProgress, finalists: Sequence[Racer]) -> None:
 def keep_report(work: ClaimedSlice, report: RaceReport) -> None:
     """Write down how the race of a slice ran."""
     best = winner_of(work.row)
+    report.default_route = work.default_route.name if work.default_route else ""
     with work.claim.writing():
         Race.objects.create(
             exploration=work.row,

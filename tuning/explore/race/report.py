@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
+from catalog.default_names import default_name
 from opatlas.evidence import Evidence
 
 _FINE = ("", "ok", "slower")
@@ -80,6 +81,7 @@ class RaceReport:
     sittings: int = 0
     seconds: float = 0.0
     default_us: float | None = None
+    default_route: str = ""  # whose time that is; empty: written down before that was noted
     decides: bool = True  # False: one sitting, since others of the contest still wait for their turn
 
     def to_json(self) -> dict[str, Any]:
@@ -101,7 +103,7 @@ def decided_text(report: RaceReport) -> str:
         return "The final decided for nobody."
     figures = winner.final
     won = "won" if report.decides else "is served for now, after one sitting"
-    said = f"{winner.name} {won}: {_times(figures['ratio'])} the default"
+    said = f"{winner.name} {won}: {_times(figures['ratio'])} the {default_name(report.default_route)}"
     said += f" ({_times(figures['low'])} – {_times(figures['high'])})."
     equal = [one.name for one in finalists if one.equal and not one.won]
     if not equal:

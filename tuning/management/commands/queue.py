@@ -78,7 +78,7 @@ class Command(CallerCommand):
             self._say(queues.prioritise(number, options["priority"]))
 
     def _say(self, row: Exploration) -> None:
-        queue = Priority(row.priority).label.lower()
+        queue = row.priority_name
         self.stdout.write(
             f"{row.pk:>6}  {row.state:<11} {row.get_stage_display():<12} {queue:<7} "
             f"worth {row.worth:>10.0f} µs  {row.operator}  {row.doing or row.reason}"

@@ -18,7 +18,7 @@ from dashboard.notifications.models import Alert, Notification
 from dashboard.notifications.write import subjects
 from tests.dashboard.notifications.test_gathering import tried
 from tuning.failures.grouping import note_failure
-from tuning.models import Exploration, Pause, Trial
+from tuning.models import Exploration, Pause, Race, Stage, Trial
 
 pytestmark = pytest.mark.django_db
 
@@ -93,6 +93,47 @@ def test_a_best_that_became_slower_until_it_is_no_longer(world):
     assert "slower than before" in alert.text and alert.organisation is None
     type(first).objects.filter(pk=first.pk).update(ratio_to_default=2.9)
     assert firing() == []
+
+
+def slower_than_before(world) -> tuple[Exploration, BestChange]:
+    """What serves is slower than what it replaced; its exploration's first result is served since before."""
+    best, *_ = world.factory.implement(world.operator)
+    fast, slow = world.implementation("halide", 3.0), world.implementation("tvm", 1.2)
+    type(best).objects.filter(pk=best.pk).update(implementation=slow, ratio_to_default=1.2)
+    row = Exploration.objects.create(
+        operator=world.operator, **world.factory.where, asked_at=timezone.now(), capability="cpu.zen3"
+    )
+    Race.objects.create(exploration=row, stage=Stage.FIRST, winner=fast)
+    change = BestChange.objects.create(
+        operator=world.operator, **world.factory.where, before=fast, after=slow, reason="tvm won"
+    )
+    return row, change
+
+
+def test_a_first_result_that_the_contest_revised_is_no_regression(world):
+    row, _ = slower_than_before(world)
+    Race.objects.create(exploration=row, stage=Stage.CONTEST)  # the one that revised it
+    assert firing() == []
+
+
+def test_who_led_before_the_race_decided_is_revised_too(world):
+    row, change = slower_than_before(world)
+    sitting = Race.objects.create(exploration=row, stage=Stage.CONTEST, report={"decides": False})
+    Race.objects.filter(pk=sitting.pk).update(created_at=change.created_at - timedelta(minutes=1))
+    assert firing() == []
+
+
+def test_a_best_that_fell_after_a_race_had_decided_is_a_regression(world):
+    row, change = slower_than_before(world)
+    decided = Race.objects.create(exploration=row, stage=Stage.CONTEST, report={"decides": True})
+    Race.objects.filter(pk=decided.pk).update(created_at=change.created_at - timedelta(minutes=1))
+    assert firing() == ["regressed"]
+
+
+def test_a_first_result_that_was_revoked_was_not_revised(world):
+    _, change = slower_than_before(world)
+    type(change.before).objects.filter(pk=change.before_id).update(revoked_at=timezone.now())
+    assert firing() == ["regressed"]
 
 
 def charged(world, micros: int, balance: int) -> Account:

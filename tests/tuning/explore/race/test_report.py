@@ -33,7 +33,10 @@ def test_what_the_last_round_decided() -> None:
     assert decided_text(RaceReport([Entry("tvm", "", 1, "ok", 12, 0.4)])).startswith("No final")
     assert decided_text(RaceReport([new])) == "The final decided for nobody."
     new.won = True
-    assert decided_text(RaceReport([other, new])) == "tvm won: 12.3× the default (12× – 12.9×)."
+    said = "tvm won: 12.3× the default (ONNX Runtime) (12× – 12.9×)."
+    assert decided_text(RaceReport([other, new], default_route="onnxruntime")) == said
+    older = "tvm won: 12.3× the default (PyTorch eager, else ONNX Runtime) (12× – 12.9×)."
+    assert decided_text(RaceReport([other, new])) == older
     level.equal = other.equal = True
     said = "xla and halide are equal to it: the final could not tell them apart"
     assert decided_text(RaceReport([new, level, other])).endswith(f"{said}.")
