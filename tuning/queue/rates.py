@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
-from typing import Any
+from typing import NamedTuple
 
 from tuning.conf import conf
 from tuning.models import Stage, State, Trial, TuningSlice
@@ -128,18 +128,38 @@ def rates() -> Rates:
     return Rates(_latest_slices(tunings), [(op_type, seconds) for _, op_type, seconds, _ in tunings])
 
 
+class _PastTrial(NamedTuple):
+    """What a trial says of its slice, and where its exploration stands now."""
+
+    exploration: int
+    fence: int
+    stage: int
+    round: int
+    worker: str
+    started_at: datetime | None
+    created_at: datetime
+    took_s: float
+    op_type: str
+    state_now: str
+    fence_now: int
+    stage_now: int
+    round_now: int
+
+
+_OF_TRIALS = (
+    *("exploration_id", "fence", "stage", "round", "worker", "started_at", "created_at", "took_s"),
+    *("exploration__operator__op_type", "exploration__state", "exploration__fence", "exploration__stage"),
+    "exploration__round",
+)
+
+
 def _latest_slices(tunings: Sequence[tuple[int, str, float, datetime]]) -> list[PastSlice]:
     found = list(
-        Trial.objects.order_by("-pk").values(
-            "exploration_id", "fence", "stage", "round", "worker", "started_at", "created_at", "took_s",
-            "exploration__operator__op_type", "exploration__state", "exploration__fence",
-            "exploration__stage", "exploration__round",
-        )[:LATEST_TRIALS]
-    )  # fmt: skip
-    groups: dict[tuple[int, int, int], list[dict[str, Any]]] = defaultdict(list)
+        map(_PastTrial._make, Trial.objects.order_by("-pk").values_list(*_OF_TRIALS)[:LATEST_TRIALS])
+    )
+    groups: dict[tuple[int, int, int], list[_PastTrial]] = defaultdict(list)
     for trial in found:
-        key = (trial["exploration_id"], trial["fence"], trial["round"])
-        groups[key].append(dict(trial))
+        groups[trial.exploration, trial.fence, trial.round].append(trial)
     if len(found) == LATEST_TRIALS:  # the oldest may have been cut in two
         groups.popitem()
     by_exploration: dict[int, list[tuple[datetime, float]]] = defaultdict(list)
@@ -148,26 +168,23 @@ def _latest_slices(tunings: Sequence[tuple[int, str, float, datetime]]) -> list[
     made = []
     for trials in groups.values():
         last = trials[0]
-        running = last["exploration__state"] == State.RUNNING
-        if running and last["exploration__fence"] == last["fence"]:
+        if last.state_now == State.RUNNING and last.fence_now == last.fence:
             continue  # it has not ended
-        made.append(_past_slice(trials, by_exploration[last["exploration_id"]]))
+        made.append(_past_slice(trials, by_exploration[last.exploration]))
     return made
 
 
-def _past_slice(trials: list[dict[str, Any]], tunings: list[tuple[datetime, float]]) -> PastSlice:
-    last, stage = trials[0], min(trial["stage"] for trial in trials)  # a first result's opens the contest too
-    began = min(
-        trial["started_at"] or trial["created_at"] - timedelta(seconds=trial["took_s"]) for trial in trials
-    )
-    ended_at = max(trial["created_at"] for trial in trials)
+def _past_slice(trials: Sequence[_PastTrial], tunings: list[tuple[datetime, float]]) -> PastSlice:
+    last, stage = trials[0], min(one.stage for one in trials)  # a first result's opens the contest too
+    began = min(one.started_at or one.created_at - timedelta(seconds=one.took_s) for one in trials)
+    ended_at = max(one.created_at for one in trials)
     seconds = (ended_at - began).total_seconds()
     if stage == Stage.TUNE:  # its search came before its trials: the slice's own row knows
         place = bisect_left(tunings, (ended_at, 0.0))
         seconds = tunings[place][1] if place < len(tunings) else seconds
-    over = last["exploration__round"] > last["round"] or last["exploration__stage"] > stage
-    ended = last["exploration__state"] in (State.DONE, State.UNSUPPORTED)
+    over = last.round_now > last.round or last.stage_now > stage
+    ended = last.state_now in (State.DONE, State.UNSUPPORTED)
     return PastSlice(
-        last["exploration_id"], stage, last["round"], last["exploration__operator__op_type"],
-        last["worker"], seconds, ended_at, stage_over=over or ended,
+        last.exploration, stage, last.round, last.op_type, last.worker, seconds, ended_at,
+        stage_over=over or ended,
     )  # fmt: skip
