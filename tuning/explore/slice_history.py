@@ -20,8 +20,7 @@ from tuning.explore.worth import (
 )
 from tuning.models import Exploration, TuningSlice
 
-_LEARNT_FROM = 2_000  # slices: the latest
-_JUDGED = 5_000
+_LATEST = 2_000  # slices: what is learnt from, and judged
 
 
 def estimator() -> Estimator:
@@ -30,7 +29,7 @@ def estimator() -> Estimator:
         "exploration_id", "route", "family", "gained", "before_us", "exploration__operator__op_type",
         "exploration__operator__flops", "exploration__operator__bytes_moved",
         "exploration__setting__description",
-    )[:_LEARNT_FROM]  # fmt: skip
+    )[:_LATEST]  # fmt: skip
     counted: dict[tuple[int, str], int] = defaultdict(int)
     history = []
     for exploration, route, family, gained, before_us, op_type, flops, moved, setting in reversed(rows):
@@ -92,7 +91,7 @@ def tuning_accuracy(of: QuerySet[Exploration]) -> TuningAccuracy:
         slices = slices.filter(exploration__in=of.order_by())
     rows = slices.order_by("-pk").values_list("exploration__operator__op_type", "expected_gain", "gained")
     pairs: list[tuple[float, float]] = []
-    for op_type, expected, found in rows[:_JUDGED]:
+    for op_type, expected, found in rows[:_LATEST]:
         pairs.append((expected, found))
         by_type[op_type].append((expected, found))
     ordered = sorted(by_type.items(), key=lambda one: (-len(one[1]), one[0]))
