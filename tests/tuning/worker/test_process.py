@@ -63,10 +63,12 @@ def all_done(count: int) -> Callable[[], bool]:
 
 
 def running() -> Any:
-    """An exploration in its contest, each step of which takes FAKE_STEP_S."""
+    """An exploration in a slice of its contest, each step of which takes FAKE_STEP_S: the first result's own
+    slice, which opens the contest, was its first."""
     from tuning.models import Exploration, Stage, State
 
-    return Exploration.objects.filter(state=State.RUNNING, tries__gt=0, stage=Stage.CONTEST).first()
+    contests = Exploration.objects.filter(state=State.RUNNING, tries__gt=0, stage=Stage.CONTEST)
+    return contests.filter(fence__gt=1).first()
 
 
 def steps_by_operator(home: Path) -> dict[str, list[dict[str, Any]]]:
