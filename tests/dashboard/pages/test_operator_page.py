@@ -114,7 +114,7 @@ def test_the_race_is_told_as_it_ran(pages: Client, explored: c.Operator) -> None
     card = text(pages, path).partition('id="race"')[2].partition("</section>")[0]
     said = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", card))
     for words in (
-        "tvm · untuned CPU schedule won: 2.14× the default (PyTorch eager, else ONNX Runtime) (2.10× – 2.18×).",
+        "untuned CPU schedule won: 2.14× the default (PyTorch eager, else ONNX Runtime) (2.10× – 2.18×).",
         "halide · mullapudi2016, tiles 8×32 is equal to it: the final could not tell them apart.",
         "2 heats, a final of 3 sittings, 8.2 s without the builds.",
         "The default (PyTorch eager, else ONNX Runtime) took 762 µs in it.",
