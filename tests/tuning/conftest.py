@@ -27,12 +27,14 @@ def tenant_api(tenant: Any, api_with: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def fresh_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a process remembers between ticks, forgotten between tests; and no bell leaves the process."""
+    """What a process remembers between ticks, forgotten between tests; what ships is left out; and no bell
+    leaves the process."""
     from tuning.doorbell import bell
     from tuning.explore import trial_history
     from tuning.queue import rates
 
     monkeypatch.setattr(trial_history, "_known", {})
+    monkeypatch.setattr(trial_history, "given_odds", tuple)  # a catalogue begins with nothing
     monkeypatch.setattr(rates, "_lately", None)
     monkeypatch.setattr(leader, "_holder", None)
     monkeypatch.setattr(leader, "_rarely_at", 0.0)

@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from catalog.models import SHARED, Best
+from catalog.models import SHARED, Best, Target
 from catalog.models import Operator as OperatorRow
 from opatlas.identity import Operator, Setting
 from opatlas.noise import SLOWER_RATIO
@@ -40,7 +40,7 @@ _KNOWN_FOR_S = 10.0
 _OPERATORS_LISTED = 500  # the latest of the op type and dtype, by two numbers each,
 _OPERATORS_READ = 24  # and of so many, the nearest by these, winners and graphs
 
-GIVEN = Path(__file__).with_name("given_odds.json")
+GIVEN, GIVEN_FOR = Path(__file__).with_name("given_odds.json"), "cpu"
 _TRAITS = len(fields(TryTraits))
 
 _known: dict[int, tuple[float, Odds]] = {}
@@ -50,7 +50,8 @@ def odds_for(target_id: int) -> Odds:
     """What the latest trials of contests on this target teach; remembered for some seconds."""
     learnt_at, odds = _known.get(target_id, (-math.inf, None))
     if odds is None or time.monotonic() - learnt_at > _KNOWN_FOR_S:
-        odds = Odds(_tries(Q(exploration__target=target_id)), given_odds())
+        given = given_odds() if Target.objects.filter(pk=target_id, kind=GIVEN_FOR).exists() else ()
+        odds = Odds(_tries(Q(exploration__target=target_id)), given)
         _known[target_id] = (time.monotonic(), odds)
     return odds
 
@@ -98,7 +99,8 @@ def _doublings(operator: OperatorRow, flops: float, moved: float) -> float:
 
 @cache
 def given_odds() -> tuple[PastTries, ...]:
-    """What came with the service: a new one begins with it, and unlearns it by its own trials."""
+    """What came with the service, for processors: a new one begins with it, and unlearns it by its own
+    trials."""
     rows = json.loads(GIVEN.read_text(encoding="utf-8"))
     return tuple(PastTries(TryTraits(*row[:_TRAITS]), *row[_TRAITS:]) for row in rows)
 
@@ -112,7 +114,7 @@ def export_odds(path: Path) -> int:
             past.worked,
             *(round(one, 3) for one in (past.ratio, past.squares, past.seconds)),
         ]
-        for past in summed(_tries(Q()))
+        for past in summed(_tries(Q(exploration__target__kind=GIVEN_FOR)))
     ]
     path.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")
     return len(rows)

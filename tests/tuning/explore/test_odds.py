@@ -211,3 +211,17 @@ def make_exploration(make_miss: Callable[..., Any]) -> Callable[..., Any]:
         return Exploration.objects.get_or_create(**key, defaults=defaults)[0]
 
     return make
+
+
+def test_what_came_with_the_service_is_for_processors_alone(
+    make_exploration: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from catalog.models import Target
+    from tuning.explore import trial_history
+
+    target = make_exploration("Conv").target
+    monkeypatch.setattr(trial_history, "given_odds", lambda: tuple(summed(tried(2.0))))
+    assert trial_history.odds_for(target.pk).has_met("tvm")
+    Target.objects.filter(pk=target.pk).update(kind="cuda")
+    monkeypatch.setattr(trial_history, "_known", {})
+    assert not trial_history.odds_for(target.pk).has_met("tvm")
