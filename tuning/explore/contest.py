@@ -58,7 +58,9 @@ def open_contest(work: ClaimedSlice, bench: Bench, default_digest: str) -> Stage
     most a second or two each. What the rest may save is known better now than before anything was timed."""
     work.enter(Stage.CONTEST)
     odds = odds_for(work.row.target_id)
-    met = [route for route in work.contested if odds.has_met(route.name)]
+    # Proving a route takes seconds, once a machine: not while others wait for a first result.
+    proved = [route for route in work.contested if not work.workshop.proved(route)]
+    met = [route for route in proved if odds.has_met(route.name)]
     waiting = hold_opening(work, bench, list(_untried(work, met, default_digest)), default_digest)
     waiting += [Tried(route, None) for route in work.contested if route not in met]
     saving_us = max(expected_saving_us(work, waiting), LEAST_SAVING_US)

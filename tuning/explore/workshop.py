@@ -47,6 +47,7 @@ class Workshop:
     check: Callable[[HeldRow[Any]], None]
     reach: Callable[[], Q] = lambda: EVERYTHING  # what this worker may claim
     works: Callable[[Route], str] = lambda _: ""  # why a route that is here does not work in this sandbox
+    proved: Callable[[Route], str] = lambda _: ""  # the same as far as it is known; nothing is tried
 
     @property
     def limits(self) -> Limits:

@@ -304,6 +304,7 @@ class WorkerProcess:
             check=self._check,
             reach=self._reach,
             works=self._proofs.why_not,
+            proved=self._proofs.reason,
         )
 
     def _check(self, claim: HeldRow[Any]) -> None:

@@ -142,6 +142,13 @@ class TestOpening:
         assert Best.objects.get(rank=0, operator=row.operator).route == "eager"
         assert not Trial.objects.filter(exploration=row, stage=Stage.CONTEST).exists()
 
+    def test_no_route_is_proved_for_it(
+        self, explored: Any, make_miss: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(explored._proofs, "reason", lambda route: "It was not tried yet.")
+        row = self.one_slice(explored, make_miss)
+        assert not Trial.objects.filter(exploration=row, stage=Stage.CONTEST).exists()
+
     def test_what_the_rest_is_worth_is_told_by_the_measured_time_and_the_odds(
         self, explored: Any, make_miss: Any
     ) -> None:
