@@ -167,3 +167,13 @@ def test_plotly_comes_from_the_installed_package() -> None:
     found = finders.find("vendor/plotly.min.js")
     assert found and Path(str(found)).stat().st_size > 1_000_000
     assert finders.find("vendor/other.js") is None
+
+
+def test_a_mark_that_was_safe_once_is_escaped_for_who_says_the_same() -> None:
+    from django.utils.safestring import mark_safe
+
+    from dashboard.templatetags.opatlas import badge, method
+
+    for mark in (badge, method):
+        assert "<i>x</i>" in mark("done", mark_safe("<i>x</i>"))
+        assert "<i>x</i>" not in mark("done", "<i>x</i>")
