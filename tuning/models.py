@@ -49,6 +49,8 @@ class Exploration(ScopedKey):
     stage = models.PositiveSmallIntegerField(choices=Stage, default=Stage.FIRST)
     priority = models.PositiveSmallIntegerField(choices=PRIORITIES, default=Priority.NORMAL)
     worth = models.FloatField(default=0)  # calls × time × expected gain, in µs
+    # False: the contest's first and short slice is still to come, which goes before the rest of any other's.
+    opened = models.BooleanField(default=True, db_default=True)
     state = models.CharField(max_length=20, choices=State, default=State.QUEUED)
     reason = models.CharField(max_length=500, blank=True)
     capability = models.CharField(max_length=80)

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from django.db.models import Q
+
 from tuning.conf import conf
 from tuning.environments.rebuilding import damaged_candidates
 from tuning.environments.revalidation import held_candidates
@@ -64,13 +66,14 @@ def candidates_of(work: ClaimedSlice, route: Route) -> Iterator[Candidate]:
 
 
 def gives_way(work: ClaimedSlice, rest: float) -> bool:
-    """Whether a contest has tried enough for now: others wait for theirs, worth more than its rest, which is
-    this share of its worth."""
+    """Whether a contest has tried enough for now: others wait for theirs, to be opened or worth more than its
+    rest, which is this share of its worth."""
     row = work.row
     if row.stage != Stage.CONTEST or row.routes:
         return False
     waiting = goes_before(row, work.workshop.reach()).filter(stage=row.stage)
-    return waiting.filter(priority__lte=row.priority, worth__gt=rest * row.worth).exists()
+    more = Q(worth__gt=rest * row.worth) | Q(opened=False)
+    return waiting.filter(more, priority__lte=row.priority).exists()
 
 
 def make_room(work: ClaimedSlice) -> None:

@@ -12,12 +12,11 @@ from django.db.models import F
 from tuning.conf import conf
 from tuning.explore.candidates import bench_of_default, candidates_of
 from tuning.explore.plan import next_slice
-from tuning.explore.race.heats import expected_saving_us, hold_opening, hold_race
+from tuning.explore.race.heats import expected_saving_us, hold_opening, hold_race, sure_ones
 from tuning.explore.results import Tried
 from tuning.explore.stage_end import StageEnd
 from tuning.explore.trial_history import odds_for
 from tuning.explore.workshop import ClaimedSlice
-from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Stage, State
 from tuning.queue.decide import tuning_slices
@@ -29,6 +28,8 @@ WORTH_OF_SECOND_LOOK = 0.25  # share of an exploration's worth that timing its n
 
 def contest(work: ClaimedSlice) -> StageEnd:
     """Try the untuned candidates of this round's routes that it has not tried yet."""
+    if not work.row.opened:
+        return _open(work)
     work.doing("contest: setting up", steps_total=len(work.contested))
     with bench_of_default(work) as (bench, default_digest):
         work.doing("contest: naming candidates")
@@ -52,19 +53,23 @@ def contest(work: ClaimedSlice) -> StageEnd:
     )
 
 
-def open_contest(work: ClaimedSlice, bench: Bench, default_digest: str) -> StageEnd:
-    """Begin the contest in the bench of the first result, which took longer to set up than a few quick tries
-    take: what past trials say is surely promising comes at once. First results of others wait for it, at
-    most a second or two each. What the rest may save is known better now than before anything was timed."""
-    work.enter(Stage.CONTEST)
-    odds = odds_for(work.row.target_id)
-    # Proving a route takes seconds, once a machine: not while others wait for a first result.
+def _open(work: ClaimedSlice) -> StageEnd:
+    """The contest's first slice, which takes a second or two and goes before the rest of any other's: what
+    past trials say is surely promising. What the rest may save is known better after it than before
+    anything was timed."""
+    work.doing("contest: opening", steps_total=len(work.contested))
+    given, odds = work.known_default(), odds_for(work.row.target_id)
+    # Proving a route takes seconds, once a machine: not while others wait for their opening.
     proved = [route for route in work.contested if not work.workshop.proved(route)]
     met = [route for route in proved if odds.has_met(route.name)]
-    waiting = hold_opening(work, bench, list(_untried(work, met, default_digest)), default_digest)
+    tries = list(_untried(work, met, Tried(*given).digest if given else ""))
+    if sure := sure_ones(work, tries):
+        with bench_of_default(work) as (bench, default_digest):
+            hold_opening(work, bench, sure, default_digest)
+    waiting = [one for one in tries if one not in sure]
     waiting += [Tried(route, None) for route in work.contested if route not in met]
     saving_us = max(expected_saving_us(work, waiting), LEAST_SAVING_US)
-    return StageEnd(State.QUEUED, worth=F("calls") * saving_us, steps_done=1)
+    return StageEnd(State.QUEUED, opened=True, worth=F("calls") * saving_us)
 
 
 def _untried(work: ClaimedSlice, routes: Sequence[Route], default_digest: str) -> Iterator[Tried]:

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from catalog.models import Purpose
 from tuning.explore.candidates import NothingWorked, candidates_of
-from tuning.explore.contest import open_contest
 from tuning.explore.odds import plain_label
 from tuning.explore.race.progress import keep_report
 from tuning.explore.race.report import Entry, RaceReport
@@ -22,7 +21,7 @@ from tuning.explore.trial_history import about_try, odds_for, winners_nearby
 from tuning.explore.workshop import ClaimedSlice
 from tuning.measure.laboratory import SUBMITTED, Bench
 from tuning.measure.outcome import Outcome, Status
-from tuning.models import State
+from tuning.models import Stage, State
 from tuning.routes.base import BuiltArtifact, Candidate, Route
 
 MAY_PASS = (Status.LOAD_FAILED, Status.CRASHED, Status.TIMED_OUT, Status.NOISY)
@@ -42,21 +41,21 @@ def first(work: ClaimedSlice) -> StageEnd:
         for chance in range(2):
             tried = Tried(route, candidate)
             work.doing(f"{tried.name}: checking and timing", steps_done=0, steps_total=1)
-            came_of_it = _try_default(work, tried)
-            if isinstance(came_of_it, StageEnd):
-                return came_of_it
-            work.keep(tried, came_of_it)
+            outcome = _try_default(work, tried)
+            if outcome.ok:
+                return StageEnd(State.QUEUED, Stage.CONTEST, opened=False, steps_done=1)
+            work.keep(tried, outcome)
             # Another default would make every ratio another: not for a mishap.
-            if came_of_it.status not in MAY_PASS or chance:
-                failures.append(f"{tried.name}: {came_of_it.status} ({came_of_it.detail})")
+            if outcome.status not in MAY_PASS or chance:
+                failures.append(f"{tried.name}: {outcome.status} ({outcome.detail})")
                 break
     if failures:
         raise NothingWorked("; ".join(failures))
     return StageEnd(State.UNSUPPORTED, reason="; ".join(reasons) or "No route is available.")
 
 
-def _try_default(work: ClaimedSlice, tried: Tried) -> Outcome | StageEnd:
-    """What came of it; where it is ok, it and what is faster are published, and the contest begins."""
+def _try_default(work: ClaimedSlice, tried: Tried) -> Outcome:
+    """What came of it; where it is ok, it and what is faster are published."""
     assert tried.candidate is not None
     built = work.build(tried.route, tried.candidate)
     tried.build_s = time.monotonic() - tried.began
@@ -66,7 +65,6 @@ def _try_default(work: ClaimedSlice, tried: Tried) -> Outcome | StageEnd:
         outcome = usable(bench.default)
         if outcome.ok:
             _race(work, bench, tried, built, outcome)
-            return open_contest(work, bench, tried.digest)
     return outcome
 
 

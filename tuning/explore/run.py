@@ -58,9 +58,8 @@ def _explore(workshop: Workshop, claim: Claim) -> None:
     claims.begin(claim, f"{Stage(row.stage).label}: beginning")
     held = {"exploration_id": claim.pk, "fence": claim.fence}
     failpoints.at("claimed", **held)
-    stage = Stage(row.stage)  # a first result's slice ends in the contest
     with scratch.folder_of_work(workshop.home) as folder:
-        end = _STAGES[stage](ClaimedSlice(workshop, claim, row, folder))
+        end = _STAGES[Stage(row.stage)](ClaimedSlice(workshop, claim, row, folder))
     spent = F("spent_s") + (time.monotonic() - began)
     with transaction.atomic():
         claim.update(**UNHELD, tries=0, spent_s=spent, updated_at=Now(), **end.columns())
@@ -69,7 +68,7 @@ def _explore(workshop: Workshop, claim: Claim) -> None:
         tell_stage(row.pk)
         failpoints.at("settling", **held)
     failpoints.at("settled", **held, state=end.state)
-    _tell(row, stage, end)
+    _tell(row, end)
 
 
 def _settle(row: Exploration, end: StageEnd) -> None:
@@ -78,9 +77,9 @@ def _settle(row: Exploration, end: StageEnd) -> None:
     settle_miss(row, MissState.UNSUPPORTED if unsupported else MissState.FAILED, reason)
 
 
-def _tell(row: Exploration, stage: Stage, end: StageEnd) -> None:
+def _tell(row: Exploration, end: StageEnd) -> None:
     """One line a stage, for whoever watches the worker."""
-    best = winner_of(row)
+    best, stage = winner_of(row), Stage(row.stage)
     if best is None:
         logger.info("%s of %s: %s", stage.label, row.operator, end.reason or end.state)
     else:

@@ -18,6 +18,7 @@ class StageEnd:
     state: State  # queued: it goes on
     stage: Stage | None = None
     reason: str | None = None
+    opened: bool | None = None
     worth: float | Combinable | None = None
     expected_gain: float | None = None
     steps_done: int | None = None

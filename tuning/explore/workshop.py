@@ -22,10 +22,9 @@ from tuning.explore.results import Judged, Tried, keep_trial
 from tuning.measure.laboratory import SUBMITTED, Bench, Laboratory, Limits
 from tuning.measure.outcome import Outcome, Status
 from tuning.measure.provenance import candidate_digest
-from tuning.models import Exploration, Stage, Trial, TrialQuerySet
+from tuning.models import Exploration, Trial, TrialQuerySet
 from tuning.queue.claims import EVERYTHING, Claim
 from tuning.queue.held import HeldRow
-from tuning.queue.reached import tell_stage
 from tuning.queue.rounds import routes_of
 from tuning.routes.base import BuiltArtifact, Candidate, No, Route
 from tuning.routes.manual.own import is_own
@@ -148,13 +147,6 @@ class ClaimedSlice:
         """Say what comes next, for people and for the error if the worker dies. Raises when it must not."""
         self.workshop.check(self.claim)
         self.claim.update(doing=what[:200], updated_at=timezone.now(), **values)
-
-    def enter(self, stage: Stage) -> None:
-        """Go on in another stage, within this slice: what is tried from here on is of it."""
-        with self.claim.writing():
-            self.claim.update(stage=stage)
-            self.row.stage = stage
-            tell_stage(self.row.pk)
 
     def supports(self, route: Route) -> str:
         """Empty where the route is here and can express the operator; else why not."""

@@ -17,6 +17,7 @@ from opatlas.noise import SITTINGS
 from tuning.measure import procfs
 from tuning.measure.device.watch import DeviceWatch, claim_bytes, summary
 from tuning.measure.judging.roofline import floor_us
+from tuning.measure.kept import KeptSetUp, KeptSetUps
 from tuning.measure.outcome import NO_MATTER, LineUp, Matter, Outcome, Status
 from tuning.measure.sandbox.process import Bounds, Child, ChildFailed
 from tuning.measure.sandbox.zygote import Zygote
@@ -61,6 +62,7 @@ class Equipment:
     lock: MachineLock
     zygote_for: Callable[[BuiltArtifact], Zygote]
     submitted: Callable[[BuiltArtifact], bool]
+    kept: KeptSetUps
     library: Callable[[], Zygote]
     flusher: Callable[[], CacheFlusher]
     hands: Callable[[], Executor]
@@ -105,7 +107,8 @@ class Bench:
 
 
 class LiveBench(Bench):
-    """Inputs, reference outputs and a live default."""
+    """Inputs, reference outputs and a live default; with what is ``kept`` of an earlier bench of the
+    operator, the default is only started when somebody runs against it."""
 
     def __init__(
         self,
@@ -114,6 +117,7 @@ class LiveBench(Bench):
         setting: Setting,
         default: BuiltArtifact,
         limits: Limits,
+        kept: KeptSetUp | None = None,
     ) -> None:
         self._equipment = equipment
         self._specimen = specimen
@@ -126,8 +130,14 @@ class LiveBench(Bench):
         self._default_us: float | None = None  # once it is known
         self._referees = Referees(specimen, default.manifest.route, equipment.library)
         self._fresh = FreshSets(specimen.operator, self._referees.of)
+        self._strangers_ran = False
         super().__init__(Outcome(Status.UNSUPPORTED, "it is being set up"))
-        self.default = self._set_up()
+        if kept is None:
+            self.default = self._set_up()
+        else:
+            self.default, self._referees.method = kept.default, kept.method
+            self._right_on_all.add(default.folder)  # the same artifact, in the folder of this slice
+        self._timed_now = kept is None
         self._default_us = self.default.timing.median_us if self.default.timing else None
 
     def measure(self, artifact: BuiltArtifact, limits: Limits | None = None) -> Outcome:
@@ -146,6 +156,13 @@ class LiveBench(Bench):
             failed = self._compute_references()
         self.drop_default()  # the next one takes the renewed inputs
         return failed
+
+    def left_behind(self) -> KeptSetUp | None:
+        """What the operator's next bench need not do again; None where there is nothing, or where what
+        somebody submitted has seen the inputs."""
+        if self._strangers_ran or not self.default.ok or not self._specimen.references:
+            return None
+        return KeptSetUp(self._specimen, self._referees.method, self.default)
 
     def machine_lock(self) -> AbstractContextManager[None]:
         """The machine's measurement lock, for who drives subjects himself."""
@@ -244,7 +261,8 @@ class LiveBench(Bench):
     def scrutinised(self, scrutiny: Scrutiny, timing: Evidence) -> tuple[Status, str, Evidence]:
         """When the race is over: OK or NOISY, why, and the times that count. Raises ChildFailed."""
         floor = floor_us(self._specimen.operator, self._equipment.target, self._setting)
-        alone_us = timing.default_us if self.default.timing is None else self.default.timing.median_us
+        # Of an earlier slice it tells nothing of the machine as it is now: then it is timed once more.
+        alone_us = self._default_us if self._timed_now and self._default_us is not None else 0.0
         return scrutiny.end(timing, floor, self._fresh, alone_us, self.flush())
 
     def together(self) -> int:
@@ -342,6 +360,7 @@ class LiveBench(Bench):
 
     def new_subject(self, artifact: BuiltArtifact, limits: Limits) -> Subject:
         zygote = self._equipment.zygote_for(artifact)
+        self._strangers_ran |= self.is_submitted(artifact)
         unseen = self._fresh.batch.calls
         return Subject(zygote, self._specimen, artifact, limits.bounds, limits.run_s, unseen)
 

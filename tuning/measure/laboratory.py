@@ -25,6 +25,7 @@ from tuning.measure import procfs
 from tuning.measure.bench import Bench, Equipment, Limits
 from tuning.measure.builder import build_here, build_in_child, request_for, tune_in_child
 from tuning.measure.device.watch import DeviceWatch
+from tuning.measure.kept import KeptSetUps
 from tuning.measure.observing.device_code import looked_at
 from tuning.measure.observing.inspecting import EMPTY, Inspection, inspect
 from tuning.measure.open_bench import open_bench
@@ -113,6 +114,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         self.home.mkdir(parents=True)
         self.readable = tuple(readable)
         self.lock = MachineLock()
+        self.kept = KeptSetUps()
         self._zygotes: dict[str, Zygote] = {}
         self._preload: dict[str, tuple[str, ...]] = dict(PRELOAD)
 
@@ -229,7 +231,8 @@ class Laboratory(AbstractContextManager["Laboratory"]):
 
     @contextmanager
     def bench(self, operator: Operator, setting: Setting, default: BuiltArtifact) -> Iterator[Bench]:
-        """Set an operator up: inputs, float64 reference, the default checked and timed."""
+        """Set an operator up: inputs, float64 reference, the default checked and timed; what an earlier
+        bench of it found is not found again (``kept``)."""
         needed, machine = needed_bytes(operator), procfs.total_bytes()
         if needed > machine // 2:
             too_large = f"measuring it needs {needed >> 20} MiB; this machine has {machine >> 20} MiB"
@@ -286,6 +289,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
 
     def close(self) -> None:
         """End all processes and remove all files."""
+        self.kept.close()
         self._hands.shutdown()
         for zygote in self._zygotes.values():
             zygote.close()
@@ -336,6 +340,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
             lock=self.lock,
             zygote_for=lambda artifact: self._zygote(zygote_of(artifact.manifest)),
             submitted=lambda artifact: artifact.manifest.route in SUBMITTED,
+            kept=self.kept,
             library=lambda: self._zygote("library"),
             flusher=lambda: self._flusher,
             hands=lambda: self._hands,

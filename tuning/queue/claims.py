@@ -28,8 +28,9 @@ from tuning.queue.reached import tell_stage
 
 logger = logging.getLogger(__name__)
 
-ORDER = ("stage", "priority", "-worth", "asked_at", "pk")
-"""What is claimed first: a lower stage, a more urgent queue, what is worth more, who asked first."""
+ORDER = ("stage", "priority", "opened", "-worth", "asked_at", "pk")
+"""What is claimed first: a lower stage, a more urgent queue, a contest's opening, what is worth more, who
+asked first."""
 
 EVERYTHING = Q()
 

@@ -175,7 +175,7 @@ def _latest_slices(tunings: Sequence[tuple[int, str, float, datetime]]) -> list[
 
 
 def _past_slice(trials: Sequence[_PastTrial], tunings: list[tuple[datetime, float]]) -> PastSlice:
-    last, stage = trials[0], min(one.stage for one in trials)  # a first result's opens the contest too
+    last, stage = trials[0], trials[0].stage
     began = min(one.started_at or one.created_at - timedelta(seconds=one.took_s) for one in trials)
     ended_at = max(one.created_at for one in trials)
     seconds = (ended_at - began).total_seconds()

@@ -91,7 +91,8 @@ def wait_of(row: Exploration, rates: Rates) -> TargetWait:
     """What an exploration that is queued waits until a worker takes it up."""
     first = Q(stage__lt=row.stage)
     first |= Q(stage=row.stage, priority__lt=row.priority)
-    first |= Q(stage=row.stage, priority=row.priority, worth__gt=row.worth)
+    first |= Q(stage=row.stage, priority=row.priority, opened__lt=row.opened)
+    first |= Q(stage=row.stage, priority=row.priority, opened=row.opened, worth__gt=row.worth)
     own, queued = payer(row.asked_by_id), _queued(row.target_id)
     seconds, ahead = _added(_by_kind(queued.filter(first, asked_by(own))), rates)
     waiting_s, waiting = _by_organisation(queued, rates)

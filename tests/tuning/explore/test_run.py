@@ -40,7 +40,7 @@ def statuses(**where: Any) -> list[str]:
 def test_a_miss_is_explored_and_its_best_served(make_miss: Callable[..., Any], worker_with: Any) -> None:
     worker = worker_with(FakeRoute("quick", offers=[{"ratio": 1.5}, {"ratio": 2.5}, {"ratio": 0.5}]))
     miss = make_miss()
-    assert worker.run_until_idle() == 2
+    assert worker.run_until_idle() == 3  # first result, opening and contest
     row = Exploration.objects.get()
     assert (row.state, row.stage, row.tries) == (State.DONE, Stage.CONTEST, 0)
     assert winner() == "quick variant 1"

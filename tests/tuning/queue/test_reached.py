@@ -72,6 +72,9 @@ def test_each_slice_tells_what_it_came_to(make_miss: Make, worker_with: Any, con
     while turn := worker._next_turn():
         worker._take(turn)
         heard.append(told())
+    opening = ("first", False, True)  # with nothing to try: the default is served as before
+    assert heard[1] == opening
+    del heard[1]
     assert heard[:3] == [("first", False, True), ("contest", False, False), ("tuned", heard[2][1], False)]
     assert heard[-1] == ("tuned", True, False)
 

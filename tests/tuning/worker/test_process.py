@@ -63,12 +63,12 @@ def all_done(count: int) -> Callable[[], bool]:
 
 
 def running() -> Any:
-    """An exploration in a slice of its contest, each step of which takes FAKE_STEP_S: the first result's own
-    slice, which opens the contest, was its first."""
+    """An exploration in a slice of its contest, each step of which takes FAKE_STEP_S: its first result was
+    its first slice, the contest's opening its second."""
     from tuning.models import Exploration, Stage, State
 
     contests = Exploration.objects.filter(state=State.RUNNING, tries__gt=0, stage=Stage.CONTEST)
-    return contests.filter(fence__gt=1).first()
+    return contests.filter(fence__gt=2).first()
 
 
 def steps_by_operator(home: Path) -> dict[str, list[dict[str, Any]]]:

@@ -16,7 +16,7 @@ from contextlib import closing
 from tuning.explore.candidates import Yielding, gives_way, make_room
 from tuning.explore.odds import BOUND
 from tuning.explore.race.final import hold_final
-from tuning.explore.race.progress import RaceInProgress, Racer, about, begun, entry_of, keep_others
+from tuning.explore.race.progress import RaceInProgress, Racer, about, begun, entry_of, keep_others, to_beat
 from tuning.explore.race.report import chance_text
 from tuning.explore.results import (
     Tried,
@@ -38,8 +38,8 @@ take (each alone: routes build side by side), but for the first of them."""
 LEAST_REST, MOST_REST = 0.02, 0.9
 """Share of an exploration's worth that those candidates have which its heats left waiting."""
 OPENING_S, SURE_PROMISE = 2.0, 0.15
-"""Expected seconds of tries in the bench that a first result has set up, and the gain in ln ratio that each
-must promise for its seconds: what those of another first result bring (ln 1.24 in 1.4 s)."""
+"""Expected seconds of tries that open a contest, and the gain in ln ratio that each must promise for its
+seconds: what those of another first result bring (ln 1.24 in 1.4 s)."""
 
 
 def hold_race(work: ClaimedSlice, bench: Bench, tries: Iterable[Tried], default_digest: str) -> float:
@@ -73,38 +73,34 @@ def hold_race(work: ClaimedSlice, bench: Bench, tries: Iterable[Tried], default_
     return rest
 
 
-def hold_opening(
-    work: ClaimedSlice, bench: Bench, tries: Sequence[Tried], default_digest: str
-) -> list[Tried]:
-    """One heat of what is known to be promising and quick, in a bench that is there already, and one sitting
-    of its best with who is served; those that still wait."""
+def hold_opening(work: ClaimedSlice, bench: Bench, sure: Sequence[Tried], default_digest: str) -> None:
+    """One heat of what is known to be promising and quick (``sure_ones``), and one sitting of its best with
+    who is served. Raises Yielding as ``hold_race`` does."""
     race = begun(work, bench, default_digest)
-    batch = _sure_ones(race, tries)
-    if batch:
-        _run_heat(race, batch)
-        hold_final(race, decides=False)
-    return [one for one in tries if one not in batch]
+    make_room(work)
+    _run_heat(race, sure)
+    hold_final(race, decides=False)
 
 
 def expected_saving_us(work: ClaimedSlice, waiting: Iterable[Tried]) -> float:
     """Of one call, by the best of those that wait, as past trials let expect it."""
-    served, odds = winner_of(work.row), odds_for(work.row.target_id)
+    served, odds, beats = winner_of(work.row), odds_for(work.row.target_id), to_beat(work)
     if served is None:
         return 0.0
-    to_beat = max(1.0, served.ratio_to_default)
-    gain = max((odds.gain(about(work, one), to_beat) for one in waiting), default=0.0)
+    gain = max((odds.gain(about(work, one), beats) for one in waiting), default=0.0)
     return float(served.median_us * -math.expm1(-gain))
 
 
-def _sure_ones(race: RaceInProgress, waiting: Sequence[Tried]) -> list[Tried]:
+def sure_ones(work: ClaimedSlice, waiting: Sequence[Tried]) -> list[Tried]:
     """What may open a contest, the most promising first."""
+    odds, beats = odds_for(work.row.target_id), to_beat(work)
 
     def promise(tried: Tried) -> float:
-        return race.odds.sure_promise(about(race.work, tried), race.to_beat)
+        return odds.sure_promise(about(work, tried), beats)
 
     batch, spent_s = list[Tried](), 0.0
     for tried in sorted(waiting, key=promise, reverse=True)[:BUILT_TOGETHER]:
-        takes_s = race.odds.expect(about(race.work, tried)).seconds
+        takes_s = odds.expect(about(work, tried)).seconds
         if promise(tried) < SURE_PROMISE:
             break
         if tried.route.name not in SUBMITTED and spent_s + takes_s <= OPENING_S:
@@ -128,17 +124,16 @@ def _promise(race: RaceInProgress, tried: Tried) -> float:
 def _next_batch(race: RaceInProgress, waiting: list[Tried]) -> list[Tried]:
     """The most promising of those that wait, taken out of them; those without a chance are out, unless they
     are of the few that are tried against the odds."""
-    work, to_beat = race.work, race.to_beat
-
+    work = race.work
     favourites = {candidate_digest(one.route, one.parameters) for one in work.favourites}
 
     waiting.sort(key=lambda tried: (tried.digest in favourites, _promise(race, tried)), reverse=True)
     batch, spent_s = list[Tried](), 0.0
     for tried in list(waiting):
-        chance = race.odds.chance(about(work, tried), to_beat)
+        chance = race.odds.chance(about(work, tried), race.to_beat)
         if chance < BOUND and tried.digest not in favourites and not _must_be_tried(work, tried):
             waiting.remove(tried)
-            said = f"{chance_text(chance)} to be faster than {to_beat:.2f}×"
+            said = f"{chance_text(chance)} to be faster than {race.to_beat:.2f}×"
             race.report.entries.append(entry_of(tried, skipped=said))
             continue
         takes_s = race.odds.expect(about(work, tried)).seconds

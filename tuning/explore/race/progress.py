@@ -65,9 +65,14 @@ class RaceInProgress:
 
 
 def begun(work: ClaimedSlice, bench: Bench, default_digest: str) -> RaceInProgress:
+    served, odds = winner_of(work.row), odds_for(work.row.target_id)
+    return RaceInProgress(work, bench, default_digest, odds, served, to_beat(work))
+
+
+def to_beat(work: ClaimedSlice) -> float:
+    """The ratio of who is served."""
     served = winner_of(work.row)
-    to_beat = max(1.0, served.ratio_to_default if served else 1.0)
-    return RaceInProgress(work, bench, default_digest, odds_for(work.row.target_id), served, to_beat)
+    return max(1.0, served.ratio_to_default if served else 1.0)
 
 
 def keep_others(race: RaceInProgress, finalists: Sequence[Racer]) -> None:

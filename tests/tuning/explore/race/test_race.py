@@ -19,7 +19,6 @@ from tuning.explore.race.report import RaceReport, decided_text
 from tuning.models import Exploration, Race, Stage, Trial
 from tuning.queue import steering
 from tuning.queue.promote import promote_misses, reweigh
-from tuning.queue.rates import rates
 from tuning.queue.rounds import begin_rounds
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -95,7 +94,7 @@ def test_what_won_for_the_nearest_operators_runs_beside_the_first_default(
 
 
 class TestOpening:
-    """What past trials say is surely promising is tried in the bench of the first result."""
+    """A contest's first slice tries what past trials say is surely promising, before the rest of others."""
 
     @pytest.fixture
     def explored(self, make_miss: Any, worker_with: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -107,24 +106,46 @@ class TestOpening:
         worker.run_until_idle()
         return worker
 
-    def one_slice(self, worker: Any, make_miss: Any) -> Exploration:
+    def opened(self, worker: Any, make_miss: Any) -> Exploration:
         make_miss("Sigmoid", 1024)  # of a kind with Relu, whose winners are not raced beside its default
         promote_misses()
-        worker._take(worker._next_turn())
-        return Exploration.objects.get(operator__op_type="Sigmoid")
+        for stage, opened in ((Stage.FIRST, True), (Stage.CONTEST, False), (Stage.CONTEST, True)):
+            row = Exploration.objects.get(operator__op_type="Sigmoid")
+            assert (row.stage, row.opened, row.state) == (stage, opened, "queued")
+            if (stage, opened) != (Stage.CONTEST, True):
+                worker._take(worker._next_turn())
+        return row
 
-    def test_it_is_served_with_the_first_result(self, explored: Any, make_miss: Any) -> None:
-        row = self.one_slice(explored, make_miss)
+    def test_it_is_served_as_first_results_are(self, explored: Any, make_miss: Any) -> None:
+        row = self.opened(explored, make_miss)
         best = Best.objects.get(rank=0, operator=row.operator)
         assert (best.label, best.measurement.purpose, best.stage) == ("variant 1", "first", "first")
         assert (row.stage, row.state, row.slices.count()) == (Stage.CONTEST, "queued", 0)
         race = RaceReport.from_json(Race.objects.get(exploration=row, stage=Stage.CONTEST).report)
         assert "variant 1" in {one.label for one in race.entries}
-        past = [(one.stage, one.stage_over) for one in rates().slices if one.exploration == row.pk]
-        assert past == [(Stage.FIRST, True)], "what others wait for includes it"
+
+    def test_all_have_theirs_before_the_rest_of_any_and_first_results_come_before_that(
+        self, explored: Any, make_miss: Any, worker_with: Any
+    ) -> None:
+        quick, late = FakeRoute("quick", offers=[{"ratio": 0.8}, {"ratio": 1.7}]), FakeRoute("late")
+        for size, calls in ((1024, 1e6), (1025, 1.0)):
+            make_miss("Sigmoid", size, calls=calls)
+        worker_with(quick, late).run_until_idle()
+        trials = Trial.objects.filter(exploration__operator__op_type="Sigmoid").order_by("pk")
+        seen = [(one.stage, one.exploration_id) for one in trials]
+        first, second = Exploration.objects.filter(operator__op_type="Sigmoid").order_by("-worth")
+        turns = [turn for turn, _ in groupby(seen)]
+        assert turns == [
+            (Stage.FIRST, first.pk),
+            (Stage.FIRST, second.pk),
+            (Stage.CONTEST, first.pk),
+            (Stage.CONTEST, second.pk),
+            (Stage.CONTEST, first.pk),
+            (Stage.CONTEST, second.pk),
+        ]
 
     def test_the_contest_does_not_try_it_again(self, explored: Any, make_miss: Any) -> None:
-        row = self.one_slice(explored, make_miss)
+        row = self.opened(explored, make_miss)
         opened = list(Trial.objects.filter(exploration=row, stage=Stage.CONTEST).values_list("pk", flat=True))
         assert opened
         explored.run_until_idle()
@@ -138,7 +159,7 @@ class TestOpening:
         self, explored: Any, make_miss: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(heats, "OPENING_S", 0.0)
-        row = self.one_slice(explored, make_miss)
+        row = self.opened(explored, make_miss)
         assert Best.objects.get(rank=0, operator=row.operator).route == "eager"
         assert not Trial.objects.filter(exploration=row, stage=Stage.CONTEST).exists()
 
@@ -146,13 +167,13 @@ class TestOpening:
         self, explored: Any, make_miss: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(explored._proofs, "reason", lambda route: "It was not tried yet.")
-        row = self.one_slice(explored, make_miss)
+        row = self.opened(explored, make_miss)
         assert not Trial.objects.filter(exploration=row, stage=Stage.CONTEST).exists()
 
     def test_what_the_rest_is_worth_is_told_by_the_measured_time_and_the_odds(
         self, explored: Any, make_miss: Any
     ) -> None:
-        row = self.one_slice(explored, make_miss)
+        row = self.opened(explored, make_miss)
         best = Best.objects.get(rank=0, operator=row.operator)
         assert 0 < row.worth < 0.3 * row.calls * best.median_us, "its best is known to be served already"
         reweigh(row, 1e9, row.priority, 3 * row.calls)  # asked for again: by more calls, not by another gain
@@ -162,7 +183,7 @@ class TestOpening:
     def test_where_nothing_is_known_it_is_told_by_the_measured_time(
         self, make_miss: Any, worker_with: Any
     ) -> None:
-        row = self.one_slice(worker_with(FakeRoute("quick")), make_miss)
+        row = self.opened(worker_with(FakeRoute("quick")), make_miss)
         best = Best.objects.get(rank=0, operator=row.operator)
         assert 0.2 < row.worth / (row.calls * best.median_us) < 0.5
 
@@ -172,15 +193,13 @@ class TestOpening:
         call_command("export_odds", str(tmp_path / "odds.json"))
         Exploration.objects.all().delete()
         assert "1024" not in (tmp_path / "odds.json").read_text()
-        assert (
-            Best.objects.get(rank=0, operator=self.one_slice(explored, make_miss).operator).route == "eager"
-        )
+        assert Best.objects.get(rank=0, operator=self.opened(explored, make_miss).operator).route == "eager"
         Exploration.objects.all().delete()
         Best.objects.all().delete()
         Miss.objects.all().delete()
         monkeypatch.setattr(trial_history, "GIVEN", tmp_path / "odds.json")
         monkeypatch.setattr(trial_history, "given_odds", read_given)
-        row = self.one_slice(explored, make_miss)
+        row = self.opened(explored, make_miss)
         assert Best.objects.get(rank=0, operator=row.operator).label == "variant 1"
 
 
