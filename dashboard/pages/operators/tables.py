@@ -234,7 +234,7 @@ _LEADERS = (
     Column("ratio", "Over the default", "ratio", figure="operator_speedup"),
     Column("low", "from", "ratio", under="ratio", say="from {}"),
     Column("high", "to", "ratio", under="ratio", say="to {}"),
-    Column("reason", "Why", css="wrap-wide"),
+    Column("reason", "Why", css="wrap-wide", room_px=300),
 )
 
 
