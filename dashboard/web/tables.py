@@ -29,6 +29,25 @@ Kind = Number | Mark
 FEW_COLUMNS = 4
 """As many as a telephone has the width for."""
 
+_ROOM_PX: Mapping[str, int] = {
+    "name": 285, "when": 90, "badge": 110, "method": 122, "code": 90, "head": 96, "money": 110,
+    "speedup": 101, "us": 70, "actions": 84, "tick": 39,
+}  # fmt: skip
+_ROOM_OF_CLASS_PX = {
+    "wide-text": 230,
+    "reason": 220,
+    "routes": 260,
+    "progress-cell": 190,
+    "wrap-wide": 150,
+    "variant": 122,
+}
+"""What a column takes with its spaces beside it, as measured in a browser: by its kind, and by the class that
+gives its cells a least width."""
+_CUT_OFF_PX = 136
+"""What a line takes that is cut off."""
+ROOM_STEP_PX, LEAST_ROOM, MOST_ROOM = 40, 7, 30
+"""Rooms are counted in steps, which components.css has a class for each."""
+
 NUMBERS = frozenset(get_args(Number))
 Of = Callable[[Any], Any]
 """What a row has for a column."""
@@ -61,6 +80,7 @@ class Column:
     css: str | Of = ""
     spare: bool = False  # no cell on a telephone where there is no value
     label: str | None = None  # before the value on a telephone; None: the title, where it is needed
+    room_px: int = 0  # what its widest cell takes, where neither its kind nor its title says so
 
     def of(self, row: Any) -> Any:
         """The value in a row: what is exported."""
@@ -69,6 +89,18 @@ class Column:
     @property
     def is_number(self) -> bool:
         return self.kind in NUMBERS or (isinstance(self.css, str) and "number" in self.css.split())
+
+    @property
+    def needs_px(self) -> int:
+        """How wide it is beside other columns, about: the widest of what stands in it and of its title, of
+        which numbers break between words."""
+        classes = self.css.split() if isinstance(self.css, str) else []
+        inside = [_ROOM_PX.get(self.kind, 56 if self.is_number else 76)]
+        inside += [_ROOM_OF_CLASS_PX[one] for one in classes if one in _ROOM_OF_CLASS_PX]
+        hidden = self.kind in ("actions", "tick")
+        words = self.title.split() if self.is_number else [self.title]
+        title = 0 if hidden else max(map(len, words), default=0) * 6.5 + 20 + (14 if self.sort else 0)
+        return self.room_px or round(max(*inside, title))
 
     def classes(self, row: Any) -> str:
         """Of a cell."""
@@ -171,6 +203,17 @@ class Table:
         """Of the table: one of many columns becomes a card a row where there is no width for them."""
         stacks = "" if "stacks" in self.css or len(self.shown) <= FEW_COLUMNS else "stacks"
         return f"{self.css} {stacks}".strip()
+
+    @property
+    def room(self) -> int:
+        """Steps of width that all columns need beside each other: with less they move together, then each
+        row becomes a card."""
+        needs_px = sum(max(one.needs_px, self._lines_px(one)) for one in self.shown)
+        return min(max(-(-needs_px // ROOM_STEP_PX) + 1, LEAST_ROOM), MOST_ROOM)
+
+    def _lines_px(self, column: Column) -> int:
+        """What the lines under a column's value take: they break between words, unless they are cut off."""
+        return _CUT_OFF_PX if any(one.css == "clip" for one in self.lines.get(column.key, ())) else 0
 
     @cached_property
     def lines(self) -> dict[str, list[Column]]:

@@ -112,7 +112,7 @@ def _operator(entry: LedgerEntry) -> str:
 
 _AT = Column("at", "When", "when")
 _KIND = Column("kind", "Kind", "badge")
-_WHAT = Column("what", "What", value=_what, link=_operator, css="lead")
+_WHAT = Column("what", "What", value=_what, link=_operator, css="lead", room_px=170)
 _AMOUNT = Column("amount_micros", "Amount", "money", figure="charged", link=page("billing-entry"))
 _USES = Column("uses", "Uses", "count", _uses, figure="uses_billed")
 _BALANCE = Column("balance_after_micros", "Credit after", "money", figure="credit")
@@ -152,7 +152,7 @@ _ORGANISATIONS = (
     Column("balance_micros", "Credit", "money", "account.balance_micros", "credit"),
     Column("plan", "Plan", value="account.plan"),
     Column("plan_until", "Until", "when", "account.plan_until"),
-    Column("account", "Account", "code", "account.reference"),
+    Column("account", "Account", "code", "account.reference", room_px=246),
 )
 
 

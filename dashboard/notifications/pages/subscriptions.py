@@ -154,7 +154,14 @@ def _table(rows: list[Subscription], viewer: Viewer) -> Table:
         Column("channels", "By", value=lambda row: ", ".join(row.told_by), show=_channels),
         Column("digest", "How often", show=lambda row: row.get_digest_display()),
         Column("created_at", "Since", "when", css="muted"),
-        Column("actions", "Actions", "actions", part="notifications/_subscription_actions.html", only="page"),
+        Column(
+            "actions",
+            "Actions",
+            "actions",
+            part="notifications/_subscription_actions.html",
+            only="page",
+            room_px=188,
+        ),
     )
     return Table("subscriptions", "Subscriptions", columns, rows, css="stacks")
 

@@ -36,18 +36,18 @@ def _rate(row: Grown | DiskForecast) -> str:
 
 
 _RATE = Column("bytes_a_day", "A day", "quantity", figure="growth_a_day", show=_rate)
-_FULL = Column("full_in_days", "Disk full", "quantity", figure="full_in", show=_full)
+_FULL = Column("full_in_days", "Disk full", "quantity", figure="full_in", show=_full, room_px=150)
 _THINGS = (
-    Column("name", "What", "head", css="lead"),
+    Column("name", "What", "head", css="lead", room_px=180),
     Column("rows", "Rows", "count", spare=True),
     Column("bytes", "Takes", "bytes"),
     _RATE,
     replace(_FULL, spare=True),
-    Column("disk", "Disk", "code", css="spare", spare=True),
+    Column("disk", "Disk", "code", css="spare", spare=True, room_px=110),
     Column("rule", "What is kept", css="wide-text muted", label=""),
 )
 _DISKS = (
-    Column("disk", "Disk", "head", css="lead"),
+    Column("disk", "Disk", "head", css="lead", room_px=120),
     Column("free_bytes", "Free", "bytes"),
     _RATE,
     _FULL,

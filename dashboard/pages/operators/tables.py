@@ -34,7 +34,7 @@ _EVIDENCE = (
         beside=f"{_M}.ratio",
     ),
     *exports("ratio_low", "ratio_high", of=_M),
-    Column("median_us", "As its race saw it", "us", f"{_M}.median_us", css="muted"),
+    Column("median_us", "As its race saw it", "us", f"{_M}.median_us", css="muted", room_px=104),
     Column("spread_us", "Spread", "us", f"{_M}.spread_us", under="median_us", say="± {}"),
     *default_time(_M),
 )
@@ -72,7 +72,7 @@ def targets(found: Sequence[PlacedBest], shown: Place | None) -> Table:
         Column("median_us", "Time", "us", "best.median_us", "operator_time"),
         Column("spread_us", "Spread", "us", "best.spread_us", under="median_us", say="± {}"),
         Column("times_the_fastest", "Of the fastest target's", "ratio", figure="times_the_fastest"),
-        Column("default_us", "Default there", "us", "best.default_us", "default_time"),
+        Column("default_us", "Default there", "us", "best.default_us", "default_time", room_px=220),
         Column(
             "default_route", show=_default_there, value="best.measurement.default_route", under="default_us"
         ),
@@ -135,15 +135,18 @@ def _tier(row: _Row) -> str:
 
 
 _IMPLEMENTATIONS = (
-    Column("rank", "Rank", part="operators/_rank.html", value=_rank, css="nowrap", label=""),
-    Column("route", "Route and versions", "method", f"{_I}.route", beside=f"{_I}.method"),
-    Column("label", "Variant", value=f"{_I}.label", part="operators/_variant.html", css="variant lead"),
+    Column("rank", "Rank", part="operators/_rank.html", value=_rank, css="nowrap", label="", room_px=80),
+    Column("route", "Route and versions", "method", f"{_I}.route", beside=f"{_I}.method", room_px=190),
+    Column(
+        "label", "Variant", value=f"{_I}.label", part="operators/_variant.html", css="variant lead",
+        room_px=160,
+    ),
     Column("environment", "Versions", value=_environment, under="route", css="clip"),
     *_EVIDENCE,
     *exports("samples", of="made"),
     Column(
         "against_best", "Against the best", "ratio", "against.factor", "comparison",
-        part="operators/_against.html", css="nowrap",
+        part="operators/_against.html", css="nowrap", room_px=97,
     ),
     *exports(against_low="against.low", against_high="against.high"),
     *exports(verdict=_verdict, confidence=_confidence),
@@ -152,12 +155,14 @@ _IMPLEMENTATIONS = (
     *exports("prepare_us", "prepare_bytes", of=_M),
     Column(
         "artifact", "Artifact", value=f"{_I}.artifact.sha256", part="operators/_artifact.html",
-        css="nowrap spare",
+        css="nowrap spare", room_px=96,
     ),
     *exports("kind", of=f"{_I}.artifact"),
     *exports(tier=_tier),
     Column("build_s", "Build", "seconds", f"{_I}.build_s", under="measured_at", say="built in {}"),
-    Column("measured_at", "Measured", "when", f"{_M}.created_at", css="number muted spare nowrap"),
+    Column(
+        "measured_at", "Measured", "when", f"{_M}.created_at", css="number muted spare nowrap", room_px=104,
+    ),
     *exports(price=lambda row: row.terms.sentence if row.terms else "", implementation=f"{_I}.pk"),
     Column("code", "Code", "actions", part="operators/_code_link.html", only="page", css="end"),
 )  # fmt: skip
@@ -225,11 +230,11 @@ def race(card: RaceCard | None) -> Table:
 
 _LEADERS = (
     Column("at", "Since", "when"),
-    Column("name", "Who led", "method"),
+    Column("name", "Who led", "method", room_px=242),
     Column("ratio", "Over the default", "ratio", figure="operator_speedup"),
     Column("low", "from", "ratio", under="ratio", say="from {}"),
     Column("high", "to", "ratio", under="ratio", say="to {}"),
-    Column("reason", "Why", css="wrap-wide"),
+    Column("reason", "Why", css="wrap-wide", room_px=300),
 )
 
 

@@ -30,12 +30,12 @@ def _detail(one: AuditEntry) -> str:
 _COLUMNS = (
     Column("at", "When", "when"),
     Column("actor", "Who"),
-    Column("action", "What", "code"),
+    Column("action", "What", "code", room_px=170),
     Column("subject", "To what"),
     Column("organisation", "Organisation", value=lambda one: read(one, "organisation.name") or ""),
-    Column("detail", "Detail", value=_detail),
+    Column("detail", "Detail", value=_detail, room_px=140),
     Column("address", "From", "code"),
-    Column("request_id", "Request", "code"),
+    Column("request_id", "Request", "code", room_px=266),
 )
 
 

@@ -37,10 +37,18 @@ ROLES = {
 
 _MEMBERS = (
     Column("name", "Name", value=lambda one: one.user.get_username(), part="people/_member.html", css="lead"),
-    Column("role", "Role", part="people/_member_role.html"),
+    Column("role", "Role", part="people/_member_role.html", room_px=132),
     Column("active", value=lambda one: "yes" if one.user.is_active else "no", only="export"),
     Column("joined_at", "Member since", "when", "created_at", css="muted"),
-    Column("actions", "Actions", "actions", part="people/_member_actions.html", css="number", only="page"),
+    Column(
+        "actions",
+        "Actions",
+        "actions",
+        part="people/_member_actions.html",
+        css="number",
+        only="page",
+        room_px=176,
+    ),
 )
 
 

@@ -118,7 +118,13 @@ def _ended(row: CapabilityQueue) -> str:
 
 _CAPABILITIES = (
     Column("capability", "Capability", "head", show=_capability, css="lead"),
-    Column("workers", "Workers", "count", show=lambda row: row.workers or badge("silent", "none live")),
+    Column(
+        "workers",
+        "Workers",
+        "count",
+        show=lambda row: row.workers or badge("silent", "none live"),
+        room_px=104,
+    ),
     *exports("paused"),
     Column("queued", "Queued", "count", figure="queue_depth"),
     Column("running", "Running", "count"),
@@ -128,11 +134,21 @@ _CAPABILITIES = (
     Column("ended_last_hour", "Ended 1 h / 24 h", "count", show=_ended, figure="queue_ended", label="Ended"),
     *exports("ended_last_day"),
     Column("wait_s", "Expected wait", "seconds", figure="expected_wait"),
-    Column("came_s", "First results", "seconds", "foretold.came_s", figure="first_result_foretold"),
+    Column(
+        "came_s", "First results", "seconds", "foretold.came_s", figure="first_result_foretold", room_px=134
+    ),
     Column("expected_s", "", "seconds", "foretold.expected_s", say="expected after {}", under="came_s"),
     Column("off_s", "", "seconds", "foretold.off_s", say="off by {}", under="came_s"),
     *exports(foretold="foretold.count"),
-    Column("drain_s", "Time to drain", "seconds", show=_drain, figure="time_to_drain", label="To drain"),
+    Column(
+        "drain_s",
+        "Time to drain",
+        "seconds",
+        show=_drain,
+        figure="time_to_drain",
+        label="To drain",
+        room_px=168,
+    ),
     *exports("drain_how"),
 )
 _PAUSE = Column("pause", "Actions", "actions", part="work/_pause.html", only="page")
@@ -154,7 +170,7 @@ _SHARES = (
     *exports("explorations", "evaluations", "uploads", "recent_s"),
     Column("spent_s", "In all", "seconds"),
 )
-_WEIGHT = Column("weight", "Weight", part="work/_weight.html")
+_WEIGHT = Column("weight", "Weight", part="work/_weight.html", room_px=162)
 
 
 def shares_table(rows: Sequence[OrganisationShare], may_operate: bool) -> Table:
@@ -309,7 +325,7 @@ def misses_table(rows: Sequence[MissRow], mine: Set[int]) -> Table:
         *exports("scope", of="miss"),
         Column("count", "Asked", "count", "miss.count"),
         Column("calls", "Calls", "count", "miss.calls"),
-        Column("for", "For", value="miss.target.capability", css="nowrap", only="page"),
+        Column("for", "For", value="miss.target.capability", css="nowrap", only="page", room_px=150),
         Column("setting", "Setting", value=_setting, under="for", only="page"),
         Column("related", "Only related", value="miss.related", show=_related, under="reason"),
         *exports("worth_us"),

@@ -28,7 +28,7 @@ def trials_table(
         *exports("detail"),
         Column("ratio_to_default", "Over the default", "speedup", show=_ratio, spare=True),
         *exports("ratio_low", "ratio_high"),
-        Column("median_us", "As its race saw it", "us", spare=True, css="muted"),
+        Column("median_us", "As its race saw it", "us", spare=True, css="muted", room_px=106),
         *default_time("", _default_us, lambda _: default),
         *exports("max_error", "tolerance", "build_s"),
         Column("happened", "What happened", part="work/_trial_detail.html", css="reason lead", only="page"),

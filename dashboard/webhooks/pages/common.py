@@ -81,14 +81,14 @@ def _next_try(row: Delivery) -> datetime | None:
 
 
 _COLUMNS = (
-    Column("event_type", "Event", value="message.event_type", link=page("webhook-delivery")),
+    Column("event_type", "Event", value="message.event_type", link=page("webhook-delivery"), room_px=138),
     Column("state", "State", "badge"),
     Column("tries", "Tries", "count"),
     Column("last_answer", "Last answer", value=lambda row: row.last_error or str(row.last_status or "")),
     Column("happened_at", "Happened", "when", "message.created_at"),
     Column("next_try_at", "Next try", "when", _next_try),
-    Column("endpoint", "Endpoint", value="endpoint.url"),
-    Column("message_id", "Message", "code", "message.public_id"),
+    Column("endpoint", "Endpoint", value="endpoint.url", room_px=238),
+    Column("message_id", "Message", "code", "message.public_id", room_px=298),
 )
 
 

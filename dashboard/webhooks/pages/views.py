@@ -161,7 +161,7 @@ def _table(rows: Sequence[selectors.EndpointStanding], several: bool) -> Table:
         Column("url", "Address", "name", "endpoint.url", link=page("webhook-endpoint", "endpoint.pk")),
         Column("organisation", "Organisation", value="endpoint.organisation.name", only=others),
         Column("description", "What for", value="endpoint.description", under="url"),
-        Column("event_types", "Events", value=_types, show=_chips),
+        Column("event_types", "Events", value=_types, show=_chips, room_px=140),
         Column("state", "State", "badge", label="State"),
         Column("reason", value="endpoint.disabled_reason", under="state", only="page"),
         Column("since", "", "when", _since, say="since {}", under="state", only="page"),

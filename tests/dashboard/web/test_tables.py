@@ -11,7 +11,9 @@ from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.test import RequestFactory
 
+from dashboard.web import tables
 from dashboard.web.tables import Column, Table, exported, exports
+from tests.databases import ROOT
 
 
 @dataclass(frozen=True)
@@ -90,3 +92,15 @@ def test_a_cell_with_a_template_sees_its_row_and_the_page() -> None:
     shown = render_to_string("parts/_table.html", {"table": table}, asked(""))
     assert "&lt;building&gt;" in shown
     assert '<th scope="row"\n           data-label="Name">a&amp;b</th>' in shown
+
+
+def test_a_table_says_how_much_room_its_columns_need() -> None:
+    """Its box has that as a class, for which there is a rule; a column more makes it more."""
+    few = Table("few", "Few", [Column("name", "Name", "name"), Column("hits", "Hits", "count")], [])
+    columns = [*few.columns, *(Column(f"us_{n}", "Time", "us") for n in range(4)), Column("at", "At", "when")]
+    many = Table("many", "Many", columns, [])
+    assert few.room < many.room < Table("more", "More", [*columns, Column("why", css="reason")], []).room
+    assert Table("wide", "Wide", [Column(f"{n}", room_px=400) for n in range(9)], []).room == tables.MOST_ROOM
+    style = (ROOT / "dashboard/static/css/components.css").read_text()
+    for room in range(tables.LEAST_ROOM, tables.MOST_ROOM + 1):
+        assert f".room-{room} {{ font-size: {room}px; }}" in style
