@@ -43,6 +43,12 @@ ALLOWED: Mapping[tuple[str, str], Allowed] = {
         "tf32": (False, True),
         "graphs": (False, True),
     },
+    ("cudnn", "graph"): {
+        "device": ("cuda",),
+        "plan": tuple(range(1, 33)),
+        "tf32": (False, True),
+        "graphs": (False, True),
+    },
     ("onnxruntime", "session"): {
         "graph_optimization": ("all", "extended", "basic", "disabled"),
         "constants": ("initializers", "inputs"),
@@ -64,7 +70,11 @@ _LOADERS = {
     "numpy": "opatlas.load.numpy_recipe",
 }
 _OWN_LOADERS = {("torch", "compile"): "opatlas.load.torch.compile"}
-_ON_DEVICE = {"torch": "opatlas.load.torch.on_device", "cublaslt": "opatlas.load.cuda.cublaslt"}
+_ON_DEVICE = {
+    "torch": "opatlas.load.torch.on_device",
+    "cublaslt": "opatlas.load.cuda.cublaslt",
+    "cudnn": "opatlas.load.cuda.cudnn",
+}
 
 
 def check_recipe(recipe: Mapping[str, Any] | None, threads: int) -> dict[str, Any]:

@@ -34,6 +34,7 @@ MODULES = (
     "tests/gpu/test_device.py",
     "tests/opatlas/load/cuda/test_module.py",
     "tests/opatlas/load/cuda/test_plan.py",
+    "tests/opatlas/load/cuda/test_cudnn.py",
     "tests/tuning/measure/device/test_gpus.py",
     "tests/tuning/measure/device/test_nvml.py",
     "tests/tuning/measure/device/test_watch.py",

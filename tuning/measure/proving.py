@@ -56,6 +56,7 @@ def tiny(laboratory: Laboratory, route: Route) -> Iterator[tuple[Operator, Candi
         operator_of("Add", [8, 16], [8, 16]),
         operator_of("MatMul", [16, 16], [16, 16]),
         operator_of("MatMul", [16, 16], {"shape": [16, 16], "dtype": "float32", "role": "const"}),
+        *((operator_of("LayerNormalization", [8, 16], [16], [16]),) if route.name == "cudnn" else ()),
     ):
         if route.supports(operator, SETTING):
             for candidate in route.candidates(operator, laboratory.target, SETTING, _BUDGET):

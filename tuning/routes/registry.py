@@ -10,6 +10,7 @@ from tuning.routes.compiler.triton import TritonRoute
 from tuning.routes.compiler.tvm import TvmRoute
 from tuning.routes.compiler.xla import XlaRoute
 from tuning.routes.library.cublaslt import CublasLt
+from tuning.routes.library.cudnn import Cudnn
 from tuning.routes.library.eager import Eager
 from tuning.routes.library.mkl import Mkl
 from tuning.routes.library.numpy_arrays import NumPyArrays
@@ -27,6 +28,7 @@ ROUTES: tuple[Route, ...] = (
     OpenBlas(),
     NumPyArrays(),
     CublasLt(),
+    Cudnn(),
     TvmRoute(),
     HalideRoute(),
     XlaRoute(),

@@ -1,0 +1,392 @@
+"""Operators as cuDNN is asked for them: by a library of NumPy that reads memory as the real one would, and
+compared with PyTorch on the processor."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opatlas.errors import LoadError
+from opatlas.identity import Operator, Setting, parse_operator
+from opatlas.load.buffers import empty
+from opatlas.load.cuda import cudnn
+from opatlas.load.cuda.cudnn import MOST_PLANS, CudnnKernel, CudnnLibrary, DeviceFailed
+from opatlas.load.cuda.dnn_graph import POINTWISE, graph_of
+from opatlas.load.recipe import ALLOWED, check_recipe
+from opatlas.load.torch.recipe import TorchKernel
+from tests.catalog.making import GPU
+from tests.opatlas.load.cuda.simulated import SimulatedDriver
+from tests.opatlas.load.cuda.simulated_cudnn import PLANS, SimulatedGraphs
+from tuning.routes.base import Budget, No
+from tuning.routes.library.cudnn import TRIED, Cudnn
+
+RECIPE = {"library": "cudnn", "call": "graph", "device": "cuda", "plan": 1}
+
+
+def tensor(*shape: int, dtype: str = "float32", **more: Any) -> dict[str, Any]:
+    return {"shape": list(shape), "dtype": dtype, **more}
+
+
+def conv(*inputs: dict[str, Any], op: str = "Conv", **attrs: Any) -> dict[str, Any]:
+    return {"op": op, "attrs": attrs, "inputs": list(inputs)}
+
+
+def then(*following: tuple[str, dict[str, Any], list[dict[str, Any]]], bias: bool = True) -> dict[str, Any]:
+    """A convolution and what comes after it, each node of the last one's result and of tensors of its own."""
+    inputs = [tensor(2, 3, 5, 6), tensor(4, 3, 3, 3, const=True), *([tensor(4)] if bias else [])]
+    return chain({"op": "Conv", "inputs": [*range(len(inputs))], "outputs": [10]}, inputs, following)
+
+
+def after_product(op: str, *own: dict[str, Any], **attrs: Any) -> dict[str, Any]:
+    inputs = [tensor(3, 6), tensor(6, 5)]
+    return chain({"op": "MatMul", "inputs": [0, 1], "outputs": [10]}, inputs, [(op, attrs, list(own))])
+
+
+def chain(head: dict[str, Any], inputs: list[dict[str, Any]], following: Any) -> dict[str, Any]:
+    nodes = [head]
+    for op, attrs, own in following:
+        numbers = [*range(len(inputs), len(inputs) + len(own))]
+        inputs = [*inputs, *own]
+        last = nodes[-1]["outputs"][0]
+        nodes.append({"op": op, "inputs": [last, *numbers], "outputs": [last + 1], "attrs": attrs})
+    return {"inputs": inputs, "nodes": nodes, "outputs": [nodes[-1]["outputs"][0]]}
+
+
+def bound(value: float) -> dict[str, Any]:
+    return tensor(data=[value])
+
+
+X, W = tensor(2, 4, 7, 9), tensor(6, 4, 3, 3)
+PLAIN = ("Abs", "Erf", "Exp", "Gelu", "Neg", "Relu", "Sigmoid", "Softplus", "Tanh")
+CASES: dict[str, dict[str, Any]] = {
+    "convolution": conv(X, W),
+    "with a bias": conv(X, W, tensor(6)),
+    "padded unevenly, strided": conv(X, W, pads=[1, 0, 2, 1], strides=[2, 3]),
+    "dilated": conv(X, W, pads=[2, 2, 2, 2], dilations=[2, 2]),
+    "in groups": conv(X, tensor(6, 2, 3, 3), tensor(6), group=2, pads=[1, 1, 1, 1]),
+    "one a channel": conv(X, tensor(4, 1, 3, 3), group=4),
+    "constant weights": conv(X, tensor(6, 4, 3, 3, const=True)),
+    "channels last": conv(tensor(2, 4, 7, 9, strides=[252, 1, 36, 4]), W, tensor(6)),
+    "one dimension": conv(tensor(2, 4, 9), tensor(6, 4, 3), tensor(6), pads=[1, 2], strides=[2]),
+    "three dimensions": conv(tensor(1, 2, 4, 5, 6), tensor(3, 2, 2, 3, 2)),
+    "half": conv(tensor(2, 4, 7, 9, dtype="float16"), tensor(6, 4, 3, 3, dtype="float16")),
+    "brain half": conv(tensor(1, 2, 4, 4, dtype="bfloat16"), tensor(2, 2, 1, 1, dtype="bfloat16")),
+    "transposed": conv(X, tensor(4, 5, 3, 2), op="ConvTranspose", strides=[2, 3], pads=[1, 0, 0, 1]),
+    "transposed in groups": conv(X, tensor(4, 3, 2, 2), op="ConvTranspose", group=2),
+    "transposed with room": conv(
+        X, tensor(4, 5, 3, 3), op="ConvTranspose", strides=[2, 2], output_padding=[1, 0]
+    ),
+    "maximum": {"op": "MaxPool", "attrs": {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1]}, "inputs": [X]},
+    "mean": {"op": "AveragePool", "attrs": {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}, "inputs": [X]},
+    "mean with the edge": {
+        "op": "AveragePool",
+        "attrs": {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2], "count_include_pad": 1},
+        "inputs": [X],
+    },
+    "mean of all": {"op": "GlobalAveragePool", "inputs": [X]},
+    "maximum of all": {"op": "GlobalMaxPool", "inputs": [X]},
+    "layer norm": {
+        "op": "LayerNormalization",
+        "attrs": {"axis": 1, "epsilon": 0.25},
+        "inputs": [tensor(5, 2, 6), tensor(2, 6), tensor(2, 6)],
+    },
+    "rms norm": {
+        "op": "RMSNormalization",
+        "attrs": {"epsilon": 0.25},
+        "inputs": [tensor(2, 5, 12), tensor(12, const=True)],
+    },
+    "product": {"op": "MatMul", "inputs": [tensor(2, 3, 4, 6), tensor(6, 5)]},
+    "product in batches": {"op": "MatMul", "inputs": [tensor(2, 3, 4, 6), tensor(2, 3, 6, 5)]},
+    "gemm": {
+        "op": "Gemm",
+        "attrs": {"transA": 1, "transB": 1},
+        "inputs": [tensor(6, 4), tensor(5, 6), tensor(5)],
+    },
+    "attention": {"op": "Attention", "inputs": [tensor(1, 2, 5, 8, dtype="float16")] * 3},
+    "grouped heads": {
+        "op": "Attention",
+        "attrs": {"scale": 0.5},
+        "inputs": [tensor(1, 4, 5, 8, dtype="float16"), *[tensor(1, 2, 6, 8, dtype="float16")] * 2],
+    },
+    **{
+        f"product, then {op}": after_product(op, **attrs)
+        for op, attrs in {
+            **{op: {} for op in PLAIN},
+            "Elu": {"alpha": 0.5},
+            "LeakyRelu": {"alpha": 0.1},
+        }.items()
+    },
+    "product, then Gelu by tanh": after_product("Gelu", approximate="tanh"),
+    "product, then Clip": after_product("Clip", bound(-0.5), bound(1.0)),
+    **{
+        f"product, then {op} with a row": after_product(op, tensor(5))
+        for op in ("Add", "Div", "Max", "Min", "Mul", "Sub")
+    },
+    **{f"convolution, then {op}": then((op, {}, [])) for op in ("Relu", "Sigmoid", "Tanh", "Elu")},
+    "convolution, then Clip": then(("Clip", {}, [bound(0.0), bound(0.5)])),
+    "convolution, then Add and Relu": then(("Add", {}, [tensor(2, 4, 3, 4)]), ("Relu", {}, [])),
+    "two after it": {
+        "inputs": [tensor(3, 6), tensor(6, 5), tensor(5)],
+        "nodes": [
+            {"op": "MatMul", "inputs": [0, 1], "outputs": [10]},
+            {"op": "Add", "inputs": [10, 2], "outputs": [11]},
+            {"op": "Sigmoid", "inputs": [11], "outputs": [12]},
+            {"op": "Mul", "inputs": [11, 12], "outputs": [13]},
+        ],
+        "outputs": [13],
+    },
+}
+
+
+def arrays_of(operator: Operator) -> dict[int, np.ndarray]:
+    random = np.random.default_rng(7)
+    made = {}
+    for number in operator.tensor_inputs:
+        made[number] = empty(operator.inputs[number], 64)
+        made[number][...] = random.uniform(0.1, 1, made[number].shape)
+        made[number][...] *= random.choice([-1, 1], made[number].shape)
+    return made
+
+
+def computed(operator: Operator, device: SimulatedDriver, library: SimulatedGraphs) -> np.ndarray:
+    arrays = arrays_of(operator)
+    kernel = CudnnKernel(operator, check_recipe(RECIPE, 1), device, library)
+    kernel.prepare({number: arrays[number] for number in operator.constant_inputs})
+    bound = kernel.bind({number: arrays[number] for number in operator.runtime_inputs})
+    bound()
+    return bound.outputs()[0].astype(np.float64)
+
+
+def wanted(operator: Operator) -> np.ndarray:
+    arrays = arrays_of(operator)
+    kernel = TorchKernel(operator, check_recipe({"library": "torch", "call": "eager"}, 1))
+    kernel.prepare({number: arrays[number] for number in operator.constant_inputs})
+    bound = kernel.bind({number: arrays[number] for number in operator.runtime_inputs})
+    bound()
+    return bound.outputs()[0].astype(np.float64)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_it_is_asked_for_is_the_operator(name: str) -> None:
+    operator, device = parse_operator(CASES[name]), SimulatedDriver()
+    near = 1e-4 if operator.output_values[0].dtype == "float32" else 3e-2
+    found = computed(operator, device, SimulatedGraphs(device))
+    np.testing.assert_allclose(found, wanted(operator), rtol=near, atol=near)
+
+
+def test_every_pointwise_step_is_among_the_cases() -> None:
+    seen = {op for document in CASES.values() for op in parse_operator(document).op_types}
+    assert set(POINTWISE) - seen == {"Sqrt"}, "whose operands are of both signs here"
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"op": "Softmax", "inputs": [tensor(4, 6)]}, "Softmax is no step"),
+        ({"op": "Relu", "inputs": [tensor(4, 6)]}, "not none"),
+        (conv(tensor(1, 2, 4, 4, dtype="float64"), tensor(2, 2, 1, 1, dtype="float64")), "of one of float32"),
+        (
+            {
+                "op": "MaxPool",
+                "attrs": {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1},
+                "inputs": [X],
+            },
+            "rounds its sizes up",
+        ),
+        (
+            {"op": "MaxPool", "attrs": {"kernel_shape": [2, 2], "dilations": [2, 2]}, "inputs": [X]},
+            "dilations",
+        ),
+        ({"op": "Gemm", "attrs": {"alpha": 0.5}, "inputs": [tensor(4, 6), tensor(6, 5)]}, "with a factor"),
+        ({"op": "MatMul", "inputs": [tensor(2, 1, 4, 6), tensor(2, 3, 6, 5)]}, "spread in part"),
+        ({"op": "LayerNormalization", "inputs": [tensor(4, 6), tensor(6)]}, "without a bias"),
+        ({"op": "Attention", "inputs": [tensor(1, 2, 5, 8)] * 3}, "float32"),
+        (
+            {
+                "op": "Attention",
+                "attrs": {"is_causal": 1},
+                "inputs": [tensor(1, 2, 5, 8, dtype="float16")] * 3,
+            },
+            "causal attention",
+        ),
+    ],
+)
+def test_what_is_left_to_other_routes_has_a_reason(document: dict[str, Any], words: str) -> None:
+    operator = parse_operator(document)
+    with pytest.raises(LoadError, match=words):
+        graph_of(operator)
+    refused = Cudnn().supports(operator, Setting())
+    assert isinstance(refused, No)
+    assert words in refused.reason
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        then(("Relu", {}, []), bias=False),
+        then(("Relu", {}, []), ("Relu", {}, [])),
+        then(("LeakyRelu", {"alpha": 0.1}, [])),
+        then(("Clip", {}, [bound(-1.0), bound(1.0)])),
+        then(("Add", {}, [tensor(4, 1, 1)])),
+        chain(
+            {"op": "GlobalMaxPool", "inputs": [0], "outputs": [10]}, [tensor(2, 4, 7, 9)], [("Relu", {}, [])]
+        ),
+    ],
+)
+def test_what_the_library_has_no_plan_for_after_a_head_is_not_asked_of_it(document: dict[str, Any]) -> None:
+    with pytest.raises(LoadError, match="what follows"):
+        graph_of(parse_operator(document))
+
+
+def test_what_comes_before_the_convolution_is_left_to_others() -> None:
+    document = {
+        "inputs": [X, W],
+        "nodes": [
+            {"op": "Relu", "inputs": [0], "outputs": [10]},
+            {"op": "Conv", "inputs": [10, 1], "outputs": [11]},
+        ],
+        "outputs": [11],
+    }
+    with pytest.raises(LoadError, match="what comes before Conv"):
+        graph_of(parse_operator(document))
+
+
+@pytest.mark.parametrize(("tf32", "numbers"), [(True, [0, 1, 3]), (False, [1, 3])])
+def test_each_plan_counts_once_and_those_that_round_where_the_setting_asks(
+    tf32: bool, numbers: list[int]
+) -> None:
+    operator = parse_operator(CASES["convolution"])
+    for number, meant in enumerate(numbers, 1):
+        device = SimulatedDriver()
+        library = SimulatedGraphs(device)
+        CudnnKernel(operator, check_recipe({**RECIPE, "plan": number, "tf32": tf32}, 1), device, library)
+        assert [one.identity for one in library.built_plans] == [PLANS[meant].identity]
+    recipe = check_recipe({**RECIPE, "plan": len(numbers) + 1, "tf32": tf32}, 1)
+    with pytest.raises(LoadError, match=f"offers {len(numbers)} plans here; this recipe wants number"):
+        CudnnKernel(operator, recipe, SimulatedDriver(), SimulatedGraphs(SimulatedDriver()))
+
+
+def test_half_types_may_use_tensor_cores() -> None:
+    operator, device = parse_operator(CASES["half"]), SimulatedDriver()
+    library = SimulatedGraphs(device)
+    CudnnKernel(operator, check_recipe(RECIPE, 1), device, library)
+    assert library.built_plans == [PLANS[0]]
+
+
+def test_a_plan_that_wants_too_large_a_workspace_is_refused() -> None:
+    device = SimulatedDriver()
+    with pytest.raises(LoadError, match="wants a workspace of 512 MiB"):
+        CudnnKernel(
+            parse_operator(CASES["half"]), check_recipe(RECIPE, 1), device, SimulatedGraphs(device, 512 << 20)
+        )
+
+
+def test_its_recipes_follow_the_setting_and_tuning_tries_the_rest(tmp_path: Any) -> None:
+    operator = parse_operator(CASES["convolution"])
+    found = list(Cudnn().candidates(operator, GPU, Setting(tf32=True), Budget(1.0)))
+    assert [one.parameters["plan"] for one in found] == list(range(1, TRIED + 1))
+    assert all(check_recipe(one.parameters, 1)["tf32"] for one in found)
+    rest = []
+    while more := list(Cudnn().tune(operator, GPU, Setting(), tmp_path, 1.0)):
+        assert not any(one.parameters["tf32"] for one in more)
+        rest += [one.parameters["plan"] for one in more]
+    assert rest == list(range(TRIED + 1, MOST_PLANS + 1))
+    assert ALLOWED["cudnn", "graph"]["plan"] == tuple(range(1, MOST_PLANS + 1))
+
+
+def test_strict_products_of_float32_are_left_to_others() -> None:
+    operator = parse_operator(CASES["product"])
+    refused = Cudnn().supports(operator, Setting())
+    assert isinstance(refused, No)
+    assert "TF32" in refused.reason
+    assert Cudnn().supports(operator, Setting(tf32=True))
+
+
+@pytest.mark.skipif(bool(Cudnn().versions()), reason="cuDNN is installed here")
+def test_where_it_is_not_installed_it_says_so() -> None:
+    refused = Cudnn().available(GPU)
+    assert isinstance(refused, No)
+    assert refused.reason == "nvidia-cudnn-cu13 is not installed"
+    cudnn.open_library.cache_clear()
+    with pytest.raises(LoadError, match="needs cuDNN, which cannot be loaded"):
+        cudnn.open_library()
+
+
+class Answering:
+    """A library whose every function answers with one status."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+    def cudnnGetLastErrorString(self, said: Any, size: Any) -> None:
+        said.value = b"as it said itself"
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: self.status
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(2000, LoadError), (3004, LoadError), (4000, DeviceFailed), (5000, DeviceFailed)]
+)
+def test_a_refusal_is_no_failure_of_the_device(status: int, error: type[Exception]) -> None:
+    with pytest.raises(error, match=f"cuDNN answers {status} to cudnnCreate: as it said itself"):
+        CudnnLibrary(Answering(status))
+
+
+# The library itself, where it is installed: asked about devices that are not here.
+
+DEVICES = {
+    "sm_80": {"deviceVer": 800, "multiProcessorCount": 108, "maxSharedMemoryPerBlockOptin": 166912},
+    "sm_90": {"deviceVer": 900, "multiProcessorCount": 132, "maxSharedMemoryPerBlockOptin": 232448},
+    "sm_100": {"deviceVer": 1000, "multiProcessorCount": 148, "maxSharedMemoryPerBlockOptin": 232448},
+}
+
+
+def described(name: str) -> str:
+    return json.dumps(
+        {
+            "maxGridSize": [2147483647, 65535, 65535],
+            "maxBlockSize": [1024, 1024, 64],
+            "regsPerBlock": 65536,
+            "smCountOrigin": 0,
+            "warpSize": 32,
+            "maxSharedMemoryPerBlock": 49152,
+            "reservedSharedMemoryPerBlock": 1024,
+            "oversizedSharedMemoryPerBlock": 0,
+            "maxRegistersPerSM": 65536,
+            "maxCtasPerSM": 32,
+            "maxThreadsPerBlock": 1024,
+            "maxThreadsPerSM": 2048,
+            "pciDeviceId": 0,
+            "isTccDriver": 0,
+            "supportCoopLaunch": 1,
+            "totalGlobalMem": 85899345920,
+            "smClockRateKHz": 1980000,
+            "memClockRateKHz": 2619000,
+            "memoryBusWidth": 5120,
+            "l2CacheSize": 52428800,
+            "cudaDeviceId": 0,
+            "driverVer": 13000,
+            "deviceName": name,
+            **DEVICES[name],
+        }
+    )
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_library_itself_offers_plans_for_devices_that_are_not_here(device: str) -> None:
+    try:
+        library = CudnnLibrary(cudnn.shared_library(), described(device))
+    except LoadError as error:
+        pytest.skip(str(error))
+    without = {}
+    for name, document in CASES.items():
+        graph = graph_of(parse_operator(document))
+        try:
+            assert cudnn.offered(library, graph, tf32=True)
+        except LoadError as error:
+            without[name] = str(error)
+    assert without == {}
