@@ -7,8 +7,16 @@ from opatlas.lazy import names_of
 
 if TYPE_CHECKING:
     from opatlas.dynamo.backend import optimize, torch_report
+    from opatlas.plan.engines import Engines
     from opatlas.session import Session
 
-__getattr__ = names_of("opatlas", {"session": ("Session",), "dynamo.backend": ("optimize", "torch_report")})
+__getattr__ = names_of(
+    "opatlas",
+    {
+        "session": ("Session",),
+        "plan.engines": ("Engines",),
+        "dynamo.backend": ("optimize", "torch_report"),
+    },
+)
 
-__all__ = ["Session", "optimize", "torch_report"]
+__all__ = ["Engines", "Session", "optimize", "torch_report"]

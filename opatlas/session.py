@@ -4,6 +4,7 @@ place: ``opatlas.Session("model.onnx").run(None, {"x": x})``."""
 from __future__ import annotations
 
 import logging
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,7 @@ from opatlas.io_binding import (
 )
 from opatlas.plan.checking import check_plan
 from opatlas.plan.choosing import OTHERS, WHOLE, choose, said_of, whole_said
+from opatlas.plan.engines import Engines, EngineShare
 from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import DEFAULT, NodeChoice, whole
@@ -121,6 +123,7 @@ class Session:
             self.graph = self._given.graph
         choices = self.look_up()
         self.known = len(self._answers)
+        self._share: EngineShare | None = None
         self.standings: tuple[TimedInTurns, ...] = ()
         self.refused: Mapping[str, str] = {}
         remembered = self._remembered(choices) if self._given is None else None
@@ -136,11 +139,18 @@ class Session:
         output_names: Sequence[str] | None,
         input_feed: Mapping[str, Any],
         run_options: Any = None,
+        *,
+        deadline_s: float = math.inf,
     ) -> list[np.ndarray]:
         """The outputs that are named (all: None), in that order; inputs are arrays, or ONNX Runtime's values
-        on the CPU. ``run_options`` are ONNX Runtime's and change nothing here. Raises
-        :class:`opatlas.errors.CallerError` for inputs that do not fit."""
-        made = self._executor.run({name: as_array(value) for name, value in input_feed.items()})
+        on the CPU. ``run_options`` are ONNX Runtime's and change nothing here. ``deadline_s``: of a session
+        that shares engines, by when the run has to end, or else ends with
+        :class:`opatlas.plan.engines.DeadlinePassed`. Raises :class:`opatlas.errors.CallerError` for inputs
+        that do not fit."""
+        if self._share is None and deadline_s < math.inf:
+            raise CallerError("A deadline is of a session that shares engines: call share(engines) first.")
+        feed = {name: as_array(value) for name, value in input_feed.items()}
+        made = self._executor.run(feed, self._share, deadline_s)
         if not output_names:
             return made
         by_name = dict(zip(self.graph.output_names, made, strict=True))
@@ -149,6 +159,12 @@ class Session:
                 f"The model has no output {unknown[0]!r}; it has {', '.join(self.graph.output_names)}."
             )
         return [by_name[name] for name in output_names]
+
+    def share(self, engines: Engines | None, name: str = "model", *, priority_s: float = 0.0) -> None:
+        """Run on these engines from now on, in turns with the other models there; None: by itself again. An
+        engine should have as many threads as the session. ``priority_s``: its steps go before what was placed
+        up to so long before them, as far as the engines allow it."""
+        self._share = None if engines is None else engines.share(name, priority_s)
 
     def get_inputs(self) -> list[NodeArg]:
         """What a run is given."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, count
 
@@ -159,6 +159,7 @@ class Placement:
 
     A priority is a head start of at most ``most_head_start_s``: an urgent operator goes before what was
     placed up to so long before it, and nothing waits for what comes later than that, however much it is.
+    ``away_s``: what handing an operator over from one engine to another takes.
     """
 
     def __init__(
@@ -168,12 +169,14 @@ class Placement:
         *,
         silent_s: float = math.inf,
         most_head_start_s: float = 0.0,
+        away_s: float = 0.0,
     ) -> None:
         self.queues: dict[str, EngineQueue] = {}
         self.corrections = Corrections()
         self._policy = policy
         self._silent_s = silent_s
         self._most_head_start_s = most_head_start_s
+        self._away_s = away_s
         self._numbers = count()
         self._placed = 0
         for engine, start_s in starts_s.items():
@@ -196,14 +199,31 @@ class Placement:
     def living(self, now: float) -> list[EngineQueue]:
         return [one for one in self.queues.values() if now - one.heard_at <= self._silent_s]
 
-    def place(self, reference: ReferenceTime, now: float, head_start_s: float = 0.0) -> Placed:
-        """Add one operator to a queue. Raises NoEngine, and BadReferenceTime."""
+    def place(
+        self,
+        reference: ReferenceTime,
+        now: float,
+        head_start_s: float = 0.0,
+        *,
+        near: str = "",
+        only: Collection[str] | None = None,
+    ) -> Placed:
+        """Add one operator to a queue: one of ``only`` these engines, if they are named. ``near``: the engine
+        that made what it reads, which is taken of equals; every other has ``away_s`` more. Raises NoEngine,
+        and BadReferenceTime."""
         if not is_time(reference.seconds):
             raise BadReferenceTime(f"{reference.seconds} s is no reference time: it must be above zero.")
-        living = self.living(now)
-        if not living:
+        able = [one for one in self.living(now) if only is None or one.engine in only]
+        if not able:
             raise NoEngine(f"None of {len(self.queues)} engines can run anything now.")
-        chosen = self._policy(living, lambda queue: queue.wait_s(self.corrections, now), self._placed)
+        if near:
+            able.sort(key=lambda queue: queue.engine != near)
+
+        def wait_s(queue: EngineQueue) -> float:
+            away_s = self._away_s if near and queue.engine != near else 0.0
+            return queue.wait_s(self.corrections, now) + away_s
+
+        chosen = self._policy(able, wait_s, self._placed)
         placed = Placed(
             next(self._numbers), chosen.engine, reference, max(1, round(reference.seconds * NS)), now,
             chosen.wait_s(self.corrections, now),

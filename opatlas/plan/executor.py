@@ -4,6 +4,7 @@ once, and a part that fails replaced by the default."""
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -16,9 +17,12 @@ from opatlas.errors import CallerError, OpatlasError
 from opatlas.graph.linked import NodePath
 from opatlas.graph.normal import ModelGraph
 from opatlas.memory import lacking
+from opatlas.placement.queues import NoEngine
 from opatlas.plan.arrays import Misfit, copied, dtype_of, has_array, memory_of
 from opatlas.plan.bodies import ALONE
 from opatlas.plan.concurrent import InStreams, cpu_device
+from opatlas.plan.engines import DeadlinePassed, EngineShare, EngineStalled, EngineStep
+from opatlas.plan.on_engines import OnEngines, engine_steps
 from opatlas.plan.plan import ByFramework, ModelPlan, PlanStep
 from opatlas.plan.program import GraphProgram, Load, PartFailed, Parts
 from opatlas.plan.regions import DEFAULT, ModelPart, Region, open_region
@@ -106,6 +110,7 @@ class Executor:
         self._whole: Region | None = None
         self._whole_by = DEFAULT
         self._program: GraphProgram | None = None
+        self._engine_steps: list[EngineStep] | None = None
         self.fallen_back = ""  # why the whole model runs in the default, though the plan says otherwise
         self.in_one_stream = ""  # why its steps run one after the other, though the plan says otherwise
         self.peak_bytes = 0
@@ -144,9 +149,19 @@ class Executor:
 
     # ---- running ------------------------------------------------------------------------------------
 
-    def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    def run(
+        self,
+        inputs: Mapping[str, np.ndarray],
+        share: EngineShare | None = None,
+        deadline_s: float = math.inf,
+    ) -> list[np.ndarray]:
         """The model's outputs, in its order. Raises :class:`opatlas.errors.CallerError` for inputs of another
-        name, shape or type, :class:`ModelFailed` where the default fails as well."""
+        name, shape or type, :class:`ModelFailed` where the default fails as well.
+
+        ``share``: of engines that other models have as well; it runs there, its steps one by one in turns
+        with theirs, and raises :class:`opatlas.plan.engines.DeadlinePassed` where it cannot end within
+        ``deadline_s``. Where an engine never ends or none is left, it runs as without."""
+        on = None if share is None else OnEngines(share, deadline_s)
         with self._alone:
             if (arrays := self._as_expected(inputs)) is None:
                 if self._overridden(inputs):
@@ -155,22 +170,24 @@ class Executor:
             self._drop_revoked()
             if self._program is not None:
                 try:
-                    if (program := self._ran(self._program, arrays)) is not None:
+                    if (program := self._ran(self._program, arrays, on)) is not None:
                         return [copied(program.arrays[0][number]) for number in self.graph.outputs]
                 except (PartFailed, Misfit) as error:
                     self._prefer_whole(arrays, error)
             assert self._whole is not None
             try:
-                return self._run_whole(self._whole, arrays)
+                return self._run_whole(self._whole, arrays, on)
             except ModelFailed as error:
                 if self._whole_by == DEFAULT:
                     raise
                 self._prefer_whole(arrays, error)
                 return self._run_whole(self._whole, arrays)
 
-    def _ran(self, program: GraphProgram, arrays: Sequence[Any]) -> GraphProgram | None:
+    def _ran(self, program: GraphProgram, arrays: Sequence[Any], on: OnEngines | None) -> GraphProgram | None:
         """The program that has run all steps over these inputs; None where the whole model has to."""
         self._take(program, arrays)
+        if on is not None:
+            return self._ran_on(on, program, arrays)
         streams = self._streams
         if streams is None:
             program.run()
@@ -191,12 +208,29 @@ class Executor:
         self._streams, self.in_one_stream = None, reason
         return program
 
-    def _let_hang(self) -> None:
+    def _ran_on(self, on: OnEngines, program: GraphProgram, arrays: Sequence[Any]) -> GraphProgram | None:
+        if self._engine_steps is None:
+            self._engine_steps = engine_steps(program)
+        try:
+            on.run(self._engine_steps)
+        except EngineStalled:
+            on.look()  # too late for another run
+            return None
+        except NoEngine as error:
+            log.warning("%s The plan's steps run one after the other.", error)
+            self._take(program, arrays)
+            program.run()
+        finally:
+            if on.share.hangs:  # Ctrl-C ends a run as well
+                self._let_hang("A step of the plan never ended")
+        return program
+
+    def _let_hang(self, why: str = "A stream of the plan never ended") -> None:
         """A thread that never ended may go on, and write: nothing of the program is used any more, and no
         kernel of it closed."""
-        self._streams = self._program = None
+        self._streams = self._program = self._engine_steps = None
         self._parts = replace(self._parts, kernels=[])
-        self.fallen_back = "A stream of the plan never ended"
+        self.fallen_back = why
         log.warning("%s. The whole model runs in ONNX Runtime.", self.fallen_back)
         self._whole, self._whole_by = self._whole_model(self.graph.input_names), DEFAULT
 
@@ -227,11 +261,21 @@ class Executor:
             self._alone.is_open = False
             self._parts.close()
 
-    def _run_whole(self, model: Region, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def _run_whole(
+        self, model: Region, arrays: Sequence[np.ndarray], on: OnEngines | None = None
+    ) -> list[np.ndarray]:
         try:
-            return model.run(arrays)
+            if on is None:
+                return model.run(arrays)
+            return on.run_whole(model, arrays, self.plan.steps[0].predicted_us, self._whole_by)
+        except DeadlinePassed:
+            raise
         except OpatlasError as error:
             raise ModelFailed(f"The model failed: {error}") from error
+        finally:
+            if on is not None and on.share.hangs and model is self._whole:  # a thread is in it still
+                self._whole = self._whole_model(self.graph.input_names)
+                self._whole_by = DEFAULT
 
     def _prefer_whole(self, arrays: Sequence[np.ndarray], error: Exception) -> None:
         """No kernel is to blame: if the whole model runs, it does so from now on; else the inputs are."""

@@ -295,6 +295,16 @@ def test_a_priority_is_a_head_start_and_starves_nobody() -> None:
     assert len(order) == 11 and {one.reference.kind for one in order[:-1]} == {"urgent"}
 
 
+def test_of_equals_the_engine_that_made_the_inputs_is_taken_and_handing_over_has_to_gain() -> None:
+    placement = Placement({"a": 0.0, "b": 0.0}, away_s=5 * MS)
+    assert placement.place(conv(4), 0.0, near="b").engine == "b"
+    assert placement.place(conv(4), 0.0, near="b").engine == "b", "4 ms there, 5 for handing over"
+    assert placement.place(conv(4), 0.0, near="b").engine == "a"
+    assert placement.place(conv(4), 0.0, only=["b"]).engine == "b"
+    with pytest.raises(NoEngine):
+        placement.place(conv(4), 0.0, only=["c"])
+
+
 @pytest.mark.parametrize("head_start_s", [math.nan, -5.0, 0.0])
 def test_a_head_start_that_is_none_changes_no_order(head_start_s: float) -> None:
     placement = Placement({"a": 0.0}, most_head_start_s=1.0)

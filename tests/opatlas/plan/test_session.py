@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -19,6 +20,7 @@ from opatlas.errors import CallerError
 from opatlas.evidence import Ratios
 from opatlas.identity import Setting
 from opatlas.plan import choosing
+from opatlas.plan.engines import DeadlinePassed
 from opatlas.plan.line_up import LEAST_ROUNDS, line_up, ratios_of
 from opatlas.plan.plan import ByBodies, ByKernel
 from opatlas.plan.predicting import CALL_US
@@ -87,6 +89,31 @@ def test_a_model_runs_by_the_catalogues_kernels_where_they_are_faster(
         rows = session.breakdown(FEED)
         assert [row.by for row in rows] == ["cpp add", "ONNX Runtime", "cpp add"]
         assert all(row.us > 0 for row in rows)
+
+
+def test_sessions_share_engines_and_each_gives_what_it_gave_alone(
+    publish_add: Any, job: Any, kernels_win: None
+) -> None:
+    publish_add()
+    engines = opatlas.Engines(2)
+    with opatlas.Session(adding(), client=job()) as one, opatlas.Session(looping(), client=job()) as other:
+        with pytest.raises(CallerError, match="call share"):
+            one.run(None, FEED, deadline_s=1.0)
+        one.share(engines, "one", priority_s=0.01)
+        other.share(engines, "other")
+        with ThreadPoolExecutor(2) as pool:
+            runs = [(make, pool.submit(session.run, None, FEED, deadline_s=60.0))
+                    for _ in range(5) for make, session in ((adding, one), (looping, other))]  # fmt: skip
+            for make, run in runs:
+                assert_same(run.result(60), wanted(make(), FEED))
+        assert {wait.model for wait in engines.waits} == {"one", "other"}
+        with pytest.raises(DeadlinePassed):
+            one.run(None, FEED, deadline_s=-1.0)
+        seen = len(engines.waits)
+        one.share(None)
+        assert_same(one.run(None, FEED), wanted(adding(), FEED))
+        assert len(engines.waits) == seen
+    engines.close()
 
 
 def test_what_was_chosen_is_remembered_by_the_machine(
