@@ -116,7 +116,7 @@ class EngineShare:
 
 
 @dataclass(eq=False)
-class _Run:
+class _SharedRun:
     """One run of a model: what of it is placed, and what it still needs."""
 
     share: EngineShare
@@ -144,7 +144,7 @@ class _Run:
 
 @dataclass(eq=False)
 class _Waiting:
-    run: _Run
+    run: _SharedRun
     number: int
     asked_at: float
 
@@ -185,16 +185,16 @@ class Engines:
         if not (math.isfinite(most_head_start_s) and most_head_start_s >= 0):
             raise CallerError(f"A head start is bounded by zero seconds or more, not {most_head_start_s}.")
         self.waits: deque[EngineWait] = deque(maxlen=KEPT_WAITS)
-        self._world = _World(threads, enter, most_head_start_s, clock, self.waits)
-        self._close = weakref.finalize(self, self._world.close)
+        self._machinery = _Machinery(threads, enter, most_head_start_s, clock, self.waits)
+        self._close = weakref.finalize(self, self._machinery.close)
         for number in range(engines):
-            self._world.start(number)
+            self._machinery.start(number)
 
     @property
     def living(self) -> list[str]:
         """Engines that take work."""
-        with self._world.lock:
-            return list(self._world.engines)
+        with self._machinery.lock:
+            return list(self._machinery.engines)
 
     def share(self, model: str, priority_s: float = 0.0) -> EngineShare:
         """A model's part. ``priority_s``: the head start of its steps, as far as it is allowed."""
@@ -204,26 +204,26 @@ class Engines:
 
     def expected_waits(self) -> dict[str, float]:
         """By engine, the seconds that a step placed now would wait."""
-        return self._world.expected_waits()
+        return self._machinery.expected_waits()
 
     def carry_out(self, share: EngineShare, steps: Sequence[EngineStep], deadline_s: float) -> None:
         """As :meth:`EngineShare.run` says."""
         if math.isnan(deadline_s) or deadline_s <= 0:
             raise DeadlinePassed(f"The deadline of {share.model} has passed: {deadline_s:g} s are left.")
         if steps:
-            self._world.carry_out(_Run(share, steps, self._world.clock() + deadline_s))
+            self._machinery.carry_out(_SharedRun(share, steps, self._machinery.clock() + deadline_s))
 
     def lose(self, engine: str) -> None:
         """An engine that is gone: what waited for it is placed again; whose step it ran is told."""
-        with self._world.lock:
-            self._world.lose(engine, f"Engine {engine} is gone")
+        with self._machinery.lock:
+            self._machinery.lose(engine, f"Engine {engine} is gone")
 
     def close(self) -> None:
         """No engine takes anything more; runs that are under way end with an error."""
         self._close()
 
 
-class _World:
+class _Machinery:
     """What engines' threads know; they do not know :class:`Engines`, so that dropping it ends them."""
 
     def __init__(
@@ -241,7 +241,7 @@ class _World:
         self._most_head_start_s = most_head_start_s
         self._placement = Placement({}, most_head_start_s=most_head_start_s, away_s=AWAY_S)
         self._placed: dict[int, _Waiting] = {}
-        self._runs: set[_Run] = set()
+        self._runs: set[_SharedRun] = set()
         self._known: dict[tuple[str, str], float] = {}
         self._references = ReferenceTimes([])
         self._is_closed = False
@@ -249,7 +249,7 @@ class _World:
 
     # ---- who waits ----------------------------------------------------------------------------------
 
-    def carry_out(self, run: _Run) -> None:
+    def carry_out(self, run: _SharedRun) -> None:
         if os.getpid() != self._process:
             raise NoEngine("The engines' threads are those of the process that forked this one.")
         with self.lock:
@@ -281,11 +281,11 @@ class _World:
         if run.error is not None:
             raise run.error
 
-    def _look_s(self, run: _Run) -> float:
+    def _look_s(self, run: _SharedRun) -> float:
         left_s = run.deadline_at - self.clock()
         return LOOK_S if left_s <= 0 else min(LOOK_S, left_s)
 
-    def _drain(self, run: _Run) -> None:
+    def _drain(self, run: _SharedRun) -> None:
         while not run.ended.wait(LOOK_S):
             with self.lock:
                 self._watch()
@@ -298,7 +298,7 @@ class _World:
         share.active += 1
         share.hangs = False
 
-    def _learn_references(self, run: _Run) -> None:
+    def _learn_references(self, run: _SharedRun) -> None:
         """A step without a time of its own takes what its model's others take."""
         found = {
             (run.share.model, _kind(run, number)): step.reference_s
@@ -331,7 +331,7 @@ class _World:
 
     # ---- placing (with the lock) ---------------------------------------------------------------------
 
-    def _place(self, run: _Run, number: int, near: str = "") -> None:
+    def _place(self, run: _SharedRun, number: int, near: str = "") -> None:
         """Raises NoEngine."""
         now, step = self.clock(), run.steps[number]
         reference = self._references.of(_kind(run, number), run.share.model)
@@ -342,13 +342,13 @@ class _World:
         if placed.engine != near:
             self.engines[placed.engine].wake.notify()
 
-    def _head_start_s(self, run: _Run, now: float) -> float:
+    def _head_start_s(self, run: _SharedRun, now: float) -> float:
         """Its priority, what it had less than others, and how much nearer than the bound its deadline is."""
         most_s = max((one.share.had_s for one in self._runs), default=0.0)
         hurry_s = max(0.0, self._most_head_start_s - (run.deadline_at - now))
         return run.share.priority_s + max(0.0, most_s - run.share.had_s) + hurry_s
 
-    def _fail(self, run: _Run, error: BaseException) -> None:
+    def _fail(self, run: _SharedRun, error: BaseException) -> None:
         """Nothing more of it begins; it has ended when what is at work has. The first error is told."""
         run.error = run.error or error
         for placed_number, waiting in list(self._placed.items()):
@@ -474,7 +474,7 @@ class _World:
                 self._fail(run, error)
         self._end_idle(run)
 
-    def _end_idle(self, run: _Run) -> None:
+    def _end_idle(self, run: _SharedRun) -> None:
         """A run of which nothing is placed has ended, for nothing would ever begin."""
         if run.at_work:
             return
@@ -491,11 +491,11 @@ class _World:
                 engine.wake.notify()
 
 
-def _kind(run: _Run, number: int) -> str:
+def _kind(run: _SharedRun, number: int) -> str:
     return f"{run.share.model} {number}"
 
 
-def _passed(run: _Run) -> DeadlinePassed:
+def _passed(run: _SharedRun) -> DeadlinePassed:
     done = len(run.steps) - run.left
     return DeadlinePassed(
         f"The deadline of {run.share.model} passed after {done} of its {len(run.steps)} steps."

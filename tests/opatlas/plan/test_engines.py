@@ -111,13 +111,13 @@ def test_steps_that_wait_for_what_never_ends_are_an_error_and_no_wait(
     engines: Engines, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """Were the book of who needs whom ever wrong: of the first step, and of one that comes later."""
-    as_it_is = module._Run.__post_init__
+    as_it_is = module._SharedRun.__post_init__
 
     def wrong(run: Any) -> None:
         as_it_is(run)
         run.lacks[number] += 1
 
-    monkeypatch.setattr(module._Run, "__post_init__", wrong)
+    monkeypatch.setattr(module._SharedRun, "__post_init__", wrong)
     ran: list[int] = []
     steps = [step(partial(ran.append, 0)), step(partial(ran.append, 1), 0)]
     with pytest.raises(EngineStalled, match=f"{2 - number} steps of m wait for what never ends"):
@@ -155,7 +155,7 @@ def order_of(engines: Engines, one: tuple[Any, float], other: tuple[Any, float],
         for share, deadline_s in (one, other):
             steps = [step(partial(ran.append, share.model), reference_s=0.001) for _ in range(count)]
             runs.append(pool.submit(share.run, steps, deadline_s))
-            until(lambda: sum(map(len, engines._world._placement.queues.values())) > len(runs) * count)
+            until(lambda: sum(map(len, engines._machinery._placement.queues.values())) > len(runs) * count)
         go_on.set()
         for run in (holding, *runs):
             run.result(LONG_S)
@@ -256,7 +256,7 @@ def test_what_waits_for_an_engine_that_disappears_runs_elsewhere(engines: Engine
         held = [pool.submit(engines.share(f"h{at}").run, [step(hold)]) for at in range(2)]
         both.wait()
         run = pool.submit(engines.share("m").run, [step(lambda: ran.append(1)) for _ in range(8)])
-        until(lambda: sum(map(len, engines._world._placement.queues.values())) == 10)
+        until(lambda: sum(map(len, engines._machinery._placement.queues.values())) == 10)
         engines.lose("engine 0")
         go_on.set()
         run.result(LONG_S)
