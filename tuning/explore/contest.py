@@ -59,7 +59,8 @@ def _open(work: ClaimedSlice) -> StageEnd:
     anything was timed."""
     work.doing("contest: opening", steps_total=len(work.contested))
     given, odds = work.known_default(), odds_for(work.row.target_id)
-    # Proving a route takes seconds, once a machine: not while others wait for their opening.
+    # Quick ones were proved before anything was opened (``tuning.worker``); a slow one is not proved while
+    # others wait for their opening.
     proved = [route for route in work.contested if not work.workshop.proved(route)]
     met = [route for route in proved if odds.has_met(route.name)]
     tries = list(_untried(work, met, Tried(*given).digest if given else ""))

@@ -154,6 +154,8 @@ class WorkerProcess:
                 begin_rounds()
                 plan_waiting()
                 if (turn := self._next_turn()) is not None:
+                    if turn.work == Work.CONTEST:  # its opening tries nothing by a route that nobody proved
+                        self._prove_routes(SLOW, self._first_result_waits)
                     slices += self._take(turn)
                     if turn.work != Work.FIRST:  # after one of those the next is waited for
                         self._code.step(self._workshop())
@@ -223,13 +225,21 @@ class WorkerProcess:
     def _revalidates(self) -> bool:
         return turns.revalidation_waits(self.target_row.pk)
 
-    def _prove_routes(self, but_not: Sequence[str]) -> int:
-        """Try the routes that nothing is known of, until work waits; returns how many were tried."""
-        tried = 0
+    def _first_result_waits(self) -> bool:
+        turn = self._next_turn()
+        return turn is not None and turn.work == Work.FIRST
+
+    def _work_waits(self) -> bool:
+        return turns.work_waits(self.target_row.pk, self._reach())
+
+    def _prove_routes(self, but_not: Sequence[str], until: Callable[[], bool] | None = None) -> int:
+        """Try the routes that nothing is known of, until somebody waits (``until``: anybody unless said);
+        returns how many were tried."""
+        tried, waits = 0, until or self._work_waits
         for route in self.tools.routes:
             if route.name in but_not or not self._proofs.is_open(route) or not route.available(self.target):
                 continue
-            if stopping.is_asked() or turns.work_waits(self.target_row.pk, self._reach()):
+            if stopping.is_asked() or waits():
                 break
             self._say(f"trying the route {route.name}")
             self._proofs.why_not(route)
@@ -240,7 +250,7 @@ class WorkerProcess:
         """Give bests their machine code, until work waits."""
         self._say("reading machine code")
         while self._code.step(self._workshop()):
-            if stopping.is_asked() or turns.work_waits(self.target_row.pk, self._reach()):
+            if stopping.is_asked() or self._work_waits():
                 break
 
     def _paused(self) -> bool:

@@ -1,8 +1,9 @@
 """Which routes work in this worker's sandbox: each has built and run one tiny operator, or is not available.
 
-A route is proved at the start where that is quick, at its first use, or when nothing else is to be done. What
-worked is remembered below the worker's home for as long as nothing changes that could break it, so that the
-next start need not try it. What failed is tried again by the next process, and after a while by this one.
+A route is proved at the start or before a contest where that is quick, at its first use, or when nothing else
+is to be done. What worked is remembered below the worker's home for as long as nothing changes that could
+break it, so that the next start need not try it. What failed is tried again by the next process, and after a
+while by this one.
 """
 
 from __future__ import annotations

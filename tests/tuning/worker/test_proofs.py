@@ -11,7 +11,7 @@ import pytest
 
 from tests.tuning import fakes
 from tests.tuning.fakes import FakeRoute
-from tuning.models import Exploration, Trial, Worker
+from tuning.models import Exploration, Stage, Trial, Worker
 from tuning.routes.base import Route
 from tuning.worker import proofs
 from tuning.worker.process import Tools, WorkerProcess
@@ -97,6 +97,26 @@ def test_waiting_work_comes_first_and_a_route_is_then_tried_at_its_first_use(
     assert sorted(provings.asked) == ["eager", "halide", "quick"], "each once"
     assert told() == {"eager": (True, ""), "halide": (False, BROKEN), "quick": (True, "")}
     assert Exploration.objects.get().state == "done"
+
+
+def test_quick_routes_are_proved_before_a_contest_opens_and_after_first_results(
+    proving_worker: Any, make_miss: Callable[..., Any]
+) -> None:
+    """Else no compiler opens a contest of a service that was busy from its start."""
+    seen: dict[str, list[tuple[int, bool]]] = {}
+
+    class Watching(Provings):
+        def __call__(self, laboratory: Any, route: Route) -> str:
+            rows = Exploration.objects.order_by("pk").values_list("stage", "opened")
+            seen[route.name] = list(rows)
+            return super().__call__(laboratory, route)
+
+    make_miss(size=64)
+    make_miss(size=128)
+    worker = proving_worker(Watching(), FakeRoute("halide"), FakeRoute("inductor"))
+    worker.run_until_idle()
+    assert seen["halide"] == [(Stage.CONTEST, False)] * 2, "all first results are there, and nobody is opened"
+    assert (Stage.CONTEST, True) in seen["inductor"], "a slow one waits for its first use"
 
 
 def test_a_slow_route_waits_for_its_first_use_or_for_the_end_of_the_work(
