@@ -9,6 +9,7 @@ These two have no nodes to walk over: the whole operator is run again on inputs 
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -37,7 +38,9 @@ def methods(operator: Operator, default_route: str) -> tuple[str, ...]:
 
 
 def compute(request: Mapping[str, Any], constants_fd: int, outputs_fd: int, inputs_fd: int) -> None:
-    """Fill the reference slots of every set asked for. Raises what the method raises."""
+    """Fill the reference slots of every set asked for, in a process of its own, which ends then. Raises what
+    the method raises."""
+    _reuse_memory()
     operator = Operator.from_json(request["operator"])
     setting = Setting.from_json(request.get("setting", {}))
     fixed = mmap.mmap(constants_fd, 0, prot=mmap.PROT_READ)
@@ -50,6 +53,20 @@ def compute(request: Mapping[str, Any], constants_fd: int, outputs_fd: int, inpu
             _fill(TensorSlot.from_json(document["value"]), value, answers)
             slot = TensorSlot.from_json(document["allowed"])
             _fill(slot, np.zeros(slot.shape) if allowed is None else allowed, answers)
+
+
+_NEVER_TRIMMED, _TOP_PAD_BYTES = 2**31 - 1, 64 << 20
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4  # malloc.h
+
+
+def _reuse_memory() -> None:
+    """Have malloc keep what is freed: else each step of the analysis on a large tensor has its memory mapped
+    anew, and the kernel's zeroing takes as long as the arithmetic. Where there is no ``mallopt`` it does."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_MAX, 0)
+        mallopt(_M_TRIM_THRESHOLD, _NEVER_TRIMMED)
+        mallopt(_M_TOP_PAD, _TOP_PAD_BYTES)
 
 
 def _fill(slot: TensorSlot, values: np.ndarray, memory: mmap.mmap) -> None:

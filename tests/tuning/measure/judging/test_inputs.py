@@ -8,6 +8,7 @@ import pytest
 from opatlas.identity import Operator, Value, parse_operator
 from tuning.measure.judging.domains import Domain
 from tuning.measure.judging.inputs import DISTRIBUTIONS, make_constants, make_runtime, make_span
+from tuning.measure.judging.strata import Strata, spread_elements
 from tuning.measure.shared_tensors import TensorSlot
 
 
@@ -76,6 +77,21 @@ def test_sets_differ_and_sparse_ones_have_zeros(rng: np.random.Generator) -> Non
     assert zeros[DISTRIBUTIONS.index("sparse")] == pytest.approx(0.7, abs=0.06)
     magnitudes = np.abs(sets[DISTRIBUTIONS.index("magnitudes")])
     assert magnitudes.max() / np.median(magnitudes) > 50
+
+
+def test_every_stratum_has_its_share_of_every_part(rng: np.random.Generator) -> None:
+    made = spread_elements(Strata(extra=(np.inf,)), np.dtype(np.float32), 200_000, rng)
+    for part in (made[:100_000], made[100_000:]):
+        sizes = np.abs(part)
+        assert np.mean((sizes > 0) & (sizes < 2.0**-126)) == pytest.approx(0.05 + 0.45 * 23 / 275, abs=0.01)
+        assert np.mean((sizes > 1e-3) & (sizes < 4)) == pytest.approx(0.49, abs=0.03)
+        assert np.mean(sizes > 1e20) == pytest.approx(0.45 * 60 / 275, abs=0.02)
+        assert (
+            np.mean(part == 0) == pytest.approx(0.1 * 2 / 11, abs=0.005) and np.signbit(part[part == 0]).any()
+        )
+        assert np.mean(part == 4.0) == pytest.approx(0.1 / 11, abs=0.003) and np.isinf(part).any()
+        assert np.mean(part < 0) == pytest.approx(0.475, abs=0.02)
+    assert spread_elements(Strata(), np.dtype(np.float64), 10, rng).dtype == np.float64
 
 
 def test_strides_are_honoured(rng: np.random.Generator) -> None:
