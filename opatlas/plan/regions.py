@@ -18,7 +18,7 @@ from opatlas.graph.normal import ModelGraph
 from opatlas.graph.types import TensorType
 from opatlas.graph.weights import is_external, serialisable
 from opatlas.load.kernel import KernelFailed
-from opatlas.load.onnxruntime_recipe import bind_memory, quiet_options, resting_options
+from opatlas.load.onnxruntime_recipe import bind_memory, quiet_options, sleeping_options
 from opatlas.plan.plan import PlanStep
 
 DEFAULT = "onnxruntime"
@@ -137,7 +137,7 @@ class OnnxRuntimeRegion:
         alone: bool = False,
     ) -> None:
         self._inputs, self._outputs = list(inputs), list(outputs)
-        options = quiet_options(threads) if alone else resting_options(threads)
+        options = quiet_options(threads) if alone else sleeping_options(threads)
         try:
             self.session = open_session(model, options)
         except Exception as error:  # ONNX Runtime's exceptions have no base class of their own

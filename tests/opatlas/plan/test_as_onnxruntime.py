@@ -17,6 +17,7 @@ import opatlas.session
 from opatlas.client import Client
 from opatlas.errors import CallerError
 from opatlas.identity import Setting
+from opatlas.plan.regions import OnnxRuntimeRegion
 from tests.opatlas.plan.making import assert_same
 from tests.tuning.graph.making import model
 
@@ -197,3 +198,15 @@ def test_a_closed_session_runs_no_more(make: Any) -> None:
     for run in (lambda: session.run(None, {"x": X}), lambda: session.run_with_iobinding(binding)):
         with pytest.raises(CallerError, match="The model was closed"):
             run()
+
+
+@pytest.mark.parametrize(("alone", "spins"), [(True, ""), (False, "0")])
+def test_threads_of_a_region_never_spin_and_those_of_a_whole_model_may(alone: bool, spins: str) -> None:
+    """As a job's own session would, where nobody else computes."""
+    region = OnnxRuntimeRegion(onnx.load_from_string(described()), ["x"], ["y", "z"], 2, alone=alone)
+    options = region.session.get_session_options()
+    try:
+        found = options.get_session_config_entry("session.intra_op.allow_spinning")
+    except RuntimeError:  # nobody has said anything
+        found = ""
+    assert found == spins
