@@ -60,12 +60,12 @@ class DirectRuns:
         self, inputs: Mapping[str, Any], outputs: Mapping[str, np.ndarray | None]
     ) -> Callable[[], None] | None:
         """A run over memory that stays, where all of it does; else None."""
-        arrays = [array for array in (*inputs.values(), *outputs.values()) if array is not None]
-        stays = len(arrays) == len(inputs) + len(outputs) and all(map(_is_dense, arrays))
-        if not outputs or not stays or not fits(inputs, self._expected):
+        buffers = {name: array for name, array in outputs.items() if array is not None}
+        stays = len(buffers) == len(outputs) and all(map(_is_dense, (*inputs.values(), *buffers.values())))
+        if not buffers or not stays or not fits(inputs, self._expected):
             return None
         try:
-            return self._region.bind_named(inputs, outputs)
+            return self._region.bind_named(inputs, buffers)
         except Exception:  # of a buffer that does not fit
             return None
 

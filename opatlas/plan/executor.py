@@ -109,6 +109,7 @@ class Executor:
         self.fallen_back = ""  # why the whole model runs in the default, though the plan says otherwise
         self.in_one_stream = ""  # why its steps run one after the other, though the plan says otherwise
         self.peak_bytes = 0
+        self._has_kernels = False
         by = plan.steps[0].by
         if len(plan.steps) == 1 and isinstance(by, ByFramework):
             self._whole_by = by.framework
@@ -124,6 +125,7 @@ class Executor:
             return
         program.settle(memory_of(program.size), {})
         self._program, self.peak_bytes = program, program.size
+        self._has_kernels = bool(program.artifacts)
         if plan.stream_count > threads:
             self.in_one_stream = f"The plan has {plan.stream_count} streams for {threads} threads."
         elif plan.stream_count > 1:
@@ -283,9 +285,9 @@ class Executor:
         self.fallen_back = str(error)
 
     def _drop_revoked(self) -> None:
-        if self._program is None or not (running := self.artifacts):
+        if self._program is None or not self._has_kernels or not (gone := self._revoked()):
             return
-        if not running.isdisjoint(gone := self._revoked()):
+        if not self.artifacts.isdisjoint(gone):
             self._program.drop(gone)
 
     # ---- inputs and outputs -------------------------------------------------------------------------
