@@ -147,8 +147,14 @@ class Session:
         that shares engines, by when the run has to end, or else ends with
         :class:`opatlas.plan.engines.DeadlinePassed`. Raises :class:`opatlas.errors.CallerError` for inputs
         that do not fit."""
-        if self._share is None and deadline_s < math.inf:
-            raise CallerError("A deadline is of a session that shares engines: call share(engines) first.")
+        if self._share is None:
+            if deadline_s < math.inf:
+                raise CallerError(
+                    "A deadline is of a session that shares engines: call share(engines) first."
+                )
+            direct = self._executor.direct
+            if direct is not None and (made := direct.run(output_names, input_feed)) is not None:
+                return made
         feed = {name: as_array(value) for name, value in input_feed.items()}
         made = self._executor.run(feed, self._share, deadline_s)
         if not output_names:
@@ -205,7 +211,9 @@ class Session:
 
     def run_with_iobinding(self, binding: IOBinding, run_options: Any = None) -> None:
         """One run over what is bound."""
-        binding._take(self.run(None, binding._inputs))
+        direct = self._executor.direct
+        if direct is None or self._share is not None or not binding._run_by(direct):
+            binding._take(self.run(None, binding._inputs))
 
     def breakdown(self, input_feed: Mapping[str, np.ndarray]) -> list[StepShare]:
         """Where the time goes: each step's, and what ONNX Runtime takes for the same nodes in the model."""

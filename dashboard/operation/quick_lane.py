@@ -1,8 +1,8 @@
 """A lane for what is remembered, where granian hands a request over.
 
 granian makes a WSGI environ of each request (with the process's variables), calls, and collects the answer.
-For a remembered GET ``quickly`` is asked before that, with the request's own part of the environ; what it does
-not answer goes the plain way, on the same thread.
+For a remembered GET ``quickly`` is asked before that, with the request's own part of the environ; what it
+does not answer goes the plain way, on the same thread.
 
 That is an interface between granian's own modules: the version is pinned, and a web process does not start
 where it is gone.

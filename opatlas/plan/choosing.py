@@ -246,4 +246,7 @@ def _promising(
 
 
 def _run(executor: Executor, feed: Feed) -> Callable[[], object]:
+    """As a session runs it."""
+    if (direct := executor.direct) is not None and direct.run(None, feed) is not None:
+        return lambda: direct.run(None, feed)
     return lambda: executor.run(feed)

@@ -21,11 +21,12 @@ from opatlas.placement.queues import NoEngine
 from opatlas.plan.arrays import Misfit, copied, dtype_of, has_array, memory_of
 from opatlas.plan.bodies import ALONE
 from opatlas.plan.concurrent import InStreams, cpu_device
+from opatlas.plan.direct import DirectRuns, expected_inputs, fits
 from opatlas.plan.engines import DeadlinePassed, EngineShare, EngineStalled, EngineStep
 from opatlas.plan.on_engines import OnEngines, engine_steps
 from opatlas.plan.plan import ByFramework, ModelPlan, PlanStep
 from opatlas.plan.program import GraphProgram, Load, PartFailed, Parts
-from opatlas.plan.regions import DEFAULT, ModelPart, Region, open_region
+from opatlas.plan.regions import DEFAULT, ModelPart, OnnxRuntimeRegion, Region, open_region
 from opatlas.streams.device import StreamDevice, StreamsFailed
 
 log = logging.getLogger("opatlas")
@@ -68,13 +69,6 @@ class RunAlone:
         self.lock.release()
 
 
-def _expected(graph: ModelGraph) -> list[tuple[str, np.dtype, tuple[int, ...]]] | None:
-    """Each input's type and shape; None where one is no array of a known shape."""
-    kinds = [(name, graph.walk.types.get(name)) for name in graph.input_names]
-    known = [(name, dtype_of(kind), kind.shape) for name, kind in kinds if kind and has_array(kind)]
-    return known if len(known) == len(kinds) else None
-
-
 class Executor:
     """A model that runs by a plan: ``executor.run({"x": array})``.
 
@@ -104,20 +98,24 @@ class Executor:
         self.graph, self.plan = graph, plan
         self._threads, self._revoked = threads, revoked
         self._alone = RunAlone()
-        self._expected = _expected(graph)
+        self._expected = expected_inputs(graph)
         self._parts = Parts(load, max(1, threads // plan.stream_count), failed)
         self._streams: InStreams | None = None
         self._whole: Region | None = None
+        self.direct: DirectRuns | None = None  # where ONNX Runtime was chosen for the whole model
         self._whole_by = DEFAULT
         self._program: GraphProgram | None = None
         self._engine_steps: list[EngineStep] | None = None
         self.fallen_back = ""  # why the whole model runs in the default, though the plan says otherwise
         self.in_one_stream = ""  # why its steps run one after the other, though the plan says otherwise
         self.peak_bytes = 0
+        self._has_kernels = False
         by = plan.steps[0].by
         if len(plan.steps) == 1 and isinstance(by, ByFramework):
             self._whole_by = by.framework
             self._whole = open_region(self._whole_by, ModelPart.whole(graph), threads, alone=True)
+            if isinstance(self._whole, OnnxRuntimeRegion) and self._expected is not None:
+                self.direct = DirectRuns(self._whole, graph.output_names, self._expected)
             return
         program = GraphProgram(graph, plan, self._parts, ALONE)
         self.fallen_back = lacking(program.size)
@@ -127,6 +125,7 @@ class Executor:
             return
         program.settle(memory_of(program.size), {})
         self._program, self.peak_bytes = program, program.size
+        self._has_kernels = bool(program.artifacts)
         if plan.stream_count > threads:
             self.in_one_stream = f"The plan has {plan.stream_count} streams for {threads} threads."
         elif plan.stream_count > 1:
@@ -257,7 +256,7 @@ class Executor:
         with self._alone.lock:
             if self._streams is not None:
                 self._streams.device.close()
-            self._program, self._whole, self._streams = None, None, None
+            self._program, self._whole, self._streams, self.direct = None, None, None, None
             self._alone.is_open = False
             self._parts.close()
 
@@ -286,9 +285,9 @@ class Executor:
         self.fallen_back = str(error)
 
     def _drop_revoked(self) -> None:
-        if self._program is None or not (running := self.artifacts):
+        if self._program is None or not self._has_kernels or not (gone := self._revoked()):
             return
-        if not running.isdisjoint(gone := self._revoked()):
+        if not self.artifacts.isdisjoint(gone):
             self._program.drop(gone)
 
     # ---- inputs and outputs -------------------------------------------------------------------------
@@ -300,15 +299,10 @@ class Executor:
 
     def _as_expected(self, inputs: Mapping[str, Any]) -> list[Any] | None:
         """Arrays that fit as they are; of anything else None. Written for speed: a model may take 0.1 ms."""
-        if self._expected is None or len(inputs) != len(self._expected):
+        expected = self._expected
+        if expected is None or not fits(inputs, expected):
             return None
-        arrays = []
-        for name, dtype, shape in self._expected:
-            array = inputs.get(name)
-            if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
-                return None
-            arrays.append(array)
-        return arrays
+        return [inputs[name] for name, _, _ in expected]
 
     def _given(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         wanted = self.graph.input_names

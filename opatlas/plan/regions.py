@@ -18,7 +18,7 @@ from opatlas.graph.normal import ModelGraph
 from opatlas.graph.types import TensorType
 from opatlas.graph.weights import is_external, serialisable
 from opatlas.load.kernel import KernelFailed
-from opatlas.load.onnxruntime_recipe import bind_memory, quiet_options, resting_options
+from opatlas.load.onnxruntime_recipe import bind_memory, quiet_options, sleeping_options
 from opatlas.plan.plan import PlanStep
 
 DEFAULT = "onnxruntime"
@@ -137,26 +137,27 @@ class OnnxRuntimeRegion:
         alone: bool = False,
     ) -> None:
         self._inputs, self._outputs = list(inputs), list(outputs)
-        options = quiet_options(threads) if alone else resting_options(threads)
+        options = quiet_options(threads) if alone else sleeping_options(threads)
         try:
-            self._session = open_session(model, options)
+            self.session = open_session(model, options)
         except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
             raise LoadError(f"ONNX Runtime refuses a part of the model: {first_line(error)}") from error
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         try:
             feed = dict(zip(self._inputs, inputs, strict=True))
-            made: list[np.ndarray] = self._session.run(self._outputs, feed)
+            made: list[np.ndarray] = self.session.run(self._outputs, feed)
         except Exception as error:
             raise KernelFailed(f"ONNX Runtime failed: {first_line(error)}") from error
         return made
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> BoundRegion:
-        return BoundRegion(
-            self._session,
-            dict(zip(self._inputs, inputs, strict=True)),
-            dict(zip(self._outputs, outputs, strict=True)),
-        )
+        named = (dict(zip(self._inputs, inputs, strict=True)), dict(zip(self._outputs, outputs, strict=True)))
+        return self.bind_named(*named)
+
+    def bind_named(self, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]) -> BoundRegion:
+        """As :meth:`bind`, of some outputs alone too."""
+        return BoundRegion(self.session, dict(inputs), dict(outputs))
 
 
 class BoundRegion:

@@ -17,6 +17,7 @@ import opatlas.session
 from opatlas.client import Client
 from opatlas.errors import CallerError
 from opatlas.identity import Setting
+from opatlas.plan.regions import OnnxRuntimeRegion
 from tests.opatlas.plan.making import assert_same
 from tests.tuning.graph.making import model
 
@@ -132,3 +133,80 @@ def test_what_cannot_be_followed_is_refused_plainly(make: Any, monkeypatch: pyte
     )
     with pytest.raises(CallerError, match="not by CUDAExecutionProvider, CPUExecutionProvider"):
         make(providers=both)
+
+
+def test_a_model_left_to_onnx_runtime_runs_with_nothing_between(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the executor's checks nor its lock: only where a run does not fit are they asked why."""
+    session = make()
+    expected = session.run(None, {"x": X})
+    binding, taken = session.io_binding(), np.empty((3, 4), np.float32)
+    binding.bind_cpu_input("x", X)
+    binding.bind_output("z", "cpu", 0, np.float32, [3, 4], taken.ctypes.data)
+
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("the executor was asked")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(session._executor, "run", never)
+        assert_same(session.run(None, {"x": X}), expected)
+        assert_same(session.run(["z", "y"], {"x": X}), expected[::-1])
+        session.run_with_iobinding(binding)
+        assert_same([taken], expected[1:])
+        assert_same(binding.copy_outputs_to_cpu(), expected[1:])
+        with pytest.raises(AssertionError, match="was asked"):
+            session.run(None, {"x": X.astype(np.float64)})
+
+
+@pytest.mark.parametrize(
+    ("outputs", "feed", "sentence"),
+    [
+        (None, {"x": X.astype(np.float64)}, r"Input 'x' is float64 \[3, 4\]; the model takes float32"),
+        (None, {"x": X.astype(">f4")}, r"Input 'x' is >f4 \[3, 4\]; the model takes float32"),
+        (None, {"x": X[:2]}, r"Input 'x' is float32 \[2, 4\]; the model takes float32 \[3, 4\]"),
+        (None, {}, "The model takes the inputs x; none are given"),
+        (None, {"y": X}, "The model takes the inputs x; y are given"),
+        (["q"], {"x": X}, "The model has no output 'q'"),
+    ],
+)
+def test_what_does_not_fit_it_is_still_refused_in_one_sentence(
+    make: Any, outputs: Any, feed: Any, sentence: str
+) -> None:
+    with pytest.raises(CallerError, match=sentence):
+        make().run(outputs, feed)
+
+
+def test_a_buffer_that_does_not_fit_is_refused_and_not_written(make: Any) -> None:
+    session = make()
+    for element, shape in ((np.int32, [3, 4]), (np.float32, [4, 3]), (np.float64, [3, 2])):
+        binding, taken = session.io_binding(), np.full(12, 7, np.float32)
+        binding.bind_cpu_input("x", X)
+        binding.bind_output("y", "cpu", 0, element, shape, taken.ctypes.data)
+        with pytest.raises(CallerError, match=r"Output 'y' is float32 \[3, 4\]; its buffer is for"):
+            session.run_with_iobinding(binding)
+        assert set(taken) == {7.0}
+
+
+def test_a_closed_session_runs_no_more(make: Any) -> None:
+    session = make()
+    binding, taken = session.io_binding(), np.empty((3, 4), np.float32)
+    binding.bind_cpu_input("x", X)
+    binding.bind_output("y", "cpu", 0, np.float32, [3, 4], taken.ctypes.data)
+    session.run_with_iobinding(binding)
+    session.close()
+    for run in (lambda: session.run(None, {"x": X}), lambda: session.run_with_iobinding(binding)):
+        with pytest.raises(CallerError, match="The model was closed"):
+            run()
+
+
+@pytest.mark.parametrize(("alone", "spins"), [(True, ""), (False, "0")])
+def test_threads_of_a_region_never_spin_and_those_of_a_whole_model_may(alone: bool, spins: str) -> None:
+    """As a job's own session would, where nobody else computes."""
+    region = OnnxRuntimeRegion(onnx.load_from_string(described()), ["x"], ["y", "z"], 2, alone=alone)
+    options = region.session.get_session_options()
+    try:
+        found = options.get_session_config_entry("session.intra_op.allow_spinning")
+    except RuntimeError:  # nobody has said anything
+        found = ""
+    assert found == spins
