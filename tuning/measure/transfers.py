@@ -7,9 +7,8 @@ from typing import Any
 
 from opatlas.load import Manifest
 from opatlas.load.cuda import allowance
+from opatlas.load.package import BUILT_FOR
 
-BUILT_FOR = "device.json"
-"""The file of a package for a device (``opatlas.load.torch.device_package``, which imports PyTorch)."""
 GUARD_BYTES = 1024
 """On both sides of every buffer on a device."""
 

@@ -1,4 +1,4 @@
-"""Packages ``.pt2`` for a device: what AOTInductor compiled there, loaded by the exact PyTorch that did it."""
+"""Packages ``.pt2`` for a device: compiled there by AOTInductor, loaded by the exact PyTorch that did it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from opatlas.errors import LoadError, first_line
 from opatlas.identity.operator import Operator
 from opatlas.load.buffers import check_arrays
 from opatlas.load.files import sealed_memory_file
+from opatlas.load.package import BUILT_FOR
 from opatlas.load.torch.module import buffer_name
 from opatlas.load.torch.on_device import DeviceTorchBound, allow_tf32, bound_there, bring
 from opatlas.load.torch.ops.types import to_tensor
-
-BUILT_FOR = "device.json"
-"""Beside the package: the device that it was compiled for. Who has no such file is a processor's."""
 
 
 @dataclass(frozen=True)

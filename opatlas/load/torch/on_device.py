@@ -56,7 +56,7 @@ class DeviceTorchKernel(TorchKernel):
 
 
 def bring(operator: Operator, inputs: Mapping[int, Any], device: torch.device) -> dict[int, DeviceInput]:
-    """The runtime inputs there. Raises :class:`LoadError` unless they are exactly what the operator states."""
+    """The runtime inputs there. Raises :class:`LoadError` unless they are what the operator states."""
     numbers = operator.runtime_inputs
     check_numbers(numbers, inputs)
     return {

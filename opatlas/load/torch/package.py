@@ -26,8 +26,9 @@ from opatlas.identity.operator import Operator
 from opatlas.load.buffers import check_arrays
 from opatlas.load.files import MAX_FILE_BYTES, sealed_memory_file
 from opatlas.load.manifest import Manifest
+from opatlas.load.package import BUILT_FOR
 from opatlas.load.torch import device_package
-from opatlas.load.torch.device_package import BUILT_FOR, BuiltFor, DevicePackageKernel
+from opatlas.load.torch.device_package import BuiltFor, DevicePackageKernel
 from opatlas.load.torch.module import buffer_name
 from opatlas.load.torch.ops.types import to_tensor
 from opatlas.load.torch.recipe import TorchBound, with_threads

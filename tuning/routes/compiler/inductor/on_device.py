@@ -18,6 +18,7 @@ from typing import Any
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
 from opatlas.load.needs import installed_version
+from opatlas.load.package import BUILT_FOR
 from tuning.routes.base import BuiltArtifact, RouteError
 
 PACKAGE = "kernel.pt2"
@@ -82,7 +83,7 @@ def compiled(
     """The same on any of PyTorch's devices."""
     import torch
 
-    from opatlas.load.torch.device_package import BUILT_FOR, BuiltFor
+    from opatlas.load.torch.device_package import BuiltFor
     from opatlas.load.torch.on_device import allow_tf32
     from tuning.routes.compiler.inductor.compile import _source, import_inductor
 

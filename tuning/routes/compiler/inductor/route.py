@@ -33,8 +33,8 @@ class InductorRoute(CompilerRoute):
     preload: tuple[str, ...] = ("tuning.routes.compiler.inductor.compile:warm",)
     limits = (
         KnownLimit(
-            "Inductor's code for processors is C++ with OpenMP: the compiler that this project brings along (zig) has no "
-            "omp.h and calls another OpenMP runtime than PyTorch's.",
+            "Inductor's code for processors is C++ with OpenMP: the compiler that this project brings along "
+            "(zig) has no omp.h and calls another OpenMP runtime than PyTorch's.",
             lambda operator: missing(operator) is None,
             "on machines without g++ and clang++",
         ),
