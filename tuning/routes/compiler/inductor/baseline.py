@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load.torch.graph import missing
-from tuning.routes.base import Answer, Budget, Candidate, No, answer
+from tuning.routes.base import Answer, Budget, Candidate, Method, No, answer
 from tuning.routes.compiler.inductor.cxx import find_cxx
 from tuning.routes.library.recipes import Recipe, RecipeRoute
 
@@ -20,7 +20,7 @@ class TorchCompile(RecipeRoute):
     """
 
     name = "torch_compile"
-    method = "compiler"
+    method: Method = "compiler"
     kinds: tuple[str, ...] = ("cpu", "cuda")
     distributions: tuple[str, ...] = ("torch",)
     preload: tuple[str, ...] = ("torch", "opatlas.load.torch.compile:warm")
